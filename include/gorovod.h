@@ -1,0 +1,175 @@
+/*
+ * gorovod.h: the C interface of libgorovod.so.
+ *
+ * The horovod_* functions are Horovod's own. The gorovod_* functions submit
+ * collectives and wait for them. All functions may be called from any thread.
+ * None may be called in a forked child of the process that loaded the library:
+ * there, each returns its error value at once and gorovod_last_error() says so.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef GOROVOD_H
+#define GOROVOD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Status codes, as in Horovod. */
+enum {
+  GOROVOD_OK = 0,
+  GOROVOD_UNKNOWN_ERROR = 1,      /* execution failed, a rank died, shut down */
+  GOROVOD_PRECONDITION_ERROR = 2, /* ranks disagree; not initialised */
+  GOROVOD_ABORTED = 3,
+  GOROVOD_INVALID_ARGUMENT = 4,
+  GOROVOD_IN_PROGRESS = 5
+};
+
+/* Element types, as in Horovod; GOROVOD_BFLOAT16 is an addition. */
+enum {
+  GOROVOD_UINT8 = 0, GOROVOD_INT8 = 1, GOROVOD_UINT16 = 2, GOROVOD_INT16 = 3,
+  GOROVOD_INT32 = 4, GOROVOD_INT64 = 5, GOROVOD_FLOAT16 = 6, GOROVOD_FLOAT32 = 7,
+  GOROVOD_FLOAT64 = 8, GOROVOD_BOOL = 9, GOROVOD_BFLOAT16 = 10
+};
+
+/* Operations (Horovod's request types). */
+enum {
+  GOROVOD_ALLREDUCE = 0, GOROVOD_ALLGATHER = 1, GOROVOD_BROADCAST = 2,
+  GOROVOD_JOIN = 3, GOROVOD_ALLTOALL = 5, GOROVOD_BARRIER = 6, GOROVOD_REDUCESCATTER = 7
+};
+
+/* Reduce operations, as in Horovod. */
+enum {
+  GOROVOD_AVERAGE = 0, GOROVOD_SUM = 1, GOROVOD_ADASUM = 2,
+  GOROVOD_MIN = 3, GOROVOD_MAX = 4, GOROVOD_PRODUCT = 5
+};
+
+/* Errors of the process-set functions, as in Horovod. */
+enum {
+  HOROVOD_PROCESS_SET_ERROR_INIT = -1,
+  HOROVOD_PROCESS_SET_ERROR_DYNAMIC = -2,
+  HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET = -3,
+  HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET = -4,
+  HOROVOD_PROCESS_SET_ERROR_SHUTDOWN = -5,
+  HOROVOD_PROCESS_SET_ERROR_EXISTING_SET = -6
+};
+
+/* Lifecycle and topology. Ranks and sizes are -1 before horovod_init. */
+bool horovod_init(const int *ranks, int nranks, const int *process_set_ranks,
+                  const int *process_set_sizes, int num_process_sets);
+/* MPI communicators are not supported by this build: logs why, returns false. */
+bool horovod_init_multi_comm(void *comm, int ncomms, const int *process_set_ranks_via_ranks,
+                             const int *process_set_sizes_via_ranks,
+                             int num_process_sets_via_ranks);
+void horovod_shutdown(void);
+int horovod_is_initialized(void);
+int horovod_rank(void);
+int horovod_size(void);
+int horovod_local_rank(void);
+int horovod_local_size(void);
+int horovod_cross_rank(void);
+int horovod_cross_size(void);
+bool horovod_is_homogeneous(void);
+int horovod_start_timeline(const char *file_name, bool mark_cycles);
+int horovod_stop_timeline(void);
+int horovod_mpi_threads_supported(void);
+bool horovod_mpi_enabled(void);
+bool horovod_mpi_built(void);
+bool horovod_gloo_enabled(void);
+bool horovod_gloo_built(void);
+int horovod_nccl_built(void);
+bool horovod_ddl_built(void);
+bool horovod_ccl_built(void);
+bool horovod_cuda_built(void);
+bool horovod_rocm_built(void);
+int horovod_reduce_op_average(void);
+int horovod_reduce_op_sum(void);
+int horovod_reduce_op_adasum(void);
+int horovod_reduce_op_min(void);
+int horovod_reduce_op_max(void);
+int horovod_reduce_op_product(void);
+
+/* Process sets. Set 0 is the world. */
+int horovod_add_process_set(const int *ranks, int nranks);
+int horovod_remove_process_set(int id);
+int horovod_process_set_rank(int id);
+int horovod_process_set_size(int id);
+int horovod_process_set_included(int id);
+int horovod_number_of_process_sets(void);
+void horovod_process_set_ids(int *ids);
+int horovod_process_set_ranks(int id, int *ranks);
+int horovod_comm_process_set(void *comm);
+
+/* The caller will wait for the operation at once: no background thread is woken for it. */
+#define GOROVOD_WILL_WAIT 1u
+
+/*
+ * One operation. Zero the struct, set size to sizeof(gorovod_op), then what is
+ * needed. Fields may be appended in later versions; size tells which are there.
+ */
+typedef struct gorovod_op {
+  uint32_t size;
+  uint32_t flags;       /* GOROVOD_WILL_WAIT */
+  int32_t type;         /* GOROVOD_ALLREDUCE, … */
+  int32_t dtype;        /* GOROVOD_FLOAT32, … */
+  int32_t reduce_op;    /* GOROVOD_SUM, … (allreduce) */
+  int32_t root_rank;    /* world rank (broadcast) */
+  int32_t process_set;  /* 0: the world */
+  int32_t device;       /* -1: host memory, the only one now */
+  int32_t priority;     /* must be 0 */
+  int32_t ndim;         /* 0 for a scalar */
+  double prescale;      /* 0 is taken as it stands: set 1.0 for no scaling */
+  double postscale;
+  const int64_t *shape; /* ndim lengths; copied */
+  const char *name;     /* NUL-terminated UTF-8; copied. May be NULL for a barrier only */
+  /* Contiguous data; must stay valid and untouched until the operation is done. */
+  const void *input;
+  /* Same size as input for allreduce and broadcast; may equal input. NULL for
+   * allgather: the engine then calls alloc, or owns the output itself. */
+  void *output;
+  /* Optional: allocates the output once its shape is known; NULL result fails the
+   * operation. Called on a thread of the engine, or of a waiter; may not call back. */
+  void *(*alloc)(void *context, size_t bytes, int ndim, const int64_t *shape);
+  /* Optional: the input may not be read before this returns non-zero. Polled. */
+  int (*ready)(void *context);
+  /* Optional: called once when the operation has ended, on a thread of its own,
+   * with no lock held; may submit operations. reason is valid during the call. */
+  void (*done)(void *context, int64_t handle, int status, const char *reason);
+  void *context; /* handed to the three functions above */
+} gorovod_op;
+
+/*
+ * Submits op and returns at once. On success *handle > 0 names it until it is
+ * released. Otherwise returns a status code, and gorovod_last_error() the reason.
+ */
+int gorovod_enqueue(const gorovod_op *op, int64_t *handle);
+/* GOROVOD_IN_PROGRESS, or how the operation ended. An unknown handle: GOROVOD_INVALID_ARGUMENT. */
+int gorovod_poll(int64_t handle);
+/* As gorovod_poll, but waits up to timeout_ms for the end (< 0: without limit). The
+ * caller's thread works for the engine meanwhile. On failure gorovod_last_error()
+ * tells the reason. */
+int gorovod_wait(int64_t handle, int64_t timeout_ms);
+/* Describes the output of a finished allgather: *data (NULL if alloc made it), the
+ * number of dimensions, and up to max_ndim lengths. Valid until the release. */
+int gorovod_output(int64_t handle, void **data, int max_ndim, int *ndim, int64_t *shape);
+/* Takes the engine-owned output out of the handle; the caller frees it with gorovod_free. */
+int gorovod_take_output(int64_t handle, void **data);
+void gorovod_free(void *data);
+/* Forgets the handle. Of an operation in progress: it goes on, its result is dropped. */
+int gorovod_release(int64_t handle);
+/* The reason of this thread's last failed call; empty if none. Valid until the next call. */
+const char *gorovod_last_error(void);
+/* This library's version, such as "0.1.0". */
+const char *gorovod_version(void);
+/* Counters for diagnosis: fills up to n, returns how many exist. Index: 0 driver wake-ups,
+ * 1 operations executed, 2 batches executed, 3 requests sent, 4 slots marked. */
+int gorovod_counters(int64_t *values, int n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
