@@ -1,0 +1,216 @@
+// Package board keeps the state of a lane's slot board in one flat region of
+// memory: a lock, a bitmap of marks per slot, the ordered log with its cuts, and
+// a mailbox per member. The region is either shared between processes (package
+// shm) or private to the coordinator's process (message boards); every call
+// names the member that it acts for.
+//
+// The package rings nobody and sleeps only while another member holds the lock,
+// for about a hundred nanoseconds at a time. It trusts no word that another
+// process can write: lengths and positions are read once, checked and then used,
+// so that a damaged region ends in an error and never in a panic or a hang.
+//
+// The set of members that must mark a slot is fixed for the life of the board.
+// A member that joins (has no more tensors) is the coordinator's business: it
+// retires the slots concerned and decides from the marks that Retire returns.
+package board
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// ErrCorrupt is wrapped by every error that says that the region holds what no
+// member following the protocol could have written.
+var ErrCorrupt = errors.New("slot board is corrupt")
+
+// Limits of a Config.
+const (
+	maxMembers = 1 << 16
+	maxSlots   = 1 << 20
+	maxRing    = 1 << 30
+)
+
+// Config is the shape of a board. All who use a region must agree on it.
+type Config struct {
+	Members int // how many members must mark a slot to complete it
+	// Readers is how many members read the log from this memory: Members where the
+	// memory is shared by all, 1 where one process relays the log in messages.
+	Readers   int
+	Slots     int // how many requests can be remembered
+	LogBytes  int // size of the log's ring; a multiple of 64
+	MailBytes int // size of each member's mailbox; a multiple of 64
+}
+
+// Standard is a Config whose log and mailboxes hold messages of
+// transport.MaxRecord bytes.
+func Standard(members, readers, slots int) Config {
+	return Config{
+		Members:   members,
+		Readers:   readers,
+		Slots:     slots,
+		LogBytes:  roundUp(slots*recordHeader, 64) + 4*transport.MaxRecord,
+		MailBytes: roundUp(recordHeader+transport.MaxRecord, 64),
+	}
+}
+
+func (c Config) check() error {
+	switch {
+	case c.Members < 1 || c.Members > maxMembers:
+		return fmt.Errorf("board: %d members, want 1 to %d", c.Members, maxMembers)
+	case c.Readers < 1 || c.Readers > c.Members:
+		return fmt.Errorf("board: %d readers of %d members", c.Readers, c.Members)
+	case c.Slots < 1 || c.Slots > maxSlots:
+		return fmt.Errorf("board: %d slots, want 1 to %d", c.Slots, maxSlots)
+	case c.LogBytes%64 != 0 || c.LogBytes > maxRing || c.LogBytes < c.reserve()+64:
+		return fmt.Errorf("board: log of %d bytes, want a multiple of 64 from %d to %d", c.LogBytes, roundUp(c.reserve()+64, 64), maxRing)
+	case c.MailBytes%64 != 0 || c.MailBytes > maxRing || c.MailBytes < 64:
+		return fmt.Errorf("board: mailbox of %d bytes, want a multiple of 64 from 64 to %d", c.MailBytes, maxRing)
+	}
+	return nil
+}
+
+// reserve is the part of the log that Publish leaves free, so that slot records,
+// of which each slot has at most one unread, always find room.
+func (c Config) reserve() int { return c.Slots * recordHeader }
+
+// Board is one process's view of a region. Mark, Post, Close, ClosedBy and
+// Drained are safe on any goroutine; Next belongs to the goroutine that drives
+// the reader; Requests, Publish, Acquire, Retire and Marked belong to the
+// goroutine that drives the coordinator. One Board value may serve several
+// members, but each reader and each poster must keep to one value.
+//
+// An error of any method means that the board cannot be used any more: the
+// region is corrupt, or the holder of its lock will not give it back.
+type Board struct {
+	cfg  Config
+	regs *registers
+	// Views of the region's tables, see layout.
+	slots   []byte
+	log     []byte
+	cursors []byte
+	mail    []byte
+	lay     layout
+
+	readers []reader
+	posters []poster
+	inbox   inbox
+
+	stop func() error
+	wake func(member int)
+}
+
+// Format initialises mem, which must be zeroed, at least Bytes(c) long and
+// aligned to 64 bytes, and attaches to it.
+func Format(mem []byte, c Config) (*Board, error) {
+	b, err := view(mem, c)
+	if err != nil {
+		return nil, err
+	}
+	r := b.regs
+	if r.magic.Load() != 0 {
+		return nil, errors.New("board: the region to format is not zeroed")
+	}
+	r.members, r.readers, r.slots = uint64(c.Members), uint64(c.Readers), uint64(c.Slots)
+	r.logBytes, r.mailBytes = uint64(c.LogBytes), uint64(c.MailBytes)
+	r.magic.Store(magic)
+	return b, nil
+}
+
+// Attach checks that Format has prepared mem with the same Config.
+func Attach(mem []byte, c Config) (*Board, error) {
+	b, err := view(mem, c)
+	if err != nil {
+		return nil, err
+	}
+	r := b.regs
+	if m := r.magic.Load(); m != magic {
+		return nil, fmt.Errorf("%w: magic number %#x, want %#x", ErrCorrupt, m, uint64(magic))
+	}
+	if r.members != uint64(c.Members) || r.readers != uint64(c.Readers) || r.slots != uint64(c.Slots) ||
+		r.logBytes != uint64(c.LogBytes) || r.mailBytes != uint64(c.MailBytes) {
+		return nil, fmt.Errorf("%w: formatted for %d members, %d readers, %d slots, log %d, mailbox %d; want %+v",
+			ErrCorrupt, r.members, r.readers, r.slots, r.logBytes, r.mailBytes, c)
+	}
+	for i := range b.readers {
+		b.readers[i].pos = b.cursor(i).Load()
+	}
+	for i := range b.posters {
+		b.posters[i].tail = b.box(i).tail.Load()
+		b.inbox.heads[i] = b.box(i).head.Load()
+	}
+	return b, nil
+}
+
+// NewPrivate formats a board in memory of this process alone.
+func NewPrivate(c Config) (*Board, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	mem := make([]byte, Bytes(c)+63)
+	skip := -int(uintptr(unsafe.Pointer(&mem[0]))) & 63
+	return Format(mem[skip:], c)
+}
+
+func view(mem []byte, c Config) (*Board, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	l := layoutOf(c)
+	if len(mem) < l.size {
+		return nil, fmt.Errorf("board: region of %d bytes, want %d", len(mem), l.size)
+	}
+	if uintptr(unsafe.Pointer(&mem[0]))&63 != 0 {
+		return nil, errors.New("board: region is not aligned to 64 bytes")
+	}
+	b := &Board{
+		cfg:     c,
+		regs:    (*registers)(unsafe.Pointer(&mem[0])),
+		slots:   mem[l.slots:l.cursors:l.cursors],
+		cursors: mem[l.cursors:l.mail:l.mail],
+		mail:    mem[l.mail:l.log:l.log],
+		log:     mem[l.log:l.size:l.size],
+		lay:     l,
+		readers: make([]reader, c.Readers),
+		posters: make([]poster, c.Members),
+		inbox:   inbox{heads: make([]uint64, c.Members)},
+		stop:    func() error { return nil },
+		wake:    func(int) {},
+	}
+	return b, nil
+}
+
+// SetStop sets a function that is consulted while the lock is held by another
+// member for long: an error ends the waiting and is returned, wrapped. It must be
+// set before the board is used.
+func (b *Board) SetStop(stop func() error) { b.stop = stop }
+
+// SetWake sets a function that is called when a member whose Post or Publish
+// found no room should try again: by Requests for a poster, by Next for the
+// coordinator (member 0). It must be set before the board is used.
+func (b *Board) SetWake(wake func(member int)) { b.wake = wake }
+
+// poster is the part of a mailbox that its writers trust.
+type poster struct {
+	mu   sync.Mutex // several goroutines of one member may post
+	tail uint64
+}
+
+// reader is what a reader of the log keeps to itself.
+type reader struct {
+	pos     uint64 // consumed up to here; the cursor in the region is a copy
+	records []transport.Record
+	bytes   []byte
+}
+
+// inbox is what the coordinator keeps of the mailboxes.
+type inbox struct {
+	posts uint64   // value of registers.posts at the last look
+	heads []uint64 // consumed up to here; the heads in the region are copies
+	bytes []byte
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }

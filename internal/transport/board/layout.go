@@ -1,0 +1,103 @@
+package board
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// magic also carries the version of the layout in its last digit.
+const magic = 0x676f726f766f6401
+
+// registers is the head of the region. What members poll, what the lock protects
+// and the lock itself lie on different cache lines.
+type registers struct {
+	magic                   atomic.Uint64
+	members, readers, slots uint64
+	logBytes, mailBytes     uint64
+	_                       [2]uint64
+
+	// The lock: 0, or 1 + the member that holds it.
+	lock atomic.Uint32
+	_    [15]uint32
+
+	// Under the lock.
+	last  uint64 // position of the record appended last
+	floor uint64 // no reader's cursor is below it
+	clock uint64 // counts uses of slots, for the choice of Acquire
+	_     [5]uint64
+
+	// Written under the lock, read by all.
+	tail   atomic.Uint64 // end of the log
+	cut    atomic.Uint64 // end of the last batch
+	closed atomic.Uint32 // 0, or 1 + the member that closed the log
+	_      [11]uint32
+
+	posts   atomic.Uint64 // counts posts to any mailbox
+	starved atomic.Uint32 // the coordinator found the log full
+	_       [13]uint32
+}
+
+// slot is the head of a slot's entry; the bitmap of marks follows it. All of it
+// is under the lock.
+type slot struct {
+	gen    uint32
+	taken  uint32 // 1 from Acquire to Retire
+	used   uint64 // clock at the last Acquire or completion
+	record uint64 // end of the slot's last record in the log; 0 if none
+}
+
+// box is the head of a mailbox; its ring follows it. Positions grow for ever.
+type box struct {
+	tail    atomic.Uint64 // written by the member
+	_       [7]uint64
+	head    atomic.Uint64 // written by the coordinator
+	starved atomic.Uint32 // the member found the mailbox full
+	_       [13]uint32
+}
+
+const (
+	slotHead   = int(unsafe.Sizeof(slot{}))
+	boxHead    = int(unsafe.Sizeof(box{}))
+	cursorSize = 64 // each reader's cursor has a cache line of its own
+)
+
+// layout gives the offsets of the tables in the region.
+type layout struct {
+	slots, cursors, mail, log, size int
+	words                           int // of a slot's bitmap
+	slotSize, boxSize               int
+}
+
+func layoutOf(c Config) layout {
+	l := layout{words: (c.Members + 63) / 64}
+	l.slotSize = slotHead + 8*l.words
+	l.boxSize = boxHead + c.MailBytes
+	l.slots = int(unsafe.Sizeof(registers{}))
+	l.cursors = roundUp(l.slots+c.Slots*l.slotSize, 64)
+	l.mail = l.cursors + c.Readers*cursorSize
+	l.log = l.mail + c.Members*l.boxSize
+	l.size = l.log + c.LogBytes
+	return l
+}
+
+// Bytes is the size of the region of a board; c must be valid.
+func Bytes(c Config) int { return layoutOf(c).size }
+
+// slot returns the entry and the bitmap of slot s, which the caller has checked.
+func (b *Board) slot(s uint32) (*slot, []uint64) {
+	p := b.slots[int(s)*b.lay.slotSize:][:b.lay.slotSize]
+	return (*slot)(unsafe.Pointer(&p[0])), unsafe.Slice((*uint64)(unsafe.Pointer(&p[slotHead])), b.lay.words)
+}
+
+func (b *Board) cursor(reader int) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(&b.cursors[reader*cursorSize]))
+}
+
+func (b *Board) box(member int) *box {
+	return (*box)(unsafe.Pointer(&b.mail[member*b.lay.boxSize]))
+}
+
+func (b *Board) boxRing(member int) []byte {
+	p := b.mail[member*b.lay.boxSize:][:b.lay.boxSize]
+	return p[boxHead:]
+}

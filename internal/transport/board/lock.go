@@ -1,0 +1,55 @@
+package board
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// How long a member waits for the lock in each manner before it turns to the
+// next: spinning suffices while the holder runs; yielding lets it run where
+// there are more members than cores; sleeping is for a holder that is stopped.
+const (
+	lockSpins  = 128
+	lockYields = 64
+	lockNap    = 20 * time.Microsecond
+	lockMaxNap = time.Millisecond
+)
+
+func (b *Board) lock(member int) error {
+	if b.regs.lock.CompareAndSwap(0, uint32(member)+1) {
+		return nil
+	}
+	return b.awaitLock(member)
+}
+
+func (b *Board) unlock() { b.regs.lock.Store(0) }
+
+func (b *Board) awaitLock(member int) error {
+	w := &b.regs.lock
+	nap := lockNap
+	for i := 0; ; i++ {
+		holder := w.Load()
+		if holder == 0 {
+			if w.CompareAndSwap(0, uint32(member)+1) {
+				return nil
+			}
+			continue
+		}
+		switch {
+		case i < lockSpins:
+		case i < lockSpins+lockYields:
+			runtime.Gosched() // the holder may be a goroutine of this process,
+			yieldThread()     // or another process
+		default:
+			if int64(holder) > int64(b.cfg.Members) {
+				return fmt.Errorf("%w: lock held by member %d of %d", ErrCorrupt, int64(holder)-1, b.cfg.Members)
+			}
+			if err := b.stop(); err != nil {
+				return fmt.Errorf("slot board: waiting for the lock, held by member %d: %w", holder-1, err)
+			}
+			time.Sleep(nap)
+			nap = min(2*nap, lockMaxNap)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package board
+
+import (
+	"fmt"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// The log is a ring of records. A record's header word holds its kind in bits
+// 0-7, batchEnd in bit 8, and in bits 32-63 the slot (RecordSlot, no payload) or
+// the payload's length (RecordResponse).
+//
+// Batches need no table: who cuts the log sets batchEnd in the last record that
+// is published and moves the cut behind it. Readers read below the cut only, up
+// to the first batchEnd, so all of them see the same batches.
+const batchEnd = 1 << 8
+
+func (b *Board) corruptLog(format string, args ...any) error {
+	return fmt.Errorf("%w: log: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+}
+
+// raiseFloor moves the floor up to the slowest reader's cursor. The lock is held.
+func (b *Board) raiseFloor() error {
+	tail, floor := b.regs.tail.Load(), b.regs.floor
+	if tail-floor > uint64(len(b.log)) || tail%8 != 0 {
+		return b.corruptLog("end %d, floor %d", tail, floor)
+	}
+	slowest := tail
+	for i := range b.cfg.Readers {
+		c := b.cursor(i).Load()
+		if c-floor > tail-floor {
+			return b.corruptLog("reader %d at %d, outside %d to %d", i, c, floor, tail)
+		}
+		slowest = min(slowest, c)
+	}
+	b.regs.floor = slowest
+	return nil
+}
+
+// room reports whether n bytes fit behind the end of the log without touching
+// what a reader has not read. The lock is held.
+func (b *Board) room(n int) (bool, error) {
+	fits := func() bool { return b.regs.tail.Load()-b.regs.floor+uint64(n) <= uint64(len(b.log)) }
+	if b.regs.tail.Load() >= b.regs.floor && b.regs.tail.Load()%8 == 0 && fits() {
+		return true, nil
+	}
+	if err := b.raiseFloor(); err != nil {
+		return false, err
+	}
+	return fits(), nil
+}
+
+// append writes a record for which there is room and returns its end. The lock
+// is held.
+func (b *Board) append(kind byte, value uint32, payload []byte) uint64 {
+	pos := b.regs.tail.Load()
+	*word(b.log, pos) = uint64(kind) | uint64(value)<<32
+	put(b.log, pos+recordHeader, payload)
+	b.regs.last = pos
+	end := pos + uint64(messageSize(len(payload)))
+	b.regs.tail.Store(end)
+	return end
+}
+
+// Publish appends an encoded Response to the log. False means that there is no
+// room now, or that the log is closed.
+func (b *Board) Publish(p []byte) (bool, error) {
+	need := messageSize(len(p)) + b.cfg.reserve()
+	if len(p) > transport.MaxRecord || need > len(b.log) {
+		return false, fmt.Errorf("slot board: a response of %d bytes does not fit into the log (at most %d)",
+			len(p), min(transport.MaxRecord, len(b.log)-b.cfg.reserve()-recordHeader))
+	}
+	if err := b.lock(0); err != nil {
+		return false, err
+	}
+	defer b.unlock()
+	if b.regs.closed.Load() != 0 {
+		return false, nil
+	}
+	room, err := b.room(need)
+	if err == nil && !room {
+		// A reader moves its cursor before it looks at starved, so either it sees
+		// this store or the second look sees its cursor.
+		b.regs.starved.Store(1)
+		room, err = b.room(need)
+	}
+	if err != nil || !room {
+		return false, err
+	}
+	b.append(transport.RecordResponse, uint32(len(p)), p)
+	return true, nil
+}
+
+// Next returns the next batch for this reader, nil if there is none. All readers
+// get the same batches. The records are valid until the reader's next call. With
+// nothing to read it costs one load.
+func (b *Board) Next(reader int) ([]transport.Record, error) {
+	r := &b.readers[reader]
+	if b.regs.tail.Load() == r.pos {
+		return nil, nil
+	}
+	cut := b.regs.cut.Load()
+	if cut == r.pos {
+		var err error
+		if cut, err = b.cutLog(reader, cut); err != nil {
+			return nil, err
+		}
+	}
+	if cut-r.pos > uint64(len(b.log)) || cut%8 != 0 {
+		return nil, b.corruptLog("cut at %d, reader %d at %d", cut, reader, r.pos)
+	}
+	end, err := b.readBatch(r, cut)
+	if err != nil {
+		return nil, err
+	}
+	r.pos = end
+	b.cursor(reader).Store(end)
+	if b.regs.starved.Load() != 0 && b.regs.starved.CompareAndSwap(1, 0) {
+		b.wake(0)
+	}
+	return r.records, nil
+}
+
+// cutLog ends the batch that starts at from, unless another reader has done so,
+// and returns the cut.
+func (b *Board) cutLog(reader int, from uint64) (uint64, error) {
+	if err := b.lock(reader); err != nil {
+		return 0, err
+	}
+	defer b.unlock()
+	if cut := b.regs.cut.Load(); cut != from {
+		return cut, nil
+	}
+	tail, last := b.regs.tail.Load(), b.regs.last
+	if tail-from > uint64(len(b.log)) || last-from >= tail-from || last%8 != 0 {
+		return 0, b.corruptLog("cut at %d, last record at %d, end %d", from, last, tail)
+	}
+	*word(b.log, last) |= batchEnd
+	b.regs.cut.Store(tail)
+	return tail, nil
+}
+
+// readBatch copies the records from r.pos to the first batchEnd, which lies below
+// cut, and returns where they end.
+func (b *Board) readBatch(r *reader, cut uint64) (uint64, error) {
+	if n := int(cut - r.pos); cap(r.bytes) < n {
+		r.bytes = make([]byte, roundUp(n, 4096))
+	}
+	r.records = r.records[:0]
+	free := r.bytes[:cap(r.bytes)]
+	for pos := r.pos; pos != cut; {
+		head := *word(b.log, pos)
+		kind, value := byte(head), uint32(head>>32)
+		pos += recordHeader
+		switch kind {
+		case transport.RecordSlot:
+			if int64(value) >= int64(b.cfg.Slots) {
+				return 0, b.corruptLog("record of slot %d of %d", value, b.cfg.Slots)
+			}
+			r.records = append(r.records, transport.Record{Kind: kind, Slot: value})
+		case transport.RecordResponse:
+			if value > transport.MaxRecord || uint64(roundUp(int(value), 8)) > cut-pos {
+				return 0, b.corruptLog("response of %d bytes, %d before the cut", value, cut-pos)
+			}
+			n := int(value)
+			p := free[:n:n]
+			free = free[n:]
+			get(b.log, pos, p)
+			r.records = append(r.records, transport.Record{Kind: kind, Payload: p})
+			pos += uint64(roundUp(n, 8))
+		default:
+			return 0, b.corruptLog("record of kind %d", kind)
+		}
+		if head&batchEnd != 0 {
+			return pos, nil
+		}
+	}
+	return 0, b.corruptLog("batch from %d has no end", r.pos)
+}
+
+// Close closes the log for all members. Only the first Close has an effect.
+func (b *Board) Close(member int) error {
+	if err := b.lock(member); err != nil {
+		return err
+	}
+	defer b.unlock()
+	if b.regs.closed.Load() == 0 {
+		b.regs.closed.Store(uint32(member) + 1)
+	}
+	return nil
+}
+
+// ClosedBy is the member that closed the log, -1 while it is open.
+func (b *Board) ClosedBy() int {
+	by := b.regs.closed.Load()
+	if int64(by) > int64(b.cfg.Members) {
+		return 0 // a damaged word; closed all the same
+	}
+	return int(by) - 1
+}
+
+// Drained reports that the log is closed and that the reader has read all of it.
+func (b *Board) Drained(reader int) bool {
+	return b.regs.closed.Load() != 0 && b.cursor(reader).Load() == b.regs.tail.Load()
+}

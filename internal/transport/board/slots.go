@@ -1,0 +1,191 @@
+package board
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// Result says what became of a mark.
+type Result uint8
+
+// The results of Mark.
+const (
+	Marked    Result = iota // other members' marks are missing
+	Completed               // this mark published the slot: ring everybody
+	Stale                   // the slot has been retired since: send the full Request
+	Closed                  // the log is closed: nothing is published any more
+)
+
+func (r Result) String() string {
+	switch r {
+	case Marked:
+		return "marked"
+	case Completed:
+		return "completed"
+	case Stale:
+		return "stale"
+	case Closed:
+		return "closed"
+	}
+	return fmt.Sprintf("result(%d)", uint8(r))
+}
+
+// Mark declares that member is ready for the slot at this generation. The mark
+// that completes the slot clears all marks and appends the slot's record to the
+// log in one step, so a completion is published exactly once. A member may mark
+// a slot again only after it has read that record.
+func (b *Board) Mark(member int, slot, gen uint32) (Result, error) {
+	if int64(slot) >= int64(b.cfg.Slots) {
+		return Stale, nil
+	}
+	if err := b.lock(member); err != nil {
+		return 0, err
+	}
+	defer b.unlock()
+	if b.regs.closed.Load() != 0 {
+		return Closed, nil
+	}
+	s, marks := b.slot(slot)
+	if s.taken == 0 || s.gen != gen {
+		return Stale, nil
+	}
+	bit := uint64(1) << (member % 64)
+	if marks[member/64]&bit != 0 {
+		return 0, fmt.Errorf("%w: member %d marked slot %d twice", ErrCorrupt, member, slot)
+	}
+	marks[member/64] |= bit
+	if !b.complete(marks) {
+		return Marked, nil
+	}
+	room, err := b.room(recordHeader)
+	if err != nil {
+		return 0, err
+	}
+	if !room {
+		return 0, fmt.Errorf("%w: no room in the log for slot %d", ErrCorrupt, slot)
+	}
+	clear(marks)
+	s.used = b.tick()
+	s.record = b.append(transport.RecordSlot, slot, nil)
+	return Completed, nil
+}
+
+// complete reports whether every member has marked.
+func (b *Board) complete(marks []uint64) bool {
+	for i := range len(marks) - 1 {
+		if marks[i] != ^uint64(0) {
+			return false
+		}
+	}
+	rest := b.cfg.Members - 64*(len(marks)-1)
+	return marks[len(marks)-1] == ^uint64(0)>>(64-rest)
+}
+
+// tick counts a use of a slot.
+func (b *Board) tick() uint64 {
+	b.regs.clock++
+	return b.regs.clock
+}
+
+// Acquire returns a slot for a new Response and its new generation: a free one,
+// else the one that has been unused for longest, which it retires. Slots with
+// marks and slots whose record some reader has not read are left alone; ok is
+// false if there are no others.
+func (b *Board) Acquire() (slot, gen uint32, ok bool, err error) {
+	if err := b.lock(0); err != nil {
+		return 0, 0, false, err
+	}
+	defer b.unlock()
+	if err := b.raiseFloor(); err != nil {
+		return 0, 0, false, err
+	}
+	var oldest uint64
+	for i := range uint32(b.cfg.Slots) {
+		s, marks := b.slot(i)
+		if s.record > b.regs.floor || anyMark(marks) {
+			continue
+		}
+		if s.taken == 0 {
+			slot, ok = i, true
+			break
+		}
+		if !ok || s.used < oldest {
+			slot, oldest, ok = i, s.used, true
+		}
+	}
+	if !ok {
+		return 0, 0, false, nil
+	}
+	s, _ := b.slot(slot)
+	s.taken = 1
+	s.used = b.tick()
+	return slot, s.renew(), true, nil
+}
+
+// renew starts the slot's next generation; 0 is never one.
+func (s *slot) renew() uint32 {
+	s.gen++
+	if s.gen == 0 {
+		s.gen = 1
+	}
+	return s.gen
+}
+
+// Retire ends the slot's generation, so that later marks of it are Stale, and
+// returns the members that had marked it. A record of the slot that is in the
+// log already stands: it precedes in the log whatever takes the slot next. ok is
+// false for a slot that nobody has acquired.
+func (b *Board) Retire(slot uint32) (marked []int, ok bool, err error) {
+	if int64(slot) >= int64(b.cfg.Slots) {
+		return nil, false, nil
+	}
+	if err := b.lock(0); err != nil {
+		return nil, false, err
+	}
+	defer b.unlock()
+	s, marks := b.slot(slot)
+	if s.taken == 0 {
+		return nil, false, nil
+	}
+	marked = b.membersIn(marks)
+	clear(marks)
+	s.taken = 0
+	s.renew()
+	return marked, true, nil
+}
+
+// Marked returns the members that have marked the slot.
+func (b *Board) Marked(slot uint32) ([]int, error) {
+	if int64(slot) >= int64(b.cfg.Slots) {
+		return nil, nil
+	}
+	if err := b.lock(0); err != nil {
+		return nil, err
+	}
+	defer b.unlock()
+	_, marks := b.slot(slot)
+	return b.membersIn(marks), nil
+}
+
+func anyMark(marks []uint64) bool {
+	for _, w := range marks {
+		if w != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *Board) membersIn(marks []uint64) []int {
+	var members []int
+	for i, w := range marks {
+		for ; w != 0; w &= w - 1 {
+			if m := 64*i + bits.TrailingZeros64(w); m < b.cfg.Members {
+				members = append(members, m)
+			}
+		}
+	}
+	return members
+}
