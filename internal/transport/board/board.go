@@ -136,11 +136,18 @@ func Attach(mem []byte, c Config) (*Board, error) {
 			ErrCorrupt, r.members, r.readers, r.slots, r.logBytes, r.mailBytes, c)
 	}
 	for i := range b.readers {
-		b.readers[i].pos = b.cursor(i).Load()
+		pos := b.cursor(i).Load()
+		if pos%8 != 0 {
+			return nil, b.corruptLog("reader %d at %d", i, pos)
+		}
+		b.readers[i].pos = pos
 	}
 	for i := range b.posters {
-		b.posters[i].tail = b.box(i).tail.Load()
-		b.inbox.heads[i] = b.box(i).head.Load()
+		head, tail := b.box(i).head.Load(), b.box(i).tail.Load()
+		if head%8 != 0 || tail%8 != 0 || tail-head > uint64(c.MailBytes) {
+			return nil, b.corruptMail(i, "end %d, read up to %d", tail, head)
+		}
+		b.posters[i].tail, b.inbox.heads[i] = tail, head
 	}
 	return b, nil
 }

@@ -62,7 +62,7 @@ func (b *Board) readBox(member int, f func(from int, p []byte)) error {
 	if pos == tail {
 		return nil
 	}
-	if tail-pos > uint64(len(ring)) || tail%8 != 0 || pos%8 != 0 {
+	if tail-pos > uint64(len(ring)) || tail%8 != 0 {
 		return b.corruptMail(member, "end %d, read up to %d", tail, pos)
 	}
 	for pos != tail {
