@@ -1,0 +1,86 @@
+package negotiate
+
+import "github.com/gorovod/gorovod/internal/tensor"
+
+// Batch is what is executed as one collective. The fields before Responses are
+// common to all of them; a Response with an Err is alone in its Batch.
+type Batch struct {
+	Type                RequestType
+	DType               tensor.DType
+	ReduceOp            tensor.ReduceOp
+	Prescale, Postscale float64
+	Responses           []*Response // at least one, in log order
+	Bytes               int64       // the sum of the tensors' sizes, without any padding
+}
+
+// maxOpen is how many kinds of tensors Fuse gathers at the same time.
+const maxOpen = 8
+
+// Fuse appends to dst the plan for rs, a batch of the lane's log: which
+// Responses are executed together, and in which order. Allreduces of the same
+// kind go together while their bytes remain within threshold, also past others
+// that stand between them; a Batch stands where its first Response stood. A
+// tensor larger than threshold is alone, and so is everything if threshold is
+// 0. The plan depends on nothing but the arguments, so all members have the same.
+//
+// Fuse takes over the memory behind dst, that of the Batches between its length
+// and its capacity included: with plan = Fuse(plan[:0], …) it stops allocating.
+func Fuse(dst []Batch, rs []*Response, threshold int64) []Batch {
+	// The Batches that may still grow, at most one of a kind. When there are too
+	// many kinds the one opened first is closed.
+	var open [maxOpen]int
+	var opened int
+next:
+	for _, r := range rs {
+		size, err := byteSize(r.Shape, r.DType)
+		if err != nil || threshold <= 0 || size > threshold || !fusable(r) {
+			dst = appendBatch(dst, r, size)
+			continue
+		}
+		at := opened
+		for i := max(0, opened-maxOpen); i < opened; i++ {
+			b := &dst[open[i%maxOpen]]
+			if !sameBatch(b.Responses[0], r) {
+				continue
+			}
+			if b.Bytes+size <= threshold {
+				b.Responses = append(b.Responses, r)
+				b.Bytes += size
+				continue next
+			}
+			at = i // full: the new one takes its place
+			break
+		}
+		open[at%maxOpen] = len(dst)
+		opened = max(opened, at+1)
+		dst = appendBatch(dst, r, size)
+	}
+	return dst
+}
+
+// fusable reports whether r can share a collective with others of its kind.
+func fusable(r *Response) bool { return r.Type == Allreduce && r.Err == "" }
+
+// sameBatch reports whether two fusable Responses are of the same kind.
+func sameBatch(a, b *Response) bool {
+	return a.Type == b.Type && a.DType == b.DType && a.Device == b.Device && a.ReduceOp == b.ReduceOp &&
+		sameFactor(a.Prescale, b.Prescale) && sameFactor(a.Postscale, b.Postscale)
+}
+
+// appendBatch appends a Batch of r alone, using the memory of the Batch that
+// was there before, if any.
+func appendBatch(dst []Batch, r *Response, size int64) []Batch {
+	var alone []*Response
+	if n := len(dst); n < cap(dst) {
+		alone = dst[:n+1][n].Responses[:0]
+	}
+	return append(dst, Batch{
+		Type:      r.Type,
+		DType:     r.DType,
+		ReduceOp:  r.ReduceOp,
+		Prescale:  r.Prescale,
+		Postscale: r.Postscale,
+		Responses: append(alone, r),
+		Bytes:     size,
+	})
+}

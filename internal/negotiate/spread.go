@@ -1,0 +1,79 @@
+package negotiate
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Limits of a report. A value is a shape at worst, 255 dimensions of 21
+// characters; so eight of them and Horovod's text remain below maxErr.
+const (
+	maxValues = 8
+	maxRanges = 16
+)
+
+// spread says which world ranks said what, like
+// "(ranks 0-2, 5: float32; rank 3: float64)".
+func (c *Coordinator) spread(reqs []*Request, show func(*Request) string) string {
+	type group struct {
+		value string
+		ranks []int
+	}
+	var groups []*group
+	byValue := make(map[string]*group)
+	for m, r := range reqs {
+		value := show(r)
+		g := byValue[value]
+		if g == nil {
+			g = &group{value: value}
+			byValue[value] = g
+			groups = append(groups, g)
+		}
+		g.ranks = append(g.ranks, c.members[m])
+	}
+	var b strings.Builder
+	b.WriteByte('(')
+	for i, g := range groups {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		if i == maxValues {
+			b.WriteString("and " + strconv.Itoa(len(groups)-i) + " more")
+			break
+		}
+		writeRanks(&b, g.ranks)
+		b.WriteString(": " + g.value)
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// writeRanks writes ascending ranks as "rank 3" or "ranks 0-2, 5".
+func writeRanks(b *strings.Builder, ranks []int) {
+	if len(ranks) == 1 {
+		b.WriteString("rank " + strconv.Itoa(ranks[0]))
+		return
+	}
+	b.WriteString("ranks ")
+	for n := 0; len(ranks) > 0; n++ {
+		if n > 0 {
+			b.WriteString(", ")
+		}
+		if n == maxRanges {
+			b.WriteString("and " + strconv.Itoa(len(ranks)) + " more")
+			return
+		}
+		last := 0
+		for last+1 < len(ranks) && ranks[last+1] == ranks[last]+1 {
+			last++
+		}
+		b.WriteString(strconv.Itoa(ranks[0]))
+		switch {
+		case last == 1:
+			b.WriteString(", " + strconv.Itoa(ranks[1]))
+		case last > 1:
+			b.WriteString("-" + strconv.Itoa(ranks[last]))
+		}
+		ranks = ranks[last+1:]
+	}
+}

@@ -1,0 +1,222 @@
+package negotiate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// TestTranscripts plays the scenarios in testdata, one file each. The commands:
+//
+//	lane ranks=(0,1) [capacity=2] [remote]   makes a lane; remote: marks travel
+//	submit m=0 name=a [type=] [dtype=] [op=] [shape=(2,3)] [root=] [device=] [pre=] [post=]
+//	arrive m=1      member 1's first mark under way reaches the board
+//	notice m=1      member 1 learns that a mark of its was stale
+//	coordinate [m=1]  the coordinator takes what is in the mailboxes (of member 1)
+//	read [m=1]      all members (member 1) read the log to its end and execute
+//	inject m=1 …    posts a Request that no correct member would post
+//	pending         what the coordinator waits for
+//	slots           what stands on the board, and by whom it is marked
+//	end             nothing may be left over
+//
+// To accept what they print now: go test ./internal/negotiate -run Transcripts -rewrite
+func TestTranscripts(t *testing.T) {
+	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
+		tr := &transcript{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			tr.out.Reset()
+			tr.run(t, d)
+			return tr.out.String()
+		})
+	})
+}
+
+type transcript struct {
+	lane *modelLane
+	out  strings.Builder
+}
+
+func (tr *transcript) printf(format string, args ...any) {
+	fmt.Fprintf(&tr.out, format+"\n", args...)
+}
+
+func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
+	one := -1
+	d.MaybeScanArgs(t, "m", &one)
+	var chosen []int
+	if tr.lane != nil {
+		for m := range tr.lane.members {
+			if one < 0 || m == one {
+				chosen = append(chosen, m)
+			}
+		}
+	}
+	switch d.Cmd {
+	case "lane":
+		var ranks []int
+		for _, arg := range d.CmdArgs {
+			if arg.Key == "ranks" {
+				for _, v := range arg.Vals {
+					rank, _ := strconv.Atoi(v)
+					ranks = append(ranks, rank)
+				}
+			}
+		}
+		capacity := 2
+		d.MaybeScanArgs(t, "capacity", &capacity)
+		tr.lane = newModelLane(ranks, capacity, d.HasArg("remote"))
+	case "submit":
+		for _, m := range chosen {
+			tr.printf("%d: %s", m, tr.lane.submit(m, request(t, d)))
+		}
+	case "inject":
+		tr.lane.board.Post(one, request(t, d).Append(nil))
+	case "arrive":
+		tr.lane.board.arrive(one)
+	case "notice":
+		tr.printf("%d: %s", one, tr.lane.notice(one))
+	case "coordinate":
+		tr.coordinate(chosen)
+	case "read":
+		for _, m := range chosen {
+			tr.read(m)
+		}
+	case "pending":
+		tr.lane.coord.Pending(func(name string, typ RequestType, present, missing []int) {
+			tr.printf("%v %s: in %v, missing %v", typ, name, present, missing)
+		})
+	case "slots":
+		for i, s := range tr.lane.board.slots {
+			if resp := tr.lane.coord.bySlot[uint32(i)]; resp != nil {
+				tr.printf("slot %d gen %d: %s, marked by %v", i, s.gen, resp.Name, tr.lane.board.Marked(uint32(i)))
+			}
+		}
+	case "end":
+		if left := tr.lane.leftover(); left != "" {
+			t.Errorf("%s: left over: %s", d.Pos, left)
+		}
+	default:
+		t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+	}
+}
+
+func (tr *transcript) coordinate(chosen []int) {
+	for _, m := range chosen {
+		for len(tr.lane.board.mail[m]) > 0 {
+			resps, err := tr.lane.coordinate(m)
+			if err != nil {
+				tr.printf("abort: %v", err)
+				return
+			}
+			for _, resp := range resps {
+				tr.printf("publish %s", show(resp))
+			}
+		}
+	}
+}
+
+func (tr *transcript) read(m int) {
+	mem := tr.lane.members[m]
+	for mem.read < len(tr.lane.board.log) {
+		rec := tr.lane.board.log[mem.read]
+		resp, _, err := tr.lane.next(m)
+		switch {
+		case err != nil:
+			tr.printf("%d: error: %v", m, err)
+		case resp.Err != "":
+			tr.printf("%d: %s fails", m, resp.Name)
+		case rec.response == nil:
+			tr.printf("%d: %v %s, by slot %d", m, resp.Type, resp.Name, rec.slot)
+		default:
+			tr.printf("%d: %v %s", m, resp.Type, resp.Name)
+		}
+	}
+}
+
+func show(r *Response) string {
+	s := fmt.Sprintf("%v %s", r.Type, r.Name)
+	if r.Err != "" {
+		return s + ": " + r.Err
+	}
+	s += fmt.Sprintf(" %v %v", r.DType, r.Shape)
+	switch r.Type {
+	case Allreduce:
+		s += fmt.Sprintf(" %v factors (%v, %v)", r.ReduceOp, r.Prescale, r.Postscale)
+	case Broadcast:
+		s += fmt.Sprintf(" from %d", r.Root)
+	case Allgather:
+		s += fmt.Sprintf(" first %v", r.FirstDims)
+	}
+	if r.Slot != NoSlot {
+		s += fmt.Sprintf(" -> slot %d gen %d", r.Slot, r.Gen)
+	}
+	return s
+}
+
+// request reads a Request off a command line.
+func request(t *testing.T, d *datadriven.TestData) *Request {
+	r := &Request{DType: tensor.Float32, ReduceOp: tensor.Sum, Device: CPUDevice, Prescale: 1, Postscale: 1}
+	r.Shape = tensor.Shape{4}
+	for _, arg := range d.CmdArgs {
+		var v string
+		if len(arg.Vals) > 0 {
+			v = arg.Vals[0]
+		}
+		integer := func() int64 {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil {
+				d.Fatalf(t, "%s: %v", arg.Key, err)
+			}
+			return n
+		}
+		float := func() float64 {
+			f, err := strconv.ParseFloat(v, 64)
+			if err != nil {
+				d.Fatalf(t, "%s: %v", arg.Key, err)
+			}
+			return f
+		}
+		switch arg.Key {
+		case "m":
+		case "name":
+			r.Name = v
+		case "type":
+			r.Type = RequestType(slices.Index(requestTypes[:], strings.ToUpper(v)))
+			if !r.Type.Valid() {
+				d.Fatalf(t, "unknown type %s", v)
+			}
+		case "dtype":
+			for !r.DType.Valid() || r.DType.String() != v {
+				r.DType = (r.DType + 1) % tensor.NumDTypes
+			}
+		case "op":
+			for r.ReduceOp.String() != v {
+				r.ReduceOp = (r.ReduceOp + 1) % tensor.NumReduceOps
+			}
+		case "shape":
+			r.Shape = nil
+			for _, v = range arg.Vals {
+				if v != "" {
+					r.Shape = append(r.Shape, integer())
+				}
+			}
+		case "root":
+			r.Root = int32(integer())
+		case "device":
+			r.Device = int32(integer())
+		case "pre":
+			r.Prescale = float()
+		case "post":
+			r.Postscale = float()
+		default:
+			d.Fatalf(t, "unknown argument %s", arg.Key)
+		}
+	}
+	return r
+}
