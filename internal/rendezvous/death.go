@@ -1,0 +1,59 @@
+package rendezvous
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Death tells how the process of one rank ended. It is also an error, so that
+// what failed because of it can be asked for it with errors.As.
+type Death struct {
+	Rank int
+	Host string
+	// PID is the process that the launcher started; a rank that runs under a
+	// wrapper has joined with another one.
+	PID int
+	// Signal is the signal that killed it, 0 where it exited by itself.
+	Signal int
+	// ExitCode is meaningful where Signal is 0.
+	ExitCode int
+	// Stderr holds the last lines of its stderr, without a newline at the end.
+	Stderr string `json:",omitempty"`
+	// Reason is what the rank itself reported (Session.Report). The server sets it.
+	Reason string `json:",omitempty"`
+	// NeverJoined says that it ended before it came to the rendezvous. The server sets it.
+	NeverJoined bool `json:",omitempty"`
+}
+
+// Failed is false for a process that exited with code 0.
+func (d Death) Failed() bool { return d.Signal != 0 || d.ExitCode != 0 }
+
+// String is one line: who, and how it ended. It contains neither Stderr nor Reason.
+func (d Death) String() string {
+	before := ""
+	if d.NeverJoined {
+		before = " before hvd.init()"
+	}
+	if d.Signal != 0 {
+		return fmt.Sprintf("rank %d on host %s (pid %d) was killed by signal %d (%s)%s", d.Rank, d.Host, d.PID, d.Signal, SignalName(d.Signal), before)
+	}
+	return fmt.Sprintf("rank %d on host %s (pid %d) exited with code %d%s", d.Rank, d.Host, d.PID, d.ExitCode, before)
+}
+
+// Error is String, with the reason that the rank gave.
+func (d Death) Error() string {
+	if d.Reason == "" {
+		return d.String()
+	}
+	return d.String() + "; it had reported: " + d.Reason
+}
+
+// SignalName is "SIGKILL" for 9; real-time signals have only a number.
+func SignalName(n int) string {
+	if name := unix.SignalName(syscall.Signal(n)); name != "" {
+		return name
+	}
+	return fmt.Sprintf("signal %d", n)
+}

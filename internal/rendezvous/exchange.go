@@ -1,0 +1,247 @@
+package rendezvous
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// generation is one world: the ranks that joined with the same number, each at
+// most once. Where a rank joins twice with one number (its command runs two
+// programs, one after the other), the second time belongs to a generation of
+// its own. Guarded by Server.mu.
+type generation struct {
+	number    uint64 // agreed: unique in the job
+	claimed   uint64 // by the ranks
+	members   map[int]*peer
+	gone      map[int]string // members that cannot contribute any more, and why
+	odd       string         // why this generation can never be complete; "" if it can
+	exchanges map[exchangeKey]*exchange
+}
+
+type exchangeKey struct {
+	name string
+	use  uint64
+}
+
+// exchange is an all-gather that some ranks wait for.
+type exchange struct {
+	exchangeKey
+	values map[int][]byte
+	from   []*peer
+}
+
+// next is the first generation with the claimed number that rank has not been in.
+func (s *Server) next(rank int, claimed uint64) *generation {
+	for _, g := range s.gens {
+		if g.claimed == claimed && g.members[rank] == nil {
+			return g
+		}
+	}
+	return s.open(claimed)
+}
+
+// latest is the last generation with the claimed number.
+func (s *Server) latest(claimed uint64) *generation {
+	for _, g := range slices.Backward(s.gens) {
+		if g.claimed == claimed {
+			return g
+		}
+	}
+	return s.open(claimed)
+}
+
+func (s *Server) open(claimed uint64) *generation {
+	g := &generation{
+		number:    uint64(len(s.gens)) + 1,
+		claimed:   claimed,
+		members:   map[int]*peer{},
+		gone:      map[int]string{},
+		exchanges: map[exchangeKey]*exchange{},
+	}
+	s.gens = append(s.gens, g)
+	return g
+}
+
+// otherArch names the ranks whose processors differ.
+func (g *generation) otherArch() string {
+	var first *peer
+	for _, r := range g.ranks() {
+		p := g.members[r]
+		if first == nil {
+			first = p
+		} else if p.Arch != first.Arch {
+			return fmt.Sprintf("rank %d on host %s runs on %s, rank %d on host %s on %s: all ranks of a job need the same architecture",
+				p.Rank, p.Host, clip(p.Arch, 64), first.Rank, first.Host, clip(first.Arch, 64))
+		}
+	}
+	return ""
+}
+
+// ranks lists the members, ascending.
+func (g *generation) ranks() []int {
+	ranks := make([]int, 0, len(g.members))
+	for r := range g.members {
+		ranks = append(ranks, r)
+	}
+	slices.Sort(ranks)
+	return ranks
+}
+
+// contribute takes p's value. False where p breaks the rules.
+func (s *Server) contribute(p *peer, m message) bool {
+	if len(m.Name) > maxName || len(m.Value) > MaxValue {
+		return false
+	}
+	g, key := p.gen, exchangeKey{m.Name, m.Use}
+	x := g.exchanges[key]
+	if x == nil {
+		x = &exchange{exchangeKey: key, values: map[int][]byte{}}
+		g.exchanges[key] = x
+	}
+	if _, twice := x.values[p.Rank]; twice {
+		return false
+	}
+	pending := 0
+	for _, other := range g.exchanges {
+		if _, ok := other.values[p.Rank]; ok {
+			pending++
+		}
+	}
+	if pending >= maxPending {
+		return false
+	}
+	x.values[p.Rank] = m.Value
+	x.from = append(x.from, p)
+	s.settle(g)
+	return true
+}
+
+// settle ends the exchanges of g that are complete and those that can never be.
+func (s *Server) settle(g *generation) {
+	for key, x := range g.exchanges {
+		if len(x.values) == s.size && g.odd == "" {
+			s.complete(x)
+		} else if m, hopeless := s.hopeless(g, x); hopeless {
+			for _, p := range x.from {
+				s.send(p, m)
+			}
+		} else {
+			continue
+		}
+		delete(g.exchanges, key)
+	}
+}
+
+// hopeless says why x cannot be completed any more.
+func (s *Server) hopeless(g *generation, x *exchange) (message, bool) {
+	m := message{Type: typeFailed, Name: x.name, Use: x.use, Text: g.odd}
+	if len(s.deaths) > 0 {
+		m.Death = &s.deaths[0]
+		return m, true
+	}
+	if m.Text != "" {
+		return m, true
+	}
+	for r := range s.ranks {
+		if _, ok := x.values[r]; ok {
+			continue
+		}
+		if m.Text = g.gone[r]; m.Text == "" && (g.members[r] == nil || g.members[r].left) {
+			m.Text = s.ranks[r].ended
+		}
+		if m.Text != "" {
+			return m, true
+		}
+	}
+	return m, false
+}
+
+// complete sends all values to all, in frames of bounded size that are encoded
+// once for all ranks.
+func (s *Server) complete(x *exchange) {
+	for first := 0; first < s.size; {
+		m := message{Type: typeValues, Name: x.name, Use: x.use, First: first}
+		for bytes := 0; first < s.size; first++ {
+			v := x.values[first]
+			if bytes += len(v) + 8; bytes > batchBytes && len(m.Values) > 0 {
+				break
+			}
+			m.Values = append(m.Values, v)
+		}
+		frame, err := encode(m)
+		if err != nil {
+			panic(err) // batchBytes and maxName are chosen so that it fits
+		}
+		for _, p := range x.from {
+			s.sendFrame(p, frame)
+		}
+	}
+}
+
+// missing describes an exchange that is not complete: for whom it waits, what
+// is known of them, and who is there.
+func (s *Server) missing(g *generation, name string, use uint64) string {
+	x := g.exchanges[exchangeKey{name, use}]
+	if x == nil {
+		return "an answer that is under way"
+	}
+	var there, away []int
+	for r := range s.ranks {
+		if _, ok := x.values[r]; ok {
+			there = append(there, r)
+		} else {
+			away = append(away, r)
+		}
+	}
+	const most = 8
+	var parts []string
+	for i, r := range away {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(away)-most))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("rank %d of %d (%s)", r, s.size, s.whereabouts(g, r)))
+	}
+	return fmt.Sprintf("%s; %s there", strings.Join(parts, ", "), are(there))
+}
+
+func (s *Server) whereabouts(g *generation, rank int) string {
+	if p := g.members[rank]; p != nil {
+		return fmt.Sprintf("joined from host %s, pid %d, but has not come this far", p.Host, p.PID)
+	}
+	r := s.ranks[rank]
+	where := ""
+	if r.host != "" {
+		where = fmt.Sprintf(", started on host %s, pid %d", r.host, r.pid)
+	}
+	for _, other := range slices.Backward(s.gens) {
+		if p := other.members[rank]; p != nil {
+			return fmt.Sprintf("on host %s, pid %d, joined only the earlier or later initialisation %d", p.Host, p.PID, other.number)
+		}
+	}
+	return "not heard of" + where
+}
+
+// are is "ranks 0, 1, 4-9 are", with runs of ranks shortened.
+func are(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d is", ranks[0])
+	}
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		if j-i >= 4 {
+			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
+		} else {
+			for k := i; k <= j; k++ {
+				parts = append(parts, fmt.Sprint(ranks[k]))
+			}
+		}
+		i = j + 1
+	}
+	return fmt.Sprintf("ranks %s are", strings.Join(parts, ", "))
+}

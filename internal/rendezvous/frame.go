@@ -1,0 +1,114 @@
+package rendezvous
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// Limits of what one side takes from the other.
+const (
+	// MaxValue is the largest value of an Exchange in bytes.
+	MaxValue = 64 << 10
+	// maxName is the longest name of an Exchange.
+	maxName = 256
+	// maxText is the longest report or error text that travels.
+	maxText = 4 << 10
+	// maxFrame bounds every frame. The largest is a frame of values: at most
+	// batchBytes of them, in base64.
+	maxFrame   = 192 << 10
+	batchBytes = 96 << 10
+	// maxPending is how many exchanges one rank may have open at a time.
+	maxPending = 64
+	// maxQueue bounds the bytes that wait to be sent to one rank.
+	maxQueue = 64 << 20
+)
+
+// hello is what a rank says of itself inside the proof. Its fields keep their
+// meaning in all versions: it is how two versions can tell each other apart.
+type hello struct {
+	Protocol   int
+	Arch       string
+	Rank, Size int
+	Host       string
+	PID        int
+	Generation uint64
+}
+
+// message is one frame: a type and the fields that belong to it.
+type message struct {
+	Type string
+
+	// The k-th use of a name on one rank meets the k-th on the others.
+	Name string `json:",omitempty"`
+	Use  uint64 `json:",omitempty"`
+
+	Value  []byte   `json:",omitempty"` // exchange
+	First  int      `json:",omitempty"` // values: the rank of Values[0]
+	Values [][]byte `json:",omitempty"`
+
+	Text       string `json:",omitempty"` // refused, failed, missing, report
+	Death      *Death `json:",omitempty"` // death, failed
+	Generation uint64 `json:",omitempty"` // welcome
+}
+
+const (
+	// From a rank.
+	typeExchange = "exchange"
+	typeAsk      = "ask" // who is missing in this exchange?
+	typeReport   = "report"
+	typeLeave    = "leave"
+	// From the server.
+	typeWelcome = "welcome"
+	typeRefused = "refused"
+	typeValues  = "values"
+	typeFailed  = "failed"
+	typeMissing = "missing"
+	typeDeath   = "death"
+)
+
+// encode returns the frame: four bytes of length, then JSON.
+func encode(m message) ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxFrame {
+		return nil, fmt.Errorf("a %s frame of %d bytes, at most %d are allowed", m.Type, len(body), maxFrame)
+	}
+	frame := make([]byte, 4, 4+len(body))
+	binary.BigEndian.PutUint32(frame, uint32(len(body)))
+	return append(frame, body...), nil
+}
+
+func decode(r io.Reader) (m message, err error) {
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return m, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > maxFrame {
+		return m, fmt.Errorf("a frame of %d bytes, at most %d are allowed", n, maxFrame)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return m, fmt.Errorf("a frame that ends early: %w", err)
+	}
+	if err := json.Unmarshal(body, &m); err != nil {
+		return m, fmt.Errorf("a frame that is not JSON: %w", err)
+	}
+	return m, nil
+}
+
+// clip cuts s to at most n bytes, between characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

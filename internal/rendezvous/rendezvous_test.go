@@ -1,0 +1,496 @@
+package rendezvous
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+	"go.uber.org/goleak"
+)
+
+var key = []byte("the secret of this job, 32 bytes")
+
+// serve starts a server of size ranks on the loopback and checks at the end
+// that nothing of it, nor of its sessions, is left.
+func serve(t *testing.T, size int) (s *Server, addr string) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = NewServer(key, size)
+	s.successionTime, s.lossTime = 300*time.Millisecond, 50*time.Millisecond
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		goleak.VerifyNone(t, before)
+	})
+	return s, l.Addr().String()
+}
+
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func options(rank, size int) Options {
+	return Options{Rank: rank, Size: size, Host: fmt.Sprintf("node%d", rank), PID: 100 + rank, Generation: 1}
+}
+
+func join(t *testing.T, addr string, o Options) *Session {
+	t.Helper()
+	s, err := Join(bounded(t), addr, key, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func joinAll(t *testing.T, addr string, size int) []*Session {
+	t.Helper()
+	all := make([]*Session, size)
+	for r := range all {
+		all[r] = join(t, addr, options(r, size))
+	}
+	return all
+}
+
+// begin runs Exchange in the background.
+func begin(ctx context.Context, s *Session, name string, value string) <-chan error {
+	c := make(chan error, 1)
+	go func() {
+		_, err := s.Exchange(ctx, name, []byte(value))
+		c <- err
+	}()
+	return c
+}
+
+func mustSay(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", texts)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q does not say %q", err, text)
+		}
+	}
+}
+
+func TestExchangeGathersEveryonesValues(t *testing.T) {
+	for _, size := range []int{1, 2, 5, 33} {
+		_, addr := serve(t, size)
+		all := joinAll(t, addr, size)
+		large := MaxValue
+		if size > 5 {
+			large = 4000 // several frames all the same
+		}
+		var wg sync.WaitGroup
+		for r, s := range all {
+			wg.Go(func() {
+				// The second name is used before the first is done elsewhere, names
+				// repeat, and values have all sizes from none to the largest.
+				for round := range 3 {
+					for _, name := range []string{"join", "knobs"} {
+						mine := bytes.Repeat([]byte{byte(r)}, [3]int{r, 0, large}[round])
+						got, err := s.Exchange(bounded(t), name, mine)
+						if err != nil {
+							t.Errorf("rank %d round %d: %v", r, round, err)
+							return
+						}
+						for q, v := range got {
+							if want := bytes.Repeat([]byte{byte(q)}, [3]int{q, 0, large}[round]); v == nil || !bytes.Equal(v, want) {
+								t.Errorf("rank %d round %d: %d bytes from rank %d, want %d", r, round, len(v), q, len(want))
+							}
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+func TestTooLargeAValueIsRefused(t *testing.T) {
+	_, addr := serve(t, 1)
+	s := join(t, addr, options(0, 1))
+	_, err := s.Exchange(bounded(t), "x", make([]byte, MaxValue+1))
+	mustSay(t, err, "65537", "65536")
+}
+
+func TestWhoIsMissingIsNamed(t *testing.T) {
+	srv, addr := serve(t, 4)
+	srv.Started(3, "node3", 4711)
+	var errs []<-chan error
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	late := join(t, addr, options(2, 4))
+	for r := range 2 {
+		errs = append(errs, begin(ctx, join(t, addr, options(r, 4)), "join", "v"))
+	}
+	_ = late
+	for _, c := range errs {
+		err := <-c
+		mustSay(t, err, `rendezvous "join": waited 300ms for `,
+			"rank 2 of 4 (joined from host node2, pid 102, but has not come this far)",
+			"rank 3 of 4 (not heard of, started on host node3, pid 4711)",
+			"ranks 0, 1 are there")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v is not DeadlineExceeded", err)
+		}
+	}
+	if got := fmt.Sprint(srv.Joined(), srv.Missing()); got != "[0 1 2] [3]" {
+		t.Errorf("joined and missing: %s", got)
+	}
+}
+
+func TestRanksInAnotherGenerationAreNamed(t *testing.T) {
+	_, addr := serve(t, 2)
+	a := join(t, addr, options(0, 2))
+	o := options(1, 2)
+	o.Generation = 2
+	b := join(t, addr, o)
+	if a.Generation() == b.Generation() {
+		t.Fatal("two generations have one number")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	mustSay(t, <-begin(ctx, a, "join", ""), "rank 1 of 2 (on host node1, pid 101, joined only the earlier or later initialisation 2)", "rank 0 is there")
+}
+
+func TestCancelledExchangeReturns(t *testing.T) {
+	_, addr := serve(t, 2)
+	ctx, cancel := context.WithCancel(context.Background())
+	c := begin(ctx, join(t, addr, options(0, 2)), "join", "")
+	cancel()
+	if err := <-c; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDeathEndsExchangesAndIsNewsToAll(t *testing.T) {
+	srv, addr := serve(t, 3)
+	a, b := join(t, addr, options(0, 3)), join(t, addr, options(1, 3))
+	news := make(chan Death, 1)
+	b.OnDeath(func(d Death) { news <- d })
+	waiting := begin(bounded(t), a, "join", "")
+	srv.Died(Death{Rank: 2, Host: "node2", PID: 4711, Signal: 9, Stderr: "oh"})
+
+	const text = "rank 2 on host node2 (pid 4711) was killed by signal 9 (SIGKILL) before hvd.init()"
+	err := <-waiting
+	mustSay(t, err, `rendezvous "join": `+text)
+	if d := (Death{}); !errors.As(err, &d) || d.Signal != 9 || d.Stderr != "oh" {
+		t.Errorf("the Death is not in %v", err)
+	}
+	if d := <-news; d.String() != text {
+		t.Errorf("news: %v", d)
+	}
+	// Who is not waiting yet fails when it does, in this generation and any other.
+	mustSay(t, <-begin(bounded(t), b, "other", ""), text)
+	o := options(0, 3)
+	o.Generation = 2
+	c := join(t, addr, o)
+	mustSay(t, <-begin(bounded(t), c, "join", ""), text)
+	c.OnDeath(func(d Death) { news <- d })
+	if d := <-news; d.Rank != 2 {
+		t.Errorf("late news: %v", d)
+	}
+}
+
+func TestExitBeforeInitFailsTheOthers(t *testing.T) {
+	srv, addr := serve(t, 2)
+	waiting := begin(bounded(t), join(t, addr, options(0, 2)), "join", "")
+	srv.Died(Death{Rank: 1, Host: "h", PID: 5})
+	mustSay(t, <-waiting, "rank 1 on host h (pid 5) exited with code 0 before hvd.init()")
+}
+
+func TestOrderlyExitIsNoNewsButEndsHopelessWaits(t *testing.T) {
+	srv, addr := serve(t, 2)
+	all := joinAll(t, addr, 2)
+	all[0].OnDeath(func(d Death) { t.Errorf("news of an orderly end: %v", d) })
+	all[1].Close()
+	d := srv.Died(Death{Rank: 1, Host: "h", PID: 5})
+	if d.NeverJoined || d.Failed() {
+		t.Errorf("%+v", d)
+	}
+	mustSay(t, <-begin(bounded(t), all[0], "x", ""), "rank 1 on host node1 (pid 101) has left")
+	o := options(0, 2)
+	o.Generation = 2
+	mustSay(t, <-begin(bounded(t), join(t, addr, o), "x", ""), "rank 1 on host h (pid 5) exited with code 0")
+}
+
+func TestExitWithoutLeavingIsNews(t *testing.T) {
+	srv, addr := serve(t, 2)
+	all := joinAll(t, addr, 2)
+	news := make(chan Death, 1)
+	all[0].OnDeath(func(d Death) { news <- d })
+	all[1].conn.Close() // as the kernel does at exit
+	srv.Died(Death{Rank: 1, Host: "h", PID: 5})
+	if d := <-news; d.Rank != 1 || d.Failed() || d.NeverJoined {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestReportTravelsWithTheDeathAndTheFarewell(t *testing.T) {
+	srv, addr := serve(t, 2)
+	all := joinAll(t, addr, 2)
+	waiting := begin(bounded(t), all[0], "x", "")
+	all[1].Report("tensor grad.7: shapes differ")
+	all[1].Report("a later one, which does not count")
+	all[1].Close()
+	mustSay(t, <-waiting, "rank 1 on host node1 (pid 101) has left; it had reported: tensor grad.7: shapes differ")
+	d := srv.Died(Death{Rank: 1, Host: "node1", PID: 101, ExitCode: 1})
+	if d.Reason != "tensor grad.7: shapes differ" {
+		t.Errorf("reason %q", d.Reason)
+	}
+}
+
+func TestLostConnectionOfAMemberEndsTheWait(t *testing.T) {
+	_, addr := serve(t, 2)
+	all := joinAll(t, addr, 2)
+	waiting := begin(bounded(t), all[0], "x", "")
+	all[1].conn.Close()
+	mustSay(t, <-waiting, "rank 1 on host node1 (pid 101) has closed its connection")
+}
+
+func TestDifferentRanksAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+		says   string
+	}{
+		{"size", func(o *Options) { o.Size = 8 }, "rank 1 on host node1 was started as one of 8 ranks, but this job has 2"},
+		{"protocol", func(o *Options) { o.protocol = 99 }, "rank 1 on host node1 speaks protocol version 99, the launcher 1"},
+		{"rank", func(o *Options) { o.Rank = 5; o.Size = 8 }, "rank 5 on host node1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, addr := serve(t, 2)
+			waiting := begin(bounded(t), join(t, addr, options(0, 2)), "join", "")
+			o := options(1, 2)
+			c.change(&o)
+			_, err := Join(bounded(t), addr, key, o)
+			mustSay(t, err, c.says)
+			mustSay(t, <-waiting, c.says)
+		})
+	}
+	t.Run("arch", func(t *testing.T) {
+		_, addr := serve(t, 2)
+		o := options(0, 2)
+		o.Arch = "riscv64"
+		a := begin(bounded(t), join(t, addr, o), "join", "")
+		b := begin(bounded(t), join(t, addr, options(1, 2)), "join", "")
+		mustSay(t, <-a, "rank 1 on host node1 runs on", "rank 0 on host node0 on riscv64")
+		mustSay(t, <-b, "riscv64")
+	})
+}
+
+func TestTwoProcessesOfOneRank(t *testing.T) {
+	_, addr := serve(t, 1)
+	join(t, addr, options(0, 1))
+	_, err := Join(bounded(t), addr, key, options(0, 1))
+	mustSay(t, err, "rank 0 has already joined from host node0 (pid 100)")
+}
+
+// A rank's command may run two programs, one after the other: the second
+// meets the others' second, under a number of its own.
+func TestProgramsInSequence(t *testing.T) {
+	_, addr := serve(t, 2)
+	var numbers []uint64
+	for range 3 {
+		all := joinAll(t, addr, 2)
+		a := begin(bounded(t), all[0], "join", "")
+		if err := <-begin(bounded(t), all[1], "join", ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-a; err != nil {
+			t.Fatal(err)
+		}
+		if all[0].Generation() != all[1].Generation() {
+			t.Fatal("the ranks do not agree on the generation")
+		}
+		numbers = append(numbers, all[0].Generation())
+		for _, s := range all {
+			s.Close()
+		}
+	}
+	if fmt.Sprint(numbers) != "[1 2 3]" {
+		t.Errorf("numbers %v", numbers)
+	}
+}
+
+func TestWrongSecret(t *testing.T) {
+	_, addr := serve(t, 1)
+	_, err := Join(bounded(t), addr, []byte("another job's secret"), options(0, 1))
+	if !errors.Is(err, auth.ErrProof) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	_, err = Join(bounded(t), l.Addr().String(), key, options(0, 1))
+	mustSay(t, err, "the launcher does not answer")
+}
+
+// Somebody listens, and never answers.
+func TestJoinEndsWithItsContext(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err = Join(ctx, l.Addr().String(), key, options(0, 1))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLauncherLost(t *testing.T) {
+	srv, addr := serve(t, 2)
+	s := join(t, addr, options(0, 2))
+	waiting := begin(bounded(t), s, "x", "")
+	lost := make(chan error, 2)
+	s.OnLost(func(err error) { lost <- err })
+	srv.Close()
+	for _, err := range []error{<-waiting, <-lost} {
+		if !errors.Is(err, ErrLost) {
+			t.Errorf("got %v", err)
+		}
+	}
+	_, err := s.Exchange(bounded(t), "y", nil)
+	if !errors.Is(err, ErrLost) {
+		t.Errorf("afterwards: %v", err)
+	}
+	s.OnLost(func(err error) { lost <- err })
+	<-lost
+}
+
+func TestStrangersDoNotDisturb(t *testing.T) {
+	srv, addr := serve(t, 2)
+	var idle []net.Conn
+	for i := range 100 { // more than may be unproved at a time
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if i%2 == 0 {
+			io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: a scanner of ports\r\n\r\n")
+		} else {
+			idle = append(idle, conn)
+		}
+	}
+	for _, c := range idle[:len(idle)/2] {
+		c.Close()
+	}
+	all := joinAll(t, addr, 2)
+	a := begin(bounded(t), all[0], "join", "")
+	b := begin(bounded(t), all[1], "join", "")
+	if err := errors.Join(<-a, <-b); err != nil {
+		t.Fatal(err)
+	}
+	_ = srv
+}
+
+// A rank that knows the secret but breaks the rules hurts only itself.
+func TestBrokenFramesEndOnlyTheirConnection(t *testing.T) {
+	for _, junk := range []string{
+		"\xff\xff\xff\xff",
+		"\x00\x00\x00\x02{]",
+		"\x00\x00\x00\x10{}",
+		"\x00\x00\x00\x0f{\"Type\":\"what\"}",
+	} {
+		_, addr := serve(t, 2)
+		a := join(t, addr, options(0, 2))
+		b := join(t, addr, options(1, 2))
+		waiting := begin(bounded(t), a, "x", "")
+		b.conn.Write([]byte(junk))
+		if junk == "\x00\x00\x00\x10{}" {
+			b.conn.(*net.TCPConn).CloseWrite()
+		}
+		mustSay(t, <-waiting, "rank 1 on host node1 (pid 101) has closed its connection")
+	}
+}
+
+func TestDescriptorsAreTracked(t *testing.T) {
+	_, addr := serve(t, 1)
+	open := map[int]bool{}
+	var log []string
+	o := options(0, 1)
+	o.TrackFD = func(fd int, isOpen bool) {
+		if open[fd] == isOpen {
+			t.Errorf("descriptor %d reported twice as %v", fd, isOpen)
+		}
+		if _, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
+			t.Errorf("descriptor %d is not open when reported: %v", fd, err)
+		}
+		open[fd] = isOpen
+		log = append(log, fmt.Sprint(isOpen))
+	}
+	s := join(t, addr, o)
+	s.Close()
+	s.Close()
+	if got := strings.Join(log, " "); got != "true false" {
+		t.Errorf("reported %s", got)
+	}
+}
+
+func TestDeathReads(t *testing.T) {
+	for want, d := range map[string]Death{
+		"rank 2 on host node1 (pid 4711) was killed by signal 9 (SIGKILL)":                  {Rank: 2, Host: "node1", PID: 4711, Signal: 9},
+		"rank 0 on host a (pid 1) exited with code 1":                                       {Host: "a", PID: 1, ExitCode: 1},
+		"rank 1 on host a (pid 1) exited with code 0 before hvd.init()":                     {Rank: 1, Host: "a", PID: 1, NeverJoined: true},
+		"rank 1 on host a (pid 1) was killed by signal 40 (signal 40)":                      {Rank: 1, Host: "a", PID: 1, Signal: 40},
+		"rank 0 on host a (pid 1) exited with code 1; it had reported: shapes of w1 differ": {Host: "a", PID: 1, ExitCode: 1, Reason: "shapes of w1 differ"},
+	} {
+		if got := d.Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestRankLists(t *testing.T) {
+	for want, ranks := range map[string][]int{
+		"rank 7 is":               {7},
+		"ranks 0, 1, 2 are":       {0, 1, 2},
+		"ranks 0-5, 7, 9, 10 are": {0, 1, 2, 3, 4, 5, 7, 9, 10},
+	} {
+		if got := are(ranks); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	frame, _ := encode(message{Type: typeValues, Name: "x", Values: [][]byte{{1}, nil}})
+	f.Add(frame)
+	f.Add([]byte("\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		m, err := decode(bytes.NewReader(in))
+		if err == nil && m.Type == "" && len(m.Values) > maxFrame {
+			t.Fatal("more than a frame can hold")
+		}
+	})
+}

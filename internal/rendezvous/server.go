@@ -1,0 +1,450 @@
+// Package rendezvous is how the ranks of a job find one another, through one
+// server in the launcher, and how they get the job's news: who died, and of
+// what. Package world joins through it; package launch runs the server.
+//
+// Each rank keeps one connection, proved by package auth, for as long as its
+// generation lives. It carries all-gathers of small values (Exchange), deaths
+// from the launcher, and reports to it. It carries no tensors, and an idle
+// connection wakes nobody.
+package rendezvous
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+)
+
+// Protocol is the version of what ranks and launcher say to each other.
+const Protocol = 1
+
+const (
+	proofTimeout = 10 * time.Second // for a connection to prove itself
+	writeTimeout = 10 * time.Second // for a rank to take one frame
+	// successionTime is how long a rank that joins waits for the connection of
+	// the same rank's earlier process to be seen closed.
+	successionTime = 2 * time.Second
+	// lossTime is how long a lost connection waits for the launcher's report of
+	// a death, which says more.
+	lossTime = time.Second
+	// drainTime is how long Died waits to see the connection of a process that
+	// ended with code 0 closed: was it left properly?
+	drainTime = 250 * time.Millisecond
+)
+
+// Server is the launcher's end. All methods are safe on any goroutine.
+type Server struct {
+	key  []byte
+	size int
+	// How long to wait for what a closed connection should bring; tests shorten them.
+	successionTime, lossTime time.Duration
+	// strangers bounds the connections that have not proved themselves.
+	strangers chan struct{}
+	wg        sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	listeners []net.Listener
+	conns     map[net.Conn]struct{}
+	peers     map[*peer]struct{} // connected now
+	ranks     []standing
+	deaths    []Death       // the news so far, in order of arrival
+	gens      []*generation // gens[i] has the agreed number i+1
+}
+
+// standing is what the server knows of one rank over all generations.
+type standing struct {
+	host     string // where the launcher started it; "" where unknown
+	pid      int
+	joined   bool   // at least once
+	lost     bool   // a connection of it ended without leave
+	ended    string // it left, exited with code 0 and will not come again
+	report   string
+	reported bool
+}
+
+// peer is one proved connection.
+type peer struct {
+	hello
+	conn net.Conn
+	gen  *generation
+	left bool          // said leave. Server.mu
+	gone chan struct{} // closed when the connection has been taken out of the server
+
+	queued int           // bytes of queue. Server.mu
+	queue  [][]byte      // Server.mu
+	wake   chan struct{} // capacity 1: the queue has grown
+}
+
+// NewServer makes the server of a job of size ranks whose secret is key.
+func NewServer(key []byte, size int) *Server {
+	return &Server{
+		key:            bytes.Clone(key),
+		size:           size,
+		successionTime: successionTime,
+		lossTime:       lossTime,
+		strangers:      make(chan struct{}, 64+2*size),
+		conns:          map[net.Conn]struct{}{},
+		peers:          map[*peer]struct{}{},
+		ranks:          make([]standing, size),
+	}
+}
+
+// Serve accepts connections on l until Close, which closes l and makes it
+// return nil.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return l.Close()
+	}
+	s.listeners = append(s.listeners, l)
+	s.mu.Unlock()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			s.mu.Lock()
+			closed := s.closed
+			s.mu.Unlock()
+			if closed || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			// Out of descriptors, for instance: the ranks that are connected
+			// go on, and the pause keeps the loop from spinning.
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		select {
+		case s.strangers <- struct{}{}:
+		default:
+			conn.Close()
+			continue
+		}
+		if !s.hold(conn) {
+			conn.Close()
+			return nil
+		}
+		go s.attend(conn)
+	}
+}
+
+// hold registers a connection, so that Close can end it.
+func (s *Server) hold(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.conns[conn] = struct{}{}
+	s.wg.Add(1)
+	return true
+}
+
+// attend is the goroutine of one connection, from the proof to its end.
+func (s *Server) attend(conn net.Conn) {
+	defer s.wg.Done()
+	defer func() {
+		conn.Close()
+		s.mu.Lock()
+		delete(s.conns, conn)
+		s.mu.Unlock()
+	}()
+	conn.SetDeadline(time.Now().Add(proofTimeout))
+	raw, err := auth.Accept(conn, s.key)
+	<-s.strangers
+	if err != nil {
+		return // a stranger is nobody's news
+	}
+	conn.SetDeadline(time.Time{})
+	p := &peer{conn: conn, gone: make(chan struct{}), wake: make(chan struct{}, 1)}
+	if err := json.Unmarshal(raw, &p.hello); err != nil {
+		return
+	}
+	p.Host = clip(p.Host, 256)
+	if text := s.admit(p); text != "" {
+		frame, err := encode(message{Type: typeRefused, Text: text})
+		if err == nil {
+			conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+			conn.Write(frame)
+		}
+		return
+	}
+	s.wg.Add(1)
+	go s.deliver(p)
+	for {
+		m, err := decode(conn)
+		if err != nil {
+			break
+		}
+		if !s.take(p, m) {
+			break
+		}
+	}
+	s.dismiss(p)
+}
+
+// admit takes p into its generation, or says why not.
+func (s *Server) admit(p *peer) (refusal string) {
+	deadline := time.Now().Add(s.successionTime)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.Rank < 0 || p.Rank >= s.size || p.Size != s.size || p.Protocol != Protocol {
+		// It can never take part. Those who wait for others learn of it too.
+		text := s.strange(p)
+		p.gen = s.latest(p.Generation)
+		p.gen.odd = text
+		s.settle(p.gen)
+		return text
+	}
+	for {
+		if s.closed {
+			return "the launcher is ending"
+		}
+		old := s.connected(p.Rank, p.Generation)
+		if old == nil {
+			break
+		}
+		// A process that has just ended may still look connected.
+		wait := time.Until(deadline)
+		if wait <= 0 {
+			return fmt.Sprintf("rank %d has already joined from host %s (pid %d): are two processes running as rank %d?", p.Rank, old.Host, old.PID, p.Rank)
+		}
+		s.mu.Unlock()
+		select {
+		case <-old.gone:
+		case <-time.After(wait):
+		}
+		s.mu.Lock()
+	}
+	g := s.next(p.Rank, p.Generation)
+	p.gen = g
+	g.members[p.Rank] = p
+	s.peers[p] = struct{}{}
+	s.ranks[p.Rank].joined = true
+	s.send(p, message{Type: typeWelcome, Generation: g.number})
+	for i := range s.deaths {
+		s.send(p, message{Type: typeDeath, Death: &s.deaths[i]})
+	}
+	if g.odd == "" {
+		g.odd = g.otherArch()
+	}
+	s.settle(g)
+	return ""
+}
+
+// strange says in which way p does not belong to this job.
+func (s *Server) strange(p *peer) string {
+	switch {
+	case p.Protocol != Protocol:
+		return fmt.Sprintf("rank %d on host %s speaks protocol version %d, the launcher %d: install the same gorovod everywhere", p.Rank, p.Host, p.Protocol, Protocol)
+	case p.Size != s.size:
+		return fmt.Sprintf("rank %d on host %s was started as one of %d ranks, but this job has %d", p.Rank, p.Host, p.Size, s.size)
+	}
+	return fmt.Sprintf("rank %d on host %s is not one of this job's ranks 0 to %d", p.Rank, p.Host, s.size-1)
+}
+
+func (s *Server) connected(rank int, claimed uint64) *peer {
+	for p := range s.peers {
+		if p.Rank == rank && p.Generation == claimed {
+			return p
+		}
+	}
+	return nil
+}
+
+// dismiss takes p out of the server. Its generation is told.
+func (s *Server) dismiss(p *peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.peers, p)
+	close(p.gone)
+	if p.left {
+		p.gen.gone[p.Rank] = s.farewell(p, "has left")
+		s.settle(p.gen)
+		return
+	}
+	s.ranks[p.Rank].lost = true
+	time.AfterFunc(s.lossTime, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		p.gen.gone[p.Rank] = s.farewell(p, "has closed its connection to the launcher")
+		s.settle(p.gen)
+	})
+}
+
+func (s *Server) farewell(p *peer, what string) string {
+	text := fmt.Sprintf("rank %d on host %s (pid %d) %s", p.Rank, p.Host, p.PID, what)
+	if r := s.ranks[p.Rank]; r.reported {
+		text += "; it had reported: " + r.report
+	}
+	return text
+}
+
+// take handles one frame of p. False ends the connection.
+func (s *Server) take(p *peer, m message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch m.Type {
+	case typeExchange:
+		return s.contribute(p, m)
+	case typeAsk:
+		s.send(p, message{Type: typeMissing, Name: m.Name, Use: m.Use, Text: s.missing(p.gen, m.Name, m.Use)})
+	case typeReport:
+		if r := &s.ranks[p.Rank]; !r.reported {
+			r.report, r.reported = clip(m.Text, maxText), true
+		}
+	case typeLeave:
+		p.left = true
+		return false
+	default:
+		return false
+	}
+	return true
+}
+
+// send queues m for p. It never blocks; a rank that does not read is cut off.
+func (s *Server) send(p *peer, m message) {
+	frame, err := encode(m)
+	if err != nil {
+		panic(err) // every text in it has been clipped
+	}
+	s.sendFrame(p, frame)
+}
+
+func (s *Server) sendFrame(p *peer, frame []byte) {
+	if p.queued += len(frame); p.queued > maxQueue {
+		p.conn.Close()
+		return
+	}
+	p.queue = append(p.queue, frame)
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// deliver is the goroutine that writes to p.
+func (s *Server) deliver(p *peer) {
+	defer s.wg.Done()
+	for {
+		select {
+		case <-p.wake:
+		case <-p.gone:
+			return
+		}
+		s.mu.Lock()
+		frames := net.Buffers(p.queue)
+		p.queue, p.queued = nil, 0
+		s.mu.Unlock()
+		p.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := frames.WriteTo(p.conn); err != nil {
+			p.conn.Close() // ends attend, which ends this
+		}
+	}
+}
+
+// Started tells where a rank's process runs, for the messages about ranks that
+// do not come.
+func (s *Server) Started(rank int, host string, pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ranks[rank].host, s.ranks[rank].pid = host, pid
+}
+
+// Died tells every rank of every generation, now and later, that the process
+// of d.Rank has ended. It returns the news with the server's own knowledge
+// added. A rank that left properly and exited with code 0 is no news to others,
+// except to those who wait for it in an Exchange. Died can block for
+// a quarter of a second.
+func (s *Server) Died(d Death) Death {
+	if !d.Failed() {
+		s.drain(d.Rank)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.ranks[d.Rank]
+	d.Stderr = clip(d.Stderr, maxText)
+	d.NeverJoined = !r.joined
+	if r.reported {
+		d.Reason = r.report
+	}
+	connected := slices.ContainsFunc(s.ofRank(d.Rank), func(p *peer) bool { return !p.left })
+	news := d.Failed() || d.NeverJoined || r.lost || connected
+	if news {
+		s.deaths = append(s.deaths, d)
+		for p := range s.peers {
+			s.send(p, message{Type: typeDeath, Death: &d})
+		}
+	}
+	if !news {
+		r.ended = d.String()
+	}
+	for _, g := range s.gens {
+		s.settle(g)
+	}
+	return d
+}
+
+// drain waits until the connections of an ended process have been read to
+// their ends. A descendant that holds one open makes it give up.
+func (s *Server) drain(rank int) {
+	timeout := time.After(drainTime)
+	s.mu.Lock()
+	peers := s.ofRank(rank)
+	s.mu.Unlock()
+	for _, p := range peers {
+		select {
+		case <-p.gone:
+		case <-timeout:
+			return
+		}
+	}
+}
+
+func (s *Server) ofRank(rank int) (peers []*peer) {
+	for p := range s.peers {
+		if p.Rank == rank {
+			peers = append(peers, p)
+		}
+	}
+	return peers
+}
+
+// Joined lists the ranks that have come to the rendezvous at least once.
+func (s *Server) Joined() []int { return s.list(true) }
+
+// Missing lists the ranks that have not.
+func (s *Server) Missing() []int { return s.list(false) }
+
+func (s *Server) list(joined bool) (ranks []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.ranks {
+		if s.ranks[r].joined == joined {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// Close ends every connection and listener and waits for the goroutines of
+// the connections. Closing twice is allowed.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for _, l := range s.listeners {
+		l.Close()
+	}
+	for c := range s.conns {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	return nil
+}

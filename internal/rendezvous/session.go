@@ -1,0 +1,396 @@
+package rendezvous
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+)
+
+// ErrLost is the cause when the connection to the launcher ends on its own.
+var ErrLost = errors.New("the launcher is gone")
+
+var errClosed = errors.New("the session has been closed")
+
+const (
+	// joinTimeout bounds Join where its context does not.
+	joinTimeout = 30 * time.Second
+	// askTimeout is how long the server may take to say who is missing.
+	askTimeout = time.Second
+)
+
+// Options say who joins.
+type Options struct {
+	Rank, Size int
+	Host       string
+	PID        int
+	// Generation counts this process's Inits, from 1. Ranks meet whose numbers are equal.
+	Generation uint64
+	// Arch is the architecture that all ranks must share; runtime.GOARCH if empty.
+	Arch string
+	// TrackFD, if set, is told of the connection's descriptor when it is opened
+	// and before it is closed, so that a forked child can close its copy.
+	TrackFD func(fd int, open bool)
+
+	protocol int // 0: Protocol. Tests pretend to be another version.
+}
+
+// Session is one rank's attachment to one generation. Its methods are safe on
+// any goroutine.
+type Session struct {
+	o      Options
+	conn   net.Conn
+	fd     int
+	agreed uint64
+	ended  chan struct{} // closed when the connection is over; err says why
+
+	writing sync.Mutex
+
+	mu      sync.Mutex
+	changed sync.Cond // a death arrived, or the session ended
+	err     error     // set once, before ended is closed
+	deaths  []Death
+	uses    map[string]uint64
+	waits   map[exchangeKey]*wait
+}
+
+// wait is an Exchange that has not returned.
+type wait struct {
+	values  [][]byte
+	have    int
+	done    chan struct{} // closed when values are complete or err is set
+	err     error
+	missing chan string // capacity 1
+}
+
+// Join connects to the server at addr, proves the secret both ways and enters
+// the generation. It fails at once where nobody listens there, and after
+// 30 s or when ctx ends.
+func Join(ctx context.Context, addr string, key []byte, o Options) (*Session, error) {
+	if o.Rank < 0 || o.Rank >= o.Size {
+		return nil, fmt.Errorf("rendezvous: rank %d of %d", o.Rank, o.Size)
+	}
+	if o.Arch == "" {
+		o.Arch = runtime.GOARCH
+	}
+	if o.protocol == 0 {
+		o.protocol = Protocol
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("rendezvous: the launcher does not answer: %w", err)
+	}
+	s := &Session{
+		o: o, conn: conn, fd: -1,
+		ended: make(chan struct{}),
+		uses:  map[string]uint64{},
+		waits: map[exchangeKey]*wait{},
+	}
+	s.changed.L = &s.mu
+	s.track()
+	// The context ends whatever blocks in the handshake.
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	err = s.enter(key)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		s.end(err)
+		return nil, fmt.Errorf("rendezvous: join the launcher at %s: %w", addr, err)
+	}
+	go s.read()
+	return s, nil
+}
+
+// enter proves the secret and reads the welcome.
+func (s *Session) enter(key []byte) error {
+	host := s.o.Host
+	raw, err := json.Marshal(hello{
+		Protocol: s.o.protocol, Arch: s.o.Arch,
+		Rank: s.o.Rank, Size: s.o.Size,
+		Host: clip(host, 256), PID: s.o.PID,
+		Generation: s.o.Generation,
+	})
+	if err != nil {
+		return err
+	}
+	if err := auth.Initiate(s.conn, key, raw); err != nil {
+		return err
+	}
+	m, err := decode(s.conn)
+	if err != nil {
+		return fmt.Errorf("read the welcome: %w", err)
+	}
+	if m.Type != typeWelcome {
+		return errors.New(m.Text)
+	}
+	s.agreed = m.Generation
+	return nil
+}
+
+// Generation is the agreed number of this generation: the same on all its
+// ranks, and given to no other generation of the job.
+func (s *Session) Generation() uint64 { return s.agreed }
+
+// read is the goroutine that takes frames until the connection ends.
+func (s *Session) read() {
+	for {
+		m, err := decode(s.conn)
+		if err != nil {
+			s.end(fmt.Errorf("%w: %w", ErrLost, err))
+			return
+		}
+		s.take(m)
+	}
+}
+
+func (s *Session) take(m message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.Type == typeDeath && m.Death != nil {
+		s.deaths = append(s.deaths, *m.Death)
+		s.changed.Broadcast()
+		return
+	}
+	key := exchangeKey{m.Name, m.Use}
+	w := s.waits[key]
+	if w == nil {
+		return // its caller has given up
+	}
+	switch m.Type {
+	case typeValues:
+		if m.First != w.have || w.have+len(m.Values) > s.o.Size {
+			w.err = fmt.Errorf("rendezvous %q: the launcher sent values out of order", m.Name)
+			break
+		}
+		for i, v := range m.Values {
+			if v == nil {
+				v = []byte{}
+			}
+			w.values[m.First+i] = v
+		}
+		if w.have += len(m.Values); w.have < s.o.Size {
+			return
+		}
+	case typeFailed:
+		if m.Death != nil {
+			w.err = fmt.Errorf("rendezvous %q: %w", m.Name, *m.Death)
+		} else {
+			w.err = fmt.Errorf("rendezvous %q: %s", m.Name, m.Text)
+		}
+	case typeMissing:
+		select {
+		case w.missing <- m.Text:
+		default:
+		}
+		return
+	default:
+		return
+	}
+	delete(s.waits, key)
+	close(w.done)
+}
+
+// Exchange gives value (at most MaxValue bytes) to all ranks of this generation
+// and returns everyone's, by rank; an empty value comes back empty, not nil.
+// All ranks must call it, with the same name; several names can be exchanged
+// at the same time, and one name many times. It blocks until the last rank has
+// called, ctx ends (the error says who is missing), or a rank cannot come any
+// more (the error wraps its Death where it died, and ErrLost where the
+// launcher did).
+func (s *Session) Exchange(ctx context.Context, name string, value []byte) ([][]byte, error) {
+	if len(name) > maxName || len(value) > MaxValue {
+		return nil, fmt.Errorf("rendezvous %q: a name of %d and a value of %d bytes, at most %d and %d are allowed", clip(name, maxName), len(name), len(value), maxName, MaxValue)
+	}
+	began := time.Now()
+	w := &wait{values: make([][]byte, s.o.Size), done: make(chan struct{}), missing: make(chan string, 1)}
+	s.mu.Lock()
+	if len(s.waits) >= maxPending-1 {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("rendezvous %q: %d other exchanges are under way", name, maxPending-1)
+	}
+	key := exchangeKey{name, s.uses[name]}
+	s.uses[name]++
+	s.waits[key] = w
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.waits, key)
+		s.mu.Unlock()
+	}()
+
+	if err := s.write(message{Type: typeExchange, Name: key.name, Use: key.use, Value: value}); err != nil {
+		return nil, fmt.Errorf("rendezvous %q: %w", name, err)
+	}
+	select {
+	case <-w.done:
+		return w.result()
+	case <-s.ended:
+		return w.orEnded(s, name)
+	case <-ctx.Done():
+	}
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil, fmt.Errorf("rendezvous %q: %w", name, ctx.Err())
+	}
+	waited := time.Since(began)
+	if waited > time.Second {
+		waited = waited.Round(time.Second)
+	} else {
+		waited = waited.Round(time.Millisecond)
+	}
+	text := "a launcher that does not answer"
+	if err := s.write(message{Type: typeAsk, Name: key.name, Use: key.use}); err == nil {
+		select {
+		case <-w.done:
+			return w.result()
+		case <-s.ended:
+			return w.orEnded(s, name)
+		case text = <-w.missing:
+		case <-time.After(askTimeout):
+		}
+	}
+	return nil, &timeoutError{fmt.Sprintf("rendezvous %q: waited %v for %s", name, waited, text)}
+}
+
+// result may be called once done is closed.
+func (w *wait) result() ([][]byte, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	return w.values, nil
+}
+
+// orEnded is the answer where the connection has ended: an answer that came
+// before that counts.
+func (w *wait) orEnded(s *Session, name string) ([][]byte, error) {
+	select {
+	case <-w.done:
+		return w.result()
+	default:
+		return nil, fmt.Errorf("rendezvous %q: %w", name, s.cause())
+	}
+}
+
+// timeoutError says in its own words that the context's deadline has passed.
+type timeoutError struct{ text string }
+
+func (e *timeoutError) Error() string { return e.text }
+func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// OnDeath calls f for each rank that died, those of the past included, one
+// after the other on a goroutine of its own, until the session ends. A rank
+// that left properly (Close) and exited with code 0 is not among them; one
+// that exited with code 0 without leaving is.
+func (s *Session) OnDeath(f func(Death)) {
+	go func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i := 0; ; i++ {
+			for i == len(s.deaths) && s.err == nil {
+				s.changed.Wait()
+			}
+			if i == len(s.deaths) || errors.Is(s.err, errClosed) {
+				return
+			}
+			d := s.deaths[i]
+			s.mu.Unlock()
+			f(d)
+			s.mu.Lock()
+		}
+	}()
+}
+
+// OnLost calls f once, on a goroutine of its own, when the connection to the
+// launcher has ended (or had already) other than by Close. The error wraps ErrLost.
+func (s *Session) OnLost(f func(error)) {
+	go func() {
+		<-s.ended
+		if err := s.cause(); !errors.Is(err, errClosed) {
+			f(err)
+		}
+	}()
+}
+
+// Report tells the launcher why this rank failed. The first report counts. It
+// is best effort: nothing is returned, and it blocks at most 10 s.
+func (s *Session) Report(text string) {
+	s.write(message{Type: typeReport, Text: clip(text, maxText)})
+}
+
+// Close leaves the generation. Every Exchange under way fails, here and, where
+// this rank has not contributed, on the other ranks too. Closing twice is allowed.
+func (s *Session) Close() error {
+	s.write(message{Type: typeLeave})
+	s.end(errClosed)
+	return nil
+}
+
+func (s *Session) write(m message) error {
+	frame, err := encode(m)
+	if err != nil {
+		return err
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	select {
+	case <-s.ended:
+		return s.cause()
+	default:
+	}
+	s.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if _, err := s.conn.Write(frame); err != nil {
+		s.end(fmt.Errorf("%w: %w", ErrLost, err))
+		return s.cause()
+	}
+	return nil
+}
+
+// end closes the connection and wakes everyone; the first cause stays.
+func (s *Session) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return
+	}
+	s.err = cause
+	if s.fd >= 0 && s.o.TrackFD != nil {
+		s.o.TrackFD(s.fd, false)
+	}
+	s.conn.Close()
+	close(s.ended)
+	s.changed.Broadcast()
+}
+
+// cause is why the session ended.
+func (s *Session) cause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *Session) track() {
+	if s.o.TrackFD == nil {
+		return
+	}
+	if c, ok := s.conn.(syscall.Conn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { s.fd = int(fd) })
+		}
+	}
+	if s.fd >= 0 {
+		s.o.TrackFD(s.fd, true)
+	}
+}
