@@ -1,0 +1,119 @@
+// Command libgorovod is the C interface of the engine, built with
+// -buildmode=c-shared; include/gorovod.h is its contract. shim.c holds the
+// exported functions, which call the functions of this package. Nothing but
+// translation happens here.
+package main
+
+/*
+#include <stdlib.h>
+#include <string.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/version"
+)
+
+func main() {}
+
+func init() {
+	process.TrackFD = func(fd int, open bool) {
+		var o C.int
+		if open {
+			o = 1
+		}
+		C.shim_track_fd(C.int(fd), o)
+	}
+}
+
+// explain writes a reason into a thread's buffer of REASON_BYTES.
+func explain(buf *C.char, reason string) {
+	dst := unsafe.Slice((*byte)(unsafe.Pointer(buf)), C.REASON_BYTES)
+	n := copy(dst[:len(dst)-1], reason)
+	dst[n] = 0
+}
+
+// getenv reads the environment as C sees it now: what Python has put into
+// os.environ since the start is there, and not in Go's copy.
+func getenv(name string) (string, bool) {
+	cname := C.CString(name)
+	defer C.free(unsafe.Pointer(cname))
+	v := C.getenv(cname)
+	if v == nil {
+		return "", false
+	}
+	return C.GoString(v), true
+}
+
+//export goInit
+func goInit(ranks *C.int, nranks C.int, setRanks, setSizes *C.int, nsets C.int, reason *C.char) C.int {
+	// A list of MPI ranks means nothing without MPI; Horovod ignores it too.
+	if nsets > 0 {
+		explain(reason, "this version has no process sets but the global one")
+		return 0
+	}
+	if err := process.Init(context.Background(), getenv); err != nil {
+		explain(reason, err.Error())
+		return 0
+	}
+	return 1
+}
+
+//export goShutdown
+func goShutdown() { process.Shutdown() }
+
+//export goIsInitialized
+func goIsInitialized() C.int {
+	if process.World() == nil {
+		return 0
+	}
+	return 1
+}
+
+//export goIsHomogeneous
+func goIsHomogeneous() C.int {
+	if w := process.World(); w != nil && !w.Homogeneous {
+		return 0
+	}
+	return 1
+}
+
+//export goTopology
+func goTopology(which C.int) C.int {
+	w := process.World()
+	if w == nil {
+		return -1
+	}
+	c := w.Config
+	return C.int([...]int{c.Rank, c.Size, c.LocalRank, c.LocalSize, c.CrossRank, c.CrossSize}[which])
+}
+
+var cVersion = C.CString(version.Version)
+
+//export goVersion
+func goVersion() *C.char { return cVersion }
+
+//export goCounters
+func goCounters(values *C.int64_t, n C.int) C.int {
+	w := process.World()
+	if w == nil {
+		return 0
+	}
+	k := w.Engine.Counters()
+	all := [...]int64{k.WakeUps.Load(), k.Ops.Load(), k.Batches.Load(), k.Requests.Load(), k.Marks.Load()}
+	out := unsafe.Slice(values, max(0, int(n)))
+	for i := range min(len(out), len(all)) {
+		out[i] = C.int64_t(all[i])
+	}
+	return C.int(len(all))
+}
+
+func unknownHandle(handle C.int64_t) string {
+	return fmt.Sprintf("handle %d was not created or has been cleared", int64(handle))
+}

@@ -1,0 +1,234 @@
+package main
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+var handles process.Handles
+
+// bytes views C memory.
+func bytes(p unsafe.Pointer, n int64) []byte {
+	if p == nil || n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(p), n)
+}
+
+//export goEnqueue
+func goEnqueue(c *C.gorovod_op, handle *C.int64_t, reason *C.char) C.int {
+	op, err := translate(c)
+	if err != nil {
+		explain(reason, err.Error())
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	var number chan int64 // the callback needs the handle, which is known after Enqueue
+	if c.done != nil {
+		done, context := c.done, c.context
+		number = make(chan int64, 1)
+		op.Done = func(e *engine.Entry) {
+			status, why := outcome(e)
+			cwhy := C.CString(why)
+			C.shim_call_done(done, context, C.int64_t(<-number), C.int(status), cwhy)
+			C.free(unsafe.Pointer(cwhy))
+		}
+	}
+	e, failure := process.Enqueue(&op)
+	if failure != nil {
+		explain(reason, failure.Reason)
+		return C.int(failure.Code)
+	}
+	h := handles.Add(e)
+	*handle = C.int64_t(h)
+	if number != nil {
+		number <- h
+	}
+	return C.GOROVOD_OK
+}
+
+// translate makes an engine.Op of a C operation. Its name and shape are views of C memory.
+func translate(c *C.gorovod_op) (engine.Op, error) {
+	op := engine.Op{
+		Type: negotiate.RequestType(c._type), DType: tensor.DType(c.dtype), ReduceOp: tensor.ReduceOp(c.reduce_op),
+		Root: int(c.root_rank), Set: int(c.process_set), Prescale: float64(c.prescale), Postscale: float64(c.postscale),
+		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0,
+	}
+	switch {
+	case c.flags&^C.GOROVOD_WILL_WAIT != 0:
+		return op, fmt.Errorf("unknown flags %#x", uint32(c.flags))
+	case c.device != negotiate.CPUDevice:
+		return op, fmt.Errorf("device %d: only host memory (-1) is supported; copy the tensor there", int(c.device))
+	case c.priority != 0:
+		return op, fmt.Errorf("priority %d: this version knows no priorities; it must be 0", int(c.priority))
+	case c.ndim < 0 || c.ndim > negotiate.MaxDims:
+		return op, fmt.Errorf("%d dimensions: 0 to %d are possible", int(c.ndim), negotiate.MaxDims)
+	case c.ndim > 0 && c.shape == nil:
+		return op, fmt.Errorf("shape is NULL, but there are %d dimensions", int(c.ndim))
+	case c._type < 0 || c._type > 255 || c.dtype < 0 || c.dtype > 255 || c.reduce_op < 0 || c.reduce_op > 255:
+		return op, fmt.Errorf("operation %d, data type %d or reduce operation %d is unknown", int(c._type), int(c.dtype), int(c.reduce_op))
+	}
+	if op.Type == negotiate.Barrier {
+		op.Name, op.DType = "barrier.noname", tensor.Uint8
+		return op, nil
+	}
+	if c.name == nil {
+		return op, fmt.Errorf("the tensor has no name")
+	}
+	op.Name = unsafe.String((*byte)(unsafe.Pointer(c.name)), int(C.strlen(c.name)))
+	op.Shape = unsafe.Slice((*int64)(unsafe.Pointer(c.shape)), int(c.ndim))
+	n, err := op.Shape.NumElements()
+	if err != nil {
+		return op, err
+	}
+	n *= int64(op.DType.Size())
+	if n > 0 && c.input == nil {
+		return op, fmt.Errorf("tensor %q: input is NULL", op.Name)
+	}
+	op.In = bytes(unsafe.Pointer(c.input), n)
+	if op.Type == negotiate.Allgather {
+		alloc, context := c.alloc, c.context
+		op.Alloc = func(shape tensor.Shape, n int) ([]byte, error) { return allocate(alloc, context, shape, n) }
+		if alloc == nil {
+			op.Free = func(out []byte) { C.free(unsafe.Pointer(unsafe.SliceData(out))) }
+		}
+	} else {
+		if n > 0 && c.output == nil {
+			return op, fmt.Errorf("tensor %q: output is NULL", op.Name)
+		}
+		op.Out = bytes(c.output, n)
+	}
+	if ready, context := c.ready, c.context; ready != nil {
+		op.Ready = func() bool { return C.shim_call_ready(ready, context) != 0 }
+	}
+	return op, nil
+}
+
+// allocate makes the output of an operation: the caller's, or malloc'ed memory.
+func allocate(alloc *[0]byte, context unsafe.Pointer, shape tensor.Shape, n int) ([]byte, error) {
+	var p unsafe.Pointer
+	if alloc != nil {
+		dims := make([]C.int64_t, len(shape)+1)
+		for i, d := range shape {
+			dims[i] = C.int64_t(d)
+		}
+		p = C.shim_call_alloc(alloc, context, C.size_t(n), C.int(len(shape)), &dims[0])
+	} else {
+		p = C.malloc(C.size_t(max(1, n)))
+	}
+	if p == nil {
+		return nil, fmt.Errorf("no memory")
+	}
+	// A slice of length 0 still has to carry the address.
+	return unsafe.Slice((*byte)(p), max(1, n))[:n], nil
+}
+
+func outcome(e *engine.Entry) (engine.Code, string) {
+	if err := e.Err(); err != nil {
+		return err.Code, err.Reason
+	}
+	return engine.OK, ""
+}
+
+//export goWait
+func goWait(handle, timeout C.int64_t, reason *C.char) C.int {
+	e := handles.Get(int64(handle))
+	if e == nil {
+		explain(reason, unknownHandle(handle))
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	defer e.Release()
+	d := time.Duration(-1)
+	if timeout >= 0 {
+		d = time.Duration(min(int64(timeout), 1<<40)) * time.Millisecond
+	}
+	if timeout == 0 && !e.Done() || timeout != 0 && !e.Wait(d) {
+		return C.GOROVOD_IN_PROGRESS
+	}
+	status, why := outcome(e)
+	if why != "" {
+		explain(reason, why)
+	}
+	return C.int(status)
+}
+
+//export goOutput
+func goOutput(handle C.int64_t, data *unsafe.Pointer, maxDims C.int, ndim *C.int, shape *C.int64_t, reason *C.char) C.int {
+	e, status := finished(handle, reason)
+	if e == nil {
+		return status
+	}
+	defer e.Release()
+	out, dims := e.Output()
+	if data != nil {
+		*data = unsafe.Pointer(unsafe.SliceData(out))
+	}
+	if ndim != nil {
+		*ndim = C.int(len(dims))
+	}
+	if shape != nil && maxDims > 0 {
+		to := unsafe.Slice(shape, int(maxDims))
+		for i := range min(len(to), len(dims)) {
+			to[i] = C.int64_t(dims[i])
+		}
+	}
+	return C.GOROVOD_OK
+}
+
+//export goTakeOutput
+func goTakeOutput(handle C.int64_t, data *unsafe.Pointer, reason *C.char) C.int {
+	e, status := finished(handle, reason)
+	if e == nil {
+		return status
+	}
+	defer e.Release()
+	out := e.TakeOutput()
+	if out == nil {
+		explain(reason, "the engine does not own the output of this operation")
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	*data = unsafe.Pointer(unsafe.SliceData(out))
+	return C.GOROVOD_OK
+}
+
+// finished returns the retained Entry of an operation that has succeeded.
+func finished(handle C.int64_t, reason *C.char) (*engine.Entry, C.int) {
+	e := handles.Get(int64(handle))
+	if e == nil {
+		explain(reason, unknownHandle(handle))
+		return nil, C.GOROVOD_INVALID_ARGUMENT
+	}
+	if !e.Done() {
+		e.Release()
+		explain(reason, "the operation is in progress")
+		return nil, C.GOROVOD_IN_PROGRESS
+	}
+	if status, why := outcome(e); status != engine.OK {
+		e.Release()
+		explain(reason, why)
+		return nil, C.int(status)
+	}
+	return e, C.GOROVOD_OK
+}
+
+//export goRelease
+func goRelease(handle C.int64_t, reason *C.char) C.int {
+	e := handles.Remove(int64(handle))
+	if e == nil {
+		explain(reason, unknownHandle(handle))
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	e.Release()
+	return C.GOROVOD_OK
+}

@@ -1,0 +1,248 @@
+/*
+ * The exported functions. Each is C, so that a forked child of the process that
+ * loaded the library is turned away before it enters Go: a Go runtime does not
+ * survive a fork, and a call into it could hang for ever.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include "shim.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "_cgo_export.h"
+
+static __thread char reason[REASON_BYTES];
+
+/* ---- fork ------------------------------------------------------------- */
+
+static pid_t home; /* the process that loaded the library */
+
+enum { MAX_FDS = 1 << 16 };
+static unsigned char tracked[MAX_FDS];
+
+void shim_track_fd(int fd, int open) {
+  if (fd >= 0 && fd < MAX_FDS) tracked[fd] = (unsigned char)open;
+}
+
+/* The child must not keep the engine's connections open: peers would wait for
+ * their end in vain when this rank dies. close() is async-signal-safe. */
+static void in_child(void) {
+  for (int fd = 0; fd < MAX_FDS; fd++) {
+    if (tracked[fd]) {
+      tracked[fd] = 0;
+      close(fd);
+    }
+  }
+}
+
+__attribute__((constructor)) static void remember_home(void) {
+  home = getpid();
+  pthread_atfork(NULL, NULL, in_child);
+}
+
+static int is_child(void) {
+  if (getpid() == home) return 0;
+  snprintf(reason, sizeof reason,
+           "Horovod cannot be used in a forked child (pid %ld) of the process that loaded it (pid %ld): "
+           "call it in the parent, or start this process with exec (multiprocessing start method \"spawn\").",
+           (long)getpid(), (long)home);
+  return 1;
+}
+
+/* ---- lifecycle and topology ------------------------------------------- */
+
+bool horovod_init(const int *ranks, int nranks, const int *set_ranks, const int *set_sizes, int nsets) {
+  reason[0] = 0;
+  if (is_child()) return false;
+  return goInit((int *)ranks, nranks, (int *)set_ranks, (int *)set_sizes, nsets, reason) != 0;
+}
+
+bool horovod_init_multi_comm(void *comm, int ncomms, const int *set_ranks, const int *set_sizes, int nsets) {
+  (void)comm, (void)ncomms, (void)set_ranks, (void)set_sizes, (void)nsets;
+  snprintf(reason, sizeof reason, "MPI communicators are not supported: this build has no MPI.");
+  fprintf(stderr, "gorovod: %s\n", reason);
+  return false;
+}
+
+/* A child leaves its parent's engine alone; atexit handlers run there too. */
+void horovod_shutdown(void) {
+  if (getpid() == home) goShutdown();
+}
+
+int horovod_is_initialized(void) { return getpid() == home && goIsInitialized(); }
+
+#define TOPOLOGY(name, which) \
+  int name(void) { return is_child() ? -1 : goTopology(which); }
+TOPOLOGY(horovod_rank, 0)
+TOPOLOGY(horovod_size, 1)
+TOPOLOGY(horovod_local_rank, 2)
+TOPOLOGY(horovod_local_size, 3)
+TOPOLOGY(horovod_cross_rank, 4)
+TOPOLOGY(horovod_cross_size, 5)
+
+bool horovod_is_homogeneous(void) { return !is_child() && goIsHomogeneous() != 0; }
+
+/* The timeline is not part of this version: as if it had not been enabled. */
+int horovod_start_timeline(const char *file_name, bool mark_cycles) {
+  (void)file_name, (void)mark_cycles;
+  return horovod_is_initialized() ? -2 : -1;
+}
+int horovod_stop_timeline(void) { return horovod_is_initialized() ? 1 : -1; }
+
+int horovod_mpi_threads_supported(void) { return horovod_is_initialized() ? 0 : -1; }
+bool horovod_mpi_enabled(void) { return false; }
+bool horovod_mpi_built(void) { return false; }
+/* The native transports stand where Gloo stood. */
+bool horovod_gloo_enabled(void) { return true; }
+bool horovod_gloo_built(void) { return true; }
+int horovod_nccl_built(void) { return 0; }
+bool horovod_ddl_built(void) { return false; }
+bool horovod_ccl_built(void) { return false; }
+bool horovod_cuda_built(void) { return false; }
+bool horovod_rocm_built(void) { return false; }
+
+int horovod_reduce_op_average(void) { return GOROVOD_AVERAGE; }
+int horovod_reduce_op_sum(void) { return GOROVOD_SUM; }
+int horovod_reduce_op_adasum(void) { return GOROVOD_ADASUM; }
+int horovod_reduce_op_min(void) { return GOROVOD_MIN; }
+int horovod_reduce_op_max(void) { return GOROVOD_MAX; }
+int horovod_reduce_op_product(void) { return GOROVOD_PRODUCT; }
+
+/* ---- process sets ------------------------------------------------------ */
+
+int horovod_add_process_set(const int *ranks, int nranks) {
+  (void)ranks, (void)nranks;
+  reason[0] = 0;
+  if (is_child() || !goIsInitialized()) return HOROVOD_PROCESS_SET_ERROR_INIT;
+  snprintf(reason, sizeof reason, "this version has no process sets but the global one");
+  return HOROVOD_PROCESS_SET_ERROR_DYNAMIC;
+}
+
+int horovod_remove_process_set(int id) {
+  (void)id;
+  reason[0] = 0;
+  if (is_child() || !goIsInitialized()) return HOROVOD_PROCESS_SET_ERROR_INIT;
+  snprintf(reason, sizeof reason, "this version has no process sets but the global one");
+  return HOROVOD_PROCESS_SET_ERROR_DYNAMIC;
+}
+
+static int set_error(int id) {
+  if (is_child() || !goIsInitialized()) return HOROVOD_PROCESS_SET_ERROR_INIT;
+  return id == 0 ? 0 : HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
+}
+
+int horovod_process_set_rank(int id) {
+  int err = set_error(id);
+  return err ? err : goTopology(0);
+}
+
+int horovod_process_set_size(int id) {
+  int err = set_error(id);
+  return err ? err : goTopology(1);
+}
+
+int horovod_process_set_included(int id) {
+  if (id == 0) return 1; /* as in Horovod, even before init */
+  return set_error(id);
+}
+
+int horovod_number_of_process_sets(void) { return 1; }
+
+void horovod_process_set_ids(int *ids) { ids[0] = 0; }
+
+int horovod_process_set_ranks(int id, int *ranks) {
+  int err = set_error(id);
+  if (err) return err;
+  int n = goTopology(1);
+  for (int i = 0; i < n; i++) ranks[i] = i;
+  return 0;
+}
+
+int horovod_comm_process_set(void *comm) {
+  (void)comm;
+  if (is_child() || !goIsInitialized()) return HOROVOD_PROCESS_SET_ERROR_INIT;
+  return HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
+}
+
+/* ---- operations -------------------------------------------------------- */
+
+int gorovod_enqueue(const gorovod_op *op, int64_t *handle) {
+  reason[0] = 0;
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  if (op == NULL || handle == NULL) {
+    snprintf(reason, sizeof reason, "gorovod_enqueue: op and handle must not be NULL");
+    return GOROVOD_INVALID_ARGUMENT;
+  }
+  *handle = 0;
+  gorovod_op known;
+  if (op->size < sizeof known) {
+    snprintf(reason, sizeof reason, "gorovod_enqueue: op->size is %u, at least %zu is needed", op->size, sizeof known);
+    return GOROVOD_INVALID_ARGUMENT;
+  }
+  /* A caller built for a later version may say more: what is not known here must be unused. */
+  for (size_t i = sizeof known; i < op->size; i++) {
+    if (((const unsigned char *)op)[i]) {
+      snprintf(reason, sizeof reason, "gorovod_enqueue: byte %zu of the op is set, but this version (%s) knows %zu only",
+               i, goVersion(), sizeof known);
+      return GOROVOD_INVALID_ARGUMENT;
+    }
+  }
+  memcpy(&known, op, sizeof known);
+  return goEnqueue(&known, handle, reason);
+}
+
+int gorovod_poll(int64_t handle) { return gorovod_wait(handle, 0); }
+
+int gorovod_wait(int64_t handle, int64_t timeout_ms) {
+  reason[0] = 0;
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  return goWait(handle, timeout_ms, reason);
+}
+
+int gorovod_output(int64_t handle, void **data, int max_ndim, int *ndim, int64_t *shape) {
+  reason[0] = 0;
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  return goOutput(handle, data, max_ndim, ndim, shape, reason);
+}
+
+int gorovod_take_output(int64_t handle, void **data) {
+  reason[0] = 0;
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  return goTakeOutput(handle, data, reason);
+}
+
+void gorovod_free(void *data) { free(data); }
+
+int gorovod_release(int64_t handle) {
+  reason[0] = 0;
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  return goRelease(handle, reason);
+}
+
+const char *gorovod_last_error(void) { return reason; }
+
+const char *gorovod_version(void) { return is_child() ? "" : goVersion(); }
+
+int gorovod_counters(int64_t *values, int n) {
+  if (is_child()) return 0;
+  return goCounters(values, n);
+}
+
+/* ---- calls back -------------------------------------------------------- */
+
+void *shim_call_alloc(void *(*alloc)(void *, size_t, int, const int64_t *), void *context, size_t bytes, int ndim,
+                      const int64_t *shape) {
+  return alloc(context, bytes, ndim, shape);
+}
+
+int shim_call_ready(int (*ready)(void *), void *context) { return ready(context); }
+
+void shim_call_done(void (*done)(void *, int64_t, int, const char *), void *context, int64_t handle, int status,
+                    const char *why) {
+  done(context, handle, status, why);
+}

@@ -1,0 +1,23 @@
+/* What the Go side and the C side of the library know of each other. */
+#ifndef GOROVOD_SHIM_H
+#define GOROVOD_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../include/gorovod.h"
+
+/* Size of a thread's buffer for the reason of its last failure. */
+#define REASON_BYTES 8192
+
+/* Remembers a descriptor that a forked child must close, or forgets it. */
+void shim_track_fd(int fd, int open);
+
+/* Calls the functions of a gorovod_op. */
+void *shim_call_alloc(void *(*alloc)(void *, size_t, int, const int64_t *), void *context,
+                      size_t bytes, int ndim, const int64_t *shape);
+int shim_call_ready(int (*ready)(void *), void *context);
+void shim_call_done(void (*done)(void *, int64_t, int, const char *), void *context,
+                    int64_t handle, int status, const char *reason);
+
+#endif

@@ -1,0 +1,67 @@
+// Package hvd gives Go programs Horovod's collectives: every process of a job
+// calls the same operations on tensors of the same names, and each gets the
+// combined result.
+//
+//	if err := hvd.Init(); err != nil {
+//		log.Fatal(err)
+//	}
+//	defer hvd.Shutdown()
+//	grad := []float32{1, 2, 3}
+//	err := hvd.Allreduce(ctx, "grad", grad) // now the average over all processes
+//
+// Start the program with horovodrun -np 4 ./program; started alone it is a job
+// of one process. An operation is executed when all processes have submitted
+// it, whatever the order in which each submits its own. Slices that are given to
+// an operation must be left alone until it has ended.
+package hvd
+
+import (
+	"context"
+	"os"
+
+	"github.com/gorovod/gorovod/internal/process"
+)
+
+// Init joins the job that the environment describes. It blocks until all
+// processes of the job have called it, at most HOROVOD_GLOO_TIMEOUT_SECONDS; the
+// error then names the ranks that are missing. Calling it again is allowed.
+func Init() error { return process.Init(context.Background(), os.LookupEnv) }
+
+// InitContext is Init that also ends when ctx does.
+func InitContext(ctx context.Context) error { return process.Init(ctx, os.LookupEnv) }
+
+// Shutdown leaves the job. Pending operations fail, on other processes too where
+// this one had not submitted them. Init may be called again afterwards, by all.
+func Shutdown() { process.Shutdown() }
+
+// IsInitialized reports whether Init has succeeded and Shutdown not been called.
+func IsInitialized() bool { return process.World() != nil }
+
+// Rank is this process's number in the job, from 0; -1 before Init.
+func Rank() int { return topology(func(t *topo) int { return t.Rank }) }
+
+// Size is the number of processes of the job; -1 before Init.
+func Size() int { return topology(func(t *topo) int { return t.Size }) }
+
+// LocalRank is this process's number among those of its host; -1 before Init.
+func LocalRank() int { return topology(func(t *topo) int { return t.LocalRank }) }
+
+// LocalSize is the number of processes on this host; -1 before Init.
+func LocalSize() int { return topology(func(t *topo) int { return t.LocalSize }) }
+
+// CrossRank is the number of this host among those that have this local rank; -1 before Init.
+func CrossRank() int { return topology(func(t *topo) int { return t.CrossRank }) }
+
+// CrossSize is the number of hosts that have this local rank; -1 before Init.
+func CrossSize() int { return topology(func(t *topo) int { return t.CrossSize }) }
+
+type topo struct{ Rank, Size, LocalRank, LocalSize, CrossRank, CrossSize int }
+
+func topology(f func(*topo) int) int {
+	w := process.World()
+	if w == nil {
+		return -1
+	}
+	c := w.Config
+	return f(&topo{c.Rank, c.Size, c.LocalRank, c.LocalSize, c.CrossRank, c.CrossSize})
+}

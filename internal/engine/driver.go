@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// Polls without progress before the driver sleeps: where each rank has a core
+// of its own, long enough to outlast a peer's scheduling hiccup; where ranks
+// share cores, a few turns given away.
+const (
+	spinPolls  = 2000
+	yieldPolls = 20
+)
+
+// maxSleep bounds how long the driver sleeps before it looks around again.
+const maxSleep = time.Second
+
+// unreadySleep is how often the driver polls the ready functions of operations
+// whose input is still being written.
+const unreadySleep = 200 * time.Microsecond
+
+// background drives whenever something is pending and nobody waits.
+func (e *Engine) background() {
+	defer close(e.stopped)
+	for {
+		select {
+		case <-e.kick:
+		case <-e.quit:
+			return
+		}
+		if e.wanted.Load() == 0 && e.role.TryLock() {
+			e.drive(nil, time.Time{})
+			e.leaveRole()
+		}
+	}
+}
+
+// ensureDriver wakes the background goroutine unless somebody drives.
+func (e *Engine) ensureDriver() {
+	if e.pending.Load() == 0 {
+		return
+	}
+	if !e.role.TryLock() {
+		return // the driver looks at pending after it has given up the role
+	}
+	e.role.Unlock()
+	e.Wake()
+}
+
+// leaveRole gives up the drive lock, and sees to it that somebody drives on.
+func (e *Engine) leaveRole() {
+	e.role.Unlock()
+	if e.pending.Load() > 0 && e.wanted.Load() == 0 && !e.closing.Load() {
+		e.Wake()
+	}
+}
+
+// drive makes progress until en is done (for nil: until nothing is pending, or
+// after Shutdown has begun until every log is drained), the deadline has passed
+// (zero: none), or somebody needs the role. The caller holds the role.
+func (e *Engine) drive(en *Entry, deadline time.Time) {
+	defer func() {
+		if p := recover(); p != nil {
+			cause := fmt.Errorf("panic in the engine of %s: %v\n%s", e.opts.Describe(e.opts.Rank), p, debug.Stack())
+			e.net.Abort(cause)
+			e.fail(e.networkError(cause))
+		}
+	}()
+	polls := 0
+	for {
+		worked := e.progress()
+		if e.enough(en) {
+			return
+		}
+		if worked {
+			polls = 0
+			continue
+		}
+		polls++
+		if e.opts.Spin {
+			if polls < spinPolls {
+				if polls%128 == 0 && !deadline.IsZero() && !time.Now().Before(deadline) {
+					return
+				}
+				continue
+			}
+		} else if polls < yieldPolls {
+			yield()
+			continue
+		}
+		d := maxSleep
+		if !deadline.IsZero() {
+			if d = min(d, time.Until(deadline)); d <= 0 {
+				return
+			}
+		}
+		if e.unready() {
+			d = min(d, unreadySleep)
+		}
+		ticket := e.bell.Arm()
+		if e.progress() || e.enough(en) {
+			e.bell.Disarm()
+		} else {
+			e.bell.Sleep(ticket, d)
+			e.counters.WakeUps.Add(1)
+		}
+		polls = 0
+		if !e.opts.Spin {
+			polls = yieldPolls / 2
+		}
+	}
+}
+
+// enough reports whether the driver's purpose is reached.
+func (e *Engine) enough(en *Entry) bool {
+	if e.failure.Load() != nil {
+		return true
+	}
+	if en != nil {
+		return en.Done() || e.wanted.Load() > 0
+	}
+	if e.closing.Load() && e.wanted.Load() == 0 {
+		return e.drained()
+	}
+	return e.pending.Load() == 0 || e.wanted.Load() > 0
+}
+
+// progress does what can be done in every lane, and reports whether it did anything.
+func (e *Engine) progress() bool {
+	if e.failure.Load() != nil {
+		return false
+	}
+	if err := e.net.Err(); err != nil {
+		e.fail(e.networkError(err))
+		return true
+	}
+	worked := false
+	for _, l := range e.lanes {
+		if l.progress() {
+			worked = true
+		}
+	}
+	return worked
+}
+
+func (e *Engine) unready() bool {
+	for _, l := range e.lanes {
+		if l.behind.Load() > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// Op describes one collective operation. Data is contiguous in host memory and
+// belongs to the engine from Enqueue until the operation is done.
+type Op struct {
+	Type      negotiate.RequestType
+	DType     tensor.DType
+	ReduceOp  tensor.ReduceOp // Allreduce
+	Name      string          // may be reused by the caller after Enqueue
+	Root      int             // Broadcast: world rank
+	Set       int             // process set
+	Shape     tensor.Shape    // may be reused by the caller after Enqueue
+	Prescale  float64
+	Postscale float64
+	In        []byte
+	Out       []byte // Allreduce, Broadcast: as long as In, may be In. Allgather: nil
+	// Alloc makes the output of an Allgather. It is called by the driver.
+	Alloc func(shape tensor.Shape, bytes int) ([]byte, error)
+	// Free, if set, takes an output made by Alloc that nobody has taken.
+	Free func(out []byte)
+	// Ready, if set, is polled by the driver until it says that In may be read.
+	Ready func() bool
+	// Done, if set, is called once on a goroutine of its own.
+	Done func(*Entry)
+	// WillWait says that the caller waits at once, so that no goroutine needs to be woken.
+	WillWait bool
+}
+
+// Entry is an operation that has been submitted. Its methods are safe on any
+// goroutine until Release.
+type Entry struct {
+	op      Op
+	engine  *Engine
+	lane    *lane
+	request negotiate.Request
+	shape   []int64 // backs request.Shape, reused
+	slot    uint32  // marked with gen; negotiate.NoSlot if posted in full
+	gen     uint32
+
+	outShape tensor.Shape
+	err      *Error
+	done     atomic.Bool
+	waiting  atomic.Bool
+	wake     chan struct{} // capacity 1
+	refs     atomic.Int32  // the holder and the engine; the last one recycles
+}
+
+var entries = sync.Pool{New: func() any { return &Entry{wake: make(chan struct{}, 1)} }}
+
+// Done reports that the operation has ended; Err and Output are valid then.
+func (e *Entry) Done() bool { return e.done.Load() }
+
+// Err is nil for success.
+func (e *Entry) Err() *Error { return e.err }
+
+// Output is the result: its bytes and its shape.
+func (e *Entry) Output() ([]byte, tensor.Shape) { return e.op.Out, e.outShape }
+
+// TakeOutput gives the output to the caller, who frees it. Nil if the engine
+// does not own it, or if it has been taken already.
+func (e *Entry) TakeOutput() []byte {
+	if e.op.Free == nil {
+		return nil
+	}
+	out := e.op.Out
+	e.op.Out, e.op.Free = nil, nil
+	return out
+}
+
+// Name is the tensor's name.
+func (e *Entry) Name() string { return e.request.Name }
+
+// Retain adds a holder, who must release too.
+func (e *Entry) Retain() { e.refs.Add(1) }
+
+// Release ends the caller's interest: the Entry must not be used afterwards. An
+// operation in progress goes on.
+func (e *Entry) Release() {
+	if e.refs.Add(-1) == 0 {
+		e.recycle()
+	}
+}
+
+func (e *Entry) recycle() {
+	if e.op.Free != nil && e.op.Out != nil {
+		e.op.Free(e.op.Out)
+	}
+	select {
+	case <-e.wake:
+	default:
+	}
+	shape := e.shape[:0]
+	wake := e.wake
+	*e = Entry{wake: wake, shape: shape}
+	entries.Put(e)
+}
+
+// finish publishes the outcome. Called by the driver, with no lock held, once.
+func (e *Entry) finish(err *Error) {
+	e.err = err
+	done := e.op.Done
+	e.done.Store(true)
+	if e.waiting.Load() {
+		select {
+		case e.wake <- struct{}{}:
+		default:
+		}
+	}
+	if done != nil {
+		go func() {
+			done(e)
+			e.Release()
+		}()
+		return
+	}
+	e.Release()
+}
+
+// park blocks until the Entry is done or d has passed, while another goroutine drives.
+func (e *Entry) park(d time.Duration) {
+	e.waiting.Store(true)
+	if e.done.Load() {
+		return
+	}
+	t := timers.Get().(*time.Timer)
+	t.Reset(d)
+	select {
+	case <-e.wake:
+	case <-t.C:
+	}
+	t.Stop()
+	timers.Put(t)
+}
+
+var timers = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}}

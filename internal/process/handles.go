@@ -1,0 +1,74 @@
+package process
+
+import (
+	"sync"
+
+	"github.com/gorovod/gorovod/internal/engine"
+)
+
+// Handles names Entries by numbers for callers that can't hold pointers. A
+// number is never used twice.
+type Handles struct {
+	mu    sync.RWMutex
+	slots []handle
+	free  []uint32
+}
+
+type handle struct {
+	entry  *engine.Entry
+	number int64 // upper bits: how often the slot was used; lower: its index + 1
+}
+
+const indexBits = 24
+
+// Add names e.
+func (h *Handles) Add(e *engine.Entry) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.free) == 0 {
+		h.slots = append(h.slots, handle{number: int64(len(h.slots) + 1)})
+		h.free = append(h.free, uint32(len(h.slots)-1))
+	}
+	i := h.free[len(h.free)-1]
+	h.free = h.free[:len(h.free)-1]
+	h.slots[i].entry = e
+	return h.slots[i].number
+}
+
+// Get returns the Entry, retained for the caller, who releases it; or nil for
+// a number that names none.
+func (h *Handles) Get(number int64) *engine.Entry {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if s := h.find(number); s != nil {
+		s.entry.Retain()
+		return s.entry
+	}
+	return nil
+}
+
+// Remove forgets the number and returns its Entry, or nil.
+func (h *Handles) Remove(number int64) *engine.Entry {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.find(number)
+	if s == nil {
+		return nil
+	}
+	e := s.entry
+	s.entry = nil
+	s.number += 1 << indexBits
+	h.free = append(h.free, uint32(number&(1<<indexBits-1))-1)
+	return e
+}
+
+func (h *Handles) find(number int64) *handle {
+	i := number&(1<<indexBits-1) - 1
+	if number <= 0 || i < 0 || i >= int64(len(h.slots)) {
+		return nil
+	}
+	if s := &h.slots[i]; s.number == number && s.entry != nil {
+		return s
+	}
+	return nil
+}

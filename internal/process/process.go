@@ -1,0 +1,100 @@
+// Package process holds the one engine that a process-wide interface needs:
+// Horovod's C functions, Python and package hvd share it. It counts the
+// generations, so that Init and Shutdown may follow one another any number of times.
+package process
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/world"
+)
+
+// leaveLimit bounds how long Shutdown waits for operations that all ranks have
+// agreed to execute.
+const leaveLimit = 10 * time.Second
+
+// TrackFD, if set before Init, is told of every descriptor that lives as long
+// as the world: a forked child must close them.
+var TrackFD func(fd int, open bool)
+
+var (
+	mu         sync.Mutex // held during Init and Shutdown
+	generation uint64
+	current    atomic.Pointer[world.World]
+)
+
+// Init joins the world that the environment describes. It blocks until all
+// ranks have called it, ctx ends, or the start timeout has passed. A second call
+// without Shutdown changes nothing.
+func Init(ctx context.Context, lookup func(string) (string, bool)) error {
+	mu.Lock()
+	defer mu.Unlock()
+	if current.Load() != nil {
+		return nil
+	}
+	c, err := config.Load(lookup)
+	if err != nil {
+		return err
+	}
+	log := logger(c)
+	if c.Rank == 0 {
+		for _, name := range c.Ignored {
+			log.Warn(name + " is set, but this version does not support it: it has no effect")
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	generation++
+	w, err := world.Join(ctx, c, generation, world.Options{TrackFD: TrackFD, Log: log})
+	if err != nil {
+		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
+	}
+	current.Store(w)
+	return nil
+}
+
+// Shutdown leaves the world. Operations of this process that are still pending
+// fail, and so do those of other ranks that this rank had not submitted.
+func Shutdown() {
+	mu.Lock()
+	defer mu.Unlock()
+	w := current.Load()
+	if w == nil {
+		return
+	}
+	w.Leave(leaveLimit)
+	current.Store(nil)
+}
+
+// World is the current membership, nil before Init and after Shutdown.
+func World() *world.World { return current.Load() }
+
+// Enqueue submits an operation to the current engine.
+func Enqueue(op *engine.Op) (*engine.Entry, *engine.Error) {
+	w := current.Load()
+	if w == nil {
+		return nil, engine.ErrNotInitialized
+	}
+	return w.Engine.Enqueue(op)
+}
+
+func logger(c *config.Config) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogHideTime {
+		o.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey && len(groups) == 0 {
+				return slog.Attr{}
+			}
+			return a
+		}
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, o))
+}

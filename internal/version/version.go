@@ -1,0 +1,9 @@
+// Package version says which version this is.
+package version
+
+// Version is gorovod's own; Horovod is that of the interface it offers, for
+// programs that check it.
+const (
+	Version = "0.1.0"
+	Horovod = "0.28.1"
+)

@@ -1,0 +1,335 @@
+// Package world joins this process to a generation of the world: it finds the
+// other ranks through the launcher's rendezvous, agrees with them on one
+// configuration, chooses the transport, and watches who dies.
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+	"github.com/gorovod/gorovod/internal/transport/shm"
+	"github.com/gorovod/gorovod/internal/transport/tcp"
+)
+
+// newsDelay is how long a rank that has seen a peer vanish waits for the
+// launcher's report, which knows the exit code or the signal.
+const newsDelay = time.Second
+
+// Options are what the caller of Join provides.
+type Options struct {
+	// TrackFD, if set, is told of every descriptor that lives as long as the world.
+	TrackFD func(fd int, open bool)
+	Log     *slog.Logger
+}
+
+// World is this process's membership in one generation.
+type World struct {
+	Config *config.Config
+	Engine *engine.Engine
+	// Homogeneous says that all hosts have the same number of ranks.
+	Homogeneous bool
+
+	members []member
+	net     transport.Network
+	session *rendezvous.Session // nil for a world of one
+
+	mu     sync.Mutex
+	deaths map[int]rendezvous.Death
+	news   chan struct{} // closed and renewed at every death
+	left   bool          // this rank leaves: deaths mean nothing any more
+}
+
+// member is what each rank tells the others at the rendezvous.
+type member struct {
+	Host      string            `json:"host"`
+	PID       int               `json:"pid"`
+	LocalSize int               `json:"local_size"`
+	Knobs     map[string]string `json:"knobs"`
+}
+
+// Join blocks until all ranks have joined the generation, or ctx ends; the error
+// then lists the missing ranks. c is changed: rank 0's agreed knobs are adopted.
+func Join(ctx context.Context, c *config.Config, generation uint64, o Options) (*World, error) {
+	w := &World{Config: c, Homogeneous: true, deaths: make(map[int]rendezvous.Death), news: make(chan struct{})}
+	if c.Size == 1 {
+		w.members = []member{{Host: c.Hostname, PID: os.Getpid(), LocalSize: 1}}
+		w.net = inproc.NewWorld(1, inproc.Options{Shared: true, Slots: max(1, c.CacheCapacity)})[0]
+		return w, w.startEngine(o)
+	}
+	session, err := rendezvous.Join(ctx, c.RendezvousAddr, c.Key, rendezvous.Options{Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: os.Getpid(), Generation: generation, TrackFD: o.TrackFD})
+	if err != nil {
+		return nil, err
+	}
+	w.session = session
+	if err := w.meet(ctx, generation, o); err != nil {
+		session.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// meet does what follows once the launcher has been reached.
+func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
+	if err := w.introduce(ctx, o); err != nil {
+		return err
+	}
+	w.session.OnDeath(w.onDeath)
+	if err := w.connect(ctx, generation, o); err != nil {
+		return err
+	}
+	if err := w.startEngine(o); err != nil {
+		return err
+	}
+	w.session.OnLost(func(err error) { w.abort(fmt.Errorf("the launcher is gone: %w", err)) })
+	return nil
+}
+
+// introduce exchanges who is where, and adopts rank 0's knobs.
+func (w *World) introduce(ctx context.Context, o Options) error {
+	c := w.Config
+	me, err := json.Marshal(member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Knobs: c.Agreed()})
+	if err != nil {
+		return err
+	}
+	values, err := w.session.Exchange(ctx, "join", me)
+	if err != nil {
+		return err
+	}
+	w.members = make([]member, len(values))
+	for r, v := range values {
+		if err := json.Unmarshal(v, &w.members[r]); err != nil {
+			return fmt.Errorf("what rank %d says of itself: %w", r, err)
+		}
+		if w.members[r].LocalSize != w.members[0].LocalSize {
+			w.Homogeneous = false
+		}
+	}
+	mine := c.Agreed()
+	differed, err := c.Adopt(w.members[0].Knobs)
+	if err != nil {
+		return err
+	}
+	for _, name := range differed {
+		o.Log.Warn("this rank's setting differs from rank 0's, which counts", "name", name, "rank", c.Rank, "here", mine[name], "rank 0", w.members[0].Knobs[name])
+	}
+	return nil
+}
+
+// connect chooses the transport: shared memory if every rank could map the
+// segment, else TCP. All ranks choose alike, because they exchange how it went.
+func (w *World) connect(ctx context.Context, generation uint64, o Options) error {
+	c := w.Config
+	if c.Transport != "tcp" {
+		network, trouble, err := w.tryShm(ctx, generation, o)
+		if err != nil {
+			return err
+		}
+		if network != nil {
+			w.net = network
+			return nil
+		}
+		if c.Transport == "shm" {
+			return fmt.Errorf("GOROVOD_TRANSPORT=shm, but shared memory can't be used: %s", trouble)
+		}
+		if w.oneHost() && c.Rank == 0 {
+			o.Log.Warn("shared memory can't be used; TCP is used instead", "reason", trouble)
+		}
+	}
+	host := "127.0.0.1"
+	local, err := net.Dial("udp", c.RendezvousAddr) // sends nothing: tells which address leads there
+	if err != nil {
+		return err
+	}
+	host = local.LocalAddr().(*net.UDPAddr).IP.String()
+	local.Close()
+	if len(c.Key) == 0 && !net.ParseIP(host).IsLoopback() {
+		return errors.New("HOROVOD_SECRET_KEY is not set: without the job's secret no connections beyond this host are made; give all ranks the same random key of 64 hexadecimal digits")
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return err
+	}
+	addrs, err := w.session.Exchange(ctx, "tcp", []byte(l.Addr().String()))
+	if err != nil {
+		l.Close()
+		return err
+	}
+	network, err := tcp.New(tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: l,
+		Addrs: func(rank int) []string { return []string{string(addrs[rank])} }, Timeout: c.Timeout, Slots: slots(c), Wake: w.wake, TrackFD: o.TrackFD})
+	if err != nil {
+		return err
+	}
+	w.net = network
+	return nil
+}
+
+// tryShm returns a network if all ranks could attach, else why not.
+func (w *World) tryShm(ctx context.Context, generation uint64, o Options) (transport.Network, string, error) {
+	c := w.Config
+	if !w.oneHost() {
+		return nil, "the ranks are on several hosts", nil
+	}
+	verdict := "ok"
+	network, err := shm.Open(ctx, shm.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Job: c.RendezvousAddr, Generation: generation,
+		Timeout: c.Timeout, Slots: slots(c), Cores: runtime.GOMAXPROCS(0), Died: w.onVanished, TrackFD: o.TrackFD})
+	if err != nil {
+		verdict = err.Error()
+		if len(verdict) > 4096 {
+			verdict = verdict[:4096]
+		}
+	}
+	verdicts, err := w.session.Exchange(ctx, "shm", []byte(verdict))
+	if err != nil {
+		if network != nil {
+			network.Close()
+		}
+		return nil, "", err
+	}
+	for r, v := range verdicts {
+		if string(v) != "ok" {
+			if network != nil {
+				network.Close()
+			}
+			return nil, fmt.Sprintf("rank %d: %s", r, v), nil
+		}
+	}
+	return network, "", nil
+}
+
+func (w *World) oneHost() bool {
+	for _, m := range w.members {
+		if m.Host != w.members[0].Host {
+			return false
+		}
+	}
+	return true
+}
+
+// slots is the size of a board: it exists even if the cache is disabled.
+func slots(c *config.Config) int { return max(1, c.CacheCapacity) }
+
+func (w *World) startEngine(o Options) error {
+	c := w.Config
+	e, err := engine.New(w.net, engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity,
+		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Cause: w.cause, Log: o.Log})
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.Engine = e
+	w.mu.Unlock()
+	return nil
+}
+
+// Describe names a rank for people.
+func (w *World) Describe(rank int) string {
+	if rank < 0 || rank >= len(w.members) {
+		return fmt.Sprintf("rank %d", rank)
+	}
+	return fmt.Sprintf("rank %d on host %s (pid %d)", rank, w.members[rank].Host, w.members[rank].PID)
+}
+
+// Leave ends this rank's membership; see engine.Shutdown.
+func (w *World) Leave(limit time.Duration) {
+	w.mu.Lock()
+	w.left = true
+	w.mu.Unlock()
+	w.Engine.Shutdown(limit)
+	if w.session != nil {
+		w.session.Close()
+	}
+}
+
+func (w *World) wake() {
+	w.mu.Lock()
+	e := w.Engine
+	w.mu.Unlock()
+	if e != nil {
+		e.Wake()
+	}
+}
+
+// onDeath takes the launcher's news.
+func (w *World) onDeath(d rendezvous.Death) {
+	w.mu.Lock()
+	_, known := w.deaths[d.Rank]
+	w.deaths[d.Rank] = d
+	close(w.news)
+	w.news = make(chan struct{})
+	e, left := w.Engine, w.left
+	w.mu.Unlock()
+	if known || left {
+		return
+	}
+	if e != nil && e.Closed() && d.Signal == 0 {
+		return // it left in order: the closed log ends what it ends, and asks for the cause
+	}
+	w.abort(errors.New(d.String()))
+}
+
+// onVanished is told that the process of a local rank is gone.
+func (w *World) onVanished(rank, pid int) {
+	if w.awaitNews(rank) != nil {
+		return // onDeath has acted
+	}
+	w.mu.Lock()
+	e, left := w.Engine, w.left
+	w.mu.Unlock()
+	if left || e != nil && e.Closed() {
+		return
+	}
+	w.abort(fmt.Errorf("%s has died", w.Describe(rank)))
+}
+
+// awaitNews waits a moment for the launcher's report on a rank.
+func (w *World) awaitNews(rank int) *rendezvous.Death {
+	timer := time.NewTimer(newsDelay)
+	defer timer.Stop()
+	for {
+		w.mu.Lock()
+		d, ok := w.deaths[rank]
+		news, left := w.news, w.left
+		w.mu.Unlock()
+		if ok {
+			return &d
+		}
+		if left {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			return nil
+		}
+	}
+}
+
+// cause explains why a rank has shut down, if the launcher knows.
+func (w *World) cause(rank int) string {
+	if w.session == nil {
+		return ""
+	}
+	if d := w.awaitNews(rank); d != nil {
+		return d.String()
+	}
+	return ""
+}
+
+func (w *World) abort(cause error) {
+	if w.net != nil {
+		w.net.Abort(cause)
+	}
+}
