@@ -1,0 +1,26 @@
+// What AVX-512 does in its own way: see avx2_amd64.h.
+
+#undef CANON_PS
+#undef CANON_PD
+#define CANON_PS(reg, tmp) VCMPPS $3, reg, reg, K1; VMOVAPS V14, K1, reg
+#define CANON_PD(reg, tmp) VCMPPD $3, reg, reg, K1; VMOVAPD V14, K1, reg
+
+#undef CONSTANTS_BF16
+#define CONSTANTS_BF16 \
+	VPTERNLOGD $0xff, V11, V11, V11; \
+	VPSRLD $17, V11, V12; \
+	VPSRLD $31, V11, V11
+
+#undef STORE_BF16
+#define STORE_BF16(reg, mem, tmp) \
+	VPSRLD $16, reg, tmp; \
+	VPANDD V11, tmp, tmp; \
+	VPADDD V12, reg, reg; \
+	VPADDD tmp, reg, reg; \
+	VPSRLD $16, reg, reg; \
+	VPMOVDW reg, mem
+
+#undef MIN_I64
+#undef MAX_I64
+#define MIN_I64(src, acc, tmp) VPMINSQ src, acc, acc
+#define MAX_I64(src, acc, tmp) VPMAXSQ src, acc, acc

@@ -1,0 +1,87 @@
+package reduce
+
+import (
+	"math"
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// best is the fastest variant that the processor has.
+var best = func() variant {
+	v := portable
+	for next := range numVariants {
+		if available(next) {
+			v = next
+		}
+	}
+	return v
+}()
+
+// available reports whether the processor and the operating system support v.
+func available(v variant) bool {
+	switch v {
+	case portable:
+		return true
+	case avx2:
+		return cpu.X86.HasAVX2 && cpu.X86.HasF16C
+	case avx512:
+		return available(avx2) && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL
+	}
+	return false
+}
+
+// A job is what the assembly reads its arguments from. The pairs of patterns fill
+// vectors, so they hold one float64 or two equal float32.
+type job struct {
+	dst    *byte
+	srcs   *[]byte // the first of the slice headers
+	nsrc   int
+	off    int // the range of bytes to work on
+	end    int
+	scaled uint64 // not 0: multiply by scale
+	scale  uint64
+	flip   uint64 // the sign bits in a maximum of floats, else 0
+	canon  uint64 // floats: the NaN of the package; uint8 minimum and maximum: the largest result
+	kernel uint64 // index into the table of kernels
+}
+
+// runKernelRange runs k of variant v on the bytes from off to end, which are
+// whole elements. Integers are not scaled, whatever scale is.
+func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64, off, end int) {
+	j := job{
+		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
+		off: off, end: end, kernel: uint64(v-avx2)*uint64(numKernels) + uint64(k),
+	}
+	switch dt {
+	case tensor.Float64:
+		j.scale = math.Float64bits(scale)
+		j.flip = 1 << 63
+		j.canon = 0x7ff8_0000_0000_0000
+	case tensor.Uint8:
+		j.canon = math.MaxUint64
+	case tensor.Bool:
+		j.canon = 0x0101_0101_0101_0101
+	default:
+		j.scale = uint64(math.Float32bits(float32(scale))) * 0x1_0000_0001
+		j.flip = 0x8000_0000_8000_0000
+		j.canon = 0x7fc0_0000_7fc0_0000
+	}
+	if scale != 1 {
+		j.scaled = 1
+	}
+	if op != tensor.Max {
+		j.flip = 0
+	}
+	run(&j)
+}
+
+// run calls a kernel, with the default floating-point mode for as long.
+//
+//go:noescape
+func run(j *job)
+
+// setMode sets the thread's floating-point mode, the register MXCSR. Only tests call it.
+func setMode(mxcsr uint32)

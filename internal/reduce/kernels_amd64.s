@@ -1,0 +1,424 @@
+// The kernels, and the one function that calls them.
+
+#include "textflag.h"
+#include "go_asm.h"
+#include "loops_amd64.h"
+#include "vectors_amd64.h"
+#include "avx2_amd64.h"
+
+// func run(j *job)
+//
+// The thread's floating-point mode is put aside if it is not Go's default, so that
+// no library that changed it changes a result.
+TEXT ·run(SB), NOSPLIT, $16-8
+	MOVQ j+0(FP), R11
+	STMXCSR mode-8(SP)
+	MOVL mode-8(SP), AX
+	ANDL $0xffc0, AX // without the sticky flags
+	CMPL AX, $0x1f80
+	JEQ  ready
+	MOVL $0x1f80, default-16(SP)
+	LDMXCSR default-16(SP)
+
+ready:
+	MOVQ  job_dst(R11), DI
+	MOVQ  job_srcs(R11), SI
+	MOVQ  job_nsrc(R11), BX
+	IMULQ $24, BX
+	MOVQ  job_off(R11), AX
+	MOVQ  job_end(R11), DX
+	MOVQ  job_scaled(R11), R9
+	VPBROADCASTQ job_scale(R11), Y15
+	VPBROADCASTQ job_canon(R11), Y14
+	VPBROADCASTQ job_flip(R11), Y13
+	MOVQ  job_kernel(R11), R12
+	LEAQ  kernels<>(SB), R13
+	MOVQ  (R13)(R12*8), R12
+	CALL  R12
+	VZEROUPPER
+	LDMXCSR mode-8(SP)
+	RET
+
+// func setMode(mxcsr uint32)
+TEXT ·setMode(SB), NOSPLIT, $0-4
+	LDMXCSR mxcsr+0(FP)
+	RET
+
+// AVX2.
+
+#define V0 Y0
+#define V1 Y1
+#define V2 Y2
+#define V3 Y3
+#define V4 Y4
+#define V5 Y5
+#define V6 Y6
+#define V7 Y7
+#define V8 Y8
+#define V9 Y9
+#define V10 Y10
+#define V11 Y11
+#define V12 Y12
+#define V13 Y13
+#define V14 Y14
+#define V15 Y15
+
+#define KERNEL(LD, ST, LD1, ST1, FLIP, OP, MUL, CANON, VB, ES) \
+	LOOP4(LD, ST, FLIP, OP, MUL, CANON, VB); \
+	LOOP1(LD, ST, FLIP, OP, MUL, CANON, VB); \
+	ELEMENTS(LD1, ST1, FLIP, OP, MUL, CANON, ES)
+
+TEXT sumFloat32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_32, STORE1_32, NONE, ADD_PS, SCALE_PS, CANON_PS, 32, 4)
+	RET
+
+TEXT productFloat32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_32, STORE1_32, NONE, MUL_PS, SCALE_PS, CANON_PS, 32, 4)
+	RET
+
+TEXT extremeFloat32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_32, STORE1_32, FLIP_SIGN, MIN_PS, SCALE_PS, CANON_PS, 32, 4)
+	RET
+
+TEXT sumFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_64, STORE1_64, NONE, ADD_PD, SCALE_PD, CANON_PD, 32, 8)
+	RET
+
+TEXT productFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_64, STORE1_64, NONE, MUL_PD, SCALE_PD, CANON_PD, 32, 8)
+	RET
+
+TEXT extremeFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_64, STORE1_64, FLIP_SIGN, MIN_PD, SCALE_PD, CANON_PD, 32, 8)
+	RET
+
+TEXT sumFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD_F16, STORE_F16, LOAD1_F16, STORE1_F16, NONE, ADD_PS, SCALE_PS, CANON_PS, 16, 2)
+	RET
+
+TEXT productFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD_F16, STORE_F16, LOAD1_F16, STORE1_F16, NONE, MUL_PS, SCALE_PS, CANON_PS, 16, 2)
+	RET
+
+TEXT extremeFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD_F16, STORE_F16, LOAD1_F16, STORE1_F16, FLIP_SIGN, MIN_PS, SCALE_PS, CANON_PS, 16, 2)
+	RET
+
+TEXT sumBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CONSTANTS_BF16
+	KERNEL(LOAD_BF16, STORE_BF16, LOAD1_BF16, STORE1_BF16, NONE, ADD_PS, SCALE_PS, CANON_PS, 16, 2)
+	RET
+
+TEXT productBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CONSTANTS_BF16
+	KERNEL(LOAD_BF16, STORE_BF16, LOAD1_BF16, STORE1_BF16, NONE, MUL_PS, SCALE_PS, CANON_PS, 16, 2)
+	RET
+
+TEXT extremeBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CONSTANTS_BF16
+	KERNEL(LOAD_BF16, STORE_BF16, LOAD1_BF16, STORE1_BF16, FLIP_SIGN, MIN_PS, SCALE_PS, CANON_PS, 16, 2)
+	RET
+
+TEXT sum8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_8, STORE1_8, NONE, ADD_8, NONE, NONE2, 32, 1)
+	RET
+
+TEXT sum16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_16, STORE1_16, NONE, ADD_16, NONE, NONE2, 32, 2)
+	RET
+
+TEXT sum32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_32, STORE1_32, NONE, ADD_32, NONE, NONE2, 32, 4)
+	RET
+
+TEXT sum64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_64, STORE1_64, NONE, ADD_64, NONE, NONE2, 32, 8)
+	RET
+
+TEXT product16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_16, STORE1_16, NONE, MUL_16, NONE, NONE2, 32, 2)
+	RET
+
+TEXT product32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_32, STORE1_32, NONE, MUL_32, NONE, NONE2, 32, 4)
+	RET
+
+TEXT minUint8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_8, STORE1_8, NONE, MIN_U8, NONE, CLAMP_U8, 32, 1)
+	RET
+
+TEXT maxUint8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_8, STORE1_8, NONE, MAX_U8, NONE, CLAMP_U8, 32, 1)
+	RET
+
+TEXT minInt8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_8, STORE1_8, NONE, MIN_I8, NONE, NONE2, 32, 1)
+	RET
+
+TEXT maxInt8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_8, STORE1_8, NONE, MAX_I8, NONE, NONE2, 32, 1)
+	RET
+
+TEXT minUint16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_16, STORE1_16, NONE, MIN_U16, NONE, NONE2, 32, 2)
+	RET
+
+TEXT maxUint16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_16, STORE1_16, NONE, MAX_U16, NONE, NONE2, 32, 2)
+	RET
+
+TEXT minInt16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_16, STORE1_16, NONE, MIN_I16, NONE, NONE2, 32, 2)
+	RET
+
+TEXT maxInt16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_16, STORE1_16, NONE, MAX_I16, NONE, NONE2, 32, 2)
+	RET
+
+TEXT minInt32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_32, STORE1_32, NONE, MIN_I32, NONE, NONE2, 32, 4)
+	RET
+
+TEXT maxInt32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_32, STORE1_32, NONE, MAX_I32, NONE, NONE2, 32, 4)
+	RET
+
+TEXT minInt64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_64, STORE1_64, NONE, MIN_I64, NONE, NONE2, 32, 8)
+	RET
+
+TEXT maxInt64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD, STORE, LOAD1_64, STORE1_64, NONE, MAX_I64, NONE, NONE2, 32, 8)
+	RET
+
+
+// AVX-512: whole groups of four vectors, then the AVX2 kernel for the rest.
+
+#include "avx512_amd64.h"
+
+#undef V0
+#define V0 Z0
+#undef V1
+#define V1 Z1
+#undef V2
+#define V2 Z2
+#undef V3
+#define V3 Z3
+#undef V4
+#define V4 Z4
+#undef V5
+#define V5 Z5
+#undef V6
+#define V6 Z6
+#undef V7
+#define V7 Z7
+#undef V8
+#define V8 Z8
+#undef V9
+#define V9 Z9
+#undef V10
+#define V10 Z10
+#undef V11
+#define V11 Z11
+#undef V12
+#define V12 Z12
+#undef V13
+#define V13 Z13
+#undef V14
+#define V14 Z14
+#undef V15
+#define V15 Z15
+#define KERNEL512(LD, ST, FLIP, OP, MUL, CANON, VB) \
+	VPBROADCASTQ X13, Z13; \
+	VPBROADCASTQ X14, Z14; \
+	VPBROADCASTQ X15, Z15; \
+	LOOP4(LD, ST, FLIP, OP, MUL, CANON, VB)
+
+TEXT sumFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, ADD_PS, SCALE_PS, CANON_PS, 64)
+	JMP sumFloat32AVX2<>(SB)
+
+TEXT productFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MUL_PS, SCALE_PS, CANON_PS, 64)
+	JMP productFloat32AVX2<>(SB)
+
+TEXT extremeFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, FLIP_SIGN, MIN_PS, SCALE_PS, CANON_PS, 64)
+	JMP extremeFloat32AVX2<>(SB)
+
+TEXT sumFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, ADD_PD, SCALE_PD, CANON_PD, 64)
+	JMP sumFloat64AVX2<>(SB)
+
+TEXT productFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MUL_PD, SCALE_PD, CANON_PD, 64)
+	JMP productFloat64AVX2<>(SB)
+
+TEXT extremeFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, FLIP_SIGN, MIN_PD, SCALE_PD, CANON_PD, 64)
+	JMP extremeFloat64AVX2<>(SB)
+
+TEXT sumFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD_F16, STORE_F16, NONE, ADD_PS, SCALE_PS, CANON_PS, 32)
+	JMP sumFloat16AVX2<>(SB)
+
+TEXT productFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD_F16, STORE_F16, NONE, MUL_PS, SCALE_PS, CANON_PS, 32)
+	JMP productFloat16AVX2<>(SB)
+
+TEXT extremeFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD_F16, STORE_F16, FLIP_SIGN, MIN_PS, SCALE_PS, CANON_PS, 32)
+	JMP extremeFloat16AVX2<>(SB)
+
+TEXT sumBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	CONSTANTS_BF16
+	KERNEL512(LOAD_BF16, STORE_BF16, NONE, ADD_PS, SCALE_PS, CANON_PS, 32)
+	JMP sumBFloat16AVX2<>(SB)
+
+TEXT productBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	CONSTANTS_BF16
+	KERNEL512(LOAD_BF16, STORE_BF16, NONE, MUL_PS, SCALE_PS, CANON_PS, 32)
+	JMP productBFloat16AVX2<>(SB)
+
+TEXT extremeBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	CONSTANTS_BF16
+	KERNEL512(LOAD_BF16, STORE_BF16, FLIP_SIGN, MIN_PS, SCALE_PS, CANON_PS, 32)
+	JMP extremeBFloat16AVX2<>(SB)
+
+TEXT sum8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, ADD_8, NONE, NONE2, 64)
+	JMP sum8AVX2<>(SB)
+
+TEXT sum16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, ADD_16, NONE, NONE2, 64)
+	JMP sum16AVX2<>(SB)
+
+TEXT sum32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, ADD_32, NONE, NONE2, 64)
+	JMP sum32AVX2<>(SB)
+
+TEXT sum64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, ADD_64, NONE, NONE2, 64)
+	JMP sum64AVX2<>(SB)
+
+TEXT product16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MUL_16, NONE, NONE2, 64)
+	JMP product16AVX2<>(SB)
+
+TEXT product32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MUL_32, NONE, NONE2, 64)
+	JMP product32AVX2<>(SB)
+
+TEXT minUint8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MIN_U8, NONE, CLAMP_U8, 64)
+	JMP minUint8AVX2<>(SB)
+
+TEXT maxUint8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MAX_U8, NONE, CLAMP_U8, 64)
+	JMP maxUint8AVX2<>(SB)
+
+TEXT minInt8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MIN_I8, NONE, NONE2, 64)
+	JMP minInt8AVX2<>(SB)
+
+TEXT maxInt8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MAX_I8, NONE, NONE2, 64)
+	JMP maxInt8AVX2<>(SB)
+
+TEXT minUint16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MIN_U16, NONE, NONE2, 64)
+	JMP minUint16AVX2<>(SB)
+
+TEXT maxUint16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MAX_U16, NONE, NONE2, 64)
+	JMP maxUint16AVX2<>(SB)
+
+TEXT minInt16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MIN_I16, NONE, NONE2, 64)
+	JMP minInt16AVX2<>(SB)
+
+TEXT maxInt16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MAX_I16, NONE, NONE2, 64)
+	JMP maxInt16AVX2<>(SB)
+
+TEXT minInt32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MIN_I32, NONE, NONE2, 64)
+	JMP minInt32AVX2<>(SB)
+
+TEXT maxInt32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MAX_I32, NONE, NONE2, 64)
+	JMP maxInt32AVX2<>(SB)
+
+TEXT minInt64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MIN_I64, NONE, NONE2, 64)
+	JMP minInt64AVX2<>(SB)
+
+TEXT maxInt64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD, STORE, NONE, MAX_I64, NONE, NONE2, 64)
+	JMP maxInt64AVX2<>(SB)
+
+// By variant, and by the kernel's number in kernel.go.
+
+#define ENTRY(k, f) DATA kernels<>+((k)*8)(SB)/8, $f<>(SB)
+
+ENTRY(const_sumFloat32, sumFloat32AVX2)
+ENTRY(const_productFloat32, productFloat32AVX2)
+ENTRY(const_extremeFloat32, extremeFloat32AVX2)
+ENTRY(const_sumFloat64, sumFloat64AVX2)
+ENTRY(const_productFloat64, productFloat64AVX2)
+ENTRY(const_extremeFloat64, extremeFloat64AVX2)
+ENTRY(const_sumFloat16, sumFloat16AVX2)
+ENTRY(const_productFloat16, productFloat16AVX2)
+ENTRY(const_extremeFloat16, extremeFloat16AVX2)
+ENTRY(const_sumBFloat16, sumBFloat16AVX2)
+ENTRY(const_productBFloat16, productBFloat16AVX2)
+ENTRY(const_extremeBFloat16, extremeBFloat16AVX2)
+ENTRY(const_sum8, sum8AVX2)
+ENTRY(const_sum16, sum16AVX2)
+ENTRY(const_sum32, sum32AVX2)
+ENTRY(const_sum64, sum64AVX2)
+ENTRY(const_product16, product16AVX2)
+ENTRY(const_product32, product32AVX2)
+ENTRY(const_minUint8, minUint8AVX2)
+ENTRY(const_maxUint8, maxUint8AVX2)
+ENTRY(const_minInt8, minInt8AVX2)
+ENTRY(const_maxInt8, maxInt8AVX2)
+ENTRY(const_minUint16, minUint16AVX2)
+ENTRY(const_maxUint16, maxUint16AVX2)
+ENTRY(const_minInt16, minInt16AVX2)
+ENTRY(const_maxInt16, maxInt16AVX2)
+ENTRY(const_minInt32, minInt32AVX2)
+ENTRY(const_maxInt32, maxInt32AVX2)
+ENTRY(const_minInt64, minInt64AVX2)
+ENTRY(const_maxInt64, maxInt64AVX2)
+ENTRY(const_sumFloat32+const_numKernels, sumFloat32AVX512)
+ENTRY(const_productFloat32+const_numKernels, productFloat32AVX512)
+ENTRY(const_extremeFloat32+const_numKernels, extremeFloat32AVX512)
+ENTRY(const_sumFloat64+const_numKernels, sumFloat64AVX512)
+ENTRY(const_productFloat64+const_numKernels, productFloat64AVX512)
+ENTRY(const_extremeFloat64+const_numKernels, extremeFloat64AVX512)
+ENTRY(const_sumFloat16+const_numKernels, sumFloat16AVX512)
+ENTRY(const_productFloat16+const_numKernels, productFloat16AVX512)
+ENTRY(const_extremeFloat16+const_numKernels, extremeFloat16AVX512)
+ENTRY(const_sumBFloat16+const_numKernels, sumBFloat16AVX512)
+ENTRY(const_productBFloat16+const_numKernels, productBFloat16AVX512)
+ENTRY(const_extremeBFloat16+const_numKernels, extremeBFloat16AVX512)
+ENTRY(const_sum8+const_numKernels, sum8AVX512)
+ENTRY(const_sum16+const_numKernels, sum16AVX512)
+ENTRY(const_sum32+const_numKernels, sum32AVX512)
+ENTRY(const_sum64+const_numKernels, sum64AVX512)
+ENTRY(const_product16+const_numKernels, product16AVX512)
+ENTRY(const_product32+const_numKernels, product32AVX512)
+ENTRY(const_minUint8+const_numKernels, minUint8AVX512)
+ENTRY(const_maxUint8+const_numKernels, maxUint8AVX512)
+ENTRY(const_minInt8+const_numKernels, minInt8AVX512)
+ENTRY(const_maxInt8+const_numKernels, maxInt8AVX512)
+ENTRY(const_minUint16+const_numKernels, minUint16AVX512)
+ENTRY(const_maxUint16+const_numKernels, maxUint16AVX512)
+ENTRY(const_minInt16+const_numKernels, minInt16AVX512)
+ENTRY(const_maxInt16+const_numKernels, maxInt16AVX512)
+ENTRY(const_minInt32+const_numKernels, minInt32AVX512)
+ENTRY(const_maxInt32+const_numKernels, maxInt32AVX512)
+ENTRY(const_minInt64+const_numKernels, minInt64AVX512)
+ENTRY(const_maxInt64+const_numKernels, maxInt64AVX512)
+GLOBL kernels<>(SB), RODATA, $(2*const_numKernels*8)

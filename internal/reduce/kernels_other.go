@@ -1,0 +1,14 @@
+//go:build !amd64
+
+package reduce
+
+import "github.com/gorovod/gorovod/internal/tensor"
+
+const best = portable
+
+func available(v variant) bool { return v == portable }
+
+// runKernelRange has no assembly to call: no variant but portable is available.
+func runKernelRange(v variant, _ kernel, _ tensor.DType, _ tensor.ReduceOp, _ []byte, _ [][]byte, _ float64, _, _ int) {
+	panic("reduce: no " + v.String() + " kernels on this processor")
+}

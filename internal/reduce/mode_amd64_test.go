@@ -1,0 +1,71 @@
+package reduce
+
+import (
+	"bytes"
+	"encoding/binary"
+	"runtime"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// A framework may have told its threads to flush subnormals to zero, or to round
+// otherwise. Neither may show in a result, nor may the mode be changed for good.
+func TestThreadsModeChangesNothing(t *testing.T) {
+	if best == portable {
+		t.Skip("the processor has no assembly kernels")
+	}
+	const (
+		defaultMode = 0x1f80
+		flush       = 1<<15 | 1<<6 // results and operands
+		roundUp     = 2 << 13
+	)
+	a, b := make([]byte, 400), make([]byte, 400)
+	for i := 0; i < len(a); i += 4 {
+		binary.LittleEndian.PutUint32(a[i:], 0x0000_1001)                 // subnormal
+		binary.LittleEndian.PutUint32(b[i:], 0x3f80_0001+uint32(i/4)<<20) // a bit more than 1, and others
+	}
+	halves := [][]byte{a[:200], b[:200]}
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16} {
+		for _, srcs := range [][][]byte{{a, a}, {a, b}, {b, b}, halves} {
+			for _, v := range variants()[1:] {
+				want, got, after := make([]byte, len(srcs[0])), make([]byte, len(srcs[0])), make([]byte, len(srcs[0]))
+				reduceWith(v, dt, tensor.Sum, want, srcs, 1.1)
+				for _, mode := range []uint32{flush, roundUp} {
+					runtime.LockOSThread()
+					setMode(defaultMode | mode)
+					reduceWith(v, dt, tensor.Sum, got, srcs, 1.1)
+					still := probeMode()
+					setMode(defaultMode)
+					runtime.UnlockOSThread()
+					requireEqual(t, dt, v.String(), got, want, srcs)
+					if still != mode {
+						t.Fatalf("%v: the mode was %#x and is now %#x", v, mode, still)
+					}
+				}
+				reduceWith(v, dt, tensor.Sum, after, srcs, 1.1)
+				if !bytes.Equal(after, want) {
+					t.Fatalf("%v: results changed after the mode was set back", v)
+				}
+			}
+		}
+	}
+}
+
+// probeMode finds out by arithmetic whether the thread flushes subnormals or rounds up.
+func probeMode() uint32 {
+	switch {
+	case subnormal*2 == 0:
+		return 1<<15 | 1<<6
+	case one+tiny > one:
+		return 2 << 13
+	}
+	return 0
+}
+
+// Variables, so that the compiler does not do the arithmetic itself.
+var (
+	subnormal = float32(1e-42)
+	one       = float32(1)
+	tiny      = float32(1e-20)
+)

@@ -1,0 +1,174 @@
+// Package reduce combines equally long arrays element by element: sums,
+// products, minima and maxima of every element type, and scaling. The
+// collectives call it on memory that may be shared with other processes; it
+// owns no memory, allocates none, and never blocks. All functions may be called
+// from any goroutine.
+//
+// There are several implementations (portable Go, AVX2, AVX-512), of which the
+// best that the processor has is chosen at start-up. All give the same bits:
+//
+//   - An element's result is ((x0 op x1) op x2) …, in the order of the sources.
+//     The 16-bit floats are combined and scaled in float32 and rounded once, to
+//     nearest even.
+//   - If an operand is a NaN, so is the result, in Min and Max too. A NaN result is
+//     always the quiet NaN with sign and payload zero, since which operand's
+//     payload survives differs between processors.
+//   - Min and Max order -0 before +0.
+//   - Integer sums and products wrap. Scaling an integer multiplies in float64,
+//     truncates toward zero, saturates at the type's limits, and makes 0 of a NaN.
+//   - A bool is true if its byte is not zero. Results are 0 or 1. Sum and Max are OR,
+//     Product and Min are AND.
+//   - One source and scale 1 make a copy, bit for bit (but see bool).
+//
+// The assembly does not depend on the thread's floating-point mode either: a
+// library that lets its threads flush subnormals to zero changes nothing here.
+package reduce
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// Check reports why op is not defined for elements of type dt, or nil. Average
+// and Adasum are not elementwise, and so are errors for each type.
+func Check(dt tensor.DType, op tensor.ReduceOp) error {
+	if !dt.Valid() {
+		return fmt.Errorf("reduce: unknown element type %v", dt)
+	}
+	switch op {
+	case tensor.Sum, tensor.Min, tensor.Max, tensor.Product:
+		return nil
+	case tensor.Average, tensor.Adasum:
+		return fmt.Errorf("reduce: %v is not an elementwise operation", op)
+	}
+	return fmt.Errorf("reduce: unknown operation %v", op)
+}
+
+// CheckScale reports why elements of type dt cannot be multiplied by factor, or
+// nil. Only bool cannot, and any type may be multiplied by 1.
+func CheckScale(dt tensor.DType, factor float64) error {
+	if !dt.Valid() {
+		return fmt.Errorf("reduce: unknown element type %v", dt)
+	}
+	if dt == tensor.Bool && factor != 1 {
+		return fmt.Errorf("reduce: bool elements cannot be scaled (by %v)", factor)
+	}
+	return nil
+}
+
+// Reduce sets dst = scale × (srcs[0] op srcs[1] op …), element by element, by the
+// rules in the package comment. There must be at least one source, and each must
+// have the length of dst, which must be a multiple of the element's size; any
+// alignment will do. dst may be the same memory as any of the sources, but may
+// not overlap one partially. Arguments that break these rules, or that Check or
+// CheckScale refuse, are a panic.
+func Reduce(dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64) {
+	reduceWith(best, dt, op, dst, srcs, scale)
+}
+
+// Scale sets dst = src × factor, as Reduce with one source does. dst may be src.
+func Scale(dt tensor.DType, dst, src []byte, factor float64) {
+	srcs := [1][]byte{src}
+	reduceWith(best, dt, tensor.Sum, dst, srcs[:], factor)
+}
+
+// A variant is an implementation of the kernels.
+type variant uint8
+
+const (
+	portable variant = iota
+	avx2
+	avx512
+
+	numVariants
+)
+
+func (v variant) String() string {
+	return [numVariants]string{"portable", "avx2", "avx512"}[v]
+}
+
+const (
+	// callBytes bounds the source bytes that one call of assembly reads, because
+	// the scheduler and the garbage collector cannot interrupt it.
+	callBytes = 1 << 20
+
+	// scaleBytes is how much of an integer array is reduced before it is scaled:
+	// few enough bytes to be still in the first-level cache.
+	scaleBytes = 16 << 10
+)
+
+// reduceWith is Reduce by the given variant, which the processor must have.
+func reduceWith(v variant, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64) {
+	check(dt, op, dst, srcs, scale)
+	if len(dst) == 0 {
+		return
+	}
+	if len(srcs) == 1 && scale == 1 && dt != tensor.Bool {
+		copy(dst, srcs[0])
+		return
+	}
+	k := kernelFor(dt, op)
+	if v == portable || k == noKernel {
+		reducePortable(dt, op, dst, srcs, scale)
+		return
+	}
+	if isFloat(dt) || scale == 1 {
+		runKernel(v, k, dt, op, dst, srcs, scale)
+		return
+	}
+	var block [1][]byte
+	for off := 0; off < len(dst); off += scaleBytes {
+		end := min(off+scaleBytes, len(dst))
+		block[0] = dst[off:end]
+		if len(srcs) == 1 {
+			block[0] = srcs[0][off:end]
+		} else {
+			runKernelRange(v, k, dt, op, dst, srcs, 1, off, end)
+		}
+		reducePortable(dt, tensor.Sum, dst[off:end], block[:], scale)
+	}
+}
+
+// runKernel runs k over the whole of dst, in calls that end soon.
+func runKernel(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64) {
+	step := max(callBytes/len(srcs)&^63, 4096)
+	for off := 0; off < len(dst); off += step {
+		runKernelRange(v, k, dt, op, dst, srcs, scale, off, min(off+step, len(dst)))
+	}
+}
+
+func isFloat(dt tensor.DType) bool {
+	switch dt {
+	case tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64:
+		return true
+	}
+	return false
+}
+
+func check(dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64) {
+	if err := Check(dt, op); err != nil {
+		panic(err)
+	}
+	if err := CheckScale(dt, scale); err != nil {
+		panic(err)
+	}
+	if len(dst)%dt.Size() != 0 {
+		panic(fmt.Sprintf("reduce: %d bytes are not whole elements of type %v", len(dst), dt))
+	}
+	if len(srcs) == 0 {
+		panic("reduce: no source")
+	}
+	for i, s := range srcs {
+		if len(s) != len(dst) {
+			panic(fmt.Sprintf("reduce: source %d has %d bytes, the destination %d", i, len(s), len(dst)))
+		}
+	}
+}
+
+// bytesOf is s as bytes, in the processor's order.
+func bytesOf[T number](s []T) []byte {
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
+}
