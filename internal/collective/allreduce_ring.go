@@ -1,0 +1,19 @@
+package collective
+
+// startAllreduce makes the ring an allreduce of large data: reduce-scatter, then
+// allgather, over one segment a member.
+//
+// Segment i is combined in the order i, i+1, …, i-1 of the members on its way
+// around, by one member at a time, and its final form is passed around as it is:
+// all members get the same bits. 16-bit floats are rounded at each hop. The scale
+// is applied by the hop that completes a segment.
+//
+// Steps: 2(size-1), overlapped piece by piece. Bytes: each member sends and
+// receives 2n(size-1)/size, the least possible, and reduces n(size-1)/size.
+// Memory: two pieces. Chosen where doubling is dearer, see doublingIsCheaper.
+func (r *ring) startAllreduce(l *Lane, todo reduction) Op {
+	for i := range l.size {
+		l.offsets[i], l.offsets[i+1] = share(len(todo.in), l.size, i)
+	}
+	return r.start(l, todo, 2*(l.size-1), l.size-1)
+}

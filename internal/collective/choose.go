@@ -1,0 +1,148 @@
+package collective
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/gorovod/gorovod/internal/reduce"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// The choice of algorithm rests only on what is equal on all members: the kind
+// of the lane, its size, its chunks, and the number of bytes.
+
+const (
+	// flatBytes is the most that all members together may contribute for the
+	// flat allreduce: reading it all costs less than a second synchronisation.
+	flatBytes = 64 << 10
+	// messageBytes is what a message over Comm costs beyond its bytes, expressed
+	// in bytes: about 10 µs on a connection of 3 GB/s.
+	messageBytes = 32 << 10
+)
+
+// Allreduce makes out = scale × (the members' in, combined elementwise by op).
+// in and out have the same length, a multiple of the element's size, the same
+// on all members; they are the same memory or do not overlap. What reduce.Check
+// and reduce.CheckScale refuse is an error.
+//
+// Over Shared each element is combined in the order of the ranks, 16-bit floats
+// in float32 and rounded once. Over Comm the association is the algorithm's, and
+// 16-bit floats are rounded after each hop. All members get the same bits.
+func (l *Lane) Allreduce(dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op {
+	n := len(in)
+	if err := reduce.Check(dt, op); err != nil {
+		return l.refuse("allreduce: %w", err)
+	}
+	if err := reduce.CheckScale(dt, scale); err != nil {
+		return l.refuse("allreduce: %w", err)
+	}
+	switch {
+	case n != len(out):
+		return l.refuse("allreduce: input of %d bytes, output of %d", n, len(out))
+	case n%dt.Size() != 0:
+		return l.refuse("allreduce: %d bytes are not whole elements of %v", n, dt)
+	case n == 0:
+		return l.done()
+	}
+	l.begin()
+	r := reduction{dt: dt, op: op, in: in, out: out, scale: scale}
+	switch {
+	case l.size == 1:
+		return l.allreduceLocal.start(l, r)
+	case l.shared != nil && n <= flatBytes/l.size && n <= l.shared.ChunkBytes():
+		return l.allreduceFlat.start(l, r)
+	case l.shared != nil:
+		return l.allreducePipelined.start(l, r)
+	case doublingIsCheaper(l.size, n):
+		return l.allreduceDoubling.start(l, r)
+	default:
+		return l.ring.startAllreduce(l, r)
+	}
+}
+
+// doublingIsCheaper compares the two allreduces over Comm by their formulas.
+// Doubling cannot reduce while it receives, which counts half as much again.
+func doublingIsCheaper(size, n int) bool {
+	rounds := bits.Len(uint(size)) - 1
+	if size&(size-1) != 0 {
+		rounds += 2 // the folds
+	}
+	bytes := float64(n)
+	doubling := float64(rounds) * (messageBytes + 1.5*bytes)
+	ring := 2*float64(size-1)*messageBytes + 2*bytes*float64(size-1)/float64(size)
+	return doubling <= ring
+}
+
+// reduction is what an allreduce is asked for.
+type reduction struct {
+	dt      tensor.DType
+	op      tensor.ReduceOp
+	in, out []byte
+	scale   float64
+}
+
+// Allgather makes out the concatenation of the members' contributions in member
+// order. counts holds the bytes of each member's, the same on all members, and
+// is not kept. in is this member's, and may be its own
+// place in out; else it does not overlap out.
+func (l *Lane) Allgather(in, out []byte, counts []int64) Op {
+	if len(counts) != l.size {
+		return l.refuse("allgather: %d counts for %d members", len(counts), l.size)
+	}
+	total := int64(0)
+	for m, c := range counts {
+		if c < 0 || c > math.MaxInt-total {
+			return l.refuse("allgather: member %d cannot contribute %d bytes", m, c)
+		}
+		l.offsets[m] = int(total)
+		total += c
+	}
+	l.offsets[l.size] = int(total)
+	switch {
+	case int64(len(in)) != counts[l.rank]:
+		return l.refuse("allgather: input of %d bytes, expected %d", len(in), counts[l.rank])
+	case int64(len(out)) != total:
+		return l.refuse("allgather: output of %d bytes, expected %d", len(out), total)
+	case total == 0:
+		return l.done()
+	}
+	switch {
+	case l.size == 1:
+		copyTo(out, in)
+		return l.done()
+	case l.shared != nil:
+		l.begin()
+		return l.allgatherShared.start(l, in, out)
+	default:
+		l.begin()
+		return l.ring.startAllgather(l, in, out)
+	}
+}
+
+// Broadcast copies root's buf into every member's. root is a lane member, and
+// len(buf) is the same on all.
+func (l *Lane) Broadcast(root int, buf []byte) Op {
+	switch {
+	case root < 0 || root >= l.size:
+		return l.refuse("broadcast: root %d is not among %d members", root, l.size)
+	case len(buf) == 0 || l.size == 1:
+		return l.done()
+	}
+	l.begin()
+	if l.shared != nil {
+		return l.broadcastShared.start(l, root, buf)
+	}
+	return l.broadcastTree.start(l, root, buf)
+}
+
+// Barrier ends when every member has started it.
+func (l *Lane) Barrier() Op {
+	if l.size == 1 {
+		return l.done()
+	}
+	l.begin()
+	if l.shared != nil {
+		return l.barrierShared.start(l)
+	}
+	return l.barrierRounds.start(l)
+}

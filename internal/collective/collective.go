@@ -1,0 +1,148 @@
+// Package collective holds the algorithms by which the members of a lane
+// combine and exchange data, as resumable operations over transport.Shared or
+// transport.Comm. It is a catalogue: one file an algorithm, whose doc comment
+// states its steps, the bytes it moves and when it is chosen; choose.go chooses.
+//
+// The engine starts the same operations in the same order on every member of a
+// lane and polls them. An operation never blocks, starts no goroutine, and
+// knows nothing of names, negotiation or errors of the network: when a peer has
+// died it simply never becomes done, and the engine sees the abort.
+package collective
+
+import (
+	"fmt"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// Op is a collective in progress.
+type Op interface {
+	// Advance does all that can be done now without waiting and reports whether
+	// the operation has ended; then the buffers are the caller's again. While it
+	// has not ended, nothing more can be done before another member acts, and
+	// that rings this rank's bell. An error is of the arguments: it ends the
+	// operation before anything was sent or touched.
+	Advance() (done bool, err error)
+}
+
+// Lane is one member's part in a lane: the data path with the state that
+// outlives an operation, and one reusable struct per algorithm, so that starting
+// an operation allocates nothing. It belongs to the lane's driver.
+//
+// One operation runs at a time: starting another before Advance has reported
+// the end of the first panics. The Op is valid until the next one is started.
+// Buffers handed to an operation belong to it until it has ended (or, after an
+// abort, until the network has been closed).
+type Lane struct {
+	rank, size int
+	busy       bool
+
+	shared transport.Shared // nil over Comm
+	chunk  uint64           // the next chunk's number
+	low    [transport.NumPhases]uint64
+
+	comm    transport.Comm // nil over Shared
+	piece   int            // pieceBytes, but in tests; a multiple of lineBytes
+	scratch []byte         // grown to the largest need so far, and kept
+
+	srcs    [][]byte // size entries, for reduce.Reduce
+	offsets []int    // size+1 entries: where each member's part starts, and the end
+
+	ended              ended
+	allreduceLocal     allreduceLocal
+	allreduceFlat      allreduceSharedFlat
+	allreducePipelined allreduceSharedPipelined
+	allgatherShared    allgatherShared
+	broadcastShared    broadcastShared
+	barrierShared      barrierShared
+	ring               ring
+	allreduceDoubling  allreduceDoubling
+	broadcastTree      broadcastTree
+	barrierRounds      barrierDissemination
+}
+
+// NewLane takes over the data path of l. No chunk may have passed it before.
+func NewLane(l *transport.Lane) *Lane {
+	lane := &Lane{shared: l.Shared, comm: l.Comm, piece: pieceBytes}
+	if l.Shared != nil {
+		lane.rank, lane.size = l.Shared.Rank(), l.Shared.Size()
+	} else {
+		lane.rank, lane.size = l.Comm.Rank(), l.Comm.Size()
+	}
+	lane.srcs = make([][]byte, lane.size)
+	lane.offsets = make([]int, lane.size+1)
+	return lane
+}
+
+// begin marks the lane as taken by one operation.
+func (l *Lane) begin() {
+	if l.busy {
+		panic("collective: an operation is started while another one runs on the same lane")
+	}
+	l.busy = true
+}
+
+// end lets the next operation start.
+func (l *Lane) end() { l.busy = false }
+
+// done is an operation that has nothing to do.
+func (l *Lane) done() Op {
+	l.begin()
+	l.end()
+	l.ended = ended{}
+	return &l.ended
+}
+
+// refuse is an operation that ends with an error of its arguments.
+func (l *Lane) refuse(format string, a ...any) Op {
+	l.ended = ended{fmt.Errorf(format, a...)}
+	return &l.ended
+}
+
+type ended struct{ err error }
+
+func (e *ended) Advance() (bool, error) { return true, e.err }
+
+// chunks reserves the numbers of the next n chunks and returns the first.
+func (l *Lane) chunks(n int) uint64 {
+	first := l.chunk
+	l.chunk += uint64(n)
+	return first
+}
+
+// reached reports that every member's counter of phase p is at least v. It
+// remembers the lowest counter seen, so that a lagging member is asked once for
+// many chunks.
+func (l *Lane) reached(p transport.Phase, v uint64) bool {
+	if l.low[p] >= v {
+		return true
+	}
+	low := l.shared.Reached(0, p)
+	for m := 1; m < l.size; m++ {
+		low = min(low, l.shared.Reached(m, p))
+	}
+	l.low[p] = low
+	return low >= v
+}
+
+// free reports that nobody needs any more what this member's buffer for chunk
+// k held before, Depth chunks ago.
+func (l *Lane) free(k uint64) bool {
+	depth := uint64(l.shared.Depth())
+	return k < depth || l.reached(transport.Out, k+1-depth)
+}
+
+// temporary returns n bytes of the lane's scratch memory.
+func (l *Lane) temporary(n int) []byte {
+	if len(l.scratch) < n {
+		l.scratch = make([]byte, n)
+	}
+	return l.scratch[:n]
+}
+
+// copyTo copies src to dst, of the same length, unless they are the same memory.
+func copyTo(dst, src []byte) {
+	if len(src) > 0 && &dst[0] != &src[0] {
+		copy(dst, src)
+	}
+}

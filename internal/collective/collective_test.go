@@ -1,0 +1,378 @@
+package collective
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+var (
+	sizes = []int{1, 2, 3, 4, 5, 8}
+	ops   = []tensor.ReduceOp{tensor.Sum, tensor.Min, tensor.Max, tensor.Product}
+)
+
+// lengths are in elements. Among them are those about a buffer of 1024 bytes
+// (1152 for three members, 1280 for five) and about a piece of 128.
+func lengths(dt tensor.DType) []int {
+	out := []int{0, 1, 2, 3, 63, 64, 65, 1000}
+	for _, b := range []int{testPiece, testChunk, 1152, 1280, 4 * testChunk} {
+		n := b / dt.Size()
+		out = append(out, n-1, n, n+1)
+	}
+	return out
+}
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes the time")
+
+// random returns a generator whose seed a failure prints.
+func random(t *testing.T) *rand.Rand {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("replay with -seed %d", seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+func forEachKind(t *testing.T, f func(t *testing.T, o inproc.Options, size int)) {
+	for _, shared := range []bool{true, false} {
+		kind := "comm"
+		if shared {
+			kind = "shared"
+		}
+		for _, size := range sizes {
+			t.Run(fmt.Sprintf("%s/%d", kind, size), func(t *testing.T) {
+				f(t, inproc.Options{Shared: shared, Depth: 2 + size%3}, size)
+			})
+		}
+	}
+}
+
+// Every algorithm × type × operation × length × size gives the bits of the
+// reference: over Shared with any floats, over Comm with floats that any order
+// sums exactly. All run back to back on one lane.
+func TestAllreduceMatchesTheReference(t *testing.T) {
+	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
+		rng := random(t)
+		g := newGroup(t, size, o)
+		var jobs []job
+		for _, a := range algorithms(o.Shared) {
+			for dt := range tensor.DType(tensor.NumDTypes) {
+				for _, n := range lengths(dt) {
+					if !a.fits(n*dt.Size(), size) {
+						continue
+					}
+					op := ops[rng.IntN(len(ops))]
+					if n < 64 || !testing.Short() && n <= testChunk {
+						for _, op := range ops {
+							jobs = append(jobs, allreduceJob(rng, a, size, dt, op, n, !o.Shared, rng.IntN(2) == 0))
+						}
+						continue
+					}
+					jobs = append(jobs, allreduceJob(rng, a, size, dt, op, n, !o.Shared, rng.IntN(2) == 0))
+				}
+			}
+		}
+		g.runScheduled(t, rng, jobs)
+	})
+}
+
+// mixture is a random sequence of all collectives.
+func mixture(rng *rand.Rand, shared bool, size, count int) []job {
+	var jobs []job
+	length := func() int {
+		return []int{0, 1, 7, 64, 100, testChunk - 1, testChunk, testChunk + 1, 5 * testChunk}[rng.IntN(9)]
+	}
+	for len(jobs) < count {
+		switch rng.IntN(4) {
+		case 0:
+			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
+			a := algorithms(shared)[rng.IntN(3)]
+			n := length() / dt.Size()
+			if a.fits(n*dt.Size(), size) {
+				jobs = append(jobs, allreduceJob(rng, a, size, dt, ops[rng.IntN(4)], n, !shared, rng.IntN(2) == 0))
+			}
+		case 1:
+			counts := make([]int64, size)
+			for m := range counts {
+				counts[m] = int64(length())
+			}
+			jobs = append(jobs, allgatherJob(rng, counts, rng.IntN(2) == 0))
+		case 2:
+			jobs = append(jobs, broadcastJob(rng, size, rng.IntN(size), length()))
+		default:
+			jobs = append(jobs, barrierJob(size))
+		}
+	}
+	return jobs
+}
+
+// barrierJob checks that nobody leaves before everybody has entered.
+func barrierJob(size int) job {
+	entered := new(atomic.Int32)
+	return job{
+		name: "barrier",
+		start: func(l *Lane) Op {
+			entered.Add(1)
+			return l.Barrier()
+		},
+		check: func(r int) error {
+			if n := int(entered.Load()); n != size {
+				return fmt.Errorf("rank %d left when %d of %d had entered", r, n, size)
+			}
+			return nil
+		},
+	}
+}
+
+func TestMixturesEndInAnyInterleaving(t *testing.T) {
+	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
+		rng := random(t)
+		newGroup(t, size, o).runScheduled(t, rng, mixture(rng, o.Shared, size, 400))
+	})
+}
+
+// The same with a goroutine for each rank, which sleeps on its bell: for the race
+// detector, and to find a ring that is missing.
+func TestMixturesWithSleepingDrivers(t *testing.T) {
+	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
+		rng := random(t)
+		newGroup(t, size, o).runConcurrently(t, mixture(rng, o.Shared, size, 300))
+	})
+}
+
+func TestAllgatherOfUnequalContributions(t *testing.T) {
+	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
+		rng := random(t)
+		var jobs []job
+		for _, long := range []int64{1, testPiece + 1, testChunk, 3*testChunk + 5} {
+			for who := range size {
+				counts := make([]int64, size)
+				counts[who] = long
+				jobs = append(jobs, allgatherJob(rng, counts, false), allgatherJob(rng, counts, true))
+				for m := range counts {
+					counts[m] = long - int64(m)
+				}
+				if long > int64(size) {
+					jobs = append(jobs, allgatherJob(rng, counts, who%2 == 0))
+				}
+			}
+		}
+		newGroup(t, size, o).runScheduled(t, rng, jobs)
+	})
+}
+
+func TestBroadcastFromEveryRoot(t *testing.T) {
+	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
+		rng := random(t)
+		var jobs []job
+		for root := range size {
+			for _, n := range []int{0, 1, testPiece, testPiece + 1, testChunk - 1, testChunk, testChunk + 1, 5*testChunk + 3} {
+				jobs = append(jobs, broadcastJob(rng, size, root, n))
+			}
+		}
+		newGroup(t, size, o).runScheduled(t, rng, jobs)
+	})
+}
+
+// Floats whose sums depend on the order: over Comm each algorithm has its own,
+// but all ranks must have the same bits, near the exact sum.
+func TestRanksAgreeOverComm(t *testing.T) {
+	for _, size := range sizes[1:] {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			rng := random(t)
+			g := newGroup(t, size, inproc.Options{})
+			var jobs []job
+			for _, a := range commAlgorithms {
+				for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16} {
+					for _, n := range []int{1, 65, 1000} {
+						jobs = append(jobs, agreementJob(rng, a, size, dt, n))
+					}
+				}
+			}
+			g.runScheduled(t, rng, jobs)
+		})
+	}
+}
+
+func agreementJob(rng *rand.Rand, a algorithm, size int, dt tensor.DType, n int) job {
+	const scale = 1.0 / 3
+	ins, outs := make([][]byte, size), make([]guarded, size)
+	for r := range ins {
+		ins[r] = elements(rng, dt, n, false)
+		outs[r] = newGuarded(make([]byte, len(ins[r])))
+	}
+	near := naiveAllreduce(dt, tensor.Sum, ins, scale)
+	var first []byte
+	return job{
+		name: fmt.Sprintf("allreduce %s of %d %v", a.name, n, dt),
+		start: func(l *Lane) Op {
+			return a.start(l, reduction{dt, tensor.Sum, ins[l.rank], outs[l.rank].data(), scale})
+		},
+		check: func(r int) error {
+			if first == nil {
+				first = outs[r].data()
+				tolerance := map[tensor.DType]float64{tensor.Float16: 0.02, tensor.BFloat16: 0.2}[dt] + 1e-5
+				for at := 0; at < len(first) && dt != tensor.Float64; at += dt.Size() {
+					if d := float64(decode32(dt, first[at:]) - decode32(dt, near[at:])); d > tolerance || d < -tolerance {
+						return fmt.Errorf("element %d is off by %v", at/dt.Size(), d)
+					}
+				}
+			}
+			return outs[r].expect(r, first)
+		},
+	}
+}
+
+func TestArgumentsAreRefused(t *testing.T) {
+	g := newGroup(t, 2, inproc.Options{Shared: true})
+	l := g.lanes[0]
+	b := make([]byte, 8)
+	check := func(op Op, want string) {
+		t.Helper()
+		done, err := op.Advance()
+		if !done || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Advance() = %v, %v; want an error with %q", done, err, want)
+		}
+	}
+	check(l.Allreduce(99, tensor.Sum, b, b, 1), "element type")
+	check(l.Allreduce(tensor.Float32, tensor.Average, b, b, 1), "average")
+	check(l.Allreduce(tensor.Bool, tensor.Sum, b, b, 2), "scaled")
+	check(l.Allreduce(tensor.Float32, tensor.Sum, b, b[:4], 1), "output of 4")
+	check(l.Allreduce(tensor.Float32, tensor.Sum, b[:6], b[:6], 1), "whole elements")
+	check(l.Allgather(b, b, []int64{8}), "1 counts")
+	check(l.Allgather(b, b, []int64{8, -1}), "member 1")
+	check(l.Allgather(b, b, []int64{1 << 62, 1 << 62}), "member 1")
+	check(l.Allgather(b, b, []int64{4, 4}), "input of 8")
+	check(l.Allgather(b, b, []int64{8, 4}), "output of 8")
+	check(l.Broadcast(2, b), "root 2")
+	check(l.Broadcast(-1, b), "root -1")
+}
+
+func TestOneOperationAtATime(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		g := newGroup(t, 2, inproc.Options{Shared: shared})
+		g.lanes[0].Barrier()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a second operation was accepted")
+				}
+			}()
+			g.lanes[0].Barrier()
+		}()
+	}
+}
+
+// Repeated operations allocate nothing.
+func TestNoAllocations(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		for _, size := range []int{1, 2, 3} {
+			g := newGroup(t, size, inproc.Options{Shared: shared})
+			small, large := make([][]byte, size), make([][]byte, size)
+			outs := make([][]byte, size)
+			counts := make([]int64, size)
+			for r := range size {
+				small[r], large[r] = make([]byte, 64), make([]byte, 20*testChunk)
+				outs[r] = make([]byte, 64*size)
+				counts[r] = 64
+			}
+			live := make([]Op, size)
+			finish := func() {
+				for left := size; left > 0; {
+					left = size
+					for r, op := range live {
+						if op == nil {
+							left--
+						} else if done, _ := op.Advance(); done {
+							live[r] = nil
+						}
+					}
+				}
+			}
+			round := func() {
+				for r, l := range g.lanes {
+					live[r] = l.Allreduce(tensor.Float32, tensor.Sum, small[r], small[r], 0.5)
+				}
+				finish()
+				for r, l := range g.lanes {
+					live[r] = l.Allreduce(tensor.Float16, tensor.Sum, large[r], large[r], 0.5)
+				}
+				finish()
+				for r, l := range g.lanes {
+					if size > 1 && !shared {
+						l.begin()
+						live[r] = l.ring.startAllreduce(l, reduction{tensor.Int32, tensor.Sum, large[r], large[r], 1})
+					}
+				}
+				finish()
+				for r, l := range g.lanes {
+					live[r] = l.Allgather(small[r], outs[r], counts)
+				}
+				finish()
+				for r, l := range g.lanes {
+					live[r] = l.Broadcast(size-1, large[r])
+				}
+				finish()
+				for r, l := range g.lanes {
+					live[r] = l.Barrier()
+				}
+				finish()
+			}
+			if n := testing.AllocsPerRun(20, round); n != 0 {
+				t.Errorf("shared %v, %d members: %v allocations a round", shared, size, n)
+			}
+		}
+	}
+}
+
+// Parts cover the data without gaps, also where it has more bytes than an int32
+// can count, and no element is split.
+func TestSharesCoverTheData(t *testing.T) {
+	for _, length := range []int{0, 1, 63, 64, 65, 1000, 1<<31 - 8, 1 << 31, 1<<33 + 24} {
+		for n := 1; n <= 9; n++ {
+			end := 0
+			for i := range n {
+				lo, hi := share(length, n, i)
+				if lo != end || hi < lo || lo != length && lo%lineBytes != 0 {
+					t.Fatalf("share(%d, %d, %d) = %d, %d after %d", length, n, i, lo, hi, end)
+				}
+				end = hi
+			}
+			if end != length {
+				t.Fatalf("%d parts of %d bytes end at %d", n, length, end)
+			}
+		}
+	}
+	for _, n := range []int{1, 64, 256 << 10, 256<<10 + 1, 1 << 33} {
+		for size := 2; size < 9; size++ {
+			limit := alignUp(256<<10, lineBytes*size)
+			if c := pipelineChunk(n, size, limit); c <= 0 || c > limit || c%(lineBytes*size) != 0 {
+				t.Fatalf("pipelineChunk(%d, %d, %d) = %d", n, size, limit, c)
+			}
+		}
+	}
+}
+
+// A world of 500 ranks works, because only pairs that talk cost anything.
+func TestManyRanks(t *testing.T) {
+	const size = 500
+	rng := random(t)
+	g := newGroup(t, size, inproc.Options{})
+	g.runScheduled(t, rng, []job{
+		allreduceJob(rng, commAlgorithms[0], size, tensor.Int32, tensor.Sum, 100, true, true),
+		broadcastJob(rng, size, 77, 1000),
+		barrierJob(size),
+	})
+}

@@ -1,0 +1,196 @@
+package collective
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+// group is a world with one lane of all its ranks.
+type group struct {
+	networks []transport.Network
+	lanes    []*Lane
+}
+
+// newGroup makes buffers and pieces so small that little data has many of them.
+func newGroup(t testing.TB, size int, o inproc.Options) *group {
+	t.Helper()
+	if o.ChunkBytes == 0 {
+		o.ChunkBytes = testChunk
+	}
+	o.Slots = 1
+	g := &group{networks: inproc.NewWorld(size, o)}
+	members := make([]int, size)
+	for r := range members {
+		members[r] = r
+	}
+	for _, n := range g.networks {
+		l, err := n.OpenLane(0, members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lane := NewLane(l)
+		lane.piece = testPiece
+		g.lanes = append(g.lanes, lane)
+	}
+	t.Cleanup(func() {
+		for _, n := range g.networks {
+			if err := n.Err(); err != nil {
+				t.Errorf("network: %v", err)
+			}
+			n.Close()
+		}
+	})
+	return g
+}
+
+const (
+	testChunk = 1024
+	testPiece = 128
+)
+
+// job is one collective: what each rank does, and what it must find after it.
+type job struct {
+	name  string
+	start func(l *Lane) Op
+	check func(rank int) error
+}
+
+// runScheduled drives all ranks in this goroutine, in random order, and fails
+// when they do not come to an end.
+func (g *group) runScheduled(t *testing.T, rng *rand.Rand, jobs []job) {
+	t.Helper()
+	size := len(g.lanes)
+	at := make([]int, size)
+	ops := make([]Op, size)
+	// A rank that has fallen behind must not stay so for ever: each rank gets its
+	// turn with its own probability, which changes now and then.
+	weights := make([]int, size)
+	for left, idle := size*len(jobs), 0; left > 0; idle++ {
+		if idle > 100_000 {
+			t.Fatalf("deadlock: ranks are at jobs %v of %d (%s)", at, len(jobs), jobs[minOf(at)].name)
+		}
+		if idle%64 == 0 {
+			for r := range weights {
+				weights[r] = 1 + rng.IntN(16)
+			}
+		}
+		r := rng.IntN(size)
+		if at[r] == len(jobs) || rng.IntN(16) >= weights[r] {
+			continue
+		}
+		j := &jobs[at[r]]
+		if ops[r] == nil {
+			ops[r] = j.start(g.lanes[r])
+		}
+		done, err := ops[r].Advance()
+		if err != nil {
+			t.Fatalf("%s: rank %d: %v", j.name, r, err)
+		}
+		if done {
+			if err := j.check(r); err != nil {
+				t.Fatalf("%s: %v", j.name, err)
+			}
+			ops[r], idle = nil, 0
+			at[r]++
+			left--
+		}
+	}
+}
+
+func minOf(v []int) int {
+	m := v[0]
+	for _, x := range v {
+		m = min(m, x)
+	}
+	return m
+}
+
+// runConcurrently drives each rank in a goroutine of its own, as an engine does:
+// poll, arm the bell, poll once more, sleep. A sleep that ends by its limit means
+// that a ring was missing.
+func (g *group) runConcurrently(t *testing.T, jobs []job) {
+	t.Helper()
+	const limit = 20 * time.Second
+	var wg sync.WaitGroup
+	for r := range g.lanes {
+		wg.Go(func() {
+			bell := g.networks[r].Bell()
+			for i := range jobs {
+				j := &jobs[i]
+				op := j.start(g.lanes[r])
+				for {
+					done, err := op.Advance()
+					if !done && err == nil {
+						ticket := bell.Arm()
+						if done, err = op.Advance(); done || err != nil {
+							bell.Disarm()
+						} else {
+							began := time.Now()
+							bell.Sleep(ticket, limit)
+							if time.Since(began) >= limit {
+								err = fmt.Errorf("nobody rang")
+							}
+						}
+					}
+					if err == nil {
+						err = g.networks[r].Err()
+					}
+					if err != nil {
+						t.Errorf("%s: rank %d: %v", j.name, r, err)
+						g.networks[r].Abort(fmt.Errorf("rank %d has failed its test", r))
+						return
+					}
+					if done {
+						break
+					}
+				}
+				if err := j.check(r); err != nil {
+					t.Errorf("%s: %v", j.name, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// guarded is a buffer between two strips that nobody may write.
+type guarded struct{ all []byte }
+
+const (
+	strip     = 64
+	stripByte = 0xA5
+)
+
+func newGuarded(content []byte) guarded {
+	g := guarded{bytes.Repeat([]byte{stripByte}, len(content)+2*strip)}
+	copy(g.data(), content)
+	return g
+}
+
+func (g guarded) data() []byte { return g.all[strip : len(g.all)-strip] }
+
+func (g guarded) intact() bool {
+	want := bytes.Repeat([]byte{stripByte}, strip)
+	return bytes.Equal(g.all[:strip], want) && bytes.Equal(g.all[len(g.all)-strip:], want)
+}
+
+// expect compares what rank has with what it should have.
+func (g guarded) expect(rank int, want []byte) error {
+	if !g.intact() {
+		return fmt.Errorf("rank %d: wrote outside its output", rank)
+	}
+	got := g.data()
+	for i := range want {
+		if got[i] != want[i] {
+			return fmt.Errorf("rank %d: byte %d of %d is %#x, want %#x", rank, i, len(want), got[i], want[i])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package collective
+
+import (
+	"github.com/gorovod/gorovod/internal/reduce"
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// pieceBytes is how much a ring or tree sends at a time: enough to make a
+// message's cost small, little enough that a piece stays in the cache between
+// being received and being reduced.
+const pieceBytes = 256 << 10
+
+// ring passes segments around the ring of members: each receives from its
+// predecessor and sends to its successor only. At step t member r sends segment
+// (r-t) mod size and receives segment (r-t-1) mod size, which it sends at step
+// t+1. In the first `reducing` steps what arrives is combined with this member's
+// own segment; after that it is final, and goes to its place in the output.
+//
+// Segments travel in pieces of at most pieceBytes. A piece is passed on as soon
+// as it has been dealt with, and while it is, the next one is arriving.
+type ring struct {
+	lane       *Lane
+	todo       reduction // op and scale matter while reducing only
+	steps      int
+	reducing   int
+	prev, next int
+
+	sending   cursor // the piece to send next
+	receiving cursor // the piece whose receive is to be posted next
+	arrived   cursor // the piece to be received and dealt with next
+	landing   []byte // where that piece is received; nil when no receive is posted
+	spare     int    // which half of the scratch memory the next receive may use
+}
+
+// cursor is a place in the stream of pieces that one member sends or receives.
+type cursor struct {
+	step int
+	off  int // in the step's segment
+}
+
+// start takes the segments from l.offsets.
+func (r *ring) start(l *Lane, todo reduction, steps, reducing int) Op {
+	*r = ring{
+		lane: l, todo: todo, steps: steps, reducing: reducing,
+		prev: (l.rank + l.size - 1) % l.size, next: (l.rank + 1) % l.size,
+	}
+	r.sending = r.normal(r.sending, 0)
+	r.receiving = r.normal(r.receiving, 1)
+	r.arrived = r.receiving
+	return r
+}
+
+// segment is the range of bytes sent at a step; late is 1 for the one received.
+func (r *ring) segment(step, late int) (lo, hi int) {
+	i := (r.lane.rank - step - late) % r.lane.size
+	if i < 0 {
+		i += r.lane.size
+	}
+	return r.lane.offsets[i], r.lane.offsets[i+1]
+}
+
+// piece is the range of bytes that a cursor stands before.
+func (r *ring) piece(c cursor, late int) (lo, hi int) {
+	lo, hi = r.segment(c.step, late)
+	lo += c.off
+	return lo, min(lo+r.lane.piece, hi)
+}
+
+// after is the cursor behind the piece at c.
+func (r *ring) after(c cursor, late int) cursor {
+	lo, hi := r.piece(c, late)
+	c.off += hi - lo
+	return r.normal(c, late)
+}
+
+// normal steps over the end of a segment and over empty segments.
+func (r *ring) normal(c cursor, late int) cursor {
+	for c.step < r.steps {
+		if lo, hi := r.segment(c.step, late); c.off < hi-lo {
+			break
+		}
+		c = cursor{step: c.step + 1}
+	}
+	return c
+}
+
+func (r *ring) Advance() (bool, error) {
+	comm := r.lane.comm
+	for {
+		r.post(comm)
+		switch {
+		case r.landing != nil && comm.Received(r.prev):
+			r.take(comm)
+		case r.sending.step < r.steps && comm.Sent(r.next) && r.mayPass():
+			r.send(comm)
+		case r.sending.step == r.steps && r.arrived.step == r.steps && comm.Sent(r.next):
+			r.lane.end()
+			return true, nil
+		default:
+			return false, nil
+		}
+	}
+}
+
+// post posts the next receive if none is posted.
+func (r *ring) post(comm transport.Comm) {
+	if r.landing != nil || r.receiving.step == r.steps {
+		return
+	}
+	lo, hi := r.piece(r.receiving, 1)
+	if r.receiving.step < r.reducing {
+		half := r.lane.temporary(2 * r.lane.piece)[r.spare*r.lane.piece:]
+		r.landing = half[: hi-lo : hi-lo]
+		r.spare = 1 - r.spare
+	} else {
+		r.landing = r.todo.out[lo:hi:hi]
+	}
+	comm.Recv(r.prev, r.landing)
+	r.receiving = r.after(r.receiving, 1)
+}
+
+// take deals with the piece that has landed, while the next one is arriving.
+func (r *ring) take(comm transport.Comm) {
+	landed, at := r.landing, r.arrived
+	r.landing = nil
+	r.post(comm)
+	if at.step < r.reducing {
+		scale := 1.0
+		if at.step == r.reducing-1 {
+			scale = r.todo.scale
+		}
+		lo, hi := r.piece(at, 1)
+		srcs := r.lane.srcs[:2]
+		srcs[0], srcs[1] = landed, r.todo.in[lo:hi]
+		reduce.Reduce(r.todo.dt, r.todo.op, r.todo.out[lo:hi], srcs, scale)
+	}
+	r.arrived = r.after(at, 1)
+}
+
+// mayPass reports that the piece to send next is this member's own, or has
+// arrived and been dealt with.
+func (r *ring) mayPass() bool {
+	from := cursor{r.sending.step - 1, r.sending.off}
+	return from.step < r.arrived.step || from.step == r.arrived.step && from.off < r.arrived.off
+}
+
+func (r *ring) send(comm transport.Comm) {
+	lo, hi := r.piece(r.sending, 0)
+	src := r.todo.out
+	if r.sending.step == 0 && r.reducing > 0 {
+		src = r.todo.in
+	}
+	comm.Send(r.next, src[lo:hi])
+	r.sending = r.after(r.sending, 0)
+}

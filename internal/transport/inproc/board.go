@@ -1,0 +1,114 @@
+package inproc
+
+import (
+	"fmt"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/board"
+)
+
+// boardMember is one member's transport.Board: the lane's slot board, with the
+// bells that it needs. An error of the slot board aborts the world.
+type boardMember struct {
+	network *network
+	lane    *lane
+	member  int
+}
+
+var _ transport.Board = (*boardMember)(nil)
+
+// coordinator is the lane member that answers Requests.
+const coordinator = 0
+
+// ok reports whether err is nil; if not, the board cannot be used any more.
+func (b *boardMember) ok(err error) bool {
+	if err != nil {
+		b.network.Abort(fmt.Errorf("rank %d: %w", b.network.rank, err))
+	}
+	return err == nil
+}
+
+// ringAll wakes every member that sleeps, for there is something in the log.
+func (b *boardMember) ringAll() {
+	for _, bell := range b.lane.bells {
+		bell.Ring()
+	}
+}
+
+// Mark returns true on a closed log too: the mark is then one of those that are
+// never completed.
+func (b *boardMember) Mark(slot, gen uint32) bool {
+	result, err := b.lane.board.Mark(b.member, slot, gen)
+	if !b.ok(err) {
+		return true
+	}
+	if result == board.Completed {
+		b.ringAll()
+	}
+	return result != board.Stale
+}
+
+// Stale never calls f: in one memory Mark knows at once.
+func (b *boardMember) Stale(func(slot, gen uint32)) {}
+
+func (b *boardMember) Post(request []byte) bool {
+	posted, err := b.lane.board.Post(b.member, request)
+	if !b.ok(err) {
+		return false
+	}
+	if posted {
+		b.lane.bells[coordinator].Ring()
+	}
+	return posted
+}
+
+func (b *boardMember) Next() []transport.Record {
+	records, err := b.lane.board.Next(b.member)
+	if !b.ok(err) {
+		return nil
+	}
+	return records
+}
+
+func (b *boardMember) Closed() bool { return b.lane.board.Drained(b.member) }
+
+func (b *boardMember) Close() {
+	if b.ok(b.lane.board.Close(b.member)) {
+		b.ringAll()
+	}
+}
+
+func (b *boardMember) ClosedBy() int { return b.lane.board.ClosedBy() }
+
+func (b *boardMember) Requests(f func(from int, p []byte)) {
+	b.ok(b.lane.board.Requests(f))
+}
+
+func (b *boardMember) Publish(response []byte) bool {
+	published, err := b.lane.board.Publish(response)
+	if !b.ok(err) {
+		return false
+	}
+	if published {
+		b.ringAll()
+	}
+	return published
+}
+
+func (b *boardMember) Acquire() (slot, gen uint32, ok bool) {
+	slot, gen, ok, err := b.lane.board.Acquire()
+	return slot, gen, b.ok(err) && ok
+}
+
+func (b *boardMember) Retire(slot uint32) (marked []int, ok bool) {
+	marked, ok, err := b.lane.board.Retire(slot)
+	return marked, b.ok(err) && ok
+}
+
+func (b *boardMember) Marked(slot uint32) []int {
+	marked, err := b.lane.board.Marked(slot)
+	if !b.ok(err) {
+		return nil
+	}
+	return marked
+}

@@ -1,0 +1,223 @@
+// Package inproc is a world whose ranks live in one process: a transport for
+// tests and simulation. Its ranks share one heap, so it needs no rendezvous,
+// no sockets and no segment; everything else (lanes, boards, bells, aborts) is
+// as in the transports between processes. It is clean under the race detector,
+// which thereby checks the protocols that run over it.
+package inproc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/board"
+)
+
+// Options shape a world. The zero value is a world over Comm with the defaults.
+type Options struct {
+	// Shared makes lanes offer transport.Shared over heap memory; else they
+	// offer transport.Comm, whose cost grows only with the pairs that talk.
+	Shared bool
+	// ChunkBytes is the least size of one staging buffer (Shared); a lane rounds
+	// it up to a multiple of 64×Size. Default 256 KiB.
+	ChunkBytes int
+	// Depth is the number of staging buffers of each member (Shared), at least 2.
+	// Default 4.
+	Depth int
+	// Slots is the number of cache slots of a lane's board. Default 1024.
+	Slots int
+}
+
+func (o Options) withDefaults() Options {
+	setDefault := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	setDefault(&o.ChunkBytes, 256<<10)
+	setDefault(&o.Depth, 4)
+	setDefault(&o.Slots, 1024)
+	if o.ChunkBytes < 0 || o.Depth < 2 || o.Slots < 0 {
+		panic(fmt.Sprintf("inproc: options %+v are out of range", o))
+	}
+	return o
+}
+
+// world is what all ranks have in common.
+type world struct {
+	size    int
+	options Options
+	bells   []*bell                 // by world rank
+	closed  []atomic.Bool           // by world rank: its network has been closed
+	cause   atomic.Pointer[causeOf] // why the world was aborted
+
+	mu    sync.Mutex
+	lanes map[int]*lane // by id
+}
+
+type causeOf struct{ err error }
+
+// NewWorld makes a world of size ranks and returns each rank's network, by
+// rank. It panics when an argument is out of range.
+func NewWorld(size int, o Options) []transport.Network {
+	if size < 1 {
+		panic(fmt.Sprintf("inproc: a world of %d ranks", size))
+	}
+	w := &world{
+		size:    size,
+		options: o.withDefaults(),
+		bells:   make([]*bell, size),
+		closed:  make([]atomic.Bool, size),
+		lanes:   make(map[int]*lane),
+	}
+	networks := make([]transport.Network, size)
+	for rank := range networks {
+		w.bells[rank] = newBell()
+		networks[rank] = &network{world: w, rank: rank}
+	}
+	return networks
+}
+
+// abort latches the first cause and wakes every rank.
+func (w *world) abort(cause error) {
+	if cause == nil {
+		cause = errors.New("aborted without a cause")
+	}
+	w.cause.CompareAndSwap(nil, &causeOf{cause})
+	for _, b := range w.bells {
+		b.Ring()
+	}
+}
+
+// err is the cause, nil until the world is aborted.
+func (w *world) err() error {
+	if c := w.cause.Load(); c != nil {
+		return c.err
+	}
+	return nil
+}
+
+// lane is the part of a lane that its members share.
+type lane struct {
+	members []int
+	opened  []bool       // by member; guarded by world.mu
+	bells   []*bell      // by member
+	board   *board.Board // serves all members
+	shared  *staging     // nil in a world over Comm
+	comm    *exchange    // nil in a world over Shared
+}
+
+// network is one rank's transport.Network.
+type network struct {
+	world *world
+	rank  int
+}
+
+var _ transport.Network = (*network)(nil)
+
+func (n *network) Name() string         { return "inproc" }
+func (n *network) Bell() transport.Bell { return n.world.bells[n.rank] }
+
+func (n *network) Err() error { return n.world.err() }
+
+// Abort tells every rank of the world. A rank that has closed its network has
+// left the world, and can abort it no more.
+func (n *network) Abort(cause error) {
+	if !n.world.closed[n.rank].Load() {
+		n.world.abort(cause)
+	}
+}
+
+// OpenLane does not wait for the other members: the first one makes the lane.
+func (n *network) OpenLane(id int, members []int) (*transport.Lane, error) {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed[n.rank].Load() {
+		return nil, fmt.Errorf("open lane %d: rank %d has closed its network", id, n.rank)
+	}
+	if err := n.Err(); err != nil {
+		return nil, fmt.Errorf("open lane %d: %w", id, err)
+	}
+	l, ok := w.lanes[id]
+	if !ok {
+		var err error
+		if l, err = w.newLane(members); err != nil {
+			return nil, fmt.Errorf("open lane %d: %w", id, err)
+		}
+		w.lanes[id] = l
+	}
+	if !slices.Equal(l.members, members) {
+		return nil, fmt.Errorf("open lane %d: rank %d names the members %v, another rank %v", id, n.rank, members, l.members)
+	}
+	member, ok := slices.BinarySearch(members, n.rank)
+	if !ok {
+		return nil, fmt.Errorf("open lane %d: rank %d is not among the members %v", id, n.rank, members)
+	}
+	if l.opened[member] {
+		return nil, fmt.Errorf("open lane %d: rank %d has opened it already", id, n.rank)
+	}
+	l.opened[member] = true
+
+	out := &transport.Lane{Board: &boardMember{network: n, lane: l, member: member}}
+	if l.shared != nil {
+		out.Shared = &sharedMember{staging: l.shared, rank: member}
+	} else {
+		out.Comm = &commMember{network: n, exchange: l.comm, rank: member}
+	}
+	return out, nil
+}
+
+func (w *world) newLane(members []int) (*lane, error) {
+	if len(members) == 0 {
+		return nil, errors.New("no members")
+	}
+	for i, m := range members {
+		if m < 0 || m >= w.size || i > 0 && m <= members[i-1] {
+			return nil, fmt.Errorf("members %v are not ascending ranks of a world of %d", members, w.size)
+		}
+	}
+	l := &lane{
+		members: slices.Clone(members),
+		opened:  make([]bool, len(members)),
+		bells:   make([]*bell, len(members)),
+	}
+	for i, m := range members {
+		l.bells[i] = w.bells[m]
+	}
+	var err error
+	if l.board, err = board.NewPrivate(board.Standard(len(members), len(members), w.options.Slots)); err != nil {
+		return nil, err
+	}
+	l.board.SetWake(func(member int) { l.bells[member].Ring() })
+	l.board.SetStop(w.err)
+	if w.options.Shared {
+		l.shared = newStaging(l.bells, w.options.ChunkBytes, w.options.Depth)
+	} else {
+		l.comm = newExchange(w, l.members)
+	}
+	return l, nil
+}
+
+// Close withdraws what this rank has posted. A member that waits for this rank
+// then can never be served, so its world is aborted.
+func (n *network) Close() error {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed[n.rank].Swap(true) {
+		return nil
+	}
+	for _, l := range w.lanes {
+		if l.comm == nil {
+			continue
+		}
+		if member, ok := slices.BinarySearch(l.members, n.rank); ok {
+			l.comm.withdraw(member)
+		}
+	}
+	return nil
+}
