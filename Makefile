@@ -1,0 +1,93 @@
+# gorovod's commands; `make help` lists them.
+#
+# PYTHON  a Python with torch, numpy, pytest and cloudpickle. Without it the
+#         targets that need one find or install it (scripts/prepare.sh).
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO       ?= go
+LDFLAGS  ?= -s -w
+FUZZTIME ?= 20s
+SOAKTIME ?= 600
+NP       ?= 4
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# Where goroutines meet: slow enough under the race detector to leave the rest out.
+RACE := ./internal/auth/... ./internal/transport/... ./internal/rendezvous/... ./internal/world/... \
+	./internal/engine/... ./internal/process/... ./internal/launch/... ./hvd/...
+
+# Read when a recipe runs, after its target's `prepare`.
+python = $${PYTHON:-$$(cat build/python)}
+export PYTHONPATH := $(CURDIR)/python$(if $(PYTHONPATH),:$(PYTHONPATH))
+
+.PHONY: help
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+
+.PHONY: prepare
+prepare:
+	@scripts/prepare.sh toolchain python
+
+.PHONY: tools
+tools:
+	@scripts/prepare.sh toolchain tools
+
+.PHONY: build
+build: ## build/gorovod, build/horovodrun, build/libgorovod.so
+	@scripts/prepare.sh toolchain
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -o build/gorovod ./cmd/gorovod
+	ln -f build/gorovod build/horovodrun
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -buildmode=c-shared -o build/libgorovod.so ./cmd/libgorovod
+
+.PHONY: wheel
+wheel: prepare build tools ## dist/gorovod-….whl, one for every Python 3
+	rm -rf dist
+	build/tools/bin/python -m hatchling build -t wheel -d dist
+	scripts/check_wheel.sh dist/*.whl $(python)
+
+.PHONY: demo
+demo: prepare build ## train a small network on 4 ranks
+	build/horovodrun -np $(NP) $(python) examples/pytorch_digits.py
+
+.PHONY: test
+test: test-go test-python ## all tests
+
+.PHONY: test-go
+test-go: build ## vet, the Go tests, and again with the race detector where goroutines meet
+	$(GO) vet ./...
+	$(GO) test ./...
+	$(GO) test -race $(RACE)
+
+.PHONY: test-python
+test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, demos
+	$(python) scripts/python_tests.py
+
+.PHONY: lint
+lint: tools ## gofmt, vet, staticcheck, ruff
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	build/tools/bin/ruff check .
+
+.PHONY: bench
+bench: prepare build ## benchmarks, and allreduce against torch.distributed's gloo
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime 0.2s ./...
+	build/horovodrun -np 2 $(python) bench/allreduce.py
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (20s) each
+	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: soak
+soak: prepare build ## the fault tests over and over for SOAKTIME (600) seconds
+	scripts/soak.sh $(SOAKTIME) $(python)
+
+.PHONY: matrix
+matrix: wheel ## the wheel's tests under other Pythons and PyTorches, in chroots (root only)
+	scripts/matrix.sh dist/*.whl
+
+.PHONY: clean
+clean: ## remove what was built
+	scripts/clean.sh

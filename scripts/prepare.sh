@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Sees to what the Makefile's targets need, and says what it does.
+#
+#   scripts/prepare.sh toolchain   Go and a C compiler
+#   scripts/prepare.sh python      a Python with torch; its path goes to build/python
+#   scripts/prepare.sh tools       build/tools: ruff and hatchling, pinned
+#
+# Does nothing quickly when nothing is missing. Changes the system (apt-get)
+# only as root; otherwise everything goes under build/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p build
+
+TOOLS=(ruff==0.17.5 hatchling==1.33.0)
+MODULES=(torch numpy pytest cloudpickle)
+
+say() { echo "prepare: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+can_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+# Installs packages; refreshes the package lists only if they turn out to be old.
+apt_install() {
+  say "apt-get install $*"
+  local get=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+  "${get[@]}" install -y --no-install-recommends "$@" >build/apt.log 2>&1 && return
+  { "${get[@]}" update && "${get[@]}" install -y --no-install-recommends "$@"; } >build/apt.log 2>&1 && return
+  tail -n 20 build/apt.log >&2
+  return 1
+}
+
+toolchain() {
+  command -v go >/dev/null || die "go is not in PATH; gorovod needs Go 1.26 or later"
+  if ! command -v "${CC:-cc}" >/dev/null && ! command -v gcc >/dev/null; then
+    can_apt || die "no C compiler; libgorovod.so needs one (gcc or clang)"
+    apt_install gcc libc6-dev
+  fi
+}
+
+# Whether Python $1 finds all of MODULES. Finding is quick, importing torch is not.
+has_modules() {
+  "$1" - "${MODULES[@]}" <<'PY' >/dev/null 2>&1
+import importlib.util, sys
+sys.exit(not all(importlib.util.find_spec(m) for m in sys.argv[1:]))
+PY
+}
+
+python() {
+  if [ -n "${PYTHON:-}" ]; then
+    has_modules "$PYTHON" || die "PYTHON=$PYTHON lacks some of: ${MODULES[*]}"
+    return
+  fi
+  local path
+  for path in /usr/bin/python3 "$PWD/build/venv/bin/python"; do
+    if [ -x "$path" ] && has_modules "$path"; then
+      use_python "$path"
+      return
+    fi
+  done
+  if can_apt && apt_install python3 python3-torch python3-numpy python3-pytest python3-cloudpickle; then
+    use_python /usr/bin/python3
+    return
+  fi
+  say "no Python here has ${MODULES[*]}: making build/venv from PyPI, a download of up to 3 GB on x86-64"
+  say "(quicker: a system package such as Debian's python3-torch, or PYTHON=/path/to/python that has them)"
+  make_venv build/venv
+  build/venv/bin/python -m pip install --quiet "${MODULES[@]}" >&2 || die "pip could not install ${MODULES[*]}"
+  use_python "$PWD/build/venv/bin/python"
+}
+
+# Writes build/python, once it is known that torch really works.
+use_python() {
+  [ "$(cat build/python 2>/dev/null)" = "$1" ] && return
+  "$1" -c 'import torch, sys; print("prepare: Python %d.%d with torch %s" % (*sys.version_info[:2], torch.__version__))' >&2 ||
+    die "$1 has torch but cannot import it"
+  echo "$1" >build/python
+}
+
+make_venv() {
+  [ -x "$1/bin/python" ] && "$1/bin/python" -m pip --version >/dev/null 2>&1 && return
+  rm -rf "$1"
+  command -v python3 >/dev/null || { can_apt && apt_install python3 python3-venv; } || die "python3 is missing"
+  python3 -m venv "$1" 2>/dev/null && return
+  can_apt || die "python3 -m venv does not work here; Debian has it in python3-venv"
+  apt_install python3-venv
+  rm -rf "$1"
+  python3 -m venv "$1"
+}
+
+tools() {
+  [ "$(cat build/tools/.complete 2>/dev/null)" = "${TOOLS[*]}" ] && return
+  say "installing ${TOOLS[*]} into build/tools"
+  make_venv build/tools
+  build/tools/bin/python -m pip install --quiet "${TOOLS[@]}" >&2
+  echo "${TOOLS[*]}" >build/tools/.complete
+}
+
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools"
+for part; do
+  case $part in
+  toolchain | python | tools) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools" ;;
+  esac
+done

@@ -1,0 +1,147 @@
+"""Runs the Python tests: each file on 1, 2, 3 and 4 ranks under horovodrun.
+
+    python scripts/python_tests.py [--ranks N…] [FILE…]
+
+Files that start horovodrun themselves run once, alone. Every rank's output
+goes to build/test-logs; only what a failure needs is shown.
+"""
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
+LOGS = ROOT / "build" / "test-logs"
+# Tests that start horovodrun, kill ranks, and so on.
+ALONE = {"test_faults.py", "test_demo.py", "test_loss_curve.py"}
+# Every transport gets its turn: (ranks, environment) of each run.
+OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})
+OUTCOMES = ("passed", "failed", "skipped")
+
+
+class Totals(dict):
+    """How many tests had which outcome."""
+
+    def __init__(self, log=""):
+        found = re.findall(r"(\d+) (passed|failed|errors?|skipped)", last_line(log))
+        super().__init__(dict.fromkeys(OUTCOMES, 0))
+        for count, outcome in found:
+            self["failed" if outcome.startswith("error") else outcome] += int(count)
+
+    def add(self, other):
+        for outcome in OUTCOMES:
+            self[outcome] += other[outcome]
+
+    def __str__(self):
+        return ", ".join(f"{n} {outcome}" for outcome, n in self.items() if n or outcome != "skipped")
+
+
+def last_line(log):
+    """The line with which pytest closes, such as "3 passed in 0.1s"; empty if it did not come that far."""
+    lines = [line for line in log.splitlines() if re.search(r"\d+ \w+.* in [\d.]+s", line)]
+    return lines[-1] if lines else ""
+
+
+def pytest(file):
+    return [sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=100", str(file)]
+
+
+def run(command, log, env, timeout):
+    """Runs a command with its output going to a file. Returns whether it succeeded."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, start_new_session=True
+        )
+        try:
+            return process.wait(timeout) == 0
+        except subprocess.TimeoutExpired:
+            out.write(f"\nnot finished after {timeout} s\n".encode())
+            process.send_signal(signal.SIGTERM)  # horovodrun ends its ranks
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            return False
+
+
+def test_alone(file, timeout):
+    log = LOGS / f"alone-{file.stem}.log"
+    ok = run(pytest(file), log, os.environ, timeout)
+    return ok, [log], log
+
+
+def test_ranks(file, ranks, extra, timeout):
+    folder = LOGS / "-".join([f"np{ranks}", *extra.values(), file.stem])
+    folder.mkdir()
+    # -x: a rank that has failed a test is out of step with the others.
+    each = ["bash", "-c", 'exec "$@" >"$0/rank.$HOROVOD_RANK" 2>&1', str(folder), *pytest(file), "-x"]
+    launcher = folder / "horovodrun"
+    ok = run([HOROVODRUN, "-np", str(ranks), *each], launcher, {**os.environ, **extra}, timeout)
+    return ok, [folder / f"rank.{rank}" for rank in range(ranks)], launcher
+
+
+def text(log):
+    return log.read_text(errors="replace") if log.exists() else ""
+
+
+def report_failure(logs, launcher):
+    """Shows the launcher's output, and that of the ranks whose tests failed; where none says so, of those cut short."""
+    failing = [log for log in logs if Totals(text(log))["failed"]] or [log for log in logs if not last_line(text(log))]
+    for log in dict.fromkeys([launcher, *failing]):
+        lines = text(log).splitlines()
+        print(f"---- {log.relative_to(ROOT)}, last {min(len(lines), 150)} of {len(lines)} lines")
+        print("\n".join(lines[-150:]))
+    print("----", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, help="default: all of test/ and test/python/")
+    parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 3, 4])
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for one file on one number of ranks")
+    args = parser.parse_args()
+    files = [f.resolve() for f in args.files] or sorted(ROOT.glob("test/test_*.py")) + sorted(
+        ROOT.glob("test/python/test_*.py")
+    )
+    subprocess.run(["rm", "-rf", str(LOGS)], check=True)
+    LOGS.mkdir(parents=True)
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+    runs = [(ranks, {}, f) for ranks in args.ranks for f in files if f.name not in ALONE]
+    if OVER_TCP[0] in args.ranks:
+        runs += [(*OVER_TCP, f) for f in files if f.name == "test_torch_ops.py"]
+    runs += [(None, {}, f) for f in files if f.name in ALONE]
+
+    totals = Totals()
+    for ranks, extra, file in runs:
+        start = time.monotonic()
+        if ranks is None:
+            ok, logs, launcher = test_alone(file, 3 * args.timeout)
+        else:
+            ok, logs, launcher = test_ranks(file, ranks, extra, args.timeout)
+        counts = Totals(text(logs[0]))
+        if not ok:
+            counts["failed"] = max(1, counts["failed"])
+        elif not counts["passed"] + counts["skipped"]:
+            ok, counts["failed"] = False, 1  # "no tests ran" is no success
+        totals.add(counts)
+        where = "alone" if ranks is None else " ".join([f"np {ranks}", *extra.values()])
+        print(
+            f"{'ok  ' if ok else 'FAIL'} {where:9} {file.name:28} {counts!s:30} {time.monotonic() - start:6.1f} s",
+            flush=True,
+        )
+        if not ok:
+            report_failure(logs, launcher)
+    print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
+    sys.exit(1 if totals["failed"] or not totals["passed"] else 0)
+
+
+if __name__ == "__main__":
+    main()
