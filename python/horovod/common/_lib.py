@@ -1,0 +1,255 @@
+"""The binding of libgorovod.so: the only module that talks to it.
+
+The library is looked for at ``$GOROVOD_LIBRARY``, then at ``horovod/lib/libgorovod.so`` (where a wheel has it), then
+at ``build/libgorovod.so`` of the checkout that this file is in. The C interface is described in ``include/gorovod.h``.
+
+Every call goes out without the GIL. ``gorovod_last_error`` belongs to the calling thread, so whoever wants the reason
+of a failure asks in the thread that made the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from pathlib import Path
+from typing import Optional, Sequence
+
+from horovod.common.exceptions import HorovodInternalError
+
+FILE_NAME = "libgorovod.so"
+
+# Status codes.
+OK = 0
+UNKNOWN_ERROR = 1
+PRECONDITION_ERROR = 2
+ABORTED = 3
+INVALID_ARGUMENT = 4
+IN_PROGRESS = 5
+
+# Element types.
+UINT8 = 0
+INT8 = 1
+UINT16 = 2
+INT16 = 3
+INT32 = 4
+INT64 = 5
+FLOAT16 = 6
+FLOAT32 = 7
+FLOAT64 = 8
+BOOL = 9
+BFLOAT16 = 10
+
+# Operations.
+ALLREDUCE = 0
+ALLGATHER = 1
+BROADCAST = 2
+BARRIER = 6
+
+# Flag: the caller waits at once, so no background thread need be woken.
+WILL_WAIT = 1
+
+# The longest that a wait stays in C: Python sees signals in between.
+_WAIT_SLICE_MS = 100
+
+_HOST_MEMORY = -1
+
+
+class _Op(ctypes.Structure):
+    """``gorovod_op``."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("type", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("reduce_op", ctypes.c_int32),
+        ("root_rank", ctypes.c_int32),
+        ("process_set", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("priority", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("prescale", ctypes.c_double),
+        ("postscale", ctypes.c_double),
+        ("shape", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("input", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("alloc", ctypes.c_void_p),
+        ("ready", ctypes.c_void_p),
+        ("done", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    ]
+
+
+_OP_SIZE = ctypes.sizeof(_Op)
+
+_int_p = ctypes.POINTER(ctypes.c_int)
+_int64_p = ctypes.POINTER(ctypes.c_int64)
+_void_pp = ctypes.POINTER(ctypes.c_void_p)
+
+# name: (result, arguments)
+_PROTOTYPES = {
+    "horovod_init": (ctypes.c_bool, [_int_p, ctypes.c_int, _int_p, _int_p, ctypes.c_int]),
+    "horovod_shutdown": (None, []),
+    "horovod_is_initialized": (ctypes.c_int, []),
+    "horovod_rank": (ctypes.c_int, []),
+    "horovod_size": (ctypes.c_int, []),
+    "horovod_local_rank": (ctypes.c_int, []),
+    "horovod_local_size": (ctypes.c_int, []),
+    "horovod_cross_rank": (ctypes.c_int, []),
+    "horovod_cross_size": (ctypes.c_int, []),
+    "horovod_is_homogeneous": (ctypes.c_bool, []),
+    "horovod_start_timeline": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_bool]),
+    "horovod_stop_timeline": (ctypes.c_int, []),
+    "horovod_mpi_threads_supported": (ctypes.c_int, []),
+    "horovod_mpi_enabled": (ctypes.c_bool, []),
+    "horovod_mpi_built": (ctypes.c_bool, []),
+    "horovod_gloo_enabled": (ctypes.c_bool, []),
+    "horovod_gloo_built": (ctypes.c_bool, []),
+    "horovod_nccl_built": (ctypes.c_int, []),
+    "horovod_ddl_built": (ctypes.c_bool, []),
+    "horovod_ccl_built": (ctypes.c_bool, []),
+    "horovod_cuda_built": (ctypes.c_bool, []),
+    "horovod_rocm_built": (ctypes.c_bool, []),
+    "horovod_reduce_op_average": (ctypes.c_int, []),
+    "horovod_reduce_op_sum": (ctypes.c_int, []),
+    "horovod_reduce_op_adasum": (ctypes.c_int, []),
+    "horovod_reduce_op_min": (ctypes.c_int, []),
+    "horovod_reduce_op_max": (ctypes.c_int, []),
+    "horovod_reduce_op_product": (ctypes.c_int, []),
+    "horovod_add_process_set": (ctypes.c_int, [_int_p, ctypes.c_int]),
+    "horovod_remove_process_set": (ctypes.c_int, [ctypes.c_int]),
+    "horovod_process_set_rank": (ctypes.c_int, [ctypes.c_int]),
+    "horovod_process_set_size": (ctypes.c_int, [ctypes.c_int]),
+    "horovod_process_set_included": (ctypes.c_int, [ctypes.c_int]),
+    "horovod_number_of_process_sets": (ctypes.c_int, []),
+    "horovod_process_set_ids": (None, [_int_p]),
+    "horovod_process_set_ranks": (ctypes.c_int, [ctypes.c_int, _int_p]),
+    "gorovod_enqueue": (ctypes.c_int, [ctypes.POINTER(_Op), _int64_p]),
+    "gorovod_poll": (ctypes.c_int, [ctypes.c_int64]),
+    "gorovod_wait": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int64]),
+    "gorovod_output": (ctypes.c_int, [ctypes.c_int64, _void_pp, ctypes.c_int, _int_p, _int64_p]),
+    "gorovod_release": (ctypes.c_int, [ctypes.c_int64]),
+    "gorovod_last_error": (ctypes.c_char_p, []),
+    "gorovod_version": (ctypes.c_char_p, []),
+    "gorovod_counters": (ctypes.c_int, [_int64_p, ctypes.c_int]),
+}
+
+
+def path() -> Path:
+    """Path of the library. Raises ImportError with advice if there is none."""
+    explicit = os.environ.get("GOROVOD_LIBRARY")
+    if explicit:
+        if not Path(explicit).is_file():
+            raise ImportError(f"GOROVOD_LIBRARY is {explicit}, which is not a file")
+        return Path(explicit)
+    package = Path(__file__).resolve().parent.parent
+    candidates = (package / "lib" / FILE_NAME, package.parent.parent / "build" / FILE_NAME)
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    places = " nor at ".join(str(candidate) for candidate in candidates)
+    raise ImportError(
+        f"{FILE_NAME} is neither at {places}. In a checkout, build it with `make build`; otherwise reinstall the "
+        "package, or set GOROVOD_LIBRARY to the file."
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def load() -> ctypes.CDLL:
+    """The library, loaded on the first call. Raises ImportError if it is missing or unusable."""
+    file = path()
+    try:
+        library = ctypes.CDLL(str(file))
+        for name, (result, arguments) in _PROTOTYPES.items():
+            function = getattr(library, name)
+            function.restype = result
+            function.argtypes = arguments
+    except (OSError, AttributeError) as e:
+        raise ImportError(f"{file} cannot be used: {e}") from e
+    return library
+
+
+def last_error() -> str:
+    """Reason of this thread's last failed call, or an empty string."""
+    return (load().gorovod_last_error() or b"").decode(errors="replace")
+
+
+def raise_for(status: int) -> None:
+    """Raise this thread's last failure: ValueError if ``status`` says bad argument, else HorovodInternalError."""
+    reason = last_error() or f"operation failed with status {status}"
+    raise ValueError(reason) if status == INVALID_ARGUMENT else HorovodInternalError(reason)
+
+
+@functools.lru_cache(maxsize=None)
+def _shape_type(ndim: int) -> type:
+    return ctypes.c_int64 * ndim
+
+
+def enqueue(
+    kind: int,
+    dtype: int,
+    shape: Sequence[int],
+    name: Optional[bytes],
+    input: Optional[int],
+    output: Optional[int],
+    process_set: int,
+    flags: int = 0,
+    reduce_op: int = 0,
+    root_rank: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> int:
+    """Submit an operation on host memory at address ``input`` and return the engine's handle at once.
+
+    The memory must stay valid and untouched until the operation has ended. Raises as :func:`raise_for`.
+    """
+    library = load()
+    ndim = len(shape)
+    lengths = _shape_type(ndim)(*shape)
+    op = _Op(
+        _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set, _HOST_MEMORY, 0, ndim, prescale, postscale,
+        ctypes.addressof(lengths), name, input, output,
+    )  # fmt: skip
+    handle = ctypes.c_int64()
+    status = library.gorovod_enqueue(op, handle)
+    if status != OK:
+        raise_for(status)
+    return handle.value
+
+
+def poll(handle: int) -> bool:
+    """Whether the operation has ended, well or badly."""
+    return load().gorovod_poll(handle) != IN_PROGRESS
+
+
+def wait(handle: int) -> int:
+    """Wait for the operation's end and return its status. A signal's Python handler runs within 100 ms."""
+    gorovod_wait = load().gorovod_wait
+    while True:
+        status = gorovod_wait(handle, _WAIT_SLICE_MS)
+        if status != IN_PROGRESS:
+            return status
+
+
+_MAX_NDIM = 64
+
+
+def output(handle: int) -> tuple[Optional[int], tuple[int, ...]]:
+    """Address and shape of the output that the engine owns, of a finished allgather. Valid until the release."""
+    data, ndim, shape = ctypes.c_void_p(), ctypes.c_int(), _shape_type(_MAX_NDIM)()
+    status = load().gorovod_output(handle, data, _MAX_NDIM, ndim, shape)
+    if status != OK:
+        raise_for(status)
+    return data.value, tuple(shape[: ndim.value])
+
+
+def release(handle: int) -> None:
+    """Forget the handle, and free the output that the engine owns."""
+    load().gorovod_release(handle)
+
+
+def int_array(values: Sequence[int]) -> ctypes.Array:
+    """``values`` as a C array of int."""
+    return (ctypes.c_int * len(values))(*values)

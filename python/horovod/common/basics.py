@@ -1,0 +1,310 @@
+"""Life cycle and topology: what every front end re-exports as module functions."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
+
+from horovod.common import _lib
+from horovod.common.util import is_iterable
+
+if TYPE_CHECKING:
+    from horovod.common.process_sets import ProcessSet
+
+_NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
+
+# The process that loaded the library: a forked child may not use it.
+_home_pid = os.getpid()
+
+
+def _not_initialized() -> ValueError:
+    if os.getpid() != _home_pid:
+        return ValueError(
+            "Horovod cannot be used in a forked child of the process that imported it, such as a DataLoader worker; "
+            "use it in the parent, or start the child with the spawn method."
+        )
+    return ValueError(_NOT_INITIALIZED)
+
+
+class HorovodBasics:
+    """The functions of Horovod that need no tensor.
+
+    ``pkg_path`` and further arguments name the extension to load in Horovod; here every front end shares one library,
+    so they are accepted and have no meaning. Attributes ``Average``, ``Sum``, ``Adasum``, ``Min``, ``Max`` and
+    ``Product`` are the numbers of the reduce operations. Raises ImportError if the library is missing.
+
+    Ranks and sizes raise ValueError before :meth:`init`, after :meth:`shutdown`, and in a forked child.
+    """
+
+    HOROVOD_PROCESS_SET_ERROR_INIT = -1
+    HOROVOD_PROCESS_SET_ERROR_DYNAMIC = -2
+    HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET = -3
+    HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET = -4
+    HOROVOD_PROCESS_SET_ERROR_SHUTDOWN = -5
+    HOROVOD_PROCESS_SET_ERROR_EXISTING_SET = -6
+
+    def __init__(self, pkg_path: Optional[str] = None, *args: object) -> None:
+        library = _lib.load()
+        self.MPI_LIB_CTYPES = library
+        self.Average: int = library.horovod_reduce_op_average()
+        self.Sum: int = library.horovod_reduce_op_sum()
+        self.Adasum: int = library.horovod_reduce_op_adasum()
+        self.Min: int = library.horovod_reduce_op_min()
+        self.Max: int = library.horovod_reduce_op_max()
+        self.Product: int = library.horovod_reduce_op_product()
+        self._exit_hook = False
+
+    def init(
+        self,
+        comm: Optional[Iterable[int]] = None,
+        process_sets: Union[None, str, Sequence[ProcessSet]] = None,
+    ) -> None:
+        """Join the job, and return when all its ranks have. Does nothing if that has happened already.
+
+        ``comm`` may be a list of ranks for compatibility with Horovod, whose Gloo controller ignores it too: the world
+        is always the job. ``process_sets`` is a list of :class:`ProcessSet`, the same on all ranks, or ``"dynamic"``,
+        which allows :func:`add_process_set` later.
+
+        Raises ValueError that tells why, if the ranks do not find one another within the time-out
+        (``HOROVOD_GLOO_TIMEOUT_SECONDS``, 30 s). Ctrl-C ends the wait.
+        """
+        if comm is not None:
+            self._check_comm(comm)
+        if isinstance(process_sets, str):
+            if process_sets.lower() != "dynamic":
+                raise ValueError(f'process_sets must be a list of ProcessSet or "dynamic", not {process_sets!r}')
+            os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+            process_sets = None
+        process_sets = list(process_sets or ())
+        for process_set in process_sets:
+            if process_set.mpi_comm is not None:
+                raise NotImplementedError(
+                    "Horovod process sets defined by MPI communicators need init(comm=…) with a communicator."
+                )
+
+        if not self.is_initialized():
+            reason = _init_interruptibly([process_set.ranks for process_set in process_sets])
+            if reason is not None:
+                raise ValueError(f"Horovod initialization failed. {reason or 'The log tells more.'}")
+        if not self._exit_hook:
+            atexit.register(self.shutdown)
+            self._exit_hook = True
+
+        from horovod.common.process_sets import _init_process_sets
+
+        _init_process_sets(self, process_sets)
+
+    def _check_comm(self, comm: object) -> None:
+        if is_iterable(comm):
+            for rank in comm:  # type: ignore[attr-defined]
+                if not isinstance(rank, int):
+                    raise ValueError(f"init(comm=…) takes a list of ranks, but {rank!r} is not an int")
+            return
+        if type(comm).__module__.partition(".")[0] == "mpi4py":
+            raise ValueError(
+                "Horovod was not built with MPI (HOROVOD_WITH_MPI=1), so it cannot be initialized with an MPI "
+                "communicator. Call init() without one; horovodrun and mpirun both work."
+            )
+        raise ValueError(
+            "Invalid type of argument comm. Expected list of rank integers or mpi4py.MPI.Comm object, got "
+            f"{type(comm)}."
+        )
+
+    def shutdown(self) -> None:
+        """Leave the job; operations that were not executed yet fail on every rank. :meth:`init` may follow."""
+        self.MPI_LIB_CTYPES.horovod_shutdown()
+
+    def is_initialized(self) -> bool:
+        """Whether this process has called :meth:`init` and not :meth:`shutdown` since."""
+        return bool(self.MPI_LIB_CTYPES.horovod_is_initialized())
+
+    def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
+        """Write a trace to ``file_path`` from now on. Raises ValueError if not initialised, or if timelines are off."""
+        result = self.MPI_LIB_CTYPES.horovod_start_timeline(os.fsencode(file_path), mark_cycles)
+        if result == -1:
+            raise _not_initialized()
+        if result < 0:
+            raise ValueError("Set HOROVOD_TIMELINE=DYNAMIC to enable dynamic timeline tracing. " + _lib.last_error())
+
+    def stop_timeline(self) -> None:
+        """End the trace. Raises ValueError if not initialised."""
+        if self.MPI_LIB_CTYPES.horovod_stop_timeline() == -1:
+            raise _not_initialized()
+
+    def size(self) -> int:
+        """Number of ranks."""
+        return _initialized(self.MPI_LIB_CTYPES.horovod_size())
+
+    def local_size(self) -> int:
+        """Number of ranks on this host."""
+        return _initialized(self.MPI_LIB_CTYPES.horovod_local_size())
+
+    def cross_size(self) -> int:
+        """Number of hosts that have a rank of this :meth:`local_rank`."""
+        return _initialized(self.MPI_LIB_CTYPES.horovod_cross_size())
+
+    def rank(self) -> int:
+        """This process's number, from 0 to ``size() - 1``."""
+        return _initialized(self.MPI_LIB_CTYPES.horovod_rank())
+
+    def local_rank(self) -> int:
+        """This process's number on its host."""
+        return _initialized(self.MPI_LIB_CTYPES.horovod_local_rank())
+
+    def cross_rank(self) -> int:
+        """This host's number, among those that have a rank of this :meth:`local_rank`."""
+        return _initialized(self.MPI_LIB_CTYPES.horovod_cross_rank())
+
+    def is_homogeneous(self) -> bool:
+        """Whether every host has the same number of ranks."""
+        return bool(self.MPI_LIB_CTYPES.horovod_is_homogeneous())
+
+    def mpi_threads_supported(self) -> bool:
+        """Raises ValueError if MPI is not in use, which here it never is."""
+        if not self.mpi_enabled():
+            raise ValueError("Horovod MPI is not enabled; please make sure it's installed and enabled.")
+        return bool(_initialized(self.MPI_LIB_CTYPES.horovod_mpi_threads_supported()))
+
+    def mpi_enabled(self) -> bool:
+        """Whether MPI carries the data of this job."""
+        return bool(self.MPI_LIB_CTYPES.horovod_mpi_enabled())
+
+    def mpi_built(self) -> bool:
+        """Whether MPI can be used."""
+        return bool(self.MPI_LIB_CTYPES.horovod_mpi_built())
+
+    def gloo_enabled(self) -> bool:
+        """Whether Horovod's MPI-free mode is in use, which stands for gorovod's own transports."""
+        return bool(self.MPI_LIB_CTYPES.horovod_gloo_enabled())
+
+    def gloo_built(self) -> bool:
+        """Whether Horovod's MPI-free mode can be used, which stands for gorovod's own transports."""
+        return bool(self.MPI_LIB_CTYPES.horovod_gloo_built())
+
+    def nccl_built(self) -> int:
+        """Version code of NCCL, or 0 if it cannot be used."""
+        return int(self.MPI_LIB_CTYPES.horovod_nccl_built())
+
+    def ddl_built(self) -> bool:
+        """Whether IBM DDL can be used."""
+        return bool(self.MPI_LIB_CTYPES.horovod_ddl_built())
+
+    def ccl_built(self) -> bool:
+        """Whether Intel oneCCL can be used."""
+        return bool(self.MPI_LIB_CTYPES.horovod_ccl_built())
+
+    def cuda_built(self) -> bool:
+        """Whether collectives run on CUDA memory itself; without it, tensors go through the host."""
+        return bool(self.MPI_LIB_CTYPES.horovod_cuda_built())
+
+    def rocm_built(self) -> bool:
+        """Whether collectives run on ROCm memory itself."""
+        return bool(self.MPI_LIB_CTYPES.horovod_rocm_built())
+
+    def _add_process_set_impl(self, ranks: Sequence[int]) -> Optional[int]:
+        """Register a set on all ranks and return its id, or None if there is one of these ranks. Blocks."""
+        result = self.MPI_LIB_CTYPES.horovod_add_process_set(_lib.int_array(ranks), len(ranks))
+        if result == self.HOROVOD_PROCESS_SET_ERROR_EXISTING_SET:
+            return None
+        return self._dynamic_result(result)
+
+    def _remove_process_set_impl(self, process_set_id: int) -> Optional[int]:
+        """Remove a set on all ranks and return its id, or None if there is none of this id. Blocks."""
+        result = self.MPI_LIB_CTYPES.horovod_remove_process_set(process_set_id)
+        if result == self.HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET:
+            return None
+        return self._dynamic_result(result)
+
+    def _dynamic_result(self, result: int) -> int:
+        if result >= 0:
+            return result
+        if result == self.HOROVOD_PROCESS_SET_ERROR_INIT:
+            raise _not_initialized()
+        reason = _lib.last_error()
+        if result == self.HOROVOD_PROCESS_SET_ERROR_DYNAMIC:
+            raise ValueError(
+                reason
+                or "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 or pass process_sets='dynamic' to hvd.init() to allow adding or "
+                "removing process sets after initialization."
+            )
+        if result == self.HOROVOD_PROCESS_SET_ERROR_SHUTDOWN:
+            raise ValueError(reason or "Horovod is shutting down.")
+        raise ValueError(reason or f"the process set cannot be changed (error {result})")
+
+    def _process_set_rank(self, process_set_id: int) -> int:
+        result = self.MPI_LIB_CTYPES.horovod_process_set_rank(process_set_id)
+        if result == self.HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET:
+            raise ValueError(f"Process is not part of process set {process_set_id}.")
+        return self._known_set(result, process_set_id)
+
+    def _process_set_size(self, process_set_id: int) -> int:
+        return self._known_set(self.MPI_LIB_CTYPES.horovod_process_set_size(process_set_id), process_set_id)
+
+    def _known_set(self, result: int, process_set_id: int) -> int:
+        if result >= 0:
+            return result
+        if result == self.HOROVOD_PROCESS_SET_ERROR_INIT:
+            raise _not_initialized()
+        raise ValueError(f"Unknown process set id {process_set_id}.")
+
+    def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
+        """Every set's ranks by its id. Raises ValueError if not initialised, RuntimeError if a set went meanwhile."""
+        if not self.is_initialized():
+            raise _not_initialized()
+        ids = _lib.int_array([-1] * self.MPI_LIB_CTYPES.horovod_number_of_process_sets())
+        self.MPI_LIB_CTYPES.horovod_process_set_ids(ids)
+        sets = {}
+        for process_set_id in ids:
+            size = self.MPI_LIB_CTYPES.horovod_process_set_size(process_set_id)
+            ranks = _lib.int_array([-1] * max(size, 0))
+            if size < 0 or self.MPI_LIB_CTYPES.horovod_process_set_ranks(process_set_id, ranks) != 0:
+                raise RuntimeError("The table of process sets changed while it was read.")
+            sets[process_set_id] = list(ranks)
+        return sets
+
+    def _comm_process_set_id(self, comm: object) -> int:
+        """Raises ValueError: a process set of an MPI communicator needs MPI."""
+        raise ValueError("Horovod was not built with MPI, so no process set belongs to an MPI communicator.")
+
+
+def _initialized(value: int) -> int:
+    if value == -1:
+        raise _not_initialized()
+    return value
+
+
+def _init_interruptibly(process_sets: Sequence[Sequence[int]]) -> Optional[str]:
+    """Call ``horovod_init`` in a thread, so that Ctrl-C works meanwhile. Returns None on success, else the reason."""
+    library = _lib.load()
+    outcome: list[Optional[str]] = []
+    # Decides between the thread that ends successfully and the caller that stops waiting.
+    decision = threading.Lock()
+    abandoned = False
+
+    def call() -> None:
+        ranks = _lib.int_array([rank for process_set in process_sets for rank in process_set])
+        sizes = _lib.int_array([len(process_set) for process_set in process_sets])
+        ok = library.horovod_init(None, 0, ranks, sizes, len(process_sets))
+        reason = None if ok else _lib.last_error()
+        with decision:
+            outcome.append(reason)
+            leave = ok and abandoned
+        if leave:
+            library.horovod_shutdown()
+
+    thread = threading.Thread(target=call, name="horovod_init", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.1)
+    except BaseException:
+        # Without its caller the process is no rank: take it out of the job again, whether init is over or not.
+        with decision:
+            abandoned = True
+            leave = outcome == [None]
+        if leave:
+            library.horovod_shutdown()
+        raise
+    return outcome[0] if outcome else "The call of horovod_init failed."

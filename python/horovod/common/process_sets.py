@@ -1,0 +1,112 @@
+"""Process sets: subsets of the ranks, which run collectives among themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
+
+from horovod.common.util import is_iterable
+
+if TYPE_CHECKING:
+    from horovod.common.basics import HorovodBasics
+
+_basics: Optional[HorovodBasics] = None
+
+
+def _setup(basics: HorovodBasics) -> None:
+    """Make ``basics`` the one that the sets ask."""
+    global _basics
+    _basics = basics
+
+
+def _bound() -> HorovodBasics:
+    if _basics is None:
+        raise ValueError("Horovod has not been initialized; use hvd.init().")
+    return _basics
+
+
+class ProcessSet:
+    """A set of ranks, given as an iterable of ints. Ranks inside it count from 0 in ascending order.
+
+    It is usable once :func:`init` or :func:`add_process_set` has given it a ``process_set_id``. ``ranks`` is sorted.
+    Raises ValueError for ranks that are not ints, and for an MPI communicator, which this build does not support.
+    """
+
+    process_set_id: Optional[int] = None
+    ranks: Optional[list[int]] = None
+    mpi_comm: Optional[object] = None
+
+    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
+        if not is_iterable(ranks_or_comm):
+            raise ValueError(
+                "A process set needs a list of ranks; MPI communicators need a Horovod that was built with MPI, but "
+                f"got {type(ranks_or_comm)}."
+            )
+        ranks = list(ranks_or_comm)
+        for rank in ranks:
+            if not isinstance(rank, int):
+                raise ValueError(f"ProcessSet should be initialized with a list of int ranks, but got {rank!r}")
+        self.ranks = sorted(ranks)
+
+    def size(self) -> Optional[int]:
+        """Number of ranks in the set; None if the set is not initialised."""
+        return None if self.process_set_id is None else _bound()._process_set_size(self.process_set_id)
+
+    def rank(self) -> Optional[int]:
+        """This process's rank in the set; None if the set is not initialised. Raises ValueError if not a member."""
+        return None if self.process_set_id is None else _bound()._process_set_rank(self.process_set_id)
+
+    def included(self) -> Optional[bool]:
+        """Whether this process is a member; None if the set has no list of ranks."""
+        return None if self.ranks is None else _bound().rank() in self.ranks
+
+    def _forget(self) -> None:
+        self.process_set_id = None
+
+    def __str__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
+
+
+global_process_set = ProcessSet([])
+global_process_set.process_set_id = 0
+
+
+def _init_process_sets(basics: HorovodBasics, process_sets: Sequence[ProcessSet]) -> None:
+    """After init: fill in the ranks of the world, and the ids of ``process_sets``."""
+    ids_and_ranks = basics._get_process_set_ids_and_ranks()
+    global_process_set.ranks = ids_and_ranks[0]
+    ids = {tuple(ranks): process_set_id for process_set_id, ranks in reversed(list(ids_and_ranks.items()))}
+    taken = {0}
+    for number, process_set in enumerate(process_sets):
+        process_set_id = ids.get(tuple(process_set.ranks or ()))
+        if process_set_id is None or process_set_id in taken:
+            raise ValueError(f"Process set number {number} of init is a duplicate: {process_set}")
+        taken.add(process_set_id)
+        process_set.process_set_id = process_set_id
+
+
+def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
+    """Add a set after init, and return it with an id. All ranks must call this, members or not, in the same order.
+
+    Blocks until they have. Raises ValueError if there is such a set, or if sets are not dynamic.
+    """
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    if process_set.ranks is None:
+        raise NotImplementedError("Dynamically adding process sets defined by an MPI communicator is not implemented.")
+    process_set_id = _bound()._add_process_set_impl(process_set.ranks)
+    if process_set_id is None:
+        raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
+    process_set.process_set_id = process_set_id
+    return process_set
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Remove a set, and return whether it was there. All ranks must call this, in the same order.
+
+    Blocks until they have. False for the global set and for one that is not initialised.
+    """
+    process_set_id = process_set.process_set_id
+    if not process_set_id:
+        return False
+    process_set._forget()
+    return _bound()._remove_process_set_impl(process_set_id) is not None

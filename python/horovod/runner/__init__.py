@@ -1,0 +1,1 @@
+"""Python side of the launcher. Jobs are started by the ``horovodrun`` program."""

@@ -1,0 +1,1 @@
+"""Parts of the launcher's Python side that worker processes use too."""

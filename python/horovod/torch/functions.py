@@ -1,0 +1,188 @@
+"""Making ranks equal at the start: parameters, optimizer state and objects from one rank to all."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
+
+import torch
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch.mpi_ops import allgather, broadcast_, broadcast_async_, rank, synchronize
+
+try:
+    import cloudpickle as pickle
+except ImportError:  # objects of classes that every rank can import need no more
+    import pickle
+
+
+def broadcast_parameters(
+    params: Union[Mapping[str, torch.Tensor], Iterable[Union[torch.Tensor, tuple[str, torch.Tensor]]]], root_rank: int
+) -> None:
+    """Overwrite ``params`` in place with those of rank ``root_rank``, on all ranks. Blocks.
+
+    ``params`` is a dict from name to tensor, such as ``model.state_dict()``, or a list of (name, tensor) pairs or
+    tensors, such as ``list(model.named_parameters())``; with the same names, shapes and dtypes on all ranks. Raises
+    ValueError for anything else, a generator included.
+    """
+    if isinstance(params, Mapping):
+        named = sorted(params.items())
+    elif isinstance(params, list):
+        named = [p if isinstance(p, tuple) else (None, p) for p in params]
+    else:
+        raise ValueError(f"invalid params of type: {type(params)}")
+    for name, p in named:
+        if not isinstance(p, torch.Tensor):
+            raise ValueError(f"invalid params: {name!r} is of type {type(p)}, not a tensor")
+    _broadcast_tensors(named, root_rank)
+
+
+def _broadcast_tensors(named: Iterable[tuple[Optional[str], torch.Tensor]], root_rank: int) -> None:
+    """Broadcast all in place at once, and wait for all."""
+    pending = []
+    for name, tensor in named:
+        tensor = tensor.detach()
+        # A dense tensor of another memory format, such as channels_last, goes through a contiguous copy.
+        contiguous = tensor.contiguous()
+        pending.append((broadcast_async_(contiguous, root_rank, name), contiguous, tensor))
+    for handle, contiguous, tensor in pending:
+        synchronize(handle)
+        if contiguous is not tensor:
+            tensor.copy_(contiguous)
+
+
+class _TensorSlot(NamedTuple):
+    """Stands for a tensor in the description of an optimizer's state."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    with_parameter: bool  # on the parameter's device, else in host memory
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int, model: Optional[torch.nn.Module] = None
+) -> None:
+    """Overwrite hyper-parameters and state of ``optimizer`` with those of rank ``root_rank``, on all ranks. Blocks.
+
+    The ranks' optimizers must have the same parameter groups; only the root's need have state. No step is run for
+    this, so a fresh optimizer stays fresh and parameters stay as they are. ``model`` is accepted as in Horovod and not
+    needed. Raises ValueError for LBFGS, and if the groups differ from the root's.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("cannot broadcast torch.optim.LBFGS state")
+
+    groups = optimizer.param_groups
+    parameters = [p for group in groups for p in group["params"]]
+    is_root = rank() == root_rank
+    tensors: list[torch.Tensor] = []
+    description = None
+    if is_root:
+        description = (
+            [len(group["params"]) for group in groups],
+            [_describe(_options(group), groups[i]["params"], tensors) for i, group in enumerate(groups)],
+            [_describe(optimizer.state.get(p), [p], tensors) for p in parameters],
+        )
+    description = broadcast_object(description, root_rank, "broadcast_optimizer_state")
+    if not is_root:
+        lengths, options, states = description
+        if lengths != [len(group["params"]) for group in groups]:
+            raise ValueError(
+                f"the optimizer has {[len(group['params']) for group in groups]} parameters in its groups, "
+                f"that of rank {root_rank} has {lengths}"
+            )
+        for group, theirs in zip(groups, options):
+            group.update(_rebuild(theirs, _options(group), group["params"], tensors))
+        for p, theirs in zip(parameters, states):
+            if theirs is None:
+                optimizer.state.pop(p, None)
+            else:
+                optimizer.state[p] = _rebuild(theirs, optimizer.state.get(p), [p], tensors)
+    _broadcast_tensors(((f"optimizer_state.{i}", tensor) for i, tensor in enumerate(tensors)), root_rank)
+
+
+def _options(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if key != "params"}
+
+
+def _map_state(value: Any, mine: Any, leaf: Callable[[Any, Any], Any]) -> Any:
+    """Rebuild nested dicts, lists and tuples with ``leaf(value, mine)`` for every other value.
+
+    ``mine`` is what stands at the same place in this rank's state, or None.
+    """
+    if isinstance(value, _TensorSlot):
+        return leaf(value, mine)
+    if isinstance(value, Mapping):
+        known = mine if isinstance(mine, Mapping) else {}
+        return {key: _map_state(item, known.get(key), leaf) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        known = mine if isinstance(mine, type(value)) and len(mine) == len(value) else [None] * len(value)
+        return type(value)(_map_state(item, old, leaf) for item, old in zip(value, known))
+    return leaf(value, mine)
+
+
+def _describe(state: Any, parameters: list[torch.Tensor], tensors: list[torch.Tensor]) -> Any:
+    """``state`` with slots instead of its tensors, which are appended to ``tensors``."""
+
+    def leaf(value: Any, mine: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        tensors.append(value)
+        with_parameter = value.device.type != "cpu" or all(p.device.type == "cpu" for p in parameters)
+        return _TensorSlot(tuple(value.shape), value.dtype, with_parameter)
+
+    return _map_state(state, None, leaf)
+
+
+def _rebuild(description: Any, mine: Any, parameters: list[torch.Tensor], tensors: list[torch.Tensor]) -> Any:
+    """Undo :func:`_describe`, with this rank's tensors if they fit, else new ones; they are appended to ``tensors``."""
+
+    def leaf(value: Any, old: Any) -> Any:
+        if not isinstance(value, _TensorSlot):
+            return value
+        device = parameters[0].device if value.with_parameter and parameters else torch.device("cpu")
+        fits = isinstance(old, torch.Tensor) and (tuple(old.shape), old.dtype, old.device) == (*value[:2], device)
+        tensors.append(old if fits else torch.empty(value.shape, dtype=value.dtype, device=device))
+        return tensors[-1]
+
+    return _map_state(description, mine, leaf)
+
+
+def _to_bytes(obj: Any) -> torch.Tensor:
+    buffer = io.BytesIO()
+    pickle.dump(obj, buffer)
+    return torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
+
+
+def _from_bytes(tensor: torch.Tensor) -> Any:
+    return pickle.loads(ctypes.string_at(tensor.data_ptr(), tensor.numel()))
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Return the ``obj`` of rank ``root_rank`` on all ranks of ``process_set``: pickled; the root gets its own. Blocks.
+
+    The argument of other ranks does not matter. ``name`` must be the same on all ranks, and not be in use at the time.
+    """
+    name = name or "broadcast_object"
+    if rank() == root_rank:
+        content = _to_bytes(obj)
+        broadcast_(torch.tensor([content.numel()]), root_rank, name + ".sz", process_set)
+        broadcast_(content, root_rank, name + ".t", process_set)
+        return obj
+    length = broadcast_(torch.tensor([0]), root_rank, name + ".sz", process_set)
+    content = torch.empty(int(length), dtype=torch.uint8)
+    return _from_bytes(broadcast_(content, root_rank, name + ".t", process_set))
+
+
+def allgather_object(obj: Any, name: Optional[str] = None) -> list[Any]:
+    """Return the objects of all ranks, in the order of ranks; pickled on the way. Blocks.
+
+    ``name`` must be the same on all ranks, and not be in use at the time.
+    """
+    name = name or "allgather_object"
+    content = _to_bytes(obj)
+    lengths = allgather(torch.tensor([content.numel()]), name + ".sz")
+    contents = allgather(content, name + ".t")
+    return [_from_bytes(part) for part in contents.split(lengths.tolist())]
