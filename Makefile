@@ -90,4 +90,4 @@ matrix: wheel ## the wheel's tests under other Pythons and PyTorches, in chroots
 
 .PHONY: clean
 clean: ## remove what was built
-	scripts/clean.sh
+	rm -rf --one-file-system build dist

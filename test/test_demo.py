@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ def test_torch_demo_converges(tmp_path, ranks):
     assert model.stat().st_size > 10_000
 
 
+@pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go here")
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_go_demo_converges(tmp_path, ranks):
     digits = tmp_path / "digits"
