@@ -289,8 +289,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     and ``set_backward_passes_per_step`` besides those of ``optimizer``.
 
     named_parameters: ``model.named_parameters()``. Names match the gradients of different ranks; without them, the
-    positions in
-        the parameter groups do.
+        positions in the parameter groups do.
     compression: ``Compression.fp16`` halves the traffic.
     backward_passes_per_step: how many backward passes to add up before a reduction.
     op: Average, Sum, Min, Max or Product.
