@@ -63,6 +63,9 @@ func forEachKind(t *testing.T, f func(t *testing.T, o inproc.Options, size int))
 // reference: over Shared with any floats, over Comm with floats that any order
 // sums exactly. All run back to back on one lane.
 func TestAllreduceMatchesTheReference(t *testing.T) {
+	if raceDetector {
+		t.Skip("one goroutine, and too slow under the race detector")
+	}
 	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
 		rng := random(t)
 		g := newGroup(t, size, o)
@@ -74,7 +77,7 @@ func TestAllreduceMatchesTheReference(t *testing.T) {
 						continue
 					}
 					op := ops[rng.IntN(len(ops))]
-					if n < 64 || !testing.Short() && n <= testChunk {
+					if n*dt.Size() <= testChunk+8 {
 						for _, op := range ops {
 							jobs = append(jobs, allreduceJob(rng, a, size, dt, op, n, !o.Shared, rng.IntN(2) == 0))
 						}
