@@ -37,6 +37,12 @@ type lane struct {
 	current     execution
 	shut        bool // the log was closed and what was left has failed
 	scratch     []byte
+
+	// Handed to the board at every poll: made once, since each closure would be
+	// an allocation.
+	onStale   func(slot, gen uint32)
+	onRequest func(from int, p []byte)
+	heard     bool // one of them was called
 }
 
 type byteRecord []byte
@@ -49,6 +55,7 @@ func newLane(e *Engine, id int, members []int) (*lane, error) {
 	l := &lane{engine: e, id: id, members: members, board: t.Board, run: collective.NewLane(t), table: make(map[string]*Entry)}
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
+	l.onStale, l.onRequest = l.stale, l.answer
 	if l.rank == 0 {
 		l.coordinator = negotiate.NewCoordinator(members, e.opts.CacheCapacity, t.Board)
 	}
@@ -170,22 +177,13 @@ func (l *lane) drained() bool {
 // catchUp announces what could not be announced before: requests without room,
 // inputs that have become ready, marks that turned out to be of an old generation.
 func (l *lane) catchUp() bool {
-	e := l.engine
-	worked := false
-	l.board.Stale(func(slot, gen uint32) {
-		worked = true
-		e.mu.Lock()
-		for _, en := range l.table {
-			if en.slot == slot && en.gen == gen {
-				l.announce(en, 0, 0, false)
-				break
-			}
-		}
-		e.mu.Unlock()
-	})
+	l.heard = false
+	l.board.Stale(l.onStale)
+	worked := l.heard
 	if l.behind.Load() == 0 {
 		return worked
 	}
+	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(l.outbox) > 0 {
@@ -211,6 +209,20 @@ func (l *lane) catchUp() bool {
 	return worked
 }
 
+// stale posts in full what was marked under an old generation of a slot.
+func (l *lane) stale(slot, gen uint32) {
+	l.heard = true
+	e := l.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, en := range l.table {
+		if en.slot == slot && en.gen == gen {
+			l.announce(en, 0, 0, false)
+			return
+		}
+	}
+}
+
 // coordinate answers the requests that have come in. Member 0 only.
 func (l *lane) coordinate() bool {
 	worked := false
@@ -221,25 +233,29 @@ func (l *lane) coordinate() bool {
 		l.answers = l.answers[1:]
 		worked = true
 	}
-	l.board.Requests(func(from int, p []byte) {
-		worked = true
-		err := l.request.Decode(p)
-		var resps []*negotiate.Response
-		if err == nil {
-			resps, err = l.coordinator.Step(from, &l.request)
+	l.heard = false
+	l.board.Requests(l.onRequest)
+	return worked || l.heard
+}
+
+// answer lets the coordinator take one request, and publishes what it says.
+func (l *lane) answer(from int, p []byte) {
+	l.heard = true
+	err := l.request.Decode(p)
+	var resps []*negotiate.Response
+	if err == nil {
+		resps, err = l.coordinator.Step(from, &l.request)
+	}
+	if err != nil {
+		l.engine.net.Abort(fmt.Errorf("request from %s: %w", l.engine.opts.Describe(l.members[from]), err))
+		return
+	}
+	for _, r := range resps {
+		rec := byteRecord(r.Append(nil))
+		if len(l.answers) > 0 || !l.board.Publish(rec) {
+			l.answers = append(l.answers, rec)
 		}
-		if err != nil {
-			l.engine.net.Abort(fmt.Errorf("request from %s: %w", l.engine.opts.Describe(l.members[from]), err))
-			return
-		}
-		for _, r := range resps {
-			rec := byteRecord(r.Append(nil))
-			if len(l.answers) > 0 || !l.board.Publish(rec) {
-				l.answers = append(l.answers, rec)
-			}
-		}
-	})
-	return worked
+	}
 }
 
 // nextBatch reads the next batch of the log, if there is one, and plans it.

@@ -1,0 +1,505 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// limit bounds every wait of these tests: a hang is a failure that says where.
+const limit = 30 * time.Second
+
+// newWorld makes the engines of a world in this process and ends them with the test.
+func newWorld(t testing.TB, size int, shared bool, change func(*Options)) []*Engine {
+	t.Helper()
+	o := Options{Size: size, FusionThreshold: 1 << 20, CacheCapacity: 64}
+	if change != nil {
+		change(&o)
+	}
+	engines := make([]*Engine, size)
+	for r, n := range inproc.NewWorld(size, inproc.Options{Shared: shared, Slots: max(1, o.CacheCapacity), ChunkBytes: 4096}) {
+		o := o
+		o.Rank = r
+		e, err := New(n, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		engines[r] = e
+	}
+	t.Cleanup(func() { each(engines, func(r int, e *Engine) { e.Shutdown(limit) }) })
+	return engines
+}
+
+func each(engines []*Engine, f func(r int, e *Engine)) {
+	var wg sync.WaitGroup
+	for r, e := range engines {
+		wg.Go(func() { f(r, e) })
+	}
+	wg.Wait()
+}
+
+func floats(v ...float32) []byte {
+	b := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		b = binary.NativeEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return b
+}
+
+func float(b []byte, i int) float32 {
+	return math.Float32frombits(binary.NativeEndian.Uint32(b[4*i:]))
+}
+
+// sum describes an in-place float32 sum.
+func sum(name string, data []byte) *Op {
+	return &Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{int64(len(data) / 4)},
+		Prescale: 1, Postscale: 1, In: data, Out: data}
+}
+
+// do enqueues, waits and releases.
+func do(t testing.TB, e *Engine, op *Op) *Error {
+	en, err := e.Enqueue(op)
+	if err != nil {
+		return err
+	}
+	defer en.Release()
+	if !e.Wait(en, limit) {
+		t.Errorf("rank %d: %q is not done after %v", e.opts.Rank, en.Name(), limit)
+		return errorf(UnknownError, "time-out")
+	}
+	return en.Err()
+}
+
+func TestOperations(t *testing.T) {
+	for _, size := range []int{1, 2, 3, 5} {
+		for _, shared := range []bool{true, false} {
+			t.Run(fmt.Sprintf("size=%d/shared=%v", size, shared), func(t *testing.T) {
+				each(newWorld(t, size, shared, nil), func(r int, e *Engine) {
+					for round := range 4 { // cached from the third on
+						data := floats(float32(r+1), 10*float32(r+1))
+						op := sum("s", data)
+						op.Prescale, op.Postscale = 2, 0.5
+						if err := do(t, e, op); err != nil {
+							t.Errorf("allreduce: %v", err)
+						}
+						if want := float32(size * (size + 1) / 2); float(data, 0) != want || float(data, 1) != 10*want {
+							t.Errorf("round %d rank %d: sum is %v, want %v", round, r, float(data, 0), want)
+						}
+						data = floats(float32(r), 8)
+						op = sum("a", data)
+						op.ReduceOp = tensor.Average
+						if err := do(t, e, op); err != nil || float(data, 1) != 8 {
+							t.Errorf("average of 8 is %v, %v", float(data, 1), err)
+						}
+
+						in := floats(make([]float32, 2*r)...) // r rows of 2, none on rank 0
+						for i := range 2 * r {
+							copy(in[4*i:], floats(float32(r)))
+						}
+						var out []byte
+						g := &Op{Type: negotiate.Allgather, DType: tensor.Float32, Name: "g", Shape: tensor.Shape{int64(r), 2}, Prescale: 1, Postscale: 1, In: in,
+							Alloc: func(shape tensor.Shape, n int) ([]byte, error) {
+								if want := (tensor.Shape{int64(size * (size - 1) / 2), 2}); !shape.Equal(want) {
+									t.Errorf("allgather: shape %v, want %v", shape, want)
+								}
+								out = make([]byte, n)
+								return out, nil
+							}}
+						if err := do(t, e, g); err != nil {
+							t.Errorf("allgather: %v", err)
+						}
+						i := 0
+						for from := range size {
+							for range 2 * from {
+								if float(out, i) != float32(from) {
+									t.Errorf("allgather: element %d is %v, want %d", i, float(out, i), from)
+								}
+								i++
+							}
+						}
+
+						root := round % size
+						b := floats(float32(r), float32(round))
+						to := make([]byte, len(b))
+						if err := do(t, e, &Op{Type: negotiate.Broadcast, DType: tensor.Float32, Name: fmt.Sprint("b", root), Root: root, Shape: tensor.Shape{2}, Prescale: 1, Postscale: 1, In: b, Out: to}); err != nil {
+							t.Errorf("broadcast: %v", err)
+						}
+						if float(to, 0) != float32(root) || float(to, 1) != float32(round) {
+							t.Errorf("broadcast from %d: %v", root, float(to, 0))
+						}
+						if err := do(t, e, &Op{Type: negotiate.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1, Postscale: 1}); err != nil {
+							t.Errorf("barrier: %v", err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// Any order on any rank, from several threads, asynchronously, with fusion, and
+// in several rounds: every tensor gets its own sum.
+func TestManyTensorsInAnyOrder(t *testing.T) {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	const tensors, threads, rounds = 60, 3, 6
+	for _, shared := range []bool{true, false} {
+		for _, threshold := range []int64{0, 1000, 1 << 20} {
+			t.Run(fmt.Sprintf("shared=%v/threshold=%d", shared, threshold), func(t *testing.T) {
+				engines := newWorld(t, 4, shared, func(o *Options) { o.FusionThreshold, o.CacheCapacity = threshold, 40 })
+				each(engines, func(r int, e *Engine) {
+					var wg sync.WaitGroup
+					for thread := range threads {
+						wg.Go(func() {
+							rnd := rand.New(rand.NewSource(seed + int64(r*threads+thread)))
+							for range rounds {
+								data := make([][]byte, tensors)
+								handles := make([]*Entry, tensors)
+								for _, i := range rnd.Perm(tensors) {
+									data[i] = floats(make([]float32, 1+i*3)...)
+									for k := range 1 + i*3 {
+										copy(data[i][4*k:], floats(float32(i+k+r+1000*thread)))
+									}
+									en, err := e.Enqueue(sum(fmt.Sprintf("t%d.%d", thread, i), data[i]))
+									if err != nil {
+										t.Errorf("enqueue: %v", err)
+										return
+									}
+									handles[i] = en
+								}
+								for _, i := range rnd.Perm(tensors) {
+									if !e.Wait(handles[i], limit) {
+										t.Errorf("rank %d waits for %q", r, handles[i].Name())
+										return
+									}
+									if err := handles[i].Err(); err != nil {
+										t.Errorf("%q: %v", handles[i].Name(), err)
+									}
+									handles[i].Release()
+									for k := range 1 + i*3 {
+										if want := float32(4*(i+k+1000*thread) + 6); float(data[i], k) != want {
+											t.Errorf("tensor %d element %d: %v, want %v", i, k, float(data[i], k), want)
+											return
+										}
+									}
+								}
+							}
+						})
+					}
+					wg.Wait()
+				})
+				for r, e := range engines {
+					if n := e.Pending(); n != 0 {
+						t.Errorf("rank %d has %d operations left", r, n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A mismatch is an error on every rank, and the engine goes on.
+func TestMismatchIsAnErrorEverywhere(t *testing.T) {
+	engines := newWorld(t, 3, true, nil)
+	each(engines, func(r int, e *Engine) {
+		for range 3 {
+			err := do(t, e, sum("x", make([]byte, 4*(1+r/2))))
+			if err == nil || err.Code != PreconditionError || !strings.HasPrefix(err.Reason, "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [1], but another rank sent a tensor of shape [2].") {
+				t.Errorf("rank %d: %v", r, err)
+			}
+			if err := do(t, e, sum("x", make([]byte, 4))); err != nil {
+				t.Errorf("rank %d afterwards: %v", r, err)
+			}
+		}
+	})
+}
+
+func TestRefusedAtOnce(t *testing.T) {
+	e := newWorld(t, 2, true, nil)[0]
+	for name, c := range map[string]struct {
+		change func(*Op)
+		want   string
+	}{
+		"root":   {func(o *Op) { o.Type, o.Root = negotiate.Broadcast, 2 }, "broadcast received invalid root rank 2 for provided process set"},
+		"dtype":  {func(o *Op) { o.DType = 99 }, "unknown data type"},
+		"op":     {func(o *Op) { o.ReduceOp = 77 }, "unknown reduce operation"},
+		"set":    {func(o *Op) { o.Set = 3 }, "Process set provided does not exist"},
+		"bytes":  {func(o *Op) { o.In = o.In[:4] }, "bytes of input"},
+		"name":   {func(o *Op) { o.Name = strings.Repeat("n", negotiate.MaxName+1) }, "the tensor name has"},
+		"shape":  {func(o *Op) { o.Shape = tensor.Shape{-1} }, "negative"},
+		"adasum": {func(o *Op) { o.ReduceOp = tensor.Adasum }, "Allreduce of tensor"},
+		"type":   {func(o *Op) { o.Type = negotiate.Alltoall }, "Alltoall is not supported"},
+	} {
+		op := sum("x", make([]byte, 8))
+		c.change(op)
+		if _, err := e.Enqueue(op); err == nil || err.Code != InvalidArgument || !strings.Contains(err.Reason, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if e.Pending() != 0 {
+		t.Error("something is pending")
+	}
+}
+
+func TestDuplicateName(t *testing.T) {
+	engines := newWorld(t, 2, true, nil)
+	en, err := engines[0].Enqueue(sum("x", make([]byte, 4)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engines[0].Enqueue(sum("x", make([]byte, 4))); err == nil || err.Code != InvalidArgument || !strings.Contains(err.Reason, "Duplicate tensor name") {
+		t.Errorf("second of the same name: %v", err)
+	}
+	if err := do(t, engines[1], sum("x", make([]byte, 4))); err != nil {
+		t.Error(err)
+	}
+	if !engines[0].Wait(en, limit) || en.Err() != nil {
+		t.Error("the first is not done")
+	}
+	en.Release()
+}
+
+// Wait returns at its time-out; the operation goes on and can be waited for again.
+func TestWaitTimesOut(t *testing.T) {
+	engines := newWorld(t, 2, true, nil)
+	data := floats(1)
+	op := sum("late", data)
+	op.WillWait = true
+	en, err := engines[0].Enqueue(op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if engines[0].Wait(en, 10*time.Millisecond) {
+		t.Fatal("done without the other rank")
+	}
+	if err := do(t, engines[1], sum("late", floats(2))); err != nil {
+		t.Fatal(err)
+	}
+	if !engines[0].Wait(en, limit) || en.Err() != nil || float(data, 0) != 3 {
+		t.Errorf("afterwards: %v %v", en.Err(), float(data, 0))
+	}
+	en.Release()
+}
+
+// What nobody waits for is done by the background goroutine; its callback may enqueue.
+func TestCallbackMayEnqueue(t *testing.T) {
+	engines := newWorld(t, 2, true, nil)
+	done := make(chan *Error, 2*len(engines))
+	for _, e := range engines {
+		op := sum("first", floats(1))
+		op.Done = func(*Entry) {
+			second := sum("second", floats(2))
+			second.Done = func(en *Entry) { done <- en.Err() }
+			en, err := e.Enqueue(second)
+			if err != nil {
+				done <- err
+				return
+			}
+			en.Release()
+		}
+		en, err := e.Enqueue(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		en.Release()
+	}
+	for range engines {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(limit):
+			t.Fatal("no callback")
+		}
+	}
+}
+
+func TestReadyHoldsBack(t *testing.T) {
+	engines := newWorld(t, 2, true, nil)
+	var ready sync.Map
+	mine := floats(0)
+	op := sum("x", mine)
+	op.Ready = func() bool { _, ok := ready.Load("x"); return ok }
+	en, err := engines[0].Enqueue(op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := engines[1].Enqueue(sum("x", floats(2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if engines[1].Wait(other, 5*time.Millisecond) {
+		t.Fatal("executed although rank 0's input was not ready")
+	}
+	copy(mine, floats(40))
+	ready.Store("x", true)
+	if !engines[0].Wait(en, limit) || !engines[1].Wait(other, limit) || float(mine, 0) != 42 {
+		t.Errorf("sum %v", float(mine, 0))
+	}
+	en.Release()
+	other.Release()
+}
+
+// Shutdown of one rank fails what it has not submitted, on the others, with a reason that names it.
+func TestShutdownFailsTheOthers(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		engines := newWorld(t, 3, shared, nil)
+		each(engines, func(r int, e *Engine) {
+			if err := do(t, e, sum("all", floats(1))); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+			if r == 1 {
+				e.Shutdown(limit)
+				if _, err := e.Enqueue(sum("after", floats(1))); err == nil || !strings.Contains(err.Reason, "Horovod has been shut down") {
+					t.Errorf("after own shutdown: %v", err)
+				}
+				return
+			}
+			err := do(t, e, sum("more", floats(1)))
+			if err == nil || err.Code != UnknownError || !strings.Contains(err.Reason, "Horovod has been shut down") || !strings.Contains(err.Reason, "rank 1 has shut down") {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+	}
+}
+
+// What all ranks have submitted before one leaves is still executed.
+func TestShutdownFinishesWhatIsAgreed(t *testing.T) {
+	const n = 50
+	engines := newWorld(t, 4, true, nil)
+	var submitted sync.WaitGroup
+	submitted.Add(len(engines))
+	each(engines, func(r int, e *Engine) {
+		var all []*Entry
+		data := make([][]byte, n)
+		for i := range n {
+			data[i] = floats(float32(i))
+			en, err := e.Enqueue(sum(fmt.Sprint(i), data[i]))
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+				break
+			}
+			all = append(all, en)
+		}
+		submitted.Done()
+		submitted.Wait()
+		for i, en := range all {
+			if !e.Wait(en, limit) || en.Err() != nil || float(data[i], 0) != float32(4*i) {
+				t.Errorf("rank %d tensor %d: %v", r, i, en.Err())
+			}
+			en.Release()
+		}
+		e.Shutdown(limit)
+	})
+}
+
+// An abort reaches what is pending and what comes later, with the same cause.
+func TestAbort(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		engines := newWorld(t, 3, shared, nil)
+		cause := errors.New("rank 2 on host h (pid 7) was killed by signal 9 (SIGKILL)")
+		each(engines, func(r int, e *Engine) {
+			if r == 2 {
+				time.Sleep(5 * time.Millisecond)
+				e.Abort(cause)
+				return
+			}
+			for _, name := range []string{"pending", "later"} {
+				if err := do(t, e, sum(name, make([]byte, 1<<16))); err == nil || err.Code != UnknownError || err.Reason != cause.Error() {
+					t.Errorf("rank %d %s: %v", r, name, err)
+				}
+			}
+		})
+	}
+}
+
+// A panic below the engine becomes an abort with its cause, on every rank.
+func TestPanicBecomesAbort(t *testing.T) {
+	engines := newWorld(t, 2, true, nil)
+	each(engines, func(r int, e *Engine) {
+		op := &Op{Type: negotiate.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1},
+			Alloc: func(_ tensor.Shape, n int) ([]byte, error) {
+				if r == 1 {
+					panic("no such luck")
+				}
+				return make([]byte, n), nil
+			}}
+		if err := do(t, e, op); err == nil || !strings.Contains(err.Reason, "panic in the engine of rank 1: no such luck") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	})
+}
+
+// An idle engine's driver does not wake.
+func TestIdleEngineSleeps(t *testing.T) {
+	engines := newWorld(t, 2, true, nil)
+	each(engines, func(r int, e *Engine) {
+		if err := do(t, e, sum("x", floats(1))); err != nil {
+			t.Error(err)
+		}
+	})
+	before := engines[0].Counters().WakeUps.Load()
+	time.Sleep(50 * time.Millisecond)
+	if after := engines[0].Counters().WakeUps.Load(); after != before {
+		t.Errorf("%d wake-ups while idle", after-before)
+	}
+}
+
+// In steady state a repeated operation allocates nothing.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	e := newWorld(t, 1, true, nil)[0]
+	data := floats(1, 2, 3)
+	shape := tensor.Shape{3}
+	op := Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Shape: shape, Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true}
+	step := func() {
+		if err := do(t, e, &op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		step()
+	}
+	if n := testing.AllocsPerRun(100, step); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := e.Counters().Requests.Load(); n > 2 {
+		t.Errorf("%d requests in full for one repeated tensor", n)
+	}
+}
+
+func BenchmarkAllreduce(b *testing.B) {
+	for _, bytes := range []int{4, 1 << 20} {
+		b.Run(fmt.Sprintf("bytes=%d", bytes), func(b *testing.B) {
+			engines := newWorld(b, 2, true, func(o *Options) { o.Spin = true })
+			b.ReportAllocs()
+			b.SetBytes(int64(bytes))
+			b.ResetTimer()
+			each(engines, func(r int, e *Engine) {
+				data := make([]byte, bytes)
+				op := sum("x", data)
+				op.WillWait = true
+				for range b.N {
+					if err := do(b, e, op); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,311 @@
+/*
+ * A program that knows gorovod.h alone: it goes through the whole C interface
+ * as one rank of a job, and exits with the number of failed checks.
+ */
+#include <gorovod.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int failures;
+
+#define CHECK(cond)                                                                             \
+  do {                                                                                          \
+    if (!(cond)) {                                                                              \
+      failures++;                                                                               \
+      printf("rank %d line %d: %s (last error: %s)\n", horovod_rank(), __LINE__, #cond,         \
+             gorovod_last_error());                                                             \
+    }                                                                                           \
+  } while (0)
+
+static gorovod_op make(int type, const char *name, int dtype, int ndim, const int64_t *shape, const void *in, void *out) {
+  gorovod_op op;
+  memset(&op, 0, sizeof op);
+  op.size = sizeof op;
+  op.type = type;
+  op.name = name;
+  op.dtype = dtype;
+  op.reduce_op = GOROVOD_SUM;
+  op.device = -1;
+  op.ndim = ndim;
+  op.shape = shape;
+  op.prescale = op.postscale = 1.0;
+  op.input = in;
+  op.output = out;
+  return op;
+}
+
+/* Submits, waits in slices, releases; returns the status. */
+static int run(const gorovod_op *op) {
+  int64_t h;
+  int status = gorovod_enqueue(op, &h);
+  if (status != GOROVOD_OK) return status;
+  do status = gorovod_wait(h, 100);
+  while (status == GOROVOD_IN_PROGRESS);
+  CHECK(gorovod_poll(h) == status);
+  char why[256];
+  snprintf(why, sizeof why, "%s", gorovod_last_error());
+  int rc = gorovod_release(h);
+  CHECK(rc == GOROVOD_OK);
+  CHECK(gorovod_poll(h) == GOROVOD_INVALID_ARGUMENT);
+  return status;
+}
+
+static void before_init(void) {
+  float x = 1;
+  int64_t one[] = {1}, h;
+  CHECK(horovod_is_initialized() == 0);
+  CHECK(horovod_rank() == -1 && horovod_size() == -1 && horovod_local_rank() == -1 && horovod_cross_size() == -1);
+  CHECK(horovod_process_set_rank(0) == HOROVOD_PROCESS_SET_ERROR_INIT);
+  CHECK(horovod_add_process_set(NULL, 0) == HOROVOD_PROCESS_SET_ERROR_INIT);
+  CHECK(horovod_process_set_included(0) == 1);
+  CHECK(horovod_start_timeline("x", false) == -1 && horovod_stop_timeline() == -1);
+  CHECK(horovod_mpi_threads_supported() == -1);
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "x", GOROVOD_FLOAT32, 1, one, &x, &x);
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_PRECONDITION_ERROR);
+  CHECK(strstr(gorovod_last_error(), "has not been initialized") != NULL);
+}
+
+static void topology(int rank, int size) {
+  CHECK(horovod_is_initialized() == 1);
+  CHECK(horovod_rank() == rank && horovod_size() == size);
+  CHECK(horovod_local_rank() == rank && horovod_local_size() == size);
+  CHECK(horovod_cross_rank() == 0 && horovod_cross_size() == 1);
+  CHECK(horovod_is_homogeneous());
+  CHECK(horovod_gloo_built() && horovod_gloo_enabled() && !horovod_mpi_built() && !horovod_mpi_enabled());
+  CHECK(horovod_nccl_built() == 0 && !horovod_cuda_built() && !horovod_rocm_built() && !horovod_ddl_built() && !horovod_ccl_built());
+  CHECK(horovod_mpi_threads_supported() == 0);
+  CHECK(horovod_reduce_op_average() == 0 && horovod_reduce_op_product() == 5);
+  CHECK(horovod_number_of_process_sets() == 1);
+  int id = -1;
+  horovod_process_set_ids(&id);
+  CHECK(id == 0);
+  int *ranks = calloc((size_t)size, sizeof *ranks);
+  CHECK(horovod_process_set_ranks(0, ranks) == 0 && ranks[size - 1] == size - 1);
+  CHECK(horovod_process_set_ranks(5, ranks) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET);
+  free(ranks);
+  CHECK(horovod_process_set_size(0) == size && horovod_process_set_rank(0) == rank);
+  CHECK(horovod_process_set_size(7) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET);
+  CHECK(horovod_process_set_included(7) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET);
+  CHECK(horovod_add_process_set(&id, 1) == HOROVOD_PROCESS_SET_ERROR_DYNAMIC);
+  CHECK(horovod_remove_process_set(1) == HOROVOD_PROCESS_SET_ERROR_DYNAMIC);
+  CHECK(horovod_start_timeline("x", false) == -2);
+  CHECK(!horovod_init_multi_comm(NULL, 0, NULL, NULL, 0));
+}
+
+static void collectives(int rank, int size) {
+  float x[3], y[3];
+  int64_t three[] = {3};
+  for (int round = 0; round < 5; round++) {
+    for (int i = 0; i < 3; i++) x[i] = (float)(rank + i);
+    gorovod_op op = make(GOROVOD_ALLREDUCE, "sum", GOROVOD_FLOAT32, 1, three, x, y);
+    if (round % 2) op.flags = GOROVOD_WILL_WAIT;
+    CHECK(run(&op) == GOROVOD_OK);
+    for (int i = 0; i < 3; i++) CHECK(y[i] == (float)(size * (size - 1) / 2 + size * i));
+    op = make(GOROVOD_BROADCAST, "root", GOROVOD_FLOAT32, 1, three, x, x);
+    op.root_rank = size - 1;
+    CHECK(run(&op) == GOROVOD_OK);
+    CHECK(x[0] == (float)(size - 1));
+  }
+
+  /* Allgather: rank r gives r+1 rows of 2. */
+  int64_t rows[] = {rank + 1, 2}, shape[4] = {0};
+  int32_t *in = malloc(sizeof(int32_t) * 2 * (size_t)(rank + 1));
+  for (int i = 0; i < 2 * (rank + 1); i++) in[i] = rank;
+  gorovod_op op = make(GOROVOD_ALLGATHER, "rows", GOROVOD_INT32, 2, rows, in, NULL);
+  int64_t h;
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK);
+  CHECK(gorovod_wait(h, -1) == GOROVOD_OK);
+  void *data = NULL, *taken = NULL;
+  int ndim = 0;
+  CHECK(gorovod_output(h, &data, 4, &ndim, shape) == GOROVOD_OK);
+  CHECK(ndim == 2 && shape[0] == size * (size + 1) / 2 && shape[1] == 2);
+  CHECK(gorovod_take_output(h, &taken) == GOROVOD_OK && taken == data);
+  CHECK(gorovod_take_output(h, &taken) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_release(h) == GOROVOD_OK);
+  const int32_t *all = data;
+  for (int r = 0, i = 0; r < size; r++)
+    for (int k = 0; k < 2 * (r + 1); k++, i++) CHECK(all[i] == r);
+  gorovod_free(data);
+  free(in);
+
+  op = make(GOROVOD_BARRIER, NULL, 0, 0, NULL, NULL, NULL);
+  CHECK(run(&op) == GOROVOD_OK);
+}
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int called, ready_now;
+static float second_in = 2, second_out;
+
+static void on_second(void *context, int64_t handle, int status, const char *reason) {
+  (void)context, (void)handle, (void)reason;
+  pthread_mutex_lock(&mutex);
+  called += status == GOROVOD_OK ? 1 : 100;
+  pthread_cond_signal(&changed);
+  pthread_mutex_unlock(&mutex);
+}
+
+static void on_first(void *context, int64_t handle, int status, const char *reason) {
+  (void)reason;
+  CHECK(status == GOROVOD_OK && handle > 0 && context == &called);
+  int64_t one[] = {1}, h;
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "second", GOROVOD_FLOAT32, 1, one, &second_in, &second_out);
+  op.done = on_second;
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK);
+}
+
+static int is_ready(void *context) {
+  (void)context;
+  return __atomic_load_n(&ready_now, __ATOMIC_ACQUIRE);
+}
+
+static void *alloc_here(void *context, size_t bytes, int ndim, const int64_t *shape) {
+  (void)ndim, (void)shape;
+  return *(void **)context = malloc(bytes);
+}
+
+static void callbacks(int size) {
+  int64_t one[] = {1}, h;
+  float in = 1, out = 0;
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "first", GOROVOD_FLOAT32, 1, one, &in, &out);
+  op.done = on_first;
+  op.context = &called;
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK);
+  pthread_mutex_lock(&mutex);
+  while (!called) pthread_cond_wait(&changed, &mutex);
+  pthread_mutex_unlock(&mutex);
+  CHECK(called == 1 && second_out == (float)(2 * size));
+  CHECK(gorovod_release(h) == GOROVOD_OK);
+
+  op = make(GOROVOD_ALLREDUCE, "held", GOROVOD_FLOAT32, 1, one, &in, &out);
+  op.ready = is_ready;
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK);
+  CHECK(gorovod_wait(h, 20) == GOROVOD_IN_PROGRESS);
+  in = 5;
+  __atomic_store_n(&ready_now, 1, __ATOMIC_RELEASE);
+  CHECK(gorovod_wait(h, -1) == GOROVOD_OK);
+  CHECK(out == (float)(5 * size));
+  CHECK(gorovod_release(h) == GOROVOD_OK);
+
+  void *mine = NULL, *data = NULL;
+  op = make(GOROVOD_ALLGATHER, "mine", GOROVOD_FLOAT32, 1, one, &in, NULL);
+  op.alloc = alloc_here;
+  op.context = &mine;
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK);
+  CHECK(gorovod_wait(h, -1) == GOROVOD_OK);
+  CHECK(gorovod_output(h, &data, 0, NULL, NULL) == GOROVOD_OK && data == mine);
+  CHECK(gorovod_take_output(h, &data) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_release(h) == GOROVOD_OK);
+  CHECK(((float *)mine)[size - 1] == 5);
+  free(mine);
+}
+
+static void refused(int rank, int size) {
+  float x[4] = {0};
+  int64_t four[] = {4}, negative[] = {-4}, h;
+  gorovod_op ok = make(GOROVOD_ALLREDUCE, "bad", GOROVOD_FLOAT32, 1, four, x, x), op;
+#define REFUSED(change, text)                                                        \
+  op = ok;                                                                           \
+  change;                                                                            \
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_INVALID_ARGUMENT);                       \
+  CHECK(strstr(gorovod_last_error(), text) != NULL)
+  REFUSED(op.size = 8, "op->size is 8");
+  REFUSED(op.flags = 0x80, "unknown flags");
+  REFUSED(op.device = 0, "device 0");
+  REFUSED(op.priority = 3, "priority 3");
+  REFUSED(op.ndim = -1, "-1 dimensions");
+  REFUSED(op.ndim = 1000, "1000 dimensions");
+  REFUSED(op.shape = NULL, "shape is NULL");
+  REFUSED(op.shape = negative, "negative");
+  REFUSED(op.dtype = 42, "data type");
+  REFUSED(op.dtype = 1000, "data type");
+  REFUSED(op.reduce_op = 42, "reduce operation");
+  REFUSED(op.reduce_op = GOROVOD_ADASUM, "adasum");
+  REFUSED(op.type = GOROVOD_ALLTOALL, "not supported");
+  REFUSED(op.name = NULL, "no name");
+  REFUSED(op.name = "", "name is needed");
+  REFUSED(op.input = NULL, "input is NULL");
+  REFUSED(op.output = NULL, "output is NULL");
+  REFUSED(op.process_set = 9, "Process set");
+  REFUSED(op.type = GOROVOD_BROADCAST; op.root_rank = size, "invalid root rank");
+  CHECK(gorovod_enqueue(NULL, &h) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_wait(12345, 0) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_release(-1) == GOROVOD_INVALID_ARGUMENT);
+
+  /* A longer struct of a later version: fine as long as what is new is unused. */
+  struct { gorovod_op op; int64_t later; } longer;
+  memset(&longer, 0, sizeof longer);
+  longer.op = ok;
+  longer.op.name = "longer";
+  longer.op.size = sizeof longer;
+  CHECK(run(&longer.op) == GOROVOD_OK);
+  longer.later = 1;
+  CHECK(gorovod_enqueue(&longer.op, &h) == GOROVOD_INVALID_ARGUMENT);
+
+  if (size > 1) {
+    op = ok;
+    op.dtype = rank == 1 ? GOROVOD_INT32 : GOROVOD_FLOAT32;
+    CHECK(run(&op) == GOROVOD_PRECONDITION_ERROR);
+    op = ok;
+    op.name = "twice";
+    gorovod_op barrier = make(GOROVOD_BARRIER, NULL, 0, 0, NULL, NULL, NULL);
+    int64_t first;
+    if (rank == 0) {
+      CHECK(gorovod_enqueue(&op, &first) == GOROVOD_OK);
+      CHECK(gorovod_enqueue(&op, &h) == GOROVOD_INVALID_ARGUMENT);
+      CHECK(strstr(gorovod_last_error(), "Duplicate tensor name") != NULL);
+    }
+    CHECK(run(&barrier) == GOROVOD_OK);
+    if (rank != 0) CHECK(gorovod_enqueue(&op, &first) == GOROVOD_OK);
+    CHECK(gorovod_wait(first, -1) == GOROVOD_OK);
+    CHECK(gorovod_release(first) == GOROVOD_OK);
+  }
+}
+
+/* A forked child is refused at once, and its end disturbs nobody. */
+static void forked(void) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    int64_t h, one[] = {1};
+    float x = 1;
+    gorovod_op op = make(GOROVOD_ALLREDUCE, "child", GOROVOD_FLOAT32, 1, one, &x, &x);
+    int ok = horovod_rank() == -1 && horovod_size() == -1 && horovod_is_initialized() == 0 && !horovod_init(NULL, 0, NULL, NULL, 0) &&
+             gorovod_enqueue(&op, &h) == GOROVOD_PRECONDITION_ERROR && strstr(gorovod_last_error(), "forked child") != NULL &&
+             gorovod_wait(1, -1) == GOROVOD_PRECONDITION_ERROR && gorovod_counters(NULL, 0) == 0 && gorovod_version()[0] == 0;
+    horovod_shutdown();
+    _exit(ok ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(void) {
+  int rank = getenv("HOROVOD_RANK") ? atoi(getenv("HOROVOD_RANK")) : 0;
+  int size = getenv("HOROVOD_SIZE") ? atoi(getenv("HOROVOD_SIZE")) : 1;
+  CHECK(strlen(gorovod_version()) > 0);
+  for (int generation = 0; generation < 3; generation++) {
+    before_init();
+    CHECK(horovod_init(NULL, 0, NULL, NULL, 0));
+    CHECK(horovod_init(NULL, 0, NULL, NULL, 0)); /* changes nothing */
+    if (!horovod_is_initialized()) break;
+    topology(rank, size);
+    collectives(rank, size);
+    called = ready_now = 0;
+    callbacks(size);
+    refused(rank, size);
+    forked();
+    gorovod_op barrier = make(GOROVOD_BARRIER, NULL, 0, 0, NULL, NULL, NULL);
+    CHECK(run(&barrier) == GOROVOD_OK);
+    int64_t counters[16];
+    CHECK(gorovod_counters(counters, 16) == 5 && counters[1] > 0);
+    horovod_shutdown();
+  }
+  if (failures) printf("rank %d: %d checks failed\n", rank, failures);
+  return failures > 100 ? 100 : failures;
+}
