@@ -7,18 +7,17 @@
 
 #undef CONSTANTS_BF16
 #define CONSTANTS_BF16 \
-	VPTERNLOGD $0xff, V11, V11, V11; \
-	VPSRLD $17, V11, V12; \
-	VPSRLD $31, V11, V11
+	VPTERNLOGD $0xff, V10, V10, V10; \
+	VPSRLD $31, V10, V11; \
+	VPSRLD $17, V10, V12; \
+	VPSLLD $16, V10, V10
 
-#undef STORE_BF16
-#define STORE_BF16(reg, mem, tmp) \
+#undef ROUND_BF16
+#define ROUND_BF16(reg, tmp) \
 	VPSRLD $16, reg, tmp; \
 	VPANDD V11, tmp, tmp; \
 	VPADDD V12, reg, reg; \
-	VPADDD tmp, reg, reg; \
-	VPSRLD $16, reg, reg; \
-	VPMOVDW reg, mem
+	VPADDD tmp, reg, reg
 
 #undef MIN_I64
 #undef MAX_I64

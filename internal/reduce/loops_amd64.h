@@ -4,13 +4,16 @@
 //	SI  first slice header  DX  offset of the end
 //	BX  24 × number of sources, 24 being the size of a slice header
 //	R9  not 0: scale
-//	V15 scale   V14 canon   V13 flip   (see job)   V12, V11 constants of bfloat16
-//	V0…V3 hold the results of four vectors while the sources go by, V4…V10 are scratch,
-//	and so are CX, R8 and R10.
+//	V15 scale   V14 canon   V13 flip   (see job)   V12…V10 constants of bfloat16
+//	V0…V3 hold the results of four vectors while the sources go by. V4…V9 are
+//	scratch, and so are CX, R8 and R10.
 //
 // A kernel is given as macros:
 //
-//	LD(mem, reg)       load a vector, widening its elements
+//	LD4(a, b, c, d)    load four vectors from R8 on, widening their elements; which
+//	                   element goes where is up to this and ST4
+//	ST4                narrow and store V0…V3 at DI + AX; they may be lost
+//	LD(mem, reg)       load one vector, widening its elements
 //	ST(reg, mem, tmp)  narrow and store it; reg may be lost
 //	LD1(mem, xreg)     load one element into the lowest lane; may clobber R8
 //	ST1(mem)           store that of V0
@@ -21,7 +24,7 @@
 //	VB, ES             bytes in memory of a vector and of an element
 
 // LOOP4 works on four vectors at a time while so many are left.
-#define LOOP4(LD, ST, FLIP, OP, MUL, CANON, VB) \
+#define LOOP4(LD4, ST4, FLIP, OP, MUL, CANON, VB) \
 	MOVQ DX, R10; \
 	SUBQ AX, R10; \
 	ANDQ $~(4*VB-1), R10; \
@@ -30,10 +33,7 @@
 loop4: \
 	MOVQ (SI), R8; \
 	ADDQ AX, R8; \
-	LD((0*VB)(R8), V0); \
-	LD((1*VB)(R8), V1); \
-	LD((2*VB)(R8), V2); \
-	LD((3*VB)(R8), V3); \
+	LD4(V0, V1, V2, V3); \
 	FLIP(V0); \
 	FLIP(V1); \
 	FLIP(V2); \
@@ -43,18 +43,15 @@ loop4: \
 source4: \
 	MOVQ (SI)(CX*1), R8; \
 	ADDQ AX, R8; \
-	LD((0*VB)(R8), V4); \
-	LD((1*VB)(R8), V5); \
-	LD((2*VB)(R8), V6); \
-	LD((3*VB)(R8), V7); \
+	LD4(V4, V5, V6, V7); \
 	FLIP(V4); \
 	FLIP(V5); \
 	FLIP(V6); \
 	FLIP(V7); \
 	OP(V4, V0, V8); \
 	OP(V5, V1, V9); \
-	OP(V6, V2, V10); \
-	OP(V7, V3, V8); \
+	OP(V6, V2, V8); \
+	OP(V7, V3, V9); \
 	ADDQ $24, CX; \
 more4: \
 	CMPQ CX, BX; \
@@ -72,12 +69,9 @@ more4: \
 canon4: \
 	CANON(V0, V8); \
 	CANON(V1, V9); \
-	CANON(V2, V10); \
-	CANON(V3, V8); \
-	ST(V0, (0*VB)(DI)(AX*1), V8); \
-	ST(V1, (1*VB)(DI)(AX*1), V9); \
-	ST(V2, (2*VB)(DI)(AX*1), V10); \
-	ST(V3, (3*VB)(DI)(AX*1), V8); \
+	CANON(V2, V8); \
+	CANON(V3, V9); \
+	ST4; \
 	ADDQ $(4*VB), AX; \
 test4: \
 	CMPQ AX, R10; \

@@ -205,18 +205,18 @@ var quietNaN = math.Float64frombits(0x7ff8_0000_0000_0000)
 // scaleIntegers multiplies in float64, truncates toward zero and saturates.
 func scaleIntegers[T integer](acc []T, factor float64) {
 	lowest, highest := limits[T]()
-	// Of int64, highest is not a float64, but one more than it is one for each type.
+	// Of int64, highest is not a float64; one more than it is one for each type.
 	low, beyond := float64(lowest), float64(highest/2+1)*2
 	for i, x := range acc {
 		switch f := float64(x) * factor; {
 		case f >= beyond:
 			acc[i] = highest
-		case f > low-1 && f < beyond:
-			acc[i] = T(f)
+		case f <= low:
+			acc[i] = lowest
 		case f != f:
 			acc[i] = 0
 		default:
-			acc[i] = lowest
+			acc[i] = T(f)
 		}
 	}
 }

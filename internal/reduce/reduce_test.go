@@ -338,6 +338,31 @@ func TestScale(t *testing.T) {
 	}
 }
 
+func TestScaledIntegersTruncateAndSaturate(t *testing.T) {
+	for _, c := range []struct {
+		dt     tensor.DType
+		x      int64
+		factor float64
+		want   int64
+	}{
+		{tensor.Int8, 7, 0.5, 3}, {tensor.Int8, -7, 0.5, -3}, {tensor.Int8, 3, 1.0 / 3, 1},
+		{tensor.Int8, 64, 2, 127}, {tensor.Int8, -64, -2, 127}, {tensor.Int8, -64, 2, -128}, {tensor.Int8, -65, 2, -128},
+		{tensor.Int8, 127, math.Inf(-1), -128}, {tensor.Int8, 0, math.Inf(1), 0}, {tensor.Int8, 5, math.NaN(), 0},
+		{tensor.Uint8, 128, 2, 255}, {tensor.Uint8, 127, 2, 254}, {tensor.Uint8, 1, -0.5, 0}, {tensor.Uint8, 5, -1, 0},
+		{tensor.Uint16, 32768, 2, 65535}, {tensor.Int16, 16384, 2, 32767}, {tensor.Int32, 1 << 30, 2, 1<<31 - 1},
+		{tensor.Int64, 1 << 62, 2, math.MaxInt64}, {tensor.Int64, -1 << 62, 2, math.MinInt64},
+		{tensor.Int64, math.MinInt64, -1, math.MaxInt64}, {tensor.Int64, math.MaxInt64, -1, math.MinInt64},
+	} {
+		b, want := make([]byte, c.dt.Size()), make([]byte, c.dt.Size())
+		putElement(b, uint64(c.x))
+		putElement(want, uint64(c.want))
+		Scale(c.dt, b, b, c.factor)
+		if !bytes.Equal(b, want) {
+			t.Errorf("%v %d × %v is %#x, want %d", c.dt, c.x, c.factor, element(b), c.want)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for dt := range tensor.DType(tensor.NumDTypes) {
 		for op := range tensor.ReduceOp(tensor.NumReduceOps) {

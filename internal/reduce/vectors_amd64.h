@@ -1,6 +1,6 @@
 // Operations on one vector, from which the kernels are put together: see
 // loops_amd64.h for what each does. Those here have the same form in AVX2 and
-// AVX-512, with registers V0…V15 being Y or Z.
+// AVX-512, with registers V0…V15 being Y or Z, of WIDTH bytes.
 
 #define NONE(reg)
 #define NONE2(reg, tmp)
@@ -14,6 +14,54 @@
 #define STORE_F16(reg, mem, tmp) VCVTPS2PH $0, reg, mem
 
 #define LOAD_BF16(mem, reg) VPMOVZXWD mem, reg; VPSLLD $16, reg, reg
+
+#define LOAD4(a, b, c, d) \
+	VMOVUPS (0*WIDTH)(R8), a; \
+	VMOVUPS (1*WIDTH)(R8), b; \
+	VMOVUPS (2*WIDTH)(R8), c; \
+	VMOVUPS (3*WIDTH)(R8), d
+
+#define STORE4 \
+	VMOVUPS V0, (0*WIDTH)(DI)(AX*1); \
+	VMOVUPS V1, (1*WIDTH)(DI)(AX*1); \
+	VMOVUPS V2, (2*WIDTH)(DI)(AX*1); \
+	VMOVUPS V3, (3*WIDTH)(DI)(AX*1)
+
+#define LOAD4_F16(a, b, c, d) \
+	VCVTPH2PS (0*WIDTH/2)(R8), a; \
+	VCVTPH2PS (1*WIDTH/2)(R8), b; \
+	VCVTPH2PS (2*WIDTH/2)(R8), c; \
+	VCVTPH2PS (3*WIDTH/2)(R8), d
+
+#define STORE4_F16 \
+	VCVTPS2PH $0, V0, (0*WIDTH/2)(DI)(AX*1); \
+	VCVTPS2PH $0, V1, (1*WIDTH/2)(DI)(AX*1); \
+	VCVTPS2PH $0, V2, (2*WIDTH/2)(DI)(AX*1); \
+	VCVTPS2PH $0, V3, (3*WIDTH/2)(DI)(AX*1)
+
+// bfloat16 pairs come apart into even and odd elements by a shift and a mask,
+// which is cheaper than moving them across the vector.
+#define LOAD4_BF16(a, b, c, d) \
+	VMOVUPS (0*WIDTH)(R8), b; \
+	VMOVUPS (1*WIDTH)(R8), d; \
+	VPSLLD $16, b, a; \
+	VPSLLD $16, d, c; \
+	VANDPS V10, b, b; \
+	VANDPS V10, d, d
+
+#define STORE4_BF16 \
+	ROUND_BF16(V0, V8); \
+	ROUND_BF16(V1, V9); \
+	ROUND_BF16(V2, V8); \
+	ROUND_BF16(V3, V9); \
+	VPSRLD $16, V0, V0; \
+	VPSRLD $16, V2, V2; \
+	VANDPS V10, V1, V1; \
+	VANDPS V10, V3, V3; \
+	VORPS V0, V1, V0; \
+	VORPS V2, V3, V2; \
+	VMOVUPS V0, (0*WIDTH)(DI)(AX*1); \
+	VMOVUPS V2, (1*WIDTH)(DI)(AX*1)
 
 // One element. These use the AVX2 forms.
 
@@ -29,7 +77,7 @@
 #define STORE1_32(mem) VMOVD X0, mem
 #define STORE1_64(mem) VMOVQ X0, mem
 #define STORE1_F16(mem) VCVTPS2PH $0, X0, X0; VPEXTRW $0, X0, mem
-#define STORE1_BF16(mem) ROUND_BF16(V0, V8); VPEXTRW $0, X0, mem
+#define STORE1_BF16(mem) ROUND_BF16(V0, V8); VPEXTRW $1, X0, mem
 
 // Floats.
 
