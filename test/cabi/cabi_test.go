@@ -31,7 +31,7 @@ func TestEverythingInC(t *testing.T) {
 	run := built(t, "horovodrun")
 	program := filepath.Join(t.TempDir(), "smoke")
 	dir := filepath.Dir(lib)
-	cc := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", "-I../../include", "-o", program, "smoke.c", "-L"+dir, "-lgorovod", "-Wl,-rpath,"+dir)
+	cc := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", "-I../../include", "-o", program, "testdata/smoke.c", "-L"+dir, "-lgorovod", "-Wl,-rpath,"+dir)
 	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
