@@ -114,9 +114,16 @@ func (e *Engine) Wake() {
 	}
 }
 
-// Closed reports whether the lane of the world has been closed by some rank:
-// lane member, and whether it left in order.
-func (e *Engine) Closed() bool { return e.world.board.ClosedBy() >= 0 }
+// ClosedBy is the rank that closed the world's log first, -1 while it is open.
+// over is true once this engine has ended, for that or another reason.
+func (e *Engine) ClosedBy() (rank int, over bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failure.Load() != nil {
+		return -1, true // the board is gone
+	}
+	return e.world.board.ClosedBy(), false
+}
 
 // Enqueue submits an operation and returns at once. The Entry is released by the caller.
 func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {

@@ -74,7 +74,7 @@ func Join(ctx context.Context, c *config.Config, generation uint64, o Options) (
 		return nil, err
 	}
 	w.session = session
-	if err := w.meet(ctx, generation, o); err != nil {
+	if err := w.meet(ctx, session.Generation(), o); err != nil {
 		session.Close()
 		return nil, err
 	}
@@ -274,8 +274,11 @@ func (w *World) onDeath(d rendezvous.Death) {
 	if known || left {
 		return
 	}
-	if e != nil && e.Closed() && d.Signal == 0 {
-		return // it left in order: the closed log ends what it ends, and asks for the cause
+	if e != nil {
+		by, over := e.ClosedBy()
+		if over || by >= 0 && d.Signal == 0 && (d.ExitCode == 0 || d.Rank == by) {
+			return // it left in order: the closed log ends what it ends, and asks for the cause
+		}
 	}
 	w.abort(errors.New(d.String()))
 }
@@ -288,8 +291,13 @@ func (w *World) onVanished(rank, pid int) {
 	w.mu.Lock()
 	e, left := w.Engine, w.left
 	w.mu.Unlock()
-	if left || e != nil && e.Closed() {
+	if left {
 		return
+	}
+	if e != nil {
+		if by, over := e.ClosedBy(); over || by >= 0 {
+			return // ranks leave; should one have died instead, the launcher will tell
+		}
 	}
 	w.abort(fmt.Errorf("%s has died", w.Describe(rank)))
 }
