@@ -13,6 +13,7 @@ type modelLane struct {
 	board   *modelBoard
 	coord   *Coordinator
 	members []*modelMember
+	outbox  [][]byte // Responses that the coordinator could not publish yet
 }
 
 type modelMember struct {
@@ -71,7 +72,8 @@ func (l *modelLane) notice(m int) string {
 	panic(fmt.Sprintf("member %d: stale mark %v belongs to nothing", m, back))
 }
 
-// coordinate takes the first Request in m's mailbox.
+// coordinate takes the first Request in m's mailbox. What it leads to is
+// published by publish, which may be later: the log may have no room.
 func (l *modelLane) coordinate(m int) ([]*Response, error) {
 	p := l.board.mail[m][0]
 	l.board.mail[m] = l.board.mail[m][1:]
@@ -81,10 +83,16 @@ func (l *modelLane) coordinate(m int) ([]*Response, error) {
 	}
 	resps, err := l.coord.Step(m, &r)
 	for _, resp := range resps {
-		l.board.Publish(resp.Append(nil))
+		l.outbox = append(l.outbox, resp.Append(nil))
 	}
 	clear(r.Shape) // it is the caller's again
 	return resps, err
+}
+
+// publish publishes the first Response in the outbox.
+func (l *modelLane) publish() {
+	l.board.Publish(l.outbox[0])
+	l.outbox = l.outbox[1:]
 }
 
 // next lets member m read one record of the log and execute it. The Request

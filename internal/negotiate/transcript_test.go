@@ -115,6 +115,7 @@ func (tr *transcript) coordinate(chosen []int) {
 				return
 			}
 			for _, resp := range resps {
+				tr.lane.publish()
 				tr.printf("publish %s", show(resp))
 			}
 		}

@@ -1,0 +1,150 @@
+package negotiate
+
+import (
+	"bytes"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+func sampleRequests() []Request {
+	dims := make(tensor.Shape, MaxDims)
+	for i := range dims {
+		dims[i] = math.MaxInt64
+	}
+	return []Request{
+		{},
+		{Type: Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "grad/ü", Device: CPUDevice, Shape: tensor.Shape{2, 0, 300}, Prescale: 1, Postscale: 0.5},
+		{Type: Broadcast, DType: tensor.Bool, Name: "w", Root: math.MaxInt32, Device: math.MinInt32, Prescale: math.Inf(-1), Postscale: math.Copysign(0, -1)},
+		{Type: Reducescatter, DType: tensor.BFloat16, ReduceOp: tensor.Product, Name: strings.Repeat("n", MaxName), Root: math.MinInt32, Shape: dims},
+	}
+}
+
+func sampleResponses() []Response {
+	return []Response{
+		{Slot: NoSlot},
+		{Type: Allreduce, DType: tensor.Float16, ReduceOp: tensor.Max, Name: "a", Device: CPUDevice, Shape: tensor.Shape{7}, Prescale: 2, Postscale: 3, Slot: 0, Gen: math.MaxUint32},
+		{Type: Allgather, DType: tensor.Int64, Name: "g", Shape: tensor.Shape{6, 3}, FirstDims: []int64{1, 0, 5}, Slot: NoSlot - 1, Gen: 1},
+		{Type: Alltoall, Err: strings.Repeat("e", maxErr), Name: "x", Slot: NoSlot},
+	}
+}
+
+// TestRoundTrip: what is encoded is decoded, every prefix and every extension is refused.
+func TestRoundTrip(t *testing.T) {
+	for _, want := range sampleRequests() {
+		p := want.Append(nil)
+		roundTrip(t, p, &want, new(Request))
+	}
+	for _, want := range sampleResponses() {
+		p := want.Append(nil)
+		roundTrip(t, p, &want, new(Response))
+	}
+}
+
+type message interface {
+	Append([]byte) []byte
+	Decode([]byte) error
+}
+
+func roundTrip(t *testing.T, p []byte, want, got message) {
+	t.Helper()
+	if len(p) > transport.MaxRecord {
+		t.Errorf("%d bytes do not fit into a record", len(p))
+	}
+	if err := got.Decode(p); err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("decode: %v, got %+v, want %+v", err, got, want)
+	}
+	for n := 0; n < len(p); n += 1 + len(p)/500 {
+		if err := got.Decode(p[:n]); err == nil {
+			t.Errorf("%d bytes of %d were accepted", n, len(p))
+		}
+	}
+	if err := got.Decode(append(p[:len(p):len(p)], 0)); err == nil {
+		t.Errorf("a trailing byte was accepted")
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("a failed Decode has changed the message")
+	}
+	clear(p)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the message shares memory with its encoding")
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	request := func(change func(*Request)) []byte {
+		r := Request{Name: "n", Shape: tensor.Shape{1}}
+		change(&r)
+		return r.Append(nil)
+	}
+	response := func(change func(*Response)) []byte {
+		r := Response{Name: "n", Shape: tensor.Shape{1}, Slot: NoSlot}
+		change(&r)
+		return r.Append(nil)
+	}
+	for _, tc := range []struct {
+		err string
+		to  message
+		p   []byte
+	}{
+		{"unknown request type 8", new(Request), request(func(r *Request) { r.Type = 8 })},
+		{"unknown dtype(11)", new(Request), request(func(r *Request) { r.DType = tensor.NumDTypes })},
+		{"unknown reduce op(6)", new(Request), request(func(r *Request) { r.ReduceOp = tensor.NumReduceOps })},
+		{"too long", new(Request), request(func(r *Request) { r.Name = strings.Repeat("n", MaxName+1) })},
+		{"256 dimensions", new(Request), request(func(r *Request) { r.Shape = make(tensor.Shape, MaxDims+1) })},
+		{"dimension out of range", new(Request), request(func(r *Request) { r.Shape[0] = -1 })},
+		{"too short", new(Request), nil},
+		{"not encoded minimally", new(Request), append([]byte{0, 0, 0, 0x80, 0}, make([]byte, 30)...)},
+		{"number out of range", new(Request), append([]byte{0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 30)...)},
+		// A length that promises more than there is must not be believed.
+		{"too short", new(Request), append([]byte{0, 0, 0}, 0x80, 0x7f)},
+		{"unknown request type 8", new(Response), response(func(r *Response) { r.Type = 8 })},
+		{"unknown flags 0x4", new(Response), append([]byte{4}, response(func(*Response) {})[1:]...)},
+		{"empty error text", new(Response), []byte{flagErr, 0, 0, 0, 0, 0}},
+		{"error text of 65537 bytes", new(Response), response(func(r *Response) { r.Err = strings.Repeat("e", maxErr+1) })},
+		{"too many elements", new(Response), response(func(r *Response) { r.Shape = tensor.Shape{1 << 62, 2} })},
+		{"too many bytes", new(Response), response(func(r *Response) { r.Shape, r.DType = tensor.Shape{1 << 62}, tensor.Float64 })},
+		{"without an allgather", new(Response), response(func(r *Response) { r.FirstDims = []int64{1} })},
+		{"do not add up", new(Response), response(func(r *Response) { r.Type = Allgather })},
+		{"do not add up", new(Response), response(func(r *Response) { r.Type, r.FirstDims = Allgather, []int64{1, 1} })},
+		{"do not add up", new(Response), response(func(r *Response) { r.Type, r.Shape, r.FirstDims = Allgather, nil, []int64{0} })},
+		{"add up to too many", new(Response), response(func(r *Response) { r.Type, r.FirstDims = Allgather, []int64{math.MaxInt64, 2} })},
+		// A huge count of first dimensions must be refused before memory is allocated.
+		{"too short", new(Response), append([]byte{0, byte(Allgather), 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f)},
+	} {
+		if err := tc.to.Decode(tc.p); err == nil || !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("got %v, want an error with %q", err, tc.err)
+		}
+	}
+}
+
+// FuzzRequest: Decode takes anything without a panic, and what it accepts has
+// exactly this encoding.
+func FuzzRequest(f *testing.F) {
+	for _, r := range sampleRequests()[:3] {
+		f.Add(r.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, p []byte) { reencode(t, p, new(Request)) })
+}
+
+func FuzzResponse(f *testing.F) {
+	for _, r := range sampleResponses()[:3] {
+		f.Add(r.Append(nil))
+	}
+	r := Response{Err: "mismatch", Slot: NoSlot}
+	f.Add(r.Append(nil))
+	f.Fuzz(func(t *testing.T, p []byte) { reencode(t, p, new(Response)) })
+}
+
+func reencode(t *testing.T, p []byte, m message) {
+	if m.Decode(p) != nil {
+		return
+	}
+	if again := m.Append(nil); !bytes.Equal(again, p) {
+		t.Errorf("%x was accepted, but is encoded as %x", p, again)
+	}
+}

@@ -1,0 +1,248 @@
+package negotiate
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+var _ Slots = transport.Board(nil)
+
+// step sends r from all members in order and returns the Response of the last.
+func step(t testing.TB, c *Coordinator, r *Request) *Response {
+	t.Helper()
+	for m := range c.members {
+		resps, err := c.Step(m, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m == len(c.members)-1 && len(resps) == 1 {
+			return resps[0]
+		}
+		if len(resps) != 0 {
+			t.Fatalf("member %d completes the set", m)
+		}
+	}
+	t.Fatal("no response")
+	return nil
+}
+
+// TestOneTimeNames: names that are used once neither take slots nor stay in
+// memory, and those that come again keep theirs.
+func TestOneTimeNames(t *testing.T) {
+	const capacity = 4
+	c := NewCoordinator([]int{0, 1}, capacity, newModelBoard(2, capacity, false))
+	steady := func(i int) *Request { return &Request{Name: fmt.Sprintf("steady.%d", i), Shape: tensor.Shape{3}} }
+	for range 2 {
+		for i := range capacity {
+			step(t, c, steady(i))
+		}
+	}
+	for i := range 1000 {
+		if resp := step(t, c, &Request{Name: fmt.Sprintf("allreduce.noname.%d", i)}); resp.Slot != NoSlot {
+			t.Fatalf("%s has slot %d", resp.Name, resp.Slot)
+		}
+	}
+	for i := range capacity {
+		if c.byName[steady(i).Name] == nil {
+			t.Errorf("steady.%d has lost its slot", i)
+		}
+	}
+	limit := 4*capacity + 64
+	if len(c.open) != 0 || len(c.spare) != 1 || len(c.recent.at) != limit || len(c.recent.ring) != limit {
+		t.Errorf("%d open, %d spare, %d of %d recent", len(c.open), len(c.spare), len(c.recent.at), limit)
+	}
+	// The window is first in, first out.
+	if resp := step(t, c, &Request{Name: fmt.Sprintf("allreduce.noname.%d", 1000-limit)}); resp.Slot == NoSlot {
+		t.Error("the oldest name in the window is forgotten")
+	}
+	if resp := step(t, c, &Request{Name: fmt.Sprintf("allreduce.noname.%d", 1000-limit-1)}); resp.Slot != NoSlot {
+		t.Error("a name before the window is remembered")
+	}
+}
+
+// TestRetiredNameIsRemembered: a name that lost its slot to a mismatch has one
+// again in the next round, however long ago it was first seen.
+func TestRetiredNameIsRemembered(t *testing.T) {
+	c := NewCoordinator([]int{0, 1}, 1, newModelBoard(2, 1, false))
+	x := &Request{Name: "x", Shape: tensor.Shape{3}}
+	step(t, c, x)
+	step(t, c, x)
+	for i := range 1000 {
+		step(t, c, &Request{Name: fmt.Sprint(i)})
+	}
+	if _, err := c.Step(0, x); err != nil {
+		t.Fatal(err)
+	}
+	resps, err := c.Step(1, &Request{Name: "x", Shape: tensor.Shape{4}})
+	if err != nil || len(resps) != 1 || resps[0].Err == "" {
+		t.Fatalf("%+v, %v", resps, err)
+	}
+	if resp := step(t, c, x); resp.Slot == NoSlot {
+		t.Error("it has no slot")
+	}
+}
+
+// TestSecondSightNeedsEqualParameters: parameters that alternate never get a slot.
+func TestSecondSightNeedsEqualParameters(t *testing.T) {
+	c := NewCoordinator([]int{0}, 4, newModelBoard(1, 4, false))
+	for i := range 10 {
+		if resp := step(t, c, &Request{Name: "x", Shape: tensor.Shape{int64(i % 2)}}); resp.Slot != NoSlot {
+			t.Fatalf("round %d has slot %d", i, resp.Slot)
+		}
+	}
+	if resp := step(t, c, &Request{Name: "x", Shape: tensor.Shape{1}}); resp.Slot == NoSlot {
+		t.Error("no slot at second sight")
+	}
+}
+
+// TestStepKeepsNothingOfTheRequest: the caller may decode the next one into it.
+func TestStepKeepsNothingOfTheRequest(t *testing.T) {
+	c := NewCoordinator([]int{0, 1}, 0, newModelBoard(2, 0, false))
+	r := &Request{Name: "x", Shape: tensor.Shape{3}}
+	if _, err := c.Step(0, r); err != nil {
+		t.Fatal(err)
+	}
+	r.Shape[0] = 4
+	r.Name = "y"
+	resps, err := c.Step(1, &Request{Name: "x", Shape: tensor.Shape{3}})
+	if err != nil || len(resps) != 1 || resps[0].Err != "" || resps[0].Name != "x" {
+		t.Errorf("%+v, %v", resps, err)
+	}
+}
+
+// falseSlots is a board that breaks the contract.
+type falseSlots struct {
+	Slots
+	marked []int
+	ok     bool
+}
+
+func (s falseSlots) Retire(uint32) ([]int, bool) { return s.marked, s.ok }
+
+func TestStepViolations(t *testing.T) {
+	for _, tc := range []struct {
+		err   string
+		slots falseSlots
+		from  int
+	}{
+		{"from member -1 of 2", falseSlots{}, -1},
+		{"from member 2 of 2", falseSlots{}, 2},
+		{"its slot 0 cannot be retired", falseSlots{}, 1},
+		{"false mark of member 2", falseSlots{marked: []int{2}, ok: true}, 1},
+		{"false mark of member -1", falseSlots{marked: []int{-1}, ok: true}, 1},
+		{"false mark of member 0", falseSlots{marked: []int{0, 0}, ok: true}, 1},
+		{"rank 9 sent it again", falseSlots{marked: []int{1}, ok: true}, 1},
+	} {
+		tc.slots.Slots = newModelBoard(2, 1, false)
+		c := NewCoordinator([]int{7, 9}, 1, tc.slots)
+		for range 2 {
+			step(t, c, &Request{Name: "x", Shape: tensor.Shape{3}})
+		}
+		_, err := c.Step(tc.from, &Request{Name: "x", Shape: tensor.Shape{4}})
+		if err == nil || !strings.Contains(err.Error(), tc.err) || !strings.Contains(err.Error(), `"x"`) {
+			t.Errorf("got %v, want an error with %q", err, tc.err)
+		}
+	}
+}
+
+// TestPendingOrder: names are reported in the order in which they were first
+// asked for, whatever tallies were used before.
+func TestPendingOrder(t *testing.T) {
+	c := NewCoordinator([]int{0, 1, 2}, 0, newModelBoard(3, 0, false))
+	for i := range 5 {
+		step(t, c, &Request{Name: fmt.Sprint("done", i)})
+	}
+	for _, name := range []string{"q", "b", "z", "a"} {
+		if _, err := c.Step(1, &Request{Name: name, Type: Broadcast}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	c.Pending(func(name string, typ RequestType, present, missing []int) {
+		got = append(got, fmt.Sprintf("%s %v %v %v", name, typ, present, missing))
+	})
+	want := "[q BROADCAST [1] [0 2] b BROADCAST [1] [0 2] z BROADCAST [1] [0 2] a BROADCAST [1] [0 2]]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestLongestErrorFitsARecord: many members, each with another shape of many
+// long dimensions, and a name of the greatest length.
+func TestLongestErrorFitsARecord(t *testing.T) {
+	const members = 2000
+	world := make([]int, members)
+	for i := range world {
+		world[i] = 1_000_000 + 2*i
+	}
+	c := NewCoordinator(world, 0, newModelBoard(members, 0, false))
+	var resp *Response
+	for m := range world {
+		shape := make(tensor.Shape, MaxDims)
+		for d := range shape {
+			shape[d] = math.MaxInt64
+		}
+		shape[0] -= int64(m % 16) // so that each value has many ranks, none beside another
+		resps, err := c.Step(m, &Request{Name: strings.Repeat("n", MaxName), Shape: shape})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(resps) > 0 {
+			resp = resps[0]
+		}
+	}
+	if len(resp.Err) > maxErr || !strings.HasSuffix(resp.Err, "; and 8 more)") || !strings.Contains(resp.Err, ", and 109 more: [") {
+		t.Errorf("%d bytes: …%s", len(resp.Err), resp.Err[len(resp.Err)-100:])
+	}
+	p := resp.Append(nil)
+	if len(p) > transport.MaxRecord {
+		t.Errorf("%d bytes", len(p))
+	}
+	if err := new(Response).Decode(p); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSpread(t *testing.T) {
+	for _, tc := range []struct {
+		world  []int
+		values string
+		want   string
+	}{
+		{[]int{0, 1}, "a b", "(rank 0: a; rank 1: b)"},
+		{[]int{0, 1, 2, 3}, "a a b a", "(ranks 0, 1, 3: a; rank 2: b)"},
+		{[]int{0, 1, 2, 3, 7, 8, 9}, "a a a b a a a", "(ranks 0-2, 7-9: a; rank 3: b)"},
+	} {
+		var reqs []*Request
+		for _, v := range strings.Fields(tc.values) {
+			reqs = append(reqs, &Request{Name: v})
+		}
+		c := NewCoordinator(tc.world, 0, nil)
+		if got := c.spread(reqs, func(r *Request) string { return r.Name }); got != tc.want {
+			t.Errorf("got %s, want %s", got, tc.want)
+		}
+	}
+}
+
+// TestInvalidEnumerations: what the codec would refuse fails the tensor when it
+// comes from the coordinator's own process.
+func TestInvalidEnumerations(t *testing.T) {
+	for want, r := range map[string]*Request{
+		"Operation request type 200 is not supported.":                      {Type: 200},
+		"Unknown data type: dtype(77).":                                     {DType: 77},
+		"ALLREDUCE with reduce op(9) is not supported.":                     {ReduceOp: 9},
+		"ALLREDUCE: shape [2, -1]: dimension 1 is negative":                 {Shape: tensor.Shape{2, -1}},
+		"ALLGATHER: shape [-1]: dimension 0 is negative":                    {Type: Allgather, Shape: tensor.Shape{-1}},
+		"ALLREDUCE: shape [4611686018427387904] of float64: too many bytes": {DType: tensor.Float64, Shape: tensor.Shape{1 << 62}},
+	} {
+		c := NewCoordinator([]int{0, 1}, 0, newModelBoard(2, 0, false))
+		if resp := step(t, c, r); resp.Err != want {
+			t.Errorf("got %q, want %q", resp.Err, want)
+		}
+	}
+}
