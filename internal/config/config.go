@@ -158,6 +158,9 @@ func (c *Config) validate() error {
 	if c.Size > 1 && c.RendezvousAddr == "" {
 		return fmt.Errorf("HOROVOD_SIZE is %d, but HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT are not set: start the program with horovodrun -np %d", c.Size, c.Size)
 	}
+	if c.Size > 1 && len(c.Key) == 0 {
+		return fmt.Errorf("HOROVOD_SECRET_KEY is not set: ranks prove to one another that they know the job's secret; horovodrun hands it over, and ranks started by hand need the launcher's")
+	}
 	return nil
 }
 
