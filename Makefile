@@ -39,7 +39,7 @@ build: ## build/gorovod, build/horovodrun, build/libgorovod.so
 	@scripts/prepare.sh toolchain
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -o build/gorovod ./cmd/gorovod
 	ln -f build/gorovod build/horovodrun
-	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -buildmode=c-shared -o build/libgorovod.so ./cmd/libgorovod
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS) -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libgorovod/exports.map' -buildmode=c-shared -o build/libgorovod.so ./cmd/libgorovod
 
 .PHONY: wheel
 wheel: prepare build tools ## dist/gorovod-….whl, one for every Python 3

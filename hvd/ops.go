@@ -98,7 +98,6 @@ func (h *Handle) Wait(ctx context.Context) error {
 	if e == nil {
 		return errors.New("hvd: Wait on a handle whose operation has been waited for")
 	}
-	w := process.World()
 	for !e.Done() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -107,11 +106,7 @@ func (h *Handle) Wait(ctx context.Context) error {
 		if ctx.Done() != nil {
 			d = waitSlice
 		}
-		if w == nil { // shut down meanwhile: it has ended, or is about to
-			time.Sleep(time.Millisecond)
-			continue
-		}
-		w.Engine.Wait(e, d)
+		e.Wait(d)
 	}
 	err := wrap(e.Err())
 	h.entry = nil

@@ -6,7 +6,6 @@ package main
 
 /*
 #include <stdlib.h>
-#include <string.h>
 #include "shim.h"
 */
 import "C"

@@ -59,6 +59,10 @@ var entries = sync.Pool{New: func() any { return &Entry{wake: make(chan struct{}
 // Done reports that the operation has ended; Err and Output are valid then.
 func (e *Entry) Done() bool { return e.done.Load() }
 
+// Wait blocks until the operation is done or d has passed (negative: without
+// limit), and reports which. See Engine.Wait.
+func (e *Entry) Wait(d time.Duration) bool { return e.engine.Wait(e, d) }
+
 // Err is nil for success.
 func (e *Entry) Err() *Error { return e.err }
 
