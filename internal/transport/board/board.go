@@ -99,8 +99,9 @@ type Board struct {
 	posters []poster
 	inbox   inbox
 
-	stop func() error
-	wake func(member int)
+	stop    func() error
+	wake    func(member int)
+	crowded bool
 }
 
 // Format initialises mem, which must be zeroed, at least Bytes(c) long and
@@ -199,6 +200,11 @@ func (b *Board) SetStop(stop func() error) { b.stop = stop }
 // found no room should try again: by Requests for a poster, by Next for the
 // coordinator (member 0). It must be set before the board is used.
 func (b *Board) SetWake(wake func(member int)) { b.wake = wake }
+
+// SetCrowded tells that there are more members than cores, so that spinning for
+// the lock only keeps its holder from running. It must be set before the board is
+// used.
+func (b *Board) SetCrowded(crowded bool) { b.crowded = crowded }
 
 // poster is the part of a mailbox that its writers trust.
 type poster struct {

@@ -37,7 +37,7 @@ func (b *Board) awaitLock(member int) error {
 			continue
 		}
 		switch {
-		case i < lockSpins:
+		case i < lockSpins && !b.crowded:
 		case i < lockSpins+lockYields:
 			runtime.Gosched() // the holder may be a goroutine of this process,
 			yieldThread()     // or another process

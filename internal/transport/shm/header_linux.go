@@ -1,0 +1,116 @@
+package shm
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// header is the mapping of the segment's first part. It stays mapped until the
+// garbage collector finds that nobody can use it any more, so that Err, Abort and
+// a bell may be used by any goroutine without a guard against Close. Each method
+// that touches the mapping keeps h alive until it returns.
+type header struct {
+	mem  []byte
+	size int // ranks
+}
+
+// mapHeader maps the first part of fd.
+func mapHeader(fd, size int) (*header, error) {
+	mem, err := mapShared(fd, 0, headBytes(size))
+	if err != nil {
+		return nil, err
+	}
+	h := &header{mem: mem, size: size}
+	runtime.AddCleanup(h, func(mem []byte) { unix.Munmap(mem) }, mem)
+	return h, nil
+}
+
+func (h *header) regs() *registers { return (*registers)(unsafe.Pointer(&h.mem[0])) }
+
+func (h *header) pid(rank int) *atomic.Int64 {
+	return (*atomic.Int64)(unsafe.Pointer(&h.mem[pidsOffset()+8*rank]))
+}
+
+func (h *header) bell(rank int) *bellState {
+	return (*bellState)(unsafe.Pointer(&h.mem[bellsOffset(h.size)+rank*bellSize]))
+}
+
+// format writes the identity of a fresh segment.
+func (h *header) format(c Config) {
+	r := h.regs()
+	r.version, r.generation = version, c.Generation
+	r.size, r.slots, r.bytes = uint64(c.Size), uint64(c.Slots), uint64(segmentBytes(c))
+	r.magic = magic
+	runtime.KeepAlive(h)
+}
+
+// check compares the segment's identity with what this rank expects.
+func (h *header) check(c Config) error {
+	defer runtime.KeepAlive(h)
+	r := h.regs()
+	switch {
+	case r.magic != magic:
+		return fmt.Errorf("the segment's magic number is %#x, want %#x", r.magic, uint64(magic))
+	case r.version != version:
+		return fmt.Errorf("the segment has layout version %d, want %d: all ranks must run the same gorovod", r.version, version)
+	case r.generation != c.Generation:
+		return fmt.Errorf("the segment is of generation %d, want %d", r.generation, c.Generation)
+	case r.size != uint64(c.Size) || r.slots != uint64(c.Slots) || r.bytes != uint64(segmentBytes(c)):
+		return fmt.Errorf("the segment is for %d ranks and %d slots, want %d and %d", r.size, r.slots, c.Size, c.Slots)
+	}
+	return nil
+}
+
+// attach counts this rank in.
+func (h *header) attach() {
+	w := &h.regs().attached
+	w.Add(1)
+	futexWake(w)
+	runtime.KeepAlive(h)
+}
+
+// awaitAttached waits up to d for a rank to attach and returns how many have.
+func (h *header) awaitAttached(d time.Duration) int {
+	w := &h.regs().attached
+	if n := w.Load(); int64(n) < int64(h.size) {
+		futexWait(w, n, d)
+	}
+	n := int(w.Load())
+	runtime.KeepAlive(h)
+	return n
+}
+
+// abort writes the abort record; false if there is one already.
+func (h *header) abort(rank int, text string) bool {
+	defer runtime.KeepAlive(h)
+	r := h.regs()
+	if !r.abortState.CompareAndSwap(abortNone, abortWriting) {
+		return false
+	}
+	r.abortBy = uint32(rank)
+	r.abortLen = uint32(copy(r.abortText[:], text))
+	r.abortState.Store(abortReady)
+	return true
+}
+
+// aborted reports that the abort record can be read.
+func (h *header) aborted() bool {
+	ready := h.regs().abortState.Load() == abortReady
+	runtime.KeepAlive(h)
+	return ready
+}
+
+// abortCause is the abort record as an error.
+func (h *header) abortCause() error {
+	defer runtime.KeepAlive(h)
+	r := h.regs()
+	n := min(int(r.abortLen), maxAbortText)
+	text := strings.ToValidUTF8(string(r.abortText[:n]), "")
+	return fmt.Errorf("%s (reported by rank %d)", text, r.abortBy)
+}

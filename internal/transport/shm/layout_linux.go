@@ -1,0 +1,109 @@
+package shm
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/board"
+)
+
+const (
+	// MaxLanes is how many lanes a segment has room for; their ids are below it.
+	MaxLanes = 32
+
+	depth    = 4
+	baseTile = 256 << 10 // ChunkBytes before rounding
+	pageSize = 64 << 10  // a multiple of every architecture's page
+
+	magic   = 0x676f726f766f6453
+	version = 1
+
+	maxAbortText = 4 << 10
+)
+
+// registers is the first part of the segment.
+type registers struct {
+	magic, version, generation uint64
+	size, slots, bytes         uint64
+	_                          [2]uint64
+
+	attached atomic.Uint32 // ranks that have mapped the segment; a futex
+	_        [15]uint32
+
+	abortState atomic.Uint32 // abortNone, abortWriting, abortReady
+	abortBy    uint32        // the rank that aborted
+	abortLen   uint32
+	_          [13]uint32
+	abortText  [maxAbortText]byte
+
+	lanes [MaxLanes]laneState
+}
+
+const (
+	abortNone = iota
+	abortWriting
+	abortReady
+)
+
+// laneState says who may use a lane's region.
+type laneState struct {
+	state       atomic.Uint32 // laneFree, laneFormatting, laneReady
+	departed    atomic.Uint32 // members that have closed it
+	incarnation atomic.Uint64 // counts formattings
+	members     atomic.Uint64 // hash of the member list
+	_           [5]uint64
+}
+
+const (
+	laneFree = iota
+	laneFormatting
+	laneReady
+)
+
+// bellState is a rank's bell, on two cache lines of its own since processors
+// fetch lines in pairs.
+type bellState struct {
+	word     atomic.Uint32 // a futex; changes with each ring that finds the rank armed
+	sleeping atomic.Uint32 // 1 from Arm to Disarm, or until somebody rings
+	_        [30]uint32
+}
+
+// counter is one phase of one member.
+type counter struct {
+	v atomic.Uint64
+	_ [7]uint64
+}
+
+const (
+	counterSize = int(unsafe.Sizeof(counter{}))
+	bellSize    = int(unsafe.Sizeof(bellState{}))
+)
+
+// pids follow the registers, then bells; then, from the next page, the lanes.
+func pidsOffset() int          { return int(unsafe.Sizeof(registers{})) }
+func bellsOffset(size int) int { return roundUp(pidsOffset()+8*size, 128) }
+
+// headBytes is the size of the header, a multiple of the page size.
+func headBytes(size int) int { return roundUp(bellsOffset(size)+size*bellSize, pageSize) }
+
+// chunkBytes is ChunkBytes of a lane of n members.
+func chunkBytes(n int) int { return roundUp(baseTile, 64*n) }
+
+// laneLayout gives the offsets inside a lane's region.
+type laneLayout struct{ counters, buffers, size int }
+
+func layoutOf(members, slots int) laneLayout {
+	var l laneLayout
+	l.counters = roundUp(board.Bytes(boardConfig(members, slots)), 64)
+	l.buffers = roundUp(l.counters+members*int(transport.NumPhases)*counterSize, 4096)
+	l.size = l.buffers + members*depth*chunkBytes(members)
+	return l
+}
+
+// laneBytes is the room for a lane, enough for any number of members up to size.
+func laneBytes(size, slots int) int {
+	return roundUp(layoutOf(size, slots).size+size*depth*64*size, pageSize)
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }

@@ -1,0 +1,188 @@
+// Package shm is the transport.Network of ranks on one host. Their boards,
+// staging buffers, counters and bells lie in one memfd, the segment, which rank 0
+// makes and hands to the others over an abstract unix socket after both ends have
+// proved that they know the job's secret. No file system is involved and nothing
+// is left after a crash.
+//
+// A rank's driver polls; it sleeps on a futex in the segment, which costs those
+// that ring it one load while it is awake. The death of a peer's process is
+// noticed by pidfd and reported; what it means is the owner's decision.
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/board"
+)
+
+// Config describes one rank's part in one generation of the world. Size, Key,
+// Job, Generation and Slots must be the same on all ranks.
+type Config struct {
+	Rank, Size int
+	Key        []byte        // the job's secret
+	Job        string        // tells jobs apart, in particular where Key is empty
+	Generation uint64        // of the world; another generation's ranks cannot attach
+	Timeout    time.Duration // for Open and for each OpenLane; 0 means 30 s
+	Slots      int           // capacity of each lane's board
+	Cores      int           // cores that the ranks share; 0: enough for all
+	// Died is called once for each peer whose process has ended, on a goroutine of
+	// the network; may be nil. It must not call Close.
+	Died func(rank, pid int)
+	// TrackFD is called with each descriptor that is kept open after Open, when it
+	// has been opened and before it is closed; may be nil.
+	TrackFD func(fd int, open bool)
+}
+
+const defaultTimeout = 30 * time.Second
+
+// maxRanks bounds the segment's tables; it is far beyond the cores of any host.
+const maxRanks = 4096
+
+func (c *Config) check() error {
+	switch {
+	case c.Size < 1 || c.Size > maxRanks:
+		return fmt.Errorf("shm: %d ranks on this host, want 1 to %d", c.Size, maxRanks)
+	case c.Rank < 0 || c.Rank >= c.Size:
+		return fmt.Errorf("shm: rank %d of %d", c.Rank, c.Size)
+	case c.Slots < 1:
+		return fmt.Errorf("shm: %d slots, want at least 1", c.Slots)
+	case len(c.Key) == 0 && c.Job == "":
+		return errors.New("shm: neither a key nor a job name")
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.Died == nil {
+		c.Died = func(int, int) {}
+	}
+	if c.TrackFD == nil {
+		c.TrackFD = func(int, bool) {}
+	}
+	return nil
+}
+
+var errClosed = errors.New("shm: the network is closed")
+
+// Network is a rank's attachment to the segment. Name, Bell, Err, Abort and Close
+// may be called at any time, also after Close; the bell may be used for as long as
+// somebody holds it. A lane's Mark and Post may race with Close; its other methods
+// belong to the driver, which calls none of them after Close.
+type Network struct {
+	cfg  Config
+	head *header
+	seg  segment // the lanes; unmapped by Close
+	bell *bell
+	err  atomic.Pointer[error]
+	shut atomic.Bool // Close has been called: this rank has no say any more
+
+	watch watch
+
+	mu     sync.Mutex // protects what follows
+	lanes  [MaxLanes]openLane
+	closed bool
+}
+
+// Open attaches to the segment and returns when all ranks have. It is bounded by
+// ctx and by the timeout; rank 0's error lists the ranks that are missing.
+func Open(ctx context.Context, c Config) (*Network, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	n := &Network{cfg: c}
+	if err := n.join(ctx); err != nil {
+		n.Close()
+		return nil, fmt.Errorf("shared memory of %d ranks: rank %d: %w", c.Size, c.Rank, err)
+	}
+	return n, nil
+}
+
+// Name is "shm".
+func (n *Network) Name() string { return "shm" }
+
+// Bell is this rank's bell.
+func (n *Network) Bell() transport.Bell { return n.bell }
+
+// Err is the cause of the first abort, by whichever rank; nil while there is none.
+func (n *Network) Err() error {
+	if err := n.err.Load(); err != nil {
+		return *err
+	}
+	if n.head == nil || !n.head.aborted() {
+		return nil
+	}
+	n.latch(n.head.abortCause())
+	return *n.err.Load()
+}
+
+// Abort makes cause the network's error on every rank, unless there is one
+// already, and rings all bells.
+func (n *Network) Abort(cause error) {
+	if n.head == nil || n.shut.Load() {
+		n.latch(cause)
+		return
+	}
+	if n.head.abort(n.cfg.Rank, cause.Error()) || !n.head.aborted() {
+		n.latch(cause)
+	} else {
+		n.latch(n.head.abortCause())
+	}
+	for r := range n.cfg.Size {
+		n.head.ring(r)
+	}
+}
+
+func (n *Network) latch(err error) { n.err.CompareAndSwap(nil, &err) }
+
+// Close ends the watching of peers, unmaps the lanes and closes the descriptors.
+// It does not tell the other ranks anything.
+func (n *Network) Close() error {
+	n.shut.Store(true)
+	n.latch(errClosed)
+	n.watch.stop()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil
+	}
+	n.closed = true
+	for i := range n.lanes {
+		if l := n.lanes[i].lane; l != nil {
+			l.quiesce()
+			n.lanes[i].lane = nil
+		}
+	}
+	return n.seg.close()
+}
+
+var _ transport.Network = (*Network)(nil)
+
+// crowded reports that the ranks outnumber the cores.
+func (n *Network) crowded() bool { return n.cfg.Cores > 0 && n.cfg.Size > n.cfg.Cores }
+
+// checkMembers validates what OpenLane was given and returns this rank's place.
+func (n *Network) checkMembers(id int, members []int) (int, error) {
+	if id < 0 || id >= MaxLanes {
+		return 0, fmt.Errorf("shm: lane %d, want 0 to %d", id, MaxLanes-1)
+	}
+	for i, m := range members {
+		if m < 0 || m >= n.cfg.Size || i > 0 && m <= members[i-1] {
+			return 0, fmt.Errorf("shm: lane %d: members %v are not ascending ranks below %d", id, members, n.cfg.Size)
+		}
+	}
+	me := slices.Index(members, n.cfg.Rank)
+	if me < 0 {
+		return 0, fmt.Errorf("shm: lane %d: rank %d is not among the members %v", id, n.cfg.Rank, members)
+	}
+	return me, nil
+}
+
+func boardConfig(members, slots int) board.Config { return board.Standard(members, members, slots) }

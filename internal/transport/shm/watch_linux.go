@@ -1,0 +1,90 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// watch notices the end of the peers' processes: a pidfd each, which Go's poller
+// watches, so that it takes neither threads nor polling.
+type watch struct {
+	n     *Network
+	mu    sync.Mutex
+	fds   []int
+	files []*os.File
+	wg    sync.WaitGroup
+	ended bool
+}
+
+// start watches all peers; those in this process (tests) cannot die alone.
+func (w *watch) start(n *Network) error {
+	w.n = n
+	for r := range n.cfg.Size {
+		pid := int(n.head.pid(r).Load())
+		if r == n.cfg.Rank || pid == os.Getpid() {
+			continue
+		}
+		if err := w.add(r, pid); err != nil {
+			return fmt.Errorf("watch rank %d, process %d: %w", r, pid, err)
+		}
+	}
+	return nil
+}
+
+func (w *watch) add(rank, pid int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return errClosed
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		w.wg.Go(func() { w.n.cfg.Died(rank, pid) })
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("pidfd_open: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // PIDFD_NONBLOCK needs a newer kernel
+		unix.Close(fd)
+		return err
+	}
+	f := os.NewFile(uintptr(fd), fmt.Sprintf("pidfd of rank %d", rank))
+	raw, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		return err
+	}
+	w.n.cfg.TrackFD(fd, true)
+	w.fds, w.files = append(w.fds, fd), append(w.files, f)
+	w.wg.Go(func() {
+		if raw.Read(exited) == nil {
+			w.n.cfg.Died(rank, pid)
+		}
+	})
+	return nil
+}
+
+// exited reports that the process of a pidfd has ended: it is readable then.
+func exited(fd uintptr) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	k, err := unix.Poll(p, 0)
+	return err == nil && k > 0
+}
+
+// stop ends the watching; no Died is running when it returns.
+func (w *watch) stop() {
+	w.mu.Lock()
+	w.ended = true
+	for i, f := range w.files {
+		w.n.cfg.TrackFD(w.fds[i], false)
+		f.Close()
+	}
+	w.fds, w.files = nil, nil
+	w.mu.Unlock()
+	w.wg.Wait()
+}
