@@ -1,0 +1,533 @@
+"""Collectives on tensors, against their definition."""
+
+import functools
+import gc
+import operator
+import random
+import threading
+import warnings
+from pathlib import Path
+
+import horovod.torch as hvd
+import pytest
+import torch
+from horovod.common import _lib
+from horovod.torch import mpi_ops
+
+pytestmark = pytest.mark.usefixtures("job")
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+DTYPES = [*INTEGERS, *FLOATS, torch.bool]
+SHAPES = [(), (0,), (1,), (17,), (3, 5), (2, 0, 3), (4, 3, 2), (2, 3, 2, 3)]
+OPS = {"Average": hvd.Average, "Sum": hvd.Sum, "Min": hvd.Min, "Max": hvd.Max, "Product": hvd.Product}
+
+
+def several():
+    return pytest.mark.skipif(hvd_size() == 1, reason="needs two ranks")
+
+
+def hvd_size():
+    from horovod.runner.common.util.env import get_env_rank_and_size
+
+    return get_env_rank_and_size()[1]
+
+
+def of_rank(rank, shape, dtype, low=-5, high=6, seed=0):
+    """What ``rank`` contributes: small whole numbers, so that sums and products are exact in every dtype."""
+    generator = torch.Generator().manual_seed(1000 * seed + rank)
+    if dtype in (torch.uint8, torch.bool):
+        low, high = 0, 2 if dtype is torch.bool else high
+    return torch.randint(low, high, shape, generator=generator).to(dtype)
+
+
+def of_all(*args, **kwargs):
+    return [of_rank(r, *args, **kwargs) for r in range(hvd.size())]
+
+
+def reduced(tensors, op):
+    """The definition of allreduce, in float64, where these numbers are exact."""
+    wide = [t.to(torch.float64) for t in tensors]
+    if op in (hvd.Sum, hvd.Average):
+        result = functools.reduce(operator.add, wide)
+        result = result / len(wide) if op == hvd.Average else result
+    else:
+        pairwise = {hvd.Min: torch.minimum, hvd.Max: torch.maximum, hvd.Product: operator.mul}[op]
+        result = functools.reduce(pairwise, wide)
+    return result.to(tensors[0].dtype)
+
+
+def check(actual, expected):
+    assert actual.dtype == expected.dtype
+    assert actual.shape == expected.shape
+    if expected.dtype.is_floating_point:
+        torch.testing.assert_close(actual, expected)
+    else:
+        assert torch.equal(actual, expected)
+
+
+# ---- allreduce
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_allreduce(dtype, op):
+    if dtype is torch.bool and op == "Average":
+        pytest.skip("a bool has no average")
+    op = OPS[op]
+    for shape in SHAPES:
+        inputs = of_all(shape, dtype, low=-2, high=3)
+        expected = reduced(inputs, op)
+        mine = inputs[hvd.rank()]
+        before = mine.clone()
+        check(hvd.allreduce(mine, op=op), expected)
+        check(mine, before)
+        check(hvd.synchronize(hvd.allreduce_async(mine, op=op)), expected)
+        check(mine, before)
+        result = hvd.allreduce_(mine, op=op)
+        assert result is mine
+        check(mine, expected)
+        mine.copy_(before)
+        assert hvd.synchronize(hvd.allreduce_async_(mine, op=op)) is mine
+        check(mine, expected)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_average_of_integers_truncates_toward_zero(dtype):
+    sign = 1 if dtype is torch.uint8 else -1
+    mine = torch.full((3,), sign if hvd.rank() == 0 else 0, dtype=dtype)
+    expected = sign if hvd.size() == 1 else 0
+    assert hvd.allreduce(mine).tolist() == [expected] * 3
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=str)
+def test_scaling(dtype):
+    inputs = of_all((7,), dtype, low=0, high=9)
+    mine = inputs[hvd.rank()]
+    pre, post = 0.5, 3.0
+    # Each input is scaled before the sum, and truncated if it is an integer.
+    scaled = [(t.to(torch.float64) * pre) for t in inputs]
+    if not dtype.is_floating_point:
+        scaled = [t.trunc() for t in scaled]
+    expected = (functools.reduce(operator.add, scaled) * post).to(dtype)
+    result = hvd.allreduce(mine, op=hvd.Sum, prescale_factor=pre, postscale_factor=post)
+    check(result, expected)
+
+
+def test_average_argument():
+    ones = torch.ones(3)
+    with pytest.deprecated_call():
+        check(hvd.allreduce(ones, average=False), ones * hvd.size())
+    with pytest.deprecated_call():
+        check(hvd.allreduce_(ones.clone(), average=True), ones)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(hvd.allreduce(ones), ones)
+    for call in (hvd.allreduce, hvd.allreduce_, hvd.allreduce_async, hvd.allreduce_async_):
+        with pytest.raises(ValueError, match="op parameter supersedes average"):
+            call(ones, average=True, op=hvd.Sum)
+
+
+def test_large_tensor():
+    n = 5_000_011
+    mine = torch.arange(n, dtype=torch.float32).remainder_(1000).add_(hvd.rank())
+    result = hvd.allreduce(mine, op=hvd.Sum)
+    check(result, mine * hvd.size() + sum(range(hvd.size())) - hvd.rank() * hvd.size())
+
+
+def test_compression():
+    mine = of_rank(hvd.rank(), (9,), torch.float32)
+    result = hvd.allreduce(mine, op=hvd.Sum, compression=hvd.Compression.fp16)
+    check(result, reduced(of_all((9,), torch.float32), hvd.Sum))
+    compressed, ctx = hvd.Compression.fp16.compress(mine)
+    assert (compressed.dtype, ctx) == (torch.float16, torch.float32)
+    whole = torch.ones(3, dtype=torch.int64)
+    assert hvd.Compression.fp16.compress(whole)[0] is whole
+    check(hvd.allreduce(whole, op=hvd.Max, compression=hvd.Compression.fp16), whole)
+
+
+# ---- allgather
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_allgather(dtype):
+    for rest in [(), (3,), (2, 3)]:
+        inputs = of_all((4, *rest), dtype)
+        check(hvd.allgather(inputs[hvd.rank()]), torch.cat(inputs))
+        # As many rows as the rank's number: none on rank 0.
+        inputs = [of_rank(r, (r, *rest), dtype) for r in range(hvd.size())]
+        check(hvd.synchronize(hvd.allgather_async(inputs[hvd.rank()])), torch.cat(inputs))
+
+
+def test_allgather_of_nothing():
+    check(hvd.allgather(torch.empty(0, 3)), torch.empty(0, 3))
+
+
+def test_allgather_large():
+    mine = torch.full((300_000, 3), float(hvd.rank()))
+    result = hvd.allgather(mine).view(hvd.size(), -1)
+    for r in range(hvd.size()):
+        assert bool((result[r] == r).all())
+
+
+# ---- broadcast
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_broadcast(dtype):
+    for root in range(hvd.size()):
+        for shape in SHAPES:
+            inputs = of_all(shape, dtype)
+            mine, expected = inputs[hvd.rank()], inputs[root]
+            before = mine.clone()
+            check(hvd.broadcast(mine, root), expected)
+            check(hvd.synchronize(hvd.broadcast_async(mine, root)), expected)
+            check(mine, before)
+            assert hvd.broadcast_(mine, root) is mine
+            check(mine, expected)
+            mine.copy_(before)
+            assert hvd.synchronize(hvd.broadcast_async_(mine, root)) is mine
+            check(mine, expected)
+
+
+def test_barrier_waits_for_the_last(tmp_path):
+    # Each rank leaves a file before the barrier; after it, all are there.
+    directory = Path(hvd.broadcast_object(str(tmp_path)))
+    for i in range(5):
+        (directory / f"{i}.{hvd.rank()}").touch()
+        hvd.barrier() if i % 2 else hvd.barrier(hvd.global_process_set)
+        assert len(list(directory.glob(f"{i}.*"))) == hvd.size()
+    hvd.barrier()
+
+
+# ---- gradients
+
+
+def test_gradient_of_allreduce():
+    for op, pre, post in [(hvd.Sum, 1.0, 1.0), (hvd.Average, 1.0, 1.0), (hvd.Sum, 2.0, 3.0)]:
+        x = of_rank(hvd.rank(), (3, 2), torch.float64).requires_grad_()
+        gradients = of_all((3, 2), torch.float64, seed=1)
+        y = hvd.allreduce(x, op=op, prescale_factor=pre, postscale_factor=post)
+        assert y.requires_grad
+        y.backward(gradients[hvd.rank()])
+        check(x.grad, reduced(gradients, op) * pre * post)
+
+
+def test_gradient_through_compression():
+    x = torch.ones(4, requires_grad=True)
+    hvd.allreduce(x, op=hvd.Sum, compression=hvd.Compression.fp16).sum().backward()
+    check(x.grad, torch.full((4,), float(hvd.size())))
+
+
+def test_gradient_of_allgather():
+    rows = [r + 1 for r in range(hvd.size())]
+    x = torch.ones(rows[hvd.rank()], 2, dtype=torch.float64, requires_grad=True)
+    gradients = of_all((sum(rows), 2), torch.float64, seed=2)
+    hvd.allgather(x).backward(gradients[hvd.rank()])
+    start = sum(rows[: hvd.rank()])
+    check(x.grad, reduced(gradients, hvd.Average)[start : start + rows[hvd.rank()]])
+
+
+def test_gradient_of_broadcast():
+    root = hvd.size() - 1
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    gradients = of_all((3,), torch.float64, seed=3)
+    hvd.broadcast(x, root).backward(gradients[hvd.rank()])
+    check(x.grad, reduced(gradients, hvd.Average) * (1 if hvd.rank() == root else 0))
+
+
+def test_gradient_of_a_sum_is_an_expanded_tensor():
+    x = torch.ones(3, requires_grad=True)
+    (hvd.allreduce(x, op=hvd.Sum).sum() + hvd.broadcast(x, 0).sum() + hvd.allgather(x).sum()).backward()
+    check(x.grad, torch.full((3,), hvd.size() + (1.0 if hvd.rank() == 0 else 0.0) + 1.0))
+
+
+def test_no_gradient_when_not_wanted():
+    x = torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        assert not hvd.allreduce(x).requires_grad
+    assert not hvd.synchronize(hvd.allreduce_async(x)).requires_grad
+    p = torch.nn.Parameter(torch.ones(3))
+    assert hvd.allreduce_(p, op=hvd.Sum) is p
+    check(p.detach(), torch.full((3,), float(hvd.size())))
+
+
+# ---- many at once
+
+
+def test_many_tensors_in_different_orders():
+    count = 200
+    shapes = [(i % 13, 1 + i % 7) for i in range(count)]
+    dtypes = [DTYPES[i % len(DTYPES)] for i in range(count)]
+    order = list(range(count))
+    random.Random(hvd.rank()).shuffle(order)
+    for _ in range(3):
+        pending = {}
+        for i in order:
+            mine = of_rank(hvd.rank(), shapes[i], dtypes[i], seed=i)
+            pending[i] = hvd.allreduce_async_(mine, name=f"many.{i}", op=hvd.Sum)
+        random.Random(hvd.rank() + 7).shuffle(order)
+        for i in order:
+            check(hvd.synchronize(pending[i]), reduced(of_all(shapes[i], dtypes[i], seed=i), hvd.Sum))
+
+
+def test_kinds_in_different_orders():
+    count = 30
+    order = list(range(count))
+    random.Random(hvd.rank()).shuffle(order)
+    pending = {}
+    for i in order:
+        mine = of_rank(hvd.rank(), (4, 3), torch.int32, seed=i)
+        if i % 3 == 0:
+            pending[i] = hvd.allreduce_async(mine, name=f"kinds.{i}", op=hvd.Sum)
+        elif i % 3 == 1:
+            pending[i] = hvd.allgather_async(mine, name=f"kinds.{i}")
+        else:
+            pending[i] = hvd.broadcast_async(mine, i % hvd.size(), name=f"kinds.{i}")
+    for i, handle in pending.items():
+        inputs = of_all((4, 3), torch.int32, seed=i)
+        expected = [reduced(inputs, hvd.Sum), torch.cat(inputs), inputs[i % hvd.size()]][i % 3]
+        check(hvd.synchronize(handle), expected)
+
+
+def test_threads():
+    threads, rounds = 4, 25
+    failures = []
+
+    def work(t):
+        try:
+            for i in range(rounds):
+                mine = of_rank(hvd.rank(), (11,), torch.int64, seed=i)
+                name = f"threads.{t}.{i}"
+                result = (
+                    hvd.allreduce(mine, name=name, op=hvd.Sum)
+                    if i % 2
+                    else hvd.synchronize(hvd.allreduce_async(mine, name=name, op=hvd.Sum))
+                )
+                check(result, reduced(of_all((11,), torch.int64, seed=i), hvd.Sum))
+        except BaseException as e:  # noqa: B036
+            failures.append(e)
+
+    workers = [threading.Thread(target=work, args=(t,)) for t in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert failures == []
+
+
+def test_two_threads_wait_for_one_handle():
+    mine = torch.ones(3)
+    handle = hvd.allreduce_async(mine, name="shared", op=hvd.Sum)
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(hvd.synchronize(handle))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(r is None for r in results) == [False, True]
+
+
+def test_tensors_live_until_synchronize():
+    handles = [hvd.allreduce_async(torch.full((50_000,), float(i)), name=f"alive.{i}", op=hvd.Sum) for i in range(10)]
+    gc.collect()
+    others = [torch.full((50_000,), -1.0) for _ in range(20)]  # would take the memory that was freed
+    for i, handle in enumerate(handles):
+        check(hvd.synchronize(handle), torch.full((50_000,), float(i * hvd.size())))
+    del others
+
+
+# ---- handles
+
+
+def test_handles():
+    mine = torch.ones(3)
+    handle = hvd.allreduce_async(mine)
+    assert type(handle) is int and handle > 0
+    following = hvd.allgather_async(mine)
+    assert following == handle + 1
+    assert hvd.synchronize(handle) is not None
+    assert hvd.poll(following) in (True, False)
+    while not hvd.poll(following):
+        pass
+    assert hvd.poll(following) is True
+    hvd.synchronize(following)
+    assert hvd.synchronize(handle) is None
+    assert hvd.synchronize(10**9) is None
+    with pytest.raises(ValueError):
+        hvd.poll(handle)
+    assert mpi_ops._handle_map == {}
+
+
+# ---- errors, after each of which the engine goes on
+
+
+def works():
+    check(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full((2,), float(hvd.size())))
+
+
+def mismatch(match, submit):
+    """Every rank gets an error that matches, from what ``submit`` (given whether this rank is the odd one) starts."""
+    for _ in range(2):
+        with pytest.raises(hvd.HorovodInternalError, match=match):
+            submit(hvd.rank() == hvd.size() - 1)
+        works()
+
+
+@several()
+def test_mismatched_shapes():
+    mismatch(
+        "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape",
+        lambda odd: hvd.allreduce(torch.ones(4 if odd else 3), name="m.shape"),
+    )
+    mismatch(
+        "Mismatched ALLREDUCE tensor shapes",
+        lambda odd: hvd.allreduce(torch.ones((2, 6) if odd else (6, 2)), name="m.transposed"),
+    )
+    mismatch(
+        "Mismatched BROADCAST tensor shapes",
+        lambda odd: hvd.broadcast(torch.ones(4 if odd else 3), 0, name="m.bshape"),
+    )
+    mismatch(
+        "One rank sent a tensor with dimension 1 equal to .*, but another rank sent a tensor with dimension 1 equal to",
+        lambda odd: hvd.allgather(torch.ones(2, 4 if odd else 3), name="m.gdim"),
+    )
+    mismatch(
+        "One rank sent a tensor of rank .*, but another rank sent a tensor of rank",
+        lambda odd: hvd.allgather(torch.ones((2, 3, 1) if odd else (2, 3)), name="m.grank"),
+    )
+
+
+@several()
+def test_mismatched_dtypes():
+    dtype = {True: torch.int32, False: torch.float32}
+    mismatch(
+        "Mismatched data types: One rank had type .*, but another rank had type",
+        lambda odd: hvd.allreduce(torch.ones(3, dtype=dtype[odd]), name="m.dtype"),
+    )
+
+
+@several()
+def test_mismatched_kinds():
+    def submit(odd):
+        # The front end puts the kind into the name, so only another user of the engine can get this.
+        mine = torch.ones(3)
+        kind, output = (_lib.ALLGATHER, None) if odd else (_lib.BROADCAST, mine.data_ptr())
+        handle = _lib.enqueue(kind, _lib.FLOAT32, (3,), b"m.kind", mine.data_ptr(), output, 0)
+        status = _lib.wait(handle)
+        assert status == _lib.PRECONDITION_ERROR
+        try:
+            _lib.raise_for(status)
+        finally:
+            _lib.release(handle)
+
+    mismatch("Mismatched operations", submit)
+
+
+@several()
+def test_mismatched_reduction():
+    mismatch(
+        "Mismatched reduction operation",
+        lambda odd: hvd.allreduce(torch.ones(3), name="m.op", op=hvd.Max if odd else hvd.Min),
+    )
+    mismatch(
+        "Mismatched prescale and/or postscale factors",
+        lambda odd: hvd.allreduce(torch.ones(3), name="m.scale", op=hvd.Sum, prescale_factor=2.0 if odd else 1.0),
+    )
+
+
+@several()
+def test_mismatched_roots():
+    mismatch(
+        "Mismatched BROADCAST root ranks: One rank specified root rank",
+        lambda odd: hvd.broadcast(torch.ones(3), 1 if odd else 0, name="m.root"),
+    )
+
+
+@several()
+def test_a_bad_tensor_among_good_ones():
+    handles = [hvd.allreduce_async(torch.ones(5), name=f"good.{i}", op=hvd.Sum) for i in range(20)]
+    bad = hvd.allreduce_async(torch.ones(3 + hvd.rank()), name="bad")
+    handles += [hvd.allreduce_async(torch.ones(5), name=f"good.{i}", op=hvd.Sum) for i in range(20, 40)]
+    with pytest.raises(hvd.HorovodInternalError, match="Mismatched"):
+        hvd.synchronize(bad)
+    assert hvd.synchronize(bad) is None
+    for handle in handles:
+        check(hvd.synchronize(handle), torch.full((5,), float(hvd.size())))
+
+
+def test_changing_shape_under_one_name():
+    for n in (3, 4, 3, 5):
+        check(hvd.allreduce(torch.ones(n), name="changing", op=hvd.Sum), torch.full((n,), float(hvd.size())))
+
+
+@several()
+def test_duplicate_name():
+    if hvd.rank() == 0:  # nobody else has submitted it, so it is pending
+        handle = hvd.allreduce_async(torch.ones(3), name="duplicate", op=hvd.Sum)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="same name as another tensor that is currently being processed"):
+                hvd.allreduce_async(torch.ones(3), name="duplicate", op=hvd.Sum)
+    else:
+        for _ in range(2):
+            next(mpi_ops._handles)  # rank 0 has used two more numbers for unnamed operations
+    hvd.barrier()
+    if hvd.rank() != 0:
+        handle = hvd.allreduce_async(torch.ones(3), name="duplicate", op=hvd.Sum)
+    check(hvd.synchronize(handle), torch.full((3,), float(hvd.size())))
+    works()
+
+
+def test_scalar_allgather():
+    with pytest.raises(hvd.HorovodInternalError, match="Process-set rank zero tried to ALLGATHER a rank-zero tensor"):
+        hvd.allgather(torch.tensor(1.0), name="scalar")
+    works()
+
+
+def test_bad_tensors():
+    calls = [
+        lambda t: hvd.allreduce(t),
+        lambda t: hvd.allreduce_(t),
+        lambda t: hvd.allgather(t),
+        lambda t: hvd.broadcast(t, 0),
+        lambda t: hvd.broadcast_(t, 0),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"Tensor is required to be contiguous\."):
+            call(torch.ones(4, 3).t())
+        with pytest.raises(ValueError, match=r"Tensor type torch\.ComplexFloatTensor is not supported\."):
+            call(torch.ones(3, dtype=torch.complex64))
+        with pytest.raises(ValueError, match="layout torch.sparse_coo is not supported"):
+            call(torch.ones(3).to_sparse())
+        with pytest.raises(TypeError):
+            call([1.0, 2.0])
+    works()
+
+
+def test_bad_arguments():
+    mine = torch.ones(3)
+    with pytest.raises(NotImplementedError, match="Adasum"):
+        hvd.allreduce(mine, op=hvd.Adasum)
+    with pytest.raises(ValueError, match="unknown reduce operation"):
+        hvd.allreduce(mine, op=77)
+    # These were given a number before the engine refused them, on every rank alike.
+    for root in (-1, hvd.size()):
+        with pytest.raises(ValueError, match="invalid root rank"):
+            hvd.broadcast(mine, root)
+    with pytest.raises(ValueError, match="NUL"):
+        hvd.allreduce(mine, name="a\0b")
+    unregistered = hvd.ProcessSet([0])
+    with pytest.raises(ValueError, match="not initialized"):
+        hvd.allreduce(mine, process_set=unregistered)
+    with pytest.raises(ValueError, match="not initialized"):
+        hvd.barrier(unregistered)
+    unregistered.process_set_id = 12345
+    with pytest.raises(ValueError):
+        hvd.allreduce(mine, process_set=unregistered)
+    assert mpi_ops._handle_map == {}
+    works()
+
+
+def test_names_may_be_any_text():
+    for name in ("", "größe/☃ %s %d", "x" * 3000):
+        check(hvd.allreduce(torch.ones(2), name=name, op=hvd.Sum), torch.full((2,), float(hvd.size())))

@@ -1,0 +1,471 @@
+"""DistributedOptimizer and the functions that make ranks equal."""
+
+import copy
+
+import horovod.torch as hvd
+import pytest
+import torch
+from torch.nn import functional
+
+pytestmark = pytest.mark.usefixtures("job")
+
+ROWS = 4  # of each rank's batch
+
+OPTIMIZERS = {
+    "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "Adam": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True),
+    "AdamW": lambda p: torch.optim.AdamW(p, lr=0.01),
+    "Adagrad": lambda p: torch.optim.Adagrad(p),
+    "Adadelta": lambda p: torch.optim.Adadelta(p),
+    "Adamax": lambda p: torch.optim.Adamax(p),
+    "ASGD": lambda p: torch.optim.ASGD(p),
+    "NAdam": lambda p: torch.optim.NAdam(p),
+    "RAdam": lambda p: torch.optim.RAdam(p),
+    "RMSprop": lambda p: torch.optim.RMSprop(p, momentum=0.5, centered=True),
+    "Rprop": lambda p: torch.optim.Rprop(p),
+}
+
+
+def model(seed=1):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2)).double()
+
+
+def batch(step):
+    """The whole batch of a step, of which each rank takes its part."""
+    generator = torch.Generator().manual_seed(step)
+    rows = ROWS * hvd.size()
+    return (
+        torch.randn(rows, 6, generator=generator, dtype=torch.float64),
+        torch.randn(rows, 2, generator=generator, dtype=torch.float64),
+    )
+
+
+def mine(tensor):
+    return tensor[hvd.rank() * ROWS : (hvd.rank() + 1) * ROWS]
+
+
+def loss(net, x, y):
+    return functional.mse_loss(net(x), y)
+
+
+def assert_same(a, b, **tolerance):
+    for p, q in zip(a.parameters(), b.parameters()):
+        torch.testing.assert_close(p, q, **tolerance)
+
+
+def assert_equal_on_all_ranks(tensors):
+    for t in tensors:
+        everyone = hvd.allgather(t.detach().reshape(1, -1).contiguous())
+        assert bool((everyone == everyone[0]).all())
+
+
+def train(net, optimizer, steps=5):
+    for step in range(steps):
+        x, y = batch(step)
+        optimizer.zero_grad()
+        loss(net, mine(x), mine(y)).backward()
+        optimizer.step()
+
+
+def train_alone(net, optimizer, steps=5):
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss(net, *batch(step)).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("named", [True, False])
+def test_equals_one_process_with_the_whole_batch(name, named):
+    net, reference = model(), model()
+    base = OPTIMIZERS[name](net.parameters())
+    optimizer = hvd.DistributedOptimizer(base, net.named_parameters() if named else None)
+    assert isinstance(optimizer, type(base))
+    assert type(optimizer).__name__ == type(base).__name__
+    train(net, optimizer)
+    train_alone(reference, OPTIMIZERS[name](reference.parameters()))
+    assert_same(net, reference)
+    assert_equal_on_all_ranks(net.parameters())
+
+
+def test_sum_and_predivide():
+    for kwargs, factor in [
+        ({"op": hvd.Sum}, hvd.size()),
+        ({"gradient_predivide_factor": 2.0}, 1),
+        ({"gradient_predivide_factor": float(hvd.size())}, 1),
+    ]:
+        net, reference = model(), model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        train(net, hvd.DistributedOptimizer(optimizer, net.named_parameters(), **kwargs))
+        train_alone(reference, torch.optim.SGD(reference.parameters(), lr=0.1 * factor))
+        assert_same(net, reference)
+
+
+def test_fp16_compression():
+    net, reference = model(), model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    train(net, hvd.DistributedOptimizer(optimizer, net.named_parameters(), compression=hvd.Compression.fp16))
+    train_alone(reference, torch.optim.SGD(reference.parameters(), lr=0.1))
+    assert all(p.grad.dtype is torch.float64 for p in net.parameters())
+    assert_same(net, reference, atol=1e-2, rtol=1e-2)
+    assert_equal_on_all_ranks(net.parameters())
+
+
+def test_several_backward_passes_add_up():
+    passes = 3
+    net, reference = model(), model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), backward_passes_per_step=passes)
+    plain = torch.optim.SGD(reference.parameters(), lr=0.1)
+    for step in range(3):
+        for i in range(passes):
+            x, y = batch(10 * step + i)
+            loss(net, mine(x), mine(y)).backward()
+            loss(reference, x, y).backward()
+        for opt in (optimizer, plain):
+            opt.step()
+            opt.zero_grad()
+    assert_same(net, reference)
+
+    optimizer.set_backward_passes_per_step(1)
+    x, y = batch(99)
+    loss(net, mine(x), mine(y)).backward()
+    loss(reference, x, y).backward()
+    optimizer.step()
+    plain.step()
+    assert_same(net, reference)
+
+
+def test_step_before_all_passes_reduces_what_there_is():
+    net, reference = model(), model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), backward_passes_per_step=2)
+    x, y = batch(0)
+    loss(net, mine(x), mine(y)).backward()
+    optimizer.step()
+    loss(reference, x, y).backward()
+    torch.optim.SGD(reference.parameters(), lr=0.1).step()
+    assert_same(net, reference)
+
+
+def several():
+    from horovod.runner.common.util.env import get_env_rank_and_size
+
+    return pytest.mark.skipif(get_env_rank_and_size()[1] == 1, reason="with one rank nothing is reduced")
+
+
+@several()
+def test_too_many_backward_passes():
+    net = model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+    x, y = batch(0)
+    loss(net, mine(x), mine(y)).backward()
+    with pytest.raises(AssertionError, match="backward_passes_per_step"):
+        loss(net, mine(x), mine(y)).backward()
+    optimizer.synchronize()
+    optimizer.zero_grad()
+
+
+@several()
+def test_zero_grad_while_gradients_are_reduced():
+    net = model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+    x, y = batch(0)
+    loss(net, mine(x), mine(y)).backward()
+    with pytest.raises(AssertionError, match="zero_grad"):
+        optimizer.zero_grad()
+    optimizer.synchronize()
+    optimizer.zero_grad()
+
+
+def test_clipping_with_skip_synchronize():
+    net, reference = model(), model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+    x, y = batch(0)
+    loss(net, mine(x), mine(y)).backward()
+    optimizer.synchronize()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    loss(reference, x, y).backward()
+    torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.1)
+    torch.optim.SGD(reference.parameters(), lr=0.1).step()
+    assert_same(net, reference)
+
+    optimizer.zero_grad()
+    loss(net, mine(x), mine(y)).backward()
+    optimizer.synchronize()
+    with pytest.warns(UserWarning, match="skip_synchronize"):
+        optimizer.step()
+
+
+def test_closure():
+    net, reference = model(), model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+    plain = torch.optim.SGD(reference.parameters(), lr=0.1)
+    for step in range(3):
+        x, y = batch(step)
+
+        def closure(x=x, y=y):
+            optimizer.zero_grad()
+            value = loss(net, mine(x), mine(y))
+            value.backward()
+            return value
+
+        def plain_closure(x=x, y=y):
+            plain.zero_grad()
+            value = loss(reference, x, y)
+            value.backward()
+            return value
+
+        assert optimizer.step(closure).item() > 0
+        plain.step(plain_closure)
+    assert_same(net, reference)
+
+
+def test_parameters_without_gradient_on_some_ranks():
+    a, b = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(3))
+    frozen = torch.nn.Parameter(torch.ones(3), requires_grad=False)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([a, b, frozen], lr=1.0))
+    (a.sum() if hvd.rank() == 0 else b.sum()).backward()
+    optimizer.step()
+    n = hvd.size()
+    torch.testing.assert_close(a.detach(), torch.full((3,), 1 - 1 / n))
+    torch.testing.assert_close(b.detach(), torch.full((3,), 1 - (n - 1) / n))
+    torch.testing.assert_close(frozen.detach(), torch.ones(3))
+
+
+def test_other_memory_format():
+    net = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    reference = copy.deepcopy(net)
+    hvd.broadcast_parameters(net.state_dict(), 0)
+    hvd.broadcast_parameters(reference.state_dict(), 0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+    generator = torch.Generator().manual_seed(5)
+    images = torch.randn(2 * hvd.size(), 3, 8, 8, generator=generator).to(memory_format=torch.channels_last)
+    net(images[2 * hvd.rank() : 2 * hvd.rank() + 2]).square().mean().backward()
+    optimizer.step()
+    reference(images).square().mean().backward()
+    torch.optim.SGD(reference.parameters(), lr=0.1).step()
+    assert_same(net, reference)
+
+
+def test_sparse_as_dense():
+    net, reference = torch.nn.Embedding(10, 3, sparse=True), torch.nn.Embedding(10, 3)
+    with torch.no_grad():
+        net.weight.fill_(1.0)
+        reference.weight.fill_(1.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), sparse_as_dense=True)
+    words = torch.arange(hvd.size() * 2) % 10
+    net(words[2 * hvd.rank() : 2 * hvd.rank() + 2]).mean().backward()
+    optimizer.step()
+    if hvd.size() > 1:
+        assert net.weight.grad.is_sparse
+    reference(words).mean().backward()
+    torch.optim.SGD(reference.parameters(), lr=1.0).step()
+    assert_same(net, reference)
+
+
+@several()
+def test_sparse_gradients_are_refused():
+    net = torch.nn.Embedding(10, 3, sparse=True)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
+    with pytest.raises(NotImplementedError, match="sparse_as_dense"):
+        net(torch.tensor([1])).sum().backward()
+    del optimizer
+
+
+def test_scheduler():
+    net, reference = model(), model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    plain = torch.optim.SGD(reference.parameters(), lr=0.1)
+    plain_scheduler = torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.5)
+    for step in range(3):
+        train(net, optimizer, 1 + step)
+        scheduler.step()
+        train_alone(reference, plain, 1 + step)
+        plain_scheduler.step()
+    assert_same(net, reference)
+
+
+def test_added_parameters_are_reduced():
+    a, b = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([a], lr=1.0))
+    optimizer.add_param_group({"params": [b]})
+    (b * hvd.rank()).sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(b.detach(), torch.full((2,), 1 - (hvd.size() - 1) / 2))
+
+
+def test_state_goes_over_and_a_wrapped_optimizer_may_be_dropped():
+    net, reference = model(), model()
+    plain = torch.optim.Adam(reference.parameters())
+    train_alone(reference, plain, 3)
+    base = torch.optim.Adam(net.parameters())
+    train_alone(net, base, 3)
+    first = hvd.DistributedOptimizer(base, net.named_parameters())
+    del first
+    optimizer = hvd.DistributedOptimizer(base, net.named_parameters())
+    train(net, optimizer)
+    train_alone(reference, plain)
+    assert_same(net, reference)
+
+
+def test_load_state_dict():
+    net, reference = model(), model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.Adam(net.parameters(), lr=0.5), net.named_parameters())
+    plain = torch.optim.Adam(reference.parameters())
+    train_alone(reference, plain, 2)
+    net.load_state_dict(reference.state_dict())
+    x, y = batch(0)
+    loss(net, mine(x), mine(y)).backward()  # reductions under way
+    optimizer.load_state_dict(plain.state_dict())
+    optimizer.zero_grad()
+    train(net, optimizer, 2)
+    train_alone(reference, plain, 2)
+    assert_same(net, reference)
+
+
+def test_an_error_reaches_step_and_training_can_go_on():
+    if hvd.size() == 1:
+        pytest.skip("with one rank nothing is reduced")
+    good = torch.nn.Parameter(torch.ones(2))
+    bad = torch.nn.Parameter(torch.ones(2 + hvd.rank()))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([bad, good], lr=1.0), [("bad", bad), ("good", good)])
+    (good.sum() + bad.sum()).backward()
+    with pytest.raises(hvd.HorovodInternalError, match="Mismatched ALLREDUCE tensor shapes"):
+        optimizer.step()
+    optimizer.zero_grad()
+    del optimizer
+    torch.testing.assert_close(hvd.allreduce(torch.ones(2)), torch.ones(2))
+
+
+def test_argument_errors():
+    net = model()
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    named = list(net.named_parameters())
+
+    def wrap(named_parameters=None, **kwargs):
+        return hvd.DistributedOptimizer(sgd, named_parameters, **kwargs)
+
+    with pytest.raises(ValueError, match="backward_passes_per_step must be > 0"):
+        wrap(backward_passes_per_step=0)
+    with pytest.raises(ValueError, match="gradient_predivide_factor not supported with op != Average"):
+        wrap(gradient_predivide_factor=2.0, op=hvd.Sum)
+    with pytest.raises(ValueError, match="should be a sequence of tuples"):
+        wrap(net.parameters())
+    with pytest.raises(ValueError, match=r"must be unique. Found duplicates: 0\.weight"):
+        wrap([*named, named[0]])
+    with pytest.raises(ValueError, match="one or more model parameters were not named"):
+        wrap(named[1:])
+    for groups in (0, -1, "two", 1.5):
+        with pytest.raises(ValueError, match="groups should be a non-negative integer or a list"):
+            wrap(groups=groups)
+    for groups in (2, [[named[0][1]]]):
+        with pytest.raises(NotImplementedError, match="groups"):
+            wrap(groups=groups)
+    with pytest.raises(NotImplementedError, match="groups"), pytest.deprecated_call():
+        wrap(num_groups=2)
+    with pytest.raises(NotImplementedError, match="Adasum"):
+        wrap(op=hvd.Adasum)
+    with pytest.raises(ValueError, match="backward_passes_per_step must be > 0"):
+        wrap().set_backward_passes_per_step(0)
+
+
+# ---- making ranks equal
+
+
+def test_broadcast_parameters():
+    for root in range(hvd.size()):
+        for form in (lambda net: net.state_dict(), lambda net: list(net.named_parameters())):
+            net = model(seed=hvd.rank())
+            hvd.broadcast_parameters(form(net), root)
+            assert_same(net, model(seed=root), rtol=0, atol=0)
+    bare = [torch.full((3,), float(hvd.rank())), torch.full((2,), hvd.rank())]
+    hvd.broadcast_parameters(bare, hvd.size() - 1)
+    assert [t.tolist() for t in bare] == [[float(hvd.size() - 1)] * 3, [hvd.size() - 1] * 2]
+    norm = torch.nn.BatchNorm1d(3)
+    norm.num_batches_tracked.fill_(hvd.rank())
+    hvd.broadcast_parameters(norm.state_dict(), hvd.size() - 1)
+    assert norm.num_batches_tracked.item() == hvd.size() - 1
+
+
+def test_broadcast_parameters_errors():
+    net = model()
+    for bad in (net.named_parameters(), net.parameters(), None, 3):
+        with pytest.raises(ValueError, match="invalid params of type"):
+            hvd.broadcast_parameters(bad, 0)
+    with pytest.raises(ValueError, match="not a tensor"):
+        hvd.broadcast_parameters({"a": 1.0}, 0)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_broadcast_optimizer_state(name, wrapped):
+    """Only the root has trained; after the broadcast all go on as it does."""
+    root = hvd.size() - 1
+    net, reference = model(), model()
+    optimizer = OPTIMIZERS[name](net.parameters())
+    plain = OPTIMIZERS[name](reference.parameters())
+    train_alone(reference, plain, 3)
+    if hvd.rank() == root:
+        train_alone(net, optimizer, 3)
+        optimizer.param_groups[0]["lr"] *= 0.5
+    plain.param_groups[0]["lr"] *= 0.5
+    optimizer.param_groups[0].setdefault("extra", {"of": [hvd.rank(), "any kind"]})
+    if wrapped:
+        optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
+    hvd.broadcast_parameters(net.state_dict(), root)
+    hvd.broadcast_optimizer_state(optimizer, root, model=net)
+    assert optimizer.param_groups[0]["lr"] == plain.param_groups[0]["lr"]
+    assert optimizer.param_groups[0]["extra"] == {"of": [root, "any kind"]}
+    for p, q in zip(net.parameters(), reference.parameters()):
+        mine_, theirs = optimizer.state.get(p, {}), plain.state.get(q, {})
+        assert mine_.keys() == theirs.keys()
+        for key in theirs:
+            assert type(mine_[key]) is type(theirs[key])
+            if isinstance(theirs[key], torch.Tensor):
+                torch.testing.assert_close(mine_[key], theirs[key])
+            else:
+                assert mine_[key] == theirs[key]
+    (train if wrapped else train_alone)(net, optimizer, 2)
+    train_alone(reference, plain, 2)
+    assert_same(net, reference)
+
+
+def test_broadcast_optimizer_state_of_a_fresh_root_empties_the_others():
+    net = model()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1 * (1 + hvd.rank()))
+    before = copy.deepcopy(net)
+    if hvd.rank() != 0:
+        train_alone(net, optimizer, 1)
+        net.load_state_dict(before.state_dict())
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+    assert not any(optimizer.state.values())
+    assert_same(net, before, rtol=0, atol=0)  # no step was run
+
+
+def test_broadcast_optimizer_state_refuses_lbfgs():
+    with pytest.raises(ValueError, match="LBFGS"):
+        hvd.broadcast_optimizer_state(torch.optim.LBFGS(model().parameters()), 0)
+
+
+def test_broadcast_object():
+    for root in range(hvd.size()):
+        thing = {"rank": hvd.rank(), "big": "x" * 100_000, "f": lambda: 7}
+        result = hvd.broadcast_object(thing if hvd.rank() == root else None, root)
+        assert result["rank"] == root
+        assert result["f"]() == 7
+        assert (result is thing) == (hvd.rank() == root)
+    assert hvd.broadcast_object([1], name="named") == [1]
+
+
+def test_allgather_object():
+    result = hvd.allgather_object(("x" * hvd.rank(), {hvd.rank()}))
+    assert result == [("x" * r, {r}) for r in range(hvd.size())]
+    assert hvd.allgather_object(None, name="named") == [None] * hvd.size()
