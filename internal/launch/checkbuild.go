@@ -1,0 +1,38 @@
+package launch
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/version"
+)
+
+// checkBuild is the summary of --check-build, in upstream's form. Gloo stands
+// for gorovod's own transport, which takes its place.
+func checkBuild() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Horovod v%s:\n", version.Horovod)
+	for _, list := range []struct {
+		heading string
+		items   []item
+	}{
+		{"Available Frameworks", []item{{"TensorFlow", false}, {"PyTorch", true}, {"MXNet", false}}},
+		{"Available Controllers", []item{{"MPI", false}, {"Gloo", true}}},
+		{"Available Tensor Operations", []item{{"NCCL", false}, {"DDL", false}, {"CCL", false}, {"MPI", false}, {"Gloo", true}}},
+	} {
+		fmt.Fprintf(&b, "\n%s:\n", list.heading)
+		for _, i := range list.items {
+			mark := " "
+			if i.available {
+				mark = "X"
+			}
+			fmt.Fprintf(&b, "    [%s] %s\n", mark, i.name)
+		}
+	}
+	return b.String()
+}
+
+type item struct {
+	name      string
+	available bool
+}

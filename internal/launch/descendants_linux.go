@@ -1,0 +1,50 @@
+package launch
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+)
+
+// descendants lists all processes below pid, in no order. It misses those that
+// are forked while it looks: who wants them all asks until there are none.
+func descendants(pid int) []int {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	children := map[int][]int{}
+	for _, name := range names {
+		p, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		// The command's name, in parentheses, may contain anything; the state
+		// and the parent follow the last one.
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) < 2 {
+			continue
+		}
+		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
+			children[parent] = append(children[parent], p)
+		}
+	}
+	var found []int
+	next := []int{pid}
+	for len(next) > 0 {
+		p := next[0]
+		next = next[1:]
+		found = append(found, children[p]...)
+		next = append(next, children[p]...)
+	}
+	return found
+}

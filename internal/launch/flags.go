@@ -1,0 +1,195 @@
+package launch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// flags are horovodrun's options. A pointer tells a given value from none.
+type flags struct {
+	Version    bool `short:"v" help:"Print the version."`
+	CheckBuild bool `aliases:"cb" help:"Print what this installation offers (also -cb)."`
+
+	NumProc int    `aliases:"np" placeholder:"N" help:"Number of processes (also -np)."`
+	Hosts   string `short:"H" placeholder:"HOST:SLOTS,..." help:"Where to run, this host's names only. Default: localhost with N slots." xor:"hosts"`
+	// Upstream spells the next one -hostfile as well.
+	Hostfile string `placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"hosts"`
+	Gloo     bool   `help:"Accepted for compatibility: gorovod's own transport takes the place of Gloo."`
+
+	Verbose         bool     `help:"Tell what the launcher does."`
+	StartTimeout    *int     `placeholder:"SECONDS" env:"HOROVOD_START_TIMEOUT" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
+	GracePeriod     *float64 `placeholder:"SECONDS" help:"How long the other processes may go on after the first has failed, before they are terminated. Default: 5."`
+	OutputFilename  string   `placeholder:"DIR" help:"Write each process's output to DIR/rank.N/stdout and stderr, too."`
+	PrefixTimestamp bool     `name:"prefix-output-with-timestamp" aliases:"prefix-timestamp" help:"Put the time before each line of output (also -prefix-timestamp)."`
+
+	FusionThresholdMB  *int   `name:"fusion-threshold-mb" placeholder:"MIB" help:"How much is reduced together; 0 disables fusion. Default: 128."`
+	CacheCapacity      *int   `placeholder:"N" help:"Number of tensors whose negotiation is remembered; 0 disables the cache. Default: 1024."`
+	GlooTimeoutSeconds *int   `placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
+	LogLevel           string `placeholder:"LEVEL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
+
+	help    string   // --help was given: print it
+	command []string // from the first argument that is no option
+}
+
+// longWithOneDash are the long options that upstream spells with one dash.
+var longWithOneDash = map[string]bool{"np": true, "cb": true, "hostfile": true, "prefix-timestamp": true}
+
+const defaultGrace = 5 * time.Second
+
+// parseFlags parses and checks what can be checked without a look at the host.
+func parseFlags(name string, args []string) (*flags, error) {
+	f := &flags{}
+	var help bytes.Buffer
+	parser, err := kong.New(f, kong.Name(name), kong.Writers(&help, &help), kong.Exit(func(int) {}),
+		kong.Description("Start N processes of a command on this host, connect them, and watch over them. The command begins at the first argument that is no option."))
+	if err != nil {
+		return nil, err
+	}
+	options, command, err := split(parser, args)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := parser.Parse(options); err != nil {
+		return nil, err
+	}
+	if help.Len() > 0 {
+		f.help = help.String()
+		return f, nil
+	}
+	f.command = command
+	if f.Version || f.CheckBuild {
+		return f, nil
+	}
+	return f, f.check(options)
+}
+
+// split cuts args where the command begins, spells options as the parser wants
+// them, and refuses those of Horovod that this version does not have.
+func split(parser *kong.Kong, args []string) (options, command []string, err error) {
+	takesValue := map[string]bool{}
+	for _, flag := range parser.Model.Flags {
+		value := !flag.IsBool()
+		takesValue["--"+flag.Name] = value
+		for _, alias := range flag.Aliases {
+			takesValue["--"+alias] = value
+		}
+		if flag.Short != 0 {
+			takesValue["-"+string(flag.Short)] = value
+		}
+	}
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			return options, args[i+1:], nil
+		}
+		if len(arg) < 2 || arg[0] != '-' {
+			return options, args[i:], nil
+		}
+		option, _, inline := strings.Cut(arg, "=")
+		if longWithOneDash[strings.TrimPrefix(option, "-")] {
+			option, arg = "-"+option, "-"+arg
+		}
+		if why := refusal(option); why != "" {
+			return nil, nil, errors.New(why)
+		}
+		options = append(options, arg)
+		if takesValue[option] && !inline && i+1 < len(args) {
+			// Joined, so that a negative number is not taken for an option.
+			i++
+			if strings.HasPrefix(option, "--") {
+				options[len(options)-1] = arg + "=" + args[i]
+			} else {
+				options = append(options, args[i])
+			}
+		}
+	}
+	return options, nil, nil
+}
+
+func (f *flags) check(options []string) error {
+	given := false
+	for _, o := range options {
+		given = given || strings.HasPrefix(o, "--np") || strings.HasPrefix(o, "--num-proc")
+	}
+	switch {
+	case !given:
+		return errors.New("-np is missing: say how many processes to start, for instance: horovodrun -np 2 python train.py")
+	case f.NumProc < 1:
+		return fmt.Errorf("-np %d: at least 1 process is needed", f.NumProc)
+	case len(f.command) == 0:
+		return fmt.Errorf("no command: say what to run, for instance: horovodrun -np %d python train.py", f.NumProc)
+	}
+	for _, v := range []struct {
+		name  string
+		value *int
+		least int
+		most  int
+	}{
+		{"fusion-threshold-mb", f.FusionThresholdMB, 0, math.MaxInt32},
+		{"cache-capacity", f.CacheCapacity, 0, math.MaxInt32},
+		{"gloo-timeout-seconds", f.GlooTimeoutSeconds, 1, 1e6},
+		{"start-timeout", f.StartTimeout, 1, 1e6},
+	} {
+		if v.value != nil && (*v.value < v.least || *v.value > v.most) {
+			return fmt.Errorf("--%s %d: a number from %d to %d is needed", v.name, *v.value, v.least, v.most)
+		}
+	}
+	if g := f.GracePeriod; g != nil && !(*g >= 0 && *g <= 1e6) {
+		return fmt.Errorf("--grace-period %v: a number of seconds from 0 to 1000000 is needed", *g)
+	}
+	switch f.LogLevel {
+	case "", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL":
+	default:
+		return fmt.Errorf("--log-level %s: TRACE, DEBUG, INFO, WARNING, ERROR or FATAL is needed", f.LogLevel)
+	}
+	return nil
+}
+
+func (f *flags) grace() time.Duration {
+	if f.GracePeriod == nil {
+		return defaultGrace
+	}
+	return time.Duration(*f.GracePeriod * float64(time.Second))
+}
+
+func (f *flags) hosts() ([]Host, error) {
+	switch {
+	case f.Hosts != "":
+		return parseHosts(f.Hosts)
+	case f.Hostfile != "":
+		text, err := os.ReadFile(f.Hostfile)
+		if err != nil {
+			return nil, fmt.Errorf("--hostfile: %w", err)
+		}
+		return parseHostfile(f.Hostfile, string(text))
+	}
+	return []Host{{Name: "localhost", Slots: f.NumProc}}, nil
+}
+
+// tune returns env with what the options say for the processes.
+func (f *flags) tune(env []string) []string {
+	set := func(name, value string) { env = setenv(env, name, value) }
+	number := func(name string, v *int, unit int) {
+		if v != nil {
+			set(name, strconv.Itoa(*v*unit))
+		}
+	}
+	number("HOROVOD_FUSION_THRESHOLD", f.FusionThresholdMB, 1<<20)
+	number("HOROVOD_CACHE_CAPACITY", f.CacheCapacity, 1)
+	// There is one wait in hvd.init(), so both options set it; upstream's
+	// own name for it wins.
+	number("HOROVOD_GLOO_TIMEOUT_SECONDS", f.StartTimeout, 1)
+	number("HOROVOD_GLOO_TIMEOUT_SECONDS", f.GlooTimeoutSeconds, 1)
+	if f.LogLevel != "" {
+		set("HOROVOD_LOG_LEVEL", f.LogLevel)
+	}
+	return env
+}

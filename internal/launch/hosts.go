@@ -1,0 +1,169 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Host is a name with a number of slots, as the user gives it.
+type Host struct {
+	Name  string
+	Slots int
+}
+
+// Slot is one rank's place in the world. Cross ranks count the hosts that have
+// a slot with the same local rank.
+type Slot struct {
+	Host                 string
+	Rank, Size           int
+	LocalRank, LocalSize int
+	CrossRank, CrossSize int
+}
+
+// maxSlots keeps sums of slots far from overflow.
+const maxSlots = 1 << 20
+
+var hostEntry = regexp.MustCompile(`^[\w.-]+:[0-9]+$`)
+
+// parseHosts parses host1:2,host2:4.
+func parseHosts(text string) ([]Host, error) {
+	var hosts []Host
+	for _, entry := range strings.Split(text, ",") {
+		if !hostEntry.MatchString(entry) {
+			return nil, fmt.Errorf("Invalid host input %q in -H %s: each entry must look like host:slots, for instance localhost:2", entry, text)
+		}
+		name, slots, _ := strings.Cut(entry, ":")
+		h, err := newHost(name, slots)
+		if err != nil {
+			return nil, fmt.Errorf("-H %s: %w", text, err)
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts, nil
+}
+
+// parseHostfile parses lines like "host slots=4". Blank lines and comments (#)
+// are skipped.
+func parseHostfile(path, text string) ([]Host, error) {
+	var hosts []Host
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		slots, ok := "", false
+		if len(fields) == 2 {
+			slots, ok = strings.CutPrefix(fields[1], "slots=")
+		}
+		if !ok || !hostEntry.MatchString(fields[0]+":"+slots) {
+			return nil, fmt.Errorf("%s:%d: %q does not look like: host slots=2", path, i+1, strings.TrimSpace(line))
+		}
+		h, err := newHost(fields[0], slots)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
+		}
+		hosts = append(hosts, h)
+	}
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("%s names no hosts", path)
+	}
+	return hosts, nil
+}
+
+func newHost(name, slots string) (Host, error) {
+	n, err := strconv.Atoi(slots)
+	if err != nil || n < 1 || n > maxSlots {
+		return Host{}, fmt.Errorf("%s slots on host %s: a number from 1 to %d is needed", slots, name, maxSlots)
+	}
+	return Host{name, n}, nil
+}
+
+// assign gives np ranks their places: the hosts in the given order, all slots of
+// a host one after the other. A host that is named twice is one host.
+func assign(hosts []Host, np int) ([]Slot, error) {
+	total := 0
+	index := map[string]int{}
+	var merged []Host
+	for _, h := range hosts {
+		total = min(total+h.Slots, maxSlots)
+		if i, ok := index[h.Name]; ok {
+			merged[i].Slots = min(merged[i].Slots+h.Slots, maxSlots)
+			continue
+		}
+		index[h.Name] = len(merged)
+		merged = append(merged, h)
+	}
+	if total < np {
+		return nil, fmt.Errorf("-np %d, but the hosts have only %d slots", np, total)
+	}
+	var slots []Slot
+	crossSize := map[int]int{} // by local rank
+	for _, h := range merged {
+		n := min(h.Slots, np-len(slots))
+		for local := range n {
+			slots = append(slots, Slot{Host: h.Name, Rank: len(slots), Size: np, LocalRank: local, LocalSize: n, CrossRank: crossSize[local]})
+			crossSize[local]++
+		}
+	}
+	for i := range slots {
+		slots[i].CrossSize = crossSize[slots[i].LocalRank]
+	}
+	return slots, nil
+}
+
+// lookupTimeout bounds the question whether a name means this host.
+const lookupTimeout = 5 * time.Second
+
+// requireLocal refuses hosts other than this one.
+func requireLocal(hosts []Host) error {
+	for _, h := range hosts {
+		if !isLocal(h.Name) {
+			return fmt.Errorf("host %s is not this host: remote hosts are not supported yet", h.Name)
+		}
+	}
+	return nil
+}
+
+func isLocal(name string) bool {
+	if name == "localhost" {
+		return true
+	}
+	if own, err := os.Hostname(); err == nil {
+		short, _, _ := strings.Cut(own, ".")
+		if strings.EqualFold(name, own) || strings.EqualFold(name, short) {
+			return true
+		}
+	}
+	addrs := []string{name}
+	if net.ParseIP(name) == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+		defer cancel()
+		var err error
+		if addrs, err = net.DefaultResolver.LookupHost(ctx, name); err != nil {
+			return false
+		}
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		ip := net.ParseIP(a)
+		if ip.IsLoopback() {
+			return true
+		}
+		for _, o := range own {
+			if n, ok := o.(*net.IPNet); ok && n.IP.Equal(ip) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,292 @@
+package launch
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+const (
+	// termGrace lies between SIGTERM and SIGKILL.
+	termGrace = 5 * time.Second
+	// killGrace is how long the launcher waits for ranks after SIGKILL, a
+	// little more than their supervisors do.
+	killGrace = sweepLimit + 2*time.Second
+)
+
+// Job is a command to run once for each slot.
+type Job struct {
+	// Name is how the launcher calls itself in messages.
+	Name string
+	// Path is the program's file, Args its whole argv, Args[0] included.
+	Path  string
+	Args  []string
+	Slots []Slot
+	// Env is what every process gets, without its slot's variables.
+	Env []string
+	// OutputDir is where the processes' output goes, besides Stdout and
+	// Stderr; empty for nowhere.
+	OutputDir  string
+	Timestamps bool
+	Verbose    bool
+	// Grace is how long the others may go on after the first failure.
+	Grace          time.Duration
+	Stdout, Stderr io.Writer
+
+	out, err *output
+	server   *rendezvous.Server
+	ranks    []*rank
+}
+
+// ending is the news that a rank's command has ended, or could not start.
+type ending struct {
+	death rendezvous.Death
+	err   error
+}
+
+// Run starts the job and returns when nothing of it is left. The exit code is
+// that of the first process that failed, 128+n where it was killed by signal n,
+// and 128+n where the launcher was interrupted by signal n. An error means that
+// the job could not be started. Run may be called once.
+func (j *Job) Run() (code int, err error) {
+	j.out, j.err = &output{w: j.Stdout}, &output{w: j.Stderr}
+	signals := make(chan os.Signal, 16)
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(sig) { // nohup must keep its effect
+			signal.Notify(signals, sig)
+		}
+	}
+	defer signal.Stop(signals)
+
+	key := make([]byte, 32)
+	rand.Read(key)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 1, fmt.Errorf("listen for the processes: %w", err)
+	}
+	j.server = rendezvous.NewServer(key, len(j.Slots))
+	go j.server.Serve(l)
+	defer j.server.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	j.tell("the rendezvous is at 127.0.0.1:%d", port)
+
+	if err := j.prepare(); err != nil {
+		return 1, err
+	}
+	endings := make(chan ending, len(j.ranks))
+	gone := make(chan *rank, len(j.ranks))
+	j.start(port, key, endings, gone)
+	return j.supervise(signals, endings, gone)
+}
+
+// prepare makes the ranks with all that can fail before a process is started.
+func (j *Job) prepare() error {
+	for _, slot := range j.Slots {
+		r := &rank{Slot: slot}
+		j.ranks = append(j.ranks, r)
+		if j.OutputDir != "" {
+			if err := r.openFiles(j.OutputDir); err != nil {
+				for _, r := range j.ranks {
+					r.close()
+				}
+				return fmt.Errorf("--output-filename: %w", err)
+			}
+		}
+		for i, to := range [2]*output{j.out, j.err} {
+			var file io.Writer
+			if r.files[i] != nil {
+				file = r.files[i]
+			}
+			r.streams[i] = newStream(to, file, slot.Rank, [2]string{"stdout", "stderr"}[i], j.Timestamps)
+		}
+	}
+	return nil
+}
+
+// start starts all supervisors, several at a time, and a goroutine for each
+// that sends how the command ended, then that nothing is left of it. It returns
+// when all have been started, so that a signal reaches every one of them.
+func (j *Job) start(port int, key []byte, endings chan<- ending, gone chan<- *rank) {
+	var starting sync.WaitGroup
+	room := make(chan struct{}, 8)
+	for _, r := range j.ranks {
+		starting.Add(1)
+		room <- struct{}{}
+		go func() {
+			err := r.start(j.Path, j.Args, r.environ(j.Env, port, key))
+			<-room
+			starting.Done()
+			if err != nil {
+				endings <- ending{rendezvous.Death{Rank: r.Rank, Host: r.Host}, &startError{r.Rank, 1, err}}
+			} else {
+				r.watch(func(pid int) {
+					j.server.Started(r.Rank, r.Host, pid)
+					j.tell("rank %d runs on %s with pid %d", r.Rank, r.Host, pid)
+				}, func(d rendezvous.Death, err error) {
+					if err == nil {
+						d = j.server.Died(d)
+					}
+					endings <- ending{d, err}
+				})
+			}
+			gone <- r
+		}()
+	}
+	starting.Wait()
+}
+
+// supervise is the launcher's loop, from the last start to the last end. The
+// first failure, or the first signal, sets the stages in motion: grace, SIGTERM,
+// SIGKILL.
+func (j *Job) supervise(signals <-chan os.Signal, endings <-chan ending, gone <-chan *rank) (int, error) {
+	var (
+		failed      *rendezvous.Death // the first
+		startErr    error             // the first
+		interrupted syscall.Signal
+		next        <-chan time.Time // when the next stage begins
+		stage       int              // of ending: 0 none, 1 grace, 2 terminated, 3 killed
+		left        = len(j.ranks)
+		living      = map[int]*rank{}
+	)
+	for _, r := range j.ranks {
+		living[r.Rank] = r
+	}
+	pass := func(sig syscall.Signal) {
+		for _, r := range living {
+			r.signal(sig)
+		}
+	}
+	enter := func(to int) {
+		switch stage = to; to {
+		case 1:
+			next = time.After(j.Grace)
+		case 2:
+			j.tell("terminating the processes that are left")
+			pass(syscall.SIGTERM)
+			next = time.After(termGrace)
+		case 3:
+			j.tell("killing the processes that are left")
+			pass(syscall.SIGKILL)
+			next = time.After(killGrace)
+		}
+	}
+	for left > 0 {
+		select {
+		case e := <-endings:
+			switch {
+			case e.err != nil:
+				if startErr == nil {
+					startErr = e.err
+				}
+				if stage < 2 {
+					enter(2)
+				}
+			case e.death.Failed() && failed == nil && interrupted == 0 && startErr == nil:
+				failed = &e.death
+				j.say("Process %d exit with status code %d.%s", e.death.Rank, exitCode(e.death), j.outlook(left))
+				if stage == 0 {
+					enter(1)
+				}
+			}
+		case r := <-gone:
+			delete(living, r.Rank)
+			left--
+		case s := <-signals:
+			sig := s.(syscall.Signal)
+			if interrupted != 0 {
+				enter(3)
+				break
+			}
+			interrupted = sig
+			j.tell("passing %s on to the processes", rendezvous.SignalName(int(sig)))
+			pass(sig)
+			if stage < 2 {
+				enter(1)
+			}
+		case <-next:
+			if stage < 3 {
+				enter(stage + 1)
+				break
+			}
+			for _, r := range living {
+				j.say("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host, r.command())
+			}
+			left = 0
+		}
+	}
+	switch {
+	case startErr != nil:
+		return 1, startErr
+	case failed != nil:
+		j.explain(*failed)
+		return exitCode(*failed), nil
+	case interrupted != 0:
+		j.say("interrupted by signal %d (%s)", int(interrupted), rendezvous.SignalName(int(interrupted)))
+		return 128 + int(interrupted), nil
+	}
+	return 0, nil
+}
+
+// outlook says what will happen to the others.
+func (j *Job) outlook(left int) string {
+	if left < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" The other processes have %v to end by themselves.", j.Grace)
+}
+
+// explain prints the last block: which process failed first, how, and what it
+// said last.
+func (j *Job) explain(d rendezvous.Death) {
+	var b strings.Builder
+	if len(j.server.Joined()) == 0 {
+		d.NeverJoined = false // nobody used Horovod so far: it says nothing
+	}
+	b.WriteString(d.String())
+	if d.Reason != "" {
+		fmt.Fprintf(&b, "\nit reported: %s", d.Reason)
+	}
+	if text := j.ranks[d.Rank].streams[1].last(); text != "" {
+		fmt.Fprintf(&b, "; last lines of its stderr:\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
+	}
+	if missing := j.server.Missing(); !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {
+		fmt.Fprintf(&b, "\nranks that never came to hvd.init(): %s", strings.Trim(fmt.Sprint(missing), "[]"))
+	}
+	j.say("%s", b.String())
+}
+
+// exitCode is what a shell makes of it.
+func exitCode(d rendezvous.Death) int {
+	if d.Signal != 0 {
+		return 128 + d.Signal
+	}
+	return d.ExitCode
+}
+
+// say prints a message of the launcher's own.
+func (j *Job) say(format string, args ...any) {
+	fmt.Fprintf(j.err, j.Name+": "+format+"\n", args...)
+}
+
+// tell is say with --verbose.
+func (j *Job) tell(format string, args ...any) {
+	if j.Verbose {
+		j.say(format, args...)
+	}
+}
+
+// command is the pid of the rank's command, 0 if it is not known.
+func (r *rank) command() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pid
+}

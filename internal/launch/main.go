@@ -1,0 +1,127 @@
+// Package launch starts the processes of a job on this host, watches them, and
+// ends them: all of them, always, the launcher's own death included.
+//
+// The launcher starts for each rank a supervisor (the same program, under
+// another name), which starts the rank's command:
+//
+//	launcher ──control pipe──▶ supervisor ──fork──▶ command ─▶ its children
+//	   ▲ ◀──────status pipe────────┘                   │
+//	   └──────────────stdout, stderr pipes─────────────┘
+//
+// A supervisor knows exactly how its command ended, and is the reaper of
+// everything that the command leaves behind. When the control pipe closes, it
+// ends them all; nothing but its own SIGKILL can keep it from that, and then
+// the kernel kills the command.
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/version"
+)
+
+// exitUsage is the exit code for arguments that make no sense.
+const exitUsage = 2
+
+const gorovodUsage = `usage: gorovod run -np N [options] command [args...]   start a job (the same as horovodrun)
+       gorovod run --help                             list the options
+       gorovod --version
+`
+
+// Main is the program: argv[0] chooses between horovodrun, gorovod and the
+// hidden supervisor. It returns the exit code.
+func Main(argv []string) int {
+	if len(argv) > 0 && argv[0] == supervisorName {
+		return supervise(argv[1:])
+	}
+	name := "gorovod"
+	if len(argv) > 0 {
+		name = filepath.Base(argv[0])
+		argv = argv[1:]
+	}
+	if name != "horovodrun" {
+		name = "gorovod"
+		switch {
+		case len(argv) == 0:
+			io.WriteString(os.Stderr, gorovodUsage)
+			return exitUsage
+		case argv[0] == "run":
+			name, argv = "gorovod run", argv[1:]
+		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
+			fmt.Printf("gorovod %s (interface of Horovod %s)\n", version.Version, version.Horovod)
+			return 0
+		case argv[0] == "--help" || argv[0] == "-h" || argv[0] == "help":
+			io.WriteString(os.Stdout, gorovodUsage)
+			return 0
+		default:
+			fmt.Fprintf(os.Stderr, "gorovod: unknown command %q\n%s", argv[0], gorovodUsage)
+			return exitUsage
+		}
+	}
+	code, err := run(name, argv)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, strings.TrimRight(err.Error(), "\n"))
+	}
+	return code
+}
+
+// run is horovodrun: it parses, checks everything, and only then starts.
+func run(name string, args []string) (code int, err error) {
+	f, err := parseFlags(name, args)
+	if err != nil {
+		return exitUsage, err
+	}
+	switch {
+	case f.help != "":
+		io.WriteString(os.Stdout, f.help)
+		return 0, nil
+	case f.Version:
+		fmt.Printf("%s (gorovod %s)\n", version.Horovod, version.Version)
+		return 0, nil
+	case f.CheckBuild:
+		io.WriteString(os.Stdout, checkBuild())
+		return 0, nil
+	}
+	hosts, err := f.hosts()
+	if err != nil {
+		return exitUsage, err
+	}
+	slots, err := assign(hosts, f.NumProc)
+	if err != nil {
+		return exitUsage, err
+	}
+	if err := requireLocal(hosts); err != nil {
+		return exitUsage, err
+	}
+	if err := checkLimits(f.NumProc); err != nil {
+		return exitUsage, err
+	}
+	path, code, err := findCommand(f.command[0])
+	if err != nil {
+		return code, err
+	}
+	j := &Job{
+		Name:       name,
+		Path:       path,
+		Args:       f.command,
+		Slots:      slots,
+		Env:        f.tune(exportable(os.Environ())),
+		OutputDir:  f.OutputFilename,
+		Timestamps: f.PrefixTimestamp,
+		Verbose:    f.Verbose,
+		Grace:      f.grace(),
+		Stdout:     os.Stdout,
+		Stderr:     os.Stderr,
+	}
+	code, err = j.Run()
+	var start *startError
+	if errors.As(err, &start) {
+		return start.code, err
+	}
+	return code, err
+}

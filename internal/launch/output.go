@@ -1,0 +1,155 @@
+package launch
+
+import (
+	"bytes"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// maxLine is the longest line that stays whole; longer ones are cut into
+	// pieces, each a line.
+	maxLine = 64 << 10
+	// The last lines of stderr are kept for the message about a failure.
+	tailLines     = 10
+	tailLineBytes = 400
+)
+
+// output is where all ranks' lines of one kind go: the launcher's stdout or
+// stderr. One Write carries whole lines only.
+type output struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(p)
+}
+
+// stream takes one rank's stdout or stderr to the launcher's own, line by line,
+// each with its prefix. Its methods belong to one goroutine, but for last.
+type stream struct {
+	to     io.Writer
+	file   io.Writer // the bytes as they are; nil for none
+	prefix string    // like [3]<stdout>:
+	stamp  bool      // put the time before the prefix
+	now    func() time.Time
+
+	partial []byte // a line that has begun, at most maxLine bytes
+	out     []byte // whole lines, prefixed, for the next Write
+	afterCR bool   // the last byte was \r: a \n that follows belongs to it
+
+	mu   sync.Mutex
+	tail [][]byte // the last lines. mu
+}
+
+func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
+	return &stream{to: to, file: file, prefix: "[" + strconv.Itoa(rank) + "]<" + name + ">:", stamp: stamp, now: time.Now}
+}
+
+// copyFrom reads r to its end. What cannot be written is dropped, so that a
+// rank never blocks on it.
+func (s *stream) copyFrom(r io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			if s.file != nil {
+				s.file.Write(buf[:n])
+			}
+			s.take(buf[:n])
+		}
+		if err != nil {
+			break
+		}
+	}
+	if len(s.partial) > 0 {
+		s.line(nil, "\n")
+	}
+	s.flush()
+}
+
+// take cuts p into lines, which end at \n, \r or both, and writes those that
+// are complete.
+func (s *stream) take(p []byte) {
+	if s.afterCR && len(p) > 0 {
+		s.afterCR = false
+		if p[0] == '\n' {
+			s.out = append(s.out, '\n')
+			p = p[1:]
+		}
+	}
+	for len(p) > 0 {
+		i := bytes.IndexAny(p, "\n\r")
+		room := maxLine - len(s.partial)
+		switch {
+		case (i < 0 && len(p) > room) || i > room:
+			s.line(p[:room], "\n")
+			p = p[room:]
+		case i < 0:
+			s.partial = append(s.partial, p...)
+			p = nil
+		case p[i] == '\n':
+			s.line(p[:i], "\n")
+			p = p[i+1:]
+		case i+1 < len(p) && p[i+1] == '\n':
+			s.line(p[:i], "\r\n")
+			p = p[i+2:]
+		default:
+			s.line(p[:i], "\r")
+			s.afterCR = i+1 == len(p)
+			p = p[i+1:]
+		}
+	}
+	s.flush()
+}
+
+// line adds the line that partial begins and rest ends.
+func (s *stream) line(rest []byte, end string) {
+	if s.stamp {
+		s.out = s.now().AppendFormat(s.out, time.ANSIC)
+	}
+	s.out = append(s.out, s.prefix...)
+	begin := len(s.out)
+	s.out = append(s.out, s.partial...)
+	s.out = append(s.out, rest...)
+	s.remember(s.out[begin:])
+	s.out = append(s.out, end...)
+	s.partial = s.partial[:0]
+}
+
+func (s *stream) flush() {
+	if len(s.out) > 0 {
+		s.to.Write(s.out)
+		s.out = s.out[:0]
+	}
+}
+
+func (s *stream) remember(line []byte) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var reuse []byte
+	if len(s.tail) == tailLines {
+		reuse = s.tail[0][:0]
+		copy(s.tail, s.tail[1:])
+		s.tail = s.tail[:tailLines-1]
+	}
+	if len(line) > tailLineBytes {
+		line = line[:tailLineBytes]
+	}
+	s.tail = append(s.tail, append(reuse, line...))
+}
+
+// last returns the last lines so far. Safe on any goroutine.
+func (s *stream) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(bytes.ToValidUTF8(bytes.Join(s.tail, []byte("\n")), []byte("?")))
+}

@@ -1,0 +1,78 @@
+package launch
+
+import (
+	"fmt"
+	"strings"
+)
+
+// refused are Horovod's options that this version does not have, with the
+// reason or with what to do instead. An option that is accepted is obeyed.
+var refused = map[string]string{
+	"--disable-cache":      "no results of checks are cached, so there is nothing to disable: leave it out",
+	"--network-interfaces": "all processes run on this host and use its loopback interface",
+	"--network-interface":  "all processes run on this host and use its loopback interface",
+	"--config-file":        "give the settings as options or as HOROVOD_ variables",
+
+	"-p":                  "remote hosts are not supported yet",
+	"--ssh-port":          "remote hosts are not supported yet",
+	"-i":                  "remote hosts are not supported yet",
+	"--ssh-identity-file": "remote hosts are not supported yet",
+
+	"--cycle-time-ms":                     "tensors are negotiated when they are ready, there is no cycle to wait for",
+	"--hierarchical-allreduce":            "all processes run on this host",
+	"--no-hierarchical-allreduce":         "all processes run on this host, nothing is hierarchical: leave it out",
+	"--hierarchical-allgather":            "all processes run on this host",
+	"--no-hierarchical-allgather":         "all processes run on this host, nothing is hierarchical: leave it out",
+	"--torus-allreduce":                   "all processes run on this host",
+	"--no-torus-allreduce":                "all processes run on this host, there is no torus: leave it out",
+	"--autotune":                          "there is no autotuning; set --fusion-threshold-mb by hand where the default does not suit",
+	"--no-autotune":                       "there is no autotuning: leave it out",
+	"--autotune-log-file":                 "there is no autotuning",
+	"--autotune-warmup-samples":           "there is no autotuning",
+	"--autotune-steps-per-sample":         "there is no autotuning",
+	"--autotune-bayes-opt-max-samples":    "there is no autotuning",
+	"--autotune-gaussian-process-noise":   "there is no autotuning",
+	"--min-np":                            "elastic jobs are not supported yet; use -np",
+	"--min-num-proc":                      "elastic jobs are not supported yet; use -np",
+	"--max-np":                            "elastic jobs are not supported yet; use -np",
+	"--max-num-proc":                      "elastic jobs are not supported yet; use -np",
+	"--slots-per-host":                    "elastic jobs are not supported yet; give slots with -H host:slots",
+	"--elastic-timeout":                   "elastic jobs are not supported yet",
+	"--reset-limit":                       "elastic jobs are not supported yet",
+	"--blacklist-cooldown-range":          "elastic jobs are not supported yet",
+	"--host-discovery-script":             "elastic jobs are not supported yet; use -H",
+	"--timeline-filename":                 "there is no timeline yet",
+	"--timeline-mark-cycles":              "there is no timeline yet",
+	"--no-timeline-mark-cycles":           "there is no timeline yet: leave it out",
+	"--no-stall-check":                    "there is no stall check yet: leave it out",
+	"--stall-check":                       "there is no stall check yet",
+	"--stall-check-warning-time-seconds":  "there is no stall check yet",
+	"--stall-check-shutdown-time-seconds": "there is no stall check yet",
+	"--mpi-threads-disable":               "MPI is not used",
+	"--no-mpi-threads-disable":            "MPI is not used: leave it out",
+	"--mpi-args":                          "MPI is not used",
+	"--tcp":                               "all processes run on this host; GOROVOD_TRANSPORT=tcp makes them use TCP there",
+	"--binding-args":                      "MPI is not used; bind inside the command, for instance with taskset or numactl",
+	"--num-nccl-streams":                  "NCCL is not used",
+	"--thread-affinity":                   "the engine has no thread to bind; bind inside the command, for instance with taskset",
+	"--log-with-timestamp":                "log lines have a time unless HOROVOD_LOG_HIDE_TIME=1 is set: leave it out",
+	"--log-without-timestamp":             "set HOROVOD_LOG_HIDE_TIME=1",
+	"--log-hide-timestamp":                "set HOROVOD_LOG_HIDE_TIME=1",
+	"--no-log-hide-timestamp":             "log lines have a time unless HOROVOD_LOG_HIDE_TIME=1 is set: leave it out",
+	"--mpi":                               "MPI is not used; --gloo, or no such option, chooses the transport of this version",
+	"--jsrun":                             "jsrun is not used; --gloo, or no such option, chooses the transport of this version",
+}
+
+// refusal is the message for an option of Horovod that is not supported, "" for others.
+func refusal(option string) string {
+	why, ok := refused[option]
+	if !ok && len(option) > 2 && !strings.HasPrefix(option, "--") {
+		// -p22 and -iFILE are -p and -i.
+		option = option[:2]
+		why, ok = refused[option]
+	}
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s is not supported by this version: %s", option, why)
+}

@@ -1,0 +1,200 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// supervisorName is the supervisor's argv[0]. Its arguments are the path of the
+// command and the command's own argv. It inherits the rank's environment,
+// stdin, stdout and stderr, and two pipes: on the first, each byte is a signal
+// to send to the command's process group (SIGKILL: to everything below); its
+// end means that the launcher is gone. To the second it writes lines:
+//
+//	started PID
+//	failed ERRNO      the command could not be started
+//	exited CODE
+//	killed SIGNAL
+const supervisorName = "gorovod-supervisor"
+
+const (
+	controlFD = 3
+	statusFD  = 4
+)
+
+const (
+	// leftoverGrace is how long processes may take to end after SIGTERM when
+	// the launcher is gone, or when their rank has ended.
+	leftoverGrace = time.Second
+	// sweepInterval is the pause between two rounds of SIGKILL.
+	sweepInterval = 20 * time.Millisecond
+	// sweepLimit is when those that survive SIGKILL (in the kernel, waiting for a
+	// disk) are given up.
+	sweepLimit = 10 * time.Second
+)
+
+// supervise is the whole life of a supervisor process.
+func supervise(args []string) int {
+	// The kernel's own net (Pdeathsig) is bound to the thread that forks.
+	runtime.LockOSThread()
+	status := os.NewFile(statusFD, "status")
+	control := os.NewFile(controlFD, "control")
+	if len(args) < 2 || status == nil || control == nil {
+		return exitUsage
+	}
+	unix.CloseOnExec(statusFD)
+	unix.CloseOnExec(controlFD)
+	// Not ignored, as that would be inherited.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		fmt.Fprintf(status, "failed %d\n", err)
+		return 1
+	}
+
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}}
+	pid, err := syscall.ForkExec(args[0], args[1:], attr)
+	if errors.Is(err, unix.ENOEXEC) {
+		// A script without #!: for the shell, as shells do it.
+		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", args[0]}, args[2:]...), attr)
+	}
+	if err != nil {
+		var errno syscall.Errno
+		errors.As(err, &errno)
+		fmt.Fprintf(status, "failed %d\n", errno)
+		return 1
+	}
+	fmt.Fprintf(status, "started %d\n", pid)
+	// The rank's output ends when the rank and its descendants have closed it.
+	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		unix.Dup3(null, 1, 0)
+		unix.Dup3(null, 2, 0)
+	}
+
+	s := &supervisor{pid: pid, status: status}
+	return s.run(control, signals)
+}
+
+type supervisor struct {
+	pid    int
+	status io.Writer
+	dead   bool // the command has been reaped: its pid may belong to another
+}
+
+// run returns when no descendant is left, or none that can be killed.
+func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
+	orders := make(chan unix.Signal)
+	go readOrders(control, orders)
+	reaped := make(chan syscall.WaitStatus)
+	leftovers := make(chan struct{})
+	none := make(chan struct{})
+	go reap(s.pid, reaped, leftovers, none)
+
+	var kill <-chan time.Time
+	var giveUp <-chan time.Time
+	end := func(grace time.Duration) {
+		if kill == nil {
+			s.signal(unix.SIGTERM)
+			kill = time.After(grace)
+		}
+	}
+	for {
+		select {
+		case sig, ok := <-orders:
+			switch {
+			case !ok:
+				orders = nil
+				end(leftoverGrace)
+			case sig == unix.SIGKILL:
+				kill = time.After(0)
+			default:
+				s.signal(sig)
+			}
+		case <-signals:
+			end(leftoverGrace)
+		case ws := <-reaped:
+			s.dead = true
+			if ws.Signaled() {
+				fmt.Fprintf(s.status, "killed %d\n", ws.Signal())
+			} else {
+				fmt.Fprintf(s.status, "exited %d\n", ws.ExitStatus())
+			}
+		case <-leftovers:
+			end(leftoverGrace)
+		case <-none:
+			return 0
+		case <-kill:
+			if giveUp == nil {
+				giveUp = time.After(sweepLimit)
+			}
+			for _, p := range descendants(os.Getpid()) {
+				unix.Kill(p, unix.SIGKILL)
+			}
+			kill = time.After(sweepInterval)
+		case <-giveUp:
+			return 1
+		}
+	}
+}
+
+// signal sends sig to the command's process group; once the command has ended,
+// to each process that it has left behind.
+func (s *supervisor) signal(sig unix.Signal) {
+	targets := []int{-s.pid}
+	if s.dead {
+		targets = descendants(os.Getpid())
+	}
+	for _, p := range targets {
+		unix.Kill(p, sig)
+		if sig == unix.SIGTERM {
+			unix.Kill(p, unix.SIGCONT) // a stopped process sees no other signal
+		}
+	}
+}
+
+// readOrders closes orders when the launcher is gone.
+func readOrders(control io.Reader, orders chan<- unix.Signal) {
+	defer close(orders)
+	var b [1]byte
+	for {
+		if _, err := io.ReadFull(control, b[:]); err != nil {
+			return
+		}
+		orders <- unix.Signal(b[0])
+	}
+}
+
+// reap waits for all children, those that were orphaned below included. It
+// reports how the command ended, then once if others are left, and closes none
+// when there are none.
+func reap(pid int, reaped chan<- syscall.WaitStatus, leftovers chan<- struct{}, none chan<- struct{}) {
+	defer close(none)
+	told, ended := false, false
+	for {
+		options := 0
+		if ended && !told {
+			options = syscall.WNOHANG
+		}
+		var ws syscall.WaitStatus
+		p, err := syscall.Wait4(-1, &ws, options, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return // ECHILD
+		case p == 0:
+			told = true
+			leftovers <- struct{}{}
+		case p == pid:
+			ended = true
+			reaped <- ws
+		}
+	}
+}
