@@ -1,0 +1,331 @@
+//go:build linux
+
+package shm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// These tests run ranks as processes: the test binary starts itself, with the
+// name of the part to play and its config in the environment.
+const roleEnv = "SHM_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		if err := play(role); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// rankProcess is a started rank; its lines are read from out.
+type rankProcess struct {
+	*exec.Cmd
+	in  io.Closer
+	out *bufio.Scanner
+}
+
+func start(t testing.TB, role string, c Config) *rankProcess {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleEnv+"="+role,
+		fmt.Sprintf("SHM_TEST_CONFIG=%d %d %d %s", c.Rank, c.Size, c.Generation, c.Job))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe() // its end tells the child to go
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return &rankProcess{cmd, in, bufio.NewScanner(out)}
+}
+
+func (p *rankProcess) expect(t testing.TB, want string) {
+	t.Helper()
+	if !p.out.Scan() || !strings.Contains(p.out.Text(), want) {
+		t.Fatalf("process %d says %q (%v), want %q", p.Process.Pid, p.out.Text(), p.out.Err(), want)
+	}
+}
+
+func play(role string) error {
+	var c Config
+	if _, err := fmt.Sscan(os.Getenv("SHM_TEST_CONFIG"), &c.Rank, &c.Size, &c.Generation, &c.Job); err != nil {
+		return err
+	}
+	c.Key, c.Timeout, c.Slots = []byte("secret"), 20*time.Second, 64
+	died := make(chan string, c.Size)
+	c.Died = func(rank, pid int) { died <- fmt.Sprintf("died: rank %d", rank) }
+	n, err := Open(context.Background(), c)
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	members := make([]int, c.Size)
+	for i := range members {
+		members[i] = i
+	}
+	lane, err := n.OpenLane(0, members)
+	if err != nil {
+		return err
+	}
+	switch role {
+	case "pong":
+		for k := uint64(1); ; k++ {
+			for lane.Shared.Reached(0, transport.In) < k {
+				if n.Err() != nil {
+					return nil
+				}
+			}
+			lane.Shared.Advance(transport.In, k)
+		}
+	case "work":
+		if err := work(n, lane); err != nil {
+			return err
+		}
+		fmt.Println("worked")
+		fmt.Println(<-died)
+		if err := await(n, func() bool { return false }); err != nil {
+			fmt.Println("aborted:", err)
+		}
+	case "lock": // dies holding the lane's lock
+		for lane.Board.Next() == nil {
+		}
+		binary.LittleEndian.PutUint32(n.seg.mem[64:], uint32(c.Rank)+1)
+		fmt.Println("locked")
+	}
+	io.Copy(io.Discard, os.Stdin)
+	return nil
+}
+
+// await drives a rank until cond holds, half the time asleep.
+func await(n *Network, cond func() bool) error {
+	for i := 0; ; i++ {
+		if cond() {
+			return nil
+		}
+		if err := n.Err(); err != nil {
+			return err
+		}
+		if i%100 != 99 {
+			runtime.Gosched()
+			continue
+		}
+		ticket := n.Bell().Arm()
+		if cond() || n.Err() != nil {
+			n.Bell().Disarm()
+			continue
+		}
+		n.Bell().Sleep(ticket, time.Minute)
+	}
+}
+
+const workRounds = 200
+
+// work repeats what an engine does: agree on a step by the board, then pass data
+// through the staging buffers and check it.
+func work(n *Network, lane *transport.Lane) error {
+	b, s := lane.Board, lane.Shared
+	if s.Rank() == 0 {
+		slot, gen, ok := b.Acquire()
+		if !ok || !b.Publish(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, slot), gen)) {
+			return errors.New("no slot")
+		}
+	}
+	var batch []transport.Record
+	next := func() bool { batch = b.Next(); return batch != nil }
+	if err := await(n, next); err != nil {
+		return err
+	}
+	slot, gen := binary.BigEndian.Uint32(batch[0].Payload), binary.BigEndian.Uint32(batch[0].Payload[4:])
+	for k := range uint64(workRounds) {
+		if !b.Mark(slot, gen) {
+			return errors.New("stale")
+		}
+		if err := await(n, next); err != nil {
+			return err
+		}
+		if len(batch) != 1 || batch[0].Slot != slot {
+			return fmt.Errorf("step %d: batch %v", k, batch)
+		}
+		reached := func(p transport.Phase, v uint64) func() bool {
+			return func() bool {
+				for m := range s.Size() {
+					if s.Reached(m, p) < v {
+						return false
+					}
+				}
+				return true
+			}
+		}
+		if k+1 > uint64(s.Depth()) {
+			if err := await(n, reached(transport.Out, k+1-uint64(s.Depth()))); err != nil {
+				return err
+			}
+		}
+		mine := s.Buffer(s.Rank(), k)
+		copy(mine, bytes.Repeat([]byte{byte(s.Rank()), byte(k)}, 512))
+		s.Advance(transport.In, k+1)
+		if err := await(n, reached(transport.In, k+1)); err != nil {
+			return err
+		}
+		for m := range s.Size() {
+			if p := s.Buffer(m, k)[:1024]; !bytes.Equal(p, bytes.Repeat([]byte{byte(m), byte(k)}, 512)) {
+				return fmt.Errorf("step %d: member %d's data is damaged", k, m)
+			}
+		}
+		s.Advance(transport.Out, k+1)
+	}
+	return nil
+}
+
+func TestProcesses(t *testing.T) {
+	generation.Add(1)
+	c := testConfig(t, 0, 3)
+	c.Job = strconv.Itoa(os.Getpid())
+	type death struct{ rank, pid int }
+	died := make(chan death, 3)
+	c.Died = func(rank, pid int) { died <- death{rank, pid} }
+	var procs [3]*rankProcess
+	for r := 1; r < 3; r++ {
+		pc := c
+		pc.Rank = r
+		procs[r] = start(t, "work", pc)
+	}
+	n, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	lane, err := n.OpenLane(0, []int{0, 1, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := work(n, lane); err != nil {
+		t.Fatal(err)
+	}
+	procs[1].expect(t, "worked")
+	procs[2].expect(t, "worked")
+
+	procs[2].Process.Kill()
+	if d := <-died; d != (death{2, procs[2].Process.Pid}) {
+		t.Fatalf("reported dead: %+v, want rank 2, process %d", d, procs[2].Process.Pid)
+	}
+	procs[1].expect(t, "died: rank 2")
+	if n.Err() != nil {
+		t.Fatalf("the network aborted itself: %v", n.Err())
+	}
+	n.Abort(errors.New("rank 2 was killed by signal 9"))
+	procs[1].expect(t, "aborted: rank 2 was killed by signal 9 (reported by rank 0)")
+	procs[1].in.Close()
+	if d := <-died; d.rank != 1 {
+		t.Fatalf("reported dead: %+v, want rank 1", d)
+	}
+}
+
+func TestDeathInsideTheLockEndsInAnError(t *testing.T) {
+	generation.Add(1)
+	c := testConfig(t, 0, 2)
+	c.Job = strconv.Itoa(os.Getpid())
+	died := make(chan int, 1)
+	c.Died = func(rank, _ int) { died <- rank }
+	pc := c
+	pc.Rank = 1
+	p := start(t, "lock", pc)
+	n, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	lane, err := n.OpenLane(0, []int{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lane.Board.Publish([]byte("go"))
+	p.expect(t, "locked")
+	p.Process.Kill()
+	go func() { n.Abort(fmt.Errorf("rank %d died", <-died)) }()
+	lane.Board.Publish([]byte("blocked")) // waits for the dead holder until the abort
+	if err := n.Err(); err == nil || !strings.Contains(err.Error(), "rank 1 died") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestHeadersAreUnmapped(t *testing.T) {
+	generation.Add(1)
+	func() {
+		n, err := Open(t.Context(), testConfig(t, 0, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Close()
+	}()
+	mapped := func() int {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Count(maps, []byte("memfd:gorovod"))
+	}
+	for deadline := time.Now().Add(10 * time.Second); mapped() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d mappings are left", mapped())
+		}
+		runtime.GC()
+	}
+}
+
+// BenchmarkPingPong measures a round trip of Advance and Reached between two
+// spinning processes.
+func BenchmarkPingPong(b *testing.B) {
+	generation.Add(1)
+	c := testConfig(b, 0, 2)
+	c.Job = strconv.Itoa(os.Getpid())
+	pc := c
+	pc.Rank = 1
+	start(b, "pong", pc)
+	n, err := Open(context.Background(), c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	lane, err := n.OpenLane(0, []int{0, 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	k := uint64(0)
+	for b.Loop() {
+		k++
+		lane.Shared.Advance(transport.In, k)
+		for lane.Shared.Reached(1, transport.In) < k {
+		}
+	}
+	n.Abort(errors.New("measured"))
+}
