@@ -16,7 +16,32 @@
 
 #include "_cgo_export.h"
 
-static __thread char reason[REASON_BYTES];
+/* The reason of a thread's last failure. Not a __thread array: Go's own thread
+ * local makes the whole library's part of the static TLS block, of which a
+ * process that loads libraries late has little left. */
+static pthread_key_t reason_key;
+static char no_memory[REASON_BYTES];
+
+static char *reason_of_thread(void) {
+  char *buf = pthread_getspecific(reason_key);
+  if (buf == NULL) {
+    buf = calloc(1, REASON_BYTES);
+    if (buf == NULL || pthread_setspecific(reason_key, buf) != 0) {
+      free(buf);
+      return no_memory;
+    }
+  }
+  return buf;
+}
+
+#define EXPLAIN(...) snprintf(reason_of_thread(), REASON_BYTES, __VA_ARGS__)
+
+/* Forgets the last failure, and returns where the next one is to be explained. */
+static char *fresh_reason(void) {
+  char *buf = reason_of_thread();
+  buf[0] = 0;
+  return buf;
+}
 
 /* ---- fork ------------------------------------------------------------- */
 
@@ -42,13 +67,14 @@ static void in_child(void) {
 
 __attribute__((constructor)) static void remember_home(void) {
   home = getpid();
+  pthread_key_create(&reason_key, free);
   pthread_atfork(NULL, NULL, in_child);
 }
 
 static int is_child(void) {
   if (getpid() == home) return 0;
-  snprintf(reason, sizeof reason,
-           "Horovod cannot be used in a forked child (pid %ld) of the process that loaded it (pid %ld): "
+  EXPLAIN(
+      "Horovod cannot be used in a forked child (pid %ld) of the process that loaded it (pid %ld): "
            "call it in the parent, or start this process with exec (multiprocessing start method \"spawn\").",
            (long)getpid(), (long)home);
   return 1;
@@ -57,15 +83,15 @@ static int is_child(void) {
 /* ---- lifecycle and topology ------------------------------------------- */
 
 bool horovod_init(const int *ranks, int nranks, const int *set_ranks, const int *set_sizes, int nsets) {
-  reason[0] = 0;
+  char *reason = fresh_reason();
   if (is_child()) return false;
   return goInit((int *)ranks, nranks, (int *)set_ranks, (int *)set_sizes, nsets, reason) != 0;
 }
 
 bool horovod_init_multi_comm(void *comm, int ncomms, const int *set_ranks, const int *set_sizes, int nsets) {
   (void)comm, (void)ncomms, (void)set_ranks, (void)set_sizes, (void)nsets;
-  snprintf(reason, sizeof reason, "MPI communicators are not supported: this build has no MPI.");
-  fprintf(stderr, "gorovod: %s\n", reason);
+  EXPLAIN("MPI communicators are not supported: this build has no MPI.");
+  fprintf(stderr, "gorovod: %s\n", reason_of_thread());
   return false;
 }
 
@@ -117,17 +143,17 @@ int horovod_reduce_op_product(void) { return GOROVOD_PRODUCT; }
 
 int horovod_add_process_set(const int *ranks, int nranks) {
   (void)ranks, (void)nranks;
-  reason[0] = 0;
+  fresh_reason();
   if (is_child() || !goIsInitialized()) return HOROVOD_PROCESS_SET_ERROR_INIT;
-  snprintf(reason, sizeof reason, "this version has no process sets but the global one");
+  EXPLAIN("this version has no process sets but the global one");
   return HOROVOD_PROCESS_SET_ERROR_DYNAMIC;
 }
 
 int horovod_remove_process_set(int id) {
   (void)id;
-  reason[0] = 0;
+  fresh_reason();
   if (is_child() || !goIsInitialized()) return HOROVOD_PROCESS_SET_ERROR_INIT;
-  snprintf(reason, sizeof reason, "this version has no process sets but the global one");
+  EXPLAIN("this version has no process sets but the global one");
   return HOROVOD_PROCESS_SET_ERROR_DYNAMIC;
 }
 
@@ -172,22 +198,22 @@ int horovod_comm_process_set(void *comm) {
 /* ---- operations -------------------------------------------------------- */
 
 int gorovod_enqueue(const gorovod_op *op, int64_t *handle) {
-  reason[0] = 0;
+  char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
   if (op == NULL || handle == NULL) {
-    snprintf(reason, sizeof reason, "gorovod_enqueue: op and handle must not be NULL");
+    EXPLAIN("gorovod_enqueue: op and handle must not be NULL");
     return GOROVOD_INVALID_ARGUMENT;
   }
   *handle = 0;
   gorovod_op known;
   if (op->size < sizeof known) {
-    snprintf(reason, sizeof reason, "gorovod_enqueue: op->size is %u, at least %zu is needed", op->size, sizeof known);
+    EXPLAIN("gorovod_enqueue: op->size is %u, at least %zu is needed", op->size, sizeof known);
     return GOROVOD_INVALID_ARGUMENT;
   }
   /* A caller built for a later version may say more: what is not known here must be unused. */
   for (size_t i = sizeof known; i < op->size; i++) {
     if (((const unsigned char *)op)[i]) {
-      snprintf(reason, sizeof reason, "gorovod_enqueue: byte %zu of the op is set, but this version (%s) knows %zu only",
+      EXPLAIN("gorovod_enqueue: byte %zu of the op is set, but this version (%s) knows %zu only",
                i, goVersion(), sizeof known);
       return GOROVOD_INVALID_ARGUMENT;
     }
@@ -199,19 +225,19 @@ int gorovod_enqueue(const gorovod_op *op, int64_t *handle) {
 int gorovod_poll(int64_t handle) { return gorovod_wait(handle, 0); }
 
 int gorovod_wait(int64_t handle, int64_t timeout_ms) {
-  reason[0] = 0;
+  char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
   return goWait(handle, timeout_ms, reason);
 }
 
 int gorovod_output(int64_t handle, void **data, int max_ndim, int *ndim, int64_t *shape) {
-  reason[0] = 0;
+  char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
   return goOutput(handle, data, max_ndim, ndim, shape, reason);
 }
 
 int gorovod_take_output(int64_t handle, void **data) {
-  reason[0] = 0;
+  char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
   return goTakeOutput(handle, data, reason);
 }
@@ -219,12 +245,12 @@ int gorovod_take_output(int64_t handle, void **data) {
 void gorovod_free(void *data) { free(data); }
 
 int gorovod_release(int64_t handle) {
-  reason[0] = 0;
+  char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
   return goRelease(handle, reason);
 }
 
-const char *gorovod_last_error(void) { return reason; }
+const char *gorovod_last_error(void) { return reason_of_thread(); }
 
 const char *gorovod_version(void) { return is_child() ? "" : goVersion(); }
 
