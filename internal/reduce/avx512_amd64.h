@@ -1,9 +1,7 @@
-// What AVX-512 does in its own way: see avx2_amd64.h.
+// What AVX-512 does in its own way, of what the 16-bit floats need: see avx2_amd64.h.
 
 #undef CANON_PS
-#undef CANON_PD
 #define CANON_PS(reg, tmp) VCMPPS $3, reg, reg, K1; VMOVAPS V14, K1, reg
-#define CANON_PD(reg, tmp) VCMPPD $3, reg, reg, K1; VMOVAPD V14, K1, reg
 
 #undef CONSTANTS_BF16
 #define CONSTANTS_BF16 \
@@ -18,8 +16,3 @@
 	VPANDD V11, tmp, tmp; \
 	VPADDD V12, reg, reg; \
 	VPADDD tmp, reg, reg
-
-#undef MIN_I64
-#undef MAX_I64
-#define MIN_I64(src, acc, tmp) VPMINSQ src, acc, acc
-#define MAX_I64(src, acc, tmp) VPMAXSQ src, acc, acc

@@ -2,25 +2,31 @@ package reduce
 
 import "github.com/gorovod/gorovod/internal/tensor"
 
-// A kernel is a loop in assembly. Its number is its place in the tables of
+// A kernel is a loop in assembly. Its number is its place in the table of
 // kernels_amd64.s.
 type kernel uint8
 
 const (
 	noKernel kernel = iota
 
-	sumFloat32
-	productFloat32
-	extremeFloat32 // minimum, or maximum by flipping signs
-	sumFloat64
-	productFloat64
-	extremeFloat64
+	// These have a form in AVX-512, too.
 	sumFloat16
 	productFloat16
-	extremeFloat16
+	extremeFloat16 // minimum, or maximum by flipping signs
 	sumBFloat16
 	productBFloat16
 	extremeBFloat16
+
+	numHalves // of the above, noKernel included
+)
+
+const (
+	sumFloat32 kernel = iota + numHalves
+	productFloat32
+	extremeFloat32
+	sumFloat64
+	productFloat64
+	extremeFloat64
 
 	sum8
 	sum16

@@ -28,7 +28,7 @@ func available(v variant) bool {
 	case avx2:
 		return cpu.X86.HasAVX2 && cpu.X86.HasF16C
 	case avx512:
-		return available(avx2) && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL
+		return available(avx2) && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ
 	}
 	return false
 }
@@ -53,7 +53,10 @@ type job struct {
 func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64, off, end int) {
 	j := job{
 		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
-		off: off, end: end, kernel: uint64(v-avx2)*uint64(numKernels) + uint64(k),
+		off: off, end: end, kernel: uint64(k),
+	}
+	if v == avx512 && k < numHalves {
+		j.kernel += uint64(numKernels)
 	}
 	switch dt {
 	case tensor.Float64:

@@ -9,7 +9,7 @@
 //
 //   - An element's result is ((x0 op x1) op x2) …, in the order of the sources.
 //     The 16-bit floats are combined and scaled in float32 and rounded once, to
-//     nearest even.
+//     nearest even. float32 and narrower are scaled by the float32 nearest the scale.
 //   - If an operand is a NaN, so is the result, in Min and Max too. A NaN result is
 //     always the quiet NaN with sign and payload zero, since which operand's
 //     payload survives differs between processors.
@@ -21,7 +21,8 @@
 //   - One source and scale 1 make a copy, bit for bit (but see bool).
 //
 // The assembly does not depend on the thread's floating-point mode either: a
-// library that lets its threads flush subnormals to zero changes nothing here.
+// library that lets its threads flush subnormals to zero changes nothing here. The
+// race detector does not see what the assembly reads and writes.
 package reduce
 
 import (
