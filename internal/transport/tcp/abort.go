@@ -1,0 +1,170 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+)
+
+const (
+	// abortLinger bounds the telling of an abort to the others.
+	abortLinger = 300 * time.Millisecond
+	// maxCause is the largest abort message in bytes.
+	maxCause = 16 << 10
+)
+
+// Err implements transport.Network.
+func (n *Network) Err() error {
+	if c := n.cause.Load(); c != nil {
+		return c.err
+	}
+	return nil
+}
+
+// Abort implements transport.Network. It does not block: the others are told by
+// goroutines, which Close waits for. A closed network cannot be aborted.
+func (n *Network) Abort(cause error) {
+	if cause == nil {
+		cause = errors.New("aborted without a cause")
+	}
+	n.abort(cause, n.cfg.Rank, cause.Error())
+}
+
+// abort latches err; origin and text are what the others are told.
+func (n *Network) abort(err error, origin int, text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ended || !n.cause.CompareAndSwap(nil, &causeOf{err}) {
+		return
+	}
+	last := abortMessage(origin, text)
+	deadline := time.Now().Add(abortLinger)
+	for c := range n.conns {
+		c.SetWriteDeadline(deadline)
+	}
+	n.lastWord = last
+	close(n.aborted)
+	n.cancel()
+	n.bell.Ring()
+	inbound := n.connsLocked(func(c *conn) bool { return c.inbound })
+	n.startLocked(&n.farewells, func() {
+		n.cfg.Wake()
+		for _, c := range inbound {
+			c.Write(last)
+		}
+	})
+}
+
+func (n *Network) connsLocked(which func(*conn) bool) []*conn {
+	var out []*conn
+	for c := range n.conns {
+		if which(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func abortMessage(origin int, text string) []byte {
+	text = text[:min(len(text), maxCause-4)]
+	p := make([]byte, headerSize+4, headerSize+4+len(text))
+	binary.LittleEndian.PutUint32(p[headerSize:], uint32(origin))
+	p = append(p, text...)
+	header{kind: messageAbort, length: uint64(len(p) - headerSize)}.put(p)
+	return p
+}
+
+// takeAbort reads an abort message's payload and adopts the cause.
+func (n *Network) takeAbort(r io.Reader, h header) error {
+	if h.length < 4 || h.length > maxCause {
+		return fmt.Errorf("abort message of %d bytes", h.length)
+	}
+	p := make([]byte, h.length)
+	if err := readFull(r, p); err != nil {
+		return err
+	}
+	origin, text := int(binary.LittleEndian.Uint32(p)), string(p[4:])
+	n.abort(fmt.Errorf("rank %d aborted: %s", origin, text), origin, text)
+	return nil
+}
+
+// farewell says the last word on a connection that this rank has dialled: the
+// abort, else goodbye. Only the connection's writer may call it, between
+// messages.
+func (n *Network) farewell(c *conn, sequence uint32) {
+	var goodbye [headerSize]byte
+	word := goodbye[:]
+	select {
+	case <-n.aborted:
+		word = append([]byte(nil), n.lastWord...)
+		binary.LittleEndian.PutUint32(word[4:], sequence)
+	default:
+		header{kind: messageGoodbye, sequence: sequence}.put(word)
+	}
+	c.Write(word)
+	c.CloseWrite()
+}
+
+// broken is called by the reader or writer of a connection that has failed. A
+// broken connection proves nobody's death, but the lane cannot go on: unless
+// the cause becomes known within the grace, the breakage is the cause.
+func (n *Network) broken(c *conn, err error) {
+	p := &n.peers[c.rank]
+	if n.ending() || p.left.Load() || p.lost.Swap(true) {
+		return
+	}
+	cause := fmt.Errorf("connection to %v lost: %w", c, err)
+	n.start(&n.goroutines, func() { n.cfg.Lost(c.rank, cause) })
+	n.start(&n.goroutines, func() {
+		if n.afterGrace() && !p.left.Load() {
+			n.Abort(cause)
+		}
+	})
+}
+
+// departed notes that a rank has closed its network. That is in order once the
+// logs that it takes part in are closed; a lane that is still open can never go on.
+func (n *Network) departed(rank int) {
+	if n.peers[rank].left.Swap(true) {
+		return
+	}
+	n.start(&n.goroutines, func() {
+		if !n.afterGrace() {
+			return
+		}
+		n.mu.Lock()
+		open := -1
+		for id, l := range n.lanes {
+			if member, ok := l.member(rank); ok && (member == 0 || l.me == 0) && l.board.ClosedBy() < 0 {
+				open = id
+			}
+		}
+		n.mu.Unlock()
+		if open >= 0 {
+			n.Abort(fmt.Errorf("rank %d has closed its network while lane %d was open", rank, open))
+		}
+	})
+}
+
+// afterGrace waits for the grace; false if the network has come to its end before.
+func (n *Network) afterGrace() bool {
+	t := time.NewTimer(n.cfg.Grace)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-n.aborted:
+	case <-n.leaving:
+	}
+	return false
+}
+
+// recover turns a panic of a goroutine of this network into an abort.
+func (n *Network) recover() {
+	if p := recover(); p != nil {
+		n.Abort(fmt.Errorf("tcp: panic: %v\n%s", p, debug.Stack()))
+	}
+}

@@ -1,0 +1,67 @@
+package tcp
+
+import "time"
+
+// closeLinger bounds an orderly Close: how long it waits for the others to
+// acknowledge.
+const closeLinger = time.Second
+
+// Close implements transport.Network. In good order it says goodbye on every
+// connection first; a connection on which data may still be under way to this
+// rank is closed only after the other end has closed it (or a second has
+// passed), since the kernel would otherwise reset it, and a reset can overtake the
+// goodbye.
+func (n *Network) Close() error {
+	n.mu.Lock()
+	if n.ended {
+		n.mu.Unlock()
+		<-n.finished
+		return nil
+	}
+	n.ended = true
+	orderly := n.cause.Load() == nil
+	if orderly {
+		close(n.leaving)
+	}
+	conns := n.connsLocked(func(*conn) bool { return true })
+	unproven := n.unproven
+	n.unproven = nil
+	n.mu.Unlock()
+
+	n.cancel()
+	n.trackListener(false)
+	n.listener.Close()
+	for _, c := range unproven {
+		c.Close()
+	}
+	if orderly {
+		n.sayGoodbye(conns)
+	} else {
+		n.farewells.Wait() // bounded by the deadline that abort has set
+		for _, c := range conns {
+			c.Close()
+		}
+	}
+	n.farewells.Wait()
+	n.goroutines.Wait()
+	for _, c := range conns {
+		c.Close()
+	}
+	close(n.finished)
+	return nil
+}
+
+// sayGoodbye tells who sends to this rank that it reads no more. Those to whom
+// it sends are told by the connections' writers.
+func (n *Network) sayGoodbye(conns []*conn) {
+	var goodbye [headerSize]byte
+	header{kind: messageGoodbye}.put(goodbye[:])
+	deadline := time.Now().Add(closeLinger)
+	for _, c := range conns {
+		c.SetDeadline(deadline)
+		if c.inbound {
+			c.Write(goodbye[:])
+			c.CloseWrite()
+		}
+	}
+}

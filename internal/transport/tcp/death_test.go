@@ -1,0 +1,331 @@
+package tcp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+)
+
+// dialAs makes a proved connection from a rank to another one outside of any
+// lane of its own, on which the test writes what it likes.
+func dialAs(t *testing.T, n *Network, lane, rank int, s stream) *conn {
+	t.Helper()
+	c, err := n.connect(lane, rank, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func message1(kind message, sequence uint32, length uint64, payload string) []byte {
+	p := make([]byte, headerSize)
+	header{kind, sequence, length}.put(p)
+	return append(p, payload...)
+}
+
+func TestDeathInTheMiddleOfAMessage(t *testing.T) {
+	for name, end := range map[string]func(c *conn){
+		"end of file": func(c *conn) { c.CloseWrite() },
+		"reset":       func(c *conn) { c.SetLinger(0); c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			lost := make(chan int, 9)
+			networks := world(t, 2, func(_ int, c *Config) {
+				c.Grace = 10 * time.Millisecond
+				c.Lost = func(rank int, err error) { lost <- rank }
+			})
+			lanes := openAll(t, networks, 0)
+			c := dialAs(t, networks[0], 0, 1, data)
+			lanes[1].Comm.Recv(0, make([]byte, 100))
+			c.Write(message1(messageData, 0, 100, "only the beginning"))
+			end(c)
+			err := untilErr(t, networks[1])
+			if !strings.Contains(err.Error(), "connection to rank 0 (127.0.0.1:") || !strings.Contains(err.Error(), "lost") {
+				t.Error(err)
+			}
+			if rank := <-lost; rank != 0 {
+				t.Errorf("lost rank %d", rank)
+			}
+			if lanes[1].Comm.Received(0) {
+				t.Error("half a message counts as received")
+			}
+		})
+	}
+}
+
+// Who knows better says so within the grace.
+func TestABetterCauseWins(t *testing.T) {
+	better := errors.New("rank 0 was killed by signal 9")
+	networks := world(t, 2, nil)
+	n := networks[1]
+	n.cfg.Grace = time.Hour
+	n.cfg.Lost = func(int, error) { n.Abort(better) }
+	openAll(t, networks, 0)
+	dialAs(t, networks[0], 0, 1, data).Close()
+	if err := untilErr(t, n); err != better {
+		t.Error(err)
+	}
+}
+
+func TestTheSenderNoticesToo(t *testing.T) {
+	networks := world(t, 2, func(_ int, c *Config) { c.Grace = 10 * time.Millisecond })
+	lanes := openAll(t, networks, 0)
+	lanes[0].Comm.Send(1, nil)
+	eventually(t, func() bool { return connections(networks[1]) == 1 })
+	// Rank 1 crashes: it says nothing and notices nothing.
+	networks[1].peers[0].lost.Store(true)
+	networks[1].mu.Lock()
+	for c := range networks[1].conns {
+		c.SetLinger(0)
+		c.Close()
+	}
+	networks[1].mu.Unlock()
+	if err := untilErr(t, networks[0]); !strings.Contains(err.Error(), "connection to rank 1") {
+		t.Error(err)
+	}
+}
+
+func TestBrokenProtocolAborts(t *testing.T) {
+	for name, test := range map[string]struct {
+		stream stream
+		bytes  []byte
+		want   string
+	}{
+		"unknown kind":       {control, message1(9, 0, 0, ""), "unknown kind"},
+		"wrong sequence":     {control, message1(messageBoard, 3, 1, "x"), "message 3 came where 0 was due"},
+		"data on control":    {control, message1(messageData, 0, 1, "x"), "kind 1"},
+		"board on data":      {data, message1(messageBoard, 0, 1, "x"), "kind 2"},
+		"huge frame":         {control, message1(messageBoard, 0, 1<<62, ""), "4611686018427387904 bytes"},
+		"bad frame":          {control, message1(messageBoard, 0, 1, "\xff"), "lane 0"},
+		"huge abort":         {control, message1(messageAbort, 0, 1<<62, ""), "abort message of"},
+		"short abort":        {data, message1(messageAbort, 0, 1, "x"), "abort message of"},
+		"goodbye with bytes": {data, message1(messageGoodbye, 0, 1, "x"), "goodbye of 1 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			networks := world(t, 2, nil)
+			openAll(t, networks, 0)
+			dialAs(t, networks[0], 0, 1, test.stream).Write(test.bytes)
+			if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// The rank that leaves with a lane open leaves the others waiting.
+func TestLeavingAnOpenLaneAborts(t *testing.T) {
+	for _, leaver := range []int{0, 1} {
+		networks := world(t, 2, func(_ int, c *Config) { c.Grace = 10 * time.Millisecond })
+		lanes := openAll(t, networks, 0)
+		lanes[0].Comm.Send(1, nil)
+		lanes[1].Comm.Recv(0, nil)
+		until(t, networks[1], func() bool { return lanes[1].Comm.Received(0) })
+		networks[leaver].Close()
+		if err := untilErr(t, networks[1-leaver]); !strings.Contains(err.Error(), "while lane 0 was open") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDataForOneWhoHasLeft(t *testing.T) {
+	networks := world(t, 2, func(_ int, c *Config) { c.Grace = time.Hour })
+	lanes := openAll(t, networks, 0)
+	lanes[0].Comm.Send(1, nil)
+	eventually(t, func() bool { return connections(networks[1]) == 1 })
+	networks[1].Close()
+	eventually(t, networks[0].peers[1].left.Load)
+	lanes[0].Comm.Send(1, make([]byte, 1<<20))
+	if err := untilErr(t, networks[0]); !strings.Contains(err.Error(), "rank 1 has closed its network") {
+		t.Error(err)
+	}
+}
+
+func TestDataFromOneWhoHasLeft(t *testing.T) {
+	networks := world(t, 2, func(_ int, c *Config) { c.Grace = time.Hour })
+	lanes := openAll(t, networks, 0)
+	lanes[0].Comm.Send(1, []byte("abc"))
+	until(t, networks[0], func() bool { return lanes[0].Comm.Sent(1) })
+	networks[0].Close()
+	// What was sent before the goodbye still arrives, though nobody waited for it.
+	p := make([]byte, 3)
+	lanes[1].Comm.Recv(0, p)
+	until(t, networks[1], func() bool { return lanes[1].Comm.Received(0) })
+	if string(p) != "abc" || networks[1].Err() != nil {
+		t.Errorf("%q, %v", p, networks[1].Err())
+	}
+	lanes[1].Comm.Recv(0, p)
+	if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), "rank 0 has closed its network") {
+		t.Error(err)
+	}
+}
+
+// After Close no posted buffer is touched, and the goroutines are gone (TestMain).
+func TestCloseWithPostedBuffers(t *testing.T) {
+	for _, abort := range []bool{false, true} {
+		networks := world(t, 2, nil)
+		lanes := openAll(t, networks, 0)
+		p := make([]byte, 1<<20)
+		c := dialAs(t, networks[0], 0, 1, data)
+		lanes[1].Comm.Recv(0, p)
+		c.Write(message1(messageData, 0, uint64(len(p)), "beginning"))
+		lanes[1].Comm.Send(0, make([]byte, 64<<20))
+		eventually(t, func() bool { return connections(networks[1]) == 2 })
+		if abort {
+			networks[1].Abort(errors.New("enough"))
+		}
+		start := time.Now()
+		networks[1].Close()
+		networks[1].Close() // allowed
+		if d := time.Since(start); d > patience/2 {
+			t.Errorf("abort %v: closing took %v", abort, d)
+		}
+		for i := range p {
+			p[i] = 0xee // the race detector sees who else writes here
+		}
+		c.Close()
+	}
+}
+
+func TestWrongKeyIsRefused(t *testing.T) {
+	networks := world(t, 2, func(r int, c *Config) {
+		if r == 1 {
+			c.Key = []byte("another secret")
+		}
+	})
+	lanes := openAll(t, networks, 0)
+	lanes[1].Board.Post([]byte("let me in"))
+	err := untilErr(t, networks[1])
+	if !errors.Is(err, auth.ErrProof) || !strings.Contains(err.Error(), "rank 1 cannot connect to rank 0") {
+		t.Error(err)
+	}
+	if err := networks[0].Err(); err != nil {
+		t.Errorf("the stranger aborted rank 0: %v", err)
+	}
+	lanes[0].Board.Requests(func(int, []byte) { t.Error("a stranger's request came through") })
+}
+
+func TestMismatchesAreRefused(t *testing.T) {
+	networks := world(t, 3, nil)
+	n := networks[0]
+	if _, err := n.OpenLane(1, []int{0, 1}); err != nil {
+		t.Fatal(err)
+	}
+	good := hello{generation: 7, lane: 1, from: 1, to: 0, size: 3, slots: 8}
+	first, err := networks[1].dialAddr(t.Context(), n.listener.Addr().String(), 0, 0, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	networks[1].confirm(first)
+	eventually(t, func() bool { return connections(n) == 1 })
+	for want, change := range map[string]func(h *hello){
+		"generation 6":      func(h *hello) { h.generation = 6 },
+		"3 ranks with 9":    func(h *hello) { h.slots = 9 },
+		"4 ranks with 8":    func(h *hello) { h.size = 4 },
+		"looks for rank 2":  func(h *hello) { h.to = 2 },
+		"rank 0 to rank 0":  func(h *hello) { h.from = 0 },
+		"rank 3 to rank 0":  func(h *hello) { h.from = 3 },
+		"stream 2":          func(h *hello) { h.stream = 2 },
+		"not in lane 1":     func(h *hello) { h.from = 2 },
+		"connected already": func(h *hello) {},
+	} {
+		h := good
+		change(&h)
+		c, err := networks[1].dialAddr(t.Context(), n.listener.Addr().String(), 0, 0, h)
+		if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+}
+
+// Connections that never prove anything must not keep the ranks from talking.
+func TestStrangersDoNotDisturb(t *testing.T) {
+	networks := world(t, 2, nil)
+	lanes := openAll(t, networks, 0)
+	addr := networks[0].listener.Addr().String()
+	var strangers []net.Conn
+	for i := range networks[0].maxUnproven() + 20 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch i % 3 {
+		case 0:
+			io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"+strings.Repeat("x", 5000))
+		case 1:
+			io.WriteString(c, "gorovod\x01") // and then nothing more
+		}
+		strangers = append(strangers, c)
+	}
+	lanes[1].Board.Post([]byte("a rank"))
+	got := ""
+	until(t, networks[0], func() bool {
+		lanes[0].Board.Requests(func(_ int, p []byte) { got = string(p) })
+		return got != ""
+	})
+	networks[0].mu.Lock()
+	if have, limit := len(networks[0].unproven), networks[0].maxUnproven(); have > limit {
+		t.Errorf("%d unproven connections, the limit is %d", have, limit)
+	}
+	networks[0].mu.Unlock()
+	for _, n := range networks {
+		if n.Err() != nil {
+			t.Error(n.Err())
+		}
+	}
+	for _, c := range strangers {
+		c.Close()
+	}
+}
+
+func TestUnreachableRank(t *testing.T) {
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Close()
+	networks := world(t, 2, func(r int, c *Config) {
+		c.Timeout = 200 * time.Millisecond
+		c.Addrs = func(int) []string { return []string{dead.Addr().String()} }
+	})
+	openAll(t, networks, 0)[0].Comm.Send(1, nil)
+	err = untilErr(t, networks[0])
+	if !strings.Contains(err.Error(), "rank 0 cannot connect to rank 1") || !strings.Contains(err.Error(), dead.Addr().String()) {
+		t.Error(err)
+	}
+}
+
+// A rank with several addresses is found under the one that works, though
+// another leads to somebody else, and one to nobody.
+func TestTheRightAddressIsFound(t *testing.T) {
+	var listeners []string
+	networks := world(t, 3, func(r int, c *Config) {
+		listeners = append(listeners, c.Listener.Addr().String())
+		c.Addrs = func(rank int) []string {
+			return []string{"127.0.0.1:1", listeners[2], listeners[rank]}
+		}
+	})
+	lanes := openAll(t, networks, 0)
+	for range 2 {
+		lanes[0].Comm.Send(1, []byte("x"))
+		lanes[1].Comm.Recv(0, make([]byte, 1))
+		until(t, networks[1], func() bool {
+			if networks[0].Err() != nil {
+				t.Fatal(networks[0].Err())
+			}
+			return lanes[1].Comm.Received(0)
+		})
+		until(t, networks[0], func() bool { return lanes[0].Comm.Sent(1) })
+	}
+	if route := networks[0].peers[1].route.Load(); route != 2 {
+		t.Errorf("remembers address %d", route)
+	}
+}

@@ -1,0 +1,87 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// message is what a header announces.
+type message byte
+
+const (
+	messageData    message = 1 // one message of a Comm
+	messageBoard   message = 2 // one frame of a board
+	messageGoodbye message = 3 // no payload; the sender has closed its network in good order
+	messageAbort   message = 4 // rank (4 bytes) and text of the first cause
+)
+
+// A header precedes every message: kind (1 byte), 3 zero bytes, sequence (4),
+// length of the payload (8), little-endian. The sequence counts a direction's
+// messages from 0 and wraps; it makes a stream that went out of step an error
+// instead of wrong data.
+const headerSize = 16
+
+type header struct {
+	kind     message
+	sequence uint32
+	length   uint64
+}
+
+func (h header) put(p []byte) {
+	binary.LittleEndian.PutUint32(p, uint32(h.kind))
+	binary.LittleEndian.PutUint32(p[4:], h.sequence)
+	binary.LittleEndian.PutUint64(p[8:], h.length)
+}
+
+func parseHeader(p []byte) (h header, err error) {
+	kind := binary.LittleEndian.Uint32(p)
+	h = header{message(kind), binary.LittleEndian.Uint32(p[4:]), binary.LittleEndian.Uint64(p[8:])}
+	if kind < uint32(messageData) || kind > uint32(messageAbort) {
+		return h, fmt.Errorf("message of unknown kind %#x", kind)
+	}
+	if h.kind == messageGoodbye && h.length != 0 {
+		return h, fmt.Errorf("goodbye of %d bytes", h.length)
+	}
+	return h, nil
+}
+
+// A broken connection, as opposed to a broken protocol.
+type brokenError struct{ error }
+
+func (e brokenError) Unwrap() error { return e.error }
+
+var errNoGoodbye = errors.New("the other end closed it without goodbye")
+
+// readFull is io.ReadFull whose error is a brokenError.
+func readFull(r io.Reader, p []byte) error {
+	_, err := io.ReadFull(r, p)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = errNoGoodbye
+	}
+	return brokenError{err}
+}
+
+// incoming reads one connection's messages.
+type incoming struct {
+	r        io.Reader
+	sequence uint32
+	header   [headerSize]byte
+}
+
+// next reads a header. The caller reads the payload.
+func (in *incoming) next() (header, error) {
+	if err := readFull(in.r, in.header[:]); err != nil {
+		return header{}, err
+	}
+	h, err := parseHeader(in.header[:])
+	if err == nil && h.sequence != in.sequence {
+		err = fmt.Errorf("message %d came where %d was due", h.sequence, in.sequence)
+	}
+	in.sequence++
+	return h, err
+}

@@ -1,0 +1,249 @@
+// Package tcp is the transport between hosts. Every (lane, stream, sender,
+// receiver) has a connection of its own, made by the sender when it first has
+// something to say: stream control carries the frames of the lane's board, data
+// those of its Comm. Nothing is multiplexed, so the kernel does the flow control
+// and no lane ever waits for another.
+//
+//	driver ── Send ──▶ dataOut.run ══ socket ══▶ dataIn.run ──▶ the posted buffer
+//	board ── frame ──▶ controlOut.run ══ socket ══▶ readControl ──▶ msgboard.Receive
+//
+// One goroutine writes a connection and one at the other end reads it; what they
+// complete are atomics that the driver polls, and each completion rings the
+// bell. The direction from receiver to sender is silent but for the last word:
+// goodbye or abort, so an abort reaches a peer even when the data is stuck.
+//
+// A connection is proved (package auth) before anything else is read from it.
+// One that ends without goodbye aborts the network after a moment in which a
+// better cause may come.
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/msgboard"
+)
+
+// Config describes one rank's attachment to one generation of the world.
+type Config struct {
+	Rank, Size int
+	// Key is the job's secret, known to all ranks and to nobody else.
+	Key []byte
+	// Generation tells the worlds of one job apart.
+	Generation uint64
+	// Listener is a TCP listener, the one that the other ranks know. New takes it
+	// over, also when it returns an error.
+	Listener net.Listener
+	// Addrs lists the host:port pairs under which a rank may be reached. Called on
+	// any goroutine.
+	Addrs func(rank int) []string
+	// Timeout bounds the making of a connection. Default 30 s.
+	Timeout time.Duration
+	// Slots is the number of cache slots of each lane's board. Default 1024.
+	Slots int
+	// Grace is how long a lost connection waits for a better cause. Default 1 s.
+	Grace time.Duration
+	// Wake is called after frames have come for a lane's board, and after an
+	// abort, for a driver that may not be looking. It is called on goroutines of
+	// the network and must not block. Optional.
+	Wake func()
+	// Lost is called when a connection to a rank has broken, on a goroutine of its
+	// own, once for a rank. It may find out why and call Abort with that; it must
+	// return at the latest when the network is closed. Optional.
+	Lost func(rank int, err error)
+	// TrackFD is told of each descriptor when it opens and before it closes.
+	// Optional; safe for concurrent calls.
+	TrackFD func(fd int, open bool)
+}
+
+func (c *Config) check() error {
+	setDefault(&c.Timeout, 30*time.Second)
+	setDefault(&c.Slots, 1024)
+	setDefault(&c.Grace, time.Second)
+	setDefaultFunc(&c.Wake, func() {})
+	setDefaultFunc(&c.Lost, func(int, error) {})
+	setDefaultFunc(&c.TrackFD, func(int, bool) {})
+	switch _, tcp := c.Listener.(*net.TCPListener); {
+	case !tcp:
+		return fmt.Errorf("tcp: the listener is a %T", c.Listener)
+	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
+		return fmt.Errorf("tcp: rank %d of %d", c.Rank, c.Size)
+	case len(c.Key) == 0:
+		return errors.New("tcp: no key")
+	case c.Addrs == nil && c.Size > 1:
+		return errors.New("tcp: no addresses")
+	case c.Timeout < 0 || c.Grace < 0 || c.Slots < 0:
+		return fmt.Errorf("tcp: time-out %v, grace %v, %d slots", c.Timeout, c.Grace, c.Slots)
+	}
+	return nil
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func setDefaultFunc[F ~func() | ~func(int, error) | ~func(int, bool)](f *F, d F) {
+	if *f == nil {
+		*f = d
+	}
+}
+
+// Network is a transport.Network over TCP.
+type Network struct {
+	cfg      Config
+	listener *net.TCPListener
+	bell     *bell
+
+	// ctx ends with the network's readiness to make connections: when it is
+	// aborted or closed.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	cause   atomic.Pointer[causeOf]
+	aborted chan struct{} // closed with cause set
+	leaving chan struct{} // closed by Close, unless aborted before
+	// lastWord is the abort message, set before aborted is closed.
+	lastWord []byte
+
+	peers []peer // by rank
+
+	goroutines sync.WaitGroup
+	farewells  sync.WaitGroup // those goroutines that may have to tell a peer of an abort
+
+	mu       sync.Mutex
+	ended    bool // Close has been called: no goroutine starts any more
+	finished chan struct{}
+	lanes    map[int]*lane
+	conns    map[*conn]struct{} // proved ones
+	early    map[hello]*conn    // accepted for lanes that are not open yet
+	unproven []*conn            // in the handshake, oldest first
+}
+
+// peer is what is known of another rank.
+type peer struct {
+	left  atomic.Bool  // it has said goodbye
+	lost  atomic.Bool  // a connection to it has broken
+	route atomic.Int32 // which of its addresses worked last
+}
+
+type causeOf struct{ err error }
+
+var _ transport.Network = (*Network)(nil)
+
+// New starts to accept connections. It does not block.
+func New(c Config) (*Network, error) {
+	if err := c.check(); err != nil {
+		if c.Listener != nil {
+			c.Listener.Close()
+		}
+		return nil, err
+	}
+	n := &Network{
+		cfg:      c,
+		listener: c.Listener.(*net.TCPListener),
+		bell:     newBell(),
+		aborted:  make(chan struct{}),
+		leaving:  make(chan struct{}),
+		finished: make(chan struct{}),
+		peers:    make([]peer, c.Size),
+		lanes:    make(map[int]*lane),
+		conns:    make(map[*conn]struct{}),
+		early:    make(map[hello]*conn),
+	}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.trackListener(true)
+	n.start(&n.goroutines, n.acceptLoop)
+	return n, nil
+}
+
+// Name implements transport.Network.
+func (n *Network) Name() string { return "tcp" }
+
+// Bell implements transport.Network.
+func (n *Network) Bell() transport.Bell { return n.bell }
+
+// OpenLane implements transport.Network. It does not wait for the other members.
+func (n *Network) OpenLane(id int, members []int) (*transport.Lane, error) {
+	if err := n.Err(); err != nil {
+		return nil, fmt.Errorf("open lane %d: %w", id, err)
+	}
+	for i, m := range members {
+		if m < 0 || m >= n.cfg.Size || i > 0 && m <= members[i-1] {
+			return nil, fmt.Errorf("open lane %d: members %v are not ascending ranks of a world of %d", id, members, n.cfg.Size)
+		}
+	}
+	me, ok := slices.BinarySearch(members, n.cfg.Rank)
+	if !ok {
+		return nil, fmt.Errorf("open lane %d: rank %d is not among the members %v", id, n.cfg.Rank, members)
+	}
+	l := newLane(n, id, members, me)
+	board, err := msgboard.New(msgboard.Config{
+		Member: me, Size: len(members), Slots: n.cfg.Slots,
+		Pipe: (*lanePipe)(l), Ring: n.bell.Ring, Abort: n.Abort,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open lane %d: %w", id, err)
+	}
+	l.board = board
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ended {
+		return nil, fmt.Errorf("open lane %d: rank %d has closed its network", id, n.cfg.Rank)
+	}
+	if n.lanes[id] != nil {
+		return nil, fmt.Errorf("open lane %d: rank %d has opened it already", id, n.cfg.Rank)
+	}
+	n.lanes[id] = l
+	for h, c := range n.early {
+		if int(h.lane) == id {
+			delete(n.early, h)
+			n.handOver(l, h, c)
+		}
+	}
+	return &transport.Lane{Board: board, Comm: (*comm)(l)}, nil
+}
+
+// start runs f on a goroutine that Close waits for; false if it is too late for
+// that. extra is nil or another group that f belongs to.
+func (n *Network) start(group *sync.WaitGroup, f func()) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.startLocked(group, f)
+}
+
+func (n *Network) startLocked(group *sync.WaitGroup, f func()) bool {
+	if n.ended {
+		return false
+	}
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		defer n.recover()
+		f()
+	}()
+	return true
+}
+
+// ending reports that the network has been aborted or is being closed, so that
+// what goes wrong with a connection is no news.
+func (n *Network) ending() bool {
+	select {
+	case <-n.aborted:
+		return true
+	case <-n.leaving:
+		return true
+	default:
+		return false
+	}
+}

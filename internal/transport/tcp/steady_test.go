@@ -1,0 +1,127 @@
+package tcp
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestSteadyStateDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	networks := world(t, 2, nil)
+	lanes := openAll(t, networks, 0)
+	slot, gen, _ := lanes[0].Board.Acquire()
+	a, b := make([]byte, 100_000), make([]byte, 100_000)
+	step := func() {
+		lanes[0].Comm.Send(1, a)
+		lanes[1].Comm.Recv(0, b)
+		lanes[0].Board.Mark(slot, gen)
+		lanes[1].Board.Mark(slot, gen)
+		for m, n := range networks {
+			until(t, n, func() bool { return lanes[m].Board.Next() != nil })
+			until(t, n, func() bool { return lanes[m].Comm.Sent(1-m) && lanes[m].Comm.Received(1-m) })
+		}
+	}
+	// Readers and writers are counted too. A stray allocation of the runtime's
+	// does not come to one in a step.
+	if n := testing.AllocsPerRun(300, step); n >= 1 {
+		t.Errorf("%v allocations per step", n)
+	}
+}
+
+func TestDescriptorsAreTracked(t *testing.T) {
+	var mu sync.Mutex
+	open := map[int]int{}
+	networks := world(t, 2, func(_ int, c *Config) {
+		c.TrackFD = func(fd int, o bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			if o {
+				open[fd]++
+			} else {
+				open[fd]--
+			}
+			if open[fd] < 0 || open[fd] > 1 {
+				t.Errorf("descriptor %d is open %d times", fd, open[fd])
+			}
+		}
+	})
+	lanes := openAll(t, networks, 0)
+	lanes[0].Comm.Send(1, nil)
+	eventually(t, func() bool { return connections(networks[1]) == 1 })
+	count := func() (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, o := range open {
+			n += o
+		}
+		return n
+	}
+	if n := count(); n != 4 { // two listeners, two ends
+		t.Errorf("%d descriptors are open, want 4", n)
+	}
+	closeAll(networks)
+	if n := count(); n != 0 {
+		t.Errorf("%d descriptors are left open", n)
+	}
+}
+
+func TestABellIsNeverMissed(t *testing.T) {
+	b := newBell()
+	const rounds = 2000
+	turn := make(chan struct{})
+	go func() {
+		for range rounds {
+			<-turn
+			b.Ring()
+		}
+	}()
+	for range rounds {
+		ticket := b.Arm()
+		turn <- struct{}{}
+		start := time.Now()
+		b.Sleep(ticket, patience)
+		if time.Since(start) > patience/2 {
+			t.Fatal("a ring after Arm was lost")
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { b.Sleep(b.Arm(), time.Microsecond) }); n != 0 {
+		t.Errorf("%v allocations per Sleep", n)
+	}
+	// A token left over from a ring that nobody slept for must not cut a sleep short.
+	b.Arm()
+	b.Ring()
+	start := time.Now()
+	b.Sleep(b.Arm(), 20*time.Millisecond)
+	if d := time.Since(start); d < 20*time.Millisecond {
+		t.Errorf("woke up after %v without a ring", d)
+	}
+}
+
+func TestHeadersAndHellos(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := header{message(rapid.Uint8Range(1, 4).Draw(t, "kind")), rapid.Uint32().Draw(t, "sequence"), rapid.Uint64().Draw(t, "length")}
+		if h.kind == messageGoodbye {
+			h.length = 0
+		}
+		var p [headerSize]byte
+		h.put(p[:])
+		if got, err := parseHeader(p[:]); err != nil || got != h {
+			t.Fatalf("%+v, %v; want %+v", got, err, h)
+		}
+		u32 := rapid.Uint32()
+		hi := hello{rapid.Uint64().Draw(t, "generation"), rapid.Int64().Draw(t, "lane"), u32.Draw(t, "from"), u32.Draw(t, "to"),
+			u32.Draw(t, "size"), u32.Draw(t, "slots"), stream(rapid.Uint8().Draw(t, "stream"))}
+		q := hi.encode()
+		if got, err := parseHello(q); err != nil || got != hi {
+			t.Fatalf("%+v, %v; want %+v", got, err, hi)
+		}
+		if _, err := parseHello(q[:rapid.IntRange(0, len(q)-1).Draw(t, "cut")]); err == nil {
+			t.Fatal("a cut hello passes")
+		}
+	})
+}

@@ -1,0 +1,363 @@
+package tcp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of a test. It is long, because a test that hangs is
+// the only one that uses it up.
+const patience = 20 * time.Second
+
+// world makes the networks of size ranks over the loopback interface. change may
+// alter a rank's Config.
+func world(t *testing.T, size int, change func(rank int, c *Config)) []*Network {
+	t.Helper()
+	listeners := make([]net.Listener, size)
+	for r := range listeners {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners[r] = l
+	}
+	networks := make([]*Network, size)
+	for r := range networks {
+		c := Config{
+			Rank: r, Size: size, Key: []byte("the job's secret"), Generation: 7, Listener: listeners[r], Slots: 8,
+			Addrs: func(rank int) []string { return []string{listeners[rank].Addr().String()} },
+		}
+		if change != nil {
+			change(r, &c)
+		}
+		n, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		networks[r] = n
+	}
+	t.Cleanup(func() { closeAll(networks) })
+	return networks
+}
+
+func closeAll(networks []*Network) {
+	var g sync.WaitGroup
+	for _, n := range networks {
+		g.Go(func() { n.Close() })
+	}
+	g.Wait()
+}
+
+func openAll(t *testing.T, networks []*Network, id int) []*transport.Lane {
+	t.Helper()
+	members := make([]int, len(networks))
+	for i, n := range networks {
+		members[i] = n.cfg.Rank
+	}
+	lanes := make([]*transport.Lane, len(networks))
+	for i, n := range networks {
+		l, err := n.OpenLane(id, members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lanes[i] = l
+	}
+	return lanes
+}
+
+// until drives n until done, as an engine does: poll, arm, poll, sleep.
+func until(t *testing.T, n *Network, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		ticket := n.bell.Arm()
+		if done() {
+			n.bell.Disarm()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("rank %d: nothing comes; %v", n.cfg.Rank, n.Err())
+			panic("see above")
+		}
+		n.bell.Sleep(ticket, patience)
+	}
+}
+
+// untilErr waits for the network's abort.
+func untilErr(t *testing.T, n *Network) error {
+	t.Helper()
+	until(t, n, func() bool { return n.Err() != nil })
+	return n.Err()
+}
+
+// All pairs exchange messages of all sizes, both directions at once.
+func TestMessagesArriveWholeAndInOrder(t *testing.T) {
+	sizes := []int{0, 1, 15, 16, 17, readAhead - headerSize, readAhead - 1, readAhead, readAhead + 1, 3, 0, 70_000, 1 << 20, 5 << 20, 5}
+	networks := world(t, 3, nil)
+	lanes := openAll(t, networks, 0)
+	message := func(from, to, k int) []byte {
+		p := make([]byte, sizes[k])
+		rnd := rand.NewChaCha8([32]byte{byte(from), byte(to), byte(k)})
+		rnd.Read(p)
+		return p
+	}
+	var g sync.WaitGroup
+	for me, n := range networks {
+		g.Go(func() {
+			c := lanes[me].Comm
+			sent, received := make([]int, len(networks)), make([]int, len(networks))
+			landing := make([][]byte, len(networks))
+			until(t, n, func() bool {
+				if n.Err() != nil {
+					t.Error(n.Err())
+					return true
+				}
+				all := true
+				for peer := range networks {
+					if peer == me {
+						continue
+					}
+					if c.Sent(peer) && sent[peer] < len(sizes) {
+						c.Send(peer, message(me, peer, sent[peer]))
+						sent[peer]++
+					}
+					if c.Received(peer) && received[peer] <= len(sizes) {
+						if k := received[peer]; k > 0 && !bytes.Equal(landing[peer], message(peer, me, k-1)) {
+							t.Errorf("message %d from %d to %d is damaged", k-1, peer, me)
+						}
+						if received[peer] < len(sizes) {
+							landing[peer] = make([]byte, sizes[received[peer]])
+							c.Recv(peer, landing[peer])
+						}
+						received[peer]++
+					}
+					all = all && received[peer] > len(sizes) && sent[peer] == len(sizes) && c.Sent(peer)
+				}
+				return all
+			})
+		})
+	}
+	g.Wait()
+}
+
+func TestLengthMismatchAborts(t *testing.T) {
+	networks := world(t, 2, nil)
+	lanes := openAll(t, networks, 0)
+	lanes[0].Comm.Send(1, make([]byte, 10))
+	lanes[1].Comm.Recv(0, make([]byte, 11))
+	for _, n := range networks {
+		if err := untilErr(t, n); !strings.Contains(err.Error(), "rank 0 sent 10 bytes where rank 1 expects 11") {
+			t.Errorf("rank %d: %v", n.cfg.Rank, err)
+		}
+	}
+}
+
+// One lane that is stuck must not disturb another between the same ranks.
+func TestLanesAreIndependent(t *testing.T) {
+	networks := world(t, 2, nil)
+	stuck, free := openAll(t, networks, 1), openAll(t, networks, 2)
+	stuck[0].Comm.Send(1, make([]byte, 64<<20)) // no receive: fills the socket
+	for range 3 {
+		p := make([]byte, 1<<20)
+		free[0].Comm.Send(1, p)
+		free[1].Comm.Recv(0, p)
+		until(t, networks[1], func() bool { return free[1].Comm.Received(0) })
+		until(t, networks[0], func() bool { return free[0].Comm.Sent(1) })
+	}
+	if stuck[0].Comm.Sent(1) {
+		t.Error("64 MiB went into a socket that nobody reads")
+	}
+}
+
+func TestBoardConversation(t *testing.T) {
+	var woken [4]atomic.Int32
+	networks := world(t, 4, func(r int, c *Config) { c.Wake = func() { woken[r].Add(1) } })
+	lanes := openAll(t, networks, 3)
+	coordinator := lanes[0].Board
+
+	for m, l := range lanes {
+		if !l.Board.Post(fmt.Appendf(nil, "request of %d", m)) {
+			t.Fatal("no room")
+		}
+	}
+	seen := map[int]string{}
+	until(t, networks[0], func() bool {
+		coordinator.Requests(func(from int, p []byte) { seen[from] = string(p) })
+		return len(seen) == 4
+	})
+	for m, text := range seen {
+		if text != fmt.Sprintf("request of %d", m) {
+			t.Errorf("from %d: %q", m, text)
+		}
+	}
+	if woken[0].Load() < 3 {
+		t.Errorf("rank 0 was woken %d times by 3 requests", woken[0].Load())
+	}
+
+	slot, gen, ok := coordinator.Acquire()
+	if !ok || !coordinator.Publish([]byte("response")) {
+		t.Fatal("cannot publish")
+	}
+	next := func(m int) (records []transport.Record) {
+		until(t, networks[m], func() bool {
+			if networks[m].Err() != nil {
+				t.Fatal(networks[m].Err())
+			}
+			records = lanes[m].Board.Next()
+			return records != nil
+		})
+		return records
+	}
+	for m := range lanes {
+		if r := next(m); len(r) != 1 || r[0].Kind != transport.RecordResponse || string(r[0].Payload) != "response" {
+			t.Errorf("member %d: %v", m, r)
+		}
+	}
+	for range 100 {
+		for _, m := range rand.Perm(4) {
+			if !lanes[m].Board.Mark(slot, gen) {
+				t.Fatal("refused")
+			}
+		}
+		for m := range lanes {
+			if r := next(m); len(r) != 1 || r[0].Kind != transport.RecordSlot || r[0].Slot != slot {
+				t.Errorf("member %d: %v", m, r)
+			}
+		}
+	}
+
+	coordinator.Retire(slot)
+	lanes[2].Board.Mark(slot, gen)
+	until(t, networks[2], func() bool {
+		stale := false
+		lanes[2].Board.Stale(func(s, g uint32) { stale = s == slot && g == gen })
+		return stale
+	})
+
+	coordinator.Publish([]byte("last"))
+	lanes[3].Board.Close()
+	until(t, networks[0], func() bool { return coordinator.ClosedBy() == 3 })
+	for m := range lanes {
+		if r := next(m); len(r) != 1 || string(r[0].Payload) != "last" {
+			t.Errorf("member %d: %v", m, r)
+		}
+	}
+	for m, n := range networks {
+		until(t, n, func() bool {
+			if lanes[m].Board.Next() != nil {
+				t.Error("a batch after the last")
+			}
+			return lanes[m].Board.Closed()
+		})
+		if by := lanes[m].Board.ClosedBy(); by != 3 {
+			t.Errorf("member %d: closed by %d", m, by)
+		}
+	}
+}
+
+// A rank that is a step ahead talks to a lane that its peer has not opened yet.
+func TestLaneOpenedLate(t *testing.T) {
+	networks := world(t, 2, nil)
+	l1, err := networks[1].OpenLane(5, []int{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l1.Board.Post([]byte("early"))
+	l1.Comm.Send(0, []byte("early data"))
+	until(t, networks[1], func() bool { return l1.Comm.Sent(0) })
+	l0, err := networks[0].OpenLane(5, []int{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, 10)
+	l0.Comm.Recv(1, p)
+	got := ""
+	until(t, networks[0], func() bool {
+		l0.Board.Requests(func(_ int, p []byte) { got = string(p) })
+		return got == "early" && l0.Comm.Received(1)
+	})
+	if string(p) != "early data" {
+		t.Errorf("%q", p)
+	}
+}
+
+func TestOpenLaneChecksItsArguments(t *testing.T) {
+	n := world(t, 3, nil)[1]
+	for _, members := range [][]int{nil, {0, 2}, {1, 0}, {1, 3}, {-1, 1}, {1, 1}} {
+		if _, err := n.OpenLane(1, members); err == nil {
+			t.Errorf("members %v pass", members)
+		}
+	}
+	if _, err := n.OpenLane(1, []int{1}); err != nil {
+		t.Error(err)
+	}
+	if _, err := n.OpenLane(1, []int{1}); err == nil {
+		t.Error("a lane can be opened twice")
+	}
+}
+
+func TestAbortReachesAll(t *testing.T) {
+	networks := world(t, 4, nil)
+	lanes := openAll(t, networks, 0)
+	// The only connections are those to member 0: it must pass the news on.
+	for _, m := range []int{1, 2, 3} {
+		lanes[m].Board.Post([]byte("hello"))
+	}
+	seen := 0
+	until(t, networks[0], func() bool {
+		lanes[0].Board.Requests(func(int, []byte) { seen++ })
+		return seen == 3
+	})
+	cause := errors.New("the GPU has left the bus")
+	networks[2].Abort(cause)
+	networks[2].Abort(errors.New("something later"))
+	if networks[2].Err() != cause {
+		t.Errorf("rank 2: %v", networks[2].Err())
+	}
+	for _, r := range []int{0, 1, 3} {
+		if err := untilErr(t, networks[r]); err.Error() != "rank 2 aborted: the GPU has left the bus" {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// Nobody reads the data, and the abort must come through all the same.
+func TestAbortPassesStuckData(t *testing.T) {
+	networks := world(t, 2, nil)
+	lanes := openAll(t, networks, 0)
+	lanes[0].Comm.Send(1, make([]byte, 64<<20))
+	eventually(t, func() bool { return connections(networks[1]) == 1 })
+	networks[1].Abort(errors.New("enough"))
+	if err := untilErr(t, networks[0]); err.Error() != "rank 1 aborted: enough" {
+		t.Error(err)
+	}
+}
+
+// eventually is for what rings no bell.
+func eventually(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing comes")
+		}
+	}
+}
+
+func connections(n *Network) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.conns)
+}
