@@ -18,8 +18,9 @@ _LONGEST_TEST_S = 120
 @pytest.fixture(scope="session")
 def job():
     """The initialised front end. Tests that leave the job must join it again."""
-    import horovod.torch as hvd
     import torch
+
+    import horovod.torch as hvd
 
     torch.set_num_threads(1)
     hvd.init()

@@ -8,9 +8,10 @@ import threading
 import warnings
 from pathlib import Path
 
-import horovod.torch as hvd
 import pytest
 import torch
+
+import horovod.torch as hvd
 from horovod.common import _lib
 from horovod.torch import mpi_ops
 

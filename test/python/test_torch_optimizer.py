@@ -2,10 +2,11 @@
 
 import copy
 
-import horovod.torch as hvd
 import pytest
 import torch
 from torch.nn import functional
+
+import horovod.torch as hvd
 
 pytestmark = pytest.mark.usefixtures("job")
 
