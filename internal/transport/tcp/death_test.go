@@ -77,14 +77,7 @@ func TestTheSenderNoticesToo(t *testing.T) {
 	lanes := openAll(t, networks, 0)
 	lanes[0].Comm.Send(1, nil)
 	eventually(t, func() bool { return connections(networks[1]) == 1 })
-	// Rank 1 crashes: it says nothing and notices nothing.
-	networks[1].peers[0].lost.Store(true)
-	networks[1].mu.Lock()
-	for c := range networks[1].conns {
-		c.SetLinger(0)
-		c.Close()
-	}
-	networks[1].mu.Unlock()
+	crash(networks[1])
 	if err := untilErr(t, networks[0]); !strings.Contains(err.Error(), "connection to rank 1") {
 		t.Error(err)
 	}

@@ -24,7 +24,7 @@ const patience = 20 * time.Second
 
 // world makes the networks of size ranks over the loopback interface. change may
 // alter a rank's Config.
-func world(t *testing.T, size int, change func(rank int, c *Config)) []*Network {
+func world(t testing.TB, size int, change func(rank int, c *Config)) []*Network {
 	t.Helper()
 	listeners := make([]net.Listener, size)
 	for r := range listeners {
@@ -61,7 +61,7 @@ func closeAll(networks []*Network) {
 	g.Wait()
 }
 
-func openAll(t *testing.T, networks []*Network, id int) []*transport.Lane {
+func openAll(t testing.TB, networks []*Network, id int) []*transport.Lane {
 	t.Helper()
 	members := make([]int, len(networks))
 	for i, n := range networks {

@@ -1,0 +1,71 @@
+package tcp
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// BenchmarkExchange passes a message both ways at once between two ranks.
+func BenchmarkExchange(b *testing.B) {
+	for _, size := range []int{4, 16 << 10, 1 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			b.SetBytes(int64(size))
+			benchmark(b, func(r *benchRank) {
+				r.comm.Recv(1-r.me, r.in[:size])
+				r.comm.Send(1-r.me, r.out[:size])
+				r.until(func() bool { return r.comm.Sent(1-r.me) && r.comm.Received(1-r.me) })
+			})
+		})
+	}
+}
+
+// BenchmarkBoard marks a slot and waits for the batch.
+func BenchmarkBoard(b *testing.B) {
+	benchmark(b, func(r *benchRank) {
+		r.board.Mark(r.slot, r.gen)
+		r.until(func() bool { return r.board.Next() != nil })
+	})
+}
+
+type benchRank struct {
+	me        int
+	n         *Network
+	comm      transport.Comm
+	board     transport.Board
+	slot, gen uint32
+	in, out   []byte
+}
+
+func (r *benchRank) until(done func() bool) {
+	for !done() {
+		ticket := r.n.bell.Arm()
+		if done() {
+			r.n.bell.Disarm()
+			return
+		}
+		r.n.bell.Sleep(ticket, patience)
+	}
+}
+
+// benchmark runs step b.N times on both ranks of a world.
+func benchmark(b *testing.B, step func(r *benchRank)) {
+	networks := world(b, 2, nil)
+	lanes := openAll(b, networks, 0)
+	slot, gen, _ := lanes[0].Board.Acquire()
+	var g sync.WaitGroup
+	b.ReportAllocs()
+	b.ResetTimer()
+	for me, n := range networks {
+		g.Go(func() {
+			r := &benchRank{me: me, n: n, comm: lanes[me].Comm, board: lanes[me].Board, slot: slot, gen: gen,
+				in: make([]byte, 1<<20), out: make([]byte, 1<<20)}
+			for range b.N {
+				step(r)
+			}
+		})
+	}
+	g.Wait()
+}

@@ -1,0 +1,154 @@
+package tcp
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// TestShutdownIsSilent runs steps as an engine does (agree on the board, then
+// pass data round a ring), lets a random rank close the lane at a random moment,
+// and has every rank leave as soon as it has read the log to its end. No rank may
+// see an error, and all must have done the same steps.
+func TestShutdownIsSilent(t *testing.T) {
+	for range 8 {
+		seed := rand.Uint64()
+		shutdown(t, seed)
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+			return
+		}
+	}
+}
+
+func shutdown(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	size := 2 + rnd.IntN(3)
+	networks := world(t, size, func(_ int, c *Config) { c.Grace = time.Millisecond })
+	lanes := openAll(t, networks, 0)
+	slot, gen, _ := lanes[0].Board.Acquire()
+	closer, last := rnd.IntN(size), rnd.IntN(30)
+	bytesEach := rnd.IntN(300_000)
+	steps := make([]int, size)
+	var g sync.WaitGroup
+	for me, n := range networks {
+		g.Go(func() {
+			r := ringRank{t: t, n: n, lane: lanes[me], bytes: bytesEach}
+			for n.Err() == nil {
+				if me == closer && steps[me] == last {
+					r.lane.Board.Close()
+				}
+				r.lane.Board.Mark(slot, gen)
+				if !r.step(steps[me]) {
+					break
+				}
+				steps[me]++
+			}
+			if err := n.Err(); err != nil {
+				t.Errorf("rank %d after %d steps: %v", me, steps[me], err)
+			}
+			n.Close()
+			if err := n.Err(); err != nil {
+				t.Errorf("rank %d has an error after Close: %v", me, err)
+			}
+		})
+	}
+	g.Wait()
+	for me := range steps {
+		if steps[me] != steps[closer] {
+			t.Errorf("steps %v", steps)
+			break
+		}
+	}
+}
+
+type ringRank struct {
+	t     *testing.T
+	n     *Network
+	lane  *transport.Lane
+	bytes int
+}
+
+// step executes one batch; false: the log has come to its end.
+func (r *ringRank) step(k int) bool {
+	b, c := r.lane.Board, r.lane.Comm
+	closed := false
+	until(r.t, r.n, func() bool {
+		records := b.Next()
+		closed = records == nil && b.Closed()
+		return records != nil || closed || r.n.Err() != nil
+	})
+	if closed || r.n.Err() != nil {
+		return false
+	}
+	next, prev := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+	landing := make([]byte, r.bytes)
+	c.Recv(prev, landing)
+	c.Send(next, bytes.Repeat([]byte{byte(k + c.Rank())}, r.bytes))
+	until(r.t, r.n, func() bool {
+		return c.Sent(next) && c.Received(prev) || r.n.Err() != nil
+	})
+	if r.n.Err() == nil && r.bytes > 0 && !bytes.Equal(landing, bytes.Repeat([]byte{byte(k + prev)}, r.bytes)) {
+		r.t.Errorf("rank %d: step %d: wrong data", c.Rank(), k)
+	}
+	return r.n.Err() == nil
+}
+
+// TestAnyDeathEndsEverybody kills a random rank's connections at a random step:
+// all the others must come to an error, and none may hang.
+func TestAnyDeathEndsEverybody(t *testing.T) {
+	for range 8 {
+		seed := rand.Uint64()
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { death(t, seed) }) {
+			return
+		}
+	}
+}
+
+func death(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	size := 2 + rnd.IntN(3)
+	networks := world(t, size, func(_ int, c *Config) { c.Grace = time.Millisecond })
+	lanes := openAll(t, networks, 0)
+	slot, gen, _ := lanes[0].Board.Acquire()
+	victim, last := rnd.IntN(size), 1+rnd.IntN(20)
+	bytesEach := rnd.IntN(300_000)
+	var g sync.WaitGroup
+	for me, n := range networks {
+		g.Go(func() {
+			r := ringRank{t: t, n: n, lane: lanes[me], bytes: bytesEach}
+			for k := 0; n.Err() == nil; k++ {
+				if me == victim && k == last {
+					crash(n)
+					return
+				}
+				r.lane.Board.Mark(slot, gen)
+				r.step(k)
+			}
+		})
+	}
+	g.Wait()
+	for me, n := range networks {
+		if me != victim && n.Err() == nil {
+			t.Errorf("rank %d has no error", me)
+		}
+	}
+}
+
+// crash makes a rank's connections end as if its process had been killed. It
+// notices nothing of it itself.
+func crash(n *Network) {
+	for i := range n.peers {
+		n.peers[i].lost.Store(true)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		c.Close()
+	}
+}
