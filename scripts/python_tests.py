@@ -113,6 +113,8 @@ def main():
     subprocess.run(["rm", "-rf", str(LOGS)], check=True)
     LOGS.mkdir(parents=True)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    if (ROOT / "python").is_dir():  # otherwise a wheel is installed, and meant
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
 
     runs = [(ranks, {}, f) for ranks in args.ranks for f in files if f.name not in ALONE]
     if OVER_TCP[0] in args.ranks:
