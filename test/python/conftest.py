@@ -1,7 +1,7 @@
 """Tests of the Python interface: run them as one job, ``horovodrun -np N python3 -m pytest test/python``.
 
-Every rank runs the same tests in the same order. A test that a rank cannot finish ends that rank, so that the others hear
-of it and the job ends.
+Every rank runs the same tests in the same order. A test that a rank cannot finish ends that rank, so that the others
+hear of it and the job ends.
 """
 
 import faulthandler

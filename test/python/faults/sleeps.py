@@ -1,0 +1,13 @@
+"""Every rank works with DataLoader workers alive, for longer than its test."""
+
+import horovod.torch as hvd
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+hvd.init()
+loader = DataLoader(TensorDataset(torch.arange(64.0)), batch_size=8, num_workers=2, persistent_workers=True)
+for epoch in range(100_000):
+    for (part,) in loader:
+        hvd.allreduce(part, name="step")
+    if epoch == 2:
+        print("RUNNING", flush=True)

@@ -1,0 +1,197 @@
+"""What a job leaves behind when a rank fails: an error that names the cause on every survivor, and nothing else.
+
+Run by one plain Python: each test starts a job of its own. ``HOROVODRUN`` may name another launcher than build/horovodrun.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FAULTS = Path(__file__).resolve().parent / "faults"
+LAUNCHER = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
+
+pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="starts jobs of its own")
+
+TOLD_WITHIN_S = 5
+GONE_WITHIN_S = 15
+LONGEST_JOB_S = 60
+
+MARK = "GOROVOD_TEST_JOB"
+
+
+def processes_with(mark):
+    """Every process whose environment has the mark: the job's ranks, supervisors and workers."""
+    wanted = f"{MARK}={mark}".encode()
+    found = {}
+    for proc in Path("/proc").iterdir():
+        if proc.name.isdigit():
+            with contextlib.suppress(OSError):
+                if wanted in (proc / "environ").read_bytes().split(b"\0"):
+                    found[int(proc.name)] = (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+def shared_memory():
+    """Names of the files there by process: torch's own are named for the process that made them."""
+    return {p.name for p in Path("/dev/shm").iterdir()}
+
+
+class Job:
+    """A job under the launcher, whose output is collected, and which must leave nothing."""
+
+    def __init__(self, ranks, script, wrapper=(), **environment):
+        self.mark = uuid.uuid4().hex
+        self.before = shared_memory()
+        self.lines = []
+        self.process = subprocess.Popen(
+            [LAUNCHER, "-np", str(ranks), *wrapper, sys.executable, str(FAULTS / script)],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT / "python"),
+                "OMP_NUM_THREADS": "1",
+                MARK: self.mark,
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+        self.timer = threading.Timer(LONGEST_JOB_S, self.end)
+        self.timer.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def end(self):
+        """End what is left, by the mark."""
+        for pid in [self.process.pid, *processes_with(self.mark)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def wait_for(self, text):
+        deadline = time.monotonic() + LONGEST_JOB_S
+        while not any(text in line for line in self.lines):
+            assert time.monotonic() < deadline and self.process.poll() is None, self.output()
+            time.sleep(0.02)
+
+    def finish(self):
+        """Wait for the launcher's end, check that nothing is left, and return the exit code."""
+        code = self.process.wait()
+        self.timer.cancel()
+        deadline = time.monotonic() + GONE_WITHIN_S
+        while (left := processes_with(self.mark)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.end()
+        self.reader.join(GONE_WITHIN_S)
+        assert left == {}, self.output()
+        assert {name for name in shared_memory() - self.before if "torch" in name or "gorovod" in name} == set()
+        return code
+
+    def output(self):
+        return "\n".join(self.lines)
+
+    def events(self, kind):
+        """``{rank: (time, text)}`` of the lines that scripts print."""
+        pattern = re.compile(rf"\[(\d+)\]<std\w+>: ?{kind} ([\d.]+) ?(.*)")
+        matches = [m for m in map(pattern.match, self.lines) if m]
+        return {int(m[1]): (float(m[2]), m[3]) for m in matches}
+
+    def survivors(self, expected):
+        """The messages of the survivors, which must be ``expected`` and told in time."""
+        died = min(at for at, _ in self.events("DYING").values())
+        survived = self.events("SURVIVED")
+        assert set(survived) == set(expected), self.output()
+        for at, _ in survived.values():
+            assert at - died < TOLD_WITHIN_S, self.output()
+        return [text for _, text in survived.values()]
+
+
+@pytest.mark.parametrize(("ranks", "victim", "step"), [(2, 1, 0), (2, 0, 3), (3, 1, 20), (4, 0, 5)])
+def test_killed(ranks, victim, step):
+    job = Job(ranks, "killed.py", VICTIM=str(victim), STEP=str(step))
+    code = job.finish()
+    for text in job.survivors(set(range(ranks)) - {victim}):
+        assert f"rank {victim}" in text
+        assert socket.gethostname() in text or "localhost" in text, text
+        assert "SIGKILL" in text or "signal 9" in text or "killed" in text, text
+    assert code != 0
+    assert any(f"{128 + signal.SIGKILL}" in line or "SIGKILL" in line or "killed" in line for line in job.lines)
+
+
+def test_killed_under_a_shell():
+    """The launcher's child is a shell, whose child is the rank."""
+    job = Job(2, "killed.py", wrapper=["bash", "-c", '"$@"; exit $?', "bash"], VICTIM="1", STEP="3")
+    assert job.finish() != 0
+    for text in job.survivors({0}):
+        assert "rank 1" in text
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_exception(victim):
+    job = Job(2, "raises.py", VICTIM=str(victim), STEP="3")
+    assert job.finish() != 0
+    for text in job.survivors({0, 1} - {victim}):
+        assert "shut down" in text
+        assert f"rank {victim}" in text
+    assert "ArithmeticError: the loss is not a number" in job.output()
+
+
+def test_exit_before_init():
+    job = Job(3, "exits_before_init.py", VICTIM="1")
+    assert job.finish() != 0
+    for text in job.survivors({0, 2}):
+        assert "Horovod initialization failed" in text
+        assert "rank 1" in text
+        assert "7" in text
+
+
+def test_rank_that_never_calls_init():
+    job = Job(3, "never_inits.py", VICTIM="2", HOROVOD_GLOO_TIMEOUT_SECONDS="2")
+    assert job.finish() != 0
+    texts = job.survivors({0, 1})
+    for text in texts:
+        assert "Horovod initialization failed" in text
+    assert any("rank 2" in text for text in texts), texts
+
+
+def test_interrupted_init():
+    job = Job(2, "interrupted_init.py")
+    assert job.finish() != 0
+    assert job.survivors({0}) == ["interrupted"]
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_signal_to_the_launcher(signal_number):
+    job = Job(2, "sleeps.py")
+    job.wait_for("RUNNING")
+    job.process.send_signal(signal_number)
+    assert job.finish() != 0
+
+
+@pytest.mark.parametrize("who", ["supervisor", "rank"])
+def test_anyone_killed_from_outside(who):
+    """A supervisor's death ends its rank, a rank's death its workers."""
+    job = Job(2, "sleeps.py")
+    job.wait_for("RUNNING")
+    parents = {}
+    for pid in processes_with(job.mark):
+        with contextlib.suppress(OSError):
+            parents[pid] = int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    children = sorted(pid for pid, parent in parents.items() if parent == job.process.pid)
+    grandchildren = sorted(pid for pid, parent in parents.items() if parent in children)
+    os.kill(children[0] if who == "supervisor" else grandchildren[0], signal.SIGKILL)
+    assert job.finish() != 0
