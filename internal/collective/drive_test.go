@@ -62,10 +62,11 @@ type job struct {
 	check func(rank int) error
 }
 
-// runScheduled drives all ranks in this goroutine, in random order, and fails
-// when they do not come to an end.
+// runScheduled drives all ranks in this goroutine, in random order and over a
+// Comm that delays, and fails when they do not come to an end.
 func (g *group) runScheduled(t *testing.T, rng *rand.Rand, jobs []job) {
 	t.Helper()
+	delay(g, rng)
 	size := len(g.lanes)
 	at := make([]int, size)
 	ops := make([]Op, size)

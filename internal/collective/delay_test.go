@@ -1,0 +1,58 @@
+package collective
+
+import (
+	"math/rand/v2"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// delayedComm is a Comm that reads what was sent some polls after it was posted,
+// as a socket with a full buffer does, and reports what it received later than
+// it did. An operation that touches a posted buffer too early shows here, while
+// inproc alone is often done by the time that Send returns.
+type delayedComm struct {
+	transport.Comm
+	rng  *rand.Rand
+	held []message // by receiver
+}
+
+// message is posted by the operation, but not yet with the transport.
+type message struct {
+	posted bool
+	p      []byte
+}
+
+func delay(g *group, rng *rand.Rand) {
+	for _, l := range g.lanes {
+		if l.comm != nil {
+			l.comm = &delayedComm{l.comm, rng, make([]message, l.size)}
+		}
+	}
+}
+
+func (d *delayedComm) Send(to int, p []byte) {
+	if d.held[to].posted {
+		panic("a second send is posted")
+	}
+	d.held[to] = message{true, p}
+}
+
+func (d *delayedComm) Sent(to int) bool {
+	d.release()
+	return !d.held[to].posted && d.Comm.Sent(to)
+}
+
+func (d *delayedComm) Received(from int) bool {
+	d.release()
+	return d.rng.IntN(3) > 0 && d.Comm.Received(from)
+}
+
+// release hands over some of what is held.
+func (d *delayedComm) release() {
+	for to, m := range d.held {
+		if m.posted && d.rng.IntN(3) == 0 {
+			d.held[to] = message{}
+			d.Comm.Send(to, m.p)
+		}
+	}
+}
