@@ -81,7 +81,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s) each
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
-soak: prepare build ## the fault tests over and over for SOAKTIME (600) seconds
+soak: prepare build ## fault tests and property tests over and over for SOAKTIME (600) seconds
 	scripts/soak.sh $(SOAKTIME) $(python)
 
 .PHONY: matrix

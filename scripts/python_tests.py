@@ -1,6 +1,6 @@
 """Runs the Python tests: each file on 1, 2, 3 and 4 ranks under horovodrun.
 
-    python scripts/python_tests.py [--ranks N…] [FILE…]
+    python scripts/python_tests.py [--ranks N,…] [FILE…]
 
 Files that start horovodrun themselves run once, alone. Every rank's output
 goes to build/test-logs; only what a failure needs is shown.
@@ -104,9 +104,10 @@ def report_failure(logs, launcher):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, help="default: all of test/ and test/python/")
-    parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 3, 4])
+    parser.add_argument("--ranks", default="1,2,3,4", help="numbers of ranks, separated by commas (%(default)s)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one file on one number of ranks")
     args = parser.parse_args()
+    numbers = [int(n) for n in args.ranks.split(",")]
     files = [f.resolve() for f in args.files] or sorted(ROOT.glob("test/test_*.py")) + sorted(
         ROOT.glob("test/python/test_*.py")
     )
@@ -116,8 +117,8 @@ def main():
     if (ROOT / "python").is_dir():  # otherwise a wheel is installed, and meant
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
 
-    runs = [(ranks, {}, f) for ranks in args.ranks for f in files if f.name not in ALONE]
-    if OVER_TCP[0] in args.ranks:
+    runs = [(ranks, {}, f) for ranks in numbers for f in files if f.name not in ALONE]
+    if OVER_TCP[0] in numbers:
         runs += [(*OVER_TCP, f) for f in files if f.name == "test_torch_ops.py"]
     runs += [(None, {}, f) for f in files if f.name in ALONE]
 
