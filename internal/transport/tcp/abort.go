@@ -1,11 +1,14 @@
 package tcp
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -50,12 +53,37 @@ func (n *Network) abort(err error, origin int, text string) {
 	n.cancel()
 	n.bell.Ring()
 	inbound := n.connsLocked(func(c *conn) bool { return c.inbound })
+	lanes := slices.Collect(maps.Values(n.lanes))
 	n.startLocked(&n.farewells, func() {
 		n.cfg.Wake()
 		for _, c := range inbound {
 			c.Write(last)
 		}
+		n.tellCoordinators(lanes, last)
 	})
+}
+
+// tellCoordinators takes the news to each coordinator that this rank has not
+// talked to yet; it passes them on.
+func (n *Network) tellCoordinators(lanes []*lane, last []byte) {
+	ctx, cancel := context.WithTimeout(context.Background(), abortLinger)
+	defer cancel()
+	told := make(map[int]bool)
+	for _, l := range lanes {
+		rank := l.members[0]
+		if l.me == 0 || told[rank] || n.peers[rank].left.Load() {
+			continue
+		}
+		told[rank] = true
+		if !l.controlOut[0].claim() {
+			continue // its writer does it
+		}
+		if c, err := n.dialRank(ctx, rank, n.hello(l.id, rank, control)); err == nil {
+			c.SetDeadline(time.Now().Add(abortLinger))
+			c.Write(last)
+			c.Close()
+		}
+	}
 }
 
 func (n *Network) connsLocked(which func(*conn) bool) []*conn {
@@ -83,7 +111,7 @@ func (n *Network) takeAbort(r io.Reader, h header) error {
 		return fmt.Errorf("abort message of %d bytes", h.length)
 	}
 	p := make([]byte, h.length)
-	if err := readFull(r, p); err != nil {
+	if err := readPayload(r, p); err != nil {
 		return err
 	}
 	origin, text := int(binary.LittleEndian.Uint32(p)), string(p[4:])
@@ -111,15 +139,18 @@ func (n *Network) farewell(c *conn, sequence uint32) {
 // broken is called by the reader or writer of a connection that has failed. A
 // broken connection proves nobody's death, but the lane cannot go on: unless
 // the cause becomes known within the grace, the breakage is the cause.
-func (n *Network) broken(c *conn, err error) {
-	p := &n.peers[c.rank]
-	if n.ending() || p.left.Load() || p.lost.Swap(true) {
+func (n *Network) broken(c *conn, err brokenError) {
+	if n.ending() {
 		return
 	}
-	cause := fmt.Errorf("connection to %v lost: %w", c, err)
-	n.start(&n.goroutines, func() { n.cfg.Lost(c.rank, cause) })
+	p := &n.peers[c.rank]
+	cause := fmt.Errorf("connection to %v lost: %w", c, err.error)
+	if !p.lost.Swap(true) {
+		n.start(&n.goroutines, func() { n.cfg.Lost(c.rank, cause) })
+	}
 	n.start(&n.goroutines, func() {
-		if n.afterGrace() && !p.left.Load() {
+		// A rank's goodbye may come over another connection.
+		if n.afterGrace() && (err.inside || !p.left.Load()) {
 			n.Abort(cause)
 		}
 	})

@@ -73,7 +73,7 @@ func (n *Network) prove(c *conn) {
 		}
 	}
 	if err != nil {
-		c.Close()
+		n.turnAway(c)
 		return
 	}
 	if l := n.lanes[int(h.lane)]; l != nil {
@@ -81,4 +81,14 @@ func (n *Network) prove(c *conn) {
 	} else {
 		n.early[h] = c // until OpenLane
 	}
+}
+
+// turnAway closes a connection for which there is no use. A rank that has been
+// told begin and comes too late for anything but the abort learns of that.
+func (n *Network) turnAway(c *conn) {
+	if c.rank >= 0 && n.lastWord != nil {
+		c.SetWriteDeadline(time.Now().Add(abortLinger))
+		c.Write(n.lastWord) // fits into the socket's empty buffer
+	}
+	c.Close()
 }

@@ -64,6 +64,17 @@ func (o *controlOut) send(frame []byte) {
 	}
 }
 
+// claim makes the caller the only one who connects; false if run does, or did.
+func (o *controlOut) claim() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.started {
+		return false
+	}
+	o.started = true
+	return true
+}
+
 // run connects and writes what is queued, until the network ends.
 func (o *controlOut) run() {
 	n := o.lane.net
@@ -75,7 +86,7 @@ func (o *controlOut) run() {
 		select {
 		case <-o.news:
 			if _, err := c.Write(o.take()); err != nil {
-				n.failed(c, brokenError{err})
+				n.failed(c, brokenError{error: err})
 				return
 			}
 		case <-n.aborted:
@@ -126,7 +137,7 @@ func (l *lane) readControl(c *conn, from int) {
 			frame = make([]byte, h.length)
 		}
 		frame = frame[:h.length]
-		if err := readFull(in.r, frame); err != nil {
+		if err := readPayload(in.r, frame); err != nil {
 			return err
 		}
 		if err := l.board.Receive(from, frame); err != nil {

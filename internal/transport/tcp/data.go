@@ -61,7 +61,7 @@ func (o *dataOut) run() {
 		select {
 		case p := <-o.posted:
 			if err := o.write(c, p); err != nil {
-				if n.failed(c, brokenError{err}) {
+				if n.failed(c, brokenError{error: err}) {
 					c = nil
 					continue
 				}
@@ -135,7 +135,7 @@ func (i *dataIn) run(c *conn) {
 			return fmt.Errorf("lane %d: rank %d sent %d bytes where rank %d expects %d",
 				i.lane.id, c.rank, h.length, n.cfg.Rank, len(p))
 		}
-		if err := readFull(in.r, p); err != nil {
+		if err := readPayload(in.r, p); err != nil {
 			return err
 		}
 		i.busy.Store(false)

@@ -72,6 +72,33 @@ func TestABetterCauseWins(t *testing.T) {
 	}
 }
 
+// A rank that has talked to nobody can still abort all who have talked to rank 0.
+func TestAbortWithoutAnyConnection(t *testing.T) {
+	networks := world(t, 3, nil)
+	lanes := openAll(t, networks, 0)
+	lanes[1].Board.Post([]byte("hello"))
+	eventually(t, func() bool { return connections(networks[0]) == 1 })
+	networks[2].Abort(errors.New("no memory"))
+	for _, n := range networks[:2] {
+		if err := untilErr(t, n); err.Error() != "rank 2 aborted: no memory" {
+			t.Errorf("rank %d: %v", n.cfg.Rank, err)
+		}
+	}
+}
+
+// Who connects to a rank that has aborted already learns why.
+func TestConnectingAfterTheAbort(t *testing.T) {
+	networks := world(t, 3, nil)
+	lanes := openAll(t, networks, 0)
+	networks[0].Abort(errors.New("no memory"))
+	for _, r := range []int{1, 2} {
+		lanes[r].Board.Post([]byte("hello"))
+		if err := untilErr(t, networks[r]); err.Error() != "rank 0 aborted: no memory" {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
 func TestTheSenderNoticesToo(t *testing.T) {
 	networks := world(t, 2, func(_ int, c *Config) { c.Grace = 10 * time.Millisecond })
 	lanes := openAll(t, networks, 0)

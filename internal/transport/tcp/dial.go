@@ -23,13 +23,7 @@ const (
 func (n *Network) connect(lane, rank int, s stream) (*conn, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.Timeout)
 	defer cancel()
-	h := hello{
-		generation: n.cfg.Generation,
-		lane:       int64(lane),
-		from:       uint32(n.cfg.Rank), to: uint32(rank), size: uint32(n.cfg.Size),
-		slots:  uint32(n.cfg.Slots),
-		stream: s,
-	}
+	h := n.hello(lane, rank, s)
 	for pause := dialPause; ; pause = min(2*pause, maxDialPause) {
 		c, err := n.dialRank(ctx, rank, h)
 		if err == nil {

@@ -24,6 +24,9 @@ const version = 1
 // handshakeTimeout is how long a connection may take to prove itself.
 const handshakeTimeout = 10 * time.Second
 
+// maxEarly bounds the connections per rank that wait for their lane to be opened.
+const maxEarly = 64
+
 // hello says what a connection is for. It is part of the proof.
 type hello struct {
 	generation     uint64
@@ -38,6 +41,17 @@ const helloSize = 4 + 8 + 8 + 4*4
 // nativeOrder is 1 on machines that store the low byte first: data travels as
 // it lies in memory.
 var nativeOrder = binary.NativeEndian.AppendUint16(nil, 1)[0]
+
+// hello is what this rank says when it dials another.
+func (n *Network) hello(lane, rank int, s stream) hello {
+	return hello{
+		generation: n.cfg.Generation,
+		lane:       int64(lane),
+		from:       uint32(n.cfg.Rank), to: uint32(rank), size: uint32(n.cfg.Size),
+		slots:  uint32(n.cfg.Slots),
+		stream: s,
+	}
+}
 
 func (h hello) encode() []byte {
 	p := make([]byte, 0, helloSize)
@@ -92,6 +106,9 @@ func (n *Network) admit(h hello) error {
 	}
 	if n.early[h] != nil {
 		return errors.New("connected already")
+	}
+	if len(n.early) >= maxEarly*n.cfg.Size {
+		return errors.New("too many connections for lanes that are not open here")
 	}
 	return nil
 }

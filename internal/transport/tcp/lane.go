@@ -108,14 +108,15 @@ func (n *Network) failed(c *conn, err error) (left bool) {
 		io.Copy(io.Discard, c)
 		return false
 	}
-	if !errors.As(err, new(brokenError)) {
+	var broken brokenError
+	switch {
+	case !errors.As(err, &broken):
 		n.Abort(fmt.Errorf("connection with %v: %w", c, err))
-		return false
-	}
-	if n.peers[c.rank].left.Load() {
+	case n.peers[c.rank].left.Load() && !broken.inside:
 		return true
+	default:
+		n.broken(c, broken)
 	}
-	n.broken(c, err)
 	return false
 }
 

@@ -47,23 +47,29 @@ func parseHeader(p []byte) (h header, err error) {
 	return h, nil
 }
 
-// A broken connection, as opposed to a broken protocol.
-type brokenError struct{ error }
+// brokenError says that a connection has broken, as opposed to the protocol on it.
+type brokenError struct {
+	error
+	inside bool // inside a message, which nobody does who leaves in good order
+}
 
 func (e brokenError) Unwrap() error { return e.error }
 
 var errNoGoodbye = errors.New("the other end closed it without goodbye")
 
-// readFull is io.ReadFull whose error is a brokenError.
-func readFull(r io.Reader, p []byte) error {
-	_, err := io.ReadFull(r, p)
+// readHeader and readPayload are io.ReadFull with a brokenError.
+func readHeader(r io.Reader, p []byte) error  { return readFull(r, p, false) }
+func readPayload(r io.Reader, p []byte) error { return readFull(r, p, true) }
+
+func readFull(r io.Reader, p []byte, inside bool) error {
+	n, err := io.ReadFull(r, p)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = errNoGoodbye
 	}
-	return brokenError{err}
+	return brokenError{err, inside || n > 0}
 }
 
 // incoming reads one connection's messages.
@@ -75,7 +81,7 @@ type incoming struct {
 
 // next reads a header. The caller reads the payload.
 func (in *incoming) next() (header, error) {
-	if err := readFull(in.r, in.header[:]); err != nil {
+	if err := readHeader(in.r, in.header[:]); err != nil {
 		return header{}, err
 	}
 	h, err := parseHeader(in.header[:])

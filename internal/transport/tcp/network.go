@@ -55,8 +55,8 @@ type Config struct {
 	// the network and must not block. Optional.
 	Wake func()
 	// Lost is called when a connection to a rank has broken, on a goroutine of its
-	// own, once for a rank. It may find out why and call Abort with that; it must
-	// return at the latest when the network is closed. Optional.
+	// own, once for a rank. It may find out why and call Abort with that. Close
+	// waits for it to return. Optional.
 	Lost func(rank int, err error)
 	// TrackFD is told of each descriptor when it opens and before it closes.
 	// Optional; safe for concurrent calls.
@@ -112,7 +112,7 @@ type Network struct {
 	cause   atomic.Pointer[causeOf]
 	aborted chan struct{} // closed with cause set
 	leaving chan struct{} // closed by Close, unless aborted before
-	// lastWord is the abort message, set before aborted is closed.
+	// lastWord is the abort message, set under mu before aborted is closed.
 	lastWord []byte
 
 	peers []peer // by rank
