@@ -93,22 +93,28 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 		if len(arg) < 2 || arg[0] != '-' {
 			return options, args[i:], nil
 		}
-		option, _, inline := strings.Cut(arg, "=")
+		option, value, inline := strings.Cut(arg, "=")
 		if longWithOneDash[strings.TrimPrefix(option, "-")] {
 			option, arg = "-"+option, "-"+arg
 		}
 		if why := refusal(option); why != "" {
 			return nil, nil, errors.New(why)
 		}
-		options = append(options, arg)
-		if takesValue[option] && !inline && i+1 < len(args) {
-			// Joined, so that a negative number is not taken for an option.
-			i++
-			if strings.HasPrefix(option, "--") {
-				options[len(options)-1] = arg + "=" + args[i]
-			} else {
-				options = append(options, args[i])
+		if !takesValue[option] {
+			options = append(options, arg)
+			continue
+		}
+		if !inline {
+			if i++; i == len(args) {
+				return nil, nil, fmt.Errorf("%s: a value is missing", args[i-1])
 			}
+			value = args[i]
+		}
+		if strings.HasPrefix(option, "--") {
+			// Joined, so that a negative number is not taken for an option.
+			options = append(options, option+"="+value)
+		} else {
+			options = append(options, option, value)
 		}
 	}
 	return options, nil, nil

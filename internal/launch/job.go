@@ -15,13 +15,12 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-const (
-	// termGrace lies between SIGTERM and SIGKILL.
-	termGrace = 5 * time.Second
-	// killGrace is how long the launcher waits for ranks after SIGKILL, a
-	// little more than their supervisors do.
-	killGrace = sweepLimit + 2*time.Second
-)
+// termGrace lies between SIGTERM and SIGKILL; tests shorten it.
+var termGrace = 5 * time.Second
+
+// killGrace is how long the launcher waits for ranks after SIGKILL, a little
+// more than their supervisors do.
+const killGrace = sweepLimit + 2*time.Second
 
 // Job is a command to run once for each slot.
 type Job struct {

@@ -3,7 +3,6 @@ package launch
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -134,7 +133,7 @@ func (r *rank) watch(started func(pid int), ended func(d rendezvous.Death, err e
 		d.Stderr = r.streams[1].last()
 	}
 	ended(d, err)
-	r.supervisor.Wait()
+	r.supervisor.Wait() // a second time where it was orphaned, which returns at once
 	// Everything that could write is dead; only what escaped from the
 	// supervisor's hands can hold a pipe open now.
 	limit := time.AfterFunc(drainLimit, func() {
@@ -187,13 +186,16 @@ func (r *rank) follow(started func(pid int)) (rendezvous.Death, error) {
 // orphaned ends a rank whose supervisor has been killed: the kernel has killed
 // the command with it, and its process group follows.
 func (r *rank) orphaned(d rendezvous.Death, err error) (rendezvous.Death, error) {
+	r.supervisor.Kill() // should it live, and talk nonsense
+	state, waitErr := r.supervisor.Wait()
 	if d.PID == 0 {
-		return d, &startError{r.Rank, 1, fmt.Errorf("its supervisor has ended early: %w", err)}
+		if waitErr != nil || state.Exited() {
+			return d, &startError{r.Rank, 1, fmt.Errorf("its supervisor has ended early: %w", err)}
+		}
+		d.PID = r.supervisor.Pid // all that is known
+	} else {
+		syscall.Kill(-d.PID, syscall.SIGKILL)
 	}
-	if err != io.EOF {
-		r.supervisor.Kill()
-	}
-	syscall.Kill(-d.PID, syscall.SIGKILL)
 	d.Signal = int(syscall.SIGKILL)
 	return d, nil
 }

@@ -1,0 +1,133 @@
+package launch
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSplitFindsTheCommand(t *testing.T) {
+	for _, c := range []struct {
+		args    string
+		np      int
+		command string
+	}{
+		{"-np 2 python train.py -np 7", 2, "python train.py -np 7"},
+		{"-np=2 python", 2, "python"},
+		{"--num-proc=2 python --verbose", 2, "python --verbose"},
+		{"--np 3 -- -weird command", 3, "-weird command"},
+		{"--verbose -np 2 -H localhost:2 python -H x", 2, "python -H x"},
+		{"-H=localhost:2 -np 2 a", 2, "a"},
+		{"-np 2 --gloo -prefix-timestamp a --autotune", 2, "a --autotune"},
+		{"-np 2 -", 2, "-"},
+	} {
+		f, err := parseFlags("horovodrun", strings.Fields(c.args))
+		if err != nil {
+			t.Errorf("%s: %v", c.args, err)
+			continue
+		}
+		if got := strings.Join(f.command, " "); f.NumProc != c.np || got != c.command {
+			t.Errorf("%s: %d × %q", c.args, f.NumProc, got)
+		}
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	for args, says := range map[string]string{
+		"":                                    "-np is missing",
+		"python x":                            "-np is missing",
+		"-np":                                 "-np: a value is missing",
+		"-np 0 true":                          "at least 1",
+		"-np -1 true":                         "-np -1: at least 1",
+		"-np two true":                        `"two"`,
+		"-np 99999999999999999999 true":       "99999999999999999999",
+		"-np 2":                               "no command",
+		"-np 2 --":                            "no command",
+		"-np 2 --nonsense x":                  "--nonsense",
+		"-np 2 -H localhost:2 -hostfile f x":  "can't be used together",
+		"-np 2 --log-level loud x":            "--log-level loud",
+		"-np 2 --cache-capacity -1 x":         "--cache-capacity -1",
+		"-np 2 --fusion-threshold-mb=-1 x":    "--fusion-threshold-mb -1",
+		"-np 2 --gloo-timeout-seconds 0 x":    "--gloo-timeout-seconds 0",
+		"-np 2 --start-timeout 0 x":           "--start-timeout 0",
+		"-np 2 --grace-period -1 x":           "--grace-period -1",
+		"-np 2 --grace-period nan x":          "--grace-period",
+		"-np 2 -p 22 x":                       "-p is not supported",
+		"-np 2 -i/root/key x":                 "-i is not supported",
+		"-np 2 --mpi-args=--oversubscribe x":  "--mpi-args is not supported",
+		"-np 2 --host-discovery-script ./d x": "elastic jobs are not supported",
+	} {
+		_, err := parseFlags("horovodrun", strings.Fields(args))
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, want %q", args, err, says)
+		}
+	}
+}
+
+// Every option that Horovod has is either obeyed or refused with a reason;
+// "unknown flag" would be wrong for all of them.
+func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
+	upstream := strings.Fields(`-v --version -np --num-proc -cb --check-build --disable-cache --start-timeout
+		--network-interfaces --network-interface --output-filename --verbose --config-file -p --ssh-port -i
+		--ssh-identity-file --fusion-threshold-mb --cycle-time-ms --cache-capacity --hierarchical-allreduce
+		--no-hierarchical-allreduce --hierarchical-allgather --no-hierarchical-allgather --torus-allreduce
+		--no-torus-allreduce --autotune --no-autotune --autotune-log-file --autotune-warmup-samples
+		--autotune-steps-per-sample --autotune-bayes-opt-max-samples --autotune-gaussian-process-noise --min-np
+		--min-num-proc --max-np --max-num-proc --slots-per-host --elastic-timeout --reset-limit
+		--blacklist-cooldown-range --timeline-filename --timeline-mark-cycles --no-timeline-mark-cycles
+		--no-stall-check --stall-check --stall-check-warning-time-seconds --stall-check-shutdown-time-seconds
+		--mpi-threads-disable --no-mpi-threads-disable --mpi-args --tcp --binding-args --num-nccl-streams
+		--thread-affinity --gloo-timeout-seconds --log-level --log-with-timestamp --log-without-timestamp
+		-prefix-timestamp --prefix-output-with-timestamp --log-hide-timestamp --no-log-hide-timestamp -H --hosts
+		-hostfile --hostfile --host-discovery-script --gloo --mpi --jsrun`)
+	values := map[string]string{"-np": "2", "--num-proc": "2", "--start-timeout": "5", "--output-filename": "d", "--fusion-threshold-mb": "1",
+		"--cache-capacity": "1", "--gloo-timeout-seconds": "1", "--log-level": "INFO", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f"}
+	for _, option := range upstream {
+		args := []string{option}
+		if v, ok := values[option]; ok {
+			args = append(args, v)
+		}
+		if option != "-np" && option != "--num-proc" {
+			args = append(args, "-np", "2")
+		}
+		f, err := parseFlags("horovodrun", append(args, "cmd", "arg"))
+		switch {
+		case err != nil && !strings.Contains(err.Error(), option+" is not supported by this version: "):
+			t.Errorf("%s: %v", option, err)
+		case err == nil && !slices.Equal(f.command, []string{"cmd", "arg"}):
+			t.Errorf("%s: the command is %q", option, f.command)
+		}
+	}
+}
+
+func TestTunablesReachTheEnvironment(t *testing.T) {
+	f, err := parseFlags("horovodrun", strings.Fields(
+		"-np 2 --fusion-threshold-mb 3 --cache-capacity 7 --start-timeout 11 --gloo-timeout-seconds 12 --log-level DEBUG --grace-period 0.5 x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := f.tune([]string{"A=1", "HOROVOD_CACHE_CAPACITY=99"})
+	want := []string{"A=1", "HOROVOD_FUSION_THRESHOLD=3145728", "HOROVOD_CACHE_CAPACITY=7", "HOROVOD_GLOO_TIMEOUT_SECONDS=12", "HOROVOD_LOG_LEVEL=DEBUG"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if f.grace() != 500*time.Millisecond {
+		t.Errorf("grace %v", f.grace())
+	}
+	t.Setenv("HOROVOD_START_TIMEOUT", "17")
+	if f, err = parseFlags("horovodrun", strings.Fields("-np 2 x")); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.tune(nil); !slices.Equal(got, []string{"HOROVOD_GLOO_TIMEOUT_SECONDS=17"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestExportable(t *testing.T) {
+	got := exportable([]string{"PATH=/bin", "BASH_FUNC_x%%=() {}", "OLDPWD=/", "CUDA_VISIBLE_DEVICES=0", "NO_CUDA_VISIBLE_DEVICES=1",
+		"HOROVOD_SECRET_KEY=aa", "_HOROVOD_SECRET_KEY=bb", "HOROVOD_LOG_LEVEL=info", "EMPTY="})
+	if want := []string{"PATH=/bin", "HOROVOD_LOG_LEVEL=info", "EMPTY="}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}

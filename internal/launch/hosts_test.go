@@ -1,0 +1,97 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestAssign(t *testing.T) {
+	for _, c := range []struct {
+		hosts string
+		np    int
+		want  string // host local/size cross/size, by rank
+	}{
+		{"localhost:2", 2, "localhost 0/2 0/1, localhost 1/2 0/1"},
+		{"localhost:4", 2, "localhost 0/2 0/1, localhost 1/2 0/1"},
+		{"a:2,b:1", 3, "a 0/2 0/2, a 1/2 0/1, b 0/1 1/2"},
+		{"a:1,b:2", 3, "a 0/1 0/2, b 0/2 1/2, b 1/2 0/1"},
+		{"a:1,b:1,a:1", 3, "a 0/2 0/2, a 1/2 0/1, b 0/1 1/2"},
+		{"a:2,b:2", 3, "a 0/2 0/2, a 1/2 0/1, b 0/1 1/2"},
+		{"a:2,b:2", 2, "a 0/2 0/1, a 1/2 0/1"},
+	} {
+		hosts, err := parseHosts(c.hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slots, err := assign(hosts, c.np)
+		if err != nil {
+			t.Errorf("%s: %v", c.hosts, err)
+		}
+		var got []string
+		for r, s := range slots {
+			if s.Rank != r || s.Size != c.np {
+				t.Errorf("%s: rank %d of %d at %d", c.hosts, s.Rank, s.Size, r)
+			}
+			got = append(got, fmt.Sprintf("%s %d/%d %d/%d", s.Host, s.LocalRank, s.LocalSize, s.CrossRank, s.CrossSize))
+		}
+		if got := strings.Join(got, ", "); got != c.want {
+			t.Errorf("%s -np %d: %s, want %s", c.hosts, c.np, got, c.want)
+		}
+	}
+	if _, err := assign([]Host{{"a", 1}, {"b", 1}}, 3); err == nil || !strings.Contains(err.Error(), "only 2 slots") {
+		t.Errorf("too few slots: %v", err)
+	}
+}
+
+func TestMalformedHosts(t *testing.T) {
+	for _, text := range []string{"", "a", "a:", ":2", "a:2,", "a:2,,b:2", "a:b", "a:-1", "::1:2", "a b:2", "a:2 ", "a:0", "a:99999999999999999999"} {
+		if hosts, err := parseHosts(text); err == nil {
+			t.Errorf("%q: accepted as %v", text, hosts)
+		}
+	}
+	_, err := parseHosts("localhost")
+	if err == nil || !strings.HasPrefix(err.Error(), "Invalid host input") {
+		t.Errorf("upstream's words are missing: %v", err)
+	}
+}
+
+func TestHostfile(t *testing.T) {
+	hosts, err := parseHostfile("f", "a slots=2\n\n# comment\nb slots=3 # too\n")
+	if got := fmt.Sprint(hosts); err != nil || got != "[{a 2} {b 3}]" {
+		t.Errorf("%s %v", got, err)
+	}
+	for text, says := range map[string]string{
+		"":                      "names no hosts",
+		"a slots=2\nb":          "f:2:",
+		"a slot=2":              "f:1:",
+		"a slots=x":             "f:1:",
+		"a slots=0":             "f:1:",
+		"a slots=2 max_slots=3": "f:1:",
+	} {
+		if _, err := parseHostfile("f", text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestLocalNames(t *testing.T) {
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"localhost", "127.0.0.1", "127.0.0.5", own, strings.ToUpper(own)} {
+		if !isLocal(name) {
+			t.Errorf("%s is this host", name)
+		}
+	}
+	for _, name := range []string{"192.0.2.1", "no-such-host.invalid"} {
+		if isLocal(name) {
+			t.Errorf("%s is not this host", name)
+		}
+	}
+	if err := requireLocal([]Host{{"localhost", 1}, {"192.0.2.1", 1}}); err == nil || !strings.Contains(err.Error(), "192.0.2.1") || !strings.Contains(err.Error(), "remote hosts are not supported yet") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,536 @@
+package launch
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+// programVariable makes the test binary a program that a rank runs.
+const programVariable = "GOROVOD_LAUNCH_TEST_PROGRAM"
+
+// TestMain lets the test binary play all parts: under its own name it runs the
+// tests, as horovodrun the launcher, which starts it again as supervisor.
+func TestMain(m *testing.M) {
+	switch name := filepath.Base(os.Args[0]); {
+	case name == supervisorName || name == "horovodrun":
+		termGrace = 300 * time.Millisecond
+		os.Exit(Main(os.Args))
+	case os.Getenv(programVariable) != "":
+		os.Exit(programs[os.Getenv(programVariable)]())
+	}
+	os.Exit(m.Run())
+}
+
+// programs are what ranks run that sh cannot do.
+var programs = map[string]func() int{
+	// join comes to the rendezvous and exchanges; rank 1 exits first, as
+	// EXIT says: with a code, or killed.
+	"join": func() int {
+		if os.Getenv("HOROVOD_RANK") == "1" {
+			switch how := os.Getenv("EXIT"); how {
+			case "":
+			case "kill":
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			default:
+				code, _ := strconv.Atoi(how)
+				return code
+			}
+		}
+		rank, _ := strconv.Atoi(os.Getenv("HOROVOD_RANK"))
+		size, _ := strconv.Atoi(os.Getenv("HOROVOD_SIZE"))
+		key, _ := hex.DecodeString(os.Getenv(secretVariable))
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		s, err := rendezvous.Join(ctx, os.Getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR")+":"+os.Getenv("HOROVOD_GLOO_RENDEZVOUS_PORT"), key,
+			rendezvous.Options{Rank: rank, Size: size, Host: os.Getenv("HOROVOD_HOSTNAME"), PID: os.Getpid(), Generation: 1})
+		if err == nil {
+			_, err = s.Exchange(ctx, "join", []byte("hello"))
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			s.Report(err.Error())
+			return 7
+		}
+		fmt.Println("joined")
+		s.Close()
+		return 0
+	},
+	// interrupted waits for SIGINT or SIGTERM and tells which it was.
+	"interrupted": func() int {
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)
+		fmt.Println("ready")
+		fmt.Println("got", <-c)
+		return 0
+	},
+	// stubborn ignores what can be ignored.
+	"stubborn": func() int {
+		signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		fmt.Println("ready")
+		time.Sleep(time.Hour)
+		return 0
+	},
+}
+
+// launcher is one horovodrun.
+type launcher struct {
+	*exec.Cmd
+	t              *testing.T
+	stdout, stderr bytes.Buffer
+	mark           string // in the environment of every process of the job
+}
+
+// launched prepares horovodrun with the given arguments; env adds to its environment.
+func launched(t *testing.T, env []string, args ...string) *launcher {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &launcher{t: t, mark: "GOROVOD_LAUNCH_TEST_MARK=" + rand.Text()}
+	l.Cmd = &exec.Cmd{Path: self, Args: append([]string{"horovodrun"}, args...), Env: append(append(os.Environ(), l.mark), env...)}
+	l.Stdout, l.Stderr = &l.stdout, &l.stderr
+	t.Cleanup(func() {
+		if l.Process != nil {
+			l.Process.Kill()
+		}
+		l.nobodyLeft()
+	})
+	return l
+}
+
+func program(name string, more ...string) []string {
+	return append(more, programVariable+"="+name)
+}
+
+func self() string {
+	path, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return path
+}
+
+// code runs it to its end.
+func (l *launcher) code() int {
+	l.t.Helper()
+	stop := time.AfterFunc(30*time.Second, func() { l.Process.Kill() })
+	defer stop.Stop()
+	if err := l.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		l.t.Fatal(err)
+	}
+	if l.ProcessState.Exited() {
+		return l.ProcessState.ExitCode()
+	}
+	return -1
+}
+
+func (l *launcher) expect(code int, says ...string) {
+	l.t.Helper()
+	if got := l.code(); got != code {
+		l.t.Errorf("exit code %d, want %d", got, code)
+	}
+	for _, text := range says {
+		if !strings.Contains(l.stderr.String(), text) {
+			l.t.Errorf("stderr does not say %q", text)
+		}
+	}
+	if l.t.Failed() {
+		l.t.Logf("stdout:\n%s\nstderr:\n%s", l.stdout.String(), l.stderr.String())
+	}
+}
+
+// until starts it and returns when n lines of its stdout contain text.
+func (l *launcher) until(text string, n int) *bufio.Scanner {
+	l.t.Helper()
+	l.Stdout = nil
+	out, err := l.StdoutPipe()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if err := l.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for n > 0 && lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
+			n--
+		}
+	}
+	if n > 0 {
+		l.t.Fatalf("%d lines with %q did not come: %s", n, text, l.stderr.String())
+	}
+	return lines
+}
+
+// marked lists the processes of the job that live.
+func (l *launcher) marked() (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		env, err := os.ReadFile(d + "/environ")
+		if err != nil || !bytes.Contains(env, []byte(l.mark)) {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(d))
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// nobodyLeft waits a bounded time for the last process of the job to go.
+func (l *launcher) nobodyLeft() {
+	l.t.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for {
+		left := l.marked()
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			for _, p := range left {
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p))
+				l.t.Errorf("process %d is left: %q", p, line)
+				syscall.Kill(p, syscall.SIGKILL)
+			}
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestSuccess(t *testing.T) {
+	for _, np := range []string{"1", "2", "16"} {
+		l := launched(t, nil, "-np", np, "true")
+		l.expect(0)
+		if l.stdout.Len()+l.stderr.Len() > 0 {
+			t.Errorf("it prints %s%s", &l.stdout, &l.stderr)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	l := launched(t, []string{"HOROVOD_SECRET_KEY=drivers", "OLDPWD=/x", "CUDA_VISIBLE_DEVICES=3", "HOROVOD_RANK=9", "KEPT=yes"},
+		"-np", "3", "-H", "localhost:2,127.0.0.1:2", "--cache-capacity", "5", "env")
+	l.expect(0)
+	envs := map[string]map[string]string{}
+	for line := range strings.Lines(l.stdout.String()) {
+		rank, e, ok := strings.Cut(strings.TrimSpace(line), "<stdout>:")
+		if !ok {
+			t.Fatalf("%q", line)
+		}
+		name, value, _ := strings.Cut(e, "=")
+		if envs[rank] == nil {
+			envs[rank] = map[string]string{}
+		}
+		if _, twice := envs[rank][name]; twice {
+			t.Errorf("%s has %s twice", rank, name)
+		}
+		envs[rank][name] = value
+	}
+	for rank, want := range map[string]string{
+		"[0]": "localhost 0 3 0 2 0 2", "[1]": "localhost 1 3 1 2 0 1", "[2]": "127.0.0.1 2 3 0 1 1 2",
+	} {
+		env := envs[rank]
+		var got []string
+		for _, name := range strings.Fields("HOSTNAME RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE") {
+			got = append(got, env["HOROVOD_"+name])
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("%s: %s, want %s", rank, got, want)
+		}
+		for name, want := range map[string]string{
+			"HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo",
+			"HOROVOD_GLOO_IFACE": "lo", "NCCL_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": "1", "HOROVOD_CACHE_CAPACITY": "5", "KEPT": "yes",
+		} {
+			if env[name] != want {
+				t.Errorf("%s: %s=%s, want %s", rank, name, env[name], want)
+			}
+		}
+		if port, err := strconv.Atoi(env["HOROVOD_GLOO_RENDEZVOUS_PORT"]); err != nil || port <= 0 {
+			t.Errorf("%s: port %v", rank, err)
+		}
+		if key, err := hex.DecodeString(env[secretVariable]); err != nil || len(key) != 32 || env[secretVariable] != envs["[0]"][secretVariable] {
+			t.Errorf("%s: the secret is not 256 bits that all share", rank)
+		}
+		for _, name := range []string{"OLDPWD", "CUDA_VISIBLE_DEVICES"} {
+			if _, ok := env[name]; ok {
+				t.Errorf("%s: %s is inherited", rank, name)
+			}
+		}
+	}
+}
+
+func TestTheSecretIsInNoArgument(t *testing.T) {
+	l := launched(t, nil, "-np", "2", "--verbose", "sh", "-c", `echo $HOROVOD_SECRET_KEY; tr '\0' ' ' </proc/$PPID/cmdline; ps -e -o args`)
+	l.expect(0)
+	secret, _, _ := strings.Cut(strings.TrimPrefix(l.stdout.String(), "[0]<stdout>:"), "\n")
+	secret = secret[strings.LastIndex(secret, ":")+1:]
+	if len(secret) != 64 {
+		t.Fatalf("%q", secret)
+	}
+	if n := strings.Count(l.stdout.String(), secret); n != 2 || strings.Contains(l.stderr.String(), secret) {
+		t.Errorf("the secret is seen %d times, 2 are the processes' own", n)
+	}
+}
+
+// A rank has the descriptors and limits that it would have without a launcher;
+// but for its standard ones, which are an empty input and two pipes.
+func TestRanksInheritNothingOfTheLauncher(t *testing.T) {
+	const script = "cat; for f in /proc/$$/fd/*; do echo ${f##*/}; done; ulimit -n"
+	direct := exec.Command("sh", "-c", script)
+	want, err := direct.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := launched(t, nil, "-np", "2", "sh", "-c", script)
+	l.Stdin = strings.NewReader("must not arrive")
+	l.expect(0)
+	var got strings.Builder
+	for line := range strings.Lines(l.stdout.String()) {
+		if rest, ok := strings.CutPrefix(line, "[0]<stdout>:"); ok {
+			got.WriteString(rest)
+		}
+	}
+	if got.String() != string(want) {
+		t.Errorf("descriptors and limit: %q, without a launcher %q", got.String(), want)
+	}
+}
+
+func TestManyRanksWriteWholeLines(t *testing.T) {
+	const np, lines = 4, 5000
+	l := launched(t, nil, "-np", fmt.Sprint(np), "sh", "-c", fmt.Sprintf(
+		`seq -f "line %%g of stdout, long enough to be torn apart" %d; seq -f "line %%g of stderr" %d >&2; printf end`, lines, lines))
+	l.expect(0)
+	for name, text := range map[string]string{"stdout": l.stdout.String(), "stderr": l.stderr.String()} {
+		whole := regexp.MustCompile(`^\[([0-3])\]<` + name + `>:(?:line (\d+) of ` + name + `.*|end)$`)
+		next := [np]int{1, 1, 1, 1}
+		ends := 0
+		for line := range strings.Lines(text) {
+			m := whole.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+			if m == nil {
+				t.Fatalf("%s: a torn line: %q", name, line)
+			}
+			r, _ := strconv.Atoi(m[1])
+			if m[2] == "" {
+				ends++
+				continue
+			}
+			if m[2] != fmt.Sprint(next[r]) {
+				t.Fatalf("%s: rank %d: line %s, want %d", name, r, m[2], next[r])
+			}
+			next[r]++
+		}
+		if want := map[string]int{"stdout": np, "stderr": 0}[name]; next != [np]int{lines + 1, lines + 1, lines + 1, lines + 1} || ends != want {
+			t.Errorf("%s: %v, %d ends", name, next, ends)
+		}
+	}
+}
+
+func TestOutputFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out", "deep")
+	launched(t, nil, "-np", "11", "--output-filename", dir, "sh", "-c", "echo out $HOROVOD_RANK; echo err >&2").expect(0, "[10]<stderr>:err")
+	for file, want := range map[string]string{"rank.00/stdout": "out 0\n", "rank.10/stdout": "out 10\n", "rank.07/stderr": "err\n"} {
+		if got, err := os.ReadFile(filepath.Join(dir, file)); string(got) != want {
+			t.Errorf("%s: %q %v", file, got, err)
+		}
+	}
+	dir = t.TempDir()
+	launched(t, nil, "-np", "1", "--output-filename", dir, "echo", "one").expect(0)
+	if got, err := os.ReadFile(dir + "/rank.0/stdout"); string(got) != "one\n" {
+		t.Errorf("%q %v", got, err)
+	}
+	launched(t, nil, "-np", "2", "--output-filename", "/proc/nonsense", "echo", "one").expect(1, "horovodrun: --output-filename: ")
+}
+
+func TestFirstFailureIsNamedAndDecides(t *testing.T) {
+	l := launched(t, nil, "-np", "3", "--grace-period", "0.1", "sh", "-c",
+		`if [ $HOROVOD_RANK = 2 ]; then for i in 1 2 3 4 5 6 7 8 9 10 11; do echo trouble $i >&2; done; exit 42; fi; exec sleep 1000`)
+	l.expect(42, "Process 2 exit with status code 42.",
+		"horovodrun: rank 2 on host localhost (pid ", ") exited with code 42; last lines of its stderr:\n  trouble 2\n", "\n  trouble 11\n")
+	if strings.Contains(l.stderr.String(), "  trouble 1\n") {
+		t.Error("more than the last 10 lines")
+	}
+}
+
+func TestSignalDeathIsNamed(t *testing.T) {
+	for sig, text := range map[string]string{"KILL": "9 (SIGKILL)", "SEGV": "11 (SIGSEGV)"} {
+		n, _ := strconv.Atoi(strings.Fields(text)[0])
+		l := launched(t, nil, "-np", "2", "--grace-period", "0", "sh", "-c", `if [ $HOROVOD_RANK = 1 ]; then kill -`+sig+` $$; fi; exec sleep 1000`)
+		l.expect(128+n, fmt.Sprintf("Process 1 exit with status code %d.", 128+n), "horovodrun: rank 1 on host localhost (pid ", ") was killed by signal "+text)
+	}
+}
+
+func TestOneMayEndBeforeTheOthers(t *testing.T) {
+	l := launched(t, nil, "-np", "2", "--grace-period", "0", "sh", "-c", `[ $HOROVOD_RANK = 0 ] || { sleep 0.3; echo still here; }`)
+	l.expect(0)
+	if l.stdout.String() != "[1]<stdout>:still here\n" {
+		t.Errorf("%s", &l.stdout)
+	}
+}
+
+func TestTheOthersHaveTheGraceToEnd(t *testing.T) {
+	l := launched(t, nil, "-np", "2", "--grace-period", "20", "sh", "-c", `[ $HOROVOD_RANK = 0 ] && exit 3; sleep 0.3; echo cleaned up; exit 4`)
+	l.expect(3, "The other processes have 20s to end by themselves.")
+	if l.stdout.String() != "[1]<stdout>:cleaned up\n" {
+		t.Errorf("%s", &l.stdout)
+	}
+}
+
+func TestAfterTheGraceTheyAreTerminatedThenKilled(t *testing.T) {
+	l := launched(t, program("stubborn"), "-np", "2", "--grace-period", "0.05", "sh", "-c", `[ $HOROVOD_RANK = 0 ] && exit 3; exec `+self())
+	l.expect(3)
+	l = launched(t, nil, "-np", "2", "--grace-period", "0.05", "sh", "-c", `[ $HOROVOD_RANK = 0 ] && { sleep 0.2; exit 3; }; trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done`)
+	l.expect(3)
+	if l.stdout.String() != "[1]<stdout>:asked\n" {
+		t.Errorf("%s", &l.stdout)
+	}
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		l := launched(t, program("interrupted"), "-np", "2", self())
+		lines := l.until("ready", 2)
+		l.Process.Signal(sig)
+		var got []string
+		for lines.Scan() {
+			got = append(got, lines.Text())
+		}
+		l.Wait()
+		slices.Sort(got)
+		if want := fmt.Sprintf("[0]<stdout>:got %v [1]<stdout>:got %v", sig, sig); strings.Join(got, " ") != want {
+			t.Errorf("%v: %q", sig, got)
+		}
+		if code := l.ProcessState.ExitCode(); code != 128+int(sig) {
+			t.Errorf("%v: exit code %d: %s", sig, code, &l.stderr)
+		}
+	}
+}
+
+func TestSecondInterruptKills(t *testing.T) {
+	l := launched(t, program("stubborn"), "-np", "2", "--grace-period", "1000", self())
+	l.until("ready", 2)
+	l.Process.Signal(syscall.SIGINT)
+	l.Process.Signal(syscall.SIGTERM) // another signal, as two equal ones may be merged
+	l.Wait()
+	if code := l.ProcessState.ExitCode(); code != 130 && code != 143 {
+		t.Errorf("exit code %d: %s", code, &l.stderr)
+	}
+}
+
+// tree is a rank with children, orphans, and a session of its own.
+const tree = `sleep 1000 & (setsid sleep 1000 &) ; setsid sh -c 'sleep 1000 & trap "" TERM; echo ready; while :; do sleep 1; done' & wait`
+
+func TestDeathOfTheLauncherLeavesNobody(t *testing.T) {
+	l := launched(t, nil, "-np", "2", "bash", "-c", tree)
+	l.until("ready", 2)
+	if n := len(l.marked()); n < 13 {
+		t.Fatalf("only %d processes are seen", n)
+	}
+	l.Process.Kill()
+	l.Wait()
+	l.nobodyLeft()
+}
+
+func TestInterruptLeavesNobody(t *testing.T) {
+	l := launched(t, nil, "-np", "2", "--grace-period", "0", "bash", "-c", tree)
+	l.until("ready", 2)
+	l.Process.Signal(syscall.SIGINT)
+	l.Wait()
+	if left := l.marked(); len(left) > 0 {
+		t.Errorf("%d processes outlive the launcher's end", len(left))
+	}
+}
+
+func TestWhatARankLeavesBehindIsEnded(t *testing.T) {
+	l := launched(t, nil, "-np", "2", "bash", "-c", `sleep 1000 & setsid sleep 1000 & exit 0`)
+	l.expect(0)
+	if left := l.marked(); len(left) > 0 {
+		t.Errorf("%d processes outlive the launcher", len(left))
+	}
+}
+
+func TestDeathOfASupervisor(t *testing.T) {
+	l := launched(t, nil, "-np", "2", "--grace-period", "0", "sh", "-c", `[ $HOROVOD_RANK = 0 ] && kill -9 $PPID; exec sleep 1000`)
+	l.expect(137, "rank 0 on host localhost (pid ", "was killed by signal 9 (SIGKILL)")
+}
+
+func TestCommandsThatCannotRun(t *testing.T) {
+	dir := t.TempDir()
+	os.WriteFile(dir+"/data", []byte("x"), 0o644)
+	os.WriteFile(dir+"/broken", []byte("#!/no/such/interpreter\n"), 0o755)
+	os.WriteFile(dir+"/plain", []byte("echo plain $1\n"), 0o755)
+	path := []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+	launched(t, nil, "-np", "2", "no-such-command").expect(127, "horovodrun: no-such-command: command not found\n")
+	launched(t, nil, "-np", "2", dir+"/none").expect(127, "horovodrun: "+dir+"/none: no such file\n")
+	launched(t, nil, "-np", "2", dir).expect(126, "is a directory")
+	launched(t, nil, "-np", "2", dir+"/broken").expect(127, "cannot start rank ", "no such file")
+	launched(t, path, "-np", "2", "data").expect(126, "permission denied")
+	l := launched(t, path, "-np", "1", "plain", "text") // a script without #!
+	l.expect(0)
+	if l.stdout.String() != "[0]<stdout>:plain text\n" {
+		t.Errorf("%s", &l.stdout)
+	}
+	launched(t, nil, "-np", "2", dir+"/data").expect(126, "permission denied")
+	launched(t, nil, "-np", "1000000", "true").expect(2, "-np 1000000: this host's limit on", "raise")
+	launched(t, nil, "-np", "2", "-H", "192.0.2.1:2", "true").expect(2, "remote hosts are not supported yet")
+	launched(t, nil, "-np", "3", "-H", "localhost:2", "true").expect(2, "only 2 slots")
+}
+
+func TestRanksMeet(t *testing.T) {
+	l := launched(t, program("join"), "-np", "4", self())
+	l.expect(0)
+	if n := strings.Count(l.stdout.String(), "<stdout>:joined\n"); n != 4 {
+		t.Errorf("%d of 4 have joined: %s%s", n, &l.stdout, &l.stderr)
+	}
+}
+
+// Who waits in the rendezvous learns at once who cannot come.
+func TestARankThatNeverJoinsIsNamedByTheOthers(t *testing.T) {
+	for exit, c := range map[string]struct {
+		code int
+		how  string
+	}{
+		"0":    {7, "exited with code 0 before hvd.init()"},
+		"5":    {5, "exited with code 5 before hvd.init()"},
+		"kill": {137, "was killed by signal 9 (SIGKILL) before hvd.init()"},
+	} {
+		l := launched(t, program("join", "EXIT="+exit), "-np", "3", self())
+		l.expect(c.code)
+		for _, rank := range []string{"0", "2"} {
+			says := regexp.MustCompile(`\[` + rank + `\]<stderr>:rendezvous "join": rank 1 on host localhost \(pid \d+\) ` + regexp.QuoteMeta(c.how) + "\n")
+			if !says.MatchString(l.stderr.String()) {
+				t.Errorf("EXIT=%s: rank %s does not say %s:\n%s", exit, rank, says, &l.stderr)
+			}
+		}
+	}
+}
+
+func TestVersionAndBuild(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--version", "0.28.1 (gorovod 0.1.0)\n"}, {"-v", "0.28.1"}, {"-cb", "Horovod v0.28.1:\n"}, {"--check-build", "    [X] Gloo\n"}, {"--help", "--fusion-threshold-mb"},
+	} {
+		l := launched(t, nil, c.args)
+		l.expect(0)
+		if !strings.Contains(l.stdout.String(), c.want) {
+			t.Errorf("%s: %s", c.args, &l.stdout)
+		}
+	}
+}
