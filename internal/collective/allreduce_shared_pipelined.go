@@ -12,7 +12,7 @@ import (
 //
 //	in   copy the others' shares of this member's input into its own buffer
 //	mid  reduce this member's share from all inputs, in the order of the ranks,
-//	     into its own buffer, and copy that to the output
+//	     to the output, and copy that into its own buffer
 //	out  copy the others' shares from their buffers to the output
 //
 // The three run as far ahead of one another as the counters and Depth allow, so
@@ -85,20 +85,25 @@ func (a *allreduceSharedPipelined) copyIn(k int) {
 	copy(buffer[to:], in[to:])
 }
 
+// blockBytes is how much of a share is reduced before it is copied: few enough
+// bytes to be still in the first-level cache.
+const blockBytes = 16 << 10
+
 func (a *allreduceSharedPipelined) reduceShare(k int) {
 	l := a.lane
 	lo, hi := a.chunk(k)
 	from, to := share(hi-lo, l.size, l.rank)
-	if from == to {
-		return
+	for ; from < to; from += blockBytes {
+		end := min(from+blockBytes, to)
+		for m := range l.srcs {
+			l.srcs[m] = l.shared.Buffer(m, a.base+uint64(k))[from:end]
+		}
+		own := l.srcs[l.rank] // nobody puts anything there but its result
+		l.srcs[l.rank] = a.todo.in[lo+from : lo+end]
+		out := a.todo.out[lo+from : lo+end]
+		reduce.Reduce(a.todo.dt, a.todo.op, out, l.srcs, a.todo.scale)
+		copy(own, out)
 	}
-	for m := range l.srcs {
-		l.srcs[m] = l.shared.Buffer(m, a.base+uint64(k))[from:to]
-	}
-	own := l.srcs[l.rank]
-	l.srcs[l.rank] = a.todo.in[lo+from : lo+to]
-	reduce.Reduce(a.todo.dt, a.todo.op, own, l.srcs, a.todo.scale)
-	copy(a.todo.out[lo+from:lo+to], own)
 }
 
 func (a *allreduceSharedPipelined) copyOut(k int) {

@@ -22,7 +22,7 @@ type Options struct {
 	// offer transport.Comm, whose cost grows only with the pairs that talk.
 	Shared bool
 	// ChunkBytes is the least size of one staging buffer (Shared); a lane rounds
-	// it up to a multiple of 64×Size. Default 256 KiB.
+	// it up to a multiple of 64×Size. Default 512 KiB.
 	ChunkBytes int
 	// Depth is the number of staging buffers of each member (Shared), at least 2.
 	// Default 4.
@@ -37,7 +37,7 @@ func (o Options) withDefaults() Options {
 			*v = d
 		}
 	}
-	setDefault(&o.ChunkBytes, 256<<10)
+	setDefault(&o.ChunkBytes, 512<<10)
 	setDefault(&o.Depth, 4)
 	setDefault(&o.Slots, 1024)
 	if o.ChunkBytes < 0 || o.Depth < 2 || o.Slots < 0 {
