@@ -1,6 +1,7 @@
 """What a job leaves behind when a rank fails: an error that names the cause on every survivor, and nothing else.
 
-Run by one plain Python: each test starts a job of its own. ``HOROVODRUN`` may name another launcher than build/horovodrun.
+Run by one plain Python: each test starts a job of its own. ``HOROVODRUN`` may name another launcher than that of the
+build folder.
 """
 
 import contextlib
@@ -93,8 +94,10 @@ class Job:
         code = self.process.wait()
         self.timer.cancel()
         deadline = time.monotonic() + GONE_WITHIN_S
-        while (left := processes_with(self.mark)) and time.monotonic() < deadline:
+        left = processes_with(self.mark)
+        while left and time.monotonic() < deadline:
             time.sleep(0.05)
+            left = processes_with(self.mark)
         self.end()
         self.reader.join(GONE_WITHIN_S)
         assert left == {}, self.output()
@@ -127,9 +130,8 @@ def test_killed(ranks, victim, step):
     for text in job.survivors(set(range(ranks)) - {victim}):
         assert f"rank {victim}" in text
         assert socket.gethostname() in text or "localhost" in text, text
-        assert "SIGKILL" in text or "signal 9" in text or "killed" in text, text
-    assert code != 0
-    assert any(f"{128 + signal.SIGKILL}" in line or "SIGKILL" in line or "killed" in line for line in job.lines)
+        assert f"signal {signal.SIGKILL.value}" in text
+    assert code == 128 + signal.SIGKILL
 
 
 def test_killed_under_a_shell():
@@ -152,11 +154,11 @@ def test_exception(victim):
 
 def test_exit_before_init():
     job = Job(3, "exits_before_init.py", VICTIM="1")
-    assert job.finish() != 0
+    assert job.finish() == 7
     for text in job.survivors({0, 2}):
         assert "Horovod initialization failed" in text
         assert "rank 1" in text
-        assert "7" in text
+        assert "code 7" in text
 
 
 def test_rank_that_never_calls_init():

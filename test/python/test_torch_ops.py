@@ -4,6 +4,8 @@ import functools
 import gc
 import operator
 import random
+import shutil
+import tempfile
 import threading
 import warnings
 from pathlib import Path
@@ -191,14 +193,16 @@ def test_broadcast(dtype):
             check(mine, expected)
 
 
-def test_barrier_waits_for_the_last(tmp_path):
+def test_barrier_waits_for_the_last():
     # Each rank leaves a file before the barrier; after it, all are there.
-    directory = Path(hvd.broadcast_object(str(tmp_path)))
+    directory = Path(hvd.broadcast_object(tempfile.mkdtemp() if hvd.rank() == 0 else None))
     for i in range(5):
         (directory / f"{i}.{hvd.rank()}").touch()
         hvd.barrier() if i % 2 else hvd.barrier(hvd.global_process_set)
         assert len(list(directory.glob(f"{i}.*"))) == hvd.size()
     hvd.barrier()
+    if hvd.rank() == 0:
+        shutil.rmtree(directory)
 
 
 # ---- gradients
@@ -251,6 +255,43 @@ def test_no_gradient_when_not_wanted():
     p = torch.nn.Parameter(torch.ones(3))
     assert hvd.allreduce_(p, op=hvd.Sum) is p
     check(p.detach(), torch.full((3,), float(hvd.size())))
+
+
+# ---- other devices
+
+
+def test_tensors_elsewhere_go_through_host_memory(monkeypatch):
+    """As for a GPU, whose place host memory takes here."""
+    monkeypatch.setattr(mpi_ops, "_on_host", lambda tensor: False)
+    inputs = of_all((4, 3), torch.float32)
+    mine = inputs[hvd.rank()]
+    before, total = mine.clone(), reduced(inputs, hvd.Sum)
+    check(hvd.allreduce(mine, op=hvd.Sum), total)
+    check(hvd.allgather(mine), torch.cat(inputs))
+    root = hvd.size() - 1
+    check(hvd.broadcast(mine, root), inputs[root])
+    check(mine, before)
+    handle = hvd.allreduce_async_(mine, op=hvd.Sum)
+    assert mpi_ops._handle_map[handle].host_input.data_ptr() != mine.data_ptr()
+    assert hvd.synchronize(handle) is mine
+    check(mine, total)
+    leaf = torch.nn.Parameter(before.clone())
+    assert hvd.broadcast_(leaf, root) is leaf
+    check(leaf.detach(), of_rank(root, (4, 3), torch.float32))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_gpu():
+    inputs = of_all((4, 3), torch.float32)
+    mine = inputs[hvd.rank()].cuda()
+    for result, expected in [
+        (hvd.allreduce(mine, op=hvd.Sum), reduced(inputs, hvd.Sum)),
+        (hvd.allgather(mine), torch.cat(inputs)),
+        (hvd.broadcast(mine, 0), inputs[0]),
+        (hvd.allreduce_(mine, op=hvd.Sum), reduced(inputs, hvd.Sum)),
+    ]:
+        assert result.is_cuda
+        check(result.cpu(), expected)
 
 
 # ---- many at once

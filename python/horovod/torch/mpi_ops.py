@@ -162,6 +162,10 @@ def _process_set_id(process_set: ProcessSet) -> int:
     return process_set_id
 
 
+def _on_host(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu"
+
+
 def _host_copy(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
     """Host memory for ``tensor`` of another device: with its contents, when they are computed, if ``copy``."""
     host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
@@ -185,7 +189,7 @@ def _submit(
     process_set_id = _process_set_id(process_set)
     handle = next(_handles)
     wire_name = _name(kind, name, handle)
-    if tensor.device.type == "cpu":
+    if _on_host(tensor):
         host_input, host_output = tensor, output
     else:
         host_input = _host_copy(tensor, copy=True)

@@ -5,9 +5,10 @@ import signal
 import sys
 import time
 
-import horovod.torch as hvd
 import torch
 from torch.utils.data import DataLoader, TensorDataset
+
+import horovod.torch as hvd
 
 victim, last_step = int(os.environ["VICTIM"]), int(os.environ["STEP"])
 hvd.init()

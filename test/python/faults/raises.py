@@ -4,8 +4,9 @@ import os
 import sys
 import time
 
-import horovod.torch as hvd
 import torch
+
+import horovod.torch as hvd
 
 victim, last_step = int(os.environ["VICTIM"]), int(os.environ["STEP"])
 hvd.init()

@@ -1,8 +1,9 @@
 """Every rank works with DataLoader workers alive, for longer than its test."""
 
-import horovod.torch as hvd
 import torch
 from torch.utils.data import DataLoader, TensorDataset
+
+import horovod.torch as hvd
 
 hvd.init()
 loader = DataLoader(TensorDataset(torch.arange(64.0)), batch_size=8, num_workers=2, persistent_workers=True)
