@@ -67,9 +67,8 @@ func doublingIsCheaper(size, n int) bool {
 	if size&(size-1) != 0 {
 		rounds += 2 // the folds
 	}
-	bytes := float64(n)
-	doubling := float64(rounds) * (messageBytes + 1.5*bytes)
-	ring := 2*float64(size-1)*messageBytes + 2*bytes*float64(size-1)/float64(size)
+	doubling := rounds * (messageBytes + n + n/2)
+	ring := 2*(size-1)*messageBytes + 2*(n-n/size)
 	return doubling <= ring
 }
 

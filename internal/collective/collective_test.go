@@ -91,6 +91,57 @@ func TestAllreduceMatchesTheReference(t *testing.T) {
 	})
 }
 
+// The same with the sizes of buffers, blocks and pieces that are used in earnest,
+// each passed several times by a length that is a multiple of none.
+func TestAllreduceWithDefaultSizes(t *testing.T) {
+	if raceDetector {
+		t.Skip("one goroutine, and too slow under the race detector")
+	}
+	for _, shared := range []bool{true, false} {
+		for _, size := range []int{2, 3} {
+			rng := random(t)
+			g := newGroup(t, size, inproc.Options{Shared: shared, ChunkBytes: 512 << 10})
+			for _, l := range g.lanes {
+				l.piece = pieceBytes
+			}
+			var jobs []job
+			for _, n := range []int{5, 10_001, 300_007} {
+				jobs = append(jobs, allreduceJob(rng, algorithms(shared)[0], size, tensor.Float32, tensor.Sum, n, !shared, n > 10_000))
+			}
+			jobs = append(jobs, broadcastJob(rng, size, 1, 1_200_003))
+			g.runScheduled(t, rng, jobs)
+		}
+	}
+}
+
+// The choice at its borders. It may depend on nothing but kind, size and length.
+func TestChoice(t *testing.T) {
+	const chunk = 512 << 10
+	for _, c := range []struct {
+		shared  bool
+		size, n int
+		want    string
+	}{
+		{true, 1, 4, "*collective.allreduceLocal"},
+		{true, 2, 4, "*collective.allreduceSharedFlat"},
+		{true, 2, 32 << 10, "*collective.allreduceSharedFlat"},
+		{true, 2, 32<<10 + 4, "*collective.allreduceSharedPipelined"},
+		{true, 8, 8 << 10, "*collective.allreduceSharedFlat"},
+		{true, 8, 8<<10 + 4, "*collective.allreduceSharedPipelined"},
+		{false, 2, 64 << 10, "*collective.allreduceDoubling"},
+		{false, 2, 64<<10 + 4, "*collective.ring"},
+		{false, 3, 4, "*collective.allreduceDoubling"},
+		{false, 8, 1 << 20, "*collective.ring"},
+		{false, 100, 64 << 10, "*collective.allreduceDoubling"},
+	} {
+		g := newGroup(t, c.size, inproc.Options{Shared: c.shared, ChunkBytes: chunk})
+		b := make([]byte, c.n)
+		if got := fmt.Sprintf("%T", g.lanes[0].Allreduce(tensor.Float32, tensor.Sum, b, b, 1)); got != c.want {
+			t.Errorf("shared %v, %d members, %d bytes: %s, want %s", c.shared, c.size, c.n, got, c.want)
+		}
+	}
+}
+
 // mixture is a random sequence of all collectives.
 func mixture(rng *rand.Rand, shared bool, size, count int) []job {
 	var jobs []job
@@ -142,7 +193,11 @@ func barrierJob(size int) job {
 func TestMixturesEndInAnyInterleaving(t *testing.T) {
 	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
 		rng := random(t)
-		newGroup(t, size, o).runScheduled(t, rng, mixture(rng, o.Shared, size, 400))
+		count := 400
+		if raceDetector { // one goroutine: it has nothing to find here
+			count = 40
+		}
+		newGroup(t, size, o).runScheduled(t, rng, mixture(rng, o.Shared, size, count))
 	})
 }
 
