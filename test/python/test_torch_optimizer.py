@@ -324,7 +324,7 @@ def test_load_state_dict():
     net.load_state_dict(reference.state_dict())
     x, y = batch(0)
     loss(net, mine(x), mine(y)).backward()  # reductions under way
-    optimizer.load_state_dict(plain.state_dict())
+    optimizer.load_state_dict(copy.deepcopy(plain.state_dict()))
     optimizer.zero_grad()
     train(net, optimizer, 2)
     train_alone(reference, plain, 2)
