@@ -12,7 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// drainLimit is how long a rank's output is read after all its processes have ended.
+// drainLimit is how long more output of a rank is waited for after all its
+// processes have ended.
 const drainLimit = time.Second
 
 // tailPatience is how long the news of a death waits for the last lines of stderr.
@@ -117,11 +118,12 @@ func (r *rank) signal(sig syscall.Signal) {
 func (r *rank) watch(started func(pid int), ended func(d rendezvous.Death, err error)) {
 	defer r.close()
 	var drained [2]chan struct{}
+	over := make(chan struct{}) // all processes of the rank have ended
 	for i := range drained {
 		drained[i] = make(chan struct{})
 		go func() {
 			defer close(drained[i])
-			r.streams[i].copyFrom(r.pipes[i])
+			r.streams[i].copyFrom(&drain{r.pipes[i], over})
 		}()
 	}
 	d, err := r.follow(started)
@@ -134,15 +136,29 @@ func (r *rank) watch(started func(pid int), ended func(d rendezvous.Death, err e
 	}
 	ended(d, err)
 	r.supervisor.Wait() // a second time where it was orphaned, which returns at once
-	// Everything that could write is dead; only what escaped from the
-	// supervisor's hands can hold a pipe open now.
-	limit := time.AfterFunc(drainLimit, func() {
-		r.pipes[0].Close()
-		r.pipes[1].Close()
-	})
-	defer limit.Stop()
-	<-drained[0]
-	<-drained[1]
+	close(over)
+	for i := range drained {
+		r.pipes[i].SetReadDeadline(time.Now().Add(drainLimit))
+		<-drained[i]
+	}
+}
+
+// drain reads a rank's pipe to its end. Once the rank is over, everything that
+// could write is dead, and only what escaped from the supervisor's hands can
+// hold the pipe open: then no read waits for longer than drainLimit. What is in
+// the pipe is never lost, however slowly it is taken.
+type drain struct {
+	pipe *os.File
+	over <-chan struct{}
+}
+
+func (d *drain) Read(p []byte) (int, error) {
+	select {
+	case <-d.over:
+		d.pipe.SetReadDeadline(time.Now().Add(drainLimit))
+	default:
+	}
+	return d.pipe.Read(p)
 }
 
 // follow reads the supervisor's reports until the command has ended.

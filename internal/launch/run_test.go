@@ -106,7 +106,9 @@ func launched(t *testing.T, env []string, args ...string) *launcher {
 		t.Fatal(err)
 	}
 	l := &launcher{t: t, mark: "GOROVOD_LAUNCH_TEST_MARK=" + rand.Text()}
-	l.Cmd = &exec.Cmd{Path: self, Args: append([]string{"horovodrun"}, args...), Env: append(append(os.Environ(), l.mark), env...)}
+	l.Cmd = &exec.Cmd{Path: self, Args: append([]string{"horovodrun"}, args...), Env: append(os.Environ(), l.mark)}
+	// The race detector would otherwise let every process sleep a second at its end.
+	l.Env = append(append(l.Env, "GORACE=atexit_sleep_ms=0"), env...)
 	l.Stdout, l.Stderr = &l.stdout, &l.stderr
 	t.Cleanup(func() {
 		if l.Process != nil {
@@ -341,6 +343,22 @@ func TestManyRanksWriteWholeLines(t *testing.T) {
 		if want := map[string]int{"stdout": np, "stderr": 0}[name]; next != [np]int{lines + 1, lines + 1, lines + 1, lines + 1} || ends != want {
 			t.Errorf("%s: %v, %d ends", name, next, ends)
 		}
+	}
+}
+
+// Whoever reads the launcher's output slowly still gets all of it.
+func TestSlowReadersLoseNothing(t *testing.T) {
+	const size = 1 << 20
+	l := launched(t, nil, "-np", "1", "sh", "-c", fmt.Sprintf("echo ready; yes | head -c %d", size))
+	lines := l.until("ready", 1)
+	time.Sleep(drainLimit + 200*time.Millisecond)
+	n := 0
+	for lines.Scan() {
+		n++
+	}
+	l.Wait()
+	if n != size/2 {
+		t.Errorf("%d lines of %d", n, size/2)
 	}
 }
 

@@ -140,14 +140,13 @@ func TestWhoIsMissingIsNamed(t *testing.T) {
 	var errs []<-chan error
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	late := join(t, addr, options(2, 4))
+	join(t, addr, options(2, 4)) // comes, but not to the exchange
 	for r := range 2 {
 		errs = append(errs, begin(ctx, join(t, addr, options(r, 4)), "join", "v"))
 	}
-	_ = late
 	for _, c := range errs {
 		err := <-c
-		mustSay(t, err, `rendezvous "join": waited 300ms for `,
+		mustSay(t, err, `rendezvous "join": waited `, "ms for rank 2 of 4",
 			"rank 2 of 4 (joined from host node2, pid 102, but has not come this far)",
 			"rank 3 of 4 (not heard of, started on host node3, pid 4711)",
 			"ranks 0, 1 are there")
@@ -389,21 +388,18 @@ func TestLauncherLost(t *testing.T) {
 
 func TestStrangersDoNotDisturb(t *testing.T) {
 	srv, addr := serve(t, 2)
-	var idle []net.Conn
-	for i := range 100 { // more than may be unproved at a time
+	for i := range 2 * (maxStrangers + 2) { // more than may be unproved at a time
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if i%2 == 0 {
+		switch i % 4 {
+		case 0:
 			io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: a scanner of ports\r\n\r\n")
-		} else {
-			idle = append(idle, conn)
+		case 1:
+			conn.(*net.TCPConn).CloseWrite()
 		}
-	}
-	for _, c := range idle[:len(idle)/2] {
-		c.Close()
 	}
 	all := joinAll(t, addr, 2)
 	a := begin(bounded(t), all[0], "join", "")
@@ -411,7 +407,11 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	if err := errors.Join(<-a, <-b); err != nil {
 		t.Fatal(err)
 	}
-	_ = srv
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if n := len(srv.strangers); n > maxStrangers+2 {
+		t.Errorf("%d strangers are kept", n)
+	}
 }
 
 // A rank that knows the secret but breaks the rules hurts only itself.

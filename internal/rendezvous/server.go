@@ -24,6 +24,10 @@ import (
 // Protocol is the version of what ranks and launcher say to each other.
 const Protocol = 1
 
+// maxStrangers is how many connections, besides one for each rank, may be
+// unproved at a time.
+const maxStrangers = 64
+
 const (
 	proofTimeout = 10 * time.Second // for a connection to prove itself
 	writeTimeout = 10 * time.Second // for a rank to take one frame
@@ -44,14 +48,13 @@ type Server struct {
 	size int
 	// How long to wait for what a closed connection should bring; tests shorten them.
 	successionTime, lossTime time.Duration
-	// strangers bounds the connections that have not proved themselves.
-	strangers chan struct{}
-	wg        sync.WaitGroup
+	wg                       sync.WaitGroup
 
 	mu        sync.Mutex
 	closed    bool
 	listeners []net.Listener
 	conns     map[net.Conn]struct{}
+	strangers []net.Conn         // not proved yet, the oldest first; bounded
 	peers     map[*peer]struct{} // connected now
 	ranks     []standing
 	deaths    []Death       // the news so far, in order of arrival
@@ -89,7 +92,6 @@ func NewServer(key []byte, size int) *Server {
 		size:           size,
 		successionTime: successionTime,
 		lossTime:       lossTime,
-		strangers:      make(chan struct{}, 64+2*size),
 		conns:          map[net.Conn]struct{}{},
 		peers:          map[*peer]struct{}{},
 		ranks:          make([]standing, size),
@@ -120,12 +122,6 @@ func (s *Server) Serve(l net.Listener) error {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
-		select {
-		case s.strangers <- struct{}{}:
-		default:
-			conn.Close()
-			continue
-		}
 		if !s.hold(conn) {
 			conn.Close()
 			return nil
@@ -134,7 +130,8 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// hold registers a connection, so that Close can end it.
+// hold registers a connection, so that Close can end it. Where too many have
+// not proved themselves, the oldest goes: a rank proves itself at once.
 func (s *Server) hold(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,8 +139,20 @@ func (s *Server) hold(conn net.Conn) bool {
 		return false
 	}
 	s.conns[conn] = struct{}{}
+	s.strangers = append(s.strangers, conn)
+	if len(s.strangers) > maxStrangers+s.size {
+		s.strangers[0].Close()
+		s.strangers = s.strangers[1:]
+	}
 	s.wg.Add(1)
 	return true
+}
+
+// acquainted says that conn has proved itself, or has failed to.
+func (s *Server) acquainted(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.strangers = slices.DeleteFunc(s.strangers, func(c net.Conn) bool { return c == conn })
 }
 
 // attend is the goroutine of one connection, from the proof to its end.
@@ -157,7 +166,7 @@ func (s *Server) attend(conn net.Conn) {
 	}()
 	conn.SetDeadline(time.Now().Add(proofTimeout))
 	raw, err := auth.Accept(conn, s.key)
-	<-s.strangers
+	s.acquainted(conn)
 	if err != nil {
 		return // a stranger is nobody's news
 	}
