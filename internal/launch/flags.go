@@ -25,7 +25,7 @@ type flags struct {
 	Gloo     bool   `help:"Accepted for compatibility: gorovod's own transport takes the place of Gloo."`
 
 	Verbose         bool     `help:"Tell what the launcher does."`
-	StartTimeout    *int     `placeholder:"SECONDS" env:"HOROVOD_START_TIMEOUT" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
+	StartTimeout    *int     `placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: $$HOROVOD_START_TIMEOUT, or 30."`
 	GracePeriod     *float64 `placeholder:"SECONDS" help:"How long the other processes may go on after the first has failed, before they are terminated. Default: 5."`
 	OutputFilename  string   `placeholder:"DIR" help:"Write each process's output to DIR/rank.N/stdout and stderr, too."`
 	PrefixTimestamp bool     `name:"prefix-output-with-timestamp" aliases:"prefix-timestamp" help:"Put the time before each line of output (also -prefix-timestamp)."`
@@ -132,6 +132,13 @@ func (f *flags) check(options []string) error {
 		return fmt.Errorf("-np %d: at least 1 process is needed", f.NumProc)
 	case len(f.command) == 0:
 		return fmt.Errorf("no command: say what to run, for instance: horovodrun -np %d python train.py", f.NumProc)
+	}
+	if env := os.Getenv("HOROVOD_START_TIMEOUT"); f.StartTimeout == nil && env != "" {
+		n, err := strconv.Atoi(env)
+		if err != nil {
+			return fmt.Errorf("HOROVOD_START_TIMEOUT=%s: a number of seconds is needed", env)
+		}
+		f.StartTimeout = &n
 	}
 	for _, v := range []struct {
 		name  string

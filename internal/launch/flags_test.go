@@ -115,6 +115,16 @@ func TestTunablesReachTheEnvironment(t *testing.T) {
 	if f.grace() != 500*time.Millisecond {
 		t.Errorf("grace %v", f.grace())
 	}
+	for _, bad := range []string{"x", "0"} {
+		t.Setenv("HOROVOD_START_TIMEOUT", bad)
+		if _, err := parseFlags("horovodrun", strings.Fields("-np 2 x")); err == nil {
+			t.Errorf("HOROVOD_START_TIMEOUT=%s is accepted", bad)
+		}
+	}
+	t.Setenv("HOROVOD_START_TIMEOUT", "")
+	if f, err = parseFlags("horovodrun", strings.Fields("-np 2 x")); err != nil || len(f.tune(nil)) > 0 {
+		t.Errorf("an empty variable: %v", err)
+	}
 	t.Setenv("HOROVOD_START_TIMEOUT", "17")
 	if f, err = parseFlags("horovodrun", strings.Fields("-np 2 x")); err != nil {
 		t.Fatal(err)
