@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import horovod.torch as hvd
-from horovod.common import exceptions, util
+from horovod.common import _lib, exceptions, util
 from horovod.common.basics import HorovodBasics
 from horovod.runner.common.util.env import get_env_rank_and_size
 from horovod.torch import mpi_ops
@@ -211,6 +211,20 @@ def test_interrupt_of_a_blocking_call(job):
 
 
 # ---- small functions
+
+
+def test_missing_library(monkeypatch, tmp_path):
+    monkeypatch.setenv("GOROVOD_LIBRARY", str(tmp_path / "libgorovod.so"))
+    with pytest.raises(ImportError, match="GOROVOD_LIBRARY is .*, which is not a file"):
+        _lib.path()
+    monkeypatch.delenv("GOROVOD_LIBRARY")
+    monkeypatch.setattr(_lib, "__file__", str(tmp_path / "python" / "horovod" / "common" / "_lib.py"))
+    with pytest.raises(ImportError, match="make build"):
+        _lib.path()
+    for place in (tmp_path / "build", tmp_path / "python" / "horovod" / "lib"):  # the wheel's comes first
+        place.mkdir(parents=True)
+        (place / "libgorovod.so").touch()
+        assert _lib.path() == place / "libgorovod.so"
 
 
 def test_average_and_op():

@@ -373,6 +373,8 @@ def test_argument_errors():
         wrap(num_groups=2)
     with pytest.raises(NotImplementedError, match="Adasum"):
         wrap(op=hvd.Adasum)
+    with pytest.raises(ValueError, match="DistributedOptimizer already"):
+        hvd.DistributedOptimizer(wrap())
     with pytest.raises(ValueError, match="backward_passes_per_step must be > 0"):
         wrap().set_backward_passes_per_step(0)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import io
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
 
 import torch
@@ -149,9 +148,10 @@ def _rebuild(description: Any, mine: Any, parameters: list[torch.Tensor], tensor
 
 
 def _to_bytes(obj: Any) -> torch.Tensor:
-    buffer = io.BytesIO()
-    pickle.dump(obj, buffer)
-    return torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
+    content = pickle.dumps(obj)
+    tensor = torch.empty(len(content), dtype=torch.uint8)
+    ctypes.memmove(tensor.data_ptr(), content, len(content))
+    return tensor
 
 
 def _from_bytes(tensor: torch.Tensor) -> Any:

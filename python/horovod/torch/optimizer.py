@@ -299,6 +299,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     Raises ValueError for bad arguments, NotImplementedError for Adasum and for groups. Ranks must construct it after
     ``hvd.init()``, and should start from equal parameters: see ``broadcast_parameters``.
     """
+    if isinstance(optimizer, _Distributed):
+        raise ValueError("the optimizer is a DistributedOptimizer already")
     if gradient_predivide_factor != 1.0:
         if rocm_built():
             raise ValueError("gradient_predivide_factor not supported yet with ROCm")
