@@ -20,6 +20,7 @@ RACE := ./internal/auth/... ./internal/transport/... ./internal/rendezvous/... .
 
 # Read when a recipe runs, after its target's `prepare`.
 python = $${PYTHON:-$$(cat build/python)}
+# Set here so that what make starts uses the checkout's package.
 export PYTHONPATH := $(CURDIR)/python$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 .PHONY: help
@@ -66,7 +67,7 @@ test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, dem
 
 .PHONY: lint
 lint: tools ## gofmt, vet, staticcheck, ruff
-	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	build/tools/bin/ruff check .

@@ -46,11 +46,13 @@ test_in() {
   mount --rbind /proc "$room/proc"
   mount --rbind /sys "$room/sys"
   mount --rbind /dev "$room/dev"
+  mount -t tmpfs tmpfs "$room/dev/shm" # its own: tests look for what is left there
 
   # The wheel's files, not the checkout's; only tests and examples come from there.
   rm -rf "$room/work"
-  mkdir -p "$room/work/build"
-  cp -r test examples scripts "$room/work/"
+  mkdir -p "$room/work/build" "$room/work/test"
+  cp -r test/test_*.py test/python "$room/work/test/"
+  cp -r examples scripts "$room/work/"
   cp "$wheel" "$room/work/"
   chroot "$room" /bin/bash -euo pipefail -c '
     export PYTHONDONTWRITEBYTECODE=1 HOROVODRUN=/usr/local/bin/horovodrun
@@ -58,7 +60,7 @@ test_in() {
     cd /work
     pip install --quiet --break-system-packages --root-user-action ignore --no-index --no-deps --force-reinstall ./*.whl
     python3 -c "import sys, torch; print(\"matrix: Python\", sys.version.split()[0], \"torch\", torch.__version__)"
-    python3 scripts/python_tests.py --ranks 2
+    python3 scripts/python_tests.py --ranks 2,3
     horovodrun -np 2 python3 examples/pytorch_digits.py
   ' </dev/null
   umount --recursive --lazy "$room/proc" "$room/sys" "$room/dev"

@@ -10,6 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
+[ -f build/go.mod ] || echo "// Go's ./... ends here." >build/go.mod
 
 TOOLS=(ruff==0.17.5 hatchling==1.33.0)
 MODULES=(torch numpy pytest cloudpickle)
