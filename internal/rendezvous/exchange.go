@@ -179,13 +179,29 @@ func (s *Server) complete(x *exchange) {
 	}
 }
 
+// giveUp tells p, whose time is over, who is missing. The others that wait
+// need not find out by themselves: p will not be there for what follows.
+func (s *Server) giveUp(p *peer, m message) {
+	key := exchangeKey{m.Name, m.Use}
+	x := p.gen.exchanges[key]
+	if x == nil {
+		return // its end is on the way to p
+	}
+	text := s.missing(p.gen, x)
+	for _, other := range x.from {
+		if other == p {
+			s.send(p, message{Type: typeMissing, Name: x.name, Use: x.use, Text: text})
+		} else {
+			s.send(other, message{Type: typeFailed, Name: x.name, Use: x.use,
+				Text: fmt.Sprintf("rank %d on host %s waited %s for %s", p.Rank, p.Host, clip(m.Text, 32), text)})
+		}
+	}
+	delete(p.gen.exchanges, key)
+}
+
 // missing describes an exchange that is not complete: for whom it waits, what
 // is known of them, and who is there.
-func (s *Server) missing(g *generation, name string, use uint64) string {
-	x := g.exchanges[exchangeKey{name, use}]
-	if x == nil {
-		return "an answer that is under way"
-	}
+func (s *Server) missing(g *generation, x *exchange) string {
 	var there, away []int
 	for r := range s.ranks {
 		if _, ok := x.values[r]; ok {

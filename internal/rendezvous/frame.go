@@ -49,7 +49,7 @@ type message struct {
 	First  int      `json:",omitempty"` // values: the rank of Values[0]
 	Values [][]byte `json:",omitempty"`
 
-	Text       string `json:",omitempty"` // refused, failed, missing, report
+	Text       string `json:",omitempty"` // refused, failed, missing, ask, report
 	Death      *Death `json:",omitempty"` // death, failed
 	Generation uint64 `json:",omitempty"` // welcome
 }
@@ -57,7 +57,7 @@ type message struct {
 const (
 	// From a rank.
 	typeExchange = "exchange"
-	typeAsk      = "ask" // who is missing in this exchange?
+	typeAsk      = "ask" // I have waited for so long (Text): who is missing in this exchange?
 	typeReport   = "report"
 	typeLeave    = "leave"
 	// From the server.

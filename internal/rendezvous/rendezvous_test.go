@@ -81,6 +81,23 @@ func begin(ctx context.Context, s *Session, name string, value string) <-chan er
 	return c
 }
 
+// contributed waits until n ranks wait in one exchange.
+func contributed(s *Server, n int) {
+	for {
+		s.mu.Lock()
+		for _, g := range s.gens {
+			for _, x := range g.exchanges {
+				if len(x.values) == n {
+					s.mu.Unlock()
+					return
+				}
+			}
+		}
+		s.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func mustSay(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	if err == nil {
@@ -137,23 +154,23 @@ func TestTooLargeAValueIsRefused(t *testing.T) {
 func TestWhoIsMissingIsNamed(t *testing.T) {
 	srv, addr := serve(t, 4)
 	srv.Started(3, "node3", 4711)
-	var errs []<-chan error
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
 	join(t, addr, options(2, 4)) // comes, but not to the exchange
-	for r := range 2 {
-		errs = append(errs, begin(ctx, join(t, addr, options(r, 4)), "join", "v"))
+	patient := begin(bounded(t), join(t, addr, options(1, 4)), "join", "v")
+	contributed(srv, 1)
+	zero := join(t, addr, options(0, 4))
+	short, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	hasty := begin(short, zero, "join", "v")
+
+	err := <-hasty
+	mustSay(t, err, `rendezvous "join": waited `,
+		"s for rank 2 of 4 (joined from host node2, pid 102, but has not come this far), ",
+		"rank 3 of 4 (not heard of, started on host node3, pid 4711); ranks 0, 1 are there")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v is not DeadlineExceeded", err)
 	}
-	for _, c := range errs {
-		err := <-c
-		mustSay(t, err, `rendezvous "join": waited `, "ms for rank 2 of 4",
-			"rank 2 of 4 (joined from host node2, pid 102, but has not come this far)",
-			"rank 3 of 4 (not heard of, started on host node3, pid 4711)",
-			"ranks 0, 1 are there")
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v is not DeadlineExceeded", err)
-		}
-	}
+	// Who has more patience is told what the first has found out.
+	mustSay(t, <-patient, `rendezvous "join": rank 0 on host node0 waited `, "s for rank 2 of 4 (joined from", "rank 3 of 4 (not heard of")
 	if got := fmt.Sprint(srv.Joined(), srv.Missing()); got != "[0 1 2] [3]" {
 		t.Errorf("joined and missing: %s", got)
 	}

@@ -303,7 +303,7 @@ func (s *Server) take(p *peer, m message) bool {
 	case typeExchange:
 		return s.contribute(p, m)
 	case typeAsk:
-		s.send(p, message{Type: typeMissing, Name: m.Name, Use: m.Use, Text: s.missing(p.gen, m.Name, m.Use)})
+		s.giveUp(p, m)
 	case typeReport:
 		if r := &s.ranks[p.Rank]; !r.reported {
 			r.report, r.reported = clip(m.Text, maxText), true

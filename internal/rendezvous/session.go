@@ -208,7 +208,7 @@ func (s *Session) take(m message) {
 // and returns everyone's, by rank; an empty value comes back empty, not nil.
 // All ranks must call it, with the same name; several names can be exchanged
 // at the same time, and one name many times. It blocks until the last rank has
-// called, ctx ends (the error says who is missing), or a rank cannot come any
+// called, ctx ends here or on another rank (the error says who is missing), or a rank cannot come any
 // more (the error wraps its Death where it died, and ErrLost where the
 // launcher did).
 func (s *Session) Exchange(ctx context.Context, name string, value []byte) ([][]byte, error) {
@@ -246,13 +246,13 @@ func (s *Session) Exchange(ctx context.Context, name string, value []byte) ([][]
 		return nil, fmt.Errorf("rendezvous %q: %w", name, ctx.Err())
 	}
 	waited := time.Since(began)
-	if waited > time.Second {
-		waited = waited.Round(time.Second)
+	if waited > time.Second/2 {
+		waited = waited.Round(time.Second / 10)
 	} else {
 		waited = waited.Round(time.Millisecond)
 	}
 	text := "a launcher that does not answer"
-	if err := s.write(message{Type: typeAsk, Name: key.name, Use: key.use}); err == nil {
+	if err := s.write(message{Type: typeAsk, Name: key.name, Use: key.use, Text: waited.String()}); err == nil {
 		select {
 		case <-w.done:
 			return w.result()
