@@ -62,8 +62,12 @@ func (c *coordinator) Post(request []byte) bool {
 		panic(fmt.Sprintf("message board: a request of %d bytes; the limit is %d", len(request), transport.MaxRecord))
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.keep(0, request)
+	kept := c.keep(0, request)
+	c.mu.Unlock()
+	if kept {
+		c.Ring() // the driver may be asleep over something else
+	}
+	return kept
 }
 
 // keep puts a Request into the mail; false if member from has used its window

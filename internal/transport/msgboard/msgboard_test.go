@@ -274,3 +274,37 @@ func FuzzReceive(f *testing.F) {
 		}
 	})
 }
+
+// What is news for a driver must wake it, whoever brings it.
+func TestNewsRings(t *testing.T) {
+	rings := make([]int, 2)
+	direct := &directPipe{boards: make([]Board, 2)}
+	for m := range direct.boards {
+		direct.boards[m], _ = New(Config{Member: m, Size: 2, Slots: 4, Pipe: pipeFrom{direct, m},
+			Ring: func() { rings[m]++ }, Abort: func(err error) { t.Fatal(err) }})
+	}
+	coordinator, other := direct.boards[0], direct.boards[1]
+	slot, gen, _ := coordinator.Acquire()
+	for _, step := range []struct {
+		name string
+		do   func()
+		want [2]bool // who must be woken
+	}{
+		{"own request", func() { coordinator.Post([]byte("x")) }, [2]bool{true, false}},
+		{"other's request", func() { other.Post([]byte("x")) }, [2]bool{true, false}},
+		{"completion by another", func() { coordinator.Mark(slot, gen); other.Mark(slot, gen) }, [2]bool{true, false}},
+		{"batch", func() { coordinator.Next() }, [2]bool{false, true}},
+		{"own completion", func() { other.Mark(slot, gen); coordinator.Mark(slot, gen) }, [2]bool{true, false}},
+		{"stale mark", func() { coordinator.Retire(slot); other.Mark(slot, gen) }, [2]bool{false, true}},
+		{"other's close", func() { other.Close() }, [2]bool{true, false}},
+		{"the log's end", func() { coordinator.Next(); coordinator.Next() }, [2]bool{false, true}},
+	} {
+		clear(rings)
+		step.do()
+		for m, want := range step.want {
+			if want && rings[m] == 0 {
+				t.Errorf("%s: member %d sleeps on", step.name, m)
+			}
+		}
+	}
+}

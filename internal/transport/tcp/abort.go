@@ -50,7 +50,7 @@ func (n *Network) abort(err error, origin int, text string) {
 	}
 	n.lastWord = last
 	close(n.aborted)
-	n.cancel()
+	n.lastCancel()
 	n.bell.Ring()
 	inbound := n.connsLocked(func(c *conn) bool { return c.inbound })
 	lanes := slices.Collect(maps.Values(n.lanes))
@@ -59,15 +59,13 @@ func (n *Network) abort(err error, origin int, text string) {
 		for _, c := range inbound {
 			c.Write(last)
 		}
-		n.tellCoordinators(lanes, last)
+		n.tellCoordinators(lanes)
 	})
 }
 
 // tellCoordinators takes the news to each coordinator that this rank has not
 // talked to yet; it passes them on.
-func (n *Network) tellCoordinators(lanes []*lane, last []byte) {
-	ctx, cancel := context.WithTimeout(context.Background(), abortLinger)
-	defer cancel()
+func (n *Network) tellCoordinators(lanes []*lane) {
 	told := make(map[int]bool)
 	for _, l := range lanes {
 		rank := l.members[0]
@@ -75,14 +73,21 @@ func (n *Network) tellCoordinators(lanes []*lane, last []byte) {
 			continue
 		}
 		told[rank] = true
-		if !l.controlOut[0].claim() {
-			continue // its writer does it
+		if l.controlOut[0].claim() {
+			l.tell(0)
 		}
-		if c, err := n.dialRank(ctx, rank, n.hello(l.id, rank, control)); err == nil {
-			c.SetDeadline(time.Now().Add(abortLinger))
-			c.Write(last)
-			c.Close()
-		}
+	}
+}
+
+// tell takes the abort to a member over a connection made for that.
+func (l *lane) tell(to int) {
+	n := l.net
+	ctx, cancel := context.WithTimeout(context.Background(), abortLinger)
+	defer cancel()
+	if c, err := n.dialRank(ctx, l.members[to], n.hello(l.id, l.members[to], control)); err == nil {
+		c.SetDeadline(time.Now().Add(abortLinger))
+		c.Write(n.lastWord)
+		c.Close()
 	}
 }
 
@@ -123,15 +128,12 @@ func (n *Network) takeAbort(r io.Reader, h header) error {
 // abort, else goodbye. Only the connection's writer may call it, between
 // messages.
 func (n *Network) farewell(c *conn, sequence uint32) {
-	var goodbye [headerSize]byte
-	word := goodbye[:]
-	select {
-	case <-n.aborted:
-		word = append([]byte(nil), n.lastWord...)
-		binary.LittleEndian.PutUint32(word[4:], sequence)
-	default:
-		header{kind: messageGoodbye, sequence: sequence}.put(word)
+	word := make([]byte, headerSize)
+	header{kind: messageGoodbye}.put(word)
+	if n.isAborted() {
+		word = slices.Clone(n.lastWord)
 	}
+	binary.LittleEndian.PutUint32(word[4:], sequence)
 	c.Write(word)
 	c.CloseWrite()
 }

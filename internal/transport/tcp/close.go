@@ -35,6 +35,8 @@ func (n *Network) Close() error {
 		c.Close()
 	}
 	if orderly {
+		stop := time.AfterFunc(closeLinger, n.lastCancel)
+		defer stop.Stop()
 		n.sayGoodbye(conns)
 	} else {
 		n.farewells.Wait() // bounded by the deadline that abort has set
@@ -47,6 +49,7 @@ func (n *Network) Close() error {
 	for _, c := range conns {
 		c.Close()
 	}
+	n.lastCancel()
 	close(n.finished)
 	return nil
 }

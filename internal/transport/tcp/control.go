@@ -78,8 +78,15 @@ func (o *controlOut) claim() bool {
 // run connects and writes what is queued, until the network ends.
 func (o *controlOut) run() {
 	n := o.lane.net
-	c := o.lane.dial(o.to, control)
+	ctx := n.ctx
+	if o.lane.me == 0 {
+		ctx = n.lastCtx // the last that a member hears may be that the log is closed
+	}
+	c := o.lane.dial(ctx, o.to, control)
 	if c == nil {
+		if n.isAborted() {
+			o.lane.tell(o.to)
+		}
 		return
 	}
 	for {

@@ -56,7 +56,7 @@ func (o *dataOut) post(p []byte) {
 // run connects and writes what is posted, until the network ends.
 func (o *dataOut) run() {
 	n, rank := o.lane.net, o.lane.members[o.to]
-	c := o.lane.dial(o.to, data)
+	c := o.lane.dial(n.ctx, o.to, data)
 	for c != nil {
 		select {
 		case p := <-o.posted:

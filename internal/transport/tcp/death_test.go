@@ -15,9 +15,12 @@ import (
 // lane of its own, on which the test writes what it likes.
 func dialAs(t *testing.T, n *Network, lane, rank int, s stream) *conn {
 	t.Helper()
-	c, err := n.connect(lane, rank, s)
+	c, err := n.connect(n.ctx, lane, rank, s)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !n.register(c) {
+		t.Fatal("too late")
 	}
 	return c
 }
@@ -83,6 +86,20 @@ func TestAbortWithoutAnyConnection(t *testing.T) {
 		if err := untilErr(t, n); err.Error() != "rank 2 aborted: no memory" {
 			t.Errorf("rank %d: %v", n.cfg.Rank, err)
 		}
+	}
+}
+
+// The abort comes while the first connection is being made.
+func TestAbortWhileConnecting(t *testing.T) {
+	for range 20 {
+		networks := world(t, 2, nil)
+		lanes := openAll(t, networks, 0)
+		lanes[1].Board.Post([]byte("hello"))
+		networks[1].Abort(errors.New("no memory"))
+		if err := untilErr(t, networks[0]); err.Error() != "rank 1 aborted: no memory" {
+			t.Error(err)
+		}
+		closeAll(networks)
 	}
 }
 

@@ -17,24 +17,23 @@ const (
 	maxDialPause = time.Second
 )
 
-// connect dials a rank for one stream of a lane and registers the connection.
-// It tries all addresses again and again until the time-out, except that a
-// refusal is believed when no address gives anything else.
-func (n *Network) connect(lane, rank int, s stream) (*conn, error) {
-	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.Timeout)
+// errLeft says that there is nobody to connect to any more.
+var errLeft = errors.New("it has closed its network")
+
+// connect dials a rank for one stream of a lane. It tries all addresses again
+// and again until the time-out, except that a refusal is believed when no address
+// gives anything else. The connection is not registered yet.
+func (n *Network) connect(ctx context.Context, lane, rank int, s stream) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	h := n.hello(lane, rank, s)
 	for pause := dialPause; ; pause = min(2*pause, maxDialPause) {
-		c, err := n.dialRank(ctx, rank, h)
-		if err == nil {
-			if !n.register(c) {
-				c.Close()
-				return nil, context.Canceled
-			}
-			return c, nil
+		if n.peers[rank].left.Load() {
+			return nil, errLeft
 		}
-		if errors.Is(err, errRefused) {
-			return nil, err
+		c, err := n.dialRank(ctx, rank, h)
+		if err == nil || errors.Is(err, errRefused) {
+			return c, err
 		}
 		select {
 		case <-time.After(pause):

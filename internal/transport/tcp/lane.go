@@ -1,10 +1,12 @@
 package tcp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/transport/msgboard"
 )
@@ -129,15 +131,25 @@ func (n *Network) watch(c *conn) {
 
 // dial makes this rank's connection to a member for one stream, and starts its
 // watcher. Nil: the network cannot go on, or the member has left.
-func (l *lane) dial(to int, s stream) *conn {
+func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
 	n, rank := l.net, l.members[to]
-	c, err := n.connect(l.id, rank, s)
+	c, err := n.connect(ctx, l.id, rank, s)
 	if err != nil {
 		if !n.ending() && !n.peers[rank].left.Load() {
 			n.Abort(fmt.Errorf("rank %d cannot connect to rank %d: %w", n.cfg.Rank, rank, err))
 		}
 		return nil
 	}
-	n.start(&n.goroutines, func() { n.watch(c) })
-	return c
+	if n.register(c) {
+		n.start(&n.goroutines, func() { n.watch(c) })
+		return c
+	}
+	// Too late for the others' attention, but not for the last word.
+	c.SetDeadline(time.Now().Add(abortLinger))
+	if !n.isAborted() && ctx.Err() == nil {
+		return c
+	}
+	n.farewell(c, 0)
+	c.Close()
+	return nil
 }

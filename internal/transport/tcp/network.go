@@ -108,6 +108,9 @@ type Network struct {
 	// aborted or closed.
 	ctx    context.Context
 	cancel context.CancelFunc
+	// lastCtx is the same for who must be heard: Close ends it later than ctx.
+	lastCtx    context.Context
+	lastCancel context.CancelFunc
 
 	cause   atomic.Pointer[causeOf]
 	aborted chan struct{} // closed with cause set
@@ -160,7 +163,8 @@ func New(c Config) (*Network, error) {
 		conns:    make(map[*conn]struct{}),
 		early:    make(map[hello]*conn),
 	}
-	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.lastCtx, n.lastCancel = context.WithCancel(context.Background())
+	n.ctx, n.cancel = context.WithCancel(n.lastCtx)
 	n.trackListener(true)
 	n.start(&n.goroutines, n.acceptLoop)
 	return n, nil
@@ -237,11 +241,14 @@ func (n *Network) startLocked(group *sync.WaitGroup, f func()) bool {
 
 // ending reports that the network has been aborted or is being closed, so that
 // what goes wrong with a connection is no news.
-func (n *Network) ending() bool {
+func (n *Network) ending() bool { return n.isAborted() || isClosed(n.leaving) }
+
+// isAborted reports an abort of which lastWord can be told.
+func (n *Network) isAborted() bool { return isClosed(n.aborted) }
+
+func isClosed(c chan struct{}) bool {
 	select {
-	case <-n.aborted:
-		return true
-	case <-n.leaving:
+	case <-c:
 		return true
 	default:
 		return false

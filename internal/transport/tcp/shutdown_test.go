@@ -67,6 +67,28 @@ func shutdown(t *testing.T, seed uint64) {
 	}
 }
 
+// The coordinator leaves before it has talked to anybody. The others must hear
+// that the log is closed, and not wait for it.
+func TestTheLogsEndIsHeardByStrangers(t *testing.T) {
+	networks := world(t, 3, func(_ int, c *Config) { c.Grace = time.Millisecond })
+	lanes := openAll(t, networks, 0)
+	lanes[1].Board.Post([]byte("hello"))
+	lanes[0].Board.Close()
+	if !lanes[0].Board.Closed() {
+		t.Fatal("not closed")
+	}
+	networks[0].Close()
+	for _, m := range []int{1, 2} {
+		until(t, networks[m], func() bool {
+			lanes[m].Board.Next()
+			return lanes[m].Board.Closed() || networks[m].Err() != nil
+		})
+		if err := networks[m].Err(); err != nil {
+			t.Errorf("rank %d: %v", m, err)
+		}
+	}
+}
+
 type ringRank struct {
 	t     *testing.T
 	n     *Network
