@@ -217,7 +217,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// directPipe delivers at once.
+// directPipe delivers at once, which does where no answer comes.
 type directPipe struct{ boards []Board }
 
 type pipeFrom struct {
@@ -277,13 +277,8 @@ func FuzzReceive(f *testing.F) {
 
 // What is news for a driver must wake it, whoever brings it.
 func TestNewsRings(t *testing.T) {
-	rings := make([]int, 2)
-	direct := &directPipe{boards: make([]Board, 2)}
-	for m := range direct.boards {
-		direct.boards[m], _ = New(Config{Member: m, Size: 2, Slots: 4, Pipe: pipeFrom{direct, m},
-			Ring: func() { rings[m]++ }, Abort: func(err error) { t.Fatal(err) }})
-	}
-	coordinator, other := direct.boards[0], direct.boards[1]
+	l := newLink(t, 2, 4)
+	coordinator, other := l.boards[0], l.boards[1]
 	slot, gen, _ := coordinator.Acquire()
 	for _, step := range []struct {
 		name string
@@ -299,10 +294,12 @@ func TestNewsRings(t *testing.T) {
 		{"other's close", func() { other.Close() }, [2]bool{true, false}},
 		{"the log's end", func() { coordinator.Next(); coordinator.Next() }, [2]bool{false, true}},
 	} {
-		clear(rings)
+		l.deliverAll()
+		clear(l.rings)
 		step.do()
+		l.deliverAll()
 		for m, want := range step.want {
-			if want && rings[m] == 0 {
+			if want && l.rings[m] == 0 {
 				t.Errorf("%s: member %d sleeps on", step.name, m)
 			}
 		}

@@ -16,6 +16,7 @@ type link struct {
 	boards []Board
 	queues map[[2]int][][]byte
 	limit  int
+	rings  []int // by member: how often it was woken
 }
 
 type end struct {
@@ -36,9 +37,9 @@ func (e end) Send(to int, frame []byte) {
 }
 
 func newLink(t *testing.T, size, slots int) *link {
-	l := &link{t: t, queues: map[[2]int][][]byte{}, limit: QueueLimit(slots)}
+	l := &link{t: t, queues: map[[2]int][][]byte{}, limit: QueueLimit(slots), rings: make([]int, size)}
 	for m := range size {
-		b, err := New(Config{Member: m, Size: size, Slots: slots, Pipe: end{l, m}, Ring: func() {},
+		b, err := New(Config{Member: m, Size: size, Slots: slots, Pipe: end{l, m}, Ring: func() { l.rings[m]++ },
 			Abort: func(err error) { t.Fatalf("member %d aborts: %v", m, err) }})
 		if err != nil {
 			t.Fatal(err)
