@@ -14,6 +14,8 @@ const (
 	MaxValue = 64 << 10
 	// maxName is the longest name of an Exchange.
 	maxName = 256
+	// maxHost is the longest name of a host that is shown.
+	maxHost = 256
 	// maxText is the longest report or error text that travels.
 	maxText = 4 << 10
 	// maxFrame bounds every frame. The largest is a frame of values: at most

@@ -500,6 +500,26 @@ func TestRankLists(t *testing.T) {
 	}
 }
 
+// Texts of any length and any bytes fit into frames.
+func TestOverlongTextsTravelCut(t *testing.T) {
+	srv, addr := serve(t, 2)
+	long := strings.Repeat("\x00<", 200<<10)
+	o := options(0, 2)
+	o.Host = long
+	s := join(t, addr, o)
+	srv.Started(1, long, 7)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	mustSay(t, <-begin(ctx, s, "x", ""), "rank 1 of 2")
+	s.Report(long)
+	news := make(chan Death, 1)
+	s.OnDeath(func(d Death) { news <- d })
+	srv.Died(Death{Rank: 1, Host: long, Signal: 9, Stderr: long})
+	if d := <-news; !strings.HasPrefix(d.Stderr, "\x00<") || len(d.Stderr) > maxText+8 {
+		t.Errorf("%d bytes of stderr", len(d.Stderr))
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	frame, _ := encode(message{Type: typeValues, Name: "x", Values: [][]byte{{1}, nil}})
 	f.Add(frame)

@@ -175,7 +175,7 @@ func (s *Server) attend(conn net.Conn) {
 	if err := json.Unmarshal(raw, &p.hello); err != nil {
 		return
 	}
-	p.Host = clip(p.Host, 256)
+	p.Host = clip(p.Host, maxHost)
 	if text := s.admit(p); text != "" {
 		frame, err := encode(message{Type: typeRefused, Text: text})
 		if err == nil {
@@ -363,7 +363,7 @@ func (s *Server) deliver(p *peer) {
 func (s *Server) Started(rank int, host string, pid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ranks[rank].host, s.ranks[rank].pid = host, pid
+	s.ranks[rank].host, s.ranks[rank].pid = clip(host, maxHost), pid
 }
 
 // Died tells every rank of every generation, now and later, that the process
@@ -378,7 +378,7 @@ func (s *Server) Died(d Death) Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.ranks[d.Rank]
-	d.Stderr = clip(d.Stderr, maxText)
+	d.Host, d.Stderr = clip(d.Host, maxHost), clip(d.Stderr, maxText)
 	d.NeverJoined = !r.joined
 	if r.reported {
 		d.Reason = r.report

@@ -117,11 +117,10 @@ func Join(ctx context.Context, addr string, key []byte, o Options) (*Session, er
 
 // enter proves the secret and reads the welcome.
 func (s *Session) enter(key []byte) error {
-	host := s.o.Host
 	raw, err := json.Marshal(hello{
 		Protocol: s.o.protocol, Arch: s.o.Arch,
 		Rank: s.o.Rank, Size: s.o.Size,
-		Host: clip(host, 256), PID: s.o.PID,
+		Host: clip(s.o.Host, maxHost), PID: s.o.PID,
 		Generation: s.o.Generation,
 	})
 	if err != nil {
