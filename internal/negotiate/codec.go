@@ -14,8 +14,8 @@ import (
 // for factors. A message has exactly one encoding, and carries no version: the
 // members have compared theirs when they joined.
 //
-//	Request:  type dtype op name root device shape prescale postscale
-//	Response: flags type dtype op name [err] root device shape firstdims prescale postscale [slot gen]
+//	Request:  type dtype op name root device shape prescale postscale group [groupsize] ranks
+//	Response: flags type dtype op name [err] root device shape firstdims prescale postscale group [groupsize] joined [slot gen]
 
 // maxErr bounds Response.Err. The coordinator's messages stay below it by
 // construction (see spread), so that a Response always fits into a record.
@@ -27,8 +27,9 @@ const (
 	flagSlot = 1 << 1
 )
 
-// Append appends r's encoding to b. r must be within MaxName and MaxDims and
-// have no negative dimension: Decode refuses anything else.
+// Append appends r's encoding to b. r must be within MaxName (Group too),
+// MaxDims and MaxRanks, have no negative dimension, a GroupSize only with a
+// Group, and ascending Ranks: Decode refuses anything else.
 func (r *Request) Append(b []byte) []byte {
 	b = append(b, byte(r.Type), byte(r.DType), byte(r.ReduceOp))
 	b = appendString(b, r.Name)
@@ -36,7 +37,9 @@ func (r *Request) Append(b []byte) []byte {
 	b = binary.AppendVarint(b, int64(r.Device))
 	b = appendDims(b, r.Shape)
 	b = appendFloat(b, r.Prescale)
-	return appendFloat(b, r.Postscale)
+	b = appendFloat(b, r.Postscale)
+	b = appendGroup(b, r.Group, r.GroupSize)
+	return appendAscending(b, r.Ranks)
 }
 
 // Decode sets r to the Request encoded in p, all of it. It copies what it
@@ -53,6 +56,8 @@ func (r *Request) Decode(p []byte) error {
 	q.Shape = d.dims(MaxDims)
 	q.Prescale = d.float()
 	q.Postscale = d.float()
+	q.Group, q.GroupSize = d.group()
+	q.Ranks = d.ascending(MaxRanks)
 	if err := d.end(); err != nil {
 		return fmt.Errorf("decode request: %w", err)
 	}
@@ -80,6 +85,8 @@ func (r *Response) Append(b []byte) []byte {
 	b = appendDims(b, r.FirstDims)
 	b = appendFloat(b, r.Prescale)
 	b = appendFloat(b, r.Postscale)
+	b = appendGroup(b, r.Group, r.GroupSize)
+	b = appendAscending(b, r.Joined)
 	if r.Slot != NoSlot {
 		b = binary.AppendUvarint(b, uint64(r.Slot))
 		b = binary.AppendUvarint(b, uint64(r.Gen))
@@ -112,6 +119,8 @@ func (r *Response) Decode(p []byte) error {
 	q.FirstDims = d.dims(math.MaxInt)
 	q.Prescale = d.float()
 	q.Postscale = d.float()
+	q.Group, q.GroupSize = d.group()
+	q.Joined = d.ascending(math.MaxInt)
 	if flags&flagSlot != 0 {
 		if q.Slot = d.uint32(); q.Slot == NoSlot {
 			d.fail(errors.New("slot out of range"))
@@ -182,6 +191,26 @@ func appendDims(b []byte, dims []int64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(dims)))
 	for _, n := range dims {
 		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
+func appendGroup(b []byte, name string, size int32) []byte {
+	b = appendString(b, name)
+	if name == "" {
+		return b
+	}
+	return binary.AppendUvarint(b, uint64(size))
+}
+
+// appendAscending appends how many numbers there are, then each one's
+// distance to the one before it.
+func appendAscending(b []byte, list []int32) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	last := int32(-1)
+	for _, n := range list {
+		b = binary.AppendUvarint(b, uint64(n-last-1))
+		last = n
 	}
 	return b
 }
@@ -281,15 +310,7 @@ func (d *decoder) str(limit int, what string) string {
 
 // dims decodes at most limit dimensions; nil if there are none.
 func (d *decoder) dims(limit int) []int64 {
-	n := d.uvarint()
-	if n > uint64(limit) {
-		d.fail(fmt.Errorf("%d dimensions are too many", n))
-		return nil
-	}
-	if n > uint64(len(d.p)) { // each takes a byte at least: checked before memory is allocated
-		d.fail(errShort)
-		return nil
-	}
+	n := d.count(limit, "dimensions")
 	if n == 0 {
 		return nil
 	}
@@ -303,6 +324,52 @@ func (d *decoder) dims(limit int) []int64 {
 		dims[i] = int64(v)
 	}
 	return dims
+}
+
+// group decodes a group's name and size; "" and 0 if there is none.
+func (d *decoder) group() (name string, size int32) {
+	if name = d.str(MaxName, "group name"); name == "" {
+		return "", 0
+	}
+	n := d.uvarint()
+	if n < 1 || n > math.MaxInt32 {
+		d.fail(errors.New("group size out of range"))
+		return "", 0
+	}
+	return name, int32(n)
+}
+
+// ascending decodes at most limit numbers; nil if there are none.
+func (d *decoder) ascending(limit int) []int32 {
+	n := d.count(limit, "ranks")
+	if n == 0 {
+		return nil
+	}
+	list := make([]int32, n)
+	last := int64(-1)
+	for i := range list {
+		last += int64(d.uint32()) + 1
+		if last > math.MaxInt32 {
+			d.fail(errors.New("rank out of range"))
+			return nil
+		}
+		list[i] = int32(last)
+	}
+	return list
+}
+
+// count decodes how many values follow, at most limit.
+func (d *decoder) count(limit int, what string) int {
+	n := d.uvarint()
+	if n > uint64(limit) {
+		d.fail(fmt.Errorf("%d %s are too many", n, what))
+		return 0
+	}
+	if n > uint64(len(d.p)) { // each takes a byte at least: checked before memory is allocated
+		d.fail(errShort)
+		return 0
+	}
+	return int(n)
 }
 
 func (d *decoder) requestType() RequestType {

@@ -8,7 +8,7 @@ package negotiate
 
 import "github.com/gorovod/gorovod/internal/tensor"
 
-// RequestType says which collective is meant. The numbers are Horovod's.
+// RequestType says what is asked for. The numbers below 64 are Horovod's.
 type RequestType uint8
 
 // The request types.
@@ -21,6 +21,16 @@ const (
 	Alltoall      RequestType = 5
 	Barrier       RequestType = 6
 	Reducescatter RequestType = 7
+
+	// AddProcessSet and RemoveProcessSet are sent on the world's lane, by all of
+	// its members. They take no notice of Join: joined members send them too.
+	AddProcessSet    RequestType = 64
+	RemoveProcessSet RequestType = 65
+	// Settle asks the coordinator to retire all slots. A member that has read the
+	// Response with its own rank as Root has no mark under way any more: each has
+	// led to a record that it has read, been taken over by the coordinator, or
+	// come back as stale. Before it joins, a member must have no mark under way.
+	Settle RequestType = 66
 )
 
 // CPUDevice is the Device of a tensor in host memory.
@@ -32,35 +42,49 @@ const MaxName = 16 << 10
 // MaxDims is the largest number of dimensions.
 const MaxDims = 255
 
-// Request says that one member has submitted a tensor.
+// MaxRanks is the largest number of ranks in a Request.
+const MaxRanks = 16 << 10
+
+// Request says that one member has submitted a tensor, or asks for something else.
 type Request struct {
 	Type      RequestType
 	DType     tensor.DType
 	ReduceOp  tensor.ReduceOp // Allreduce only
 	Name      string
-	Root      int32 // global rank; Broadcast only
+	Root      int32 // Broadcast: world rank; RemoveProcessSet: the set's id
 	Device    int32 // CPUDevice or a GPU's number
 	Shape     tensor.Shape
 	Prescale  float64
 	Postscale float64
+	// Group names the operation of GroupSize tensors that this one belongs to,
+	// which become ready together; "" and 0 if it stands alone. A member posts
+	// the tensors of a group one after the other, or marks all of them at once.
+	Group     string
+	GroupSize int32
+	Ranks     []int32 // AddProcessSet: the set's world ranks, ascending
 }
 
 // NoSlot is the Slot of a Response that is not cached.
 const NoSlot = ^uint32(0)
 
-// Response tells every member to execute one tensor, or to fail it.
+// Response tells every member to execute what was asked for, or to fail it.
 type Response struct {
 	Type      RequestType
 	Err       string // not empty: fail the tensor with PRECONDITION_ERROR and this text
 	DType     tensor.DType
 	ReduceOp  tensor.ReduceOp
 	Name      string
-	Root      int32
+	Root      int32 // Broadcast: world rank; Join: the last to join; Settle: who asked; else the process set's id
 	Device    int32
-	Shape     tensor.Shape // Allgather: the first dimension is the sum over the members
+	Shape     tensor.Shape // Allgather: the first dimension is the sum over the members; Alltoall: it is 0
 	FirstDims []int64      // Allgather: the first dimension of each member, in member order
 	Prescale  float64
 	Postscale float64
+	Group     string // as in the Requests
+	GroupSize int32
+	// Joined lists the lane members, ascending, that have joined and did not ask
+	// for this tensor: they execute it without an input of their own.
+	Joined []int32
 	// Slot and Gen name the cache slot under which this Response can be repeated;
 	// NoSlot if it cannot. A slot that stood for another name stands for this one now.
 	Slot uint32

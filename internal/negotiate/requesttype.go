@@ -2,24 +2,30 @@ package negotiate
 
 import "strconv"
 
-var requestTypes = [...]string{
-	Allreduce:     "ALLREDUCE",
-	Allgather:     "ALLGATHER",
-	Broadcast:     "BROADCAST",
-	Join:          "JOIN",
-	Adasum:        "ADASUM",
-	Alltoall:      "ALLTOALL",
-	Barrier:       "BARRIER",
-	Reducescatter: "REDUCESCATTER",
+var requestTypes = map[RequestType]string{
+	Allreduce:        "ALLREDUCE",
+	Allgather:        "ALLGATHER",
+	Broadcast:        "BROADCAST",
+	Join:             "JOIN",
+	Adasum:           "ADASUM",
+	Alltoall:         "ALLTOALL",
+	Barrier:          "BARRIER",
+	Reducescatter:    "REDUCESCATTER",
+	AddProcessSet:    "ADD_PROCESS_SET",
+	RemoveProcessSet: "REMOVE_PROCESS_SET",
+	Settle:           "SETTLE",
 }
 
 // Valid reports whether t is one of the constants.
-func (t RequestType) Valid() bool { return int(t) < len(requestTypes) }
+func (t RequestType) Valid() bool { return t <= Reducescatter || t >= AddProcessSet && t <= Settle }
 
 // String is the name that Horovod's messages use, such as "ALLREDUCE".
 func (t RequestType) String() string {
-	if !t.Valid() {
-		return "request type " + strconv.Itoa(int(t))
+	if name, ok := requestTypes[t]; ok {
+		return name
 	}
-	return requestTypes[t]
+	return "request type " + strconv.Itoa(int(t))
 }
+
+// onSets reports whether t changes the process sets.
+func (t RequestType) onSets() bool { return t == AddProcessSet || t == RemoveProcessSet }

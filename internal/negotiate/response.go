@@ -17,6 +17,8 @@ func merge(reqs []*Request) *Response {
 		Device:    first.Device,
 		Prescale:  1,
 		Postscale: 1,
+		Group:     first.Group,
+		GroupSize: first.GroupSize,
 		Slot:      NoSlot,
 	}
 	switch first.Type {
@@ -43,7 +45,8 @@ func merge(reqs []*Request) *Response {
 // answers reports whether r says the same as did member's Request that led to
 // this Response. Of the device only the kind counts: each member has its own GPU.
 func (r *Response) answers(q *Request, member int) bool {
-	if q.Type != r.Type || q.DType != r.DType || !sameKind(q.Device, r.Device) || q.Name != r.Name {
+	if q.Type != r.Type || q.DType != r.DType || !sameKind(q.Device, r.Device) || q.Name != r.Name ||
+		q.Group != r.Group || q.GroupSize != r.GroupSize {
 		return false
 	}
 	switch r.Type {
@@ -75,6 +78,8 @@ func (r *Response) request(member int) *Request {
 		Shape:     r.Shape,
 		Prescale:  r.Prescale,
 		Postscale: r.Postscale,
+		Group:     r.Group,
+		GroupSize: r.GroupSize,
 	}
 	if r.Type == Allgather {
 		q.Shape = slices.Clone(r.Shape)
@@ -88,6 +93,7 @@ func (r *Response) repeats(o *Response) bool {
 	return r.Type == o.Type && r.Err == o.Err && r.DType == o.DType && r.ReduceOp == o.ReduceOp &&
 		r.Name == o.Name && r.Root == o.Root && r.Device == o.Device &&
 		r.Shape.Equal(o.Shape) && slices.Equal(r.FirstDims, o.FirstDims) &&
+		r.Group == o.Group && r.GroupSize == o.GroupSize && slices.Equal(r.Joined, o.Joined) &&
 		sameFactor(r.Prescale, o.Prescale) && sameFactor(r.Postscale, o.Postscale)
 }
 
@@ -95,6 +101,7 @@ func (r *Response) repeats(o *Response) bool {
 func (r *Request) repeats(o *Request) bool {
 	return r.Type == o.Type && r.DType == o.DType && r.ReduceOp == o.ReduceOp &&
 		r.Name == o.Name && r.Root == o.Root && r.Device == o.Device && r.Shape.Equal(o.Shape) &&
+		r.Group == o.Group && r.GroupSize == o.GroupSize && slices.Equal(r.Ranks, o.Ranks) &&
 		sameFactor(r.Prescale, o.Prescale) && sameFactor(r.Postscale, o.Postscale)
 }
 

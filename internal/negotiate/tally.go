@@ -25,6 +25,7 @@ func (t *tally) add(member int, r *Request, keep bool) bool {
 	case !keep:
 		c := *r
 		c.Shape = slices.Clone(r.Shape)
+		c.Ranks = slices.Clone(r.Ranks)
 		r = &c
 	}
 	if t.one == nil {

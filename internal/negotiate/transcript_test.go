@@ -2,7 +2,6 @@ package negotiate
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -188,9 +187,10 @@ func request(t *testing.T, d *datadriven.TestData) *Request {
 		case "name":
 			r.Name = v
 		case "type":
-			r.Type = RequestType(slices.Index(requestTypes[:], strings.ToUpper(v)))
-			if !r.Type.Valid() {
-				d.Fatalf(t, "unknown type %s", v)
+			for r.Type.String() != strings.ToUpper(v) {
+				if r.Type++; r.Type == 0 {
+					d.Fatalf(t, "unknown type %s", v)
+				}
 			}
 		case "dtype":
 			for !r.DType.Valid() || r.DType.String() != v {
