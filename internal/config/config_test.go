@@ -3,6 +3,7 @@ package config
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func env(pairs ...string) func(string) (string, bool) {
@@ -26,11 +27,24 @@ func TestDefaults(t *testing.T) {
 func TestLoad(t *testing.T) {
 	c, err := Load(env("HOROVOD_RANK", "2", "HOROVOD_SIZE", "4", "HOROVOD_LOCAL_RANK", "2", "HOROVOD_LOCAL_SIZE", "4", "HOROVOD_HOSTNAME", "h",
 		"HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT", "4711", "HOROVOD_SECRET_KEY", "00ff", "HOROVOD_FUSION_THRESHOLD", "0",
-		"HOROVOD_LOG_LEVEL", "nonsense", "HOROVOD_TIMELINE", "/tmp/x", "HOROVOD_AUTOTUNE", "0"))
+		"HOROVOD_LOG_LEVEL", "nonsense", "HOROVOD_AUTOTUNE", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.RendezvousAddr != "127.0.0.1:4711" || len(c.Key) != 2 || c.FusionThreshold != 0 || c.LogLevel != 4 || len(c.Ignored) != 1 || c.Ignored[0] != "HOROVOD_TIMELINE" {
+	if c.RendezvousAddr != "127.0.0.1:4711" || len(c.Key) != 2 || c.FusionThreshold != 0 || c.LogLevel != 4 || len(c.Ignored) != 1 || c.Ignored[0] != "HOROVOD_AUTOTUNE" || len(c.Warnings) != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestReportsAndOperations(t *testing.T) {
+	c, err := Load(env("HOROVOD_CYCLE_TIME", "2.5", "HOROVOD_STALL_CHECK_DISABLE", "1", "HOROVOD_STALL_CHECK_TIME_SECONDS", "5", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "10",
+		"HOROVOD_TIMELINE", "DYNAMIC", "HOROVOD_TIMELINE_MARK_CYCLES", "1", "HOROVOD_DISABLE_GROUP_FUSION", "1", "HOROVOD_DYNAMIC_PROCESS_SETS", "1",
+		"GOROVOD_JOIN_ALL_OPS", "1", "HOROVOD_CONTROLLER", "GLOO", "HOROVOD_CPU_OPERATIONS", "gloo", "HOROVOD_ENABLE_XLA_OPS", "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.CycleTime != 2500*time.Microsecond || !c.StallCheckDisable || c.StallCheckTime != 5*time.Second || c.StallShutdownTime != 10*time.Second || c.Timeline != TimelineDynamic ||
+		!c.TimelineMarkCycles || !c.DisableGroupFusion || !c.DynamicSets || !c.JoinAllOps || len(c.Ignored) != 0 || len(c.Warnings) != 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -53,6 +67,20 @@ func TestErrors(t *testing.T) {
 		{[]string{"HOROVOD_CACHE_CAPACITY", "99999999"}, []string{"HOROVOD_CACHE_CAPACITY=99999999", "65536"}},
 		{[]string{"HOROVOD_GLOO_TIMEOUT_SECONDS", "0"}, []string{"seconds above 0"}},
 		{[]string{"GOROVOD_TRANSPORT", "udp"}, []string{"GOROVOD_TRANSPORT=udp", "auto, shm or tcp"}},
+		{[]string{"HOROVOD_GLOO_TIMEOUT_SECONDS", "nan"}, []string{"seconds above 0"}},
+		{[]string{"HOROVOD_CYCLE_TIME", "-1"}, []string{"HOROVOD_CYCLE_TIME=-1", "milliseconds from 0 to 60000"}},
+		{[]string{"HOROVOD_CYCLE_TIME", "(None,)"}, []string{"HOROVOD_CYCLE_TIME=(None,)", "milliseconds"}},
+		{[]string{"HOROVOD_CYCLE_TIME", "60001"}, []string{"milliseconds"}},
+		{[]string{"HOROVOD_CYCLE_TIME", "inf"}, []string{"milliseconds"}},
+		{[]string{"HOROVOD_STALL_CHECK_TIME_SECONDS", "0"}, []string{"HOROVOD_STALL_CHECK_TIME_SECONDS=0", "HOROVOD_STALL_CHECK_DISABLE=1"}},
+		{[]string{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "never"}, []string{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=never", "seconds from 0"}},
+		{[]string{"HOROVOD_CONTROLLER", "MPI"}, []string{"HOROVOD_CONTROLLER=MPI", "no MPI backend in this version", "gloo"}},
+		{[]string{"HOROVOD_CONTROLLER", "smoke"}, []string{"HOROVOD_CONTROLLER=smoke", "gloo"}},
+		{[]string{"HOROVOD_CPU_OPERATIONS", "mpi"}, []string{"HOROVOD_CPU_OPERATIONS=mpi", "no MPI"}},
+		{[]string{"HOROVOD_CPU_OPERATIONS", "ccl"}, []string{"HOROVOD_CPU_OPERATIONS=ccl", "no oneCCL", "gloo"}},
+		{[]string{"HOROVOD_ENABLE_XLA_OPS", "1"}, []string{"HOROVOD_ENABLE_XLA_OPS=1", "no XLA"}},
+		{[]string{"DDL_OPTIONS", "-mode p:4x2"}, []string{"DDL_OPTIONS=-mode p:4x2", "no DDL"}},
+		{[]string{"HOROVOD_RANK", "a\n", "HOROVOD_SIZE", "b"}, []string{`HOROVOD_RANK="a\n"`, "HOROVOD_SIZE=b"}}, // all of them, each on a line
 	} {
 		_, err := Load(env(c.env...))
 		for _, want := range c.want {
@@ -79,7 +107,59 @@ func TestRankZerosKnobsAreAdopted(t *testing.T) {
 	if strings.Join(differed, " ") != "HOROVOD_FUSION_THRESHOLD HOROVOD_CACHE_CAPACITY" || mine.FusionThreshold != 77 || mine.CacheCapacity != 1024 || mine.LogLevel != 4 {
 		t.Errorf("differed %v, now %+v", differed, mine)
 	}
+	if again, err := mine.Adopt(zero.Agreed()); len(again) != 0 || err != nil {
+		t.Errorf("adopting twice: %v, %v", again, err)
+	}
 	if _, err := mine.Adopt(map[string]string{"GOROVOD_TRANSPORT": "pigeon"}); err == nil {
 		t.Error("nonsense was adopted")
+	}
+}
+
+// A Config that was not read from an environment can adopt, too.
+func TestAdoptWithoutAnEnvironment(t *testing.T) {
+	c := &Config{Size: 2}
+	if _, err := c.Adopt(map[string]string{"HOROVOD_CYCLE_TIME": "3"}); err != nil || c.CycleTime != 3*time.Millisecond {
+		t.Errorf("error %v, %+v", err, c)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for _, c := range []struct {
+		env  []string
+		want string // in the only warning; empty for none
+	}{
+		{[]string{"HOROVOD_LOG_HIDE_TIME", "true"}, "HOROVOD_LOG_HIDE_TIME=true: it is not a number"},
+		{[]string{"HOROVOD_LOG_LEVEL", "loud"}, "HOROVOD_LOG_LEVEL=loud: there is no such level"},
+		{[]string{"HOROVOD_LOG_LEVEL", "WARNING"}, ""},
+		{[]string{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "30"}, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=30 is below HOROVOD_STALL_CHECK_TIME_SECONDS=60"},
+		{[]string{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "60"}, ""},
+		{[]string{"OMPI_COMM_WORLD_SIZE", "4", "PMI_SIZE", "4"}, "OMPI_COMM_WORLD_SIZE=4: another launcher"},
+		{[]string{"PMI_SIZE", "2"}, "use horovodrun -np 2"},
+		{[]string{"PMI_SIZE", "1"}, ""},
+		{[]string{"PMI_SIZE", "2", "HOROVOD_SIZE", "1"}, ""},
+		{[]string{"HOROVOD_TORUS_ALLREDUCE", "1"}, ""},
+		{[]string{"HOROVOD_TORUS_ALLREDUCE", "1", "HOROVOD_CROSS_SIZE", "2"}, "HOROVOD_TORUS_ALLREDUCE=1: this version has no hierarchical"},
+		{[]string{"HOROVOD_TORUS_ALLREDUCE", "0", "HOROVOD_CROSS_SIZE", "2"}, ""},
+	} {
+		got, err := Load(env(c.env...))
+		if err != nil {
+			t.Errorf("%v: %v", c.env, err)
+			continue
+		}
+		if w := strings.Join(got.Warnings, "; "); (w == "") != (c.want == "") || !strings.Contains(w, c.want) || len(got.Warnings) > 1 {
+			t.Errorf("%v: warnings %q, want %q", c.env, got.Warnings, c.want)
+		}
+	}
+	if c, _ := Load(env("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "30")); c.StallShutdownTime != 0 {
+		t.Errorf("the shutdown time that was ignored is %v", c.StallShutdownTime)
+	}
+}
+
+// Flags are read as C's strtol does.
+func TestTruth(t *testing.T) {
+	for v, want := range map[string]bool{"0": false, "1": true, " 2": true, "-1": true, "+1": true, "1x": true, "00": false, "true": false, "x1": false, "0x1": false, "-": false, "99999999999999999999": true} {
+		if truth(v) != want {
+			t.Errorf("%q is %v", v, !want)
+		}
 	}
 }

@@ -1,0 +1,62 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// Reasons that several variables share.
+const (
+	noGPU      = "there are no GPU operations in this version"
+	noNCCL     = "NCCL is not used"
+	noMPI      = "MPI is not used"
+	noAutotune = "it only adjusts autotuning, which HOROVOD_AUTOTUNE asks for"
+	noSpark    = "there is no Spark integration in this version"
+	manyHosts  = "a hint for jobs on several hosts; on one, Horovod ignores it too"
+	buildTime  = "for the compilation of Horovod, which does not look at it later; nothing is compiled here"
+)
+
+// hints are meaningless on one host only; on several, validate warns of them.
+const hints = "HOROVOD_HIERARCHICAL_ALLREDUCE HOROVOD_HIERARCHICAL_ALLGATHER HOROVOD_TORUS_ALLREDUCE"
+
+// foreign are Horovod's variables that have no effect here.
+var foreign = slices.Concat(
+	[]Knob{
+		{Name: "HOROVOD_ENABLE_XLA_OPS", Class: Refused, Doc: "there are no XLA operations; anything but 0 is refused",
+			setting: refuse(truth, "there are no XLA operations")},
+		{Name: "DDL_OPTIONS", Class: Refused, Doc: "there is no DDL backend; any value is refused",
+			setting: refuse(anything, "there is no DDL backend")},
+		{Name: "HOROVOD_AUTOTUNE", Class: Later, Doc: "there is no autotuning in this version; 1 is reported at `hvd.init()`"},
+	},
+	meaningless(noAutotune, `HOROVOD_AUTOTUNE_LOG HOROVOD_AUTOTUNE_WARMUP_SAMPLES HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE
+		HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE`),
+	meaningless(manyHosts, hints),
+	meaningless("there is no background thread to bind: the thread that waits for an operation runs it, and a goroutine, which has no thread of its own, runs what nobody waits for; bind the process, for instance with taskset",
+		"HOROVOD_THREAD_AFFINITY"),
+	meaningless("each rank listens on the interface through which it reaches the launcher", "HOROVOD_GLOO_IFACE"),
+	meaningless(noGPU+", so there is no fusion buffer on one", "HOROVOD_BATCH_D2D_MEMCOPIES"),
+	meaningless(noGPU, "HOROVOD_ENABLE_ASYNC_COMPLETION HOROVOD_DISABLE_NVTX_RANGES"),
+	meaningless(noNCCL, "HOROVOD_NUM_NCCL_STREAMS NCCL_IB_DISABLE NCCL_SOCKET_IFNAME"),
+	meaningless(noMPI, "HOROVOD_MPI_THREADS_DISABLE HOROVOD_ADASUM_MPI_CHUNK_SIZE"),
+	meaningless("oneCCL is not used", "HOROVOD_CCL_CACHE"),
+	meaningless("there are no elastic jobs in this version, and nothing waits for hosts to come", "HOROVOD_ELASTIC_TIMEOUT"),
+	meaningless(noSpark, `HOROVOD_SPARK_START_TIMEOUT HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX HOROVOD_SPARK_PYTHONPATH HOROVOD_SPARK_WORK_DIR
+		DATABRICKS_FILE_AVAILABILITY_WAIT_TIMEOUT_SECS DATABRICKS_FILE_AVAILABILITY_CHECK_INTERVAL_SECS`),
+	[]Knob{{Name: "_HOROVOD_SECRET_KEY", Class: Meaningless, Secret: true, Doc: "the key of services that this launcher does not start"}},
+	meaningless(buildTime, `HOROVOD_DEBUG HOROVOD_BUILD_ARCH_FLAGS HOROVOD_BUILD_CUDA_CC_LIST HOROVOD_CUDA_HOME HOROVOD_ROCM_HOME
+		HOROVOD_NCCL_HOME HOROVOD_NCCL_INCLUDE HOROVOD_NCCL_LIB HOROVOD_NCCL_LINK HOROVOD_NVTX_INCLUDE
+		HOROVOD_WITH_GLOO HOROVOD_WITH_MPI HOROVOD_WITH_TENSORFLOW HOROVOD_WITH_PYTORCH HOROVOD_WITH_MXNET
+		HOROVOD_WITHOUT_GLOO HOROVOD_WITHOUT_MPI HOROVOD_WITHOUT_TENSORFLOW HOROVOD_WITHOUT_PYTORCH HOROVOD_WITHOUT_MXNET HOROVOD_WITHOUT_NVTX
+		HOROVOD_GPU HOROVOD_GPU_OPERATIONS HOROVOD_GPU_ALLREDUCE HOROVOD_GPU_ALLGATHER HOROVOD_GPU_BROADCAST HOROVOD_GPU_ALLTOALL
+		HOROVOD_GPU_REDUCESCATTER HOROVOD_ALLOW_MIXED_GPU_IMPL HOROVOD_CMAKE HOROVOD_SKIP_COMPILE HOROVOD_LOCAL_VERSION
+		HOROVOD_MIXED_INSTALL HOROVOD_TEST_GPU MAKEFLAGS CCL_ROOT`),
+)
+
+// meaningless makes a knob of each name, all for the same reason.
+func meaningless(why, names string) []Knob {
+	var knobs []Knob
+	for _, name := range strings.Fields(names) {
+		knobs = append(knobs, Knob{Name: name, Class: Meaningless, Doc: why})
+	}
+	return knobs
+}

@@ -1,0 +1,187 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// whole is a whole number in a range.
+func whole(field func(*Config) *int, least, most int) setting {
+	return setting{
+		parse: func(c *Config, v string) error {
+			n, err := strconv.Atoi(strings.TrimSpace(v))
+			if err != nil || n < least || n > most {
+				return fmt.Errorf("a whole number from %d to %d is needed", least, most)
+			}
+			*field(c) = n
+			return nil
+		},
+		show: func(c *Config) string { return strconv.Itoa(*field(c)) },
+	}
+}
+
+// size is a number of bytes.
+func size(field func(*Config) *int64) setting {
+	return setting{
+		parse: func(c *Config, v string) error {
+			n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			if err != nil || n < 0 {
+				return fmt.Errorf("a number of bytes, 0 or more, is needed")
+			}
+			*field(c) = n
+			return nil
+		},
+		show: func(c *Config) string { return strconv.FormatInt(*field(c), 10) },
+	}
+}
+
+// duration is a number of units, which may have decimals; zero says whether it
+// may be 0, and need is the error for what it may not be.
+func duration(field func(*Config) *time.Duration, unit time.Duration, most float64, zero bool, need string) setting {
+	return setting{
+		parse: func(c *Config, v string) error {
+			f, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+			if d := math.Round(f * float64(unit)); err == nil && f >= 0 && f <= most && (d > 0 || zero) {
+				*field(c) = time.Duration(d)
+				return nil
+			}
+			return fmt.Errorf("%s is needed", need)
+		},
+		show: func(c *Config) string { return units(*field(c), unit) },
+	}
+}
+
+// units is d as a number of units, exact enough that it is read back as d.
+func units(d, unit time.Duration) string {
+	return strconv.FormatFloat(float64(d)/float64(unit), 'f', -1, 64)
+}
+
+func seconds(d time.Duration) string { return units(d, time.Second) }
+
+func text(field func(*Config) *string) setting {
+	return setting{
+		parse: func(c *Config, v string) error { *field(c) = v; return nil },
+		show:  func(c *Config) string { return *field(c) },
+	}
+}
+
+// boolean is 0 or 1.
+func boolean(field func(*Config) *bool) setting {
+	return setting{
+		parse: func(c *Config, v string) error {
+			*field(c) = truth(v)
+			if !numeric(v) {
+				return remark("it is not a number, which counts as 0, as in Horovod; 1 turns it on")
+			}
+			return nil
+		},
+		show: func(c *Config) string {
+			if *field(c) {
+				return "1"
+			}
+			return "0"
+		},
+	}
+}
+
+// truth follows Horovod: text that begins with a number other than 0 is true, all
+// other text is false.
+func truth(v string) bool {
+	n, _ := leadingInt(v)
+	return n != 0
+}
+
+func numeric(v string) bool {
+	_, ok := leadingInt(v)
+	return ok
+}
+
+// leadingInt is C's strtol; ok says whether there was a number.
+func leadingInt(v string) (n int64, ok bool) {
+	v = strings.TrimLeft(v, " \t\n\v\f\r")
+	end := 0
+	if end < len(v) && (v[end] == '-' || v[end] == '+') {
+		end++
+	}
+	digits := end
+	for end < len(v) && '0' <= v[end] && v[end] <= '9' {
+		end++
+	}
+	n, _ = strconv.ParseInt(v[:end], 10, 64) // beyond its range it returns the nearest
+	return n, end > digits
+}
+
+// backend is a choice among Horovod's backends, of which only Gloo's place is
+// taken here; there is no field for what has one value. why are the others, in
+// small letters.
+func backend(why map[string]string) setting {
+	return setting{
+		parse: func(_ *Config, v string) error {
+			name := strings.ToLower(v)
+			if name == "gloo" {
+				return nil
+			}
+			if reason, ok := why[name]; ok {
+				return fmt.Errorf("%s; leave it unset or set it to gloo, which selects the native transports", reason)
+			}
+			return fmt.Errorf("gloo, which selects the native transports, is needed")
+		},
+		show: func(*Config) string { return "gloo" },
+	}
+}
+
+// refuse is for a variable without a field: an error if asks says that the value
+// asks for what this version will not have.
+func refuse(asks func(v string) bool, why string) setting {
+	return setting{parse: func(_ *Config, v string) error {
+		if asks(v) {
+			return fmt.Errorf("%s; leave it unset", why)
+		}
+		return nil
+	}}
+}
+
+func anything(string) bool { return true }
+
+// logLevel follows Horovod: unknown text means warning.
+var logLevel = setting{
+	parse: func(c *Config, v string) error {
+		c.LogLevel = slog.LevelWarn
+		switch strings.ToLower(v) {
+		case "trace", "debug":
+			c.LogLevel = slog.LevelDebug
+		case "info":
+			c.LogLevel = slog.LevelInfo
+		case "error", "fatal":
+			c.LogLevel = slog.LevelError
+		case "warning":
+		default:
+			return remark("there is no such level, which counts as warning; trace, debug, info, warning, error and fatal exist")
+		}
+		return nil
+	},
+	show: func(c *Config) string {
+		switch c.LogLevel {
+		case slog.LevelDebug:
+			return "debug"
+		case slog.LevelInfo:
+			return "info"
+		case slog.LevelError:
+			return "error"
+		}
+		return "warning"
+	},
+}
+
+// printable is v as it can stand in a line of text: quoted if need be.
+func printable(v string) string {
+	if strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return strconv.Quote(v)
+	}
+	return v
+}

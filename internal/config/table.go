@@ -1,0 +1,107 @@
+package config
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+//go:generate go test -run TestDocs -update
+
+// Knobs is the table: every variable that exists here or in Horovod, once.
+var Knobs = slices.Concat(implemented, foreign)
+
+// implemented are the knobs that have an effect.
+var implemented = []Knob{
+	{Name: "HOROVOD_FUSION_THRESHOLD", Agreed: true, Doc: "bytes of small tensors that travel together; 0: each tensor alone",
+		setting: size(func(c *Config) *int64 { return &c.FusionThreshold })},
+	{Name: "HOROVOD_CYCLE_TIME", Agreed: true, Doc: "milliseconds for which a small tensor that is ready may be held back for others to travel with it, 0 to 60000; 0: not at all. Horovod's default is 1",
+		setting: duration(func(c *Config) *time.Duration { return &c.CycleTime }, time.Millisecond, 60000, true, "a number of milliseconds from 0 to 60000")},
+	{Name: "HOROVOD_DISABLE_GROUP_FUSION", Agreed: true, Doc: "1: the tensors of a group travel with one another only",
+		setting: boolean(func(c *Config) *bool { return &c.DisableGroupFusion })},
+	{Name: "HOROVOD_CACHE_CAPACITY", Agreed: true, Doc: "how many tensors of each process set are remembered, so that their next round needs no message, up to 65536; 0: none",
+		setting: whole(func(c *Config) *int { return &c.CacheCapacity }, 0, MaxCacheCapacity)},
+	{Name: "HOROVOD_DYNAMIC_PROCESS_SETS", Agreed: true, Doc: "1: process sets may be added and removed after `hvd.init()`",
+		setting: boolean(func(c *Config) *bool { return &c.DynamicSets })},
+	{Name: "GOROVOD_JOIN_ALL_OPS", Agreed: true, Doc: "1: allgather, broadcast, alltoall and reducescatter work while a rank has joined, which then contributes an empty part; 0: they are errors, as in Horovod",
+		setting: boolean(func(c *Config) *bool { return &c.JoinAllOps })},
+	{Name: "GOROVOD_TRANSPORT", Agreed: true, Doc: "`shm` (shared memory, one host), `tcp`, or `auto`: shared memory where all ranks can map it",
+		setting: setting{
+			parse: func(c *Config, v string) error {
+				switch v {
+				case "auto", "shm", "tcp":
+					c.Transport = v
+					return nil
+				}
+				return fmt.Errorf("auto, shm or tcp is needed")
+			},
+			show: func(c *Config) string { return c.Transport },
+		}},
+	{Name: "HOROVOD_CONTROLLER", Doc: "`gloo`, which selects the native transports; `mpi` is refused: there is no MPI in this version",
+		setting: backend(map[string]string{"mpi": "there is no MPI backend in this version"})},
+	{Name: "HOROVOD_CPU_OPERATIONS", Doc: "`gloo`, which selects the native transports; `mpi` and `ccl` are refused: there is no MPI and no oneCCL in this version",
+		setting: backend(map[string]string{"mpi": "there is no MPI backend in this version", "ccl": "there is no oneCCL backend"})},
+	{Name: "HOROVOD_GLOO_TIMEOUT_SECONDS", Doc: "seconds for which ranks wait for one another in `hvd.init()`; operations wait without limit, see the stall check",
+		setting: duration(func(c *Config) *time.Duration { return &c.Timeout }, time.Second, 1e6, false, "a number of seconds above 0, up to 1000000,")},
+
+	{Name: "HOROVOD_STALL_CHECK_DISABLE", section: reports, Agreed: true, Doc: "1: tensors that some ranks wait for are not reported, nor do they end the job",
+		setting: boolean(func(c *Config) *bool { return &c.StallCheckDisable })},
+	{Name: "HOROVOD_STALL_CHECK_TIME_SECONDS", section: reports, Agreed: true, Doc: "seconds after which a tensor that only some ranks have submitted is reported, and again each time they have passed",
+		setting: duration(func(c *Config) *time.Duration { return &c.StallCheckTime }, time.Second, 1e6, false, "a number of seconds above 0, up to 1000000 (HOROVOD_STALL_CHECK_DISABLE=1 turns the check off),")},
+	{Name: "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", section: reports, Agreed: true, Doc: "seconds after which such a tensor ends the job; 0: never. It is ignored if below HOROVOD_STALL_CHECK_TIME_SECONDS",
+		setting: duration(func(c *Config) *time.Duration { return &c.StallShutdownTime }, time.Second, 1e6, true, "a number of seconds from 0 to 1000000")},
+	{Name: "HOROVOD_TIMELINE", section: reports, Doc: "file to which rank 0 writes a Chrome trace of all operations; `DYNAMIC`: none until `hvd.start_timeline()`",
+		setting: text(func(c *Config) *string { return &c.Timeline })},
+	{Name: "HOROVOD_TIMELINE_MARK_CYCLES", section: reports, Doc: "1: the timeline marks each batch of operations with CYCLE_START",
+		setting: boolean(func(c *Config) *bool { return &c.TimelineMarkCycles })},
+	{Name: "HOROVOD_LOG_LEVEL", section: reports, Doc: "`trace`, `debug`, `info`, `warning`, `error` or `fatal`; trace shows what debug does, fatal what error does", setting: logLevel},
+	{Name: "HOROVOD_LOG_HIDE_TIME", section: reports, Doc: "1: log lines without the time",
+		setting: boolean(func(c *Config) *bool { return &c.LogHideTime })},
+
+	{Name: "HOROVOD_RANK", section: placement, Doc: "this rank's number among all ranks",
+		setting: whole(func(c *Config) *int { return &c.Rank }, 0, 1<<20)},
+	{Name: "HOROVOD_SIZE", section: placement, Doc: "number of ranks",
+		setting: whole(func(c *Config) *int { return &c.Size }, 1, 1<<20)},
+	{Name: "HOROVOD_LOCAL_RANK", section: placement, Doc: "this rank's number among the ranks of its host",
+		setting: whole(func(c *Config) *int { return &c.LocalRank }, 0, 1<<20)},
+	{Name: "HOROVOD_LOCAL_SIZE", section: placement, Doc: "number of ranks on its host",
+		setting: whole(func(c *Config) *int { return &c.LocalSize }, 1, 1<<20)},
+	{Name: "HOROVOD_CROSS_RANK", section: placement, Doc: "its host's number among the hosts that have this local rank",
+		setting: whole(func(c *Config) *int { return &c.CrossRank }, 0, 1<<20)},
+	{Name: "HOROVOD_CROSS_SIZE", section: placement, Doc: "number of hosts that have this local rank",
+		setting: whole(func(c *Config) *int { return &c.CrossSize }, 1, 1<<20)},
+	{Name: "HOROVOD_HOSTNAME", section: placement, Doc: "name of this rank's host; ranks of one name share memory if they can",
+		setting: text(func(c *Config) *string { return &c.Hostname })},
+	{Name: "HOROVOD_GLOO_RENDEZVOUS_ADDR", section: placement, Doc: "where the ranks find one another; without it a program is rank 0 of 1",
+		setting: text(func(c *Config) *string { return &c.rendezvousHost })},
+	{Name: "HOROVOD_GLOO_RENDEZVOUS_PORT", section: placement, Doc: "its port",
+		setting: setting{
+			parse: func(c *Config, v string) error {
+				if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
+					return fmt.Errorf("a port from 1 to 65535 is needed")
+				}
+				c.rendezvousPort = v
+				return nil
+			},
+			show: func(c *Config) string { return c.rendezvousPort },
+		}},
+	{Name: "HOROVOD_SECRET_KEY", section: placement, Secret: true, Doc: "the job's secret in hexadecimal; each connection proves knowledge of it first. Made by `horovodrun` for each job, never put on a command line",
+		setting: setting{parse: func(c *Config, v string) error {
+			key, err := hex.DecodeString(v)
+			if err != nil {
+				return fmt.Errorf("it is not hexadecimal")
+			}
+			c.Key = key
+			return nil
+		}}},
+
+	{Name: "HOROVOD_START_TIMEOUT", section: elsewhere, By: "horovodrun", Doc: "what `--start-timeout` is without that option: seconds for which ranks wait for one another in `hvd.init()`, 30 if neither is given"},
+	{Name: "HOROVOD_ELASTIC", section: elsewhere, By: "Python", Doc: "1: the gradients of `DistributedOptimizer` are reduced even in a world of one"},
+	{Name: "OMPI_COMM_WORLD_RANK", section: elsewhere, By: "Python", Doc: "rank for launchers' helpers in Python, where HOROVOD_RANK is not set"},
+	{Name: "OMPI_COMM_WORLD_SIZE", section: elsewhere, By: "Python", Doc: "size for the same; above 1 without HOROVOD_SIZE, `hvd.init()` warns that mpirun does not start jobs"},
+	{Name: "PMI_RANK", section: elsewhere, By: "Python", Doc: "like OMPI_COMM_WORLD_RANK, after it"},
+	{Name: "PMI_SIZE", section: elsewhere, By: "Python", Doc: "like OMPI_COMM_WORLD_SIZE, after it"},
+	{Name: "GOROVOD_LIBRARY", section: elsewhere, By: "Python", Doc: "path of the libgorovod.so to load in place of the package's own"},
+}
