@@ -1,0 +1,128 @@
+package doctor
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/config"
+)
+
+// row is the table's line of a variable, columns apart.
+func row(t *testing.T, table, name string) []string {
+	t.Helper()
+	for _, line := range strings.Split(table, "\n") {
+		if strings.HasPrefix(line, name+" ") {
+			var columns []string
+			for _, c := range strings.Split(line, "  ") {
+				if c = strings.TrimSpace(c); c != "" {
+					columns = append(columns, c)
+				}
+			}
+			return columns
+		}
+	}
+	t.Errorf("no line for %s", name)
+	return nil
+}
+
+func TestEnv(t *testing.T) {
+	var b bytes.Buffer
+	err := Env(&b, []string{"HOROVOD_CYCLE_TIME=2.50", "HOROVOD_SECRET_KEY=c0ffee", "HOROVOD_HOSTNAME=a\tb", "HOROVOD_NUM_NCCL_STREAMS=3", "HOROVOD_AUTOTUNE=1",
+		"HOROVOD_FUSION_TRESHOLD=7", "GOROVOD_X=", "EDITOR=ed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := b.String()
+	for name, want := range map[string]string{
+		"VARIABLE":                 "VALUE|FROM|CLASS|MEANING",
+		"HOROVOD_CYCLE_TIME":       "2.5|environment|implemented|milliseconds",
+		"HOROVOD_CACHE_CAPACITY":   "1024|default|implemented|how many",
+		"HOROVOD_SECRET_KEY":       "set|environment|implemented|the job's secret",
+		"_HOROVOD_SECRET_KEY":      "not set|-|meaningless|",
+		"HOROVOD_HOSTNAME":         `"a\tb"|environment|implemented|`,
+		"HOROVOD_NUM_NCCL_STREAMS": "3|environment|meaningless|NCCL is not used",
+		"HOROVOD_TIMELINE":         "-|-|implemented|",
+		"HOROVOD_AUTOTUNE":         "1|environment|not yet|",
+		"DDL_OPTIONS":              "-|-|refused|",
+		"HOROVOD_START_TIMEOUT":    "-|-|implemented|for horovodrun: ",
+	} {
+		if columns := row(t, out, name); len(columns) > 0 {
+			if got := strings.Join(columns[1:], "|"); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %s, want %s", name, got, want)
+			}
+		}
+	}
+	table, rest, _ := strings.Cut(out, "\n\n")
+	lines := strings.Split(table, "\n")
+	if len(lines) != len(config.Knobs)+1 {
+		t.Errorf("%d lines for %d variables and a heading", len(lines), len(config.Knobs))
+	}
+	column := strings.Index(lines[0], "VALUE")
+	for _, line := range lines {
+		if len(line) <= column || line[column-1] != ' ' || line[column] == ' ' {
+			t.Errorf("not aligned: %s", line)
+		}
+	}
+	if want := `Note:
+  HOROVOD_AUTOTUNE has no effect in this version
+  "GOROVOD_X" is no variable of gorovod or Horovod
+  "HOROVOD_FUSION_TRESHOLD" is no variable of gorovod or Horovod
+`; rest != want {
+		t.Errorf("after the table: %s", rest)
+	}
+	if strings.Contains(out, "c0ffee") || strings.Contains(out, "EDITOR") {
+		t.Error("it prints what it should not")
+	}
+	if !strings.Contains(strings.Join(row(t, out, "GOROVOD_TRANSPORT"), " "), "(rank 0's value counts)") {
+		t.Error("it does not say that rank 0's transport counts")
+	}
+}
+
+func TestUnusableEnv(t *testing.T) {
+	var b bytes.Buffer
+	err := Env(&b, []string{"HOROVOD_RANK=x", "HOROVOD_CPU_OPERATIONS=ccl", "HOROVOD_SECRET_KEY=hunter2"})
+	if !errors.Is(err, errUnusable) {
+		t.Errorf("error %v", err)
+	}
+	_, rest, _ := strings.Cut(b.String(), "\n\n")
+	for _, want := range []string{"Wrong:\n", "\n  HOROVOD_RANK=x: a whole number", "\n  HOROVOD_CPU_OPERATIONS=ccl: there is no oneCCL backend", "\n  HOROVOD_SECRET_KEY: it is not hexadecimal\n"} {
+		if !strings.Contains(rest, want) {
+			t.Errorf("no %q in %s", want, rest)
+		}
+	}
+	if strings.Contains(b.String(), "hunter2") {
+		t.Error("it prints the secret")
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		args       string
+		env        string
+		code       int
+		out, error string
+	}{
+		{"--env", "A=1", 0, "VARIABLE", ""},
+		{"--env", "HOROVOD_SIZE=2", 1, "Wrong:", "gorovod doctor: with this environment hvd.init() fails"},
+		{"--help", "", 0, "--env", ""},
+		{"", "", 2, "", "say what to examine: --env"},
+		{"--nonsense", "", 2, "", "--nonsense"},
+		{"--env more", "", 2, "", "more"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := Main("gorovod doctor", strings.Fields(c.args), []string{c.env}, &stdout, &stderr)
+		if code != c.code || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.error) || (c.error == "") != (stderr.Len() == 0) {
+			t.Errorf("%q: code %d, stdout %.60q, stderr %q", c.args, code, stdout.String(), stderr.String())
+		}
+	}
+	var stderr bytes.Buffer
+	if code := Main("d", []string{"--env"}, nil, broken{}, &stderr); code != 1 || !strings.Contains(stderr.String(), "no space left") {
+		t.Errorf("code %d, %s", code, stderr.String())
+	}
+}

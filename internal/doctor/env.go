@@ -1,0 +1,107 @@
+package doctor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/gorovod/gorovod/internal/config"
+)
+
+// errUnusable is Env's error for an environment with which no job starts; the
+// reasons have been printed.
+var errUnusable = errors.New("with this environment hvd.init() fails")
+
+// Env prints the table of variables with the values that a rank with this
+// environment has before it meets the others; then what is wrong, and what may be.
+// It returns errUnusable if init would fail, or w's error.
+func Env(w io.Writer, environ []string) error {
+	values := make(map[string]string, len(environ))
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		values[name] = value
+	}
+	c := config.Read(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
+
+	var b bytes.Buffer
+	table(&b, c)
+	section(&b, "Wrong:", lines(c.Err()))
+	section(&b, "Note:", notes(c, values))
+	if _, err := b.WriteTo(w); err != nil {
+		return err
+	}
+	if c.Err() != nil {
+		return errUnusable
+	}
+	return nil
+}
+
+// table has a row for each variable, those with an effect first.
+func table(w io.Writer, c *config.Config) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "VARIABLE\tVALUE\tFROM\tCLASS\tMEANING")
+	for _, s := range c.Settings() {
+		value, origin, doc := s.Value, s.Origin.String(), strings.ReplaceAll(s.Doc, "`", "")
+		switch {
+		case value != "":
+		case s.Secret:
+			value, origin = "not set", "-"
+		default:
+			value, origin = "-", "-"
+		}
+		if s.Agreed {
+			doc += " (rank 0's value counts)"
+		}
+		if s.By != "" {
+			doc = "for " + s.By + ": " + doc
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", s.Name, value, origin, s.Class, doc)
+	}
+	t.Flush()
+}
+
+// notes are what a user should know though nothing is wrong.
+func notes(c *config.Config, values map[string]string) []string {
+	all := slices.Clone(c.Warnings)
+	for _, name := range c.Ignored {
+		all = append(all, name+" has no effect in this version")
+	}
+	return append(all, unknown(values)...)
+}
+
+// unknown finds variables that look like knobs and are none: misspelt ones.
+func unknown(values map[string]string) []string {
+	known := make(map[string]bool)
+	for _, k := range config.Knobs {
+		known[k.Name] = true
+	}
+	var all []string
+	for name := range values {
+		if (strings.HasPrefix(name, "HOROVOD_") || strings.HasPrefix(name, "GOROVOD_")) && !known[name] {
+			all = append(all, fmt.Sprintf("%q is no variable of gorovod or Horovod", name))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+func section(w io.Writer, heading string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", heading)
+	for _, item := range items {
+		fmt.Fprintf(w, "  %s\n", item)
+	}
+}
