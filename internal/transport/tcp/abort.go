@@ -9,6 +9,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -59,24 +60,43 @@ func (n *Network) abort(err error, origin int, text string) {
 		for _, c := range inbound {
 			c.Write(last)
 		}
-		n.tellCoordinators(lanes)
+		n.tellStrangers(lanes)
 	})
 }
 
-// tellCoordinators takes the news to each coordinator that this rank has not
-// talked to yet; it passes them on.
-func (n *Network) tellCoordinators(lanes []*lane) {
+// tellStrangers takes the news to those that no connection has made known to
+// this rank, and that wait for it or pass the news on: the coordinators of its
+// lanes, and the members of those that it coordinates.
+func (n *Network) tellStrangers(lanes []*lane) {
+	var dials sync.WaitGroup
 	told := make(map[int]bool)
 	for _, l := range lanes {
-		rank := l.members[0]
-		if l.me == 0 || told[rank] || n.peers[rank].left.Load() {
-			continue
+		members := []int{0}
+		if l.me == 0 {
+			members = n.unheard(l)
 		}
-		told[rank] = true
-		if l.controlOut[0].claim() {
-			l.tell(0)
+		for _, m := range members {
+			rank := l.members[m]
+			if told[rank] || n.peers[rank].left.Load() || !l.controlOut[m].claim() {
+				continue // else its writer does it
+			}
+			told[rank] = true
+			dials.Go(func() { l.tell(m) })
 		}
 	}
+	dials.Wait()
+}
+
+// unheard lists the other members that have no control connection to this rank.
+func (n *Network) unheard(l *lane) (members []int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for m, heard := range l.controlled {
+		if !heard && m != l.me {
+			members = append(members, m)
+		}
+	}
+	return members
 }
 
 // tell takes the abort to a member over a connection made for that.

@@ -93,7 +93,9 @@ func (o *controlOut) run() {
 		select {
 		case <-o.news:
 			if _, err := c.Write(o.take()); err != nil {
-				n.failed(c, brokenError{error: err})
+				if n.failed(c, brokenError{error: err}); n.ending() {
+					c.Close()
+				}
 				return
 			}
 		case <-n.aborted:

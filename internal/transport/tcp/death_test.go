@@ -25,7 +25,7 @@ func dialAs(t *testing.T, n *Network, lane, rank int, s stream) *conn {
 	return c
 }
 
-func message1(kind message, sequence uint32, length uint64, payload string) []byte {
+func rawMessage(kind message, sequence uint32, length uint64, payload string) []byte {
 	p := make([]byte, headerSize)
 	header{kind, sequence, length}.put(p)
 	return append(p, payload...)
@@ -45,7 +45,7 @@ func TestDeathInTheMiddleOfAMessage(t *testing.T) {
 			lanes := openAll(t, networks, 0)
 			c := dialAs(t, networks[0], 0, 1, data)
 			lanes[1].Comm.Recv(0, make([]byte, 100))
-			c.Write(message1(messageData, 0, 100, "only the beginning"))
+			c.Write(rawMessage(messageData, 0, 100, "only the beginning"))
 			end(c)
 			err := untilErr(t, networks[1])
 			if !strings.Contains(err.Error(), "connection to rank 0 (127.0.0.1:") || !strings.Contains(err.Error(), "lost") {
@@ -103,13 +103,29 @@ func TestAbortWhileConnecting(t *testing.T) {
 	}
 }
 
+// Rank 0 aborts and closes before it has talked to anybody.
+func TestAbortOfTheCoordinatorReachesStrangers(t *testing.T) {
+	networks := world(t, 3, nil)
+	openAll(t, networks, 0)
+	networks[0].Abort(errors.New("no memory"))
+	networks[0].Close()
+	for _, r := range []int{1, 2} {
+		if err := untilErr(t, networks[r]); err.Error() != "rank 0 aborted: no memory" {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
 // Who connects to a rank that has aborted already learns why.
 func TestConnectingAfterTheAbort(t *testing.T) {
 	networks := world(t, 3, nil)
-	lanes := openAll(t, networks, 0)
-	networks[0].Abort(errors.New("no memory"))
+	networks[0].Abort(errors.New("no memory")) // it knows of no lane, and tells nobody
 	for _, r := range []int{1, 2} {
-		lanes[r].Board.Post([]byte("hello"))
+		l, err := networks[r].OpenLane(0, []int{0, 1, 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Board.Post([]byte("hello"))
 		if err := untilErr(t, networks[r]); err.Error() != "rank 0 aborted: no memory" {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -133,15 +149,15 @@ func TestBrokenProtocolAborts(t *testing.T) {
 		bytes  []byte
 		want   string
 	}{
-		"unknown kind":       {control, message1(9, 0, 0, ""), "unknown kind"},
-		"wrong sequence":     {control, message1(messageBoard, 3, 1, "x"), "message 3 came where 0 was due"},
-		"data on control":    {control, message1(messageData, 0, 1, "x"), "kind 1"},
-		"board on data":      {data, message1(messageBoard, 0, 1, "x"), "kind 2"},
-		"huge frame":         {control, message1(messageBoard, 0, 1<<62, ""), "4611686018427387904 bytes"},
-		"bad frame":          {control, message1(messageBoard, 0, 1, "\xff"), "lane 0"},
-		"huge abort":         {control, message1(messageAbort, 0, 1<<62, ""), "abort message of"},
-		"short abort":        {data, message1(messageAbort, 0, 1, "x"), "abort message of"},
-		"goodbye with bytes": {data, message1(messageGoodbye, 0, 1, "x"), "goodbye of 1 bytes"},
+		"unknown kind":       {control, rawMessage(9, 0, 0, ""), "unknown kind"},
+		"wrong sequence":     {control, rawMessage(messageBoard, 3, 1, "x"), "message 3 came where 0 was due"},
+		"data on control":    {control, rawMessage(messageData, 0, 1, "x"), "kind 1"},
+		"board on data":      {data, rawMessage(messageBoard, 0, 1, "x"), "kind 2"},
+		"huge frame":         {control, rawMessage(messageBoard, 0, 1<<62, ""), "4611686018427387904 bytes"},
+		"bad frame":          {control, rawMessage(messageBoard, 0, 1, "\xff"), "lane 0"},
+		"huge abort":         {control, rawMessage(messageAbort, 0, 1<<62, ""), "abort message of"},
+		"short abort":        {data, rawMessage(messageAbort, 0, 1, "x"), "abort message of"},
+		"goodbye with bytes": {data, rawMessage(messageGoodbye, 0, 1, "x"), "goodbye of 1 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			networks := world(t, 2, nil)
@@ -209,7 +225,7 @@ func TestCloseWithPostedBuffers(t *testing.T) {
 		p := make([]byte, 1<<20)
 		c := dialAs(t, networks[0], 0, 1, data)
 		lanes[1].Comm.Recv(0, p)
-		c.Write(message1(messageData, 0, uint64(len(p)), "beginning"))
+		c.Write(rawMessage(messageData, 0, uint64(len(p)), "beginning"))
 		lanes[1].Comm.Send(0, make([]byte, 64<<20))
 		eventually(t, func() bool { return connections(networks[1]) == 2 })
 		if abort {
