@@ -30,10 +30,18 @@ type flags struct {
 	OutputFilename  string   `placeholder:"DIR" help:"Write each process's output to DIR/rank.N/stdout and stderr, too."`
 	PrefixTimestamp bool     `name:"prefix-output-with-timestamp" aliases:"prefix-timestamp" help:"Put the time before each line of output (also -prefix-timestamp)."`
 
-	FusionThresholdMB  *int   `name:"fusion-threshold-mb" placeholder:"MIB" help:"How much is reduced together; 0 disables fusion. Default: 128."`
-	CacheCapacity      *int   `placeholder:"N" help:"Number of tensors whose negotiation is remembered; 0 disables the cache. Default: 1024."`
-	GlooTimeoutSeconds *int   `placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
-	LogLevel           string `placeholder:"LEVEL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
+	FusionThresholdMB  *int     `name:"fusion-threshold-mb" placeholder:"MIB" help:"How much is reduced together; 0 disables fusion. Default: 128."`
+	CacheCapacity      *int     `placeholder:"N" help:"Number of tensors whose negotiation is remembered; 0 disables the cache. Default: 1024."`
+	CycleTimeMS        *float64 `name:"cycle-time-ms" placeholder:"MS" help:"How long a small tensor that is ready may be held back for others to travel with it. Default: 0."`
+	GlooTimeoutSeconds *int     `placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
+	LogLevel           string   `placeholder:"LEVEL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
+
+	TimelineFilename   string `placeholder:"FILE" help:"Write a Chrome trace of all operations to FILE; DYNAMIC: none until hvd.start_timeline()."`
+	TimelineMarkCycles *bool  `negatable:"" help:"Mark each batch of operations in the timeline."`
+
+	StallCheck                    *bool `negatable:"" help:"Report tensors that only some processes have submitted, which is the default."`
+	StallCheckWarningTimeSeconds  *int  `placeholder:"SECONDS" help:"When such a tensor is reported, and how often. Default: 60."`
+	StallCheckShutdownTimeSeconds *int  `placeholder:"SECONDS" help:"When such a tensor ends the job; 0: never. Default: 0."`
 
 	help    string   // --help was given: print it
 	command []string // from the first argument that is no option
@@ -150,10 +158,15 @@ func (f *flags) check(options []string) error {
 		{"cache-capacity", f.CacheCapacity, 0, math.MaxInt32},
 		{"gloo-timeout-seconds", f.GlooTimeoutSeconds, 1, 1e6},
 		{"start-timeout", f.StartTimeout, 1, 1e6},
+		{"stall-check-warning-time-seconds", f.StallCheckWarningTimeSeconds, 1, 1e6},
+		{"stall-check-shutdown-time-seconds", f.StallCheckShutdownTimeSeconds, 0, 1e6},
 	} {
 		if v.value != nil && (*v.value < v.least || *v.value > v.most) {
 			return fmt.Errorf("--%s %d: a number from %d to %d is needed", v.name, *v.value, v.least, v.most)
 		}
+	}
+	if ms := f.CycleTimeMS; ms != nil && !(*ms >= 0 && *ms <= 60000) {
+		return fmt.Errorf("--cycle-time-ms %v: a number of milliseconds from 0 to 60000 is needed", *ms)
 	}
 	if g := f.GracePeriod; g != nil && !(*g >= 0 && *g <= 1e6) {
 		return fmt.Errorf("--grace-period %v: a number of seconds from 0 to 1000000 is needed", *g)
@@ -195,14 +208,35 @@ func (f *flags) tune(env []string) []string {
 			set(name, strconv.Itoa(*v*unit))
 		}
 	}
+	flag := func(name string, on bool) {
+		if on {
+			set(name, "1")
+		} else {
+			set(name, "0")
+		}
+	}
 	number("HOROVOD_FUSION_THRESHOLD", f.FusionThresholdMB, 1<<20)
 	number("HOROVOD_CACHE_CAPACITY", f.CacheCapacity, 1)
 	// There is one wait in hvd.init(), so both options set it; upstream's
 	// own name for it wins.
 	number("HOROVOD_GLOO_TIMEOUT_SECONDS", f.StartTimeout, 1)
 	number("HOROVOD_GLOO_TIMEOUT_SECONDS", f.GlooTimeoutSeconds, 1)
+	if f.CycleTimeMS != nil {
+		set("HOROVOD_CYCLE_TIME", strconv.FormatFloat(*f.CycleTimeMS, 'f', -1, 64))
+	}
 	if f.LogLevel != "" {
 		set("HOROVOD_LOG_LEVEL", f.LogLevel)
 	}
+	if f.TimelineFilename != "" {
+		set("HOROVOD_TIMELINE", f.TimelineFilename)
+	}
+	if f.TimelineMarkCycles != nil {
+		flag("HOROVOD_TIMELINE_MARK_CYCLES", *f.TimelineMarkCycles)
+	}
+	if f.StallCheck != nil {
+		flag("HOROVOD_STALL_CHECK_DISABLE", !*f.StallCheck)
+	}
+	number("HOROVOD_STALL_CHECK_TIME_SECONDS", f.StallCheckWarningTimeSeconds, 1)
+	number("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", f.StallCheckShutdownTimeSeconds, 1)
 	return env
 }

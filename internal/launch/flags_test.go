@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/config"
 )
 
 func TestSplitFindsTheCommand(t *testing.T) {
@@ -35,28 +37,33 @@ func TestSplitFindsTheCommand(t *testing.T) {
 
 func TestBadArguments(t *testing.T) {
 	for args, says := range map[string]string{
-		"":                                    "-np is missing",
-		"python x":                            "-np is missing",
-		"-np":                                 "-np: a value is missing",
-		"-np 0 true":                          "at least 1",
-		"-np -1 true":                         "-np -1: at least 1",
-		"-np two true":                        `"two"`,
-		"-np 99999999999999999999 true":       "99999999999999999999",
-		"-np 2":                               "no command",
-		"-np 2 --":                            "no command",
-		"-np 2 --nonsense x":                  "--nonsense",
-		"-np 2 -H localhost:2 -hostfile f x":  "can't be used together",
-		"-np 2 --log-level loud x":            "--log-level loud",
-		"-np 2 --cache-capacity -1 x":         "--cache-capacity -1",
-		"-np 2 --fusion-threshold-mb=-1 x":    "--fusion-threshold-mb -1",
-		"-np 2 --gloo-timeout-seconds 0 x":    "--gloo-timeout-seconds 0",
-		"-np 2 --start-timeout 0 x":           "--start-timeout 0",
-		"-np 2 --grace-period -1 x":           "--grace-period -1",
-		"-np 2 --grace-period nan x":          "--grace-period",
-		"-np 2 -p 22 x":                       "-p is not supported",
-		"-np 2 -i/root/key x":                 "-i is not supported",
-		"-np 2 --mpi-args=--oversubscribe x":  "--mpi-args is not supported",
-		"-np 2 --host-discovery-script ./d x": "elastic jobs are not supported",
+		"":                                   "-np is missing",
+		"python x":                           "-np is missing",
+		"-np":                                "-np: a value is missing",
+		"-np 0 true":                         "at least 1",
+		"-np -1 true":                        "-np -1: at least 1",
+		"-np two true":                       `"two"`,
+		"-np 99999999999999999999 true":      "99999999999999999999",
+		"-np 2":                              "no command",
+		"-np 2 --":                           "no command",
+		"-np 2 --nonsense x":                 "--nonsense",
+		"-np 2 -H localhost:2 -hostfile f x": "can't be used together",
+		"-np 2 --log-level loud x":           "--log-level loud",
+		"-np 2 --cache-capacity -1 x":        "--cache-capacity -1",
+		"-np 2 --fusion-threshold-mb=-1 x":   "--fusion-threshold-mb -1",
+		"-np 2 --gloo-timeout-seconds 0 x":   "--gloo-timeout-seconds 0",
+		"-np 2 --start-timeout 0 x":          "--start-timeout 0",
+		"-np 2 --cycle-time-ms -1 x":         "--cycle-time-ms -1",
+		"-np 2 --cycle-time-ms nan x":        "--cycle-time-ms",
+		"-np 2 --cycle-time-ms 60001 x":      "--cycle-time-ms 60001",
+		"-np 2 --stall-check-warning-time-seconds 0 x":   "--stall-check-warning-time-seconds 0",
+		"-np 2 --stall-check-shutdown-time-seconds -1 x": "--stall-check-shutdown-time-seconds -1",
+		"-np 2 --grace-period -1 x":                      "--grace-period -1",
+		"-np 2 --grace-period nan x":                     "--grace-period",
+		"-np 2 -p 22 x":                                  "-p is not supported",
+		"-np 2 -i/root/key x":                            "-i is not supported",
+		"-np 2 --mpi-args=--oversubscribe x":             "--mpi-args is not supported",
+		"-np 2 --host-discovery-script ./d x":            "elastic jobs are not supported",
 	} {
 		_, err := parseFlags("horovodrun", strings.Fields(args))
 		if err == nil || !strings.Contains(err.Error(), says) {
@@ -82,7 +89,8 @@ func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
 		-prefix-timestamp --prefix-output-with-timestamp --log-hide-timestamp --no-log-hide-timestamp -H --hosts
 		-hostfile --hostfile --host-discovery-script --gloo --mpi --jsrun`)
 	values := map[string]string{"-np": "2", "--num-proc": "2", "--start-timeout": "5", "--output-filename": "d", "--fusion-threshold-mb": "1",
-		"--cache-capacity": "1", "--gloo-timeout-seconds": "1", "--log-level": "INFO", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f"}
+		"--cache-capacity": "1", "--gloo-timeout-seconds": "1", "--cycle-time-ms": "2.5", "--timeline-filename": "t.json",
+		"--stall-check-warning-time-seconds": "5", "--stall-check-shutdown-time-seconds": "0", "--log-level": "INFO", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f"}
 	for _, option := range upstream {
 		args := []string{option}
 		if v, ok := values[option]; ok {
@@ -131,6 +139,46 @@ func TestTunablesReachTheEnvironment(t *testing.T) {
 	}
 	if got := f.tune(nil); !slices.Equal(got, []string{"HOROVOD_GLOO_TIMEOUT_SECONDS=17"}) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// What the options say is what the engine reads, under the names it knows.
+func TestReportOptionsReachTheEngine(t *testing.T) {
+	for args, want := range map[string]func(*config.Config) bool{
+		"--cycle-time-ms 2.5":                    func(c *config.Config) bool { return c.CycleTime == 2500*time.Microsecond },
+		"--cycle-time-ms=0":                      func(c *config.Config) bool { return c.CycleTime == 0 },
+		"--timeline-filename /t/x y":             func(c *config.Config) bool { return c.Timeline == "/t/x" },
+		"--timeline-filename=DYNAMIC":            func(c *config.Config) bool { return c.Timeline == config.TimelineDynamic },
+		"--timeline-mark-cycles":                 func(c *config.Config) bool { return c.TimelineMarkCycles },
+		"--no-timeline-mark-cycles":              func(c *config.Config) bool { return !c.TimelineMarkCycles },
+		"--no-stall-check":                       func(c *config.Config) bool { return c.StallCheckDisable },
+		"--stall-check":                          func(c *config.Config) bool { return !c.StallCheckDisable },
+		"--stall-check-warning-time-seconds 7":   func(c *config.Config) bool { return c.StallCheckTime == 7*time.Second },
+		"--stall-check-shutdown-time-seconds 70": func(c *config.Config) bool { return c.StallShutdownTime == 70*time.Second },
+		"--verbose": func(c *config.Config) bool {
+			return c.TimelineMarkCycles && c.StallCheckDisable && c.CycleTime == time.Second
+		},
+		"--stall-check --no-timeline-mark-cycles --gloo": func(c *config.Config) bool { return !c.TimelineMarkCycles && !c.StallCheckDisable },
+	} {
+		f, err := parseFlags("horovodrun", append(strings.Fields("-np 2 "+args), "x"))
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
+			continue
+		}
+		// The opposite of what most of the options say.
+		env := []string{"HOROVOD_CYCLE_TIME=1000", "HOROVOD_TIMELINE=t", "HOROVOD_TIMELINE_MARK_CYCLES=1", "HOROVOD_STALL_CHECK_DISABLE=1"}
+		if args == "--timeline-mark-cycles" || args == "--no-stall-check" {
+			env = nil
+		}
+		values := make(map[string]string)
+		for _, e := range f.tune(env) {
+			name, value, _ := strings.Cut(e, "=")
+			values[name] = value
+		}
+		c, err := config.Load(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
+		if err != nil || !want(c) {
+			t.Errorf("%s: error %v, %+v", args, err, c)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gorovod/gorovod/internal/doctor"
 	"github.com/gorovod/gorovod/internal/version"
 )
 
@@ -30,6 +31,7 @@ const exitUsage = 2
 
 const gorovodUsage = `usage: gorovod run -np N [options] command [args...]   start a job (the same as horovodrun)
        gorovod run --help                             list the options
+       gorovod doctor --env                           list the environment variables and their values
        gorovod --version
 `
 
@@ -52,6 +54,8 @@ func Main(argv []string) int {
 			return exitUsage
 		case argv[0] == "run":
 			name, argv = "gorovod run", argv[1:]
+		case argv[0] == "doctor":
+			return doctor.Main("gorovod doctor", argv[1:], os.Environ(), os.Stdout, os.Stderr)
 		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
 			fmt.Printf("gorovod %s (interface of Horovod %s)\n", version.Version, version.Horovod)
 			return 0
