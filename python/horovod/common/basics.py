@@ -295,8 +295,8 @@ def _init_interruptibly(process_sets: Sequence[Sequence[int]]) -> Optional[str]:
             library.horovod_shutdown()
 
     thread = threading.Thread(target=call, name="horovod_init", daemon=True)
-    thread.start()
     try:
+        thread.start()
         while thread.is_alive():
             thread.join(0.1)
     except BaseException:
