@@ -1,0 +1,196 @@
+// Package timeline writes what the engine does with each tensor to a file that
+// Chrome's tracing page and Perfetto open: negotiation, operation, activities
+// (Horovod's page "Analyze Performance"). The engine of rank 0 calls it from its
+// driver and from the threads that enqueue; it must never make them wait. So a
+// call only puts a small record into a bounded queue, without a lock and without
+// allocating; if the queue is full the record is dropped and counted. A goroutine
+// of its own, which exists only while a file is open, does everything else.
+//
+//	engine ── queue ── trace.run: recorder (phases, pids, JSON) ── arrayFile
+//
+// The records are those of Horovod's timeline. The file is a valid JSON array at
+// any time, also after the process has been killed; see arrayFile.
+package timeline
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// Timeline is a trace that can be switched on and off. All methods are safe on
+// any goroutine. Start and Stop do file I/O and may block; the others never do,
+// and while the timeline is off they cost one atomic load.
+//
+// The names, operations and activities given to its methods are kept after they
+// return: their bytes must not change. A shape is copied.
+//
+// The events of one tensor come in this order; any of them may be missing, in
+// particular those before the timeline was switched on:
+//
+//	NegotiateStart  RankReady…  NegotiateEnd
+//	OpStart  (ActivityStart  ActivityEnd)…  OpEnd
+//
+// The next NegotiateStart of a name may come before OpEnd, since another rank may
+// be ahead; its NegotiateEnd may not. Two operations of the same name that run at
+// once, in two process sets, need different names here.
+type Timeline struct {
+	current atomic.Pointer[trace] // nil: off
+
+	mu   sync.Mutex            // held by Start and Stop, which alone set last
+	last atomic.Pointer[trace] // that of current, or what it was before it became nil
+}
+
+// New makes a Timeline that is off.
+func New() *Timeline { return new(Timeline) }
+
+// Start opens the file at path, replacing what is in it, and switches the
+// timeline on. If a file is being written already, it is completed first, unless
+// it is the same: then only markCycles is taken over. With markCycles,
+// CycleStart writes a mark.
+//
+// The error names path, if path cannot be written to: what was running goes on
+// then. If the earlier file cannot be completed, its error is returned and the
+// timeline is off.
+func (t *Timeline) Start(path string, markCycles bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// Neither truncated yet, as it may be the current one, nor opened for writing
+	// only, as that blocks on a pipe that nobody reads.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return fmt.Errorf("start timeline: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return fmt.Errorf("start timeline: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		f.Close()
+		return fmt.Errorf("start timeline: %s is not a regular file", path)
+	}
+	if tr := t.current.Load(); tr != nil && os.SameFile(tr.info, info) {
+		f.Close()
+		tr.markCycles.Store(markCycles)
+		return nil
+	}
+	if err := t.stop(); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Truncate(0); err != nil {
+		f.Close()
+		return fmt.Errorf("start timeline: %w", err)
+	}
+	tr, err := newTrace(f, queueSize)
+	if err != nil {
+		f.Close()
+		return fmt.Errorf("start timeline: %w", err)
+	}
+	tr.path, tr.info = path, info
+	tr.markCycles.Store(markCycles)
+	// A trace that can no longer write switches the timeline off itself.
+	tr.off = func() { t.current.CompareAndSwap(tr, nil) }
+	t.last.Store(tr)
+	t.current.Store(tr)
+	go tr.run()
+	return nil
+}
+
+// Stop switches the timeline off. The file holds every event whose call returned
+// before, other than those counted by Dropped, and is closed. The error is the
+// first that writing met: the file ends before it then. Without a file, Stop does nothing.
+func (t *Timeline) Stop() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stop()
+}
+
+func (t *Timeline) stop() error {
+	t.current.Store(nil)
+	tr := t.last.Load()
+	if tr == nil {
+		return nil
+	}
+	if err := tr.stop(); err != nil {
+		return fmt.Errorf("timeline: %w", err)
+	}
+	return nil
+}
+
+// On reports whether events are recorded. It is false after an error in writing.
+func (t *Timeline) On() bool { return t.current.Load() != nil }
+
+// Dropped is how many events the current file, or the last one if the timeline
+// is off, lacks because the queue was full or there were too many tensors.
+func (t *Timeline) Dropped() int64 {
+	tr := t.last.Load()
+	if tr == nil {
+		return 0
+	}
+	return tr.dropped.Load()
+}
+
+// NegotiateStart says that the coordinator heard of the tensor for the first
+// time. op is the operation's name in upper case, such as "ALLREDUCE".
+func (t *Timeline) NegotiateStart(name, op string) {
+	if tr := t.current.Load(); tr != nil {
+		tr.put(negotiateStart, name, op, 0)
+	}
+}
+
+// RankReady says that the member with this number in its process set is ready.
+func (t *Timeline) RankReady(name string, setRank int) {
+	if tr := t.current.Load(); tr != nil {
+		tr.put(rankReady, name, "", setRank)
+	}
+}
+
+// NegotiateEnd says that all members are ready, or that the tensor is refused.
+func (t *Timeline) NegotiateEnd(name string) {
+	if tr := t.current.Load(); tr != nil {
+		tr.put(negotiateEnd, name, "", 0)
+	}
+}
+
+// OpStart says that the operation is this tensor's concern from now on. op is as
+// in NegotiateStart.
+func (t *Timeline) OpStart(name, op string) {
+	if tr := t.current.Load(); tr != nil {
+		tr.put(opStart, name, op, 0)
+	}
+}
+
+// ActivityStart says what the operation does now, for example
+// MemcpyInFusionBuffer. It ends the activity before.
+func (t *Timeline) ActivityStart(name, activity string) {
+	if tr := t.current.Load(); tr != nil {
+		tr.put(activityStart, name, activity, 0)
+	}
+}
+
+// ActivityEnd ends the activity.
+func (t *Timeline) ActivityEnd(name string) {
+	if tr := t.current.Load(); tr != nil {
+		tr.put(activityEnd, name, "", 0)
+	}
+}
+
+// OpEnd ends the operation, and its activity. dtype and shape are shown with it;
+// an invalid dtype stands for an operation without a tensor, such as a barrier.
+func (t *Timeline) OpEnd(name string, dtype tensor.DType, shape tensor.Shape) {
+	if tr := t.current.Load(); tr != nil {
+		tr.putEnd(name, dtype, shape)
+	}
+}
+
+// CycleStart marks the begin of a negotiated batch, if Start was told so.
+func (t *Timeline) CycleStart() {
+	if tr := t.current.Load(); tr != nil && tr.markCycles.Load() {
+		tr.put(cycleStart, "", "", 0)
+	}
+}

@@ -1,0 +1,226 @@
+package timeline
+
+import (
+	"fmt"
+	"io/fs"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+const (
+	// queueSize is how many events can wait for the writer (8 MiB): what thousands
+	// of tensors cause within pause.
+	queueSize = 1 << 16
+	// pause is how long the writer lets events gather. It bounds what a crash
+	// loses, and keeps a busy engine from waking it for every event.
+	pause = 10 * time.Millisecond
+	// settleTime bounds how long the last drain waits for a producer that has been
+	// descheduled between claim and publish.
+	settleTime = 100 * time.Millisecond
+	// stopTime bounds how long stop waits for a file system that hangs.
+	stopTime = 10 * time.Second
+)
+
+// trace is one file from Start to Stop: a queue, and the goroutine that empties it.
+type trace struct {
+	path       string
+	info       fs.FileInfo
+	began      time.Time // its monotonic reading is time 0 of the file
+	markCycles atomic.Bool
+	off        func() // takes the trace away from producers
+
+	queue   *queue
+	dropped atomic.Int64
+	idle    atomic.Bool   // the writer sleeps until woken
+	wake    chan struct{} // capacity 1
+	quit    chan struct{} // closed by stop
+	done    chan struct{} // closed when the writer has ended and the file is closed
+	err     error         // valid after done
+	stopped bool          // guarded by Timeline.mu
+
+	// Of the writer.
+	rec   *recorder
+	told  int64 // dropped, as last said in the file
+	timer *time.Timer
+}
+
+// newTrace writes the head of an empty file, which is valid from then on, and
+// owns f if there is no error. The caller sets off and starts run.
+func newTrace(f file, size int) (*trace, error) {
+	out, err := newArrayFile(f)
+	if err != nil {
+		return nil, err
+	}
+	tr := &trace{
+		began: time.Now(),
+		off:   func() {},
+		queue: newQueue(size),
+		wake:  make(chan struct{}, 1),
+		quit:  make(chan struct{}),
+		done:  make(chan struct{}),
+		timer: time.NewTimer(pause),
+	}
+	tr.rec = newRecorder(out, tr.began)
+	if err := out.flush(); err != nil {
+		return nil, err
+	}
+	return tr, nil
+}
+
+// put queues an event. Any goroutine may call it; it never blocks.
+func (tr *trace) put(k kind, name, text string, rank int) {
+	at := int64(time.Since(tr.began))
+	c, pos := tr.queue.claim(k)
+	if c == nil {
+		tr.dropped.Add(1)
+		return
+	}
+	c.at, c.kind, c.name, c.text, c.rank = at, k, name, text, int32(rank)
+	c.publish(pos)
+	tr.rouse()
+}
+
+// putEnd is put for opEnd.
+func (tr *trace) putEnd(name string, dtype tensor.DType, shape tensor.Shape) {
+	at := int64(time.Since(tr.began))
+	c, pos := tr.queue.claim(opEnd)
+	if c == nil {
+		tr.dropped.Add(1)
+		return
+	}
+	c.at, c.kind, c.name, c.dtype = at, opEnd, name, dtype
+	c.ndim = uint8(min(len(shape), maxDims+1))
+	copy(c.dims[:], shape)
+	c.publish(pos)
+	tr.rouse()
+}
+
+// rouse wakes the writer if it sleeps: after a time without events only.
+func (tr *trace) rouse() {
+	if tr.idle.Load() && tr.idle.CompareAndSwap(true, false) {
+		select {
+		case tr.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run writes what is queued until stop is called or the file cannot be written.
+func (tr *trace) run() {
+	defer close(tr.done)
+	defer func() { // the trace must not take the training down with it
+		if p := recover(); p != nil {
+			tr.off()
+			tr.rec.out.abandon()
+			tr.err = fmt.Errorf("writing %s: panic: %v\n%s", tr.path, p, debug.Stack())
+		}
+	}()
+	defer tr.timer.Stop()
+	for {
+		some := tr.drain()
+		if tr.rec.err != nil {
+			tr.off()
+			tr.rec.out.abandon()
+			tr.err = tr.rec.err
+			return
+		}
+		if !some {
+			if tr.sleep() {
+				break
+			}
+		}
+		tr.timer.Reset(pause)
+		select {
+		case <-tr.timer.C:
+			continue
+		case <-tr.quit:
+		}
+		break
+	}
+	tr.finish()
+}
+
+// sleep returns when an event has been queued since the last drain; true means
+// that stop has been called.
+func (tr *trace) sleep() (quit bool) {
+	tr.idle.Store(true)
+	// A producer that did not see idle has published before.
+	if tr.queue.front() != nil {
+		tr.idle.Store(false)
+		return false
+	}
+	select {
+	case <-tr.wake:
+		return false
+	case <-tr.quit:
+		return true
+	}
+}
+
+// drain records what is published, writes it, and reports whether there was any.
+func (tr *trace) drain() (some bool) {
+	for e := tr.queue.front(); e != nil; e = tr.queue.front() {
+		tr.rec.record(e)
+		tr.queue.pop()
+		some = true
+		if tr.rec.err != nil {
+			return true
+		}
+	}
+	tr.queue.settle()
+	if tr.rec.skipped > 0 {
+		tr.dropped.Add(tr.rec.skipped)
+		tr.rec.skipped = 0
+	}
+	if n := tr.dropped.Load(); n != tr.told {
+		tr.rec.lost(n)
+		tr.told = n
+	}
+	if err := tr.rec.out.flush(); err != nil && tr.rec.err == nil {
+		tr.rec.err = err
+	}
+	return some
+}
+
+// finish drains the queue for the last time, when no producer comes any more, and
+// completes the file.
+func (tr *trace) finish() {
+	for deadline := time.Now().Add(settleTime); ; runtime.Gosched() {
+		tr.drain()
+		if tr.rec.err != nil || tr.queue.claimed() == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			tr.dropped.Add(tr.queue.claimed())
+			tr.drain()
+			break
+		}
+	}
+	if tr.err = tr.rec.err; tr.err != nil {
+		tr.rec.out.abandon()
+		return
+	}
+	tr.err = tr.rec.out.close()
+}
+
+// stop completes the file, after it has been taken away from producers, and
+// returns the first error of writing it. Called again it does nothing.
+func (tr *trace) stop() error {
+	if tr.stopped {
+		return nil
+	}
+	tr.stopped = true
+	close(tr.quit)
+	limit := time.NewTimer(stopTime)
+	defer limit.Stop()
+	select {
+	case <-tr.done:
+		return tr.err
+	case <-limit.C:
+		return fmt.Errorf("%s is still being written after %v", tr.path, stopTime)
+	}
+}
