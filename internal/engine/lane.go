@@ -57,7 +57,7 @@ func newLane(e *Engine, id int, members []int) (*lane, error) {
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer
 	if l.rank == 0 {
-		l.coordinator = negotiate.NewCoordinator(members, e.opts.CacheCapacity, t.Board)
+		l.coordinator = negotiate.NewCoordinator(members, t.Board, negotiate.Options{Capacity: e.opts.CacheCapacity, FusionThreshold: e.opts.FusionThreshold})
 	}
 	return l, nil
 }
@@ -290,7 +290,7 @@ func (l *lane) nextBatch() bool {
 		l.responses = append(l.responses, resp)
 	}
 	e.mu.Unlock()
-	l.plan = negotiate.Fuse(l.plan[:0], l.responses, e.opts.FusionThreshold)
+	l.plan = negotiate.Fuse(l.plan[:0], l.responses, e.opts.FusionThreshold, negotiate.FuseOptions{})
 	l.next = 0
 	return true
 }

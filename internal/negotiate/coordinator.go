@@ -3,6 +3,7 @@ package negotiate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -21,9 +22,20 @@ type Slots interface {
 	Retire(slot uint32) (marked []int, ok bool)
 }
 
+// Options are a lane's settings, the same for its whole life.
+type Options struct {
+	// Capacity is the number of slots of the board; 0 means that nothing is cached.
+	Capacity int
+	// JoinAllOps lets allgather, alltoall, broadcast and reducescatter go on
+	// without the members that have joined; otherwise they fail, as in Horovod.
+	JoinAllOps bool
+	// FusionThreshold in bytes bounds a reducescatter that is to be prescaled.
+	FusionThreshold int64
+}
+
 // Coordinator decides what a lane executes next. It lives on the lane's member
 // 0, sees each Request that was posted in full, and answers with a Response
-// once every member has asked for the name.
+// once every member has asked for the name or has joined.
 //
 // A name has a slot or an open tally, never both. While it has a slot, members
 // announce it by marks that the Coordinator does not see. A Request in full for
@@ -36,35 +48,47 @@ type Slots interface {
 // sender. Hence a slot can be retired whenever the need arises, and Retire has
 // no reason to fail. Members that mark later are refused, and post in full.
 //
+// When the first member joins all slots are retired, and none is given before
+// all have joined: so every name passes here, where it is known who is missing
+// for good.
+//
 // A Coordinator is not safe for concurrent use.
 type Coordinator struct {
 	members []int // world ranks, for messages
 	slots   Slots
+	options Options
 
 	open   map[string]*tally
 	opened uint64   // how many tallies have been opened ever
 	spare  []*tally // empty ones, to be used again
 
-	capacity int
-	recent   *recent
-	byName   map[string]*Response // names that have a slot
-	bySlot   map[uint32]*Response // the same Responses
+	joined   []bool // by member
+	joins    int    // how many are true
+	joinName string // of the Requests by which they joined
+	groups   map[groupKey][]*tally
 
-	out [1]*Response // what Step returned
+	recent *recent
+	byName map[string]*Response // names that have a slot
+	bySlot map[uint32]*Response // the same Responses
+
+	ids processSetIDs
+
+	out []*Response // what Step returns
 }
 
 // NewCoordinator makes the Coordinator of a lane whose members have the given
-// world ranks, in ascending order. capacity is the number of slots of the
-// board; 0 means that nothing is cached.
-func NewCoordinator(members []int, capacity int, slots Slots) *Coordinator {
+// world ranks, in ascending order.
+func NewCoordinator(members []int, slots Slots, o Options) *Coordinator {
 	return &Coordinator{
-		members:  slices.Clone(members),
-		slots:    slots,
-		open:     make(map[string]*tally),
-		capacity: capacity,
-		recent:   newRecent(4*capacity + 64),
-		byName:   make(map[string]*Response),
-		bySlot:   make(map[uint32]*Response),
+		members: slices.Clone(members),
+		slots:   slots,
+		options: o,
+		open:    make(map[string]*tally),
+		joined:  make([]bool, len(members)),
+		groups:  make(map[groupKey][]*tally),
+		recent:  newRecent(4*o.Capacity + 64),
+		byName:  make(map[string]*Response),
+		bySlot:  make(map[uint32]*Response),
 	}
 }
 
@@ -76,21 +100,71 @@ func (c *Coordinator) Step(from int, r *Request) ([]*Response, error) {
 	if from < 0 || from >= len(c.members) {
 		return nil, fmt.Errorf("request %q: from member %d of %d", r.Name, from, len(c.members))
 	}
-	t, err := c.tallyFor(r.Name)
+	clear(c.out)
+	c.out = c.out[:0]
+	var err error
+	switch {
+	case c.joined[from] && !r.Type.onSets():
+		err = fmt.Errorf("request %q: rank %d sent it although it has joined", r.Name, c.members[from])
+	case r.Type == Join:
+		err = c.join(from, r.Name)
+	case r.Type == Settle:
+		err = c.settle(from, r.Name)
+	default:
+		err = c.count(from, r)
+	}
 	if err != nil {
 		return nil, err
 	}
+	return c.out, nil
+}
+
+// count enters a Request into the tally of its name.
+func (c *Coordinator) count(from int, r *Request) error {
+	t, err := c.tallyFor(r.Name)
+	if err != nil {
+		return err
+	}
 	if !t.add(from, r, false) {
-		return nil, fmt.Errorf("request %q: rank %d sent it again before its end", r.Name, c.members[from])
+		return fmt.Errorf("request %q: rank %d sent it again before its end", r.Name, c.members[from])
 	}
-	if !t.complete() {
-		return nil, nil
+	c.advance(t)
+	return nil
+}
+
+// advance answers t if it is complete and belongs to no group that is not.
+func (c *Coordinator) advance(t *tally) {
+	if t.held || !c.complete(t) {
+		return
 	}
-	c.out[0] = c.conclude(t)
-	delete(c.open, t.name)
-	t.reset()
-	c.spare = append(c.spare, t)
-	return c.out[:], nil
+	if key := t.group(); key.name != "" {
+		c.hold(t, key)
+		return
+	}
+	c.answer(t)
+}
+
+// complete reports whether nobody is missing in t who may still come. Process
+// sets are made and removed by all members, joined ones too.
+func (c *Coordinator) complete(t *tally) bool {
+	if t.n == len(c.members) {
+		return true
+	}
+	if t.n+c.joins < len(c.members) || t.one.Type.onSets() {
+		return false
+	}
+	for m, r := range t.reqs {
+		if r == nil && !c.joined[m] {
+			return false
+		}
+	}
+	return true
+}
+
+// answer ends a complete tally.
+func (c *Coordinator) answer(t *tally) {
+	c.out = append(c.out, c.conclude(t))
+	c.drop(t)
 }
 
 // tallyFor returns the open tally of a name, opening one if there is none.
@@ -98,6 +172,13 @@ func (c *Coordinator) tallyFor(name string) (*tally, error) {
 	if t := c.open[name]; t != nil {
 		return t, nil
 	}
+	if resp := c.byName[name]; resp != nil {
+		return c.retire(resp)
+	}
+	return c.openTally(name), nil
+}
+
+func (c *Coordinator) openTally(name string) *tally {
 	var t *tally
 	if n := len(c.spare); n > 0 {
 		t, c.spare = c.spare[n-1], c.spare[:n-1]
@@ -107,35 +188,61 @@ func (c *Coordinator) tallyFor(name string) (*tally, error) {
 	c.opened++
 	t.name, t.seq = name, c.opened
 	c.open[name] = t
-	if resp := c.byName[name]; resp != nil {
-		return t, c.retire(resp, t)
+	return t
+}
+
+// retire takes resp's slot away, and opens a tally with the marks that it had.
+func (c *Coordinator) retire(resp *Response) (*tally, error) {
+	marked, ok := c.slots.Retire(resp.Slot)
+	if !ok {
+		return nil, fmt.Errorf("request %q: its slot %d cannot be retired", resp.Name, resp.Slot)
+	}
+	c.forget(resp)
+	t := c.openTally(resp.Name)
+	for _, m := range marked {
+		if m < 0 || m >= len(c.members) || !t.add(m, resp.request(m), true) {
+			return nil, fmt.Errorf("request %q: its slot %d has a false mark of member %d", resp.Name, resp.Slot, m)
+		}
 	}
 	return t, nil
 }
 
-// retire takes resp's slot away and enters the marks that it had into t.
-func (c *Coordinator) retire(resp *Response, t *tally) error {
-	marked, ok := c.slots.Retire(resp.Slot)
-	if !ok {
-		return fmt.Errorf("request %q: its slot %d cannot be retired", resp.Name, resp.Slot)
-	}
-	c.forget(resp)
-	for _, m := range marked {
-		if m < 0 || m >= len(c.members) || !t.add(m, resp.request(m), true) {
-			return fmt.Errorf("request %q: its slot %d has a false mark of member %d", resp.Name, resp.Slot, m)
+// retireAll retires every slot. Names that nobody had marked get no tally.
+func (c *Coordinator) retireAll() error {
+	slots := slices.Sorted(maps.Keys(c.bySlot)) // an order that tests can rely on
+	for _, slot := range slots {
+		t, err := c.retire(c.bySlot[slot])
+		if err != nil {
+			return err
+		}
+		if t.n == 0 {
+			c.drop(t)
 		}
 	}
 	return nil
 }
 
+// drop closes a tally.
+func (c *Coordinator) drop(t *tally) {
+	delete(c.open, t.name)
+	t.reset()
+	c.spare = append(c.spare, t)
+}
+
 // conclude answers a complete tally.
 func (c *Coordinator) conclude(t *tally) *Response {
 	if text := c.validate(t.reqs); text != "" {
-		first := t.reqs[0]
-		return &Response{Type: first.Type, Err: text, DType: first.DType, Name: t.name, Device: first.Device, Slot: NoSlot}
+		first := t.first()
+		return &Response{Type: first.Type, Err: text, DType: first.DType, Name: t.name, Device: first.Device,
+			Group: first.Group, GroupSize: first.GroupSize, Joined: t.absent(), Slot: NoSlot}
 	}
 	resp := merge(t.reqs)
-	if c.capacity > 0 {
+	switch {
+	case resp.Type == AddProcessSet:
+		resp.Root = c.ids.take()
+	case resp.Type == RemoveProcessSet:
+		c.ids.free(resp.Root)
+	case c.joins == 0 && int(max(1, resp.GroupSize)) <= c.options.Capacity:
 		c.cache(resp)
 	}
 	return resp
@@ -169,25 +276,33 @@ func (c *Coordinator) forget(resp *Response) {
 
 // Pending calls f for each name that some but not all members have asked for
 // in full, in the order in which they were first asked for. present and missing
-// are lane members, ascending, valid during the call only. Names that are
-// announced by marks are not among them: the board knows those.
+// are lane members, ascending, valid during the call only. A member that has
+// joined is missing only where it may still come. Names that are announced by
+// marks are not among them: the board knows those. Nor are names that wait only
+// for others of their group, since those are there themselves.
 func (c *Coordinator) Pending(f func(name string, t RequestType, present, missing []int)) {
-	tallies := make([]*tally, 0, len(c.open))
-	for _, t := range c.open {
-		tallies = append(tallies, t)
-	}
-	slices.SortFunc(tallies, func(a, b *tally) int { return cmp.Compare(a.seq, b.seq) })
 	present := make([]int, 0, len(c.members))
 	missing := make([]int, 0, len(c.members))
-	for _, t := range tallies {
+	for _, t := range c.tallies() {
 		present, missing = present[:0], missing[:0]
 		for m, r := range t.reqs {
-			if r != nil {
+			switch {
+			case r != nil:
 				present = append(present, m)
-			} else {
+			case !c.joined[m] || t.one.Type.onSets():
 				missing = append(missing, m)
 			}
+		}
+		if len(missing) == 0 {
+			continue
 		}
 		f(t.name, t.one.Type, present, missing)
 	}
 }
+
+// tallies lists the open tallies in the order of their first Requests.
+func (c *Coordinator) tallies() []*tally {
+	return slices.SortedFunc(maps.Values(c.open), bySeq)
+}
+
+func bySeq(a, b *tally) int { return cmp.Compare(a.seq, b.seq) }

@@ -35,7 +35,7 @@ func step(t testing.TB, c *Coordinator, r *Request) *Response {
 // memory, and those that come again keep theirs.
 func TestOneTimeNames(t *testing.T) {
 	const capacity = 4
-	c := NewCoordinator([]int{0, 1}, capacity, newModelBoard(2, capacity, false))
+	c := NewCoordinator([]int{0, 1}, newModelBoard(2, capacity, false), Options{Capacity: capacity})
 	steady := func(i int) *Request { return &Request{Name: fmt.Sprintf("steady.%d", i), Shape: tensor.Shape{3}} }
 	for range 2 {
 		for i := range capacity {
@@ -68,7 +68,7 @@ func TestOneTimeNames(t *testing.T) {
 // TestRetiredNameIsRemembered: a name that lost its slot to a mismatch has one
 // again in the next round, however long ago it was first seen.
 func TestRetiredNameIsRemembered(t *testing.T) {
-	c := NewCoordinator([]int{0, 1}, 1, newModelBoard(2, 1, false))
+	c := NewCoordinator([]int{0, 1}, newModelBoard(2, 1, false), Options{Capacity: 1})
 	x := &Request{Name: "x", Shape: tensor.Shape{3}}
 	step(t, c, x)
 	step(t, c, x)
@@ -89,7 +89,7 @@ func TestRetiredNameIsRemembered(t *testing.T) {
 
 // TestSecondSightNeedsEqualParameters: parameters that alternate never get a slot.
 func TestSecondSightNeedsEqualParameters(t *testing.T) {
-	c := NewCoordinator([]int{0}, 4, newModelBoard(1, 4, false))
+	c := NewCoordinator([]int{0}, newModelBoard(1, 4, false), Options{Capacity: 4})
 	for i := range 10 {
 		if resp := step(t, c, &Request{Name: "x", Shape: tensor.Shape{int64(i % 2)}}); resp.Slot != NoSlot {
 			t.Fatalf("round %d has slot %d", i, resp.Slot)
@@ -102,7 +102,7 @@ func TestSecondSightNeedsEqualParameters(t *testing.T) {
 
 // TestStepKeepsNothingOfTheRequest: the caller may decode the next one into it.
 func TestStepKeepsNothingOfTheRequest(t *testing.T) {
-	c := NewCoordinator([]int{0, 1}, 0, newModelBoard(2, 0, false))
+	c := NewCoordinator([]int{0, 1}, newModelBoard(2, 0, false), Options{})
 	r := &Request{Name: "x", Shape: tensor.Shape{3}}
 	if _, err := c.Step(0, r); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestStepViolations(t *testing.T) {
 		{"rank 9 sent it again", falseSlots{marked: []int{1}, ok: true}, 1},
 	} {
 		tc.slots.Slots = newModelBoard(2, 1, false)
-		c := NewCoordinator([]int{7, 9}, 1, tc.slots)
+		c := NewCoordinator([]int{7, 9}, tc.slots, Options{Capacity: 1})
 		for range 2 {
 			step(t, c, &Request{Name: "x", Shape: tensor.Shape{3}})
 		}
@@ -153,7 +153,7 @@ func TestStepViolations(t *testing.T) {
 // TestPendingOrder: names are reported in the order in which they were first
 // asked for, whatever tallies were used before.
 func TestPendingOrder(t *testing.T) {
-	c := NewCoordinator([]int{0, 1, 2}, 0, newModelBoard(3, 0, false))
+	c := NewCoordinator([]int{0, 1, 2}, newModelBoard(3, 0, false), Options{})
 	for i := range 5 {
 		step(t, c, &Request{Name: fmt.Sprint("done", i)})
 	}
@@ -180,7 +180,7 @@ func TestLongestErrorFitsARecord(t *testing.T) {
 	for i := range world {
 		world[i] = 1_000_000 + 2*i
 	}
-	c := NewCoordinator(world, 0, newModelBoard(members, 0, false))
+	c := NewCoordinator(world, newModelBoard(members, 0, false), Options{})
 	var resp *Response
 	for m := range world {
 		shape := make(tensor.Shape, MaxDims)
@@ -222,7 +222,7 @@ func TestSpread(t *testing.T) {
 		for _, v := range strings.Fields(tc.values) {
 			reqs = append(reqs, &Request{Name: v})
 		}
-		c := NewCoordinator(tc.world, 0, nil)
+		c := NewCoordinator(tc.world, nil, Options{})
 		if got := c.spread(reqs, func(r *Request) string { return r.Name }); got != tc.want {
 			t.Errorf("got %s, want %s", got, tc.want)
 		}
@@ -235,12 +235,13 @@ func TestInvalidEnumerations(t *testing.T) {
 	for want, r := range map[string]*Request{
 		"Operation request type 200 is not supported.":                      {Type: 200},
 		"Unknown data type: dtype(77).":                                     {DType: 77},
+		"ADASUM of int32 is not supported.":                                 {Type: Adasum, DType: tensor.Int32},
 		"ALLREDUCE with reduce op(9) is not supported.":                     {ReduceOp: 9},
 		"ALLREDUCE: shape [2, -1]: dimension 1 is negative":                 {Shape: tensor.Shape{2, -1}},
 		"ALLGATHER: shape [-1]: dimension 0 is negative":                    {Type: Allgather, Shape: tensor.Shape{-1}},
 		"ALLREDUCE: shape [4611686018427387904] of float64: too many bytes": {DType: tensor.Float64, Shape: tensor.Shape{1 << 62}},
 	} {
-		c := NewCoordinator([]int{0, 1}, 0, newModelBoard(2, 0, false))
+		c := NewCoordinator([]int{0, 1}, newModelBoard(2, 0, false), Options{})
 		if resp := step(t, c, r); resp.Err != want {
 			t.Errorf("got %q, want %q", resp.Err, want)
 		}

@@ -16,16 +16,23 @@ type Batch struct {
 // maxOpen is how many kinds of tensors Fuse gathers at the same time.
 const maxOpen = 8
 
+// FuseOptions restricts what Fuse joins.
+type FuseOptions struct {
+	// Groups keeps groups apart: a Response is joined only with those of its own
+	// group, and one without a group only with its like.
+	Groups bool
+}
+
 // Fuse appends to dst the plan for rs, a batch of the lane's log: which
 // Responses are executed together, and in which order. Allreduces of the same
-// kind go together while their bytes remain within threshold, also past others
+// kind, and Adasums of the same kind, go together while their bytes remain within threshold, also past others
 // that stand between them; a Batch stands where its first Response stood. A
 // tensor larger than threshold is alone, and so is everything if threshold is
 // 0. The plan depends on nothing but the arguments, so all members have the same.
 //
 // Fuse takes over the memory behind dst, that of the Batches between its length
 // and its capacity included: with plan = Fuse(plan[:0], …) it stops allocating.
-func Fuse(dst []Batch, rs []*Response, threshold int64) []Batch {
+func Fuse(dst []Batch, rs []*Response, threshold int64, o FuseOptions) []Batch {
 	// The Batches that may still grow, at most one of a kind. When there are too
 	// many kinds the one opened first is closed.
 	var open [maxOpen]int
@@ -40,7 +47,7 @@ next:
 		at := opened
 		for i := max(0, opened-maxOpen); i < opened; i++ {
 			b := &dst[open[i%maxOpen]]
-			if !sameBatch(b.Responses[0], r) {
+			if !sameBatch(b.Responses[0], r, o) {
 				continue
 			}
 			if b.Bytes+size <= threshold {
@@ -59,11 +66,12 @@ next:
 }
 
 // fusable reports whether r can share a collective with others of its kind.
-func fusable(r *Response) bool { return r.Type == Allreduce && r.Err == "" }
+func fusable(r *Response) bool { return (r.Type == Allreduce || r.Type == Adasum) && r.Err == "" }
 
 // sameBatch reports whether two fusable Responses are of the same kind.
-func sameBatch(a, b *Response) bool {
+func sameBatch(a, b *Response, o FuseOptions) bool {
 	return a.Type == b.Type && a.DType == b.DType && a.Device == b.Device && a.ReduceOp == b.ReduceOp &&
+		(!o.Groups || a.Group == b.Group) &&
 		sameFactor(a.Prescale, b.Prescale) && sameFactor(a.Postscale, b.Postscale)
 }
 

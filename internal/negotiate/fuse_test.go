@@ -53,7 +53,7 @@ func TestFuse(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plan := [][]string{}
-			for _, b := range Fuse(nil, responses(t, tc.responses), tc.threshold) {
+			for _, b := range Fuse(nil, responses(t, tc.responses), tc.threshold, FuseOptions{}) {
 				var names []string
 				for _, r := range b.Responses {
 					names = append(names, r.Name)
@@ -77,7 +77,7 @@ func TestFuseManyKinds(t *testing.T) {
 		}
 	}
 	for n := range maxOpen + 2 {
-		got := len(Fuse(nil, append(rs[:n:n], rs[:n]...), 100))
+		got := len(Fuse(nil, append(rs[:n:n], rs[:n]...), 100, FuseOptions{}))
 		want := n
 		if n > maxOpen {
 			want = 2 * n // each is closed just before its second comes
@@ -92,7 +92,7 @@ func TestFuseManyKinds(t *testing.T) {
 func TestFuseInvalidShape(t *testing.T) {
 	rs := responses(t, "f32:4 f32:4 f32:4")
 	rs[1].Shape = tensor.Shape{1 << 62, 4}
-	plan := Fuse(nil, rs, 100)
+	plan := Fuse(nil, rs, 100, FuseOptions{})
 	if len(plan) != 2 || len(plan[0].Responses) != 2 || plan[1].Bytes != 0 {
 		t.Errorf("plan %+v", plan)
 	}
@@ -105,11 +105,11 @@ func steadyBatch(t testing.TB) []*Response {
 func TestFuseDoesNotAllocate(t *testing.T) {
 	rs := steadyBatch(t)
 	few := rs[:7]
-	plan := Fuse(nil, rs, 64<<10)
+	plan := Fuse(nil, rs, 64<<10, FuseOptions{})
 	// A short plan in between leaves the memory of the long one as it was.
 	n := testing.AllocsPerRun(20, func() {
-		plan = Fuse(plan[:0], few, 64<<10)
-		plan = Fuse(plan[:0], rs, 64<<10)
+		plan = Fuse(plan[:0], few, 64<<10, FuseOptions{})
+		plan = Fuse(plan[:0], rs, 64<<10, FuseOptions{})
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)
@@ -118,9 +118,9 @@ func TestFuseDoesNotAllocate(t *testing.T) {
 
 func BenchmarkFuse(b *testing.B) {
 	rs := steadyBatch(b)
-	plan := Fuse(nil, rs, 64<<10)
+	plan := Fuse(nil, rs, 64<<10, FuseOptions{})
 	b.ReportAllocs()
 	for b.Loop() {
-		plan = Fuse(plan[:0], rs, 64<<10)
+		plan = Fuse(plan[:0], rs, 64<<10, FuseOptions{})
 	}
 }

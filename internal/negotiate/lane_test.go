@@ -31,7 +31,7 @@ type modelEntry struct {
 
 func newModelLane(ranks []int, capacity int, remote bool) *modelLane {
 	l := &modelLane{board: newModelBoard(len(ranks), capacity, remote)}
-	l.coord = NewCoordinator(ranks, capacity, l.board)
+	l.coord = NewCoordinator(ranks, l.board, Options{Capacity: capacity})
 	for i := range ranks {
 		l.members = append(l.members, &modelMember{worker: NewWorker(i), pending: make(map[string]*modelEntry)})
 	}

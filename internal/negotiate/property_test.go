@@ -271,8 +271,8 @@ func TestFuseProperties(t *testing.T) {
 			rs = append(rs, r)
 		}
 		threshold := rapid.Int64Range(0, 200).Draw(t, "threshold")
-		plan := Fuse(nil, rs, threshold)
-		again := Fuse(Fuse(nil, rs, 1<<30)[:0], rs, threshold) // memory that has been used differently
+		plan := Fuse(nil, rs, threshold, FuseOptions{})
+		again := Fuse(Fuse(nil, rs, 1<<30, FuseOptions{})[:0], rs, threshold, FuseOptions{}) // memory that has been used differently
 		if fmt.Sprint(plan) != fmt.Sprint(again) {
 			t.Fatalf("the plan depends on dst's memory:\n%v\n%v", plan, again)
 		}

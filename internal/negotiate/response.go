@@ -3,13 +3,33 @@ package negotiate
 import (
 	"math"
 	"slices"
+
+	"github.com/gorovod/gorovod/internal/tensor"
 )
 
+// firstOf is the Request of the lowest member that has sent one. nil stands
+// for a member that has joined instead; at least one is not nil.
+func firstOf(reqs []*Request) *Request {
+	return reqs[slices.IndexFunc(reqs, func(r *Request) bool { return r != nil })]
+}
+
+// absentOf lists the members without a Request, ascending.
+func absentOf(reqs []*Request) []int32 {
+	var absent []int32
+	for m, r := range reqs {
+		if r == nil {
+			absent = append(absent, int32(m))
+		}
+	}
+	return absent
+}
+
 // merge is the Response to requests that were found to agree; reqs[i] is
-// member i's. It takes only those fields that mean something for the type, so
-// that a stray value in another one cannot keep a Response from being repeated.
+// member i's, nil if it has joined. It takes only those fields that mean
+// something for the type, so that a stray value in another one cannot keep a
+// Response from being repeated.
 func merge(reqs []*Request) *Response {
-	first := reqs[0]
+	first := firstOf(reqs)
 	resp := &Response{
 		Type:      first.Type,
 		DType:     first.DType,
@@ -19,12 +39,13 @@ func merge(reqs []*Request) *Response {
 		Postscale: 1,
 		Group:     first.Group,
 		GroupSize: first.GroupSize,
+		Joined:    absentOf(reqs),
 		Slot:      NoSlot,
 	}
 	switch first.Type {
-	case Allreduce:
+	case Allreduce, Adasum, Reducescatter:
 		resp.Shape = first.Shape
-		resp.ReduceOp = first.ReduceOp
+		resp.ReduceOp = reduceOp(first)
 		resp.Prescale = first.Prescale
 		resp.Postscale = first.Postscale
 	case Broadcast:
@@ -35,11 +56,30 @@ func merge(reqs []*Request) *Response {
 		resp.Shape[0] = 0
 		resp.FirstDims = make([]int64, len(reqs))
 		for i, r := range reqs {
-			resp.FirstDims[i] = r.Shape[0]
-			resp.Shape[0] += r.Shape[0]
+			if r != nil {
+				resp.FirstDims[i] = r.Shape[0]
+				resp.Shape[0] += r.Shape[0]
+			}
 		}
+	case Alltoall: // how many rows go where is settled on the data path
+		resp.Shape = slices.Clone(first.Shape)
+		resp.Shape[0] = 0
+	case RemoveProcessSet:
+		resp.Root = first.Root
 	}
 	return resp
+}
+
+// reduceOp is what a Request means: only an allreduce has the choice. The
+// average of a reducescatter is in its postscale.
+func reduceOp(r *Request) tensor.ReduceOp {
+	switch r.Type {
+	case Adasum:
+		return tensor.Adasum
+	case Reducescatter:
+		return tensor.Sum
+	}
+	return r.ReduceOp
 }
 
 // answers reports whether r says the same as did member's Request that led to
@@ -50,8 +90,8 @@ func (r *Response) answers(q *Request, member int) bool {
 		return false
 	}
 	switch r.Type {
-	case Allreduce:
-		return q.ReduceOp == r.ReduceOp && q.Shape.Equal(r.Shape) &&
+	case Allreduce, Adasum, Reducescatter:
+		return reduceOp(q) == r.ReduceOp && q.Shape.Equal(r.Shape) &&
 			sameFactor(q.Prescale, r.Prescale) && sameFactor(q.Postscale, r.Postscale)
 	case Broadcast:
 		return q.Root == r.Root && q.Shape.Equal(r.Shape)
@@ -59,6 +99,8 @@ func (r *Response) answers(q *Request, member int) bool {
 		return len(q.Shape) == len(r.Shape) && len(q.Shape) > 0 &&
 			member < len(r.FirstDims) && q.Shape[0] == r.FirstDims[member] &&
 			q.Shape[1:].Equal(r.Shape[1:])
+	case Alltoall:
+		return len(q.Shape) == len(r.Shape) && len(q.Shape) > 0 && q.Shape[1:].Equal(r.Shape[1:])
 	case Barrier:
 		return true
 	}

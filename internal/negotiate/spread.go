@@ -22,6 +22,9 @@ func (c *Coordinator) spread(reqs []*Request, show func(*Request) string) string
 	var groups []*group
 	byValue := make(map[string]*group)
 	for m, r := range reqs {
+		if r == nil {
+			continue
+		}
 		value := show(r)
 		g := byValue[value]
 		if g == nil {
@@ -55,6 +58,11 @@ func writeRanks(b *strings.Builder, ranks []int) {
 		return
 	}
 	b.WriteString("ranks ")
+	writeList(b, ranks)
+}
+
+// writeList writes ascending ranks as "3" or "0-2, 5".
+func writeList(b *strings.Builder, ranks []int) {
 	for n := 0; len(ranks) > 0; n++ {
 		if n > 0 {
 			b.WriteString(", ")
@@ -76,4 +84,11 @@ func writeRanks(b *strings.Builder, ranks []int) {
 		}
 		ranks = ranks[last+1:]
 	}
+}
+
+// showRanks is "rank 3" or "ranks 0-2, 5".
+func showRanks(ranks []int) string {
+	var b strings.Builder
+	writeRanks(&b, ranks)
+	return b.String()
 }

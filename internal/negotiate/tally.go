@@ -2,12 +2,14 @@ package negotiate
 
 import "slices"
 
-// tally collects the Requests of one name until all members have sent theirs.
+// tally collects the Requests of one name until all members have sent theirs or
+// have joined.
 type tally struct {
 	name string
 	seq  uint64     // order of the first Requests, for reports
 	reqs []*Request // by member; nil: missing
 	n    int        // how many are not nil
+	held bool       // complete; waits for its group
 	// one is the Request that came first. Those that repeat it share it, so
 	// that a name costs one copy however many members the lane has.
 	one *Request
@@ -36,10 +38,14 @@ func (t *tally) add(member int, r *Request, keep bool) bool {
 	return true
 }
 
-func (t *tally) complete() bool { return t.n == len(t.reqs) }
+// first is the Request of the lowest member that has sent one.
+func (t *tally) first() *Request { return firstOf(t.reqs) }
+
+// absent lists the members without a Request, ascending.
+func (t *tally) absent() []int32 { return absentOf(t.reqs) }
 
 // reset empties t, for another name.
 func (t *tally) reset() {
 	clear(t.reqs)
-	t.name, t.seq, t.n, t.one = "", 0, 0, nil
+	t.name, t.seq, t.n, t.held, t.one = "", 0, 0, false, nil
 }

@@ -4,15 +4,18 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// check is one condition on the members' Requests. Member 0's is compared with
-// each one's, its own included.
+// check is one condition on the members' Requests. It has either refuse, or
+// ok: then the first member's Request is compared with each one's, its own included.
 type check struct {
-	types []RequestType // of member 0's Request; nil: all
-	ok    func(first, r *Request) bool
+	types []RequestType // of the first Request; nil: all
+	// refuse is the text if the Requests cannot be executed, otherwise empty.
+	refuse func(c *Coordinator, reqs []*Request) string
+	ok     func(first, r *Request) bool
 	// text is Horovod's message about the first pair that is not ok.
 	text func(first, r *Request) string
 	// show is what a member's Request says in the matter.
@@ -37,12 +40,12 @@ var checks = []check{
 	},
 	{ // Not Horovod's; the checks below are about the types that are left.
 		ok: func(first, _ *Request) bool {
-			return slices.Contains([]RequestType{Allreduce, Allgather, Broadcast, Barrier}, first.Type)
+			return first.Type.Valid() && first.Type != Join && first.Type != Settle
 		},
 		text: func(first, _ *Request) string { return fmt.Sprintf("Operation %v is not supported.", first.Type) },
 	},
 	{
-		types: []RequestType{Allreduce, Broadcast},
+		types: []RequestType{Allreduce, Adasum, Broadcast, Reducescatter},
 		ok:    func(first, r *Request) bool { return r.Shape.Equal(first.Shape) },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor of shape %v, but another rank sent a tensor of shape %v.",
@@ -51,7 +54,7 @@ var checks = []check{
 		show: showShape,
 	},
 	{
-		types: []RequestType{Allreduce},
+		types: []RequestType{Allreduce, Adasum, Reducescatter},
 		ok: func(first, r *Request) bool {
 			return sameFactor(r.Prescale, first.Prescale) && sameFactor(r.Postscale, first.Postscale)
 		},
@@ -71,7 +74,11 @@ var checks = []check{
 		show: func(r *Request) string { return r.ReduceOp.String() },
 	},
 	{
-		types: []RequestType{Allgather},
+		types:  []RequestType{Allgather, Alltoall, Reducescatter, Broadcast},
+		refuse: (*Coordinator).refuseJoined,
+	},
+	{
+		types: []RequestType{Allgather, Alltoall, Reducescatter},
 		ok:    func(first, _ *Request) bool { return len(first.Shape) > 0 },
 		text: func(first, _ *Request) string {
 			return fmt.Sprintf("Process-set rank zero tried to %v a rank-zero tensor.", first.Type)
@@ -79,7 +86,7 @@ var checks = []check{
 		show: showShape,
 	},
 	{
-		types: []RequestType{Allgather},
+		types: []RequestType{Allgather, Alltoall},
 		ok:    func(first, r *Request) bool { return len(r.Shape) == len(first.Shape) },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor of rank %d, but another rank sent a tensor of rank %d.",
@@ -88,7 +95,7 @@ var checks = []check{
 		show: showShape,
 	},
 	{
-		types: []RequestType{Allgather},
+		types: []RequestType{Allgather, Alltoall},
 		ok:    func(first, r *Request) bool { return r.Shape[1:].Equal(first.Shape[1:]) },
 		text: func(first, r *Request) string {
 			d := 1
@@ -99,6 +106,10 @@ var checks = []check{
 				first.Type, d, first.Shape[d], d, r.Shape[d])
 		},
 		show: showShape,
+	},
+	{
+		types:  []RequestType{Reducescatter},
+		refuse: (*Coordinator).refusePrescale,
 	},
 	{
 		types: []RequestType{Broadcast},
@@ -117,19 +128,59 @@ var checks = []check{
 		},
 		show: showDevice,
 	},
+	// The rest is not Horovod's, which transmits no groups, and compares process
+	// sets by collectives of their own.
+	{
+		ok: func(first, r *Request) bool { return r.Group == first.Group && r.GroupSize == first.GroupSize },
+		text: func(first, r *Request) string {
+			return fmt.Sprintf("Mismatched groups: One rank sent the tensor in %s, but another rank sent it in %s.", showGroup(first), showGroup(r))
+		},
+		show: showGroup,
+	},
+	{
+		types: []RequestType{AddProcessSet},
+		ok:    func(first, r *Request) bool { return len(r.Ranks) == len(first.Ranks) },
+		text: func(*Request, *Request) string {
+			return "A process set could not be added: mismatching size on different ranks."
+		},
+		show: func(r *Request) string { return strconv.Itoa(len(r.Ranks)) + " ranks" },
+	},
+	{
+		types: []RequestType{AddProcessSet},
+		ok:    func(first, r *Request) bool { return slices.Equal(r.Ranks, first.Ranks) },
+		text: func(*Request, *Request) string {
+			return "A process set could not be added: mismatching values on different ranks."
+		},
+		show: showSet,
+	},
+	{
+		types: []RequestType{RemoveProcessSet},
+		ok:    func(first, r *Request) bool { return r.Root == first.Root },
+		text: func(first, r *Request) string {
+			return fmt.Sprintf("A process set could not be removed: One rank specified id %d, but another rank specified id %d.", first.Root, r.Root)
+		},
+		show: func(r *Request) string { return strconv.Itoa(int(r.Root)) },
+	},
 }
 
 // validate says why the members' Requests for one name cannot be executed;
-// empty if they can. Horovod's text comes first, then which ranks said what.
+// empty if they can. Those of members that have joined are nil. Horovod's text
+// comes first, then which ranks said what.
 func (c *Coordinator) validate(reqs []*Request) string {
-	first := reqs[0]
+	first := firstOf(reqs)
 	for i := range checks {
 		k := &checks[i]
 		if k.types != nil && !slices.Contains(k.types, first.Type) {
 			continue
 		}
+		if k.refuse != nil {
+			if text := k.refuse(c, reqs); text != "" {
+				return text
+			}
+			continue
+		}
 		for _, r := range reqs {
-			if k.ok(first, r) {
+			if r == nil || k.ok(first, r) {
 				continue
 			}
 			if k.show == nil {
@@ -141,16 +192,80 @@ func (c *Coordinator) validate(reqs []*Request) string {
 	return c.implausible(reqs)
 }
 
+// refuseJoined refuses what needs a part of everybody if a member is absent.
+// Members that have asked for the tensor and joined afterwards do take part.
+func (c *Coordinator) refuseJoined(reqs []*Request) string {
+	absent := absentOf(reqs)
+	first := firstOf(reqs)
+	var text string
+	switch {
+	case len(absent) == 0:
+		return ""
+	case c.options.JoinAllOps && first.Type == Broadcast:
+		root, ok := slices.BinarySearch(c.members, int(first.Root))
+		if !ok || reqs[root] != nil {
+			return ""
+		}
+		return fmt.Sprintf("Broadcast from a root rank that has joined is not possible. (root rank: %d)", first.Root)
+	case c.options.JoinAllOps:
+		return ""
+	case first.Type == Allgather:
+		text = "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using DistributedOptimizer"
+	case first.Type == Alltoall:
+		text = "Alltoall is not supported with Join at this time."
+	case first.Type == Reducescatter:
+		text = "Reducescatter is not supported with Join at this time."
+	default:
+		text = "Broadcast is not supported with Join at this time."
+	}
+	ranks := make([]int, len(absent))
+	for i, m := range absent {
+		ranks[i] = c.members[m]
+	}
+	return text + " (joined: " + showRanks(ranks) + ")"
+}
+
+// refusePrescale refuses to prescale a tensor that has no room in the fusion
+// buffer, where it would be done.
+func (c *Coordinator) refusePrescale(reqs []*Request) string {
+	r := firstOf(reqs)
+	size, err := byteSize(r.Shape, r.DType)
+	if err != nil || r.Prescale == 1 || size <= c.options.FusionThreshold {
+		return ""
+	}
+	return fmt.Sprintf("Reducescatter with prescale factor %s needs the fusion buffer, but the tensor has %d bytes. Increase HOROVOD_FUSION_THRESHOLD (now %d bytes) to at least that.",
+		strconv.FormatFloat(r.Prescale, 'g', -1, 64), size, c.options.FusionThreshold)
+}
+
 // implausible refuses what the members agree on but nobody can execute. The
 // engine refuses it at the door; here it keeps a Response from being wrong.
 func (c *Coordinator) implausible(reqs []*Request) string {
-	first := reqs[0]
+	first := firstOf(reqs)
 	switch first.Type {
 	case Barrier:
+		return ""
+	case AddProcessSet:
+		if first.Ranks == nil {
+			return "A process set could not be added: it has no ranks."
+		}
+		for _, rank := range first.Ranks {
+			if _, ok := slices.BinarySearch(c.members, int(rank)); !ok {
+				return fmt.Sprintf("A process set could not be added: invalid rank %d.", rank)
+			}
+		}
+		return ""
+	case RemoveProcessSet:
+		if !c.ids.live(first.Root) {
+			return fmt.Sprintf("A process set could not be removed: there is none with id %d.", first.Root)
+		}
 		return ""
 	case Allreduce:
 		if first.ReduceOp == tensor.Adasum || !first.ReduceOp.Valid() {
 			return fmt.Sprintf("%v with %v is not supported.", first.Type, first.ReduceOp)
+		}
+	case Adasum:
+		if first.DType.Valid() && !slices.Contains([]tensor.DType{tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64}, first.DType) {
+			return fmt.Sprintf("%v of %v is not supported.", first.Type, first.DType)
 		}
 	case Broadcast:
 		if _, ok := slices.BinarySearch(c.members, int(first.Root)); !ok {
@@ -160,28 +275,76 @@ func (c *Coordinator) implausible(reqs []*Request) string {
 	if !first.DType.Valid() {
 		return fmt.Sprintf("Unknown data type: %v.", first.DType)
 	}
-	shape := first.Shape
 	if first.Type == Allgather {
-		dims := make([]int64, len(reqs))
-		for i, r := range reqs {
-			if dims[i] = r.Shape[0]; dims[i] < 0 {
-				return fmt.Sprintf("%v: shape %v: dimension 0 is negative", first.Type, r.Shape)
-			}
+		return implausibleSum(reqs)
+	}
+	for _, r := range reqs { // the members of an alltoall have shapes of their own
+		if r == nil {
+			continue
 		}
-		sum, err := sumDims(dims)
-		if err != nil {
+		if _, err := byteSize(r.Shape, r.DType); err != nil {
 			return fmt.Sprintf("%v: %v", first.Type, err)
 		}
-		shape = slices.Clone(shape)
-		shape[0] = sum
 	}
+	return ""
+}
+
+// implausibleSum refuses an allgather whose output is too large to be counted.
+func implausibleSum(reqs []*Request) string {
+	first := firstOf(reqs)
+	var dims []int64
+	for _, r := range reqs {
+		if r == nil {
+			continue
+		}
+		if r.Shape[0] < 0 {
+			return fmt.Sprintf("%v: shape %v: dimension 0 is negative", first.Type, r.Shape)
+		}
+		dims = append(dims, r.Shape[0])
+	}
+	sum, err := sumDims(dims)
+	if err != nil {
+		return fmt.Sprintf("%v: %v", first.Type, err)
+	}
+	shape := slices.Clone(first.Shape)
+	shape[0] = sum
 	if _, err := byteSize(shape, first.DType); err != nil {
 		return fmt.Sprintf("%v: %v", first.Type, err)
 	}
 	return ""
 }
 
-func showShape(r *Request) string { return r.Shape.String() }
+// showShape leaves out what an alltoall does not compare, and what is not known
+// of a Request that came as a mark: the first dimension.
+func showShape(r *Request) string {
+	if r.Type == Alltoall && len(r.Shape) > 0 {
+		return strings.Replace(r.Shape.String(), strconv.FormatInt(r.Shape[0], 10), "_", 1)
+	}
+	return r.Shape.String()
+}
+
+func showGroup(r *Request) string {
+	if r.Group == "" {
+		return "no group"
+	}
+	name := r.Group
+	if len(name) > 256 { // several of them must fit into maxErr
+		name = name[:256] + "…"
+	}
+	return fmt.Sprintf("group %q of %d", name, r.GroupSize)
+}
+
+func showSet(r *Request) string {
+	ranks := make([]int, len(r.Ranks))
+	for i, n := range r.Ranks {
+		ranks[i] = int(n)
+	}
+	var b strings.Builder
+	b.WriteByte('{')
+	writeList(&b, ranks)
+	b.WriteByte('}')
+	return b.String()
+}
 
 func showFactors(r *Request) string {
 	return "(" + strconv.FormatFloat(r.Prescale, 'g', -1, 64) + ", " + strconv.FormatFloat(r.Postscale, 'g', -1, 64) + ")"

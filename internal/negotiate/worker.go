@@ -39,10 +39,36 @@ func (w *Worker) Lookup(r *Request) (slot, gen uint32, cached bool) {
 	return resp.Slot, resp.Gen, true
 }
 
+// SlotGen names a slot under one of its generations.
+type SlotGen struct{ Slot, Gen uint32 }
+
+// LookupGroup is Lookup for all tensors of a group, which are announced in one
+// way: it appends to dst what is to be marked, in the order of rs and all at
+// once, and returns true; or returns dst as it was, and false: then all of rs are
+// to be posted in full, one after the other, as when the board refuses a single
+// one of the marks. It allocates only where dst has no room.
+func (w *Worker) LookupGroup(dst []SlotGen, rs []*Request) ([]SlotGen, bool) {
+	n := len(dst)
+	for _, r := range rs {
+		slot, gen, cached := w.Lookup(r)
+		if !cached {
+			return dst[:n], false
+		}
+		dst = append(dst, SlotGen{slot, gen})
+	}
+	return dst, true
+}
+
 // Apply records a Response read from the lane's log. Each member applies every
 // Response, in log order, between resolving the slot records before and after
 // it. It copies what it keeps.
 func (w *Worker) Apply(resp *Response) {
+	if resp.Type == Join || resp.Type == Settle {
+		// Every slot that was given by an earlier Response has been retired.
+		clear(w.byName)
+		clear(w.bySlot)
+		return
+	}
 	// A Response exists because a Request came in full, on which the coordinator
 	// has retired the slot that the name had.
 	w.drop(w.byName[resp.Name])

@@ -1,0 +1,63 @@
+package negotiate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// join notes that a member asks for nothing more until all have joined. What
+// waited for it alone becomes complete, in the order of the first Requests.
+func (c *Coordinator) join(from int, name string) error {
+	switch {
+	case c.joins == 0:
+		if err := c.retireAll(); err != nil {
+			return err
+		}
+		c.joinName = name
+	case name != c.joinName:
+		return fmt.Errorf("request %q: rank %d joins under another name than %q", name, c.members[from], c.joinName)
+	}
+	c.joined[from] = true
+	c.joins++
+	for _, t := range c.tallies() {
+		if c.open[t.name] == t { // not answered meanwhile, with its group
+			c.advance(t)
+		}
+	}
+	if c.joins < len(c.members) {
+		return nil
+	}
+	// Nothing can come that a group still waits for.
+	held := slices.Concat(slices.Collect(maps.Values(c.groups))...)
+	clear(c.groups)
+	c.release(held)
+	c.joins = 0
+	clear(c.joined)
+	c.out = append(c.out, &Response{Type: Join, Name: name, Root: int32(c.members[from]), Device: CPUDevice,
+		Prescale: 1, Postscale: 1, Slot: NoSlot})
+	return nil
+}
+
+// settle takes every mark over. The transport keeps the order that gives the
+// Response its meaning: it delivers a Request after the marks that its sender
+// made before, and a Response after the marks refused before it was published.
+func (c *Coordinator) settle(from int, name string) error {
+	if err := c.retireAll(); err != nil {
+		return err
+	}
+	c.out = append(c.out, &Response{Type: Settle, Name: name, Root: int32(c.members[from]), Device: CPUDevice,
+		Prescale: 1, Postscale: 1, Slot: NoSlot})
+	return nil
+}
+
+// Joined lists the lane members that have joined and wait for the others, ascending.
+func (c *Coordinator) Joined() []int {
+	var joined []int
+	for m, is := range c.joined {
+		if is {
+			joined = append(joined, m)
+		}
+	}
+	return joined
+}
