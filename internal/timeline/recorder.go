@@ -11,8 +11,9 @@ import (
 // has not begun is left out, and one that begins ends what should have ended.
 type recorder struct {
 	out     *arrayFile
-	tensors map[string]*track
-	crowd   track             // of all tensors beyond maxTensors; pid 0 until there is one
+	tensors map[string]*track // at most limit
+	limit   int
+	crowd   track             // of all other tensors; pid 0 until there is one
 	holder  string            // the tensor that has crowd now, if its phase is not unknown
 	skipped int64             // events of tensors that found crowd taken
 	cycles  int64             // µs: the last cycle mark
@@ -55,6 +56,7 @@ func newRecorder(out *arrayFile, began time.Time) *recorder {
 	r := &recorder{
 		out:     out,
 		tensors: make(map[string]*track),
+		limit:   maxTensors,
 		quoted:  make(map[string]string),
 	}
 	r.buf = append(r.buf[:0], `{"name":"process_name","ph":"M","pid":0,"args":{"start_time_since_epoch_in_micros":`...)
@@ -93,7 +95,7 @@ func (r *recorder) track(e *event) *track {
 	if crowd.phase != unknown && r.holder == e.name {
 		return crowd
 	}
-	full := len(r.tensors) == maxTensors
+	full := len(r.tensors) == r.limit
 	switch {
 	case full && crowd.phase != unknown:
 		r.skipped++
@@ -102,7 +104,7 @@ func (r *recorder) track(e *event) *track {
 		return nil // it belongs to what has not begun
 	case full:
 		if crowd.pid == 0 {
-			crowd.pid = maxTensors + 1
+			crowd.pid = r.limit + 1
 			r.announce(crowd.pid, "(other tensors)")
 		}
 		r.holder = e.name
@@ -187,14 +189,15 @@ func (r *recorder) unwind(t *track) {
 	}
 }
 
-// lost says in the file how many of its events are missing in all, and ends what
-// the shared track shows, whose end may be among them.
-func (r *recorder) lost(n int64) {
-	if r.err != nil {
-		return
-	}
+// freeCrowd ends what the shared track shows: to be called when events have been
+// lost, since its end may be among them.
+func (r *recorder) freeCrowd() {
 	r.crowd.early = false
 	r.unwind(&r.crowd)
+}
+
+// tell says in the file how many of its events are missing in all.
+func (r *recorder) tell(n int64) {
 	r.buf = append(r.buf[:0], `{"name":"process_labels","ph":"M","pid":0,"args":{"labels":"`...)
 	r.buf = strconv.AppendInt(r.buf, n, 10)
 	r.buf = append(r.buf, ` events dropped","dropped":`...)

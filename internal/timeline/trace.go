@@ -172,12 +172,13 @@ func (tr *trace) drain() (some bool) {
 		}
 	}
 	tr.queue.settle()
-	if tr.rec.skipped > 0 {
-		tr.dropped.Add(tr.rec.skipped)
-		tr.rec.skipped = 0
+	if tr.dropped.Load() != tr.told {
+		tr.rec.freeCrowd()
 	}
+	tr.dropped.Add(tr.rec.skipped)
+	tr.rec.skipped = 0
 	if n := tr.dropped.Load(); n != tr.told {
-		tr.rec.lost(n)
+		tr.rec.tell(n)
 		tr.told = n
 	}
 	if err := tr.rec.out.flush(); err != nil && tr.rec.err == nil {

@@ -1,0 +1,134 @@
+package timeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// memTrace is a trace into memory whose writer does not run yet.
+func memTrace(t *testing.T, queueSize int) (*trace, *memFile) {
+	t.Helper()
+	f := &memFile{}
+	tr, err := newTrace(f, queueSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr, f
+}
+
+// finished ends a trace and parses its file.
+func finished(t *testing.T, tr *trace, f *memFile) []record {
+	t.Helper()
+	go tr.run()
+	if err := tr.stop(); err != nil {
+		t.Fatal(err)
+	}
+	var records []record
+	if err := json.Unmarshal(f.data, &records); err != nil {
+		t.Fatal(err)
+	}
+	checkNested(t, records)
+	return records
+}
+
+// told is the number of dropped events by the last record that says so.
+func told(records []record) (n int64) {
+	for _, r := range records {
+		if r["name"] == "process_labels" {
+			n = int64(r["args"].(map[string]any)["dropped"].(float64))
+		}
+	}
+	return n
+}
+
+// TestOverflowIsCounted puts more than the queue holds while the writer stands
+// still. What is in the file and what is counted must be all there was.
+func TestOverflowIsCounted(t *testing.T) {
+	const size, ops = 64, 100
+	tr, f := memTrace(t, size)
+	for i := range ops {
+		name := fmt.Sprint("tensor ", i%3)
+		tr.put(opStart, name, "ALLREDUCE", 0)
+		tr.putEnd(name, tensor.Float32, nil)
+	}
+	dropped := tr.dropped.Load()
+	if dropped != 2*ops-size {
+		t.Errorf("%d dropped, want %d", dropped, 2*ops-size)
+	}
+	records := finished(t, tr, f)
+	if n := told(records); n != dropped {
+		t.Errorf("the file tells of %d dropped, want %d", n, dropped)
+	}
+	begun, ended := 0, 0
+	for _, r := range records {
+		switch r["ph"] {
+		case "B":
+			begun++
+		case "E":
+			ended++
+		}
+	}
+	if want := size * 7 / 8 / 2; begun != want || ended != want {
+		t.Errorf("%d operations begun and %d ended, want %d", begun, ended, want)
+	}
+}
+
+// TestOverflowWhileWriting does the same with a writer that works.
+func TestOverflowWhileWriting(t *testing.T) {
+	tr, f := memTrace(t, 64)
+	go tr.run()
+	ops := 0
+	for ; tr.dropped.Load() == 0 || ops < 5000; ops++ {
+		tr.put(opStart, "a", "ALLREDUCE", 0)
+		tr.put(activityStart, "a", GlooAllreduce, 0)
+		tr.put(activityEnd, "a", "", 0)
+		tr.putEnd("a", tensor.Float32, nil)
+	}
+	if err := tr.stop(); err != nil {
+		t.Fatal(err)
+	}
+	var records []record
+	if err := json.Unmarshal(f.data, &records); err != nil {
+		t.Fatal(err)
+	}
+	checkNested(t, records)
+	if n := told(records); n != tr.dropped.Load() {
+		t.Errorf("the file tells of %d dropped, want %d", n, tr.dropped.Load())
+	}
+}
+
+// TestStopDoesNotWaitForeverForAProducer leaves an event claimed and not
+// published, as a thread that never runs again would.
+func TestStopDoesNotWaitForeverForAProducer(t *testing.T) {
+	tr, f := memTrace(t, 64)
+	tr.put(opStart, "a", "ALLREDUCE", 0)
+	tr.queue.claim(opEnd)
+	tr.put(opStart, "b", "ALLREDUCE", 0)
+	records := finished(t, tr, f)
+	if n := told(records); n != 2 {
+		t.Errorf("%d events given up, want 2", n)
+	}
+	if m := names(records); len(m) != 1 || m[1] != "a" {
+		t.Errorf("tensors %v", m)
+	}
+}
+
+// TestPanicOfTheWriter must end the trace, not the process.
+func TestPanicOfTheWriter(t *testing.T) {
+	tr, f := memTrace(t, 64)
+	off := false
+	tr.off = func() { off = true }
+	f.seen = func([]byte) { panic("of the test") }
+	tr.put(opStart, "a", "ALLREDUCE", 0)
+	go tr.run()
+	if err := tr.stop(); err == nil || !strings.Contains(err.Error(), "of the test") {
+		t.Errorf("error %v", err)
+	}
+	if !off || !f.closed {
+		t.Errorf("off %v, file closed %v", off, f.closed)
+	}
+}
