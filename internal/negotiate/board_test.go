@@ -3,17 +3,20 @@ package negotiate
 import "fmt"
 
 // modelBoard is the contract of transport.Board in its plainest form. If
-// remote, the marks of all members but 0 travel: Mark says yes at once, and a
-// mark that arrives too late comes back through stale.
+// remote, the marks of all members but 0 travel: Mark says yes at once, and
+// marks that arrive too late come back through stale. A Request does not
+// overtake the marks that its sender made before it, and a record of the log does
+// not overtake the stale marks that were sent back before it was published.
 type modelBoard struct {
 	members int
 	remote  bool
 	slots   []modelSlot
 	clock   int
 	log     []logRecord
-	mail    [][][]byte   // Requests, by member
-	marks   [][]slotMark // marks under way, by member
-	stale   [][]slotMark // marks sent back, by member
+	mail    [][]mail      // Requests, by member
+	marks   [][][]SlotGen // marks under way, by member; each time all or none
+	arrived []int         // how many times marks have arrived, by member
+	stale   [][]staleMark // marks sent back, by member
 }
 
 type modelSlot struct {
@@ -24,7 +27,15 @@ type modelSlot struct {
 	used   int // clock of the last use
 }
 
-type slotMark struct{ slot, gen uint32 }
+type mail struct {
+	request []byte
+	behind  int // how many times marks were sent before it
+}
+
+type staleMark struct {
+	marks  []SlotGen
+	before int // the record that must not overtake it
+}
 
 type logRecord struct {
 	slot     uint32
@@ -36,9 +47,10 @@ func newModelBoard(members, capacity int, remote bool) *modelBoard {
 		members: members,
 		remote:  remote,
 		slots:   make([]modelSlot, capacity),
-		mail:    make([][][]byte, members),
-		marks:   make([][]slotMark, members),
-		stale:   make([][]slotMark, members),
+		mail:    make([][]mail, members),
+		marks:   make([][][]SlotGen, members),
+		arrived: make([]int, members),
+		stale:   make([][]staleMark, members),
 	}
 	for i := range b.slots {
 		b.slots[i].marked = make([]bool, members)
@@ -46,45 +58,69 @@ func newModelBoard(members, capacity int, remote bool) *modelBoard {
 	return b
 }
 
-func (b *modelBoard) Mark(member int, slot, gen uint32) bool {
-	if b.remote && member != 0 {
-		b.marks[member] = append(b.marks[member], slotMark{slot, gen})
+// travels reports whether member's marks are judged later.
+func (b *modelBoard) travels(member int) bool { return b.remote && member != 0 }
+
+func (b *modelBoard) Mark(member int, marks ...SlotGen) bool {
+	if b.travels(member) {
+		b.marks[member] = append(b.marks[member], marks)
 		return true
 	}
-	return b.mark(member, slot, gen)
+	return b.mark(member, marks)
 }
 
-// arrive lets the first mark under way from member reach the board.
+// arrive lets the first marks under way from member reach the board.
 func (b *modelBoard) arrive(member int) {
-	m := b.marks[member][0]
+	marks := b.marks[member][0]
 	b.marks[member] = b.marks[member][1:]
-	if !b.mark(member, m.slot, m.gen) {
-		b.stale[member] = append(b.stale[member], m)
+	b.arrived[member]++
+	if !b.mark(member, marks) {
+		b.stale[member] = append(b.stale[member], staleMark{marks, len(b.log)})
 	}
 }
 
-func (b *modelBoard) mark(member int, slot, gen uint32) bool {
-	s := &b.slots[slot]
-	if !s.taken || s.gen != gen {
-		return false
+// mark makes all of the marks or none.
+func (b *modelBoard) mark(member int, marks []SlotGen) bool {
+	for _, m := range marks {
+		if s := &b.slots[m.Slot]; !s.taken || s.gen != m.Gen {
+			return false
+		}
 	}
-	if s.marked[member] {
-		panic(fmt.Sprintf("member %d marks slot %d twice", member, slot))
+	completed := 0
+	for _, m := range marks {
+		s := &b.slots[m.Slot]
+		if s.marked[member] {
+			panic(fmt.Sprintf("member %d marks slot %d twice", member, m.Slot))
+		}
+		s.marked[member] = true
+		s.n++
+		b.clock++
+		s.used = b.clock
+		if s.n == b.members {
+			clear(s.marked)
+			s.n = 0
+			b.log = append(b.log, logRecord{slot: m.Slot})
+			completed++
+		}
 	}
-	s.marked[member] = true
-	s.n++
-	b.clock++
-	s.used = b.clock
-	if s.n == b.members {
-		clear(s.marked)
-		s.n = 0
-		b.log = append(b.log, logRecord{slot: slot})
+	if completed != 0 && completed != len(marks) {
+		panic(fmt.Sprintf("%d marks of a group complete it, of %d", completed, len(marks)))
 	}
 	return true
 }
 
 func (b *modelBoard) Post(member int, request []byte) {
-	b.mail[member] = append(b.mail[member], request)
+	b.mail[member] = append(b.mail[member], mail{request, b.arrived[member] + len(b.marks[member])})
+}
+
+// mailed reports whether a Request of member can be taken.
+func (b *modelBoard) mailed(member int) bool {
+	return len(b.mail[member]) > 0 && b.mail[member][0].behind <= b.arrived[member]
+}
+
+// readable reports whether member can read record n of the log.
+func (b *modelBoard) readable(member, n int) bool {
+	return n < len(b.log) && (len(b.stale[member]) == 0 || b.stale[member][0].before > n)
 }
 
 func (b *modelBoard) Publish(response []byte) {

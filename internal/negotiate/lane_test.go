@@ -12,6 +12,7 @@ import (
 type modelLane struct {
 	board   *modelBoard
 	coord   *Coordinator
+	ranks   []int
 	members []*modelMember
 	outbox  [][]byte // Responses that the coordinator could not publish yet
 }
@@ -20,62 +21,115 @@ type modelMember struct {
 	worker  *Worker
 	read    int // records of the log
 	pending map[string]*modelEntry
+	join    joinState
 	history []string // one line per record read, the same on all members
 }
+
+type joinState int
+
+const (
+	apart    joinState = iota
+	settling           // has asked for Settle, and will join
+	joining            // has asked for Join
+)
 
 type modelEntry struct {
 	req    Request
 	marked bool
-	mark   slotMark
+	mark   SlotGen
 }
 
-func newModelLane(ranks []int, capacity int, remote bool) *modelLane {
-	l := &modelLane{board: newModelBoard(len(ranks), capacity, remote)}
-	l.coord = NewCoordinator(ranks, l.board, Options{Capacity: capacity})
+func newModelLane(ranks []int, remote bool, o Options) *modelLane {
+	l := &modelLane{board: newModelBoard(len(ranks), o.Capacity, remote), ranks: ranks}
+	l.coord = NewCoordinator(ranks, l.board, o)
 	for i := range ranks {
 		l.members = append(l.members, &modelMember{worker: NewWorker(i), pending: make(map[string]*modelEntry)})
 	}
 	return l
 }
 
-// submit announces r for member m, and says how.
-func (l *modelLane) submit(m int, r *Request) string {
+// submit announces a tensor, or all of a group, for member m, and says how.
+func (l *modelLane) submit(m int, reqs ...*Request) string {
 	mem := l.members[m]
-	if mem.pending[r.Name] != nil {
-		panic(fmt.Sprintf("member %d submits %q again", m, r.Name))
+	if mem.join != apart {
+		panic(fmt.Sprintf("member %d submits %q although it joins", m, reqs[0].Name))
 	}
-	e := &modelEntry{req: *r}
-	mem.pending[r.Name] = e
-	slot, gen, cached := mem.worker.Lookup(r)
-	if cached && l.board.Mark(m, slot, gen) {
-		e.marked, e.mark = true, slotMark{slot, gen}
-		return fmt.Sprintf("mark slot %d gen %d", slot, gen)
+	var entries []*modelEntry
+	for _, r := range reqs {
+		if mem.pending[r.Name] != nil {
+			panic(fmt.Sprintf("member %d submits %q again", m, r.Name))
+		}
+		e := &modelEntry{req: *r}
+		mem.pending[r.Name] = e
+		entries = append(entries, e)
 	}
-	l.board.Post(m, r.Append(nil))
+	marks, cached := mem.worker.LookupGroup(nil, reqs)
+	var how []string
+	for _, mark := range marks {
+		how = append(how, fmt.Sprintf("slot %d gen %d", mark.Slot, mark.Gen))
+	}
+	said := "mark " + strings.Join(how, ", ")
+	if cached && l.board.Mark(m, marks...) {
+		for i, e := range entries {
+			e.marked, e.mark = true, marks[i]
+		}
+		return said
+	}
+	for _, r := range reqs {
+		l.board.Post(m, r.Append(nil))
+	}
 	if cached {
-		return fmt.Sprintf("mark slot %d gen %d: refused, post", slot, gen)
+		return said + ": refused, post"
 	}
 	return "post"
 }
 
-// notice hands member m the first mark that came back to it.
+// submitJoin lets member m join, once no mark of its can come back.
+func (l *modelLane) submitJoin(m int) string {
+	mem := l.members[m]
+	if l.board.travels(m) {
+		for _, e := range mem.pending {
+			if e.marked {
+				mem.join = settling
+				l.board.Post(m, (&Request{Type: Settle, Name: "join.noname", Device: CPUDevice}).Append(nil))
+				return "settle"
+			}
+		}
+	}
+	l.postJoin(m)
+	return "join"
+}
+
+func (l *modelLane) postJoin(m int) {
+	l.members[m].join = joining
+	l.board.Post(m, (&Request{Type: Join, Name: "join.noname", Device: CPUDevice}).Append(nil))
+}
+
+// notice hands member m the first marks that came back to it.
 func (l *modelLane) notice(m int) string {
 	back := l.board.stale[m][0]
 	l.board.stale[m] = l.board.stale[m][1:]
-	for _, e := range l.members[m].pending {
-		if e.marked && e.mark == back {
-			e.marked = false
-			l.board.Post(m, e.req.Append(nil))
-			return fmt.Sprintf("slot %d gen %d is stale, post %s", back.slot, back.gen, e.req.Name)
+	var said []string
+	for _, mark := range back.marks {
+		found := false
+		for _, e := range l.members[m].pending {
+			if e.marked && e.mark == mark {
+				found, e.marked = true, false
+				l.board.Post(m, e.req.Append(nil))
+				said = append(said, fmt.Sprintf("slot %d gen %d is stale, post %s", mark.Slot, mark.Gen, e.req.Name))
+			}
+		}
+		if !found {
+			panic(fmt.Sprintf("member %d: stale mark %v belongs to nothing", m, mark))
 		}
 	}
-	panic(fmt.Sprintf("member %d: stale mark %v belongs to nothing", m, back))
+	return strings.Join(said, "; ")
 }
 
 // coordinate takes the first Request in m's mailbox. What it leads to is
 // published by publish, which may be later: the log may have no room.
 func (l *modelLane) coordinate(m int) ([]*Response, error) {
-	p := l.board.mail[m][0]
+	p := l.board.mail[m][0].request
 	l.board.mail[m] = l.board.mail[m][1:]
 	var r Request
 	if err := r.Decode(p); err != nil {
@@ -86,6 +140,7 @@ func (l *modelLane) coordinate(m int) ([]*Response, error) {
 		l.outbox = append(l.outbox, resp.Append(nil))
 	}
 	clear(r.Shape) // it is the caller's again
+	clear(r.Ranks)
 	return resps, err
 }
 
@@ -95,9 +150,8 @@ func (l *modelLane) publish() {
 	l.outbox = l.outbox[1:]
 }
 
-// next lets member m read one record of the log and execute it. The Request
-// is the one that it had submitted.
-func (l *modelLane) next(m int) (*Response, *Request, error) {
+// next lets member m read one record of the log and execute it.
+func (l *modelLane) next(m int) (*Response, error) {
 	mem := l.members[m]
 	rec := l.board.log[mem.read]
 	mem.read++
@@ -107,33 +161,54 @@ func (l *modelLane) next(m int) (*Response, *Request, error) {
 	if rec.response != nil {
 		resp, how = new(Response), "response"
 		if err = resp.Decode(rec.response); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		mem.worker.Apply(resp)
 	} else if resp, err = mem.worker.Slot(rec.slot); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	mem.history = append(mem.history, how+" "+fmt.Sprintf("%+v", *resp))
 	e := mem.pending[resp.Name]
-	if e == nil {
-		return nil, nil, fmt.Errorf("member %d has to execute %q, which it has not submitted", m, resp.Name)
-	}
-	if rec.response == nil && !e.marked {
-		return nil, nil, fmt.Errorf("member %d has to execute %q by a slot that it has not marked", m, resp.Name)
-	}
-	if resp.Err == "" && !resp.answers(&e.req, m) {
-		return nil, nil, fmt.Errorf("member %d asked for %+v and got %+v", m, e.req, resp)
+	switch {
+	case resp.Type == Settle:
+		if int(resp.Root) == l.ranks[m] {
+			if mem.join != settling {
+				return nil, fmt.Errorf("member %d has not asked for this: %+v", m, resp)
+			}
+			l.postJoin(m)
+		}
+		return resp, nil
+	case resp.Type == Join:
+		if mem.join != joining {
+			return nil, fmt.Errorf("member %d has not joined: %+v", m, resp)
+		}
+		mem.join = apart
+		return resp, nil
+	case slices.Contains(resp.Joined, int32(m)):
+		if e != nil || mem.join != joining {
+			return nil, fmt.Errorf("member %d has submitted %q, or not joined, but is left out: %+v", m, resp.Name, resp)
+		}
+		return resp, nil
+	case e == nil:
+		return nil, fmt.Errorf("member %d has to execute %q, which it has not submitted", m, resp.Name)
+	case rec.response == nil && !e.marked:
+		return nil, fmt.Errorf("member %d has to execute %q by a slot that it has not marked", m, resp.Name)
+	case resp.Err == "" && !resp.Type.onSets() && !resp.answers(&e.req, m):
+		return nil, fmt.Errorf("member %d asked for %+v and got %+v", m, e.req, resp)
 	}
 	delete(mem.pending, resp.Name)
-	mem.history = append(mem.history, how+" "+fmt.Sprintf("%+v", *resp))
-	return resp, &e.req, nil
+	return resp, nil
 }
 
 // leftover says what has not come to an end; empty if all has.
 func (l *modelLane) leftover() string {
 	var s []string
-	l.coord.Pending(func(name string, _ RequestType, present, missing []int) {
-		s = append(s, fmt.Sprintf("tally %s: in %v, missing %v", name, present, missing))
-	})
+	for _, t := range l.coord.tallies() {
+		s = append(s, fmt.Sprintf("tally %s: in %v, held %v", t.name, t.reqs, t.held))
+	}
+	if joined := l.coord.Joined(); len(joined) > 0 || len(l.coord.groups) > 0 {
+		s = append(s, fmt.Sprintf("%v have joined, %v is held", joined, l.coord.groups))
+	}
 	for i := range l.board.slots {
 		if marked := l.board.Marked(uint32(i)); len(marked) > 0 {
 			s = append(s, fmt.Sprintf("slot %d is marked by %v", i, marked))

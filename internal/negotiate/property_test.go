@@ -12,180 +12,293 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// A program says what each member submits: for each name a sequence of rounds,
-// which a member submits one after the other, and names in any order.
+// A program says what each member submits, in epochs that end by a join of
+// all; only the last one does not. A member goes through the rounds of a stream
+// one after the other, and takes the streams in any order.
 type program struct {
-	names  []string
-	rounds [][][]Request // by name, round and member
+	joinAllOps bool
+	streams    []stream
+	epochs     [][][]round // by epoch and stream
+}
+
+// A stream is a tensor or a group of them that is submitted again and again.
+type stream struct {
+	kind  RequestType
+	names []string
+}
+
+// A round is what the members submit under a stream's names, and what comes of it.
+type round struct {
+	present []bool      // by member; the others have joined
+	reqs    [][]Request // by name and member
+	want    []string    // by name
 }
 
 // choose returns a number in [0, n).
 type choose func(n int) int
 
+var kinds = []RequestType{Allreduce, Allreduce, Allgather, Broadcast, Barrier, Adasum, Alltoall, Reducescatter, AddProcessSet}
+
 // newProgram draws a program whose names repeat their parameters often enough
 // to be cached, change them now and then on all members, and sometimes on one.
-func newProgram(members, names, rounds int, pick choose) *program {
-	p := &program{}
-	for i := range names {
-		p.names = append(p.names, fmt.Sprintf("t%d", i))
-		kind := []RequestType{Allreduce, Allreduce, Allgather, Broadcast, Barrier}[pick(5)]
-		variant := 0
-		var all [][]Request
-		for range 1 + pick(rounds) {
-			if pick(5) == 0 {
-				variant = pick(3)
+func newProgram(members, streams, rounds, epochs int, pick choose) *program {
+	p := &program{joinAllOps: pick(2) == 0}
+	var sets bool
+	for i := range streams {
+		s := stream{kinds[pick(len(kinds))], []string{fmt.Sprintf("t%d", i)}}
+		if s.kind == AddProcessSet {
+			if sets { // they are made one at a time
+				s.kind = Reducescatter
 			}
-			reqs := make([]Request, members)
-			for m := range reqs {
-				reqs[m] = variantOf(kind, variant, m)
-				reqs[m].Name = p.names[i]
-			}
-			if members > 1 && pick(6) == 0 {
-				m := pick(members)
-				reqs[m] = variantOf(kind, variant+1, m)
-				reqs[m].Name = p.names[i]
-			}
-			all = append(all, reqs)
+			sets = true
 		}
-		p.rounds = append(p.rounds, all)
+		if !s.kind.onSets() && s.kind != Barrier && pick(3) == 0 {
+			for j := range 1 + pick(3) {
+				s.names = append(s.names, fmt.Sprintf("t%d.%d", i, j))
+			}
+		}
+		p.streams = append(p.streams, s)
+	}
+	variants := make([]int, streams)
+	var ids modelIDs
+	for e := range epochs {
+		var epoch [][]round
+		// Members of a lower level have fewer rounds of every stream, or they
+		// could wait for one another. Only the last round that a member submits, for
+		// which it need not wait before it joins, can be one more than that.
+		levels := make([]int, members)
+		for m := range levels {
+			levels[m] = pick(3)
+		}
+		for i, s := range p.streams {
+			n := 1 + pick(rounds)
+			byLevel := []int{pick(n + 1), pick(n + 1), n}
+			slices.Sort(byLevel)
+			counts := make([]int, members) // how many rounds each has before it joins
+			for m := range counts {
+				counts[m] = n
+				if e < epochs-1 && !s.kind.onSets() {
+					counts[m] = byLevel[levels[m]] + pick(2)
+				}
+			}
+			var all []round
+			for k := range slices.Max(counts) {
+				if pick(5) == 0 {
+					variants[i] = pick(3)
+				}
+				r := round{present: make([]bool, members)}
+				for m := range r.present {
+					r.present[m] = counts[m] > k
+				}
+				odd := -1 // the member that says something else, about the last of the names
+				if members > 1 && pick(6) == 0 {
+					odd = pick(members)
+				}
+				for j, name := range s.names {
+					reqs := make([]Request, members)
+					typ, id := s.kind, int32(0)
+					if s.kind.onSets() {
+						typ, id = ids.draw(pick)
+					}
+					for m := range reqs {
+						variant := variants[i]
+						if m == odd && j == len(s.names)-1 {
+							variant++
+						}
+						reqs[m] = variantOf(typ, variant, m, id)
+						reqs[m].Name = name
+						if len(s.names) > 1 {
+							reqs[m].Group, reqs[m].GroupSize = s.names[0], int32(len(s.names))
+						}
+					}
+					r.reqs = append(r.reqs, reqs)
+					r.want = append(r.want, p.expect(reqs, r.present, &ids))
+				}
+				all = append(all, r)
+			}
+			epoch = append(epoch, all)
+		}
+		p.epochs = append(p.epochs, epoch)
 	}
 	return p
 }
 
-func variantOf(kind RequestType, variant, member int) Request {
+func variantOf(kind RequestType, variant, member int, id int32) Request {
 	r := Request{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum, Device: CPUDevice, Prescale: 1, Postscale: 1}
 	switch kind {
-	case Allreduce:
+	case Allreduce, Adasum, Reducescatter:
 		r.Shape = tensor.Shape{4, int64(variant)}
 	case Allgather: // only the first dimension varies: variants agree
 		r.Shape = tensor.Shape{int64(variant + member%3), 2}
+	case Alltoall:
+		r.Shape = tensor.Shape{int64(member % 3), int64(variant)}
 	case Broadcast:
 		r.Shape = tensor.Shape{3}
 		r.Root = int32(variant % 2)
+	case AddProcessSet:
+		r.Ranks = [][]int32{{0}, {1}, {0, 1}, {0}}[variant]
+	case RemoveProcessSet:
+		r.Root = id + int32(variant)
 	}
 	return r
 }
 
+// modelIDs gives process sets their ids: a list of those that are taken, in
+// which the one freed first is looked for by time.
+type modelIDs struct {
+	freedAt []int // by id - 1; 0 if taken
+	clock   int
+}
+
+// draw chooses between a new set and the removal of an old one.
+func (ids *modelIDs) draw(pick choose) (RequestType, int32) {
+	if pick(2) == 0 {
+		return AddProcessSet, 0
+	}
+	return RemoveProcessSet, int32(pick(len(ids.freedAt) + 1))
+}
+
+func (ids *modelIDs) add() int {
+	best := -1
+	for i, at := range ids.freedAt {
+		if at > 0 && (best < 0 || at < ids.freedAt[best]) {
+			best = i
+		}
+	}
+	if best < 0 {
+		best = len(ids.freedAt)
+		ids.freedAt = append(ids.freedAt, 0)
+	}
+	ids.freedAt[best] = 0
+	return best + 1
+}
+
+func (ids *modelIDs) remove(id int) bool {
+	if id < 1 || id > len(ids.freedAt) || ids.freedAt[id-1] > 0 {
+		return false
+	}
+	ids.clock++
+	ids.freedAt[id-1] = ids.clock
+	return true
+}
+
 // expect is the sequential model: what a round gives if nothing else goes on.
-// Empty: a mismatch.
-func expect(reqs []Request) string {
-	var first []int64
-	for _, r := range reqs {
+// Empty: an error.
+func (p *program) expect(reqs []Request, present []bool, ids *modelIDs) string {
+	var dims []int64
+	var absent []int32
+	var first *Request
+	for m := range reqs {
+		r := &reqs[m]
+		if !present[m] {
+			absent = append(absent, int32(m))
+			dims = append(dims, 0)
+			continue
+		}
+		if first == nil {
+			first = r
+		}
+		var same bool
 		switch r.Type {
+		case Alltoall:
+			same = r.Shape[1] == first.Shape[1]
 		case Allgather:
-			first = append(first, r.Shape[0])
-		case Allreduce:
-			if r.Shape[1] != reqs[0].Shape[1] {
-				return ""
-			}
-		case Broadcast:
-			if r.Root != reqs[0].Root {
+			dims = append(dims, r.Shape[0])
+			same = true
+		default:
+			same = r.Shape.Equal(first.Shape) && r.Root == first.Root && slices.Equal(r.Ranks, first.Ranks)
+		}
+		if !same {
+			return ""
+		}
+	}
+	want := *first
+	if len(absent) > 0 {
+		switch want.Type {
+		case Allgather, Alltoall, Reducescatter, Broadcast:
+			if !p.joinAllOps || want.Type == Broadcast && !present[want.Root] {
 				return ""
 			}
 		}
 	}
-	r := reqs[0]
-	if r.Type == Allgather {
-		r.Shape = slices.Clone(r.Shape)
-		r.Shape[0] = 0
-		for _, n := range first {
-			r.Shape[0] += n
+	want.Shape = slices.Clone(want.Shape)
+	switch want.Type {
+	case Allgather:
+		want.Shape[0] = 0
+		for _, n := range dims {
+			want.Shape[0] += n
+		}
+		return fmt.Sprint(want.Type, want.Name, want.Shape, want.Root, dims, absent, want.Group)
+	case Alltoall:
+		want.Shape[0] = 0
+	case AddProcessSet:
+		want.Root = int32(ids.add())
+	case RemoveProcessSet:
+		if !ids.remove(int(want.Root)) {
+			return ""
 		}
 	}
-	return fmt.Sprint(r.Type, r.Name, r.Shape, r.Root, first)
+	return fmt.Sprint(want.Type, want.Name, want.Shape, want.Root, []int64(nil), absent, want.Group)
 }
 
 func got(r *Response) string {
 	if r.Err != "" {
 		return ""
 	}
-	return fmt.Sprint(r.Type, r.Name, r.Shape, r.Root, r.FirstDims)
+	return fmt.Sprint(r.Type, r.Name, r.Shape, r.Root, r.FirstDims, r.Joined, r.Group)
+}
+
+// player is a program under way on a lane.
+type player struct {
+	*modelLane
+	*program
+	at []progress
+}
+
+// progress says how far a member is.
+type progress struct {
+	epoch     int
+	submitted []int   // rounds, by stream
+	done      [][]int // rounds, by stream and name
+}
+
+// An action is a thing that can happen: what, to whom.
+type action struct {
+	what   byte
+	member int
+	stream int
 }
 
 // play runs p on l in an order drawn by pick, until nothing can move, and
 // returns how many times a slot was used.
 func play(l *modelLane, p *program, pick choose) (bySlot int, err error) {
-	members := len(l.members)
-	at := make([][]int, members) // the round that each member is in, by name
-	for m := range at {
-		at[m] = make([]int, len(p.names))
-	}
-	// An action is a thing that can happen: what, to whom.
-	type action struct {
-		what   byte
-		member int
-		name   int
+	pl := &player{l, p, make([]progress, len(l.members))}
+	for m := range pl.at {
+		pl.at[m].enter(p, 0)
 	}
 	var can []action
 	for step := 0; ; step++ {
-		can = can[:0]
-		for m, mem := range l.members {
-			for n := range p.names {
-				if at[m][n] < len(p.rounds[n]) && mem.pending[p.names[n]] == nil {
-					can = append(can, action{'s', m, n})
-				}
-			}
-			if len(l.board.mail[m]) > 0 {
-				can = append(can, action{'c', m, 0})
-			}
-			if len(l.board.marks[m]) > 0 {
-				can = append(can, action{'a', m, 0})
-			}
-			if len(l.board.stale[m]) > 0 {
-				can = append(can, action{'n', m, 0})
-			}
-			if mem.read < len(l.board.log) {
-				can = append(can, action{'r', m, 0})
-			}
-		}
-		if len(l.outbox) > 0 {
-			can = append(can, action{'p', 0, 0})
-		}
-		if len(can) == 0 {
+		if can = pl.possible(can[:0]); len(can) == 0 {
 			break
 		}
 		a := can[pick(len(can))]
 		// In a large lane one choice moves a run of members, or the list of what
 		// can happen would be made too often.
 		for i, b := range can {
-			if b != a && !(members > 16 && b.what == a.what && b.name == a.name && (i+step)%3 == 0) {
+			if b != a && !(len(l.members) > 16 && b.what == a.what && b.stream == a.stream && (i+step)%3 == 0) {
 				continue
 			}
-			switch b.what {
-			case 's':
-				l.submit(b.member, &p.rounds[b.name][at[b.member][b.name]][b.member])
-			case 'c':
-				if _, err := l.coordinate(b.member); err != nil {
-					return 0, err
-				}
-			case 'p':
-				l.publish()
-			case 'a':
-				l.board.arrive(b.member)
-			case 'n':
-				l.notice(b.member)
-			case 'r':
-				resp, _, err := l.next(b.member)
-				if err != nil {
-					return 0, err
-				}
-				n := slices.Index(p.names, resp.Name)
-				round := at[b.member][n]
-				at[b.member][n]++
-				if want := expect(p.rounds[n][round]); got(resp) != want {
-					return 0, fmt.Errorf("member %d, %s, round %d: got %q (%s), want %q", b.member, resp.Name, round, got(resp), resp.Err, want)
-				}
+			if err := pl.act(b); err != nil {
+				return 0, err
 			}
 		}
 	}
 	if left := l.leftover(); left != "" {
 		return 0, fmt.Errorf("left over: %s", left)
 	}
-	for m := range at {
-		for n := range p.names {
-			if at[m][n] != len(p.rounds[n]) {
-				return 0, fmt.Errorf("member %d has ended %d rounds of %s, not %d", m, at[m][n], p.names[n], len(p.rounds[n]))
-			}
+	for m := range pl.at {
+		if at := &pl.at[m]; at.epoch != len(p.epochs)-1 || !pl.through(m) {
+			return 0, fmt.Errorf("member %d has stopped at %+v", m, at)
 		}
 	}
 	for _, h := range l.members[0].history {
@@ -194,6 +307,159 @@ func play(l *modelLane, p *program, pick choose) (bySlot int, err error) {
 		}
 	}
 	return bySlot, nil
+}
+
+// enter starts an epoch.
+func (at *progress) enter(p *program, epoch int) {
+	*at = progress{epoch: epoch, submitted: make([]int, len(p.streams))}
+	for _, s := range p.streams {
+		at.done = append(at.done, make([]int, len(s.names)))
+	}
+}
+
+// ready reports whether member m has a round of stream i to submit.
+func (pl *player) ready(m, i int) bool {
+	at := &pl.at[m]
+	k := at.submitted[i]
+	return !pl.over(m, i) && slices.Min(at.done[i]) == k
+}
+
+// over reports whether member m has submitted its last round of stream i.
+func (pl *player) over(m, i int) bool {
+	rounds := pl.epochs[pl.at[m].epoch][i]
+	k := pl.at[m].submitted[i]
+	return k == len(rounds) || !rounds[k].present[m]
+}
+
+// through reports whether member m has seen the end of all rounds of its epoch.
+func (pl *player) through(m int) bool {
+	for i, rounds := range pl.epochs[pl.at[m].epoch] {
+		for _, k := range pl.at[m].done[i] {
+			if k != len(rounds) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (pl *player) possible(can []action) []action {
+	for m, mem := range pl.members {
+		if mem.join == apart {
+			all := true
+			for i := range pl.streams {
+				if pl.ready(m, i) {
+					can = append(can, action{'s', m, i})
+				}
+				all = all && pl.over(m, i)
+			}
+			if all && pl.at[m].epoch < len(pl.epochs)-1 {
+				can = append(can, action{'j', m, 0})
+			}
+		}
+		if pl.board.mailed(m) {
+			can = append(can, action{'c', m, 0})
+		}
+		if len(pl.board.marks[m]) > 0 {
+			can = append(can, action{'a', m, 0})
+		}
+		if len(pl.board.stale[m]) > 0 {
+			can = append(can, action{'n', m, 0})
+		}
+		if pl.board.readable(m, mem.read) {
+			can = append(can, action{'r', m, 0})
+		}
+	}
+	if len(pl.outbox) > 0 {
+		can = append(can, action{'p', 0, 0})
+	}
+	return can
+}
+
+func (pl *player) act(a action) error {
+	switch a.what {
+	case 's':
+		pl.submitRound(a.member, a.stream)
+	case 'j':
+		pl.submitJoin(a.member)
+	case 'c':
+		resps, err := pl.coordinate(a.member)
+		if err != nil {
+			return err
+		}
+		return whole(resps)
+	case 'p':
+		pl.publish()
+	case 'a':
+		pl.board.arrive(a.member)
+	case 'n':
+		pl.notice(a.member)
+	case 'r':
+		resp, err := pl.next(a.member)
+		if err != nil {
+			return err
+		}
+		return pl.check(a.member, resp)
+	}
+	return nil
+}
+
+// whole checks that the Responses of one Step have groups entire or not at all.
+func whole(resps []*Response) error {
+	n := make(map[string]int)
+	for _, r := range resps {
+		if r.Group != "" {
+			n[r.Group]++
+		}
+	}
+	for _, r := range resps {
+		if r.Group != "" && n[r.Group] != int(r.GroupSize) {
+			return fmt.Errorf("%d of group %s are ready without the others", n[r.Group], r.Group)
+		}
+	}
+	return nil
+}
+
+func (pl *player) submitRound(m, i int) {
+	at := &pl.at[m]
+	var reqs []*Request
+	for j := range pl.streams[i].names {
+		reqs = append(reqs, &pl.epochs[at.epoch][i][at.submitted[i]].reqs[j][m])
+	}
+	at.submitted[i]++
+	pl.submit(m, reqs...)
+}
+
+// check compares what member m has read with the model.
+func (pl *player) check(m int, resp *Response) error {
+	at := &pl.at[m]
+	switch resp.Type {
+	case Settle:
+		return nil
+	case Join:
+		if !pl.through(m) {
+			return fmt.Errorf("member %d has joined too early: %+v", m, at)
+		}
+		at.enter(pl.program, at.epoch+1)
+		return nil
+	}
+	for i, s := range pl.streams {
+		j := slices.Index(s.names, resp.Name)
+		if j < 0 {
+			continue
+		}
+		rounds := pl.epochs[at.epoch][i]
+		k := at.done[i][j]
+		if k == len(rounds) {
+			return fmt.Errorf("member %d: %s: round %d of %d", m, resp.Name, k, len(rounds))
+		}
+		at.done[i][j]++
+		if want := rounds[k].want[j]; got(resp) != want {
+			return fmt.Errorf("member %d, %s, epoch %d, round %d: got %q (%s), want %q", m, resp.Name, at.epoch, k, got(resp), resp.Err, want)
+		}
+		return nil
+	}
+	return fmt.Errorf("member %d: nobody has asked for %+v", m, resp)
 }
 
 func ranks(n int) []int {
@@ -216,10 +482,11 @@ func TestRandomPrograms(t *testing.T) {
 			pick = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)).IntN
 		}
 		members := rapid.IntRange(2, 16).Draw(t, "members")
-		capacity := rapid.IntRange(0, 4).Draw(t, "capacity")
+		capacity := rapid.IntRange(0, 6).Draw(t, "capacity")
 		remote := rapid.Bool().Draw(t, "remote")
-		p := newProgram(members, 1+pick(5), 12, pick)
-		n, err := play(newModelLane(ranks(members), capacity, remote), p, pick)
+		p := newProgram(members, 1+pick(5), 10, 1+pick(3), pick)
+		l := newModelLane(ranks(members), remote, Options{Capacity: capacity, JoinAllOps: p.joinAllOps, FusionThreshold: 64})
+		n, err := play(l, p, pick)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,9 +506,10 @@ func TestRandomProgramsManyMembers(t *testing.T) {
 		if rng.IntN(16) != 0 {
 			return
 		}
-		capacity, remote := rng.IntN(3), rng.IntN(2) == 0
-		p := newProgram(members, 2, 5, rng.IntN)
-		if _, err := play(newModelLane(ranks(members), capacity, remote), p, rng.IntN); err != nil {
+		capacity, remote := rng.IntN(5), rng.IntN(2) == 0
+		p := newProgram(members, 2, 4, 1+rng.IntN(2), rng.IntN)
+		l := newModelLane(ranks(members), remote, Options{Capacity: capacity, JoinAllOps: p.joinAllOps, FusionThreshold: 64})
+		if _, err := play(l, p, rng.IntN); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -257,12 +525,15 @@ func TestFuseProperties(t *testing.T) {
 		at := make(map[*Response]int)
 		for range rapid.IntRange(0, 60).Draw(t, "n") {
 			r := &Response{
-				Type:     rapid.SampledFrom([]RequestType{Allreduce, Allreduce, Allreduce, Broadcast, Barrier}).Draw(t, "type"),
+				Type:     rapid.SampledFrom([]RequestType{Allreduce, Allreduce, Allreduce, Adasum, Broadcast, Barrier, Allgather, Reducescatter}).Draw(t, "type"),
 				DType:    rapid.SampledFrom([]tensor.DType{tensor.Float32, tensor.Float64}).Draw(t, "dtype"),
 				ReduceOp: rapid.SampledFrom([]tensor.ReduceOp{tensor.Sum, tensor.Max}).Draw(t, "op"),
 				Device:   CPUDevice + rapid.Int32Range(0, 1).Draw(t, "device"),
 				Shape:    tensor.Shape{rapid.Int64Range(0, 20).Draw(t, "size")},
 				Prescale: float64(rapid.IntRange(1, 2).Draw(t, "prescale")),
+			}
+			if rapid.IntRange(0, 3).Draw(t, "grouped") == 0 {
+				r.Group = rapid.SampledFrom([]string{"g", "h"}).Draw(t, "group")
 			}
 			if rapid.IntRange(0, 9).Draw(t, "err") == 0 {
 				r.Err = "mismatch"
@@ -271,8 +542,9 @@ func TestFuseProperties(t *testing.T) {
 			rs = append(rs, r)
 		}
 		threshold := rapid.Int64Range(0, 200).Draw(t, "threshold")
-		plan := Fuse(nil, rs, threshold, FuseOptions{})
-		again := Fuse(Fuse(nil, rs, 1<<30, FuseOptions{})[:0], rs, threshold, FuseOptions{}) // memory that has been used differently
+		o := FuseOptions{Groups: rapid.Bool().Draw(t, "groups")}
+		plan := Fuse(nil, rs, threshold, o)
+		again := Fuse(Fuse(nil, rs, 1<<30, FuseOptions{})[:0], rs, threshold, o) // memory that has been used differently
 		if fmt.Sprint(plan) != fmt.Sprint(again) {
 			t.Fatalf("the plan depends on dst's memory:\n%v\n%v", plan, again)
 		}
@@ -288,11 +560,11 @@ func TestFuseProperties(t *testing.T) {
 				if j > 0 && at[b.Responses[j-1]] >= at[r] {
 					t.Fatalf("batch %d is not in log order", i)
 				}
-				if len(b.Responses) > 1 && (r.Err != "" || r.Type != Allreduce) {
+				if len(b.Responses) > 1 && (r.Err != "" || r.Type != Allreduce && r.Type != Adasum) {
 					t.Fatalf("batch %d has %+v in company", i, r)
 				}
 				if r.Type != b.Type || r.DType != b.DType || r.ReduceOp != b.ReduceOp || r.Prescale != b.Prescale ||
-					r.Device != b.Responses[0].Device {
+					r.Device != b.Responses[0].Device || o.Groups && r.Group != b.Responses[0].Group {
 					t.Fatalf("batch %d: %+v does not belong to it", i, r)
 				}
 			}

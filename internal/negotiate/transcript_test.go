@@ -2,6 +2,7 @@ package negotiate
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,14 +14,17 @@ import (
 
 // TestTranscripts plays the scenarios in testdata, one file each. The commands:
 //
-//	lane ranks=(0,1) [capacity=2] [remote]   makes a lane; remote: marks travel
-//	submit m=0 name=a [type=] [dtype=] [op=] [shape=(2,3)] [root=] [device=] [pre=] [post=]
+//	lane ranks=(0,1) [capacity=2] [remote] [joinall] [threshold=]   makes a lane; remote: marks travel
+//	submit m=0 name=a [type=] [dtype=] [op=] [shape=(2,3)] [root=] [device=] [pre=] [post=] [set=(0,1)]
+//	submit m=0 group=g names=(a,b) [but=b] …  submits a group; b has shape [9]
+//	join m=1        member 1 joins
 //	arrive m=1      member 1's first mark under way reaches the board
 //	notice m=1      member 1 learns that a mark of its was stale
 //	coordinate [m=1]  the coordinator takes what is in the mailboxes (of member 1)
 //	read [m=1]      all members (member 1) read the log to its end and execute
 //	inject m=1 …    posts a Request that no correct member would post
 //	pending         what the coordinator waits for
+//	joined          who has joined
 //	slots           what stands on the board, and by whom it is marked
 //	end             nothing may be left over
 //
@@ -69,13 +73,24 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
 		}
 		capacity := 2
 		d.MaybeScanArgs(t, "capacity", &capacity)
-		tr.lane = newModelLane(ranks, capacity, d.HasArg("remote"))
+		threshold := 64
+		d.MaybeScanArgs(t, "threshold", &threshold)
+		tr.lane = newModelLane(ranks, d.HasArg("remote"),
+			Options{Capacity: capacity, JoinAllOps: d.HasArg("joinall"), FusionThreshold: int64(threshold)})
 	case "submit":
 		for _, m := range chosen {
-			tr.printf("%d: %s", m, tr.lane.submit(m, request(t, d)))
+			tr.printf("%d: %s", m, tr.lane.submit(m, requests(t, d)...))
 		}
+	case "join":
+		for _, m := range chosen {
+			tr.printf("%d: %s", m, tr.lane.submitJoin(m))
+		}
+	case "joined":
+		tr.printf("%v", tr.lane.coord.Joined())
 	case "inject":
-		tr.lane.board.Post(one, request(t, d).Append(nil))
+		for _, r := range requests(t, d) {
+			tr.lane.board.Post(one, r.Append(nil))
+		}
 	case "arrive":
 		tr.lane.board.arrive(one)
 	case "notice":
@@ -107,7 +122,7 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
 
 func (tr *transcript) coordinate(chosen []int) {
 	for _, m := range chosen {
-		for len(tr.lane.board.mail[m]) > 0 {
+		for tr.lane.board.mailed(m) {
 			resps, err := tr.lane.coordinate(m)
 			if err != nil {
 				tr.printf("abort: %v", err)
@@ -123,14 +138,16 @@ func (tr *transcript) coordinate(chosen []int) {
 
 func (tr *transcript) read(m int) {
 	mem := tr.lane.members[m]
-	for mem.read < len(tr.lane.board.log) {
+	for tr.lane.board.readable(m, mem.read) {
 		rec := tr.lane.board.log[mem.read]
-		resp, _, err := tr.lane.next(m)
+		resp, err := tr.lane.next(m)
 		switch {
 		case err != nil:
 			tr.printf("%d: error: %v", m, err)
 		case resp.Err != "":
 			tr.printf("%d: %s fails", m, resp.Name)
+		case slices.Contains(resp.Joined, int32(m)):
+			tr.printf("%d: %v %s, without an input", m, resp.Type, resp.Name)
 		case rec.response == nil:
 			tr.printf("%d: %v %s, by slot %d", m, resp.Type, resp.Name, rec.slot)
 		default:
@@ -144,14 +161,28 @@ func show(r *Response) string {
 	if r.Err != "" {
 		return s + ": " + r.Err
 	}
+	switch r.Type {
+	case Join:
+		return s + fmt.Sprintf(", rank %d was the last", r.Root)
+	case Settle:
+		return s + fmt.Sprintf(" for rank %d", r.Root)
+	case AddProcessSet, RemoveProcessSet:
+		return s + fmt.Sprintf(" id %d", r.Root)
+	}
 	s += fmt.Sprintf(" %v %v", r.DType, r.Shape)
 	switch r.Type {
-	case Allreduce:
+	case Allreduce, Adasum, Reducescatter:
 		s += fmt.Sprintf(" %v factors (%v, %v)", r.ReduceOp, r.Prescale, r.Postscale)
 	case Broadcast:
 		s += fmt.Sprintf(" from %d", r.Root)
 	case Allgather:
 		s += fmt.Sprintf(" first %v", r.FirstDims)
+	}
+	if r.Group != "" {
+		s += fmt.Sprintf(" of group %s (%d)", r.Group, r.GroupSize)
+	}
+	if len(r.Joined) > 0 {
+		s += fmt.Sprintf(" without %v", r.Joined)
 	}
 	if r.Slot != NoSlot {
 		s += fmt.Sprintf(" -> slot %d gen %d", r.Slot, r.Gen)
@@ -159,7 +190,26 @@ func show(r *Response) string {
 	return s
 }
 
-// request reads a Request off a command line.
+// requests reads a Request off a command line, or those of a group.
+func requests(t *testing.T, d *datadriven.TestData) []*Request {
+	var reqs []*Request
+	for _, arg := range d.CmdArgs {
+		if arg.Key == "names" {
+			for _, name := range arg.Vals {
+				r := request(t, d)
+				r.Name, r.GroupSize = name, int32(len(arg.Vals))
+				var but string
+				if d.MaybeScanArgs(t, "but", &but); but == name {
+					r.Shape = tensor.Shape{9}
+				}
+				reqs = append(reqs, r)
+			}
+			return reqs
+		}
+	}
+	return append(reqs, request(t, d))
+}
+
 func request(t *testing.T, d *datadriven.TestData) *Request {
 	r := &Request{DType: tensor.Float32, ReduceOp: tensor.Sum, Device: CPUDevice, Prescale: 1, Postscale: 1}
 	r.Shape = tensor.Shape{4}
@@ -183,7 +233,13 @@ func request(t *testing.T, d *datadriven.TestData) *Request {
 			return f
 		}
 		switch arg.Key {
-		case "m":
+		case "m", "names", "but":
+		case "group":
+			r.Group = v
+		case "set":
+			for _, v = range arg.Vals {
+				r.Ranks = append(r.Ranks, int32(integer()))
+			}
 		case "name":
 			r.Name = v
 		case "type":
