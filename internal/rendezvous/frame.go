@@ -45,13 +45,13 @@ type message struct {
 
 	// The k-th use of a name on one rank meets the k-th on the others.
 	Name string `json:",omitempty"`
-	Use  uint64 `json:",omitempty"`
+	Use  uint64 `json:",omitempty"` // ask, asking, answered: the number of the asker's Ask
 
-	Value  []byte   `json:",omitempty"` // exchange
-	First  int      `json:",omitempty"` // values: the rank of Values[0]
+	Value  []byte   `json:",omitempty"` // exchange, answer
+	First  int      `json:",omitempty"` // values: the rank of Values[0]; answer from the server: whose it is
 	Values [][]byte `json:",omitempty"`
 
-	Text       string `json:",omitempty"` // refused, failed, missing, ask, report
+	Text       string `json:",omitempty"` // refused, failed, missing, give up, report
 	Death      *Death `json:",omitempty"` // death, failed
 	Generation uint64 `json:",omitempty"` // welcome
 }
@@ -59,7 +59,9 @@ type message struct {
 const (
 	// From a rank.
 	typeExchange = "exchange"
-	typeAsk      = "ask" // I have waited for so long (Text): who is missing in this exchange?
+	typeGiveUp   = "give up" // I have waited for so long (Text): who is missing in this exchange?
+	typeAsk      = "ask"     // to all members, this one included
+	typeAnswer   = "answer"  // to a question; and from the server, passed on to who has asked
 	typeReport   = "report"
 	typeLeave    = "leave"
 	// From the server.
@@ -69,6 +71,11 @@ const (
 	typeFailed  = "failed"
 	typeMissing = "missing"
 	typeDeath   = "death"
+	// What another rank's Ask makes of it.
+	typeQuestion = "question"
+	// The answers that follow are to the Ask with this number; there are no more of them.
+	typeAsking   = "asking"
+	typeAnswered = "answered"
 )
 
 // encode returns the frame: four bytes of length, then JSON.

@@ -37,6 +37,8 @@ const (
 	// lossTime is how long a lost connection waits for the launcher's report of
 	// a death, which says more.
 	lossTime = time.Second
+	// freshTime is how old an answer may be to be given to one more that asks.
+	freshTime = time.Second
 	// drainTime is how long Died waits to see the connection of a process that
 	// ended with code 0 closed: was it left properly?
 	drainTime = 250 * time.Millisecond
@@ -48,6 +50,7 @@ type Server struct {
 	size int
 	// How long to wait for what a closed connection should bring; tests shorten them.
 	successionTime, lossTime time.Duration
+	freshTime                time.Duration
 	wg                       sync.WaitGroup
 
 	mu        sync.Mutex
@@ -82,7 +85,9 @@ type peer struct {
 
 	queued int           // bytes of queue. Server.mu
 	queue  [][]byte      // Server.mu
-	wake   chan struct{} // capacity 1: the queue has grown
+	wake   chan struct{} // capacity 1: there is something to deliver
+
+	relay
 }
 
 // NewServer makes the server of a job of size ranks whose secret is key.
@@ -92,6 +97,7 @@ func NewServer(key []byte, size int) *Server {
 		size:           size,
 		successionTime: successionTime,
 		lossTime:       lossTime,
+		freshTime:      freshTime,
 		conns:          map[net.Conn]struct{}{},
 		peers:          map[*peer]struct{}{},
 		ranks:          make([]standing, size),
@@ -273,6 +279,7 @@ func (s *Server) dismiss(p *peer) {
 	defer s.mu.Unlock()
 	delete(s.peers, p)
 	close(p.gone)
+	s.unask(p)
 	if p.left {
 		p.gen.gone[p.Rank] = s.farewell(p, "has left")
 		s.settle(p.gen)
@@ -302,8 +309,12 @@ func (s *Server) take(p *peer, m message) bool {
 	switch m.Type {
 	case typeExchange:
 		return s.contribute(p, m)
-	case typeAsk:
+	case typeGiveUp:
 		s.giveUp(p, m)
+	case typeAsk:
+		s.ask(p, m.Use)
+	case typeAnswer:
+		return s.passOn(p, m.Value)
 	case typeReport:
 		if r := &s.ranks[p.Rank]; !r.reported {
 			r.report, r.reported = clip(m.Text, maxText), true
@@ -332,6 +343,11 @@ func (s *Server) sendFrame(p *peer, frame []byte) {
 		return
 	}
 	p.queue = append(p.queue, frame)
+	p.rouse()
+}
+
+// rouse makes deliver look again.
+func (p *peer) rouse() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -350,9 +366,17 @@ func (s *Server) deliver(p *peer) {
 		s.mu.Lock()
 		frames := net.Buffers(p.queue)
 		p.queue, p.queued = nil, 0
+		answers := p.answers()
 		s.mu.Unlock()
 		p.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if _, err := frames.WriteTo(p.conn); err != nil {
+		_, err := frames.WriteTo(p.conn)
+		if err == nil && len(answers) > 0 {
+			// They can be more than the kernel buffers, and a rank that is
+			// stopped for a while must find its connection when it goes on.
+			p.conn.SetWriteDeadline(time.Time{})
+			_, err = answers.WriteTo(p.conn)
+		}
+		if err != nil {
 			p.conn.Close() // ends attend, which ends this
 		}
 	}

@@ -55,10 +55,12 @@ type Session struct {
 
 	mu      sync.Mutex
 	changed sync.Cond // a death arrived, or the session ended
+	closing bool      // Close was called: whatever ends the session now, that was the cause
 	err     error     // set once, before ended is closed
 	deaths  []Death
 	uses    map[string]uint64
 	waits   map[exchangeKey]*wait
+	inquiries
 }
 
 // wait is an Exchange that has not returned.
@@ -96,6 +98,7 @@ func Join(ctx context.Context, addr string, key []byte, o Options) (*Session, er
 		uses:  map[string]uint64{},
 		waits: map[exchangeKey]*wait{},
 	}
+	s.questions = make(chan struct{}, 1)
 	s.changed.L = &s.mu
 	s.track()
 	// The context ends whatever blocks in the handshake.
@@ -112,6 +115,7 @@ func Join(ctx context.Context, addr string, key []byte, o Options) (*Session, er
 		return nil, fmt.Errorf("rendezvous: join the launcher at %s: %w", addr, err)
 	}
 	go s.read()
+	go s.reply()
 	return s, nil
 }
 
@@ -162,6 +166,9 @@ func (s *Session) take(m message) {
 	if m.Type == typeDeath && m.Death != nil {
 		s.deaths = append(s.deaths, *m.Death)
 		s.changed.Broadcast()
+		return
+	}
+	if s.hear(m) {
 		return
 	}
 	key := exchangeKey{m.Name, m.Use}
@@ -251,7 +258,7 @@ func (s *Session) Exchange(ctx context.Context, name string, value []byte) ([][]
 		waited = waited.Round(time.Millisecond)
 	}
 	text := "a launcher that does not answer"
-	if err := s.write(message{Type: typeAsk, Name: key.name, Use: key.use, Text: waited.String()}); err == nil {
+	if err := s.write(message{Type: typeGiveUp, Name: key.name, Use: key.use, Text: waited.String()}); err == nil {
 		select {
 		case <-w.done:
 			return w.result()
@@ -332,6 +339,9 @@ func (s *Session) Report(text string) {
 // Close leaves the generation. Every Exchange under way fails, here and, where
 // this rank has not contributed, on the other ranks too. Closing twice is allowed.
 func (s *Session) Close() error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
 	s.write(message{Type: typeLeave})
 	s.end(errClosed)
 	return nil
@@ -363,6 +373,9 @@ func (s *Session) end(cause error) {
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return
+	}
+	if s.closing {
+		cause = errClosed // the server may have answered the farewell already
 	}
 	s.err = cause
 	if s.fd >= 0 && s.o.TrackFD != nil {
