@@ -36,11 +36,11 @@ func (a *allgatherShared) Advance() (bool, error) {
 		case a.kout < a.kin && l.reached(transport.In, a.base+uint64(a.kout)+1):
 			a.copyOut(a.kout)
 			a.kout++
-			l.shared.Advance(transport.Out, a.base+uint64(a.kout))
+			l.publish(transport.Out, a.base+uint64(a.kout))
 		case a.kin < a.chunks && l.free(a.base+uint64(a.kin)):
 			a.copyIn(a.kin)
 			a.kin++
-			l.shared.Advance(transport.In, a.base+uint64(a.kin))
+			l.publish(transport.In, a.base+uint64(a.kin))
 		default:
 			return false, nil
 		}

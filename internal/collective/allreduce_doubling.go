@@ -51,10 +51,10 @@ func (a *allreduceDoubling) Advance() (bool, error) {
 		if !a.posted {
 			a.plan()
 			if a.fromPeer {
-				comm.Recv(a.peer, a.target())
+				a.lane.recv(a.peer, a.target())
 			}
 			if a.toPeer {
-				comm.Send(a.peer, a.data)
+				a.lane.send(a.peer, a.data)
 			}
 			a.posted = true
 		}
@@ -65,6 +65,7 @@ func (a *allreduceDoubling) Advance() (bool, error) {
 			a.combine()
 		}
 		a.posted = false
+		a.lane.moved++
 		a.round++
 	}
 	a.lane.end()

@@ -31,7 +31,7 @@ func (a *allreduceSharedFlat) Advance() (bool, error) {
 			return false, nil
 		}
 		copy(l.shared.Buffer(l.rank, a.chunk), a.todo.in)
-		l.shared.Advance(transport.In, a.chunk+1)
+		l.publish(transport.In, a.chunk+1)
 		a.entered = true
 	}
 	if !l.reached(transport.In, a.chunk+1) {
@@ -41,7 +41,7 @@ func (a *allreduceSharedFlat) Advance() (bool, error) {
 		l.srcs[m] = l.shared.Buffer(m, a.chunk)[:n]
 	}
 	reduce.Reduce(a.todo.dt, a.todo.op, a.todo.out, l.srcs, a.todo.scale)
-	l.shared.Advance(transport.Out, a.chunk+1)
+	l.publish(transport.Out, a.chunk+1)
 	l.end()
 	return true, nil
 }

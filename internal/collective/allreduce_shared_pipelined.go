@@ -53,15 +53,15 @@ func (a *allreduceSharedPipelined) Advance() (bool, error) {
 		case a.kout < a.kmid && l.reached(transport.Mid, a.base+uint64(a.kout)+1):
 			a.copyOut(a.kout)
 			a.kout++
-			l.shared.Advance(transport.Out, a.base+uint64(a.kout))
+			l.publish(transport.Out, a.base+uint64(a.kout))
 		case a.kmid < a.kin && l.reached(transport.In, a.base+uint64(a.kmid)+1):
 			a.reduceShare(a.kmid)
 			a.kmid++
-			l.shared.Advance(transport.Mid, a.base+uint64(a.kmid))
+			l.publish(transport.Mid, a.base+uint64(a.kmid))
 		case a.kin < a.chunks && l.free(a.base+uint64(a.kin)):
 			a.copyIn(a.kin)
 			a.kin++
-			l.shared.Advance(transport.In, a.base+uint64(a.kin))
+			l.publish(transport.In, a.base+uint64(a.kin))
 		default:
 			return false, nil
 		}

@@ -23,14 +23,15 @@ func (b *barrierDissemination) Advance() (bool, error) {
 		to, from := (l.rank+b.distance)%l.size, (l.rank-b.distance+l.size)%l.size
 		if !b.posted {
 			memory := l.temporary(2)
-			l.comm.Recv(from, memory[:1])
-			l.comm.Send(to, memory[1:2])
+			l.recv(from, memory[:1])
+			l.send(to, memory[1:2])
 			b.posted = true
 		}
 		if !l.comm.Received(from) || !l.comm.Sent(to) {
 			return false, nil
 		}
 		b.posted = false
+		l.moved++
 		b.distance *= 2
 	}
 	l.end()

@@ -20,13 +20,13 @@ func (b *barrierShared) start(l *Lane) Op {
 func (b *barrierShared) Advance() (bool, error) {
 	l := b.lane
 	if !b.entered { // no buffer is filled, so none need be free
-		l.shared.Advance(transport.In, b.chunk+1)
+		l.publish(transport.In, b.chunk+1)
 		b.entered = true
 	}
 	if !l.reached(transport.In, b.chunk+1) {
 		return false, nil
 	}
-	l.shared.Advance(transport.Out, b.chunk+1)
+	l.publish(transport.Out, b.chunk+1)
 	l.end()
 	return true, nil
 }

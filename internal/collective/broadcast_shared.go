@@ -33,7 +33,7 @@ func (b *broadcastShared) Advance() (bool, error) {
 				return false, nil
 			}
 			copy(l.shared.Buffer(l.rank, at), part)
-			l.shared.Advance(transport.In, at+1)
+			l.publish(transport.In, at+1)
 		} else {
 			if l.shared.Reached(b.root, transport.In) < at+1 {
 				return false, nil
@@ -41,7 +41,7 @@ func (b *broadcastShared) Advance() (bool, error) {
 			copy(part, l.shared.Buffer(b.root, at))
 		}
 		b.k++
-		l.shared.Advance(transport.Out, at+1)
+		l.publish(transport.Out, at+1)
 	}
 	l.end()
 	return true, nil

@@ -49,11 +49,12 @@ func (b *broadcastTree) Advance() (bool, error) {
 		if b.landing > 0 && comm.Received(b.parent) {
 			b.have += b.landing
 			b.landing = 0
+			b.lane.moved++
 			moved = true
 		}
 		if b.landing == 0 && b.have < len(b.buf) {
 			b.landing = min(b.lane.piece, len(b.buf)-b.have)
-			comm.Recv(b.parent, b.buf[b.have:b.have+b.landing])
+			b.lane.recv(b.parent, b.buf[b.have:b.have+b.landing])
 			moved = true
 		}
 		done := b.have == len(b.buf)
@@ -63,7 +64,7 @@ func (b *broadcastTree) Advance() (bool, error) {
 				done = false
 			case b.passed[i] < b.have:
 				n := min(b.lane.piece, b.have-b.passed[i])
-				comm.Send(b.child[i], b.buf[b.passed[i]:b.passed[i]+n])
+				b.lane.send(b.child[i], b.buf[b.passed[i]:b.passed[i]+n])
 				b.passed[i] += n
 				moved, done = true, false
 			case b.passed[i] < len(b.buf):

@@ -1,7 +1,6 @@
 package collective
 
 import (
-	"math"
 	"math/bits"
 
 	"github.com/gorovod/gorovod/internal/reduce"
@@ -85,22 +84,14 @@ type reduction struct {
 // is not kept. in is this member's, and may be its own
 // place in out; else it does not overlap out.
 func (l *Lane) Allgather(in, out []byte, counts []int64) Op {
-	if len(counts) != l.size {
-		return l.refuse("allgather: %d counts for %d members", len(counts), l.size)
+	total, err := l.deal(l.offsets, counts)
+	if err != nil {
+		return l.refuse("allgather: %w", err)
 	}
-	total := int64(0)
-	for m, c := range counts {
-		if c < 0 || c > math.MaxInt-total {
-			return l.refuse("allgather: member %d cannot contribute %d bytes", m, c)
-		}
-		l.offsets[m] = int(total)
-		total += c
-	}
-	l.offsets[l.size] = int(total)
 	switch {
 	case int64(len(in)) != counts[l.rank]:
 		return l.refuse("allgather: input of %d bytes, expected %d", len(in), counts[l.rank])
-	case int64(len(out)) != total:
+	case len(out) != total:
 		return l.refuse("allgather: output of %d bytes, expected %d", len(out), total)
 	case total == 0:
 		return l.done()

@@ -36,6 +36,7 @@ type Op interface {
 type Lane struct {
 	rank, size int
 	busy       bool
+	moved      uint64 // see Moved
 
 	shared transport.Shared // nil over Comm
 	chunk  uint64           // the next chunk's number
@@ -47,18 +48,26 @@ type Lane struct {
 
 	srcs    [][]byte // size entries, for reduce.Reduce
 	offsets []int    // size+1 entries: where each member's part starts, and the end
+	places  []int    // the same of what is received, where that is another thing
+	each    []int64  // size entries: the same number of bytes for each member
 
-	ended              ended
-	allreduceLocal     allreduceLocal
-	allreduceFlat      allreduceSharedFlat
-	allreducePipelined allreduceSharedPipelined
-	allgatherShared    allgatherShared
-	broadcastShared    broadcastShared
-	barrierShared      barrierShared
-	ring               ring
-	allreduceDoubling  allreduceDoubling
-	broadcastTree      broadcastTree
-	barrierRounds      barrierDissemination
+	ended                 ended
+	allreduceLocal        allreduceLocal
+	allreduceFlat         allreduceSharedFlat
+	allreducePipelined    allreduceSharedPipelined
+	allgatherShared       allgatherShared
+	alltoallShared        alltoallShared
+	broadcastShared       broadcastShared
+	barrierShared         barrierShared
+	reducescatterShared   reducescatterShared
+	ring                  ring
+	allreduceDoubling     allreduceDoubling
+	alltoallPairwise      alltoallPairwise
+	broadcastTree         broadcastTree
+	barrierRounds         barrierDissemination
+	reducescatterExchange reducescatterExchange
+	reducescatterRing     reducescatterRing
+	adasum                adasum
 }
 
 // NewLane takes over the data path of l. No chunk may have passed it before.
@@ -71,6 +80,10 @@ func NewLane(l *transport.Lane) *Lane {
 	}
 	lane.srcs = make([][]byte, lane.size)
 	lane.offsets = make([]int, lane.size+1)
+	lane.places = make([]int, lane.size+1)
+	lane.each = make([]int64, lane.size)
+	lane.alltoallShared.starts = make([]int, lane.size)
+	lane.adasum.init(lane.size)
 	return lane
 }
 
@@ -83,7 +96,10 @@ func (l *Lane) begin() {
 }
 
 // end lets the next operation start.
-func (l *Lane) end() { l.busy = false }
+func (l *Lane) end() {
+	l.busy = false
+	l.moved++
+}
 
 // done is an operation that has nothing to do.
 func (l *Lane) done() Op {
@@ -102,6 +118,29 @@ func (l *Lane) refuse(format string, a ...any) Op {
 type ended struct{ err error }
 
 func (e *ended) Advance() (bool, error) { return true, e.err }
+
+// Moved counts the steps that the operations of this lane have made: copies,
+// reductions, posts and their completion. A driver that sees it unchanged after
+// Advance knows that nothing could be done. It belongs to the lane's driver.
+func (l *Lane) Moved() uint64 { return l.moved }
+
+// publish advances this member's counter of phase p to v.
+func (l *Lane) publish(p transport.Phase, v uint64) {
+	l.moved++
+	l.shared.Advance(p, v)
+}
+
+// send posts p for member `to`.
+func (l *Lane) send(to int, p []byte) {
+	l.moved++
+	l.comm.Send(to, p)
+}
+
+// recv posts p to be filled by member `from`.
+func (l *Lane) recv(from int, p []byte) {
+	l.moved++
+	l.comm.Recv(from, p)
+}
 
 // chunks reserves the numbers of the next n chunks and returns the first.
 func (l *Lane) chunks(n int) uint64 {

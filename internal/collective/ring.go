@@ -1,9 +1,6 @@
 package collective
 
-import (
-	"github.com/gorovod/gorovod/internal/reduce"
-	"github.com/gorovod/gorovod/internal/transport"
-)
+import "github.com/gorovod/gorovod/internal/reduce"
 
 // pieceBytes is how much a ring or tree sends at a time: enough to make a
 // message's cost small, little enough that a piece stays in the cache between
@@ -87,12 +84,12 @@ func (r *ring) normal(c cursor, late int) cursor {
 func (r *ring) Advance() (bool, error) {
 	comm := r.lane.comm
 	for {
-		r.post(comm)
+		r.post()
 		switch {
 		case r.landing != nil && comm.Received(r.prev):
-			r.take(comm)
+			r.take()
 		case r.sending.step < r.steps && comm.Sent(r.next) && r.mayPass():
-			r.send(comm)
+			r.send()
 		case r.sending.step == r.steps && r.arrived.step == r.steps && comm.Sent(r.next):
 			r.lane.end()
 			return true, nil
@@ -103,7 +100,7 @@ func (r *ring) Advance() (bool, error) {
 }
 
 // post posts the next receive if none is posted.
-func (r *ring) post(comm transport.Comm) {
+func (r *ring) post() {
 	if r.landing != nil || r.receiving.step == r.steps {
 		return
 	}
@@ -115,15 +112,16 @@ func (r *ring) post(comm transport.Comm) {
 	} else {
 		r.landing = r.todo.out[lo:hi:hi]
 	}
-	comm.Recv(r.prev, r.landing)
+	r.lane.recv(r.prev, r.landing)
 	r.receiving = r.after(r.receiving, 1)
 }
 
 // take deals with the piece that has landed, while the next one is arriving.
-func (r *ring) take(comm transport.Comm) {
+func (r *ring) take() {
 	landed, at := r.landing, r.arrived
 	r.landing = nil
-	r.post(comm)
+	r.lane.moved++
+	r.post()
 	if at.step < r.reducing {
 		scale := 1.0
 		if at.step == r.reducing-1 {
@@ -144,12 +142,12 @@ func (r *ring) mayPass() bool {
 	return from.step < r.arrived.step || from.step == r.arrived.step && from.off < r.arrived.off
 }
 
-func (r *ring) send(comm transport.Comm) {
+func (r *ring) send() {
 	lo, hi := r.piece(r.sending, 0)
 	src := r.todo.out
 	if r.sending.step == 0 && r.reducing > 0 {
 		src = r.todo.in
 	}
-	comm.Send(r.next, src[lo:hi])
+	r.lane.send(r.next, src[lo:hi])
 	r.sending = r.after(r.sending, 0)
 }

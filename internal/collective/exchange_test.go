@@ -1,0 +1,113 @@
+package collective
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+// parts are ways to deal out about n elements: evenly, with a remainder, with
+// empty parts, and everything to one member.
+func parts(rng *rand.Rand, size, n int) [][]int {
+	even, rest, some, one := make([]int, size), make([]int, size), make([]int, size), make([]int, size)
+	for m := range size {
+		even[m] = n / size
+		rest[m] = n / size
+		if m < n%size {
+			rest[m]++
+		}
+		if rng.IntN(2) == 0 {
+			some[m] = rng.IntN(n + 1)
+		}
+	}
+	one[rng.IntN(size)] = n
+	return [][]int{even, rest, some, one}
+}
+
+func TestReducescatterMatchesTheReference(t *testing.T) {
+	if raceDetector {
+		t.Skip("one goroutine, and too slow under the race detector")
+	}
+	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
+		rng := random(t)
+		var jobs []job
+		for _, a := range scatterAlgorithms(o.Shared, size) {
+			for dt := range tensor.DType(tensor.NumDTypes) {
+				for _, op := range ops {
+					for _, bytes := range []int{0, 1, 64 * size, testPiece * bandPieces, testChunk, 5*testChunk + 8} {
+						all := parts(rng, size, bytes/dt.Size())
+						jobs = append(jobs, reducescatterJob(rng, a, dt, op, all[rng.IntN(len(all))]))
+					}
+				}
+				for _, p := range parts(rng, size, 12*testChunk/dt.Size()) {
+					jobs = append(jobs, reducescatterJob(rng, a, dt, tensor.Sum, p))
+				}
+			}
+		}
+		newGroup(t, size, o).runScheduled(t, rng, jobs)
+	})
+}
+
+// matrices are ways to exchange about n bytes a member.
+func matrices(rng *rand.Rand, size, n int) [][][]int {
+	make2 := func(f func(from, to int) int) [][]int {
+		out := make([][]int, size)
+		for from := range out {
+			out[from] = make([]int, size)
+			for to := range out[from] {
+				out[from][to] = f(from, to)
+			}
+		}
+		return out
+	}
+	who, whom := rng.IntN(size), rng.IntN(size)
+	pick := func(yes bool, n int) int {
+		if yes {
+			return n
+		}
+		return 0
+	}
+	return [][][]int{
+		make2(func(from, to int) int { return n / size }),
+		make2(func(from, to int) int { return rng.IntN(2) * rng.IntN(n+1) }),
+		make2(func(from, to int) int { return pick(from == who, n) }),                 // a scatter
+		make2(func(from, to int) int { return pick(to == whom, n) }),                  // a gather
+		make2(func(from, to int) int { return pick(from == who && to == whom, 5*n) }), // one pair
+		make2(func(from, to int) int { return n * (from + 2*to) / (3 * size) }),
+	}
+}
+
+func TestAlltoallOfUnequalSizes(t *testing.T) {
+	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
+		rng := random(t)
+		jobs := []job{alltoallCountsJob(rng, size)}
+		for _, n := range []int{0, 1, size, 64, testChunk - 8*(size+1), testChunk, 7*testChunk + 3} {
+			for _, sizes := range matrices(rng, size, n) {
+				jobs = append(jobs, alltoallJob(rng, sizes), alltoallCountsJob(rng, size))
+			}
+		}
+		newGroup(t, size, o).runScheduled(t, rng, jobs)
+	})
+}
+
+var floats = []tensor.DType{tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64}
+
+func TestAdasumMatchesTheReference(t *testing.T) {
+	if raceDetector {
+		t.Skip("one goroutine, and too slow under the race detector")
+	}
+	for _, shared := range []bool{true, false} {
+		for size := 1; size <= 9; size++ {
+			rng := random(t)
+			var jobs []job
+			for _, dt := range floats {
+				for _, segments := range [][]int{{}, {0}, {1}, {3, 0, 5}, {1024}, {1025, 1023}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {7, 3000, 0, 5000, 1}} {
+					jobs = append(jobs, adasumJob(rng, size, dt, segments))
+				}
+			}
+			newGroup(t, size, inproc.Options{Shared: shared}).runScheduled(t, rng, jobs)
+		}
+	}
+}
