@@ -65,7 +65,7 @@ type Coordinator struct {
 	joined   []bool // by member
 	joins    int    // how many are true
 	joinName string // of the Requests by which they joined
-	groups   map[groupKey][]*tally
+	groups   groups
 
 	recent *recent
 	byName map[string]*Response // names that have a slot
@@ -85,7 +85,7 @@ func NewCoordinator(members []int, slots Slots, o Options) *Coordinator {
 		options: o,
 		open:    make(map[string]*tally),
 		joined:  make([]bool, len(members)),
-		groups:  make(map[groupKey][]*tally),
+		groups:  newGroups(),
 		recent:  newRecent(4*o.Capacity + 64),
 		byName:  make(map[string]*Response),
 		bySlot:  make(map[uint32]*Response),
@@ -137,11 +137,9 @@ func (c *Coordinator) advance(t *tally) {
 	if t.held || !c.complete(t) {
 		return
 	}
-	if key := t.group(); key.name != "" {
-		c.hold(t, key)
-		return
+	for _, ready := range c.groups.add(t) {
+		c.answer(ready)
 	}
-	c.answer(t)
 }
 
 // complete reports whether nobody is missing in t who may still come. Process

@@ -188,7 +188,7 @@ func TestLongestErrorFitsARecord(t *testing.T) {
 			shape[d] = math.MaxInt64
 		}
 		shape[0] -= int64(m % 16) // so that each value has many ranks, none beside another
-		resps, err := c.Step(m, &Request{Name: strings.Repeat("n", MaxName), Shape: shape})
+		resps, err := c.Step(m, &Request{Name: strings.Repeat("n", MaxName), Group: strings.Repeat("g", MaxName), GroupSize: 1, Shape: shape})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,6 +205,35 @@ func TestLongestErrorFitsARecord(t *testing.T) {
 	}
 	if err := new(Response).Decode(p); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLongestSetsFitARecord: many members, each with another set of the most
+// ranks, or in a group of another long name.
+func TestLongestSetsFitARecord(t *testing.T) {
+	const members = 100
+	for _, typ := range []RequestType{AddProcessSet, Allreduce} {
+		c := NewCoordinator(make([]int, members), newModelBoard(members, 0, false), Options{})
+		for m := range members {
+			r := &Request{Type: typ, Name: "x", Ranks: longRanks(MaxRanks)}
+			r.Ranks[0] = int32(m)
+			if typ == Allreduce {
+				r.Group, r.GroupSize = strings.Repeat("\x00", MaxName-1)+string(rune('!'+m)), 1
+			}
+			resps, err := c.Step(m, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m < members-1 {
+				continue
+			}
+			if len(resps) != 1 || resps[0].Err == "" {
+				t.Fatalf("%v: %v", typ, resps)
+			}
+			if err := new(Response).Decode(resps[0].Append(nil)); err != nil {
+				t.Errorf("%v: %v", typ, err)
+			}
+		}
 	}
 }
 

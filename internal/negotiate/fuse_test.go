@@ -9,12 +9,17 @@ import (
 )
 
 // responses makes one Response for each word like "f32:100", whose number is
-// the size in bytes; "!" marks an error, "b" is a broadcast of 4 bytes.
+// the size in bytes, after "a" an Adasum; "!" marks an error, "b" is a
+// broadcast of 4 bytes. "@g" at the end puts it into group g.
 func responses(t testing.TB, words string) []*Response {
 	var rs []*Response
 	for i, w := range strings.Fields(words) {
 		r := &Response{Type: Allreduce, Name: fmt.Sprint(i), ReduceOp: tensor.Sum, Device: CPUDevice, Prescale: 1, Postscale: 1, Slot: NoSlot}
 		var n int64
+		w, r.Group, _ = strings.Cut(w, "@")
+		if strings.HasPrefix(w, "af") {
+			r.Type, w = Adasum, w[1:]
+		}
 		switch {
 		case w == "!":
 			r.Err = "mismatch"
@@ -49,6 +54,8 @@ func TestFuse(t *testing.T) {
 		{"looks past others", "f32:40 f64:40 b f32:40 ! f64:40", 100, "[[0 3] [1 5] [2] [4]]"},
 		{"threshold 0", "f32:4 f32:4 u8:0 u8:0", 0, "[[0] [1] [2] [3]]"},
 		{"empty tensors", "f32:0 f32:0 f32:100", 100, "[[0 1 2]]"},
+		{"Adasum is apart", "f32:4 af32:4 f32:4 af32:4 af64:4", 100, "[[0 2] [1 3] [4]]"},
+		{"groups are no border", "f32:4@g f32:4@h f32:4", 100, "[[0 1 2]]"},
 		{"broadcasts and errors are alone", "b b ! !", 100, "[[0] [1] [2] [3]]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -64,6 +71,23 @@ func TestFuse(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tc.plan)
 			}
 		})
+	}
+}
+
+// TestFuseGroupsApart: a group is joined with nothing else, and still split at
+// the threshold.
+func TestFuseGroupsApart(t *testing.T) {
+	rs := responses(t, "f32:40@g f32:4 f32:40@h f32:40@g f64:8@g f32:4 f32:40@g f32:40@h af32:4@h")
+	var plan [][]string
+	for _, b := range Fuse(nil, rs, 100, FuseOptions{Groups: true}) {
+		var names []string
+		for _, r := range b.Responses {
+			names = append(names, r.Name)
+		}
+		plan = append(plan, names)
+	}
+	if got, want := fmt.Sprint(plan), "[[0 3] [1 5] [2 7] [4] [6] [8]]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -8,34 +8,74 @@ type groupKey struct {
 	size int32
 }
 
-// group is what t belongs to as far as its first member to say so has it; the
-// others are compared with it when t is answered.
-func (t *tally) group() groupKey {
+// groups keeps complete tallies until all of their group are complete.
+type groups struct {
+	held map[groupKey][]*tally
+	// loose are groups about which members have disagreed: somebody sent one of
+	// their tensors alone, or in another group. It cannot be said any more when
+	// such a group is complete, so nothing waits for it.
+	loose map[groupKey]bool
+}
+
+func newGroups() groups {
+	return groups{held: make(map[groupKey][]*tally), loose: make(map[groupKey]bool)}
+}
+
+// add takes a complete tally and returns those that can be answered now, in
+// the order of their first Requests: none, or t alone, or all of its group.
+func (g *groups) add(t *tally) []*tally {
+	key, agreed := t.group()
+	switch {
+	case !agreed:
+		return append(g.loosen(t), t)
+	case key.name == "" || g.loose[key]:
+		return []*tally{t}
+	}
+	t.held = true
+	held := append(g.held[key], t)
+	if len(held) < int(key.size) {
+		g.held[key] = held
+		return nil
+	}
+	delete(g.held, key)
+	slices.SortFunc(held, bySeq)
+	return held
+}
+
+// loosen gives up the groups that t's members name, and returns what they held.
+func (g *groups) loosen(t *tally) []*tally {
+	var held []*tally
 	for _, r := range t.reqs {
-		if r != nil && r.Group != "" {
-			return groupKey{r.Group, r.GroupSize}
+		if r == nil || r.Group == "" {
+			continue
+		}
+		key := groupKey{r.Group, r.GroupSize}
+		g.loose[key] = true
+		held = append(held, g.held[key]...)
+		delete(g.held, key)
+	}
+	slices.SortFunc(held, bySeq)
+	return held
+}
+
+// releaseAll returns everything that is held.
+func (g *groups) releaseAll() []*tally {
+	var all []*tally
+	for _, held := range g.held {
+		all = append(all, held...)
+	}
+	clear(g.held)
+	slices.SortFunc(all, bySeq)
+	return all
+}
+
+// group is what t belongs to, and whether its members agree on that.
+func (t *tally) group() (key groupKey, agreed bool) {
+	first := t.first()
+	for _, r := range t.reqs {
+		if r != nil && (r.Group != first.Group || r.GroupSize != first.GroupSize) {
+			return groupKey{}, false
 		}
 	}
-	return groupKey{}
-}
-
-// hold keeps a complete tally until all of its group are complete. A tally
-// whose members disagree is kept like the others, so that it fails alone.
-func (c *Coordinator) hold(t *tally, key groupKey) {
-	t.held = true
-	held := append(c.groups[key], t)
-	if len(held) < int(key.size) {
-		c.groups[key] = held
-		return
-	}
-	delete(c.groups, key)
-	c.release(held)
-}
-
-// release answers what was held, in the order of the first Requests.
-func (c *Coordinator) release(held []*tally) {
-	slices.SortFunc(held, bySeq)
-	for _, t := range held {
-		c.answer(t)
-	}
+	return groupKey{first.Group, first.GroupSize}, true
 }

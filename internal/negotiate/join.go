@@ -1,10 +1,6 @@
 package negotiate
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-)
+import "fmt"
 
 // join notes that a member asks for nothing more until all have joined. What
 // waited for it alone becomes complete, in the order of the first Requests.
@@ -29,9 +25,9 @@ func (c *Coordinator) join(from int, name string) error {
 		return nil
 	}
 	// Nothing can come that a group still waits for.
-	held := slices.Concat(slices.Collect(maps.Values(c.groups))...)
-	clear(c.groups)
-	c.release(held)
+	for _, t := range c.groups.releaseAll() {
+		c.answer(t)
+	}
 	c.joins = 0
 	clear(c.joined)
 	c.out = append(c.out, &Response{Type: Join, Name: name, Root: int32(c.members[from]), Device: CPUDevice,

@@ -206,8 +206,8 @@ func (l *modelLane) leftover() string {
 	for _, t := range l.coord.tallies() {
 		s = append(s, fmt.Sprintf("tally %s: in %v, held %v", t.name, t.reqs, t.held))
 	}
-	if joined := l.coord.Joined(); len(joined) > 0 || len(l.coord.groups) > 0 {
-		s = append(s, fmt.Sprintf("%v have joined, %v is held", joined, l.coord.groups))
+	if joined := l.coord.Joined(); len(joined) > 0 || len(l.coord.groups.held) > 0 {
+		s = append(s, fmt.Sprintf("%v have joined, %v is held", joined, l.coord.groups.held))
 	}
 	for i := range l.board.slots {
 		if marked := l.board.Marked(uint32(i)); len(marked) > 0 {

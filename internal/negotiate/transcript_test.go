@@ -2,6 +2,7 @@ package negotiate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,8 @@ import (
 //	join m=1        member 1 joins
 //	arrive m=1      member 1's first mark under way reaches the board
 //	notice m=1      member 1 learns that a mark of its was stale
-//	coordinate [m=1]  the coordinator takes what is in the mailboxes (of member 1)
+//	coordinate [m=1] [n=1]  the coordinator takes what is in the mailboxes (of
+//	                member 1), at most n Requests of each
 //	read [m=1]      all members (member 1) read the log to its end and execute
 //	inject m=1 …    posts a Request that no correct member would post
 //	pending         what the coordinator waits for
@@ -96,7 +98,9 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
 	case "notice":
 		tr.printf("%d: %s", one, tr.lane.notice(one))
 	case "coordinate":
-		tr.coordinate(chosen)
+		n := math.MaxInt
+		d.MaybeScanArgs(t, "n", &n)
+		tr.coordinate(chosen, n)
 	case "read":
 		for _, m := range chosen {
 			tr.read(m)
@@ -120,9 +124,9 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-func (tr *transcript) coordinate(chosen []int) {
+func (tr *transcript) coordinate(chosen []int, most int) {
 	for _, m := range chosen {
-		for tr.lane.board.mailed(m) {
+		for n := 0; n < most && tr.lane.board.mailed(m); n++ {
 			resps, err := tr.lane.coordinate(m)
 			if err != nil {
 				tr.printf("abort: %v", err)
@@ -238,6 +242,9 @@ func request(t *testing.T, d *datadriven.TestData) *Request {
 			r.Group = v
 		case "set":
 			for _, v = range arg.Vals {
+				if v == "" {
+					continue
+				}
 				r.Ranks = append(r.Ranks, int32(integer()))
 			}
 		case "name":

@@ -143,7 +143,7 @@ var checks = []check{
 		text: func(*Request, *Request) string {
 			return "A process set could not be added: mismatching size on different ranks."
 		},
-		show: func(r *Request) string { return strconv.Itoa(len(r.Ranks)) + " ranks" },
+		show: func(r *Request) string { return strconv.Itoa(len(r.Ranks)) },
 	},
 	{
 		types: []RequestType{AddProcessSet},

@@ -2,6 +2,7 @@ package negotiate
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -9,28 +10,36 @@ import (
 
 func TestLookupMatchesEveryField(t *testing.T) {
 	base := map[RequestType]Request{
-		Allreduce: {Type: Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: math.NaN()},
-		Broadcast: {Type: Broadcast, DType: tensor.Float32, Name: "x", Root: 1, Device: 2, Shape: tensor.Shape{2, 3}},
-		Allgather: {Type: Allgather, DType: tensor.Float32, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}},
-		Barrier:   {Type: Barrier, Name: "x", Device: CPUDevice},
+		Allreduce:     {Type: Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: math.NaN()},
+		Broadcast:     {Type: Broadcast, DType: tensor.Float32, Name: "x", Root: 1, Device: 2, Shape: tensor.Shape{2, 3}},
+		Allgather:     {Type: Allgather, DType: tensor.Float32, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}},
+		Barrier:       {Type: Barrier, Name: "x", Device: CPUDevice},
+		Alltoall:      {Type: Alltoall, DType: tensor.Float32, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}},
+		Adasum:        {Type: Adasum, DType: tensor.Float32, ReduceOp: tensor.Adasum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: 1, Group: "g", GroupSize: 2},
+		Reducescatter: {Type: Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: 1},
 	}
+	all := []RequestType{Allreduce, Broadcast, Allgather, Barrier, Alltoall, Adasum, Reducescatter}
+	shaped := []RequestType{Allreduce, Broadcast, Allgather, Alltoall, Adasum, Reducescatter}
+	scaled := []RequestType{Allreduce, Adasum, Reducescatter}
 	changes := []struct {
 		name   string
 		change func(*Request)
 		miss   []RequestType // the types for which it makes a difference
 	}{
 		{"nothing", func(*Request) {}, nil},
-		{"name", func(r *Request) { r.Name = "y" }, []RequestType{Allreduce, Broadcast, Allgather, Barrier}},
-		{"type", func(r *Request) { r.Type++ }, []RequestType{Allreduce, Broadcast, Allgather, Barrier}},
-		{"dtype", func(r *Request) { r.DType++ }, []RequestType{Allreduce, Broadcast, Allgather, Barrier}},
-		{"kind of device", func(r *Request) { r.Device = -3 - r.Device }, []RequestType{Allreduce, Allgather, Barrier}},
-		{"number of dimensions", func(r *Request) { r.Shape = append(tensor.Shape{2, 3}, 1) }, []RequestType{Allreduce, Broadcast, Allgather}},
-		{"no dimensions", func(r *Request) { r.Shape = nil }, []RequestType{Allreduce, Broadcast, Allgather}},
-		{"first dimension", func(r *Request) { r.Shape = tensor.Shape{4, 3} }, []RequestType{Allreduce, Broadcast, Allgather}},
-		{"second dimension", func(r *Request) { r.Shape = tensor.Shape{2, 4} }, []RequestType{Allreduce, Broadcast, Allgather}},
+		{"name", func(r *Request) { r.Name = "y" }, all},
+		{"type", func(r *Request) { r.Type++ }, all},
+		{"dtype", func(r *Request) { r.DType++ }, all},
+		{"kind of device", func(r *Request) { r.Device = -3 - r.Device }, []RequestType{Allreduce, Allgather, Barrier, Alltoall, Adasum, Reducescatter}},
+		{"number of dimensions", func(r *Request) { r.Shape = append(tensor.Shape{2, 3}, 1) }, shaped},
+		{"no dimensions", func(r *Request) { r.Shape = nil }, shaped},
+		{"first dimension", func(r *Request) { r.Shape = tensor.Shape{4, 3} }, []RequestType{Allreduce, Broadcast, Allgather, Adasum, Reducescatter}},
+		{"second dimension", func(r *Request) { r.Shape = tensor.Shape{2, 4} }, shaped},
 		{"reduce op", func(r *Request) { r.ReduceOp++ }, []RequestType{Allreduce}},
-		{"prescale", func(r *Request) { r.Prescale = 2 }, []RequestType{Allreduce}},
-		{"postscale", func(r *Request) { r.Postscale = 2 }, []RequestType{Allreduce}},
+		{"prescale", func(r *Request) { r.Prescale = 2 }, scaled},
+		{"postscale", func(r *Request) { r.Postscale = 2 }, scaled},
+		{"group", func(r *Request) { r.Group = "h" }, all},
+		{"group size", func(r *Request) { r.GroupSize++ }, all},
 		{"root", func(r *Request) { r.Root++ }, []RequestType{Broadcast}},
 	}
 	for typ, req := range base {
@@ -73,6 +82,55 @@ func TestLookupForeignMember(t *testing.T) {
 	w.Apply(resp)
 	if _, _, cached := w.Lookup(&r); cached {
 		t.Error("cached")
+	}
+}
+
+// TestLookupGroup: all or nothing, after what is in dst, without an allocation.
+func TestLookupGroup(t *testing.T) {
+	w := NewWorker(0)
+	var rs []*Request
+	for i, name := range []string{"a", "b", "c"} {
+		r := &Request{Type: Allreduce, Name: name, Group: "g", GroupSize: 3, Shape: tensor.Shape{1}}
+		rs = append(rs, r)
+		resp := merge([]*Request{r})
+		resp.Slot, resp.Gen = uint32(10+i), uint32(i)
+		w.Apply(resp)
+	}
+	before := SlotGen{1, 2}
+	want := []SlotGen{before, {10, 0}, {11, 1}, {12, 2}}
+	dst := make([]SlotGen, 1, 4)
+	dst[0] = before
+	n := testing.AllocsPerRun(10, func() {
+		if got, cached := w.LookupGroup(dst, rs); !cached || !slices.Equal(got, want) {
+			t.Errorf("%v, %v, want %v", got, cached, want)
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	for i := range rs {
+		changed := slices.Clone(rs)
+		other := *rs[i]
+		other.Shape = tensor.Shape{2}
+		changed[i] = &other
+		if got, cached := w.LookupGroup(dst, changed); cached || !slices.Equal(got, dst) {
+			t.Errorf("%s has changed: %v, %v", rs[i].Name, got, cached)
+		}
+	}
+}
+
+// TestApplyForgetsRetiredSlots: no slot that was given before a Settle or a
+// Join stands for anything after it.
+func TestApplyForgetsRetiredSlots(t *testing.T) {
+	for _, typ := range []RequestType{Settle, Join} {
+		w, r := warmWorker()
+		w.Apply(&Response{Type: typ, Name: "join.noname", Slot: NoSlot})
+		if _, _, cached := w.Lookup(r); cached {
+			t.Errorf("%v: still cached", typ)
+		}
+		if _, err := w.Slot(7); err == nil {
+			t.Errorf("%v: the slot is resolved", typ)
+		}
 	}
 }
 

@@ -1,0 +1,73 @@
+package negotiate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestJoinReleasesAGroupOnce: the tallies that the last join completes may be
+// answered with their group, before it is their turn.
+func TestJoinReleasesAGroupOnce(t *testing.T) {
+	c := NewCoordinator([]int{0, 1}, newModelBoard(2, 0, false), Options{})
+	in := func(name string) *Request { return &Request{Name: name, Group: "g", GroupSize: 2} }
+	join := &Request{Type: Join, Name: "join.noname"}
+	var got []string
+	for _, s := range []struct {
+		from int
+		r    *Request
+	}{{0, in("a")}, {0, in("b")}, {1, in("b")}, {0, join}, {1, join}} {
+		resps, err := c.Step(s.from, s.r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resp := range resps {
+			got = append(got, resp.Name)
+		}
+	}
+	if want := "[a b join.noname]"; fmt.Sprint(got) != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}
+
+// TestJoinOfFalseSlots: a board that breaks the contract is noticed also when
+// all slots are retired.
+func TestJoinOfFalseSlots(t *testing.T) {
+	for _, typ := range []RequestType{Join, Settle} {
+		c := NewCoordinator([]int{7, 9}, falseSlots{Slots: newModelBoard(2, 1, false)}, Options{Capacity: 1})
+		for range 2 {
+			step(t, c, &Request{Name: "x"})
+		}
+		_, err := c.Step(1, &Request{Type: typ, Name: "join.noname"})
+		if err == nil || !strings.Contains(err.Error(), `"x": its slot 0 cannot be retired`) {
+			t.Errorf("%v: got %v", typ, err)
+		}
+	}
+}
+
+// TestJoinLeavesNothing: after joins the coordinator is as it was before.
+func TestJoinLeavesNothing(t *testing.T) {
+	const members = 3
+	c := NewCoordinator([]int{0, 1, 2}, newModelBoard(members, 2, false), Options{Capacity: 2})
+	for range 3 {
+		for range 3 {
+			step(t, c, &Request{Name: "x", Group: "g", GroupSize: 1})
+		}
+		for m := range members {
+			if _, err := c.Step(m, &Request{Name: fmt.Sprint("pending", m)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step := 0
+		for m := range members {
+			resps, err := c.Step(m, &Request{Type: Join, Name: "join.noname"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			step += len(resps)
+		}
+		if step != members+1 || len(c.open) != 0 || len(c.groups.held) != 0 || len(c.bySlot) != 0 || len(c.Joined()) != 0 {
+			t.Errorf("%d responses; left: %d tallies, %d groups, %d slots, joined %v", step, len(c.open), len(c.groups.held), len(c.bySlot), c.Joined())
+		}
+	}
+}
