@@ -8,6 +8,42 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
+// Adasum combines data in place, on all members, by Adasum's rule (Maleki et
+// al., arXiv:2006.02924), one segment after the other, and multiplies it by scale.
+// A segment is a tensor of a fused buffer; segments holds their lengths in bytes,
+// which make len(data), the same on all members. It is not kept. The types are
+// the floats.
+//
+// All members get the same bits, which depend neither on the transport nor on
+// what else is in the buffer. See the type adasum for the order.
+func (l *Lane) Adasum(dt tensor.DType, data []byte, segments []int, scale float64) Op {
+	switch dt {
+	case tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64:
+	default:
+		return l.refuse("adasum: elements of type %v are not floats", dt)
+	}
+	total := 0
+	for i, n := range segments {
+		if n < 0 || n > len(data)-total {
+			return l.refuse("adasum: segment %d of %d bytes is beyond the %d of the data", i, n, len(data))
+		}
+		if n%dt.Size() != 0 {
+			return l.refuse("adasum: segment %d of %d bytes is not whole elements of %v", i, n, dt)
+		}
+		total += n
+	}
+	switch {
+	case total != len(data):
+		return l.refuse("adasum: segments of %d bytes, data of %d", total, len(data))
+	case len(data) == 0:
+		return l.done()
+	case l.size == 1:
+		l.begin()
+		return l.allreduceLocal.start(l, reduction{dt: dt, op: tensor.Sum, in: data, out: data, scale: scale})
+	}
+	return l.adasum.start(l, dt, data, segments, scale)
+}
+
 // adasum combines the members' vectors in a tree, by the rule of products.coefficients.
 // With p the largest power of two that is at most size, the members from p on
 // are first folded in, member p+i as the second operand of member i. Then the

@@ -1,7 +1,8 @@
 // Package collective holds the algorithms by which the members of a lane
 // combine and exchange data, as resumable operations over transport.Shared or
 // transport.Comm. It is a catalogue: one file an algorithm, whose doc comment
-// states its steps, the bytes it moves and when it is chosen; choose.go chooses.
+// states its steps, the bytes it moves and when it is chosen. The methods of Lane
+// choose, by what is equal on all members alone.
 //
 // The engine starts the same operations in the same order on every member of a
 // lane and polls them. An operation never blocks, starts no goroutine, and
@@ -21,7 +22,7 @@ type Op interface {
 	// the operation has ended; then the buffers are the caller's again. While it
 	// has not ended, nothing more can be done before another member acts, and
 	// that rings this rank's bell. An error is of the arguments: it ends the
-	// operation before anything was sent or touched.
+	// operation before anything was sent or touched, but see Alltoall.
 	Advance() (done bool, err error)
 }
 

@@ -149,21 +149,36 @@ func mixture(rng *rand.Rand, shared bool, size, count int) []job {
 		return []int{0, 1, 7, 64, 100, testChunk - 1, testChunk, testChunk + 1, 5 * testChunk}[rng.IntN(9)]
 	}
 	for len(jobs) < count {
-		switch rng.IntN(4) {
+		switch rng.IntN(8) {
 		case 0:
+			all := scatterAlgorithms(shared, size)
+			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
+			for _, p := range parts(rng, size, length()/dt.Size()) {
+				jobs = append(jobs, reducescatterJob(rng, all[rng.IntN(len(all))], dt, ops[rng.IntN(4)], p))
+			}
+		case 1:
+			for _, sizes := range matrices(rng, size, length()) {
+				jobs = append(jobs, alltoallJob(rng, sizes))
+			}
+		case 2:
+			jobs = append(jobs, alltoallCountsJob(rng, size))
+		case 3:
+			dt := floats[rng.IntN(len(floats))]
+			jobs = append(jobs, adasumJob(rng, size, dt, []int{length() / dt.Size(), length() / dt.Size()}))
+		case 4:
 			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
 			a := algorithms(shared)[rng.IntN(3)]
 			n := length() / dt.Size()
 			if a.fits(n*dt.Size(), size) {
 				jobs = append(jobs, allreduceJob(rng, a, size, dt, ops[rng.IntN(4)], n, !shared, rng.IntN(2) == 0))
 			}
-		case 1:
+		case 5:
 			counts := make([]int64, size)
 			for m := range counts {
 				counts[m] = int64(length())
 			}
 			jobs = append(jobs, allgatherJob(rng, counts, rng.IntN(2) == 0))
-		case 2:
+		case 6:
 			jobs = append(jobs, broadcastJob(rng, size, rng.IntN(size), length()))
 		default:
 			jobs = append(jobs, barrierJob(size))
@@ -314,22 +329,52 @@ func TestArgumentsAreRefused(t *testing.T) {
 	check(l.Allgather(b, b, []int64{1 << 62, 1 << 62}), "member 1")
 	check(l.Allgather(b, b, []int64{4, 4}), "input of 8")
 	check(l.Allgather(b, b, []int64{8, 4}), "output of 8")
+	check(l.Reducescatter(99, tensor.Sum, b, b[:4], []int64{4, 4}, 1), "element type")
+	check(l.Reducescatter(tensor.Float32, tensor.Adasum, b, b[:4], []int64{4, 4}, 1), "adasum")
+	check(l.Reducescatter(tensor.Bool, tensor.Sum, b, b[:4], []int64{4, 4}, 2), "scaled")
+	check(l.Reducescatter(tensor.Float32, tensor.Sum, b, b[:4], []int64{8}, 1), "1 counts")
+	check(l.Reducescatter(tensor.Float32, tensor.Sum, b, b[:4], []int64{4, -4}, 1), "member 1")
+	check(l.Reducescatter(tensor.Float32, tensor.Sum, b, b[:4], []int64{4, 8}, 1), "input of 8")
+	check(l.Reducescatter(tensor.Float32, tensor.Sum, b, b[:4], []int64{8, 0}, 1), "output of 4")
+	check(l.Reducescatter(tensor.Float32, tensor.Sum, b, b[:6], []int64{6, 2}, 1), "whole elements")
+	check(l.Alltoall(b, []int64{8}, b, []int64{0, 8}), "1 counts")
+	check(l.Alltoall(b, []int64{0, 8}, b, []int64{0, 8, 0}), "3 counts")
+	check(l.Alltoall(b, []int64{0, 4}, b, []int64{0, 8}), "input of 8")
+	check(l.Alltoall(b, []int64{0, 8}, b, []int64{0, 4}), "output of 8")
+	check(l.Alltoall(b, []int64{-8, 16}, b, []int64{0, 8}), "member 0")
+	check(l.Alltoall(b, []int64{8, 0}, b, []int64{0, 8}), "itself")
+	check(l.AlltoallCounts([]int64{1}, []int64{1, 2}), "1 counts to send")
+	check(l.AlltoallCounts([]int64{1, 2}, []int64{1}), "1 to receive")
+	check(l.Adasum(tensor.Int32, b, []int{8}, 1), "not floats")
+	check(l.Adasum(99, b, []int{8}, 1), "not floats")
+	check(l.Adasum(tensor.Float32, b, []int{4}, 1), "segments of 4")
+	check(l.Adasum(tensor.Float32, b, []int{4, 8}, 1), "segment 1")
+	check(l.Adasum(tensor.Float32, b, []int{-4, 12}, 1), "segment 0")
+	check(l.Adasum(tensor.Float32, b, []int{6, 2}, 1), "whole elements")
 	check(l.Broadcast(2, b), "root 2")
 	check(l.Broadcast(-1, b), "root -1")
 }
 
 func TestOneOperationAtATime(t *testing.T) {
+	b := make([]byte, 8)
 	for _, shared := range []bool{true, false} {
-		g := newGroup(t, 2, inproc.Options{Shared: shared})
-		g.lanes[0].Barrier()
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("a second operation was accepted")
-				}
+		for _, start := range []func(l *Lane) Op{
+			(*Lane).Barrier,
+			func(l *Lane) Op { return l.Reducescatter(tensor.Float32, tensor.Sum, b, b[:4], []int64{4, 4}, 1) },
+			func(l *Lane) Op { return l.Alltoall(b, []int64{0, 8}, b, []int64{0, 8}) },
+			func(l *Lane) Op { return l.Adasum(tensor.Float32, b, []int{8}, 1) },
+		} {
+			g := newGroup(t, 2, inproc.Options{Shared: shared})
+			start(g.lanes[0])
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("a second operation was accepted")
+					}
+				}()
+				g.lanes[0].Barrier()
 			}()
-			g.lanes[0].Barrier()
-		}()
+		}
 	}
 }
 
@@ -340,10 +385,14 @@ func TestNoAllocations(t *testing.T) {
 			g := newGroup(t, size, inproc.Options{Shared: shared})
 			small, large := make([][]byte, size), make([][]byte, size)
 			outs := make([][]byte, size)
-			counts := make([]int64, size)
+			counts, most := make([]int64, size), make([]int64, size)
+			most[0] = 20 * testChunk
+			received := make([][]int64, size)
+			segments := []int{8, 20*testChunk - 8}
 			for r := range size {
+				received[r] = make([]int64, size)
 				small[r], large[r] = make([]byte, 64), make([]byte, 20*testChunk)
-				outs[r] = make([]byte, 64*size)
+				outs[r] = make([]byte, 64*size, 20*testChunk)
 				counts[r] = 64
 			}
 			live := make([]Op, size)
@@ -381,6 +430,30 @@ func TestNoAllocations(t *testing.T) {
 				finish()
 				for r, l := range g.lanes {
 					live[r] = l.Broadcast(size-1, large[r])
+				}
+				finish()
+				for r, l := range g.lanes {
+					live[r] = l.Reducescatter(tensor.Float32, tensor.Sum, outs[r], small[r], counts, 0.5)
+				}
+				finish()
+				for r, l := range g.lanes {
+					if size > 1 && !shared {
+						l.begin()
+						l.deal(l.offsets, most)
+						live[r] = l.reducescatterRing.start(l, reduction{tensor.Int32, tensor.Sum, large[r], outs[r][:most[r]], 1})
+					}
+				}
+				finish()
+				for r, l := range g.lanes {
+					live[r] = l.AlltoallCounts(counts, received[r])
+				}
+				finish()
+				for r, l := range g.lanes {
+					live[r] = l.Alltoall(outs[r], counts, large[r][:len(outs[r])], received[r])
+				}
+				finish()
+				for r, l := range g.lanes {
+					live[r] = l.Adasum(tensor.Float32, large[r], segments, 1)
 				}
 				finish()
 				for r, l := range g.lanes {

@@ -63,7 +63,7 @@ type job struct {
 }
 
 // runScheduled drives all ranks in this goroutine, in random order and over a
-// Comm that delays, and fails when they do not come to an end.
+// Comm that delays, and fails when for many turns none of them has moved.
 func (g *group) runScheduled(t *testing.T, rng *rand.Rand, jobs []job) {
 	t.Helper()
 	delay(g, rng)
@@ -73,11 +73,11 @@ func (g *group) runScheduled(t *testing.T, rng *rand.Rand, jobs []job) {
 	// A rank that has fallen behind must not stay so for ever: each rank gets its
 	// turn with its own probability, which changes now and then.
 	weights := make([]int, size)
-	for left, idle := size*len(jobs), 0; left > 0; idle++ {
+	for left, idle, turns := size*len(jobs), 0, 0; left > 0; idle, turns = idle+1, turns+1 {
 		if idle > 100_000 {
 			t.Fatalf("deadlock: ranks are at jobs %v of %d (%s)", at, len(jobs), jobs[minOf(at)].name)
 		}
-		if idle%64 == 0 {
+		if turns%64 == 0 {
 			for r := range weights {
 				weights[r] = 1 + rng.IntN(16)
 			}
@@ -89,16 +89,21 @@ func (g *group) runScheduled(t *testing.T, rng *rand.Rand, jobs []job) {
 		j := &jobs[at[r]]
 		if ops[r] == nil {
 			ops[r] = j.start(g.lanes[r])
+			idle = 0
 		}
+		moved := g.lanes[r].Moved()
 		done, err := ops[r].Advance()
 		if err != nil {
 			t.Fatalf("%s: rank %d: %v", j.name, r, err)
+		}
+		if g.lanes[r].Moved() != moved {
+			idle = 0
 		}
 		if done {
 			if err := j.check(r); err != nil {
 				t.Fatalf("%s: %v", j.name, err)
 			}
-			ops[r], idle = nil, 0
+			ops[r] = nil
 			at[r]++
 			left--
 		}

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -109,5 +110,84 @@ func TestAdasumMatchesTheReference(t *testing.T) {
 			}
 			newGroup(t, size, inproc.Options{Shared: shared}).runScheduled(t, rng, jobs)
 		}
+	}
+}
+
+// Blocks longer than the least, and sizes of buffers and pieces as in earnest.
+func TestAdasumOfALongSegment(t *testing.T) {
+	if raceDetector {
+		t.Skip("one goroutine, and too slow under the race detector")
+	}
+	for _, shared := range []bool{true, false} {
+		rng := random(t)
+		g := newGroup(t, 3, inproc.Options{Shared: shared, ChunkBytes: 512 << 10})
+		for _, l := range g.lanes {
+			l.piece = pieceBytes
+		}
+		g.runScheduled(t, rng, []job{adasumJob(rng, 3, tensor.Float32, []int{100, maxBlocks*blockElements + 70_001, 2000})})
+	}
+}
+
+// Many members, of whom a buffer has a few lines for each.
+func TestExchangesOfManyMembers(t *testing.T) {
+	const size = 67
+	for _, shared := range []bool{true, false} {
+		rng := random(t)
+		jobs := []job{alltoallCountsJob(rng, size)}
+		for _, sizes := range matrices(rng, size, 3000) {
+			jobs = append(jobs, alltoallJob(rng, sizes))
+		}
+		for _, a := range scatterAlgorithms(shared, size) {
+			for _, p := range parts(rng, size, 500) {
+				jobs = append(jobs, reducescatterJob(rng, a, tensor.Int32, tensor.Sum, p))
+			}
+		}
+		jobs = append(jobs, adasumJob(rng, size, tensor.Float32, []int{3000, 0, 5000}))
+		newGroup(t, size, inproc.Options{Shared: shared}).runScheduled(t, rng, jobs)
+	}
+}
+
+// Every part, however large, has its slice in each chunk, and no chunk is
+// larger than a buffer.
+func TestSlicesFitIntoABuffer(t *testing.T) {
+	rng := random(t)
+	for range 2000 {
+		size := 1 + rng.IntN(9)
+		l := &Lane{size: size, offsets: make([]int, size+1)}
+		limit := lineBytes * size * (1 + rng.IntN(20))
+		longest := 0
+		for m := range size {
+			n := rng.IntN(2) * rng.IntN(1<<rng.IntN(40))
+			l.offsets[m+1] = l.offsets[m] + n
+			longest = max(longest, n)
+		}
+		total := func(slices int) (sum int) {
+			for m := range size {
+				sum += sliceWidth(l.offsets[m+1]-l.offsets[m], slices)
+			}
+			return sum
+		}
+		slices := l.slices(limit)
+		if n := total(slices); n > limit {
+			t.Fatalf("%v: %d slices of %d bytes in a buffer of %d", l.offsets, slices, n, limit)
+		}
+		if slices > 1 && total(slices-1) <= limit {
+			t.Fatalf("%v: %d slices where %d would do", l.offsets, slices, slices-1)
+		}
+	}
+}
+
+// A member that expects what nobody sends must not read another one's data.
+func TestAlltoallFindsSizesThatDiffer(t *testing.T) {
+	g := newGroup(t, 2, inproc.Options{Shared: true})
+	b := make([]byte, 16)
+	first := g.lanes[0].Alltoall(b[:8], []int64{0, 8}, nil, []int64{0, 0})
+	second := g.lanes[1].Alltoall(nil, []int64{0, 0}, b[:4], []int64{4, 0})
+	if done, err := first.Advance(); done || err != nil {
+		t.Fatalf("first: %v, %v", done, err)
+	}
+	done, err := second.Advance()
+	if !done || err == nil || !strings.Contains(err.Error(), "member 0 sends 8 bytes, member 1 expects 4") {
+		t.Fatalf("second: %v, %v", done, err)
 	}
 }

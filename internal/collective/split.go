@@ -1,5 +1,10 @@
 package collective
 
+import (
+	"fmt"
+	"math"
+)
+
 // lineBytes is the unit in which data is dealt out, so that parts start on the
 // cache lines of an aligned buffer and no element is split.
 const lineBytes = 64
@@ -15,3 +20,21 @@ func share(length, n, i int) (lo, hi int) {
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 func alignUp(n, unit int) int { return ceilDiv(n, unit) * unit }
+
+// deal makes bounds the places of the members' parts of counts bytes, and
+// returns the sum.
+func (l *Lane) deal(bounds []int, counts []int64) (int, error) {
+	if len(counts) != l.size {
+		return 0, fmt.Errorf("%d counts for %d members", len(counts), l.size)
+	}
+	total := int64(0)
+	for m, c := range counts {
+		if c < 0 || c > math.MaxInt-total {
+			return 0, fmt.Errorf("member %d cannot have %d bytes", m, c)
+		}
+		bounds[m] = int(total)
+		total += c
+	}
+	bounds[l.size] = int(total)
+	return int(total), nil
+}

@@ -1,0 +1,83 @@
+package collective
+
+import (
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+// countingShared and countingComm count what an operation asks of the transport.
+type countingShared struct {
+	transport.Shared
+	calls int
+}
+
+func (c *countingShared) Advance(p transport.Phase, v uint64) {
+	c.calls++
+	c.Shared.Advance(p, v)
+}
+
+type countingComm struct {
+	transport.Comm
+	calls int
+}
+
+func (c *countingComm) Send(to int, p []byte) {
+	c.calls++
+	c.Comm.Send(to, p)
+}
+
+func (c *countingComm) Recv(from int, p []byte) {
+	c.calls++
+	c.Comm.Recv(from, p)
+}
+
+// An Advance that has done anything shows in Moved, and one that could do
+// nothing, because nobody else has acted since the one before, does not.
+func TestMovedTellsWhetherAnythingHappened(t *testing.T) {
+	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
+		rng := random(t)
+		g := newGroup(t, size, o)
+		calls := make([]*int, size)
+		for r, l := range g.lanes {
+			if o.Shared {
+				c := &countingShared{Shared: l.shared}
+				l.shared, calls[r] = c, &c.calls
+			} else {
+				c := &countingComm{Comm: l.comm}
+				l.comm, calls[r] = c, &c.calls
+			}
+		}
+		jobs := mixture(rng, o.Shared, size, 60)
+		at, ops := make([]int, size), make([]Op, size)
+		for left := size * len(jobs); left > 0; {
+			r := rng.IntN(size)
+			if at[r] == len(jobs) {
+				continue
+			}
+			j, l := &jobs[at[r]], g.lanes[r]
+			if ops[r] == nil {
+				ops[r] = j.start(l)
+			}
+			moved, called := l.Moved(), *calls[r]
+			done, err := ops[r].Advance()
+			if err != nil {
+				t.Fatalf("%s: rank %d: %v", j.name, r, err)
+			}
+			if *calls[r] != called && l.Moved() == moved {
+				t.Fatalf("%s: rank %d acted, and Moved stays at %d", j.name, r, moved)
+			}
+			if done {
+				ops[r] = nil
+				at[r]++
+				left--
+				continue
+			}
+			moved = l.Moved()
+			if done, _ := ops[r].Advance(); done || l.Moved() != moved {
+				t.Fatalf("%s: rank %d had not done all it could", j.name, r)
+			}
+		}
+	})
+}
