@@ -1,11 +1,11 @@
 package timeline
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 )
@@ -50,10 +50,39 @@ func (f *memFile) Close() error {
 	return nil
 }
 
-// parseArray is what a strict reader makes of data.
-func parseArray(data []byte) (records []int, err error) {
+// numbered is a record of size bytes, at least 12, that is not valid if it is cut.
+func numbered(i, size int) []byte {
+	head := fmt.Appendf(nil, `{"n":%d`, i)
+	return append(append(head, bytes.Repeat([]byte{' '}, max(0, size-len(head)-1))...), '}')
+}
+
+// parseArray is what a strict reader makes of an array of numbered records.
+func parseArray(data []byte) (records []struct{ N int }, err error) {
 	err = json.Unmarshal(data, &records)
 	return records, err
+}
+
+// killedAnywhere makes f check, after each block of each write, that the file has
+// all records it had and is valid, or lacks nothing but the bracket: how often
+// that happened is counted.
+func killedAnywhere(t *testing.T, f *memFile) (bracketless *int) {
+	bracketless = new(int)
+	looks, had := 0, 0
+	f.seen = func(data []byte) {
+		looks++
+		records, err := parseArray(data)
+		if err != nil {
+			*bracketless++
+			if records, err = parseArray([]byte(string(data) + "]")); err != nil {
+				t.Fatalf("look %d: %v", looks, err)
+			}
+		}
+		if len(records) < had {
+			t.Fatalf("look %d: %d records, there had been %d", looks, len(records), had)
+		}
+		had = len(records)
+	}
+	return bracketless
 }
 
 // TestAnyPrefixOfAWriteIsValid looks at the file after each block of each write,
@@ -63,21 +92,8 @@ func TestAnyPrefixOfAWriteIsValid(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	var looks, bracketless, had int
-	f := &memFile{seen: func(data []byte) {
-		looks++
-		records, err := parseArray(data)
-		if err != nil {
-			bracketless++
-			if records, err = parseArray([]byte(string(data) + "]")); err != nil {
-				t.Fatalf("look %d: %v", looks, err)
-			}
-		}
-		if len(records) < had {
-			t.Fatalf("look %d: %d records, there had been %d", looks, len(records), had)
-		}
-		had = len(records)
-	}}
+	f := &memFile{}
+	bracketless := killedAnywhere(t, f)
 	a, err := newArrayFile(f)
 	if err != nil {
 		t.Fatal(err)
@@ -85,12 +101,12 @@ func TestAnyPrefixOfAWriteIsValid(t *testing.T) {
 	const n = 600
 	grown := 0
 	for i := range n {
-		long := 40
+		size := 12 + rng.IntN(40)
 		if i%10 == 0 {
-			long = block - 2 - 6
+			size = 12 + rng.IntN(block-2-12+1)
 		}
 		end := a.end
-		if err := a.add(fmt.Appendf(nil, "%d%s", 100000+i, strings.Repeat(" ", rng.IntN(long+1)))); err != nil {
+		if err := a.add(numbered(100000+i, size)); err != nil {
 			t.Fatal(err)
 		}
 		if rng.IntN(30) == 0 {
@@ -114,14 +130,42 @@ func TestAnyPrefixOfAWriteIsValid(t *testing.T) {
 		t.Fatalf("%d records at the end, want %d: %v", len(records), n, err)
 	}
 	for i, r := range records {
-		if r != 100000+i {
-			t.Fatalf("record %d is %d", i, r)
+		if r.N != 100000+i {
+			t.Fatalf("record %d is %d", i, r.N)
 		}
 	}
-	if grown < 2 || bracketless != grown {
-		t.Errorf("the bracket was missing %d times, the file grew %d times", bracketless, grown)
+	if grown < 2 || *bracketless != grown {
+		t.Errorf("the bracket was missing %d times, the file grew %d times", *bracketless, grown)
 	}
-	t.Logf("%d looks, grown %d times", looks, grown)
+}
+
+// TestRecordAtTheEndOfABlock adds a record that leaves, or lacks, a few bytes of
+// the first block, which has the bracket at its end, and another after it: in one
+// batch, and each in its own.
+func TestRecordAtTheEndOfABlock(t *testing.T) {
+	for left := -3; left <= 10; left++ {
+		for _, batched := range []bool{false, true} {
+			f := &memFile{}
+			bracketless := killedAnywhere(t, f)
+			a, err := newArrayFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, size := range []int{1000, block - len("[\n") - 1000 - len(",\n") - left, 2000} {
+				if err := a.add(numbered(i, size)); err != nil {
+					t.Fatal(err)
+				}
+				if !batched || i == 2 {
+					if err := a.flush(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if records, err := parseArray(f.data); err != nil || len(records) != 3 || *bracketless != 1 {
+				t.Fatalf("%d bytes left: %v, %v; %d times without bracket", left, records, err, *bracketless)
+			}
+		}
+	}
 }
 
 // TestRecordLongerThanABlock cannot be safe while it is written, but must be
@@ -132,8 +176,8 @@ func TestRecordLongerThanABlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, size := range []int{1, block - 2, block - 1, block, 3 * block, minGrowth, maxBatch + 1, 1} {
-		if err := a.add(fmt.Appendf(nil, "%d%s", i, strings.Repeat(" ", size-1))); err != nil {
+	for i, size := range []int{12, block - 2, block - 1, block, 3 * block, minGrowth, maxBatch + 1, 12} {
+		if err := a.add(numbered(i, size)); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.flush(); err != nil {
@@ -157,7 +201,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	flushed := 0
 	for i := 0; err == nil; i++ {
-		if err = a.add(fmt.Append(nil, i)); err == nil {
+		if err = a.add(numbered(i, 12)); err == nil {
 			if err = a.flush(); err == nil {
 				flushed++
 			}

@@ -24,14 +24,14 @@ var kinds = map[string]kind{
 	"op-end":          opEnd,
 }
 
-// TestRecords plays the scenarios in testdata. A line of "events" is
+// TestRecords plays the scenarios in testdata/records. A line of "events" is
 //
 //	µs kind [tensor [operation, activity or rank]]
 //
 // and what comes out are the records added to the file. "lost n=5" tells the
 // recorder of dropped events; "limit n=1" sets how many tensors have a track.
 func TestRecords(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/records", func(t *testing.T, path string) {
 		f := &memFile{}
 		out, err := newArrayFile(f)
 		if err != nil {

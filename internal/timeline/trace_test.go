@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -99,6 +100,74 @@ func TestOverflowWhileWriting(t *testing.T) {
 	if n := told(records); n != tr.dropped.Load() {
 		t.Errorf("the file tells of %d dropped, want %d", n, tr.dropped.Load())
 	}
+}
+
+// TestDrainedQueueTakesStartsAgain: the producers must hear of the room.
+func TestDrainedQueueTakesStartsAgain(t *testing.T) {
+	const size = 64
+	tr, f := memTrace(t, size)
+	for range 10 {
+		for range size / 4 {
+			tr.put(opStart, "a", "ALLREDUCE", 0)
+			tr.putEnd("a", tensor.Float32, nil)
+		}
+		tr.drain()
+	}
+	if n := tr.dropped.Load(); n != 0 {
+		t.Errorf("%d dropped", n)
+	}
+	finished(t, tr, f)
+}
+
+// TestCrowdIsFreedAfterLosses: the end of x is dropped while x has the shared
+// track; y can have it afterwards. What was left out before counts as dropped.
+func TestCrowdIsFreedAfterLosses(t *testing.T) {
+	const size = 8
+	tr, f := memTrace(t, size)
+	tr.rec.limit = 0
+	tr.put(opStart, "x", "ALLREDUCE", 0)
+	tr.put(opStart, "y", "BROADCAST", 0)
+	tr.drain()
+	if n := tr.dropped.Load(); n != 1 || tr.told != 1 {
+		t.Errorf("%d dropped and %d told, want the start of y", n, tr.told)
+	}
+	for range size {
+		tr.put(cycleStart, "", "", 0)
+	}
+	tr.putEnd("x", tensor.Float32, nil)
+	tr.drain()
+	tr.put(opStart, "y", "ALLGATHER", 0)
+	tr.putEnd("y", tensor.Float32, nil)
+	records := finished(t, tr, f)
+	var ops []any
+	for _, r := range records {
+		if r["ph"] == "B" {
+			ops = append(ops, r["name"])
+		}
+	}
+	if got := fmt.Sprint(ops); got != "[ALLREDUCE ALLGATHER]" || told(records) != 2 {
+		t.Errorf("operations %s, %d told as dropped", got, told(records))
+	}
+}
+
+// TestWriterSeesAnEventBeforeItSleeps: one that is queued between the last drain
+// and sleep wakes nobody.
+func TestWriterSeesAnEventBeforeItSleeps(t *testing.T) {
+	tr, f := memTrace(t, 64)
+	tr.put(opStart, "a", "ALLREDUCE", 0)
+	awake := make(chan bool)
+	go func() { awake <- tr.sleep() }()
+	select {
+	case <-awake:
+	case <-time.After(10 * time.Second):
+		t.Error("it sleeps")
+		tr.wake <- struct{}{}
+		<-awake
+	}
+	if tr.idle.Load() {
+		t.Error("idle although awake")
+	}
+	finished(t, tr, f)
 }
 
 // TestStopDoesNotWaitForeverForAProducer leaves an event claimed and not
