@@ -44,7 +44,7 @@ func TestKilledProcessLeavesAValidFile(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	bracketless := 0
-	for i := range 10 {
+	for i := range 6 {
 		path := filepath.Join(t.TempDir(), "t.json")
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), victimEnv+"="+path)
