@@ -167,7 +167,7 @@ func (l *modelLane) next(m int) (*Response, error) {
 	} else if resp, err = mem.worker.Slot(rec.slot); err != nil {
 		return nil, err
 	}
-	mem.history = append(mem.history, how+" "+fmt.Sprintf("%+v", *resp))
+	mem.history = append(mem.history, how+" "+string(resp.Append(nil)))
 	e := mem.pending[resp.Name]
 	switch {
 	case resp.Type == Settle:

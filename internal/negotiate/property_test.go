@@ -252,7 +252,8 @@ func got(r *Response) string {
 type player struct {
 	*modelLane
 	*program
-	at []progress
+	at   []progress
+	said []string // what got says of each record, as the first to read it has it
 }
 
 // progress says how far a member is.
@@ -272,7 +273,7 @@ type action struct {
 // play runs p on l in an order drawn by pick, until nothing can move, and
 // returns how many times a slot was used.
 func play(l *modelLane, p *program, pick choose) (bySlot int, err error) {
-	pl := &player{l, p, make([]progress, len(l.members))}
+	pl := &player{l, p, make([]progress, len(l.members)), nil}
 	for m := range pl.at {
 		pl.at[m].enter(p, 0)
 	}
@@ -454,12 +455,25 @@ func (pl *player) check(m int, resp *Response) error {
 			return fmt.Errorf("member %d: %s: round %d of %d", m, resp.Name, k, len(rounds))
 		}
 		at.done[i][j]++
-		if want := rounds[k].want[j]; got(resp) != want {
-			return fmt.Errorf("member %d, %s, epoch %d, round %d: got %q (%s), want %q", m, resp.Name, at.epoch, k, got(resp), resp.Err, want)
+		if want, got := rounds[k].want[j], pl.got(m, resp); got != want {
+			return fmt.Errorf("member %d, %s, epoch %d, round %d: got %q (%s), want %q", m, resp.Name, at.epoch, k, got, resp.Err, want)
 		}
 		return nil
 	}
 	return fmt.Errorf("member %d: nobody has asked for %+v", m, resp)
+}
+
+// got is got of the record that member m has just read. That all read the same
+// is checked by their histories.
+func (pl *player) got(m int, resp *Response) string {
+	n := pl.members[m].read - 1
+	for len(pl.said) <= n {
+		pl.said = append(pl.said, "?")
+	}
+	if pl.said[n] == "?" {
+		pl.said[n] = got(resp)
+	}
+	return pl.said[n]
 }
 
 func ranks(n int) []int {
