@@ -1,0 +1,148 @@
+package stall
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of an answer, which keep it below 64 KiB whatever the names are.
+const (
+	maxEntries = 64
+	maxName    = 200 // bytes
+)
+
+// OpJoin is the Op of a rank that has joined. It lacks no tensor of its process
+// set, and its own wait is not a stall: the others still have data.
+const OpJoin = "JOIN"
+
+// Phase is how far an operation has come on a rank.
+type Phase uint8
+
+const (
+	// Submitted: the other members can know of it. Whether they have all
+	// submitted it too, this rank does not know.
+	Submitted Phase = iota
+	// Unready: its input is still being written, so no other rank knows of it.
+	Unready
+	// Executing: all members have submitted it, and it is being executed or will be.
+	Executing
+)
+
+// Waiting is an operation that is pending on a rank.
+type Waiting struct {
+	Set   int           `json:"s,omitempty"` // process set
+	Name  string        `json:"n"`
+	Op    string        `json:"o"` // such as "ALLREDUCE"
+	Since time.Duration `json:"t"` // how long this rank has been waiting
+	Phase Phase         `json:"p,omitempty"`
+}
+
+func (w *Waiting) joined() bool { return w.Op == OpJoin }
+
+// key identifies an operation among the ranks.
+type key struct {
+	set  int
+	name string
+}
+
+func (w *Waiting) key() key { return key{w.Set, w.Name} }
+
+// answer is what a rank says when it is asked: the operations that it waits
+// for, the oldest first, and how many more there are.
+type answer struct {
+	Waiting []Waiting `json:"w"`
+	More    int       `json:"m,omitempty"`
+}
+
+// encode bounds and encodes what is pending on this rank.
+func encode(pending []Waiting) []byte {
+	pending = tidy(pending)
+	a := answer{Waiting: pending}
+	if len(pending) > maxEntries {
+		// Whether it has joined matters for every tensor, so that comes first.
+		slices.SortStableFunc(pending, func(a, b Waiting) int {
+			return cmp.Compare(fromBool(b.joined()), fromBool(a.joined()))
+		})
+		a.Waiting, a.More = pending[:maxEntries], len(pending)-maxEntries
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // would make six bytes of one
+	if err := e.Encode(a); err != nil {
+		panic(err) // numbers and valid texts can be encoded
+	}
+	return b.Bytes()
+}
+
+// decode reads what another rank has sent, and believes it only within bounds.
+func decode(p []byte) (answer, error) {
+	var a answer
+	if err := json.Unmarshal(p, &a); err != nil {
+		return answer{}, fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	a.More = min(max(a.More, 0), math.MaxInt32/2)
+	if len(a.Waiting) > maxEntries {
+		a.More += len(a.Waiting) - maxEntries
+		a.Waiting = a.Waiting[:maxEntries]
+	}
+	a.Waiting = tidy(a.Waiting)
+	return a, nil
+}
+
+// tidy returns a copy, the oldest first, with names that can be shown, and
+// compared with what another rank says.
+func tidy(list []Waiting) []Waiting {
+	list = slices.Clone(list)
+	for i := range list {
+		w := &list[i]
+		w.Name, w.Op, w.Since = label(w.Name), label(w.Op), max(w.Since, 0)
+		if w.Phase > Executing {
+			w.Phase = Submitted
+		}
+	}
+	slices.SortFunc(list, older)
+	return list
+}
+
+// older orders by age, and what is equally old by name.
+func older(a, b Waiting) int {
+	return cmp.Or(cmp.Compare(b.Since, a.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Set, b.Set))
+}
+
+// label is name as it travels and is shown: bounded, and without characters
+// that a terminal would obey. What had to be changed ends in a hash of the
+// whole, the same on every rank.
+func label(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, name)
+	if clean == name && len(name) <= maxName {
+		return name
+	}
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	n := min(len(clean), maxName-len("…#00000000"))
+	for n > 0 && n < len(clean) && !utf8.RuneStart(clean[n]) {
+		n--
+	}
+	return fmt.Sprintf("%s…#%08x", clean[:n], h.Sum32())
+}
+
+func fromBool(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

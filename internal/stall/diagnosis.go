@@ -1,0 +1,86 @@
+package stall
+
+// view is what is known of one rank.
+type view struct {
+	answer
+	silent     bool // has not answered
+	unreadable bool // has answered what cannot be understood
+	at         map[key]Phase
+	joined     map[int]bool // the sets that it has joined
+}
+
+func viewOf(a answer) view {
+	v := view{answer: a, at: make(map[key]Phase, len(a.Waiting)), joined: map[int]bool{}}
+	for i := range a.Waiting {
+		w := &a.Waiting[i]
+		if w.joined() {
+			v.joined[w.Set] = true
+		} else {
+			v.at[w.key()] = w.Phase
+		}
+	}
+	return v
+}
+
+// viewFrom understands what a rank has sent: p is nil if it has sent nothing.
+func viewFrom(p []byte) view {
+	if p == nil {
+		return view{silent: true}
+	}
+	a, err := decode(p)
+	if err != nil {
+		return view{unreadable: true}
+	}
+	return viewOf(a)
+}
+
+// stalled is an operation of this rank that has waited too long, and where it
+// stands on each member of its set, a world rank.
+type stalled struct {
+	Waiting
+	waits   []int // have submitted it
+	absent  []int // have not
+	unsure  []int // may have: their answers do not say
+	unready []int // their input is not there yet
+	silent  []int // have not answered
+	done    []int // wait for it no more, though it is executing
+	// executing: all have submitted it, so nobody is missing.
+	executing bool
+}
+
+// diagnose finds where w stands on each of the members. views are by world rank.
+func diagnose(w Waiting, members []int, views []view) stalled {
+	t := stalled{Waiting: w}
+	k := w.key()
+	for _, r := range members {
+		v := &view{silent: true}
+		if r >= 0 && r < len(views) {
+			v = &views[r]
+		}
+		phase, listed := v.at[k]
+		switch {
+		case v.silent:
+			t.silent = append(t.silent, r)
+		case listed && phase == Unready:
+			t.unready = append(t.unready, r)
+		case listed:
+			t.waits = append(t.waits, r)
+			t.executing = t.executing || phase == Executing
+		case v.joined[w.Set]:
+		case v.unreadable || v.More > 0:
+			t.unsure = append(t.unsure, r)
+		default:
+			t.absent = append(t.absent, r)
+		}
+	}
+	if t.executing {
+		t.done, t.absent = t.absent, nil
+	} else if len(t.silent)+len(t.unready)+len(t.unsure)+len(t.absent) == 0 {
+		t.executing = true
+	}
+	return t
+}
+
+// hopeless reports whether a shutdown is due once t has waited long enough. An
+// execution whose peers all answer may only be slow.
+func (t *stalled) hopeless() bool { return !t.executing || len(t.silent) > 0 }

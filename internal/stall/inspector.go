@@ -1,0 +1,207 @@
+// Package stall finds out why operations do not get done: which ranks have not
+// submitted them, and what those do instead. The engine's driver tells an
+// Inspector how old its oldest operation is; when that is too old, the
+// Inspector asks all ranks what they wait for, logs what it concludes and, if
+// so configured, aborts. It changes nothing else and knows no transport.
+package stall
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// askTimeout is how long a rank has to answer before it is called silent.
+const askTimeout = 5 * time.Second
+
+// Options say what an Inspector works with. Its functions are called on
+// goroutines of the Inspector, except as Answer says. Only Ask may be nil.
+type Options struct {
+	Rank int
+	// CheckTime is when a waiting operation is reported, and how often; 0 for never.
+	CheckTime time.Duration
+	// ShutdownTime is when it ends the job; 0 for never.
+	ShutdownTime time.Duration
+	// Snapshot lists what is pending on this rank, in any order.
+	Snapshot func() []Waiting
+	// Ask returns what Answer returned on each world rank, nil for ranks that
+	// did not answer before ctx ended. Nil where this rank is the only one.
+	Ask func(ctx context.Context) ([][]byte, error)
+	// Members lists the world ranks of a process set, nil for a set that is no more.
+	Members func(set int) []int
+	// Describe names a world rank, such as "rank 2 on host a".
+	Describe func(rank int) string
+	Log      *slog.Logger
+	// Abort ends this rank's engine. It must not call Close.
+	Abort func(error)
+}
+
+// Inspector watches over one rank's operations. Its methods are safe on any
+// goroutine.
+type Inspector struct {
+	o      Options
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	running bool // an inspection, which alone uses marks
+	over    bool // closed, or aborted
+
+	marks map[key]mark
+}
+
+// mark is what has been done about an operation that is stalled.
+type mark struct {
+	reported time.Duration // its age then
+	judged   bool          // then or later it was past ShutdownTime
+}
+
+// New makes an Inspector. A ShutdownTime that is not above CheckTime is
+// ignored, with a warning.
+func New(o Options) *Inspector {
+	if o.ShutdownTime > 0 && o.ShutdownTime <= o.CheckTime {
+		o.Log.Warn(fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (%s) is ignored: it must be above HOROVOD_STALL_CHECK_TIME_SECONDS (%s)", seconds(o.ShutdownTime), seconds(o.CheckTime)))
+		o.ShutdownTime = 0
+	}
+	i := &Inspector{o: o, marks: map[key]mark{}}
+	i.ctx, i.cancel = context.WithCancel(context.Background())
+	return i
+}
+
+// Answer is what this rank tells a rank that asks: at most 64 KiB. It calls
+// Snapshot and nothing else.
+func (i *Inspector) Answer() []byte { return encode(i.o.Snapshot()) }
+
+// Check is told the age of the oldest pending operation, about once a second
+// while there is one. It never blocks: what takes time happens on a goroutine,
+// one at a time.
+func (i *Inspector) Check(oldest time.Duration) {
+	if i.o.CheckTime <= 0 || oldest <= i.o.CheckTime {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.running || i.over {
+		return
+	}
+	i.running = true
+	i.wg.Add(1)
+	go i.run()
+}
+
+// Close ends an inspection that is under way, and waits for it. Closing twice
+// is allowed.
+func (i *Inspector) Close() {
+	i.mu.Lock()
+	i.over = true
+	i.mu.Unlock()
+	i.cancel()
+	i.wg.Wait()
+}
+
+func (i *Inspector) run() {
+	defer i.wg.Done()
+	over := false
+	defer func() {
+		if p := recover(); p != nil {
+			over = true
+			i.o.Abort(fmt.Errorf("panic in the stall inspector of %s: %v\n%s", i.o.Describe(i.o.Rank), p, debug.Stack()))
+		}
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.running, i.over = false, i.over || over
+	}()
+	over = i.inspect()
+}
+
+// inspect looks once, and reports what is due. True if it has aborted.
+func (i *Inspector) inspect() (aborted bool) {
+	due := i.due(tidy(i.o.Snapshot()))
+	if len(due) == 0 {
+		return false
+	}
+	r := report{Options: &i.o}
+	r.views, r.trouble = i.ask()
+	if i.ctx.Err() != nil {
+		return false
+	}
+	// What was done meanwhile is not stalled any more.
+	mine := tidy(i.o.Snapshot())
+	for len(r.views) <= i.o.Rank {
+		r.views = append(r.views, view{silent: true})
+	}
+	r.views[i.o.Rank] = viewOf(answer{Waiting: mine})
+	var all []stalled
+	for _, w := range mine {
+		if members := i.o.Members(w.Set); i.isStalled(&w) && members != nil {
+			all = append(all, diagnose(w, members, r.views))
+		}
+	}
+	for _, t := range all {
+		m := mark{reported: t.Since, judged: i.late(&t.Waiting)}
+		if m.judged && t.hopeless() {
+			r.fatal = true
+		}
+		if due[t.key()] {
+			r.tensors = append(r.tensors, t)
+			i.marks[t.key()] = m
+		}
+	}
+	if r.fatal {
+		r.tensors = all
+		i.o.Log.Error(r.text())
+		i.o.Abort(r.cause())
+		return true
+	}
+	if len(r.tensors) > 0 {
+		i.o.Log.Warn(r.text())
+	}
+	return false
+}
+
+// ask is what all ranks say, by world rank.
+func (i *Inspector) ask() ([]view, error) {
+	if i.o.Ask == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(i.ctx, askTimeout)
+	defer cancel()
+	answers, err := i.o.Ask(ctx)
+	views := make([]view, len(answers))
+	for r, p := range answers {
+		views[r] = viewFrom(p)
+	}
+	return views, err
+}
+
+// due finds what is to be reported now. Ages alone decide, so no clock is read.
+func (i *Inspector) due(mine []Waiting) map[key]bool {
+	due := map[key]bool{}
+	marks := make(map[key]mark, len(i.marks))
+	for _, w := range mine {
+		k := w.key()
+		m, reported := i.marks[k]
+		if reported && w.Since < m.reported {
+			reported = false // a later operation of the same name
+		}
+		if reported {
+			marks[k] = m
+		}
+		if i.isStalled(&w) && (!reported || w.Since >= m.reported+i.o.CheckTime || i.late(&w) && !m.judged) {
+			due[k] = true
+		}
+	}
+	i.marks = marks
+	return due
+}
+
+func (i *Inspector) isStalled(w *Waiting) bool { return w.Since > i.o.CheckTime && !w.joined() }
+
+// late reports whether w has waited long enough to end the job.
+func (i *Inspector) late(w *Waiting) bool {
+	return i.o.ShutdownTime > 0 && w.Since > i.o.ShutdownTime
+}
