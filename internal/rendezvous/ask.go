@@ -27,8 +27,8 @@ type inquiry struct {
 // OnAsk sets what this rank answers when a rank asks, itself included: what f
 // returns, cut to MaxValue bytes. f is called on a goroutine of the session,
 // never twice at once, and possibly once more after Close has returned. While
-// it blocks this rank does not answer; nothing else waits for it. Before OnAsk the answer is
-// empty.
+// it blocks this rank does not answer; nothing else waits for it. Before OnAsk
+// the answer is empty.
 func (s *Session) OnAsk(f func() []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,13 +36,14 @@ func (s *Session) OnAsk(f func() []byte) {
 }
 
 // Ask collects the answers of all ranks of this generation, this one's
-// included, by rank. An answer needs nothing of the rank but its session: it
-// comes from a rank whose other threads are busy or stuck, too. Ask blocks
-// until all who can have answered, or ctx has ended, which is no error: the
-// answer of a rank that gave none is nil, be it that it is stopped or slow, or
-// that it has gone or not joined yet. An empty answer is not nil. An answer may have been given
-// up to a second before Ask was called, where another rank had asked.
-// The error, if the launcher has gone (ErrLost) or Close was called, comes with the answers so far.
+// included, by rank. An answer needs nothing of the rank but its session, so it
+// also comes from a rank whose other threads are busy or stuck. It may have been
+// given up to a second before Ask was called, where another rank had asked.
+//
+// Ask blocks until all who can have answered, or ctx has ended, which is no
+// error: the answer of a rank that gave none is nil, be it stopped, slow, gone or
+// not joined yet. An empty answer is not nil. The error, if the launcher has gone
+// (ErrLost) or Close was called, comes with the answers so far.
 //
 // Answers are shared among the callers: they must not be changed.
 func (s *Session) Ask(ctx context.Context) ([][]byte, error) {

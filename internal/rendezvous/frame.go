@@ -10,7 +10,7 @@ import (
 
 // Limits of what one side takes from the other.
 const (
-	// MaxValue is the largest value of an Exchange in bytes.
+	// MaxValue is the largest value of an Exchange, and the largest answer, in bytes.
 	MaxValue = 64 << 10
 	// maxName is the longest name of an Exchange.
 	maxName = 256
@@ -22,7 +22,7 @@ const (
 	// batchBytes of them, in base64.
 	maxFrame   = 192 << 10
 	batchBytes = 96 << 10
-	// maxPending is how many exchanges one rank may have open at a time.
+	// maxPending is how many Exchanges one rank may have open at a time, and how many Asks.
 	maxPending = 64
 	// maxQueue bounds the bytes that wait to be sent to one rank.
 	maxQueue = 64 << 20

@@ -3,9 +3,9 @@
 // what. Package world joins through it; package launch runs the server.
 //
 // Each rank keeps one connection, proved by package auth, for as long as its
-// generation lives. It carries all-gathers of small values (Exchange), deaths
-// from the launcher, and reports to it. It carries no tensors, and an idle
-// connection wakes nobody.
+// generation lives. It carries all-gathers of small values (Exchange), questions
+// that a rank's session answers by itself (Ask), deaths from the launcher, and
+// reports to it. It carries no tensors, and an idle connection wakes nobody.
 package rendezvous
 
 import (
