@@ -221,7 +221,11 @@ func TestMixturesEndInAnyInterleaving(t *testing.T) {
 func TestMixturesWithSleepingDrivers(t *testing.T) {
 	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
 		rng := random(t)
-		newGroup(t, size, o).runConcurrently(t, mixture(rng, o.Shared, size, 300))
+		count := 300
+		if raceDetector {
+			count = 100
+		}
+		newGroup(t, size, o).runConcurrently(t, mixture(rng, o.Shared, size, count))
 	})
 }
 
@@ -498,6 +502,9 @@ func TestSharesCoverTheData(t *testing.T) {
 
 // A world of 500 ranks works, because only pairs that talk cost anything.
 func TestManyRanks(t *testing.T) {
+	if raceDetector {
+		t.Skip("one goroutine, and too slow under the race detector")
+	}
 	const size = 500
 	rng := random(t)
 	g := newGroup(t, size, inproc.Options{})

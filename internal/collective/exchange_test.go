@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -49,6 +50,32 @@ func TestReducescatterMatchesTheReference(t *testing.T) {
 		}
 		newGroup(t, size, o).runScheduled(t, rng, jobs)
 	})
+}
+
+// The choice at its border. The longest part decides, not this member's.
+func TestReducescatterChoice(t *testing.T) {
+	for _, c := range []struct {
+		shared bool
+		counts []int64
+		want   string
+	}{
+		{true, []int64{0, 4}, "*collective.reducescatterShared"},
+		{true, []int64{0, 1 << 20}, "*collective.reducescatterShared"},
+		{false, []int64{0, 128 << 10}, "*collective.reducescatterExchange"},
+		{false, []int64{0, 128<<10 + 4}, "*collective.reducescatterRing"},
+		{false, []int64{64 << 10, 0, 0, 64 << 10}, "*collective.reducescatterExchange"},
+		{false, []int64{4, 0, 0, 64<<10 + 4}, "*collective.reducescatterRing"},
+	} {
+		g := newGroup(t, len(c.counts), inproc.Options{Shared: c.shared, ChunkBytes: 512 << 10})
+		total := int64(0)
+		for _, n := range c.counts {
+			total += n
+		}
+		in, out := make([]byte, total), make([]byte, c.counts[0])
+		if got := fmt.Sprintf("%T", g.lanes[0].Reducescatter(tensor.Float32, tensor.Sum, in, out, c.counts, 1)); got != c.want {
+			t.Errorf("shared %v, parts %v: %s, want %s", c.shared, c.counts, got, c.want)
+		}
+	}
 }
 
 // matrices are ways to exchange about n bytes a member.
@@ -130,6 +157,9 @@ func TestAdasumOfALongSegment(t *testing.T) {
 
 // Many members, of whom a buffer has a few lines for each.
 func TestExchangesOfManyMembers(t *testing.T) {
+	if raceDetector {
+		t.Skip("one goroutine, and too slow under the race detector")
+	}
 	const size = 67
 	for _, shared := range []bool{true, false} {
 		rng := random(t)

@@ -51,7 +51,10 @@ func TestMovedTellsWhetherAnythingHappened(t *testing.T) {
 		}
 		jobs := mixture(rng, o.Shared, size, 60)
 		at, ops := make([]int, size), make([]Op, size)
-		for left := size * len(jobs); left > 0; {
+		for left, idle := size*len(jobs), 0; left > 0; idle++ {
+			if idle > 100_000 {
+				t.Fatalf("deadlock: ranks are at jobs %v of %d", at, len(jobs))
+			}
 			r := rng.IntN(size)
 			if at[r] == len(jobs) {
 				continue
@@ -67,6 +70,9 @@ func TestMovedTellsWhetherAnythingHappened(t *testing.T) {
 			}
 			if *calls[r] != called && l.Moved() == moved {
 				t.Fatalf("%s: rank %d acted, and Moved stays at %d", j.name, r, moved)
+			}
+			if l.Moved() != moved {
+				idle = 0
 			}
 			if done {
 				ops[r] = nil
