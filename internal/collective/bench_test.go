@@ -38,7 +38,7 @@ func benchmarkAllreduce(b *testing.B, size, n int, o inproc.Options) {
 	lanes := make([]*Lane, size)
 	tensors := make([][]byte, size)
 	for r := range lanes {
-		l, err := networks[r].OpenLane(0, members)
+		l, err := networks[r].OpenLane(0, 0, members)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -31,7 +31,7 @@ func newGroup(t testing.TB, size int, o inproc.Options) *group {
 		members[r] = r
 	}
 	for _, n := range g.networks {
-		l, err := n.OpenLane(0, members)
+		l, err := n.OpenLane(0, 0, members)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func openGroup(t *testing.T, networks []transport.Network) *group {
 		members[r] = r
 	}
 	each(t, len(networks), func(r int) error {
-		l, err := networks[r].OpenLane(0, members)
+		l, err := networks[r].OpenLane(0, 0, members)
 		if err == nil {
 			g.lanes[r] = NewLane(l)
 		}

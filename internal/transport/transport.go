@@ -18,8 +18,13 @@ type Network interface {
 	Name() string
 	// OpenLane makes the lane with the given id among members (world ranks,
 	// ascending, including this one). All members must open it. It blocks
-	// until this member's part is ready, at most the network's start timeout.
-	OpenLane(id int, members []int) (*Lane, error)
+	// until this member's part is ready, at most the network's start timeout. An
+	// id may be used again, with a greater incarnation, after CloseLane by all.
+	OpenLane(id int, incarnation uint32, members []int) (*Lane, error)
+	// CloseLane gives up this member's part in an open lane. When it returns
+	// nothing touches a buffer that was posted to the lane. It does not wait for
+	// the other members. It belongs to the driver.
+	CloseLane(id int) error
 	// Bell is this rank's alarm clock, common to all of its lanes.
 	Bell() Bell
 	// Err is nil until the network is aborted; then it is the first cause.
@@ -70,6 +75,9 @@ const (
 // MaxRecord is the largest encoded Request or Response in bytes.
 const MaxRecord = 128 << 10
 
+// Mark names a slot at a generation.
+type Mark struct{ Slot, Gen uint32 }
+
 // Board is where the members of one lane agree on what is executed next.
 //
 // A slot stands for a request that all members have seen before. A member
@@ -79,12 +87,16 @@ const MaxRecord = 128 << 10
 // publishes Responses in the same log. All members read the same log, cut into
 // the same batches.
 //
-// Mark and Post are safe on any goroutine; the rest belongs to the driver.
+// Mark, MarkGroup and Post are safe on any goroutine; the rest belongs to the driver.
 type Board interface {
 	// Mark declares that this member is ready for the slot at this generation.
 	// It returns false when the slot has been retired since: the caller then
 	// posts a full Request.
 	Mark(slot, gen uint32) bool
+	// MarkGroup marks several slots in one step: where these are the last marks
+	// missing, all of the slots are published together. False: one of them has been
+	// retired, and none was marked.
+	MarkGroup(marks []Mark) bool
 	// Stale calls f for each mark that returned true but was found to be of an
 	// old generation later (only where the coordinator is not in the same memory).
 	Stale(f func(slot, gen uint32))
@@ -115,7 +127,8 @@ type Board interface {
 	// slots are in use at this moment.
 	Acquire() (slot, gen uint32, ok bool)
 	// Retire ends the slot's generation and returns which members had marked it.
-	// False: the slot is complete already (its record is in the log).
+	// False: nobody has acquired the slot. A record of the slot that is in the log
+	// already stands.
 	Retire(slot uint32) (marked []int, ok bool)
 	// Marked lists which members have marked the slot, for the stall report.
 	Marked(slot uint32) []int

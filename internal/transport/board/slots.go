@@ -37,9 +37,13 @@ func (r Result) String() string {
 // log in one step, so a completion is published exactly once. A member may mark
 // a slot again only after it has read that record.
 func (b *Board) Mark(member int, slot, gen uint32) (Result, error) {
-	if int64(slot) >= int64(b.cfg.Slots) {
-		return Stale, nil
-	}
+	return b.MarkGroup(member, []transport.Mark{{Slot: slot, Gen: gen}})
+}
+
+// MarkGroup is Mark for several slots in one step. Either all are marked, or one
+// is Stale and none is. Completed: at least one slot has been published; those
+// that these marks complete follow one another in the log, in one batch.
+func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 	if err := b.lock(member); err != nil {
 		return 0, err
 	}
@@ -47,10 +51,34 @@ func (b *Board) Mark(member int, slot, gen uint32) (Result, error) {
 	if b.regs.closed.Load() != 0 {
 		return Closed, nil
 	}
-	s, marks := b.slot(slot)
-	if s.taken == 0 || s.gen != gen {
-		return Stale, nil
+	for _, m := range group {
+		if !b.current(m) {
+			return Stale, nil
+		}
 	}
+	result := Marked
+	for _, m := range group {
+		r, err := b.mark(member, m.Slot)
+		if err != nil {
+			return 0, err
+		}
+		result = max(result, r)
+	}
+	return result, nil
+}
+
+// current reports whether the slot stands for something at this generation. The lock is held.
+func (b *Board) current(m transport.Mark) bool {
+	if int64(m.Slot) >= int64(b.cfg.Slots) {
+		return false
+	}
+	s, _ := b.slot(m.Slot)
+	return s.taken != 0 && s.gen == m.Gen
+}
+
+// mark sets a member's bit. The lock is held.
+func (b *Board) mark(member int, slot uint32) (Result, error) {
+	s, marks := b.slot(slot)
 	bit := uint64(1) << (member % 64)
 	if marks[member/64]&bit != 0 {
 		return 0, fmt.Errorf("%w: member %d marked slot %d twice", ErrCorrupt, member, slot)

@@ -38,7 +38,14 @@ func (b *boardMember) ringAll() {
 // Mark returns true on a closed log too: the mark is then one of those that are
 // never completed.
 func (b *boardMember) Mark(slot, gen uint32) bool {
-	result, err := b.lane.board.Mark(b.member, slot, gen)
+	return b.marked(b.lane.board.Mark(b.member, slot, gen))
+}
+
+func (b *boardMember) MarkGroup(marks []transport.Mark) bool {
+	return b.marked(b.lane.board.MarkGroup(b.member, marks))
+}
+
+func (b *boardMember) marked(result board.Result, err error) bool {
 	if !b.ok(err) {
 		return true
 	}

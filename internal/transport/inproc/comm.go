@@ -57,9 +57,9 @@ func (p *pair) meet() (bool, error) {
 	return true, nil
 }
 
-// withdraw takes back what member has posted to any pair. The caller has
-// declared the rank closed before. A peer that waits for it aborts the world.
-func (x *exchange) withdraw(member int) {
+// withdraw takes back what member has posted to any pair, and tells of each peer
+// whether it waits for the member.
+func (x *exchange) withdraw(member int, peers func(waits bool, peer, member int)) {
 	for peer := range x.members {
 		if p := x.pairs[member*len(x.members)+peer].Load(); p != nil {
 			p.mu.Lock()
@@ -67,7 +67,7 @@ func (x *exchange) withdraw(member int) {
 			p.sending.Store(false)
 			waits := p.receiving.Load()
 			p.mu.Unlock()
-			x.abortIf(waits, peer, member)
+			peers(waits, peer, member)
 		}
 		if p := x.pairs[peer*len(x.members)+member].Load(); p != nil {
 			p.mu.Lock()
@@ -75,7 +75,7 @@ func (x *exchange) withdraw(member int) {
 			p.receiving.Store(false)
 			waits := p.sending.Load()
 			p.mu.Unlock()
-			x.abortIf(waits, peer, member)
+			peers(waits, peer, member)
 		}
 	}
 }

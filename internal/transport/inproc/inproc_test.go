@@ -26,7 +26,7 @@ func openLanes(t *testing.T, networks []transport.Network) []*transport.Lane {
 	lanes := make([]*transport.Lane, len(networks))
 	for r, n := range networks {
 		var err error
-		if lanes[r], err = n.OpenLane(0, members); err != nil {
+		if lanes[r], err = n.OpenLane(0, 0, members); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -292,7 +292,7 @@ func TestAbortReachesAll(t *testing.T) {
 			t.Errorf("rank %d: %v, want the first cause", r, n.Err())
 		}
 	}
-	if _, err := networks[0].OpenLane(0, []int{0}); !errors.Is(err, cause) {
+	if _, err := networks[0].OpenLane(0, 0, []int{0}); !errors.Is(err, cause) {
 		t.Errorf("OpenLane after an abort: %v", err)
 	}
 }
@@ -300,7 +300,7 @@ func TestAbortReachesAll(t *testing.T) {
 func TestOpenLaneRefuses(t *testing.T) {
 	networks := NewWorld(3, Options{})
 	open := func(rank, id int, members ...int) error {
-		_, err := networks[rank].OpenLane(id, members)
+		_, err := networks[rank].OpenLane(id, 0, members)
 		return err
 	}
 	if err := errors.Join(open(0, 5, 0, 2), open(2, 5, 0, 2), open(1, 6, 1)); err != nil {
@@ -431,5 +431,36 @@ func TestBoardErrorAborts(t *testing.T) {
 	}
 	if err := networks[0].Err(); err == nil || !strings.HasPrefix(err.Error(), "rank 1: ") {
 		t.Errorf("%v; want an error of rank 1", err)
+	}
+}
+
+// A group is published together by the last mark, which rings everybody.
+func TestBoardMarksGroups(t *testing.T) {
+	networks := NewWorld(2, Options{Slots: 4})
+	lanes := openLanes(t, networks)
+	group := make([]transport.Mark, 3)
+	for i := range group {
+		group[i].Slot, group[i].Gen, _ = lanes[0].Board.Acquire()
+	}
+	if !lanes[1].Board.MarkGroup(group) || lanes[1].Board.Next() != nil {
+		t.Fatal("half marked: refused or published")
+	}
+	ticket := networks[1].Bell().Arm()
+	if !lanes[0].Board.MarkGroup(group) {
+		t.Fatal("refused")
+	}
+	mustRing(t, "the last mark", networks[1].Bell(), ticket)
+	for r, l := range lanes {
+		records := l.Board.Next()
+		if len(records) != 3 || records[0].Slot != group[0].Slot || records[2].Slot != group[2].Slot {
+			t.Errorf("rank %d: %v", r, records)
+		}
+	}
+	lanes[0].Board.Retire(group[2].Slot)
+	if lanes[1].Board.MarkGroup(group) {
+		t.Error("a group with a stale mark was accepted")
+	}
+	if marked := lanes[0].Board.Marked(group[0].Slot); len(marked) > 0 {
+		t.Errorf("marked by %v", marked)
 	}
 }

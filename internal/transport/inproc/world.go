@@ -55,7 +55,13 @@ type world struct {
 	cause   atomic.Pointer[causeOf] // why the world was aborted
 
 	mu    sync.Mutex
-	lanes map[int]*lane // by id
+	lanes map[laneKey]*lane
+}
+
+// laneKey tells the lanes that have had one id apart.
+type laneKey struct {
+	id          int
+	incarnation uint32
 }
 
 type causeOf struct{ err error }
@@ -71,12 +77,12 @@ func NewWorld(size int, o Options) []transport.Network {
 		options: o.withDefaults(),
 		bells:   make([]*bell, size),
 		closed:  make([]atomic.Bool, size),
-		lanes:   make(map[int]*lane),
+		lanes:   make(map[laneKey]*lane),
 	}
 	networks := make([]transport.Network, size)
 	for rank := range networks {
 		w.bells[rank] = newBell()
-		networks[rank] = &network{world: w, rank: rank}
+		networks[rank] = &network{world: w, rank: rank, open: make(map[int]laneKey)}
 	}
 	return networks
 }
@@ -114,6 +120,7 @@ type lane struct {
 type network struct {
 	world *world
 	rank  int
+	open  map[int]laneKey // by id; guarded by world.mu
 }
 
 var _ transport.Network = (*network)(nil)
@@ -132,7 +139,7 @@ func (n *network) Abort(cause error) {
 }
 
 // OpenLane does not wait for the other members: the first one makes the lane.
-func (n *network) OpenLane(id int, members []int) (*transport.Lane, error) {
+func (n *network) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
 	w := n.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,13 +149,17 @@ func (n *network) OpenLane(id int, members []int) (*transport.Lane, error) {
 	if err := n.Err(); err != nil {
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
-	l, ok := w.lanes[id]
+	if _, open := n.open[id]; open {
+		return nil, fmt.Errorf("open lane %d: rank %d has opened it already", id, n.rank)
+	}
+	key := laneKey{id, incarnation}
+	l, ok := w.lanes[key]
 	if !ok {
 		var err error
 		if l, err = w.newLane(members); err != nil {
 			return nil, fmt.Errorf("open lane %d: %w", id, err)
 		}
-		w.lanes[id] = l
+		w.lanes[key] = l
 	}
 	if !slices.Equal(l.members, members) {
 		return nil, fmt.Errorf("open lane %d: rank %d names the members %v, another rank %v", id, n.rank, members, l.members)
@@ -161,6 +172,7 @@ func (n *network) OpenLane(id int, members []int) (*transport.Lane, error) {
 		return nil, fmt.Errorf("open lane %d: rank %d has opened it already", id, n.rank)
 	}
 	l.opened[member] = true
+	n.open[id] = key
 
 	out := &transport.Lane{Board: &boardMember{network: n, lane: l, member: member}}
 	if l.shared != nil {
@@ -202,6 +214,25 @@ func (w *world) newLane(members []int) (*lane, error) {
 	return l, nil
 }
 
+// CloseLane withdraws what this member has posted. Members that wait for it are
+// left alone: they are about to close the lane too.
+func (n *network) CloseLane(id int) error {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key, open := n.open[id]
+	if !open {
+		return fmt.Errorf("close lane %d: rank %d has not opened it", id, n.rank)
+	}
+	delete(n.open, id)
+	l := w.lanes[key]
+	if l.comm != nil {
+		member, _ := slices.BinarySearch(l.members, n.rank)
+		l.comm.withdraw(member, func(bool, int, int) {})
+	}
+	return nil
+}
+
 // Close withdraws what this rank has posted. A member that waits for this rank
 // then can never be served, so its world is aborted.
 func (n *network) Close() error {
@@ -216,7 +247,7 @@ func (n *network) Close() error {
 			continue
 		}
 		if member, ok := slices.BinarySearch(l.members, n.rank); ok {
-			l.comm.withdraw(member)
+			l.comm.withdraw(member, l.comm.abortIf)
 		}
 	}
 	return nil

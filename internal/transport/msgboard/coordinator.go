@@ -43,7 +43,14 @@ func newCoordinator(c Config) (*coordinator, error) {
 }
 
 func (c *coordinator) Mark(slot, gen uint32) bool {
-	r, err := c.board.Mark(0, slot, gen)
+	return c.marked(c.board.Mark(0, slot, gen))
+}
+
+func (c *coordinator) MarkGroup(marks []transport.Mark) bool {
+	return c.marked(c.board.MarkGroup(0, marks))
+}
+
+func (c *coordinator) marked(r board.Result, err error) bool {
 	if err != nil {
 		c.Abort(err)
 		return true
@@ -214,7 +221,7 @@ func (c *coordinator) Receive(from int, frame []byte) error {
 	}
 	switch k {
 	case kindMark:
-		return c.receiveMark(from, body)
+		return c.receiveMarks(from, body)
 	case kindRequest:
 		c.mu.Lock()
 		kept := c.keep(from, body)
@@ -238,13 +245,18 @@ func (c *coordinator) Receive(from int, frame []byte) error {
 	return nil
 }
 
-// receiveMark marks for another member, and tells it if its mark came too late.
-func (c *coordinator) receiveMark(from int, body []byte) error {
-	slot, gen := pair(body)
-	if int64(slot) >= int64(c.Slots) {
-		return fmt.Errorf("mark of slot %d of %d", slot, c.Slots)
+// receiveMarks marks for another member, and tells it if its marks came too late:
+// of a group, by the first of them.
+func (c *coordinator) receiveMarks(from int, body []byte) error {
+	marks := make([]transport.Mark, 0, 1)
+	for ; len(body) > 0; body = body[8:] {
+		slot, gen := pair(body)
+		if int64(slot) >= int64(c.Slots) {
+			return fmt.Errorf("mark of slot %d of %d", slot, c.Slots)
+		}
+		marks = append(marks, transport.Mark{Slot: slot, Gen: gen})
 	}
-	r, err := c.board.Mark(from, slot, gen)
+	r, err := c.board.MarkGroup(from, marks)
 	if err != nil {
 		return err
 	}
@@ -252,7 +264,7 @@ func (c *coordinator) receiveMark(from int, body []byte) error {
 	case board.Completed:
 		c.Ring()
 	case board.Stale:
-		c.Pipe.Send(from, appendPair(make([]byte, 0, 9), kindStale, slot, gen))
+		c.Pipe.Send(from, appendPair(make([]byte, 0, 9), kindStale, marks[0].Slot, marks[0].Gen))
 	}
 	return nil
 }

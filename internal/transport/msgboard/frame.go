@@ -13,11 +13,11 @@ type kind byte
 
 // The kinds of frames. Numbers are little-endian uint32.
 const (
-	kindMark    kind = 1 // to 0: slot, gen
+	kindMark    kind = 1 // to 0: slot, gen; of a group, one after the other
 	kindRequest kind = 2 // to 0: the encoded Request
 	kindClose   kind = 3 // to 0: nothing
 	kindBatch   kind = 4 // from 0: records
-	kindStale   kind = 5 // from 0: slot, gen of a mark that came too late
+	kindStale   kind = 5 // from 0: slot, gen of a mark that came too late; of a group, the first
 	kindClosed  kind = 6 // from 0, the last but credit: the member that closed the log
 	kindCredit  kind = 7 // both ways: bytes of Requests, or of batches, that were taken
 )
@@ -41,7 +41,9 @@ func split(frame []byte, slots int) (kind, []byte, error) {
 	k, body := kind(frame[0]), frame[1:]
 	ok := false
 	switch k {
-	case kindMark, kindStale:
+	case kindMark:
+		ok = len(body) > 0 && len(body)%8 == 0 && len(body) <= 8*slots
+	case kindStale:
 		ok = len(body) == 8
 	case kindClosed, kindCredit:
 		ok = len(body) == 4
@@ -68,7 +70,7 @@ func appendNumber(p []byte, k kind, v uint32) []byte {
 	return binary.LittleEndian.AppendUint32(append(p, byte(k)), v)
 }
 
-// pair reads the body of a mark or stale frame.
+// pair reads a slot and its generation.
 func pair(body []byte) (slot, gen uint32) {
 	return number(body), number(body[4:])
 }

@@ -50,6 +50,18 @@ func (m *member) Mark(slot, gen uint32) bool {
 	return true
 }
 
+func (m *member) MarkGroup(marks []transport.Mark) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.scratch = appendPair(m.scratch[:0], kindMark, marks[0].Slot, marks[0].Gen)
+	for _, k := range marks[1:] {
+		m.scratch = binary.LittleEndian.AppendUint32(m.scratch, k.Slot)
+		m.scratch = binary.LittleEndian.AppendUint32(m.scratch, k.Gen)
+	}
+	m.Pipe.Send(0, m.scratch)
+	return true
+}
+
 func (m *member) Stale(f func(slot, gen uint32)) {
 	m.mu.Lock()
 	m.late, m.spare = m.spare[:0], m.late

@@ -23,7 +23,9 @@ type openLane struct {
 // the others wait for that, at most the start timeout. If it fails, the network
 // is aborted, so that nobody waits for this member. An id can be opened again once
 // all its members have closed it.
-func (n *Network) OpenLane(id int, members []int) (*transport.Lane, error) {
+//
+// Incarnations are counted in the segment itself: the argument is not needed.
+func (n *Network) OpenLane(id int, _ uint32, members []int) (*transport.Lane, error) {
 	me, err := n.checkMembers(id, members)
 	if err != nil {
 		return nil, err
@@ -194,7 +196,20 @@ func (l *laneBoard) Mark(slot, gen uint32) bool {
 	if l.gone {
 		return true
 	}
-	r, err := l.b.Mark(l.me, slot, gen)
+	return l.marked(l.b.Mark(l.me, slot, gen))
+}
+
+// MarkGroup is as Mark.
+func (l *laneBoard) MarkGroup(marks []transport.Mark) bool {
+	l.use.RLock()
+	defer l.use.RUnlock()
+	if l.gone {
+		return true
+	}
+	return l.marked(l.b.MarkGroup(l.me, marks))
+}
+
+func (l *laneBoard) marked(r board.Result, err error) bool {
 	if !l.ok(err) {
 		return true
 	}

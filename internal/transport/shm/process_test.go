@@ -92,7 +92,7 @@ func play(role string) error {
 	for i := range members {
 		members[i] = i
 	}
-	lane, err := n.OpenLane(0, members)
+	lane, err := n.OpenLane(0, 0, members)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func TestProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	lane, err := n.OpenLane(0, []int{0, 1, 2})
+	lane, err := n.OpenLane(0, 0, []int{0, 1, 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestDeathInsideTheLockEndsInAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	lane, err := n.OpenLane(0, []int{0, 1})
+	lane, err := n.OpenLane(0, 0, []int{0, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func BenchmarkPingPong(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer n.Close()
-	lane, err := n.OpenLane(0, []int{0, 1})
+	lane, err := n.OpenLane(0, 0, []int{0, 1})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func openLanes(t testing.TB, nets []*Network, id int, members []int) []*transpor
 	lanes, errs := make([]*transport.Lane, len(members)), make([]error, len(members))
 	var wg sync.WaitGroup
 	for i, r := range members {
-		wg.Go(func() { lanes[i], errs[i] = nets[r].OpenLane(id, members) })
+		wg.Go(func() { lanes[i], errs[i] = nets[r].OpenLane(id, 0, members) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -237,7 +237,7 @@ func TestLaneCanBeReopened(t *testing.T) {
 			}
 			l.Shared.Advance(transport.In, 7)
 		}
-		if _, err := nets[2].OpenLane(5, members); err == nil {
+		if _, err := nets[2].OpenLane(5, 0, members); err == nil {
 			t.Fatal("opened twice")
 		}
 		lanes[0].Board.Publish([]byte("x"))
@@ -265,21 +265,21 @@ func TestBadLanes(t *testing.T) {
 		id      int
 		members []int
 	}{{-1, []int{0}}, {MaxLanes, []int{0}}, {0, nil}, {0, []int{1}}, {0, []int{0, 0}}, {0, []int{-1, 0}}} {
-		if _, err := n.OpenLane(bad.id, bad.members); err == nil {
+		if _, err := n.OpenLane(bad.id, 0, bad.members); err == nil {
 			t.Errorf("lane %d of %v was opened", bad.id, bad.members)
 		}
 	}
 	if err := n.Err(); err != nil {
 		t.Errorf("an invalid call aborted the network: %v", err)
 	}
-	if _, err := n.OpenLane(0, []int{0}); err != nil {
+	if _, err := n.OpenLane(0, 0, []int{0}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestLaneWithoutItsFirstMemberTimesOut(t *testing.T) {
 	nets := openWorld(t, 2, func(c *Config) { c.Timeout = 300 * time.Millisecond })
-	_, err := nets[1].OpenLane(3, []int{0, 1})
+	_, err := nets[1].OpenLane(3, 0, []int{0, 1})
 	if err == nil || !strings.Contains(err.Error(), "rank 0") {
 		t.Fatalf("error %v", err)
 	}
@@ -357,7 +357,7 @@ func TestAbortReachesAll(t *testing.T) {
 		t.Errorf("the second abort won on its own rank: %v", err)
 	}
 	for _, n := range nets {
-		if _, err := n.OpenLane(0, []int{0, 1, 2}); err == nil {
+		if _, err := n.OpenLane(0, 0, []int{0, 1, 2}); err == nil {
 			t.Error("a lane was opened on an aborted network")
 		}
 	}
@@ -514,5 +514,44 @@ func TestHotPathsAllocateNothing(t *testing.T) {
 	step()
 	if n := testing.AllocsPerRun(100, step); n != 0 {
 		t.Errorf("%v allocations per step", n)
+	}
+}
+
+func TestGroupsAcrossRanks(t *testing.T) {
+	nets := openWorld(t, 3, nil)
+	lanes := openLanes(t, nets, 0, []int{0, 1, 2})
+	group := make([]transport.Mark, 3)
+	for i := range group {
+		var ok bool
+		if group[i].Slot, group[i].Gen, ok = lanes[0].Board.Acquire(); !ok {
+			t.Fatal("no slot")
+		}
+	}
+	ticket := nets[0].Bell().Arm()
+	for m, l := range lanes {
+		if l.Board.Next() != nil {
+			t.Fatalf("published before member %d has marked", m)
+		}
+		if !l.Board.MarkGroup(group) {
+			t.Fatalf("member %d: stale", m)
+		}
+	}
+	began := time.Now()
+	nets[0].Bell().Sleep(ticket, 20*time.Second)
+	if time.Since(began) > 10*time.Second {
+		t.Error("the last mark did not ring")
+	}
+	for m, l := range lanes {
+		r := l.Board.Next()
+		if len(r) != 3 || r[0].Slot != group[0].Slot || r[1].Slot != group[1].Slot || r[2].Slot != group[2].Slot {
+			t.Errorf("member %d got %v", m, r)
+		}
+	}
+	lanes[0].Board.Retire(group[1].Slot)
+	if lanes[2].Board.MarkGroup(group) {
+		t.Error("a group with a retired slot was taken")
+	}
+	if marked := lanes[0].Board.Marked(group[0].Slot); len(marked) > 0 {
+		t.Errorf("of the stale group, slot %d is marked by %v", group[0].Slot, marked)
 	}
 }

@@ -104,7 +104,9 @@ func (l *lane) tell(to int) {
 	n := l.net
 	ctx, cancel := context.WithTimeout(context.Background(), abortLinger)
 	defer cancel()
-	if c, err := n.dialRank(ctx, l.members[to], n.hello(l.id, l.members[to], control)); err == nil {
+	rank := l.members[to]
+	first := int(n.peers[rank].route.Load())
+	if c, _, err := n.dialer.Try(ctx, rank, first, n.hello(l, rank, control).encode()); err == nil {
 		c.SetDeadline(time.Now().Add(abortLinger))
 		c.Write(n.lastWord)
 		c.Close()
@@ -172,7 +174,7 @@ func (n *Network) broken(c *conn, err brokenError) {
 	}
 	n.start(&n.goroutines, func() {
 		// A rank's goodbye may come over another connection.
-		if n.afterGrace() && (err.inside || !p.left.Load()) {
+		if n.afterGrace() && !c.abandoned() && (err.inside || !p.left.Load()) {
 			n.Abort(cause)
 		}
 	})
@@ -188,16 +190,12 @@ func (n *Network) departed(rank int) {
 		if !n.afterGrace() {
 			return
 		}
-		n.mu.Lock()
-		open := -1
-		for id, l := range n.lanes {
-			if member, ok := l.member(rank); ok && (member == 0 || l.me == 0) && l.board.ClosedBy() < 0 {
-				open = id
+		for _, l := range n.openLanes() {
+			member, ok := l.member(rank)
+			if ok && (member == 0 || l.me == 0) && l.board.ClosedBy() < 0 && n.forsaken(l) {
+				n.Abort(fmt.Errorf("rank %d has closed its network while lane %d was open", rank, l.id))
+				return
 			}
-		}
-		n.mu.Unlock()
-		if open >= 0 {
-			n.Abort(fmt.Errorf("rank %d has closed its network while lane %d was open", rank, open))
 		}
 	})
 }

@@ -24,16 +24,10 @@ func (n *Network) Close() error {
 		close(n.leaving)
 	}
 	conns := n.connsLocked(func(*conn) bool { return true })
-	unproven := n.unproven
-	n.unproven = nil
 	n.mu.Unlock()
 
 	n.cancel()
-	n.trackListener(false)
-	n.listener.Close()
-	for _, c := range unproven {
-		c.Close()
-	}
+	n.acceptor.Close()
 	if orderly {
 		stop := time.AfterFunc(closeLinger, n.lastCancel)
 		defer stop.Stop()

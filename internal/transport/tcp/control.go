@@ -37,7 +37,7 @@ func (o *controlOut) init(l *lane, to int) {
 // log is closed, or departed will find that it is not.
 func (o *controlOut) send(frame []byte) {
 	n, rank := o.lane.net, o.lane.members[o.to]
-	if n.peers[rank].left.Load() || n.ending() {
+	if n.peers[rank].left.Load() || n.ending() || isClosed(o.lane.closed) {
 		return
 	}
 	o.mu.Lock()
@@ -75,12 +75,12 @@ func (o *controlOut) claim() bool {
 	return true
 }
 
-// run connects and writes what is queued, until the network ends.
+// run connects and writes what is queued, until the network or the lane ends.
 func (o *controlOut) run() {
 	n := o.lane.net
-	ctx := n.ctx
+	ctx := o.lane.ctx
 	if o.lane.me == 0 {
-		ctx = n.lastCtx // the last that a member hears may be that the log is closed
+		ctx = o.lane.lastCtx // the last that a member hears may be that the log is closed
 	}
 	c := o.lane.dial(ctx, o.to, control)
 	if c == nil {
@@ -98,6 +98,9 @@ func (o *controlOut) run() {
 				}
 				return
 			}
+		case <-o.lane.closed:
+			n.leave(c, nil, o.nextSequence())
+			return
 		case <-n.aborted:
 			n.farewell(c, o.nextSequence())
 			return
@@ -155,4 +158,7 @@ func (l *lane) readControl(c *conn, from int) {
 		l.net.cfg.Wake()
 		return nil
 	})
+	if c.abandoned() {
+		l.net.drain(c)
+	}
 }

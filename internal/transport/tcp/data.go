@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gorovod/gorovod/internal/transport"
@@ -30,6 +32,10 @@ type dataOut struct {
 	busy    atomic.Bool // from post until run has written the message
 	started bool        // the driver's
 
+	// What run leaves to finish when the lane is closed.
+	conn *conn
+	rest []byte // of the message that was cut short; a copy
+
 	// run's.
 	sequence uint32
 	header   [headerSize]byte
@@ -49,18 +55,29 @@ func (o *dataOut) post(p []byte) {
 	o.posted <- p
 	if !o.started {
 		o.started = true
-		o.lane.net.start(&o.lane.net.farewells, o.run)
+		n := o.lane.net
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.startUser(o.lane, &n.farewells, o.run, o.finish)
 	}
 }
 
-// run connects and writes what is posted, until the network ends.
+// run connects and writes what is posted, until the network or the lane ends.
 func (o *dataOut) run() {
-	n, rank := o.lane.net, o.lane.members[o.to]
-	c := o.lane.dial(n.ctx, o.to, data)
+	l, n, rank := o.lane, o.lane.net, o.lane.members[o.to]
+	c := l.dial(l.ctx, o.to, data)
 	for c != nil {
 		select {
 		case p := <-o.posted:
+			if isClosed(l.closed) {
+				o.conn = c
+				return
+			}
 			if err := o.write(c, p); err != nil {
+				if isClosed(l.closed) && errors.Is(err, os.ErrDeadlineExceeded) {
+					o.conn = c
+					return
+				}
 				if n.failed(c, brokenError{error: err}) {
 					c = nil
 					continue
@@ -69,6 +86,9 @@ func (o *dataOut) run() {
 			}
 			o.busy.Store(false)
 			n.bell.Ring()
+		case <-l.closed:
+			o.conn = c
+			return
 		case <-n.aborted:
 			n.farewell(c, o.sequence)
 			return
@@ -78,8 +98,15 @@ func (o *dataOut) run() {
 			return
 		}
 	}
-	if n.peers[rank].left.Load() {
-		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d had data for it in lane %d", rank, n.cfg.Rank, o.lane.id))
+	if n.peers[rank].left.Load() && n.forsaken(l) {
+		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d had data for it in lane %d", rank, n.cfg.Rank, l.id))
+	}
+}
+
+// finish ends the connection of a lane that has been closed.
+func (o *dataOut) finish() {
+	if o.conn != nil {
+		o.lane.net.leave(o.conn, o.rest, o.sequence)
 	}
 }
 
@@ -89,6 +116,9 @@ func (o *dataOut) write(c *conn, p []byte) error {
 	o.parts[0], o.parts[1] = o.header[:], p
 	o.vector = o.parts[:]
 	_, err := o.vector.WriteTo(c.TCPConn) // the TCPConn itself: it knows writev
+	if err != nil && isClosed(o.lane.closed) {
+		o.rest = slices.Concat(o.vector...)
+	}
 	o.parts[1] = nil
 	return err
 }
@@ -100,6 +130,7 @@ type dataIn struct {
 	posted    chan []byte // capacity 1
 	busy      atomic.Bool // from post until run has filled the buffer
 	connected bool        // guarded by Network.mu
+	left      bool        // read's; the other end has left in good order
 }
 
 func (i *dataIn) init(l *lane, from int) {
@@ -119,11 +150,11 @@ func (i *dataIn) post(p []byte) {
 // straight to where it belongs.
 const readAhead = 4 << 10
 
-// run fills what is posted, until the connection ends.
-func (i *dataIn) run(c *conn) {
+// read fills what is posted, until the connection or the lane ends.
+func (i *dataIn) read(c *conn) {
 	n := i.lane.net
 	in := incoming{r: bufio.NewReaderSize(c.TCPConn, readAhead)}
-	left := n.serve(c, &in, func(h header) error {
+	i.left = n.serve(c, &in, func(h header) error {
 		if h.kind != messageData {
 			return fmt.Errorf("message of kind %d on the data stream", h.kind)
 		}
@@ -142,10 +173,19 @@ func (i *dataIn) run(c *conn) {
 		n.bell.Ring()
 		return nil
 	})
-	if !left {
+}
+
+// finish is what comes after read, when no posted buffer is touched any more.
+func (i *dataIn) finish(c *conn) {
+	n := i.lane.net
+	if c.abandoned() {
+		n.drain(c)
 		return
 	}
-	if _, err := i.await(); err == nil {
+	if !i.left {
+		return
+	}
+	if _, err := i.await(); err == nil && n.forsaken(i.lane) {
 		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d waits for data of it in lane %d", c.rank, n.cfg.Rank, i.lane.id))
 	}
 }
@@ -155,11 +195,13 @@ func (i *dataIn) await() ([]byte, error) {
 	select {
 	case p := <-i.posted:
 		return p, nil
+	case <-i.lane.closed:
 	case <-i.lane.net.aborted:
 	case <-i.lane.net.leaving:
 	}
 	return nil, errEnding
 }
 
-// errEnding ends a reader's work because the network has been aborted or closed.
-var errEnding = errors.New("the network has come to its end")
+// errEnding ends a reader's work because the network has been aborted or closed,
+// or the lane closed.
+var errEnding = errors.New("the network or the lane has come to its end")

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
 // dialAs makes a proved connection from a rank to another one outside of any
 // lane of its own, on which the test writes what it likes.
-func dialAs(t *testing.T, n *Network, lane, rank int, s stream) *conn {
+func dialAs(t *testing.T, n *Network, id, rank int, s stream) *conn {
 	t.Helper()
-	c, err := n.connect(n.ctx, lane, rank, s)
+	c, err := n.connect(n.ctx, n.hello(&lane{id: id}, rank, s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestConnectingAfterTheAbort(t *testing.T) {
 	networks := world(t, 3, nil)
 	networks[0].Abort(errors.New("no memory")) // it knows of no lane, and tells nobody
 	for _, r := range []int{1, 2} {
-		l, err := networks[r].OpenLane(0, []int{0, 1, 2})
+		l, err := networks[r].OpenLane(0, 0, []int{0, 1, 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,16 +266,19 @@ func TestWrongKeyIsRefused(t *testing.T) {
 func TestMismatchesAreRefused(t *testing.T) {
 	networks := world(t, 3, nil)
 	n := networks[0]
-	if _, err := n.OpenLane(1, []int{0, 1}); err != nil {
+	if _, err := n.OpenLane(1, 0, []int{0, 1}); err != nil {
 		t.Fatal(err)
 	}
 	good := hello{generation: 7, lane: 1, from: 1, to: 0, size: 3, slots: 8}
-	first, err := networks[1].dialAddr(t.Context(), n.listener.Addr().String(), 0, 0, good)
+	dial := func(h hello) (*link.Conn, error) {
+		c, _, err := networks[1].dialer.Try(t.Context(), 0, 0, h.encode())
+		return c, err
+	}
+	first, err := dial(good)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	networks[1].confirm(first)
 	eventually(t, func() bool { return connections(n) == 1 })
 	for want, change := range map[string]func(h *hello){
 		"generation 6":      func(h *hello) { h.generation = 6 },
@@ -289,8 +293,8 @@ func TestMismatchesAreRefused(t *testing.T) {
 	} {
 		h := good
 		change(&h)
-		c, err := networks[1].dialAddr(t.Context(), n.listener.Addr().String(), 0, 0, h)
-		if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), want) {
+		c, err := dial(h)
+		if !errors.Is(err, link.ErrRefused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		if err == nil {
@@ -303,9 +307,9 @@ func TestMismatchesAreRefused(t *testing.T) {
 func TestStrangersDoNotDisturb(t *testing.T) {
 	networks := world(t, 2, nil)
 	lanes := openAll(t, networks, 0)
-	addr := networks[0].listener.Addr().String()
+	addr := networks[0].cfg.Listener.Addr().String()
 	var strangers []net.Conn
-	for i := range networks[0].maxUnproven() + 20 {
+	for i := range maxUnproven(2) + 20 {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
@@ -324,11 +328,9 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 		lanes[0].Board.Requests(func(_ int, p []byte) { got = string(p) })
 		return got != ""
 	})
-	networks[0].mu.Lock()
-	if have, limit := len(networks[0].unproven), networks[0].maxUnproven(); have > limit {
+	if have, limit := networks[0].acceptor.Unproven(), maxUnproven(2); have > limit {
 		t.Errorf("%d unproven connections, the limit is %d", have, limit)
 	}
-	networks[0].mu.Unlock()
 	for _, n := range networks {
 		if n.Err() != nil {
 			t.Error(n.Err())

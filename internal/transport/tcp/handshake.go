@@ -4,10 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"time"
-
-	"github.com/gorovod/gorovod/internal/auth"
 )
 
 // stream is one of a lane's two ways from member to member.
@@ -19,10 +15,7 @@ const (
 )
 
 // version is the version of what is spoken on a proved connection.
-const version = 1
-
-// handshakeTimeout is how long a connection may take to prove itself.
-const handshakeTimeout = 10 * time.Second
+const version = 2
 
 // maxEarly bounds the connections per rank that wait for their lane to be opened.
 const maxEarly = 64
@@ -33,23 +26,25 @@ type hello struct {
 	lane           int64
 	from, to, size uint32
 	slots          uint32
+	incarnation    uint32 // of the lane
 	stream         stream
 }
 
-const helloSize = 4 + 8 + 8 + 4*4
+const helloSize = 4 + 8 + 8 + 5*4
 
 // nativeOrder is 1 on machines that store the low byte first: data travels as
 // it lies in memory.
 var nativeOrder = binary.NativeEndian.AppendUint16(nil, 1)[0]
 
 // hello is what this rank says when it dials another.
-func (n *Network) hello(lane, rank int, s stream) hello {
+func (n *Network) hello(l *lane, rank int, s stream) hello {
 	return hello{
 		generation: n.cfg.Generation,
-		lane:       int64(lane),
+		lane:       int64(l.id),
 		from:       uint32(n.cfg.Rank), to: uint32(rank), size: uint32(n.cfg.Size),
-		slots:  uint32(n.cfg.Slots),
-		stream: s,
+		slots:       uint32(n.cfg.Slots),
+		incarnation: l.incarnation,
+		stream:      s,
 	}
 }
 
@@ -59,7 +54,7 @@ func (h hello) encode() []byte {
 	p = append(p, nativeOrder, byte(h.stream))
 	p = binary.LittleEndian.AppendUint64(p, h.generation)
 	p = binary.LittleEndian.AppendUint64(p, uint64(h.lane))
-	for _, v := range []uint32{h.from, h.to, h.size, h.slots} {
+	for _, v := range []uint32{h.from, h.to, h.size, h.slots, h.incarnation} {
 		p = binary.LittleEndian.AppendUint32(p, v)
 	}
 	return p
@@ -83,7 +78,7 @@ func parseHello(p []byte) (hello, error) {
 		stream:     stream(p[3]),
 		generation: binary.LittleEndian.Uint64(p[4:]),
 		lane:       int64(binary.LittleEndian.Uint64(p[12:])),
-		from:       u32(0), to: u32(1), size: u32(2), slots: u32(3),
+		from:       u32(0), to: u32(1), size: u32(2), slots: u32(3), incarnation: u32(4),
 	}, nil
 }
 
@@ -101,7 +96,10 @@ func (n *Network) admit(h hello) error {
 	case h.stream > data:
 		return fmt.Errorf("stream %d", h.stream)
 	}
-	if l := n.lanes[int(h.lane)]; l != nil {
+	switch l := n.lanes[int(h.lane)]; {
+	case n.outdated(h):
+		return nil // it is heard out, see place
+	case l != nil && h.incarnation == l.incarnation:
 		return l.admit(h)
 	}
 	if n.early[h] != nil {
@@ -111,76 +109,4 @@ func (n *Network) admit(h hello) error {
 		return errors.New("too many connections for lanes that are not open here")
 	}
 	return nil
-}
-
-// After the proof the acceptor sends its verdict: one byte, the length of its
-// reason to refuse, then the reason; 0 means welcome. The dialler answers with
-// begin on the one connection that it means to use; the acceptor forgets the others.
-const begin byte = 0x42
-
-// errRefused is wrapped by refusals of the other end, which trying again will
-// not change.
-var errRefused = errors.New("refused")
-
-// initiate is the dialler's part of the handshake but for begin.
-func (n *Network) initiate(c *conn, h hello) error {
-	c.SetDeadline(time.Now().Add(handshakeTimeout))
-	if err := auth.Initiate(c, n.cfg.Key, h.encode()); err != nil {
-		if errors.Is(err, auth.ErrProof) || errors.Is(err, auth.ErrForeign) {
-			err = fmt.Errorf("%w: %w", errRefused, err)
-		}
-		return err
-	}
-	var verdict [256]byte
-	if _, err := io.ReadFull(c, verdict[:1]); err != nil {
-		return fmt.Errorf("read the verdict: %w", err)
-	}
-	if size := verdict[0]; size > 0 {
-		if _, err := io.ReadFull(c, verdict[:size]); err != nil {
-			return fmt.Errorf("read the verdict: %w", err)
-		}
-		return fmt.Errorf("%w: %s", errRefused, verdict[:size])
-	}
-	return nil
-}
-
-// confirm chooses a connection on which initiate has succeeded.
-func (n *Network) confirm(c *conn) error {
-	if _, err := c.Write([]byte{begin}); err != nil {
-		return err
-	}
-	return c.SetDeadline(time.Time{})
-}
-
-// respond is the acceptor's part of the handshake. It returns when the dialler
-// has chosen this connection.
-func (n *Network) respond(c *conn) (hello, error) {
-	c.SetDeadline(time.Now().Add(handshakeTimeout))
-	p, err := auth.Accept(c, n.cfg.Key)
-	if err != nil {
-		return hello{}, err
-	}
-	h, err := parseHello(p)
-	if err == nil {
-		n.mu.Lock()
-		err = n.admit(h)
-		n.mu.Unlock()
-	}
-	if err != nil {
-		reason := err.Error()
-		reason = reason[:min(len(reason), 255)]
-		c.Write(append([]byte{byte(len(reason))}, reason...))
-		return hello{}, err
-	}
-	if _, err := c.Write([]byte{0}); err != nil {
-		return hello{}, err
-	}
-	var answer [1]byte
-	if _, err := io.ReadFull(c, answer[:]); err != nil {
-		return hello{}, err
-	}
-	if answer[0] != begin {
-		return hello{}, fmt.Errorf("answer %#x to the verdict", answer[0])
-	}
-	return h, c.SetDeadline(time.Time{})
 }

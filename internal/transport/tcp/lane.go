@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/transport/msgboard"
@@ -13,11 +14,20 @@ import (
 
 // lane is one process set's part of a network.
 type lane struct {
-	net     *Network
-	id      int
-	members []int // world ranks
-	me      int   // this rank's place among them
-	board   msgboard.Board
+	net         *Network
+	id          int
+	incarnation uint32
+	members     []int // world ranks
+	me          int   // this rank's place among them
+	board       msgboard.Board
+
+	closed chan struct{} // by CloseLane
+	// ctx and lastCtx are the network's, and cancel is CloseLane's.
+	ctx, lastCtx context.Context
+	cancel       func()
+	// using counts the goroutines that may touch posted buffers. Network.mu is
+	// held for Add.
+	using sync.WaitGroup
 
 	// By member. This member's own are not used.
 	controlOut []controlOut
@@ -26,14 +36,19 @@ type lane struct {
 	controlled []bool // a control connection of this member has come; guarded by Network.mu
 }
 
-func newLane(n *Network, id int, members []int, me int) *lane {
+func newLane(n *Network, id int, incarnation uint32, members []int, me int) *lane {
 	l := &lane{
-		net: n, id: id, members: slices.Clone(members), me: me,
+		net: n, id: id, incarnation: incarnation, members: slices.Clone(members), me: me,
+		closed:     make(chan struct{}),
 		controlOut: make([]controlOut, len(members)),
 		dataOut:    make([]dataOut, len(members)),
 		dataIn:     make([]dataIn, len(members)),
 		controlled: make([]bool, len(members)),
 	}
+	var cancels [2]context.CancelFunc
+	l.ctx, cancels[0] = context.WithCancel(n.ctx)
+	l.lastCtx, cancels[1] = context.WithCancel(n.lastCtx)
+	l.cancel = func() { cancels[0](); cancels[1]() }
 	for m := range members {
 		l.controlOut[m].init(l, m)
 		l.dataOut[m].init(l, m)
@@ -65,19 +80,20 @@ func (n *Network) handOver(l *lane, h hello, c *conn) {
 		c.Close()
 		return
 	}
+	c.lane = l
 	m, _ := l.member(int(h.from))
-	read := func() { l.readControl(c, m) }
 	if h.stream == data {
 		l.dataIn[m].connected = true
-		read = func() { l.dataIn[m].run(c) }
-	} else {
-		l.controlled[m] = true
+		n.startUser(l, &n.goroutines, func() { l.dataIn[m].read(c) }, func() { l.dataIn[m].finish(c) })
+		return
 	}
-	n.startLocked(&n.goroutines, read)
+	l.controlled[m] = true
+	n.startLocked(&n.goroutines, func() { l.readControl(c, m) })
 }
 
 // serve reads c to its end and calls take for every message of the stream;
 // take reads the payload. It reports whether the other end has left in good order.
+// If the lane is closed meanwhile, the caller goes on with drain.
 func (n *Network) serve(c *conn, in *incoming, take func(header) error) (left bool) {
 	for {
 		h, err := in.next()
@@ -87,6 +103,10 @@ func (n *Network) serve(c *conn, in *incoming, take func(header) error) (left bo
 				n.departed(c.rank)
 				n.drop(c)
 				return true
+			case messageLaneClosed:
+				// Whatever waits for more of it is given up when the lane is closed here.
+				n.drop(c)
+				return false
 			case messageAbort:
 				if err = n.takeAbort(in.r, h); err == nil {
 					return false
@@ -104,6 +124,9 @@ func (n *Network) serve(c *conn, in *incoming, take func(header) error) (left bo
 // failed ends a connection on which reading or writing has failed. It reports
 // whether that is so because the other end has left in good order.
 func (n *Network) failed(c *conn, err error) (left bool) {
+	if c.abandoned() {
+		return false
+	}
 	if errors.Is(err, errEnding) {
 		// Unread bytes would make the kernel reset the connection, see Close. The
 		// deadline that Close sets bounds this.
@@ -127,19 +150,24 @@ func (n *Network) watch(c *conn) {
 	n.serve(c, &incoming{r: c}, func(h header) error {
 		return fmt.Errorf("message of kind %d in the silent direction", h.kind)
 	})
+	if c.abandoned() {
+		n.drop(c)
+	}
 }
 
 // dial makes this rank's connection to a member for one stream, and starts its
-// watcher. Nil: the network cannot go on, or the member has left.
+// watcher. Nil: the network cannot go on, the lane has been closed,
+// or the member has left.
 func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
 	n, rank := l.net, l.members[to]
-	c, err := n.connect(ctx, l.id, rank, s)
+	c, err := n.connect(ctx, n.hello(l, rank, s))
 	if err != nil {
-		if !n.ending() && !n.peers[rank].left.Load() {
+		if !n.ending() && !isClosed(l.closed) && !n.peers[rank].left.Load() {
 			n.Abort(fmt.Errorf("rank %d cannot connect to rank %d: %w", n.cfg.Rank, rank, err))
 		}
 		return nil
 	}
+	c.lane = l
 	if n.register(c) {
 		n.start(&n.goroutines, func() { n.watch(c) })
 		return c

@@ -15,6 +15,8 @@ const (
 	messageBoard   message = 2 // one frame of a board
 	messageGoodbye message = 3 // no payload; the sender has closed its network in good order
 	messageAbort   message = 4 // rank (4 bytes) and text of the first cause
+
+	messageLaneClosed message = 5 // no payload; the sender has closed the lane
 )
 
 // A header precedes every message: kind (1 byte), 3 zero bytes, sequence (4),
@@ -38,10 +40,10 @@ func (h header) put(p []byte) {
 func parseHeader(p []byte) (h header, err error) {
 	kind := binary.LittleEndian.Uint32(p)
 	h = header{message(kind), binary.LittleEndian.Uint32(p[4:]), binary.LittleEndian.Uint64(p[8:])}
-	if kind < uint32(messageData) || kind > uint32(messageAbort) {
+	if kind < uint32(messageData) || kind > uint32(messageLaneClosed) {
 		return h, fmt.Errorf("message of unknown kind %#x", kind)
 	}
-	if h.kind == messageGoodbye && h.length != 0 {
+	if (h.kind == messageGoodbye || h.kind == messageLaneClosed) && h.length != 0 {
 		return h, fmt.Errorf("goodbye of %d bytes", h.length)
 	}
 	return h, nil

@@ -12,7 +12,7 @@
 // bell. The direction from receiver to sender is silent but for the last word:
 // goodbye or abort, so an abort reaches a peer even when the data is stuck.
 //
-// A connection is proved (package auth) before anything else is read from it.
+// A connection is proved (package link) before anything else is read from it.
 // One that ends without goodbye aborts the network after a moment in which a
 // better cause may come.
 package tcp
@@ -29,6 +29,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/msgboard"
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
 // Config describes one rank's attachment to one generation of the world.
@@ -101,7 +102,8 @@ func setDefaultFunc[F ~func() | ~func(int, error) | ~func(int, bool)](f *F, d F)
 // Network is a transport.Network over TCP.
 type Network struct {
 	cfg      Config
-	listener *net.TCPListener
+	acceptor *link.Acceptor
+	dialer   *link.Dialer
 	bell     *bell
 
 	// ctx ends with the network's readiness to make connections: when it is
@@ -127,9 +129,9 @@ type Network struct {
 	ended    bool // Close has been called: no goroutine starts any more
 	finished chan struct{}
 	lanes    map[int]*lane
+	former   map[int]uint32     // by id: the last incarnation that has been closed
 	conns    map[*conn]struct{} // proved ones
 	early    map[hello]*conn    // accepted for lanes that are not open yet
-	unproven []*conn            // in the handshake, oldest first
 }
 
 // peer is what is known of another rank.
@@ -153,20 +155,26 @@ func New(c Config) (*Network, error) {
 	}
 	n := &Network{
 		cfg:      c,
-		listener: c.Listener.(*net.TCPListener),
+		dialer:   &link.Dialer{Key: c.Key, Addrs: c.Addrs, Track: c.TrackFD},
 		bell:     newBell(),
 		aborted:  make(chan struct{}),
 		leaving:  make(chan struct{}),
 		finished: make(chan struct{}),
 		peers:    make([]peer, c.Size),
 		lanes:    make(map[int]*lane),
+		former:   make(map[int]uint32),
 		conns:    make(map[*conn]struct{}),
 		early:    make(map[hello]*conn),
 	}
 	n.lastCtx, n.lastCancel = context.WithCancel(context.Background())
 	n.ctx, n.cancel = context.WithCancel(n.lastCtx)
-	n.trackListener(true)
-	n.start(&n.goroutines, n.acceptLoop)
+	n.acceptor = &link.Acceptor{
+		Listener: c.Listener.(*net.TCPListener), Key: c.Key, Track: c.TrackFD, Limit: maxUnproven(c.Size),
+		Go:    func(f func()) bool { return n.start(&n.goroutines, f) },
+		Admit: n.judge,
+		Take:  n.take,
+	}
+	n.acceptor.Start(func(err error) { n.Abort(fmt.Errorf("tcp: rank %d: %w", c.Rank, err)) })
 	return n, nil
 }
 
@@ -177,7 +185,7 @@ func (n *Network) Name() string { return "tcp" }
 func (n *Network) Bell() transport.Bell { return n.bell }
 
 // OpenLane implements transport.Network. It does not wait for the other members.
-func (n *Network) OpenLane(id int, members []int) (*transport.Lane, error) {
+func (n *Network) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
 	if err := n.Err(); err != nil {
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
@@ -190,7 +198,7 @@ func (n *Network) OpenLane(id int, members []int) (*transport.Lane, error) {
 	if !ok {
 		return nil, fmt.Errorf("open lane %d: rank %d is not among the members %v", id, n.cfg.Rank, members)
 	}
-	l := newLane(n, id, members, me)
+	l := newLane(n, id, incarnation, members, me)
 	board, err := msgboard.New(msgboard.Config{
 		Member: me, Size: len(members), Slots: n.cfg.Slots,
 		Pipe: (*lanePipe)(l), Ring: n.bell.Ring, Abort: n.Abort,
@@ -208,11 +216,14 @@ func (n *Network) OpenLane(id int, members []int) (*transport.Lane, error) {
 	if n.lanes[id] != nil {
 		return nil, fmt.Errorf("open lane %d: rank %d has opened it already", id, n.cfg.Rank)
 	}
+	if last, ok := n.former[id]; ok && incarnation <= last {
+		return nil, fmt.Errorf("open lane %d: incarnation %d after %d has been closed", id, incarnation, last)
+	}
 	n.lanes[id] = l
 	for h, c := range n.early {
-		if int(h.lane) == id {
+		if int(h.lane) == id && h.incarnation <= incarnation {
 			delete(n.early, h)
-			n.handOver(l, h, c)
+			n.place(h, c)
 		}
 	}
 	return &transport.Lane{Board: board, Comm: (*comm)(l)}, nil

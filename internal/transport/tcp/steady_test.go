@@ -104,8 +104,8 @@ func TestABellIsNeverMissed(t *testing.T) {
 
 func TestHeadersAndHellos(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := header{message(rapid.Uint8Range(1, 4).Draw(t, "kind")), rapid.Uint32().Draw(t, "sequence"), rapid.Uint64().Draw(t, "length")}
-		if h.kind == messageGoodbye {
+		h := header{message(rapid.Uint8Range(1, 5).Draw(t, "kind")), rapid.Uint32().Draw(t, "sequence"), rapid.Uint64().Draw(t, "length")}
+		if h.kind == messageGoodbye || h.kind == messageLaneClosed {
 			h.length = 0
 		}
 		var p [headerSize]byte
@@ -115,7 +115,7 @@ func TestHeadersAndHellos(t *testing.T) {
 		}
 		u32 := rapid.Uint32()
 		hi := hello{rapid.Uint64().Draw(t, "generation"), rapid.Int64().Draw(t, "lane"), u32.Draw(t, "from"), u32.Draw(t, "to"),
-			u32.Draw(t, "size"), u32.Draw(t, "slots"), stream(rapid.Uint8().Draw(t, "stream"))}
+			u32.Draw(t, "size"), u32.Draw(t, "slots"), u32.Draw(t, "incarnation"), stream(rapid.Uint8().Draw(t, "stream"))}
 		q := hi.encode()
 		if got, err := parseHello(q); err != nil || got != hi {
 			t.Fatalf("%+v, %v; want %+v", got, err, hi)

@@ -69,7 +69,7 @@ func openAll(t testing.TB, networks []*Network, id int) []*transport.Lane {
 	}
 	lanes := make([]*transport.Lane, len(networks))
 	for i, n := range networks {
-		l, err := n.OpenLane(id, members)
+		l, err := n.OpenLane(id, 0, members)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,14 +269,14 @@ func TestBoardConversation(t *testing.T) {
 // A rank that is a step ahead talks to a lane that its peer has not opened yet.
 func TestLaneOpenedLate(t *testing.T) {
 	networks := world(t, 2, nil)
-	l1, err := networks[1].OpenLane(5, []int{0, 1})
+	l1, err := networks[1].OpenLane(5, 0, []int{0, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l1.Board.Post([]byte("early"))
 	l1.Comm.Send(0, []byte("early data"))
 	until(t, networks[1], func() bool { return l1.Comm.Sent(0) })
-	l0, err := networks[0].OpenLane(5, []int{0, 1})
+	l0, err := networks[0].OpenLane(5, 0, []int{0, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,14 +295,14 @@ func TestLaneOpenedLate(t *testing.T) {
 func TestOpenLaneChecksItsArguments(t *testing.T) {
 	n := world(t, 3, nil)[1]
 	for _, members := range [][]int{nil, {0, 2}, {1, 0}, {1, 3}, {-1, 1}, {1, 1}} {
-		if _, err := n.OpenLane(1, members); err == nil {
+		if _, err := n.OpenLane(1, 0, members); err == nil {
 			t.Errorf("members %v pass", members)
 		}
 	}
-	if _, err := n.OpenLane(1, []int{1}); err != nil {
+	if _, err := n.OpenLane(1, 0, []int{1}); err != nil {
 		t.Error(err)
 	}
-	if _, err := n.OpenLane(1, []int{1}); err == nil {
+	if _, err := n.OpenLane(1, 0, []int{1}); err == nil {
 		t.Error("a lane can be opened twice")
 	}
 }

@@ -1,0 +1,292 @@
+// Package p2p sends tagged messages between any two ranks, outside of the order
+// of any lane, as MPI_Send and MPI_Recv do. Messages of one sender, receiver and
+// tag arrive in the order in which they were sent; a receive names the sender and
+// the tag. Calls block, and are safe on any goroutine.
+//
+// Every ordered pair of ranks that talks has a connection of its own, made by the
+// sender when it first has something to say. One goroutine reads it at the other end:
+//
+//	Send ══ socket ══▶ box.run ──▶ the buffer of a waiting Recv
+//	                      └─────▶ kept until a Recv asks for it
+//
+// A message that nobody waits for is kept in memory, up to MaxKept bytes of a
+// sender. Beyond that its connection is read no further until a Recv takes what
+// is kept or asks for the very next message; so the sender blocks in the end, and
+// messages of other tags behind that one wait, too. Two ranks that both send
+// more than that before they receive may wait for each other for ever, as in MPI.
+//
+// When a rank dies, the calls that concern it fail where a connection with it
+// shows that; what was kept of it can still be received. Who waits for a rank that
+// it has no connection with learns of its death from whoever aborts the world
+// (Config.Err, Abort).
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
+)
+
+// MaxKept is how much is kept of one sender's messages that nobody has asked for,
+// in bytes, with messageCost for each message.
+const (
+	MaxKept     = 4 << 20
+	messageCost = 64
+)
+
+// errPoll is how often Config.Err is asked while the Mail is in use.
+const errPoll = 50 * time.Millisecond
+
+// farewellTimeout bounds the telling of the others that this rank closes.
+const farewellTimeout = 200 * time.Millisecond
+
+// ErrClosed is the error of calls on a Mail that has been closed.
+var ErrClosed = errors.New("p2p: this rank has closed its mail")
+
+// ErrTooLong is wrapped by the error of a Recv whose buffer is too small. The
+// message is kept, for a Recv with a larger one.
+var ErrTooLong = errors.New("the message is longer than the buffer")
+
+// Config describes one rank's attachment to one generation of the world.
+type Config struct {
+	Rank, Size int
+	// Key is the job's secret, known to all ranks and to nobody else.
+	Key []byte
+	// Generation tells the worlds of one job apart.
+	Generation uint64
+	// Listener is a TCP listener, the one that the other ranks know. New takes it
+	// over, also when it returns an error.
+	Listener net.Listener
+	// Addrs lists the host:port pairs under which a rank may be reached. Called on
+	// any goroutine.
+	Addrs func(rank int) []string
+	// Timeout bounds the making of a connection. Default 30 s.
+	Timeout time.Duration
+	// TrackFD is told of each descriptor when it opens and before it closes.
+	// Optional; safe for concurrent calls.
+	TrackFD func(fd int, open bool)
+	// Err is not nil when the world has been aborted; the Mail is then, too, within a
+	// moment. Optional; safe for concurrent calls.
+	Err func() error
+}
+
+func (c *Config) check() error {
+	if c.Timeout == 0 {
+		c.Timeout = 30 * time.Second
+	}
+	if c.TrackFD == nil {
+		c.TrackFD = func(int, bool) {}
+	}
+	if c.Err == nil {
+		c.Err = func() error { return nil }
+	}
+	switch _, tcp := c.Listener.(*net.TCPListener); {
+	case !tcp:
+		return fmt.Errorf("p2p: the listener is a %T", c.Listener)
+	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
+		return fmt.Errorf("p2p: rank %d of %d", c.Rank, c.Size)
+	case len(c.Key) == 0:
+		return errors.New("p2p: no key")
+	case c.Addrs == nil && c.Size > 1:
+		return errors.New("p2p: no addresses")
+	case c.Timeout < 0:
+		return fmt.Errorf("p2p: time-out %v", c.Timeout)
+	}
+	return nil
+}
+
+// Mail is a rank's end.
+type Mail struct {
+	cfg      Config
+	acceptor *link.Acceptor
+	dialer   *link.Dialer
+	boxes    []box    // by sender
+	outs     []outbox // by receiver
+
+	ctx        context.Context // ends with the Mail
+	cancel     context.CancelFunc
+	ended      chan struct{} // closed when cause is set
+	polling    sync.Once
+	goroutines sync.WaitGroup
+	finished   chan struct{} // closed when Close is done
+
+	mu     sync.Mutex
+	cause  error // the first of Abort and Close
+	closed bool  // no goroutine starts any more
+	conns  map[*link.Conn]struct{}
+}
+
+// New starts to accept connections. It does not block.
+func New(c Config) (*Mail, error) {
+	if err := c.check(); err != nil {
+		if c.Listener != nil {
+			c.Listener.Close()
+		}
+		return nil, err
+	}
+	m := &Mail{
+		cfg:      c,
+		dialer:   &link.Dialer{Key: c.Key, Addrs: c.Addrs, Track: c.TrackFD},
+		boxes:    make([]box, c.Size),
+		outs:     make([]outbox, c.Size),
+		ended:    make(chan struct{}),
+		finished: make(chan struct{}),
+		conns:    make(map[*link.Conn]struct{}),
+	}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	for r := range c.Size {
+		m.boxes[r].init(m, r)
+		m.outs[r].init(m, r)
+	}
+	m.acceptor = &link.Acceptor{
+		Listener: c.Listener.(*net.TCPListener), Key: c.Key, Track: c.TrackFD, Limit: 64 + 2*c.Size,
+		Go: m.start, Admit: m.admit, Take: m.take,
+	}
+	m.acceptor.Start(func(err error) { m.Abort(fmt.Errorf("p2p: rank %d: %w", c.Rank, err)) })
+	return m, nil
+}
+
+// Abort makes every blocked and every later call fail with cause, unless there
+// has been another cause before. It tells nobody else.
+func (m *Mail) Abort(cause error) {
+	if cause == nil {
+		cause = errors.New("p2p: aborted without a cause")
+	}
+	m.end(cause)
+}
+
+// past interrupts whoever reads or writes a connection.
+var past = time.Unix(1, 0)
+
+// end latches the cause; false if there is one already.
+func (m *Mail) end(cause error) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cause != nil {
+		return false
+	}
+	m.cause = cause
+	close(m.ended)
+	m.cancel()
+	for c := range m.conns {
+		c.SetDeadline(past)
+	}
+	return true
+}
+
+// err is the cause, nil while the Mail works.
+func (m *Mail) err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cause
+}
+
+// Close ends all calls with ErrClosed and releases everything. When it returns
+// nothing touches a buffer that was given to a call. What Send has sent arrives
+// all the same. Closing twice is allowed.
+func (m *Mail) Close() error {
+	orderly := m.end(ErrClosed)
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		<-m.finished
+		return nil
+	}
+	m.closed = true
+	m.mu.Unlock()
+	m.acceptor.Close()
+	for r := range m.outs {
+		m.outs[r].close(orderly)
+		m.boxes[r].close(orderly)
+	}
+	m.goroutines.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for c := range m.conns {
+		c.Close()
+	}
+	close(m.finished)
+	return nil
+}
+
+// enter begins a call that concerns a rank.
+func (m *Mail) enter(ctx context.Context, rank int) error {
+	if rank < 0 || rank >= m.cfg.Size {
+		return fmt.Errorf("rank %d of %d", rank, m.cfg.Size)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := m.cfg.Err(); err != nil {
+		m.Abort(err)
+	}
+	m.polling.Do(func() { m.start(m.pollErr) })
+	return m.err()
+}
+
+// pollErr notices that the world has been aborted.
+func (m *Mail) pollErr() {
+	t := time.NewTicker(errPoll)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if err := m.cfg.Err(); err != nil {
+				m.Abort(err)
+			}
+		case <-m.ended:
+			return
+		}
+	}
+}
+
+// start runs f on a goroutine that Close waits for; false if it is too late for that.
+func (m *Mail) start(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.goroutines.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				m.Abort(fmt.Errorf("p2p: panic: %v\n%s", p, debug.Stack()))
+			}
+		}()
+		f()
+	})
+	return true
+}
+
+// register adds a connection to those that end attends to; false: too late.
+func (m *Mail) register(c *link.Conn) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cause != nil {
+		return false
+	}
+	m.conns[c] = struct{}{}
+	return true
+}
+
+func (m *Mail) drop(c *link.Conn) {
+	m.mu.Lock()
+	delete(m.conns, c)
+	m.mu.Unlock()
+	c.Close()
+}
+
+// resume takes back the deadline of an interrupted reader or writer (set is a
+// method of its connection), unless the Mail has come to its end.
+func (m *Mail) resume(set func(time.Time) error) error {
+	set(time.Time{})
+	// end latches the cause before it sets deadlines: if this has undone one of
+	// those, the cause is there.
+	return m.err()
+}

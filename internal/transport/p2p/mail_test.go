@@ -1,0 +1,669 @@
+package p2p
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gorovod/gorovod/internal/auth"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of a test that works.
+const patience = 20 * time.Second
+
+func world(t testing.TB, size int, change func(rank int, c *Config)) []*Mail {
+	t.Helper()
+	listeners := make([]net.Listener, size)
+	for r := range listeners {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners[r] = l
+	}
+	mails := make([]*Mail, size)
+	for r := range mails {
+		c := Config{Rank: r, Size: size, Key: []byte("the job's secret"), Generation: 7, Listener: listeners[r],
+			Addrs: func(rank int) []string { return []string{listeners[rank].Addr().String()} }}
+		if change != nil {
+			change(r, &c)
+		}
+		m, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mails[r] = m
+	}
+	t.Cleanup(func() { closeAll(mails) })
+	return mails
+}
+
+func closeAll(mails []*Mail) {
+	var g sync.WaitGroup
+	for _, m := range mails {
+		g.Go(func() { m.Close() })
+	}
+	g.Wait()
+}
+
+func limited(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func pattern(n int, seed byte) []byte {
+	p := make([]byte, n)
+	rand.NewChaCha8([32]byte{seed}).Read(p)
+	return p
+}
+
+func mustSend(t testing.TB, m *Mail, to int, tag uint32, p []byte) {
+	t.Helper()
+	if err := m.Send(limited(t), to, tag, p); err != nil {
+		t.Error(err)
+	}
+}
+
+func mustRecv(t testing.TB, m *Mail, from int, tag uint32, want []byte) {
+	t.Helper()
+	p := make([]byte, len(want)+3)
+	n, err := m.Recv(limited(t), from, tag, p)
+	if err != nil || !bytes.Equal(p[:n], want) {
+		t.Errorf("rank %d, tag %d from %d: %d bytes, %v, want %d bytes", m.cfg.Rank, tag, from, n, err, len(want))
+	}
+}
+
+// eventually waits for what wakes nobody.
+func eventually(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing comes")
+		}
+	}
+}
+
+// waiting reports whether a Recv with this tag waits for the sender.
+func (b *box) waitingFor(tag uint32) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting[tag]) > 0
+}
+
+func (b *box) isClaimedBy(w *waiter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return w.claimed
+}
+
+func (b *box) keptMessages(tag uint32) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.kept[tag])
+}
+
+// All pairs, oneself included, exchange messages of all sizes with two tags,
+// which are received in the other order as far as memory allows.
+func TestMessagesArriveWholeAndInOrder(t *testing.T) {
+	sizes := []int{0, 1, 15, 16, 17, 4 << 10, 70_000, 0, 1 << 20, 8 << 20, 3}
+	mails := world(t, 3, nil)
+	message := func(from, to, k int) []byte { return pattern(sizes[k], byte(from+3*to+9*k)) }
+	var g sync.WaitGroup
+	for me, m := range mails {
+		for peer := range mails {
+			g.Go(func() {
+				for k := range sizes {
+					mustSend(t, m, peer, 1, message(me, peer, k))
+					mustSend(t, m, peer, 2, fmt.Appendf(nil, "%d", k))
+				}
+			})
+			g.Go(func() {
+				for k := range sizes {
+					if sizes[k] < 1<<20 {
+						mustRecv(t, m, peer, 2, fmt.Appendf(nil, "%d", k))
+						mustRecv(t, m, peer, 1, message(peer, me, k))
+					} else {
+						mustRecv(t, m, peer, 1, message(peer, me, k))
+						mustRecv(t, m, peer, 2, fmt.Appendf(nil, "%d", k))
+					}
+				}
+			})
+		}
+	}
+	g.Wait()
+}
+
+// Random sends and receives: what comes with a tag is what was sent with it, in order.
+func TestTagsAreIndependent(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	mails := world(t, 2, nil)
+	const tags, rounds = 5, 60
+	var g sync.WaitGroup
+	for me, m := range mails {
+		for peer := range mails {
+			for tag := range uint32(tags) {
+				g.Go(func() {
+					rnd := rand.New(rand.NewPCG(seed, uint64(tag)))
+					for k := range rounds {
+						mustSend(t, m, peer, tag, pattern(rnd.IntN(20_000), byte(k)+byte(tag)))
+					}
+				})
+				g.Go(func() {
+					rnd := rand.New(rand.NewPCG(seed, uint64(tag)))
+					for k := range rounds {
+						mustRecv(t, m, 1-peer, tag, pattern(rnd.IntN(20_000), byte(k)+byte(tag)))
+					}
+				})
+			}
+		}
+		_ = me
+	}
+	g.Wait()
+}
+
+func TestReceivesOfATagAreServedInOrder(t *testing.T) {
+	mails := world(t, 2, nil)
+	for from := range 2 {
+		var g sync.WaitGroup
+		b := &mails[0].boxes[from]
+		for k := range 3 {
+			g.Go(func() { mustRecv(t, mails[0], from, 5, []byte{byte(k)}) })
+			eventually(t, func() bool {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return len(b.waiting[5]) == k+1
+			})
+		}
+		for k := range 3 {
+			mustSend(t, mails[from], 0, 5, []byte{byte(k)})
+		}
+		g.Wait()
+	}
+}
+
+// The error names both lengths, and the message is there for the next one: one
+// that was kept, one that met a waiting Recv, and one too large to be kept.
+func TestTooLongAMessage(t *testing.T) {
+	mails := world(t, 2, nil)
+	for _, from := range []int{0, 1} {
+		for _, size := range []int{100, MaxKept + 1} {
+			for _, waits := range []bool{false, true} {
+				if from == 0 && size > MaxKept && !waits {
+					continue // Send would wait for a Recv
+				}
+				p, b := pattern(size, 1), &mails[0].boxes[from]
+				var g sync.WaitGroup
+				send := func() { g.Go(func() { mustSend(t, mails[from], 0, 3, p) }) }
+				if !waits {
+					send()
+					if size < MaxKept {
+						eventually(t, func() bool { return b.keptMessages(3) == 1 })
+					}
+				} else {
+					g.Go(func() {
+						eventually(t, func() bool { return b.waitingFor(3) })
+						send()
+					})
+				}
+				_, err := mails[0].Recv(limited(t), from, 3, make([]byte, 99))
+				want := fmt.Sprintf("receive with tag 3 from rank %d: the message is longer than the buffer: it has %d bytes, the buffer 99", from, size)
+				if !errors.Is(err, ErrTooLong) || err.Error() != want {
+					t.Errorf("%v, want %q", err, want)
+				}
+				mustRecv(t, mails[0], from, 3, p)
+				g.Wait()
+			}
+		}
+	}
+}
+
+// A receiver that does not receive holds the sender back, keeps no more than it
+// may, and gets everything in the end.
+func TestBackPressure(t *testing.T) {
+	for _, size := range []int{1000, 100_000, MaxKept - messageCost} {
+		for _, from := range []int{0, 1} {
+			mails := world(t, 2, nil)
+			var sent atomic.Int64
+			const limit = 500_000
+			ctx, cancel := context.WithCancel(context.Background())
+			var g sync.WaitGroup
+			p := pattern(size, 1)
+			g.Go(func() {
+				for k := 0; k < limit && mails[from].Send(ctx, 0, 1, p) == nil; k++ {
+					sent.Add(1)
+				}
+			})
+			last := int64(-1)
+			eventually(t, func() bool { // it stands still
+				time.Sleep(50 * time.Millisecond)
+				now := sent.Load()
+				still := now == last
+				last = now
+				return still && now > 0
+			})
+			b := &mails[0].boxes[from]
+			b.mu.Lock()
+			if b.bytes > MaxKept {
+				t.Errorf("size %d: %d bytes are kept", size, b.bytes)
+			}
+			b.mu.Unlock()
+			if last == limit {
+				t.Fatalf("messages of %d bytes are sent without limit", size)
+			}
+			for range last + 1 { // makes room for one more than has been sent
+				mustRecv(t, mails[0], from, 1, p)
+			}
+			cancel()
+			g.Wait()
+			closeAll(mails)
+		}
+	}
+}
+
+// A Recv that is cancelled in the middle of a message loses nothing of it, and
+// touches its buffer no more.
+func TestCancelledRecvLosesNothing(t *testing.T) {
+	mails := world(t, 2, nil)
+	m, b := mails[0], &mails[0].boxes[1]
+	const size = 8 << 20
+	whole := pattern(size, 1)
+	mustSend(t, mails[1], 0, 9, nil) // makes the connection
+	mustRecv(t, m, 1, 9, nil)
+	raw := mails[1].outs[0].conn
+	for _, cut := range []int{0, 1, 100_000} {
+		ctx, cancel := context.WithCancel(context.Background())
+		p := make([]byte, size)
+		result := make(chan error)
+		go func() {
+			_, err := m.Recv(ctx, 1, 9, p)
+			result <- err
+		}()
+		eventually(t, func() bool { return b.waitingFor(9) })
+		b.mu.Lock()
+		w := b.waiting[9][0]
+		b.mu.Unlock()
+		var head [headerSize]byte
+		putHeader(head[:], kindMessage, 9, size)
+		raw.Write(append(head[:], whole[:cut]...))
+		eventually(t, func() bool { return b.isClaimedBy(w) })
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		for i := range p {
+			p[i] = 0xee // the race detector sees who else writes here
+		}
+		go raw.Write(whole[cut:])
+		mustRecv(t, m, 1, 9, whole)
+	}
+	mustSend(t, mails[1], 0, 9, []byte("next"))
+	mustRecv(t, m, 1, 9, []byte("next"))
+}
+
+// A Send that is cancelled in the middle gives its buffer back, and the message
+// arrives, so that the ones after it do.
+func TestCancelledSendDoesNotBreakTheStream(t *testing.T) {
+	mails := world(t, 2, nil)
+	for range 3 {
+		const size = 24 << 20 // more than the sockets hold
+		p := pattern(size, 1)
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		if err := mails[1].Send(ctx, 0, 1, p); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		cancel()
+		clear(p)
+		short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		if err := mails[1].Send(short, 0, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a send behind an unfinished one: %v", err)
+		}
+		cancel()
+		var g sync.WaitGroup
+		g.Go(func() { mustSend(t, mails[1], 0, 1, []byte("next")) })
+		mustRecv(t, mails[0], 1, 1, pattern(size, 1))
+		mustRecv(t, mails[0], 1, 1, []byte("next"))
+		g.Wait()
+	}
+}
+
+func TestCancelledBeforeAnythingHappens(t *testing.T) {
+	mails := world(t, 2, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	for from := range 2 {
+		if _, err := mails[0].Recv(ctx, from, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if mails[0].boxes[from].waitingFor(1) {
+			t.Error("it waits still")
+		}
+		if err := mails[0].Send(ctx, from, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	}
+}
+
+// blocked starts calls that block in every way there is, and returns what they
+// come to.
+func blocked(t *testing.T, mails []*Mail) chan error {
+	results := make(chan error, 9)
+	m, big := mails[0], make([]byte, 64<<20)
+	call := func(f func() error) {
+		go func() { results <- f() }()
+	}
+	ctx := context.Background()
+	call(func() error { _, err := m.Recv(ctx, 0, 1, nil); return err })
+	call(func() error { _, err := m.Recv(ctx, 1, 1, nil); return err })
+	call(func() error { return m.Send(ctx, 0, 2, big) })
+	call(func() error { return m.Send(ctx, 1, 2, big) })
+	eventually(t, func() bool { return len(m.outs[0].turn) == 1 && len(m.outs[1].turn) == 1 })
+	call(func() error { return m.Send(ctx, 1, 2, nil) }) // behind the one before
+	eventually(t, func() bool {
+		return m.boxes[0].waitingFor(1) && m.boxes[1].waitingFor(1) && mails[1].boxes[0].connected()
+	})
+	// And one in the middle of a message.
+	var head [headerSize]byte
+	putHeader(head[:], kindMessage, 3, 100)
+	mustSend(t, mails[1], 0, 9, nil)
+	p := make([]byte, 100)
+	call(func() error { _, err := m.Recv(ctx, 1, 3, p); return err })
+	eventually(t, func() bool { return m.boxes[1].waitingFor(3) })
+	mails[1].outs[0].conn.Write(append(head[:], "beginning"...))
+	eventually(t, func() bool { return !m.boxes[1].waitingFor(3) })
+	return results
+}
+
+const blockedCalls = 6
+
+func TestAbortWakesEverybody(t *testing.T) {
+	cause := errors.New("rank 3 has died")
+	var worldErr atomic.Pointer[error]
+	for name, abort := range map[string]func(m *Mail){
+		"Abort": func(m *Mail) { m.Abort(cause) },
+		"Err":   func(*Mail) { worldErr.Store(&cause) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			worldErr.Store(nil)
+			mails := world(t, 2, func(r int, c *Config) {
+				if r == 0 {
+					c.Err = func() error {
+						if p := worldErr.Load(); p != nil {
+							return *p
+						}
+						return nil
+					}
+				}
+			})
+			results := blocked(t, mails)
+			abort(mails[0])
+			for range blockedCalls {
+				select {
+				case err := <-results:
+					if err != cause {
+						t.Errorf("%v, want %v", err, cause)
+					}
+				case <-time.After(patience):
+					t.Fatal("a call hangs")
+				}
+			}
+			mails[0].Abort(errors.New("later"))
+			for rank := range 2 {
+				if err := mails[0].Send(context.Background(), rank, 1, nil); err != cause {
+					t.Error(err)
+				}
+				if _, err := mails[0].Recv(context.Background(), rank, 1, nil); err != cause {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestCloseWakesEverybody(t *testing.T) {
+	mails := world(t, 2, nil)
+	results := blocked(t, mails)
+	start := time.Now()
+	mails[0].Close()
+	mails[0].Close() // allowed
+	for range blockedCalls {
+		if err := <-results; err != ErrClosed {
+			t.Errorf("%v, want %v", err, ErrClosed)
+		}
+	}
+	if d := time.Since(start); d > patience/2 {
+		t.Errorf("closing took %v", d)
+	}
+	if err := mails[0].Send(context.Background(), 1, 1, nil); err != ErrClosed {
+		t.Error(err)
+	}
+}
+
+// What has been sent before Close arrives; after it comes an error that names
+// the rank.
+func TestClosingInGoodOrder(t *testing.T) {
+	mails := world(t, 2, nil)
+	p := pattern(100_000, 1)
+	mustSend(t, mails[1], 0, 1, p)
+	mustSend(t, mails[1], 0, 1, p)
+	mails[1].Close()
+	mustRecv(t, mails[0], 1, 1, p)
+	mustRecv(t, mails[0], 1, 1, p)
+	for range 2 {
+		_, err := mails[0].Recv(limited(t), 1, 1, p)
+		if err == nil || err.Error() != "receive with tag 1 from rank 1: rank 1 has closed its mail" {
+			t.Error(err)
+		}
+	}
+}
+
+// die makes a rank's connections end as if its process had been killed.
+func (m *Mail) die() {
+	m.mu.Lock()
+	for c := range m.conns {
+		c.Close()
+	}
+	m.mu.Unlock()
+	m.end(errors.New("dead"))
+}
+
+func TestDeathOfThePeer(t *testing.T) {
+	for name, meet := range map[string]func(mails []*Mail){
+		"it has sent":     func(mails []*Mail) { mustSend(t, mails[1], 0, 1, nil) },
+		"it has received": func(mails []*Mail) { mustSend(t, mails[0], 1, 1, nil) },
+		"both":            func(mails []*Mail) { mustSend(t, mails[0], 1, 1, nil); mustSend(t, mails[1], 0, 1, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			mails := world(t, 2, func(_ int, c *Config) { c.Timeout = 200 * time.Millisecond })
+			meet(mails)
+			eventually(t, func() bool { return mails[0].boxes[1].connected() || mails[1].boxes[0].connected() })
+			if name != "it has received" {
+				mustRecv(t, mails[0], 1, 1, nil)
+			}
+			received := make(chan error)
+			go func() {
+				_, err := mails[0].Recv(context.Background(), 1, 5, nil)
+				received <- err
+			}()
+			eventually(t, func() bool { return mails[0].boxes[1].waitingFor(5) })
+			mails[1].die()
+			select {
+			case err := <-received:
+				if err == nil || !strings.Contains(err.Error(), "connection to rank 1 (127.0.0.1:") || !strings.Contains(err.Error(), "lost") {
+					t.Error(err)
+				}
+			case <-time.After(patience):
+				t.Fatal("Recv hangs")
+			}
+			if name == "it has sent" {
+				return // a new connection would find the listener open still
+			}
+			eventually(t, func() bool { return mails[0].Send(context.Background(), 1, 5, nil) != nil })
+			if err := mails[0].Send(context.Background(), 1, 5, nil); !strings.Contains(err.Error(), "connection to rank 1") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestDeathInTheMiddleOfAMessage(t *testing.T) {
+	mails := world(t, 2, nil)
+	mustSend(t, mails[1], 0, 1, []byte("kept"))
+	var head [headerSize]byte
+	putHeader(head[:], kindMessage, 2, 100)
+	received := make(chan error)
+	go func() {
+		_, err := mails[0].Recv(context.Background(), 1, 2, make([]byte, 100))
+		received <- err
+	}()
+	eventually(t, func() bool { return mails[0].boxes[1].waitingFor(2) })
+	mails[1].outs[0].conn.Write(append(head[:], "beginning"...))
+	mails[1].die()
+	if err := <-received; err == nil || !strings.Contains(err.Error(), "connection to rank 1 (127.0.0.1:") {
+		t.Error(err)
+	}
+	mustRecv(t, mails[0], 1, 1, []byte("kept"))
+}
+
+func TestBrokenProtocol(t *testing.T) {
+	huge := make([]byte, headerSize)
+	putHeader(huge, kindMessage, 1, maxMessage+1)
+	for want, p := range map[string][]byte{
+		"kind 0x9":              append([]byte{9}, make([]byte, headerSize-1)...),
+		"70368744177665 bytes":  huge,
+		"it without goodbye":    {1, 2, 3},
+		"rank 1 has closed its": append([]byte{byte(kindGoodbye)}, make([]byte, headerSize-1)...),
+	} {
+		mails := world(t, 2, nil)
+		mustSend(t, mails[1], 0, 1, nil)
+		mails[1].outs[0].conn.Write(p)
+		mails[1].outs[0].conn.CloseWrite()
+		if _, err := mails[0].Recv(limited(t), 1, 2, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestWrongKey(t *testing.T) {
+	mails := world(t, 2, func(r int, c *Config) {
+		if r == 1 {
+			c.Key = []byte("another secret")
+		}
+	})
+	err := mails[1].Send(limited(t), 0, 1, nil)
+	if !errors.Is(err, auth.ErrProof) || !strings.Contains(err.Error(), "send with tag 1 to rank 0: connect: ") {
+		t.Error(err)
+	}
+	if mails[0].boxes[1].connected() || mails[0].err() != nil {
+		t.Error("the stranger came through")
+	}
+}
+
+func TestMismatchesAreRefused(t *testing.T) {
+	mails := world(t, 3, nil)
+	mustSend(t, mails[1], 0, 1, nil)
+	mustRecv(t, mails[0], 1, 1, nil)
+	good := mails[1].hello(0)
+	for want, at := range map[string]struct {
+		byte  int
+		value byte
+	}{
+		"connected already": {0, 'p'},
+		"here is tagged":    {0, 'q'},
+		"generation 6":      {4, 6},
+		"rank 0 to rank 0":  {12, 0},
+		"rank 3 to rank 0":  {12, 3},
+		"looks for rank 2":  {16, 2},
+		"4 ranks, here":     {20, 4},
+	} {
+		h := bytes.Clone(good)
+		h[at.byte] = at.value
+		c, _, err := mails[1].dialer.Try(t.Context(), 0, 0, h)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+}
+
+func TestArgumentsAreChecked(t *testing.T) {
+	m := world(t, 2, nil)[0]
+	for _, rank := range []int{-1, 2} {
+		if err := m.Send(t.Context(), rank, 1, nil); err == nil || !strings.Contains(err.Error(), "of 2") {
+			t.Error(err)
+		}
+		if _, err := m.Recv(t.Context(), rank, 1, nil); err == nil || !strings.Contains(err.Error(), "of 2") {
+			t.Error(err)
+		}
+	}
+	for _, change := range []func(c *Config){
+		func(c *Config) { c.Rank = 2 },
+		func(c *Config) { c.Key = nil },
+		func(c *Config) { c.Addrs = nil },
+		func(c *Config) { c.Timeout = -1 },
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Config{Size: 2, Key: []byte("k"), Listener: l, Addrs: func(int) []string { return nil }}
+		change(&c)
+		if _, err := New(c); err == nil {
+			t.Errorf("%+v passes", c)
+		}
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Error("the listener is left open")
+		}
+	}
+}
+
+func TestNoDescriptorIsLeft(t *testing.T) {
+	count := func() int {
+		list, err := os.ReadDir("/dev/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(list)
+	}
+	closeAll(world(t, 2, nil)) // the poller keeps its own
+	before := count()
+	var open atomic.Int64
+	mails := world(t, 3, func(_ int, c *Config) {
+		c.TrackFD = func(_ int, o bool) {
+			if o {
+				open.Add(1)
+			} else {
+				open.Add(-1)
+			}
+		}
+	})
+	for me, m := range mails {
+		mustSend(t, m, (me+1)%3, 1, nil)
+	}
+	for me, m := range mails {
+		mustRecv(t, m, (me+2)%3, 1, nil)
+	}
+	if n := open.Load(); n != 9 || count()-before != 9 { // three listeners, three connections with two ends each
+		t.Errorf("%d descriptors are tracked, %d are open, want 9", n, count()-before)
+	}
+	closeAll(mails)
+	if n := open.Load(); n != 0 || count() != before {
+		t.Errorf("%d descriptors are tracked, %d are left", n, count()-before)
+	}
+}

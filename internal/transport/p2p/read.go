@@ -1,0 +1,109 @@
+package p2p
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
+)
+
+// run reads the sender's connection to its end.
+func (b *box) run(c *link.Conn) {
+	in := reader{b: b, c: c, r: bufio.NewReaderSize(c.TCPConn, 4<<10)}
+	var head [headerSize]byte
+	for {
+		_, err := in.full(head[:], nil)
+		if err == nil {
+			var tag uint32
+			var length int
+			if tag, length, err = parseHeader(head[:]); err == nil {
+				err = in.message(tag, length)
+			}
+		}
+		if err != nil {
+			if b.m.err() == nil {
+				b.fail(lost(b.from, c, err))
+				b.m.drop(c)
+			}
+			return
+		}
+	}
+}
+
+// reader is the reading end of a box.
+type reader struct {
+	b *box
+	c *link.Conn
+	r *bufio.Reader
+}
+
+// message reads a payload to where it belongs.
+func (in *reader) message(tag uint32, length int) error {
+	b := in.b
+	w, err := b.place(b.m.ctx, tag, length)
+	if err != nil {
+		return err
+	}
+	if w == nil {
+		b.mu.Unlock()
+		return in.keep(tag, make([]byte, length), 0)
+	}
+	w.claimed = true
+	b.mu.Unlock()
+	n, err := in.full(w.p[:length], w)
+	if err != errCancelled {
+		result := err
+		if err != nil {
+			result = lost(b.from, in.c, err)
+		}
+		b.mu.Lock()
+		w.finish(length, result)
+		b.mu.Unlock()
+		return err
+	}
+	// The message is kept, though there may be no room for it.
+	rest := make([]byte, length)
+	copy(rest, w.p[:n])
+	b.mu.Lock()
+	b.bytes += cost(length)
+	w.finish(0, err)
+	b.mu.Unlock()
+	return in.keep(tag, rest, n)
+}
+
+// keep reads the rest of a message into p[n:] and stores it.
+func (in *reader) keep(tag uint32, p []byte, n int) error {
+	if _, err := in.full(p[n:], nil); err != nil {
+		return err
+	}
+	in.b.store(tag, p)
+	return nil
+}
+
+// full fills p. When w, whose buffer p is, is cancelled meanwhile, it returns how
+// much it has read and errCancelled.
+func (in *reader) full(p []byte, w *waiter) (n int, err error) {
+	for {
+		k, err := io.ReadFull(in.r, p[n:])
+		n += k
+		if err == nil || n == len(p) {
+			return n, nil
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		// giveUp has interrupted this, maybe for a buffer that has been filled before
+		// it could, or end has.
+		in.b.mu.Lock()
+		err = in.b.m.resume(in.c.SetReadDeadline)
+		if err == nil && w != nil && w.cancelled {
+			err = errCancelled
+		}
+		in.b.mu.Unlock()
+		if err != nil {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
+)
+
+// box is what this rank has of one sender.
+type box struct {
+	m    *Mail
+	from int
+
+	mu      sync.Mutex
+	conn    *link.Conn           // nil until the sender has connected
+	waiting map[uint32][]*waiter // by tag, oldest first
+	kept    map[uint32][][]byte  // by tag, oldest first; none where somebody waits
+	bytes   int                  // of kept and of what is being read to be kept
+	changed chan struct{}        // closed at the next change; nil if nobody waits for one
+	err     error                // why nothing more comes
+}
+
+// waiter is a Recv that waits.
+type waiter struct {
+	p         []byte
+	claimed   bool // the box's reader writes into p: guarded by box.mu, as the rest
+	cancelled bool // Recv wants p back
+	n         int
+	err       error
+	done      chan struct{} // closed with n and err set
+}
+
+// errCancelled is a waiter's error when it has been given p back.
+var errCancelled = errors.New("cancelled")
+
+func (b *box) init(m *Mail, from int) {
+	b.m, b.from = m, from
+	b.waiting, b.kept = make(map[uint32][]*waiter), make(map[uint32][][]byte)
+}
+
+// Recv waits for the next message of a rank, which may be this one, with this tag
+// and returns its length. If the message is longer than p the error wraps
+// ErrTooLong, and the message is kept for another Recv. When ctx ends, no message
+// is lost.
+func (m *Mail) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, err error) {
+	if err = m.enter(ctx, from); err == nil {
+		n, err = m.boxes[from].receive(ctx, tag, p)
+	}
+	if err == nil {
+		return n, nil
+	}
+	if cause := m.err(); cause != nil {
+		return 0, cause
+	}
+	return 0, fmt.Errorf("receive with tag %d from rank %d: %w", tag, from, err)
+}
+
+func (b *box) receive(ctx context.Context, tag uint32, p []byte) (int, error) {
+	b.mu.Lock()
+	if q := b.kept[tag]; len(q) > 0 {
+		defer b.mu.Unlock()
+		if err := fits(len(q[0]), p); err != nil {
+			return 0, err
+		}
+		n := copy(p, q[0])
+		b.bytes -= cost(n)
+		q[0] = nil
+		setOrDelete(b.kept, tag, q[1:])
+		b.change()
+		return n, nil
+	}
+	if b.err != nil {
+		defer b.mu.Unlock()
+		return 0, b.err
+	}
+	w := &waiter{p: p, done: make(chan struct{})}
+	b.waiting[tag] = append(b.waiting[tag], w)
+	b.change()
+	b.mu.Unlock()
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		b.giveUp(tag, w)
+	case <-b.m.ended:
+		b.giveUp(tag, w)
+	}
+	switch {
+	case w.err != errCancelled:
+		return w.n, w.err
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	}
+	return 0, b.m.err()
+}
+
+// giveUp returns when nothing touches w.p any more: w is done.
+func (b *box) giveUp(tag uint32, w *waiter) {
+	b.mu.Lock()
+	w.cancelled = true
+	if i := slices.Index(b.waiting[tag], w); i >= 0 {
+		setOrDelete(b.waiting, tag, slices.Delete(b.waiting[tag], i, i+1))
+		w.finish(0, errCancelled)
+	} else if w.claimed {
+		b.conn.SetReadDeadline(past)
+	}
+	b.mu.Unlock()
+	<-w.done
+}
+
+// finish ends w. box.mu is held.
+func (w *waiter) finish(n int, err error) {
+	w.n, w.err, w.claimed = n, err, false
+	close(w.done)
+}
+
+func fits(length int, p []byte) error {
+	if length > len(p) {
+		return fmt.Errorf("%w: it has %d bytes, the buffer %d", ErrTooLong, length, len(p))
+	}
+	return nil
+}
+
+func cost(length int) int { return messageCost + length }
+
+func setOrDelete[T any](m map[uint32][]T, tag uint32, q []T) {
+	if len(q) == 0 {
+		delete(m, tag)
+	} else {
+		m[tag] = q
+	}
+}
+
+// change wakes those who wait for room or for a waiter. b.mu is held.
+func (b *box) change() {
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
+	}
+}
+
+// next takes the first waiter whose buffer is large enough; the others learn
+// that theirs is not. Nil: there is none. b.mu is held.
+func (b *box) next(tag uint32, length int) *waiter {
+	for q := b.waiting[tag]; len(q) > 0; {
+		w := q[0]
+		q = q[1:]
+		setOrDelete(b.waiting, tag, q)
+		err := fits(length, w.p)
+		if err == nil {
+			return w
+		}
+		w.finish(0, err)
+	}
+	return nil
+}
+
+// place finds out where a message goes: to a waiter, else (nil) into memory, for
+// which it has room then. It blocks until one of them is possible. It returns
+// with b.mu held if there is no error.
+func (b *box) place(ctx context.Context, tag uint32, length int) (*waiter, error) {
+	for {
+		b.mu.Lock()
+		if w := b.next(tag, length); w != nil {
+			return w, nil
+		}
+		if b.bytes+cost(length) <= MaxKept {
+			b.bytes += cost(length)
+			return nil, nil
+		}
+		if b.changed == nil {
+			b.changed = make(chan struct{})
+		}
+		changed := b.changed
+		b.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-b.m.ended:
+			return nil, b.m.err()
+		}
+	}
+}
+
+// put is the whole way of a message that this rank sends to itself.
+func (b *box) put(ctx context.Context, tag uint32, p []byte) error {
+	w, err := b.place(ctx, tag, len(p))
+	if err != nil {
+		return err
+	}
+	defer b.mu.Unlock()
+	if w != nil {
+		w.finish(copy(w.p, p), nil)
+		return nil
+	}
+	b.kept[tag] = append(b.kept[tag], slices.Clone(p))
+	return nil
+}
+
+// store keeps a message for which place or the like has counted the bytes, or
+// gives it to who has come to wait for it meanwhile.
+func (b *box) store(tag uint32, p []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w := b.next(tag, len(p)); w != nil {
+		b.bytes -= cost(len(p))
+		w.finish(copy(w.p, p), nil)
+		return
+	}
+	b.kept[tag] = append(b.kept[tag], p)
+}
+
+// fail says that nothing more comes. What is kept can still be received.
+func (b *box) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return
+	}
+	b.err = err
+	for tag, q := range b.waiting {
+		for _, w := range q {
+			w.finish(0, err)
+		}
+		delete(b.waiting, tag)
+	}
+}
+
+// orphanGrace is how long the sender's own connection may take to come in when
+// another one shows that the sender has gone: its last messages may be on it.
+const orphanGrace = time.Second
+
+// orphan fails the box of a sender that has gone and never connected.
+func (b *box) orphan(err error) {
+	t := time.NewTimer(orphanGrace)
+	defer t.Stop()
+	if !b.connected() {
+		select {
+		case <-t.C:
+		case <-b.m.ended:
+			return
+		}
+	}
+	if !b.connected() {
+		b.fail(err)
+	} // else its reader knows
+}
+
+func (b *box) connected() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.conn != nil
+}
+
+// connect takes the sender's connection; false if there is one already.
+func (b *box) connect(c *link.Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn != nil {
+		return false
+	}
+	b.conn = c
+	return true
+}
+
+// close says goodbye to the sender if the Mail ends in good order.
+func (b *box) close(orderly bool) {
+	b.mu.Lock()
+	c, failed := b.conn, b.err
+	b.mu.Unlock()
+	if c != nil && orderly && failed == nil {
+		sayGoodbye(c)
+	}
+}

@@ -1,0 +1,114 @@
+package p2p
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
+)
+
+// protocol begins every hello: it tells this package's connections from others
+// of the job, and its version.
+const protocol = "p2p\x01"
+
+const helloSize = len(protocol) + 8 + 3*4
+
+// hello is what this rank says when it dials another.
+func (m *Mail) hello(to int) []byte {
+	p := append(make([]byte, 0, helloSize), protocol...)
+	p = binary.LittleEndian.AppendUint64(p, m.cfg.Generation)
+	for _, v := range []int{m.cfg.Rank, to, m.cfg.Size} {
+		p = binary.LittleEndian.AppendUint32(p, uint32(v))
+	}
+	return p
+}
+
+// sender is the rank that a hello comes from, if that may connect to this one.
+func (m *Mail) sender(hello []byte) (int, error) {
+	if len(hello) != helloSize || string(hello[:len(protocol)]) != protocol {
+		return 0, errors.New("here is tagged send and receive")
+	}
+	p := hello[len(protocol):]
+	generation := binary.LittleEndian.Uint64(p)
+	u32 := func(i int) int { return int(binary.LittleEndian.Uint32(p[8+4*i:])) }
+	from, to, size := u32(0), u32(1), u32(2)
+	switch {
+	case generation != m.cfg.Generation:
+		return 0, fmt.Errorf("generation %d, here it is %d", generation, m.cfg.Generation)
+	case size != m.cfg.Size:
+		return 0, fmt.Errorf("%d ranks, here it is %d", size, m.cfg.Size)
+	case to != m.cfg.Rank:
+		return 0, fmt.Errorf("looks for rank %d, here is rank %d", to, m.cfg.Rank)
+	case from >= size || from == to:
+		return 0, fmt.Errorf("rank %d to rank %d of %d", from, to, size)
+	}
+	return from, nil
+}
+
+// admit judges a hello.
+func (m *Mail) admit(hello []byte) error {
+	from, err := m.sender(hello)
+	if err == nil && m.boxes[from].connected() {
+		err = errors.New("connected already")
+	}
+	return err
+}
+
+// take is given a proved connection.
+func (m *Mail) take(hello []byte, c *link.Conn) {
+	from, err := m.sender(hello)
+	if err != nil || !m.register(c) {
+		c.Close()
+		return
+	}
+	b := &m.boxes[from]
+	if !b.connect(c) || !m.start(func() { b.run(c) }) {
+		m.drop(c)
+	}
+}
+
+// What precedes every message: kind (4 bytes), tag (4), length of the payload (8),
+// little-endian. Towards the sender only goodbye travels.
+const headerSize = 16
+
+const (
+	kindMessage uint32 = 1
+	kindGoodbye uint32 = 2 // no payload; the last that comes
+)
+
+// maxMessage keeps a length that makes no sense from being believed.
+const maxMessage = 1 << 46
+
+func putHeader(p []byte, kind, tag uint32, length int) {
+	binary.LittleEndian.PutUint32(p, kind)
+	binary.LittleEndian.PutUint32(p[4:], tag)
+	binary.LittleEndian.PutUint64(p[8:], uint64(length))
+}
+
+// errGoodbye says that the other end has closed its mail in good order.
+var errGoodbye = errors.New("goodbye")
+
+// parseHeader returns errGoodbye for a goodbye.
+func parseHeader(p []byte) (tag uint32, length int, err error) {
+	kind, n := binary.LittleEndian.Uint32(p), binary.LittleEndian.Uint64(p[8:])
+	switch {
+	case kind == kindGoodbye:
+		return 0, 0, errGoodbye
+	case kind != kindMessage || n > maxMessage:
+		return 0, 0, fmt.Errorf("message of kind %#x and %d bytes", kind, n)
+	}
+	return binary.LittleEndian.Uint32(p[4:]), int(n), nil
+}
+
+// lost is the error for a connection that has ended.
+func lost(rank int, c *link.Conn, err error) error {
+	switch {
+	case errors.Is(err, errGoodbye):
+		return fmt.Errorf("rank %d has closed its mail", rank)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = errors.New("the other end closed it without goodbye")
+	}
+	return fmt.Errorf("connection to rank %d (%v) lost: %w", rank, c.RemoteAddr(), err)
+}

@@ -1,0 +1,59 @@
+// Package link makes connections between the ranks of a job, and proves them
+// (package auth) before anything else is read from them. What is then spoken on
+// a connection is its user's business.
+//
+// Who dials says hello: a few bytes that tell what the connection is for, and
+// that are part of the proof. After the proof the acceptor sends its verdict:
+// one byte, the length of its reason to refuse, then the reason; 0 means welcome.
+// The dialler, which may try several addresses of a rank at once, answers with
+// begin on the one connection that it means to use; the acceptor forgets the
+// others.
+package link
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+const begin byte = 0x42
+
+// handshakeTimeout is how long a connection may take to prove itself.
+const handshakeTimeout = 10 * time.Second
+
+// ErrRefused is wrapped by refusals of the other end, which trying again will
+// not change.
+var ErrRefused = errors.New("refused")
+
+// Conn is a connection whose descriptor is tracked.
+type Conn struct {
+	*net.TCPConn
+	fd    int // -1 if unknown
+	track func(fd int, open bool)
+	once  sync.Once
+}
+
+func newConn(c *net.TCPConn, track func(fd int, open bool)) *Conn {
+	// A host that vanishes is noticed within a minute, also where nothing is sent.
+	c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 20 * time.Second, Interval: 5 * time.Second, Count: 8})
+	c.SetNoDelay(true)
+	out := &Conn{TCPConn: c, fd: -1, track: track}
+	if raw, err := c.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { out.fd = int(fd) })
+		out.track(out.fd, true)
+	}
+	return out
+}
+
+// Close may be called by anyone, any number of times.
+func (c *Conn) Close() error {
+	c.once.Do(func() {
+		if c.fd >= 0 {
+			// Before the number can belong to another file.
+			c.track(c.fd, false)
+		}
+		c.TCPConn.Close()
+	})
+	return nil
+}
