@@ -7,7 +7,7 @@ type fusionBuffer struct{ mem []byte }
 
 // grow returns n bytes. Their content is undefined; the previous ones are gone.
 func (f *fusionBuffer) grow(n int) ([]byte, error) {
-	if n > len(f.mem) {
+	if f.mem == nil || n > len(f.mem) {
 		f.free()
 		size := max(1<<20, n+n/4)
 		mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -96,15 +97,14 @@ func (e *Engine) drive(en *Entry, deadline time.Time) {
 				return
 			}
 		}
-		if e.unready() {
-			d = min(d, unreadySleep)
-		}
+		d = min(d, e.nextLook())
 		ticket := e.bell.Arm()
 		if e.progress() || e.enough(en) {
 			e.bell.Disarm()
 		} else {
 			e.bell.Sleep(ticket, d)
 			e.counters.WakeUps.Add(1)
+			e.checkStall()
 		}
 		polls = 0
 		if !e.opts.Spin {
@@ -137,7 +137,7 @@ func (e *Engine) progress() bool {
 		return true
 	}
 	worked := false
-	for _, l := range e.lanes {
+	for _, l := range *e.lanes.Load() {
 		if l.progress() {
 			worked = true
 		}
@@ -145,11 +145,61 @@ func (e *Engine) progress() bool {
 	return worked
 }
 
-func (e *Engine) unready() bool {
-	for _, l := range e.lanes {
+// nextLook is when the driver must look again although nobody rings: for inputs
+// that are not ready, and for batches that are held back.
+func (e *Engine) nextLook() time.Duration {
+	d := maxSleep
+	for _, l := range *e.lanes.Load() {
 		if l.behind.Load() > 0 {
-			return true
+			d = min(d, unreadySleep)
+		}
+		if h := l.heldBack(); h > 0 {
+			d = min(d, h)
 		}
 	}
-	return false
+	return d
+}
+
+// checkStall tells the stall inspector how long the oldest operation has been
+// pending, about once a second. The driver calls it when it has slept.
+func (e *Engine) checkStall() {
+	if e.opts.Stalled == nil {
+		return
+	}
+	now := time.Now()
+	if now.Sub(e.stallChecked) < maxSleep {
+		return
+	}
+	e.stallChecked = now
+	var oldest time.Duration
+	for _, w := range e.Waiting() {
+		oldest = max(oldest, now.Sub(w.Since))
+	}
+	if oldest >= maxSleep {
+		e.opts.Stalled(oldest)
+	}
+}
+
+// Waiting describes a pending operation.
+type Waiting struct {
+	Set   int
+	Name  string
+	Op    string
+	Since time.Time
+	// Unready: its input is not there yet, and no other rank knows of it.
+	// Agreed: all members have submitted it, and it is being executed or about to be.
+	Unready, Agreed bool
+}
+
+// Waiting lists what is pending on this rank. It is safe on any goroutine.
+func (e *Engine) Waiting() []Waiting {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []Waiting
+	for _, l := range *e.lanes.Load() {
+		for name, en := range l.table {
+			all = append(all, Waiting{l.id, name, en.request.Type.String(), en.since, slices.Contains(l.unready, en), en.agreed})
+		}
+	}
+	return all
 }

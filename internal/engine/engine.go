@@ -12,13 +12,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
-	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/timeline"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -28,7 +30,20 @@ type Options struct {
 	Rank, Size      int
 	FusionThreshold int64 // bytes; 0 disables fusion
 	CacheCapacity   int   // slots; 0 disables the response cache
-	Spin            bool  // poll for a while before sleeping: only where ranks ≤ usable cores
+	// GroupsApart keeps the tensors of a group from fusing with others.
+	GroupsApart bool
+	// JoinAllOps lets a rank that has joined take part in every operation, with an
+	// empty part, not only in reductions.
+	JoinAllOps bool
+	// CycleTime is how long a batch is held back after the one before it, for more
+	// tensors to fuse with.
+	CycleTime time.Duration
+	// Timeline records what this rank executes; nil for none.
+	Timeline *timeline.Timeline
+	// Stalled, if set, is told about once a second while the driver waits how long
+	// the oldest pending operation has been waiting. It must not block.
+	Stalled func(oldest time.Duration)
+	Spin    bool // poll for a while before sleeping: only where ranks ≤ usable cores
 	// Describe names a world rank for error messages, such as "rank 2 on host a".
 	Describe func(rank int) string
 	// Cause, if set, is asked once for a better explanation of a shutdown by
@@ -44,17 +59,21 @@ type Engine struct {
 	opts  Options
 	world *lane
 
-	mu    sync.Mutex // guards lanes, and each lane's pending table and worker
-	lanes []*lane    // by process set id
+	mu       sync.Mutex              // guards sets, and each lane's pending table and worker
+	sets     map[int]*processSet     // by id
+	lanes    atomic.Pointer[[]*lane] // of the sets that this rank is in; renewed, never changed
+	setCalls sync.Mutex              // one AddSet or RemoveSet at a time
+	added    uint32                  // how many sets have been added ever; guarded by setCalls
 
-	role    sync.Mutex    // the drive lock
-	wanted  atomic.Int32  // those who need the role now (Shutdown): a driver yields to them
-	pending atomic.Int64  // operations not yet done
-	kick    chan struct{} // wakes the background goroutine
-	quit    chan struct{} // closed to end the background goroutine
-	stopped chan struct{} // closed when it has ended
-	closing atomic.Bool
-	failure atomic.Pointer[Error] // set once: every later operation gets it
+	role         sync.Mutex    // the drive lock
+	wanted       atomic.Int32  // those who need the role now (Shutdown): a driver yields to them
+	pending      atomic.Int64  // operations not yet done
+	kick         chan struct{} // wakes the background goroutine
+	quit         chan struct{} // closed to end the background goroutine
+	stopped      chan struct{} // closed when it has ended
+	closing      atomic.Bool
+	stallChecked time.Time             // the driver's
+	failure      atomic.Pointer[Error] // set once: every later operation gets it
 
 	counters Counters
 }
@@ -82,13 +101,14 @@ func New(net transport.Network, o Options) (*Engine, error) {
 	for i := range members {
 		members[i] = i
 	}
-	l, err := newLane(e, 0, members)
+	l, err := newLane(e, 0, 0, members)
 	if err != nil {
 		net.Close()
 		return nil, err
 	}
 	e.world = l
-	e.lanes = []*lane{l}
+	e.sets = map[int]*processSet{0: {id: 0, members: members, lane: l}}
+	e.publishLanes()
 	go e.background()
 	return e, nil
 }
@@ -133,21 +153,14 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	if err := e.net.Err(); err != nil {
 		return nil, e.networkError(err)
 	}
-	if op.Set != 0 {
-		return nil, errorf(InvalidArgument, "%s: Process set provided does not exist, or has not been registered (id %d).", opName(op.Type), op.Set)
+	l, err := e.lane(op)
+	if err != nil {
+		return nil, err
 	}
-	l := e.world
 	if err := l.check(op); err != nil {
 		return nil, err
 	}
-	en := entries.Get().(*Entry)
-	en.engine, en.lane, en.op = e, l, *op
-	en.refs.Store(2)
-	en.shape = append(en.shape[:0], op.Shape...)
-	en.slot = negotiate.NoSlot
-	en.request = negotiate.Request{Type: op.Type, DType: op.DType, ReduceOp: op.ReduceOp, Name: op.Name, Root: int32(op.Root),
-		Device: negotiate.CPUDevice, Shape: en.shape, Prescale: op.Prescale, Postscale: op.Postscale}
-	en.op.Shape, en.op.Name = nil, ""
+	en := newEntry(l, op)
 	if err := l.submit(en); err != nil {
 		en.recycle()
 		return nil, err
@@ -156,6 +169,90 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 		e.ensureDriver()
 	}
 	return en, nil
+}
+
+// EnqueueGroup submits operations of which none starts before all of them are
+// ready on every member. All have the same type and set; name is that of the
+// group. Either all are submitted or none is. The Entries are in the order of ops.
+func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
+	if f := e.failure.Load(); f != nil {
+		return nil, f
+	}
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	if len(name) > negotiate.MaxName || name == "" {
+		return nil, errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; 1 to %d are possible.", opName(ops[0].Type), len(name), negotiate.MaxName)
+	}
+	l, err := e.lane(&ops[0])
+	if err != nil {
+		return nil, err
+	}
+	for i := range ops {
+		if ops[i].Set != ops[0].Set || ops[i].Type != ops[0].Type {
+			return nil, errorf(InvalidArgument, "grouped %s: operation %d is of another type or process set than the first.", opName(ops[0].Type), i)
+		}
+		if err := l.check(&ops[i]); err != nil {
+			return nil, err
+		}
+	}
+	g := &group{name: strings.Clone(name), entries: make([]*Entry, len(ops))}
+	for i := range ops {
+		en := newEntry(l, &ops[i])
+		en.request.Group, en.request.GroupSize = g.name, int32(len(ops))
+		en.group = g
+		g.entries[i] = en
+	}
+	if err := l.submitGroup(g); err != nil {
+		for _, en := range g.entries {
+			en.recycle()
+		}
+		return nil, err
+	}
+	if !ops[0].WillWait {
+		e.ensureDriver()
+	}
+	return g.entries, nil
+}
+
+// newEntry makes the Entry of an operation that has been checked.
+func newEntry(l *lane, op *Op) *Entry {
+	en := entries.Get().(*Entry)
+	en.engine, en.lane, en.op = l.engine, l, *op
+	en.refs.Store(2)
+	en.shape = append(en.shape[:0], op.Shape...)
+	en.slot = negotiate.NoSlot
+	en.since = time.Now()
+	en.request = negotiate.Request{Type: op.Type, DType: op.DType, ReduceOp: op.ReduceOp, Name: op.Name, Root: int32(op.Root),
+		Device: negotiate.CPUDevice, Shape: en.shape, Prescale: op.Prescale, Postscale: op.Postscale, Ranks: op.Ranks}
+	if op.Type == negotiate.Alltoall {
+		en.sendRows = l.splits(op)
+	}
+	if op.Type == negotiate.Reducescatter && op.ReduceOp == tensor.Average {
+		en.request.ReduceOp = tensor.Sum
+		en.request.Postscale /= float64(len(l.members))
+	}
+	en.op.Shape, en.op.Name, en.op.Splits = nil, "", nil
+	return en
+}
+
+// lane finds where an operation belongs.
+func (e *Engine) lane(op *Op) (*lane, *Error) {
+	if op.Set == 0 {
+		return e.world, nil
+	}
+	e.mu.Lock()
+	s := e.sets[op.Set]
+	e.mu.Unlock()
+	switch {
+	case s == nil:
+		return nil, errorf(InvalidArgument, "%s: Process set provided does not exist, or has not been registered (id %d).", opName(op.Type), op.Set)
+	case op.Type == negotiate.Broadcast && !slices.Contains(s.members, op.Root):
+		return nil, errorf(InvalidArgument, "Broadcast of tensor %q: broadcast received invalid root rank %d for provided process set (ranks %v).", op.Name, op.Root, s.members)
+	case s.lane == nil:
+		return nil, errorf(InvalidArgument, "%s: Rank %d is not a member of the provided process set.", opName(op.Type), e.opts.Rank)
+	}
+	return s.lane, nil
 }
 
 // Wait blocks until the Entry is done or timeout has passed (negative: without
@@ -205,7 +302,7 @@ func (e *Engine) Shutdown(limit time.Duration) {
 	e.role.Lock()
 	e.wanted.Add(-1)
 	if e.failure.Load() == nil && e.net.Err() == nil {
-		for _, l := range e.lanes {
+		for _, l := range *e.lanes.Load() {
 			l.board.Close()
 		}
 		e.drive(nil, time.Now().Add(limit))
@@ -226,7 +323,7 @@ func (e *Engine) ring() {
 }
 
 func (e *Engine) drained() bool {
-	for _, l := range e.lanes {
+	for _, l := range *e.lanes.Load() {
 		if !l.drained() {
 			return false
 		}
@@ -255,66 +352,9 @@ func (e *Engine) fail(reason *Error) {
 	if err := e.net.Close(); err != nil {
 		e.opts.Log.Warn("close the network", "error", err)
 	}
-	for _, l := range e.lanes {
+	for _, l := range *e.lanes.Load() {
 		l.failAll(reason)
 	}
-}
-
-// check validates what can be seen on this rank alone.
-func (l *lane) check(op *Op) *Error {
-	if len(op.Name) > negotiate.MaxName {
-		return errorf(InvalidArgument, "%s: the tensor name has %d bytes; at most %d are possible.", opName(op.Type), len(op.Name), negotiate.MaxName)
-	}
-	if op.Name == "" {
-		return errorf(InvalidArgument, "%s: a tensor name is needed.", opName(op.Type))
-	}
-	if !op.DType.Valid() {
-		return errorf(InvalidArgument, "%s of tensor %q: unknown data type %d.", opName(op.Type), op.Name, op.DType)
-	}
-	if len(op.Shape) > negotiate.MaxDims {
-		return errorf(InvalidArgument, "%s of tensor %q: %d dimensions; at most %d are possible.", opName(op.Type), op.Name, len(op.Shape), negotiate.MaxDims)
-	}
-	n, err := op.Shape.NumElements()
-	if err != nil {
-		return errorf(InvalidArgument, "%s of tensor %q: %v.", opName(op.Type), op.Name, err)
-	}
-	bytes := n * int64(op.DType.Size())
-	if op.Type != negotiate.Barrier && int64(len(op.In)) != bytes {
-		return errorf(InvalidArgument, "%s of tensor %q: %d bytes of input for shape %v of %v, which has %d.", opName(op.Type), op.Name, len(op.In), op.Shape, op.DType, bytes)
-	}
-	switch op.Type {
-	case negotiate.Allreduce:
-		if len(op.Out) != len(op.In) {
-			return errorf(InvalidArgument, "Allreduce of tensor %q: %d bytes of output for %d of input.", op.Name, len(op.Out), len(op.In))
-		}
-		if !op.ReduceOp.Valid() {
-			return errorf(InvalidArgument, "Allreduce of tensor %q: unknown reduce operation %d.", op.Name, op.ReduceOp)
-		}
-		reduceOp, scale := op.ReduceOp, op.Postscale
-		if reduceOp == tensor.Average {
-			reduceOp = tensor.Sum
-			scale /= float64(len(l.members))
-		}
-		if err := reduce.Check(op.DType, reduceOp); err != nil {
-			return errorf(InvalidArgument, "Allreduce of tensor %q: %v.", op.Name, err)
-		}
-		for _, f := range [2]float64{op.Prescale, scale} {
-			if err := reduce.CheckScale(op.DType, f); err != nil {
-				return errorf(InvalidArgument, "Allreduce of tensor %q (%v): %v.", op.Name, op.ReduceOp, err)
-			}
-		}
-	case negotiate.Broadcast:
-		if len(op.Out) != len(op.In) {
-			return errorf(InvalidArgument, "Broadcast of tensor %q: %d bytes of output for %d of input.", op.Name, len(op.Out), len(op.In))
-		}
-		if l.member(op.Root) < 0 {
-			return errorf(InvalidArgument, "Broadcast of tensor %q: broadcast received invalid root rank %d for provided process set (size %d).", op.Name, op.Root, len(l.members))
-		}
-	case negotiate.Allgather, negotiate.Barrier:
-	default:
-		return errorf(InvalidArgument, "%s is not supported by this version.", opName(op.Type))
-	}
-	return nil
 }
 
 func opName(t negotiate.RequestType) string {

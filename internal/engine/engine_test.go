@@ -242,11 +242,18 @@ func TestRefusedAtOnce(t *testing.T) {
 		"name":   {func(o *Op) { o.Name = strings.Repeat("n", negotiate.MaxName+1) }, "the tensor name has"},
 		"shape":  {func(o *Op) { o.Shape = tensor.Shape{-1} }, "negative"},
 		"adasum": {func(o *Op) { o.ReduceOp = tensor.Adasum }, "Allreduce of tensor"},
-		"type":   {func(o *Op) { o.Type = negotiate.Alltoall }, "Alltoall is not supported"},
+		"type":   {func(o *Op) { o.Type = 77 }, "is not an operation"},
+		"splits": {func(o *Op) { o.Type, o.Shape, o.Splits = negotiate.Alltoall, tensor.Shape{2}, []int32{1} }, "1 splits for 2 processes"},
+		"sum":    {func(o *Op) { o.Type, o.Splits = negotiate.Alltoall, []int32{1, 2} }, "sum of the splits 3 is greater than the first dimension 2"},
+		"less":   {func(o *Op) { o.Type, o.Splits = negotiate.Alltoall, []int32{-1, 2} }, "negative"},
+		"odd":    {func(o *Op) { o.Type, o.Shape, o.In = negotiate.Alltoall, tensor.Shape{3}, make([]byte, 12) }, "not divisible"},
+		"min":    {func(o *Op) { o.Type, o.ReduceOp = negotiate.Reducescatter, tensor.Min }, "only supports AVERAGE and SUM"},
+		"scalar": {func(o *Op) { o.Type, o.Shape, o.In = negotiate.Reducescatter, nil, o.In[:4] }, "scalar"},
+		"int":    {func(o *Op) { o.Type, o.DType = negotiate.Adasum, tensor.Int32 }, "floating-point"},
 	} {
 		op := sum("x", make([]byte, 8))
 		c.change(op)
-		if _, err := e.Enqueue(op); err == nil || err.Code != InvalidArgument || !strings.Contains(err.Reason, c.want) {
+		if _, err := e.Enqueue(op); err == nil || err.Code != InvalidArgument && name != "min" || !strings.Contains(err.Reason, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -16,14 +16,18 @@ type Op struct {
 	DType     tensor.DType
 	ReduceOp  tensor.ReduceOp // Allreduce
 	Name      string          // may be reused by the caller after Enqueue
-	Root      int             // Broadcast: world rank
+	Root      int             // Broadcast: world rank. RemoveProcessSet: the set
+	Splits    []int32         // Alltoall: rows for each member; nil: the same for all
+	Ranks     []int32         // AddProcessSet: ascending
 	Set       int             // process set
 	Shape     tensor.Shape    // may be reused by the caller after Enqueue
 	Prescale  float64
 	Postscale float64
 	In        []byte
-	Out       []byte // Allreduce, Broadcast: as long as In, may be In. Allgather: nil
-	// Alloc makes the output of an Allgather. It is called by the driver.
+	// Out is as long as In for Allreduce, Adasum and Broadcast, and may be In. It is
+	// nil for Allgather and Alltoall; for Reducescatter it is this member's rows, or nil.
+	Out []byte
+	// Alloc makes the output where Out is nil. It is called by the driver.
 	Alloc func(shape tensor.Shape, bytes int) ([]byte, error)
 	// Free, if set, takes an output made by Alloc that nobody has taken.
 	Free func(out []byte)
@@ -46,6 +50,12 @@ type Entry struct {
 	slot    uint32  // marked with gen; negotiate.NoSlot if posted in full
 	gen     uint32
 
+	since    time.Time // of the submission
+	agreed   bool      // its Response has been read; guarded by engine.mu
+	group    *group    // nil for an operation of its own
+	sendRows []int32   // Alltoall: what each member gets
+	root     int32     // what a Join, AddProcessSet or RemoveProcessSet has resulted in
+	received []int32   // Alltoall: rows from each member
 	outShape tensor.Shape
 	err      *Error
 	done     atomic.Bool
@@ -68,6 +78,12 @@ func (e *Entry) Err() *Error { return e.err }
 
 // Output is the result: its bytes and its shape.
 func (e *Entry) Output() ([]byte, tensor.Shape) { return e.op.Out, e.outShape }
+
+// ReceivedSplits is, after an Alltoall, the number of rows from each member.
+func (e *Entry) ReceivedSplits() []int32 { return e.received }
+
+// LastJoined is, after a Join, the world rank that joined last.
+func (e *Entry) LastJoined() int { return int(e.root) }
 
 // TakeOutput gives the output to the caller, who frees it. Nil if the engine
 // does not own it, or if it has been taken already.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/negotiate"
@@ -11,134 +12,352 @@ import (
 
 // execution is what a lane is doing now.
 type execution struct {
-	op      collective.Op // nil: nothing
-	entries []*Entry      // those that it completes
-	fused   []byte        // their data side by side, if there are several
-	buffer  fusionBuffer
-	counts  []int64 // of an allgather, in bytes
+	op    collective.Op // nil: nothing
+	parts []part        // what it completes
+	fused []byte        // the parts' data side by side, if op works on a copy
+	// then, if not nil, continues after op: it sets the next op or ends the execution.
+	then func(l *lane)
+
+	buffer   fusionBuffer
+	counts   []int64 // bytes of each member, to send or to gather
+	received []int64 // bytes from each member
+	segments []int   // of an Adasum, in bytes
+}
+
+// part is one tensor of an execution. On a rank that has joined entry is nil
+// where it has not submitted the tensor: it takes part with zeros, or with nothing.
+type part struct {
+	entry *Entry
+	resp  *negotiate.Response
+	bytes int // of the tensor that is reduced
 }
 
 // start begins the execution of b: afterwards an operation is current, or what b
 // holds has been completed.
 func (l *lane) start(b *negotiate.Batch) {
 	x := &l.current
-	x.entries = x.entries[:0]
+	x.parts, x.fused, x.then = x.parts[:0], nil, nil
+	if b.Type == negotiate.Settle {
+		l.settled(b.Responses[0])
+		return
+	}
 	for _, resp := range b.Responses {
 		en := l.entry(resp)
-		if en == nil {
+		if en == nil && !slices.Contains(resp.Joined, int32(l.rank)) {
 			l.engine.net.Abort(fmt.Errorf("protocol error: %s is told to execute %q, which it has not submitted", l.engine.opts.Describe(l.engine.opts.Rank), resp.Name))
 			return
 		}
-		x.entries = append(x.entries, en)
+		x.parts = append(x.parts, part{entry: en, resp: resp})
 	}
 	first := b.Responses[0]
 	if first.Err != "" {
-		for _, en := range x.entries {
-			l.complete(en, &Error{PreconditionError, first.Err})
+		for _, p := range x.parts {
+			l.complete(p.entry, &Error{PreconditionError, first.Err})
 		}
 		return
 	}
+	l.traceStart(x.parts)
 	switch first.Type {
-	case negotiate.Allreduce:
-		l.startAllreduce(b)
+	case negotiate.Allreduce, negotiate.Adasum:
+		l.startReduction(b)
 	case negotiate.Allgather:
-		l.startAllgather(first)
+		l.startAllgather(&x.parts[0])
 	case negotiate.Broadcast:
-		l.startBroadcast(first)
+		l.startBroadcast(&x.parts[0])
+	case negotiate.Alltoall:
+		l.startAlltoall(&x.parts[0])
+	case negotiate.Reducescatter:
+		l.startReducescatter(&x.parts[0])
 	case negotiate.Barrier:
 		x.op = l.run.Barrier()
+	case negotiate.Join, negotiate.AddProcessSet:
+		l.result(&x.parts[0], first.Root)
+	case negotiate.RemoveProcessSet:
+		l.engine.dropSet(int(first.Root))
+		l.result(&x.parts[0], first.Root)
 	default:
-		l.complete(x.entries[0], errorf(UnknownError, "%s operations are not enabled.", opName(first.Type)))
+		l.engine.net.Abort(fmt.Errorf("protocol error: the log tells to execute operation %d", first.Type))
 	}
 }
 
-func (l *lane) startAllreduce(b *negotiate.Batch) {
+// result completes an operation whose outcome is a number.
+func (l *lane) result(p *part, n int32) {
+	if p.entry != nil {
+		p.entry.root = n
+	}
+	l.complete(p.entry, nil)
+}
+
+// startReduction begins an Allreduce or Adasum of one tensor or of several.
+func (l *lane) startReduction(b *negotiate.Batch) {
 	x := &l.current
 	op, scale := b.ReduceOp, b.Postscale
-	if op == tensor.Average {
+	if op == tensor.Average && b.Type == negotiate.Allreduce {
 		op = tensor.Sum
 		scale /= float64(len(l.members))
 	}
-	if len(x.entries) == 1 {
-		en := x.entries[0]
-		in := en.op.In
+	total := 0
+	for i := range x.parts {
+		p := &x.parts[i]
+		n, _ := p.resp.Shape.NumElements() // checked when the Response was decoded
+		p.bytes = int(n) * b.DType.Size()
+		total += p.bytes
+	}
+	var in, out []byte
+	if en := x.parts[0].entry; len(x.parts) == 1 && en != nil {
+		in, out = en.op.In, en.op.Out
 		if b.Prescale != 1 {
-			reduce.Scale(b.DType, en.op.Out, in, b.Prescale)
-			in = en.op.Out
+			reduce.Scale(b.DType, out, in, b.Prescale)
+			in = out
 		}
-		x.fused = nil
-		x.op = l.run.Allreduce(b.DType, op, in, en.op.Out, scale)
+	} else {
+		buf := l.grow(total)
+		if buf == nil {
+			return
+		}
+		l.pack(buf, b)
+		x.fused = buf
+		in, out = buf, buf
+	}
+	l.trace(x.parts, activityAllreduce)
+	if b.Type == negotiate.Allreduce {
+		x.op = l.run.Allreduce(b.DType, op, in, out, scale)
 		return
 	}
-	n := 0
-	for _, en := range x.entries {
-		n += len(en.op.In)
+	x.segments = x.segments[:0]
+	for _, p := range x.parts {
+		x.segments = append(x.segments, p.bytes)
 	}
-	buf, err := x.buffer.grow(n)
-	if err != nil {
-		l.engine.net.Abort(fmt.Errorf("fusion buffer of %d bytes: %w", n, err))
-		return
+	if len(in) > 0 && &in[0] != &out[0] {
+		copy(out, in)
 	}
-	off := 0
-	for _, en := range x.entries {
-		part := buf[off : off+len(en.op.In)]
-		if b.Prescale != 1 {
-			reduce.Scale(b.DType, part, en.op.In, b.Prescale)
-		} else {
-			copy(part, en.op.In)
-		}
-		off += len(part)
-	}
-	x.fused = buf
-	x.op = l.run.Allreduce(b.DType, op, buf, buf, scale)
+	x.op = l.run.Adasum(b.DType, out, x.segments, scale)
 }
 
-func (l *lane) startAllgather(resp *negotiate.Response) {
-	x := &l.current
-	en := x.entries[0]
-	row := int64(resp.DType.Size())
-	for _, d := range resp.Shape[1:] {
-		row *= d
+// pack copies the parts side by side into buf, scaled by the prescale.
+func (l *lane) pack(buf []byte, b *negotiate.Batch) {
+	l.trace(l.current.parts, activityPack)
+	off := 0
+	for _, p := range l.current.parts {
+		to := buf[off : off+p.bytes]
+		off += p.bytes
+		switch {
+		case p.entry == nil:
+			clear(to)
+		case b.Prescale != 1:
+			reduce.Scale(b.DType, to, p.entry.op.In, b.Prescale)
+		default:
+			copy(to, p.entry.op.In)
+		}
 	}
+}
+
+// grow returns n bytes of the fusion buffer; nil after an abort for want of memory.
+func (l *lane) grow(n int) []byte {
+	buf, err := l.current.buffer.grow(n)
+	if err != nil {
+		l.engine.net.Abort(fmt.Errorf("buffer of %d bytes on %s: %w", n, l.engine.opts.Describe(l.engine.opts.Rank), err))
+		return nil
+	}
+	return buf
+}
+
+// output makes the output of a part: the caller's way, or scratch memory where
+// this rank has joined. Nil after an abort.
+func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
+	if p.entry == nil {
+		return l.grow(n)
+	}
+	en := p.entry
+	en.outShape = shape
+	if en.op.Out != nil || en.op.Alloc == nil {
+		return en.op.Out
+	}
+	out, err := en.op.Alloc(shape, n)
+	if err != nil {
+		// The others go on without waiting for this rank only if it aborts.
+		l.engine.net.Abort(fmt.Errorf("%s %q on %s: output of %d bytes: %w", opName(en.request.Type), p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), n, err))
+		return nil
+	}
+	en.op.Out = out
+	return out
+}
+
+func (l *lane) startAllgather(p *part) {
+	x := &l.current
+	row := rowBytes(p.resp.Shape, p.resp.DType)
 	x.counts = x.counts[:0]
 	total := int64(0)
-	for _, d := range resp.FirstDims {
+	for _, d := range p.resp.FirstDims {
 		x.counts = append(x.counts, d*row)
 		total += d * row
 	}
-	en.outShape = resp.Shape
-	out, err := en.op.Alloc(resp.Shape, int(total))
-	if err != nil {
-		// The others go on without waiting for this rank only if it aborts.
-		l.engine.net.Abort(fmt.Errorf("allgather %q on %s: output of %d bytes: %w", resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), total, err))
+	out := l.output(p, p.resp.Shape, int(total))
+	if l.engine.net.Err() != nil {
 		return
 	}
-	en.op.Out = out
-	x.fused = nil
-	x.op = l.run.Allgather(en.op.In, out, x.counts)
-}
-
-func (l *lane) startBroadcast(resp *negotiate.Response) {
-	x := &l.current
-	en := x.entries[0]
-	root := l.member(int(resp.Root))
-	if l.rank == root && len(en.op.In) > 0 && &en.op.In[0] != &en.op.Out[0] {
-		copy(en.op.Out, en.op.In)
+	var in []byte
+	if p.entry != nil {
+		in = p.entry.op.In
 	}
-	x.fused = nil
-	x.op = l.run.Broadcast(root, en.op.Out)
+	l.trace(x.parts, activityAllgather)
+	x.op = l.run.Allgather(in, out, x.counts)
 }
 
-// finishCurrent completes the Entries of the operation that is done.
+func (l *lane) startBroadcast(p *part) {
+	x := &l.current
+	root := l.member(int(p.resp.Root))
+	var buf []byte
+	if p.entry == nil {
+		n, _ := p.resp.Shape.NumElements()
+		if buf = l.grow(int(n) * p.resp.DType.Size()); buf == nil {
+			return
+		}
+	} else {
+		buf = p.entry.op.Out
+		if l.rank == root && len(buf) > 0 && &p.entry.op.In[0] != &buf[0] {
+			copy(buf, p.entry.op.In)
+		}
+	}
+	l.trace(x.parts, activityBroadcast)
+	x.op = l.run.Broadcast(root, buf)
+}
+
+// rowsForJoined is sent in place of counts by a member that has rows for one that
+// has joined.
+const rowsForJoined = -1
+
+// startAlltoall lets the members tell one another how many rows they send;
+// finishAlltoall then moves the rows.
+func (l *lane) startAlltoall(p *part) {
+	x := &l.current
+	x.counts = grown(x.counts, len(l.members))
+	x.received = grown(x.received, len(l.members))
+	refuse := false
+	for m := range x.counts {
+		x.counts[m] = 0
+		if p.entry != nil {
+			x.counts[m] = int64(p.entry.sendRows[m])
+			refuse = refuse || x.counts[m] > 0 && slices.Contains(p.resp.Joined, int32(m))
+		}
+	}
+	for m := range x.counts {
+		if refuse { // tells every member, so that all fail alike
+			x.counts[m] = rowsForJoined
+		}
+	}
+	x.then = exchangeRows
+	l.trace(x.parts, activityAlltoall)
+	x.op = l.run.AlltoallCounts(x.counts, x.received)
+}
+
+// exchangeRows continues an Alltoall after its counts have arrived.
+func exchangeRows(l *lane) {
+	x := &l.current
+	p := &x.parts[0]
+	row := rowBytes(p.resp.Shape, p.resp.DType)
+	total := int64(0)
+	for m := range x.received {
+		if x.received[m] == rowsForJoined {
+			l.complete(p.entry, errorf(PreconditionError, "Alltoall %q: rank %d sends rows to a rank that has joined.", p.resp.Name, l.members[m]))
+			return
+		}
+		if x.received[m] < 0 {
+			l.engine.net.Abort(fmt.Errorf("protocol error: alltoall %q: %s sends %d rows", p.resp.Name, l.engine.opts.Describe(l.members[m]), x.received[m]))
+			return
+		}
+		total += x.received[m]
+	}
+	if p.entry != nil {
+		p.entry.received = make([]int32, len(x.received))
+		for m, n := range x.received {
+			p.entry.received[m] = int32(n)
+		}
+	}
+	shape := append(tensor.Shape{total}, p.resp.Shape[1:]...)
+	out := l.output(p, shape, int(total*row))
+	if l.engine.net.Err() != nil {
+		return
+	}
+	sent := int64(0)
+	for m := range x.counts {
+		x.counts[m] *= row
+		x.received[m] *= row
+		sent += x.counts[m]
+	}
+	var in []byte
+	if p.entry != nil {
+		in = p.entry.op.In[:sent] // rows beyond the splits stay here
+	}
+	x.op = l.run.Alltoall(in, x.counts, out, x.received)
+}
+
+func (l *lane) startReducescatter(p *part) {
+	x := &l.current
+	resp := p.resp
+	row := rowBytes(resp.Shape, resp.DType)
+	x.counts = grown(x.counts, len(l.members))
+	for m := range x.counts {
+		x.counts[m] = l.rowsOf(resp.Shape[0], m) * row
+	}
+	n := int(resp.Shape[0] * row)
+	var in, out []byte
+	switch {
+	case p.entry == nil: // zeros in, and what comes out is dropped
+		buf := l.grow(n + int(x.counts[l.rank]))
+		if buf == nil {
+			return
+		}
+		in, out = buf[:n], buf[n:]
+		clear(in)
+	default:
+		in = p.entry.op.In
+		shape := append(tensor.Shape{l.rowsOf(resp.Shape[0], l.rank)}, resp.Shape[1:]...)
+		out = l.output(p, shape, int(x.counts[l.rank]))
+		if l.engine.net.Err() != nil {
+			return
+		}
+		if resp.Prescale != 1 {
+			buf := l.grow(n)
+			if buf == nil {
+				return
+			}
+			reduce.Scale(resp.DType, buf, in, resp.Prescale)
+			in = buf
+		}
+	}
+	l.trace(x.parts, activityReducescatter)
+	x.op = l.run.Reducescatter(resp.DType, tensor.Sum, in, out, x.counts, resp.Postscale)
+}
+
+// finishCurrent completes what the operation that is done was for, or goes on
+// with its next step.
 func (l *lane) finishCurrent() {
 	x := &l.current
 	x.op = nil
+	if then := x.then; then != nil {
+		x.then = nil
+		then(l)
+		return
+	}
+	if x.fused != nil {
+		l.trace(x.parts, activityUnpack)
+	}
 	off := 0
-	for _, en := range x.entries {
-		if x.fused != nil {
-			off += copy(en.op.Out, x.fused[off:off+len(en.op.Out)])
+	for _, p := range x.parts {
+		if x.fused != nil && p.entry != nil {
+			copy(p.entry.op.Out, x.fused[off:off+p.bytes])
 		}
-		l.complete(en, nil)
+		off += p.bytes
+		l.complete(p.entry, nil)
 	}
 	x.fused = nil
+}
+
+// grown returns a slice of n elements in s's memory if that suffices.
+func grown(s []int64, n int) []int64 {
+	if cap(s) < n {
+		return make([]int64, n)
+	}
+	return s[:n]
 }

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/negotiate"
@@ -23,7 +25,9 @@ type lane struct {
 	// Guarded by engine.mu.
 	worker  *negotiate.Worker
 	table   map[string]*Entry // pending, by name
-	outbox  []*Entry          // their Requests found no room on the board
+	removed bool              // the process set is gone
+	joining *Entry            // the Join that is pending; no tensors are submitted then
+	outbox  [][]byte          // encoded Requests that found no room on the board
 	unready []*Entry          // their input is not there yet
 	behind  atomic.Int32      // len(outbox) + len(unready), readable without the lock
 
@@ -35,8 +39,12 @@ type lane struct {
 	plan        []negotiate.Batch      // what they make, in order of execution
 	next        int                    // the first of plan not yet started
 	current     execution
-	shut        bool // the log was closed and what was left has failed
+	batchAt     time.Time // when the last batch was read; only with a cycle time
+	shut        bool      // the log was closed and what was left has failed
 	scratch     []byte
+	marks       []transport.Mark
+	requests    []*negotiate.Request
+	slots       []negotiate.SlotGen
 
 	// Handed to the board at every poll: made once, since each closure would be
 	// an allocation.
@@ -47,8 +55,8 @@ type lane struct {
 
 type byteRecord []byte
 
-func newLane(e *Engine, id int, members []int) (*lane, error) {
-	t, err := e.net.OpenLane(id, members)
+func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error) {
+	t, err := e.net.OpenLane(id, incarnation, members)
 	if err != nil {
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
@@ -57,7 +65,8 @@ func newLane(e *Engine, id int, members []int) (*lane, error) {
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer
 	if l.rank == 0 {
-		l.coordinator = negotiate.NewCoordinator(members, t.Board, negotiate.Options{Capacity: e.opts.CacheCapacity, FusionThreshold: e.opts.FusionThreshold})
+		l.coordinator = negotiate.NewCoordinator(members, t.Board, negotiate.Options{
+			Capacity: e.opts.CacheCapacity, JoinAllOps: e.opts.JoinAllOps, FusionThreshold: e.opts.FusionThreshold})
 	}
 	return l, nil
 }
@@ -84,50 +93,88 @@ func (l *lane) submit(en *Entry) *Error {
 	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if f := e.failure.Load(); f != nil {
-		return f
-	}
-	if _, taken := l.table[en.request.Name]; taken {
-		return duplicateName(en.request.Name)
+	if err := l.admit(en); err != nil {
+		return err
 	}
 	slot, gen, cached := l.worker.Lookup(&en.request)
-	if cached {
-		resp, err := l.worker.Slot(slot)
-		if err != nil {
-			return &Error{UnknownError, err.Error()}
-		}
-		en.request.Name = resp.Name // the caller's memory may go
-	} else {
-		en.request.Name = strings.Clone(en.request.Name)
-	}
+	l.name(en, slot, cached)
 	l.table[en.request.Name] = en
 	e.pending.Add(1)
+	l.traceSubmit(en)
+	if en.request.Type == negotiate.Join {
+		l.join(en)
+		return nil
+	}
 	if en.op.Ready != nil && !en.op.Ready() {
-		l.unready = append(l.unready, en)
-		l.behind.Add(1)
-		e.bell.Ring()
+		l.holdBack(en)
 		return nil
 	}
 	l.announce(en, slot, gen, cached)
 	return nil
 }
 
+// admit refuses what may not enter the table. The caller holds engine.mu.
+func (l *lane) admit(en *Entry) *Error {
+	if f := l.engine.failure.Load(); f != nil {
+		return f
+	}
+	if l.removed {
+		return &Error{Aborted, "Process set has been removed"}
+	}
+	if _, taken := l.table[en.request.Name]; taken {
+		return duplicateName(en.request.Name)
+	}
+	if l.joining != nil && en.request.Type != negotiate.AddProcessSet && en.request.Type != negotiate.RemoveProcessSet {
+		return errorf(InvalidArgument, "%s of tensor %q: this rank has joined; it may submit no tensor before all ranks have.", opName(en.request.Type), en.request.Name)
+	}
+	return nil
+}
+
+// name gives the request a name that outlives the caller's memory.
+func (l *lane) name(en *Entry, slot uint32, cached bool) {
+	if cached {
+		if resp, err := l.worker.Slot(slot); err == nil {
+			en.request.Name = resp.Name
+			return
+		}
+	}
+	en.request.Name = strings.Clone(en.request.Name)
+}
+
+// holdBack keeps an Entry whose input is not there yet. The caller holds engine.mu.
+func (l *lane) holdBack(en *Entry) {
+	l.unready = append(l.unready, en)
+	l.behind.Add(1)
+	l.engine.bell.Ring()
+}
+
 // announce marks the slot of a request seen before, or posts the request in
 // full. The caller holds engine.mu.
 func (l *lane) announce(en *Entry, slot, gen uint32, cached bool) {
-	e := l.engine
 	if cached {
 		en.slot, en.gen = slot, gen
-		e.counters.Marks.Add(1)
+		l.engine.counters.Marks.Add(1)
 		if l.board.Mark(slot, gen) {
 			return
 		}
 	}
+	l.post(en)
+}
+
+// post announces a request in full. The caller holds engine.mu.
+func (l *lane) post(en *Entry) {
 	en.slot = negotiate.NoSlot
+	l.postRequest(&en.request)
+}
+
+// postRequest sends r to the coordinator, or keeps it until there is room. The
+// caller holds engine.mu.
+func (l *lane) postRequest(r *negotiate.Request) {
+	e := l.engine
 	e.counters.Requests.Add(1)
-	l.scratch = en.request.Append(l.scratch[:0])
+	l.scratch = r.Append(l.scratch[:0])
 	if len(l.outbox) > 0 || !l.board.Post(l.scratch) {
-		l.outbox = append(l.outbox, en)
+		l.outbox = append(l.outbox, slices.Clone(l.scratch))
 		l.behind.Add(1)
 		e.bell.Ring()
 	}
@@ -140,12 +187,13 @@ func (l *lane) progress() bool {
 		worked = true
 	}
 	if l.current.op != nil {
+		before := l.run.Moved()
 		switch done, err := l.current.op.Advance(); {
 		case err != nil:
 			l.engine.net.Abort(err)
 			return true
 		case !done:
-			return worked
+			return worked || l.run.Moved() != before
 		}
 		l.finishCurrent()
 		worked = true
@@ -187,8 +235,7 @@ func (l *lane) catchUp() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(l.outbox) > 0 {
-		l.scratch = l.outbox[0].request.Append(l.scratch[:0])
-		if !l.board.Post(l.scratch) {
+		if !l.board.Post(l.outbox[0]) {
 			break
 		}
 		l.outbox = append(l.outbox[:0], l.outbox[1:]...)
@@ -201,8 +248,15 @@ func (l *lane) catchUp() bool {
 			continue
 		}
 		worked = true
+		if en.group != nil {
+			l.groupMemberReady(en.group)
+			continue
+		}
 		slot, gen, cached := l.worker.Lookup(&en.request)
 		l.announce(en, slot, gen, cached)
+	}
+	if l.joining != nil && len(l.unready) > 0 && len(keep) == 0 {
+		l.settle()
 	}
 	l.unready = keep
 	l.behind.Store(int32(len(l.outbox) + len(l.unready)))
@@ -217,7 +271,7 @@ func (l *lane) stale(slot, gen uint32) {
 	defer e.mu.Unlock()
 	for _, en := range l.table {
 		if en.slot == slot && en.gen == gen {
-			l.announce(en, 0, 0, false)
+			l.staleEntry(en)
 			return
 		}
 	}
@@ -244,6 +298,7 @@ func (l *lane) answer(from int, p []byte) {
 	err := l.request.Decode(p)
 	var resps []*negotiate.Response
 	if err == nil {
+		l.traceRequest(from, &l.request)
 		resps, err = l.coordinator.Step(from, &l.request)
 	}
 	if err != nil {
@@ -260,11 +315,17 @@ func (l *lane) answer(from int, p []byte) {
 
 // nextBatch reads the next batch of the log, if there is one, and plans it.
 func (l *lane) nextBatch() bool {
+	if l.heldBack() > 0 {
+		return false
+	}
 	records := l.board.Next()
 	if len(records) == 0 {
 		return false
 	}
 	e := l.engine
+	if e.opts.CycleTime > 0 {
+		l.batchAt = time.Now()
+	}
 	e.counters.Batches.Add(1)
 	l.responses = l.responses[:0]
 	e.mu.Lock()
@@ -288,26 +349,48 @@ func (l *lane) nextBatch() bool {
 			return true
 		}
 		l.responses = append(l.responses, resp)
+		if en := l.table[resp.Name]; en != nil {
+			en.agreed = true
+		}
 	}
 	e.mu.Unlock()
-	l.plan = negotiate.Fuse(l.plan[:0], l.responses, e.opts.FusionThreshold, negotiate.FuseOptions{})
+	l.plan = negotiate.Fuse(l.plan[:0], l.responses, e.opts.FusionThreshold, negotiate.FuseOptions{Groups: e.opts.GroupsApart})
 	l.next = 0
+	l.traceBatch()
 	return true
 }
 
-// entry takes the pending Entry that a Response speaks of.
-func (l *lane) entry(resp *negotiate.Response) *Entry {
-	l.engine.mu.Lock()
-	en := l.table[resp.Name]
-	l.engine.mu.Unlock()
-	return en
+// heldBack is how long the next batch must still wait for more tensors.
+func (l *lane) heldBack() time.Duration {
+	e := l.engine
+	if e.opts.CycleTime <= 0 || e.closing.Load() {
+		return 0
+	}
+	return time.Until(l.batchAt.Add(e.opts.CycleTime))
 }
 
-// complete ends an Entry.
+// entry is the pending Entry that a Response speaks of, nil if there is none.
+func (l *lane) entry(resp *negotiate.Response) *Entry { return l.entryNamed(resp.Name) }
+
+func (l *lane) entryNamed(name string) *Entry {
+	l.engine.mu.Lock()
+	defer l.engine.mu.Unlock()
+	return l.table[name]
+}
+
+// complete ends an Entry; nil stands for a tensor that this rank, having joined,
+// has not submitted.
 func (l *lane) complete(en *Entry, err *Error) {
+	if en == nil {
+		return
+	}
 	e := l.engine
+	l.traceEnd(en)
 	e.mu.Lock()
 	delete(l.table, en.request.Name)
+	if l.joining == en {
+		l.joining = nil
+	}
 	e.mu.Unlock()
 	e.counters.Ops.Add(1)
 	en.finish(err)
@@ -347,10 +430,14 @@ func (l *lane) failAll(reason *Error) {
 		left = append(left, en)
 		delete(l.table, name)
 	}
-	l.outbox, l.unready = nil, nil
+	l.outbox, l.unready, l.joining = nil, nil, nil
+	l.behind.Store(0)
 	e.mu.Unlock()
 	for _, en := range left {
 		en.finish(reason)
 		e.pending.Add(-1)
 	}
 }
+
+// free returns the lane's own memory. Nothing may be current.
+func (l *lane) free() { l.current.buffer.free() }

@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// group is what holds the operations of a grouped call together until they have
+// been announced: all by marks in one step, or all in full.
+type group struct {
+	name    string
+	entries []*Entry
+	unready int // of entries: their inputs are not there yet
+}
+
+// submitGroup puts all of g into the table, or nothing.
+func (l *lane) submitGroup(g *group) *Error {
+	e := l.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	cached := l.lookupGroup(g)
+	for i, en := range g.entries {
+		err := l.admit(en) // sees a name that is used twice in the group, too
+		if err == nil {
+			slot := negotiate.NoSlot
+			if cached {
+				slot = l.slots[i].Slot
+			}
+			l.name(en, slot, cached)
+			l.table[en.request.Name] = en
+			continue
+		}
+		for _, before := range g.entries[:i] {
+			delete(l.table, before.request.Name)
+		}
+		return err
+	}
+	e.pending.Add(int64(len(g.entries)))
+	for _, en := range g.entries {
+		if en.op.Ready != nil && !en.op.Ready() {
+			g.unready++
+			l.holdBack(en)
+		}
+	}
+	if g.unready == 0 {
+		l.announceGroup(g)
+	}
+	return nil
+}
+
+// groupMemberReady notes that one more input of g is there. The caller holds engine.mu.
+func (l *lane) groupMemberReady(g *group) {
+	if g.unready--; g.unready == 0 {
+		l.announceGroup(g)
+	}
+}
+
+// announceGroup tells the other members of all that g holds. The caller holds engine.mu.
+func (l *lane) announceGroup(g *group) {
+	if l.lookupGroup(g) {
+		l.marks = l.marks[:0]
+		for i, s := range l.slots {
+			g.entries[i].slot, g.entries[i].gen = s.Slot, s.Gen
+			l.marks = append(l.marks, transport.Mark{Slot: s.Slot, Gen: s.Gen})
+		}
+		l.engine.counters.Marks.Add(int64(len(l.marks)))
+		if l.board.MarkGroup(l.marks) {
+			return
+		}
+	}
+	for _, en := range g.entries {
+		l.post(en)
+	}
+}
+
+// staleEntry posts in full what was marked under an old generation. Of a group
+// all is posted that is still marked: its marks were refused together.
+func (l *lane) staleEntry(en *Entry) {
+	if en.group == nil {
+		l.post(en)
+		return
+	}
+	for _, other := range en.group.entries {
+		if other.slot != negotiate.NoSlot {
+			l.post(other)
+		}
+	}
+}
+
+// lookupGroup fills l.slots with the slots of g's requests if all have one.
+func (l *lane) lookupGroup(g *group) bool {
+	l.requests = l.requests[:0]
+	for _, en := range g.entries {
+		l.requests = append(l.requests, &en.request)
+	}
+	var cached bool
+	l.slots, cached = l.worker.LookupGroup(l.slots[:0], l.requests)
+	return cached
+}

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+)
+
+// JoinName is the name of every Join.
+const JoinName = "join.noname"
+
+// join begins a Join. From here on the rank submits no tensor; those whose input
+// is not ready are announced first. The caller holds engine.mu.
+func (l *lane) join(en *Entry) {
+	l.joining = en
+	if len(l.unready) == 0 {
+		l.settle()
+	}
+}
+
+// settle asks the coordinator to retire all slots: no mark of this rank may be
+// under way when it joins. The caller holds engine.mu.
+func (l *lane) settle() {
+	en := l.joining
+	r := negotiate.Request{Type: negotiate.Settle, DType: en.request.DType, Name: fmt.Sprintf("%s.settle.%d", JoinName, l.rank),
+		Device: negotiate.CPUDevice, Prescale: 1, Postscale: 1}
+	l.postRequest(&r)
+}
+
+// settled goes on with this rank's Join once the slots have been retired for it.
+func (l *lane) settled(resp *negotiate.Response) {
+	if int(resp.Root) != l.engine.opts.Rank {
+		return // another rank's
+	}
+	l.board.Stale(l.onStale) // what came back before is posted before the Join
+	e := l.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l.joining != nil {
+		l.post(l.joining)
+	}
+}

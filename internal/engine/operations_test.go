@@ -1,0 +1,563 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// made is an Op with an output that is allocated when its shape is known.
+func made(t testing.TB, op *Op) (*Op, *[]byte, *tensor.Shape) {
+	out, shape := new([]byte), new(tensor.Shape)
+	op.Prescale, op.Postscale = 1, 1
+	op.Alloc = func(s tensor.Shape, n int) ([]byte, error) {
+		*out, *shape = make([]byte, n), s
+		return *out, nil
+	}
+	return op, out, shape
+}
+
+func finish(t testing.TB, e *Engine, en *Entry) *Error {
+	t.Helper()
+	if !e.Wait(en, limit) {
+		t.Errorf("rank %d: %q is not done after %v", e.opts.Rank, en.Name(), limit)
+		return errorf(UnknownError, "time-out")
+	}
+	return en.Err()
+}
+
+func TestReducescatter(t *testing.T) {
+	for _, size := range []int{1, 2, 3, 5} {
+		for _, shared := range []bool{true, false} {
+			engines := newWorld(t, size, shared, nil)
+			each(engines, func(r int, e *Engine) {
+				for _, rows := range []int{0, 1, size, 2*size + 1} {
+					for _, op := range []tensor.ReduceOp{tensor.Sum, tensor.Average} {
+						in := floats(make([]float32, 2*rows)...)
+						for i := range 2 * rows {
+							copy(in[4*i:], floats(float32(i*(r+1))))
+						}
+						o, out, shape := made(t, &Op{Type: negotiate.Reducescatter, DType: tensor.Float32, ReduceOp: op, Name: fmt.Sprint(rows, op), Shape: tensor.Shape{int64(rows), 2}, In: in})
+						o.Prescale = 2
+						if err := do(t, e, o); err != nil {
+							t.Errorf("rank %d: %v", r, err)
+							continue
+						}
+						first, mine := 0, 0
+						for m := range r + 1 {
+							first += mine
+							mine = rows / size
+							if m < rows%size {
+								mine++
+							}
+						}
+						if want := (tensor.Shape{int64(mine), 2}); !shape.Equal(want) {
+							t.Errorf("rank %d of %d, %d rows: shape %v, want %v", r, size, rows, *shape, want)
+							continue
+						}
+						for i := range 2 * mine {
+							want := 2 * float32((2*first+i)*size*(size+1)/2)
+							if op == tensor.Average {
+								want /= float32(size)
+							}
+							if got := float(*out, i); got < want*0.99999 || got > want*1.00001 {
+								t.Errorf("rank %d of %d, %v: element %d is %v, want %v", r, size, op, i, got, want)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAlltoall(t *testing.T) {
+	for _, size := range []int{1, 2, 4} {
+		for _, shared := range []bool{true, false} {
+			engines := newWorld(t, size, shared, nil)
+			each(engines, func(r int, e *Engine) {
+				for round := range 4 {
+					// Rank r sends r+m+round rows to member m, and keeps one row.
+					var in []byte
+					splits := make([]int32, size)
+					for m := range splits {
+						splits[m] = int32(r + m + round)
+						for range splits[m] {
+							in = append(in, floats(float32(100*r+m))...)
+						}
+					}
+					in = append(in, floats(-1)...)
+					o, out, shape := made(t, &Op{Type: negotiate.Alltoall, DType: tensor.Float32, Name: "a", Shape: tensor.Shape{int64(len(in) / 4)}, In: in, Splits: splits})
+					en, err := e.Enqueue(o)
+					if err != nil {
+						t.Errorf("rank %d: %v", r, err)
+						return
+					}
+					if err := finish(t, e, en); err != nil {
+						t.Errorf("rank %d: %v", r, err)
+						return
+					}
+					i := 0
+					for m, n := range en.ReceivedSplits() {
+						if n != int32(r+m+round) {
+							t.Errorf("rank %d received %d rows of %d, want %d", r, n, m, r+m+round)
+						}
+						for range n {
+							if float(*out, i) != float32(100*m+r) {
+								t.Errorf("rank %d element %d: %v", r, i, float(*out, i))
+							}
+							i++
+						}
+					}
+					if int64(i) != (*shape)[0] {
+						t.Errorf("shape %v for %d rows", *shape, i)
+					}
+					en.Release()
+				}
+				// Even splits.
+				o, out, _ := made(t, &Op{Type: negotiate.Alltoall, DType: tensor.Uint8, Name: "even", Shape: tensor.Shape{int64(size)}, In: slices.Repeat([]byte{byte(r)}, size)})
+				if err := do(t, e, o); err != nil {
+					t.Error(err)
+				}
+				for m := range size {
+					if (*out)[m] != byte(m) {
+						t.Errorf("even: %v", *out)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAdasumOfOrthogonalVectorsIsTheirSum(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		engines := newWorld(t, 4, shared, nil)
+		each(engines, func(r int, e *Engine) {
+			var parallel, orthogonal [4]float32
+			orthogonal[r] = float32(r + 1)
+			parallel = [4]float32{1, 2, 3, 4}
+			var all []*Entry
+			a, b := floats(orthogonal[:]...), floats(parallel[:]...)
+			for name, data := range map[string][]byte{"orthogonal": a, "parallel": b} {
+				op := sum(name, data)
+				op.Type, op.ReduceOp = negotiate.Adasum, tensor.Adasum
+				en, err := e.Enqueue(op)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				all = append(all, en)
+			}
+			for _, en := range all {
+				if err := finish(t, e, en); err != nil {
+					t.Error(err)
+				}
+				en.Release()
+			}
+			for i := range 4 {
+				if float(a, i) != float32(i+1) || float(b, i) != float32(i+1) {
+					t.Errorf("rank %d element %d: %v, %v", r, i, float(a, i), float(b, i))
+				}
+			}
+		})
+	}
+}
+
+// A group starts only when all of it is ready everywhere; then all of it is done.
+func TestGroup(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		engines := newWorld(t, 3, shared, nil)
+		each(engines, func(r int, e *Engine) {
+			for round := range 6 {
+				const n = 7
+				data := make([][]byte, n)
+				ops := make([]Op, n)
+				for i := range ops {
+					data[i] = floats(float32(r+i), float32(round))
+					ops[i] = *sum(fmt.Sprintf("g_%dof%d", i+1, n), data[i])
+				}
+				all, err := e.EnqueueGroup("g", ops)
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+					return
+				}
+				for i, en := range all {
+					if err := finish(t, e, en); err != nil || float(data[i], 0) != float32(3+3*i) || float(data[i], 1) != float32(3*round) {
+						t.Errorf("rank %d tensor %d: %v %v", r, i, float(data[i], 0), err)
+					}
+					en.Release()
+				}
+			}
+		})
+	}
+}
+
+func TestGroupIsSubmittedWholeOrNotAtAll(t *testing.T) {
+	e := newWorld(t, 2, true, nil)[0]
+	for name, spoil := range map[string]func(ops []Op){
+		"name twice":  func(ops []Op) { ops[2].Name = ops[0].Name },
+		"other type":  func(ops []Op) { ops[1].Type = negotiate.Broadcast },
+		"bad operand": func(ops []Op) { ops[2].In = ops[2].In[:1] },
+	} {
+		ops := []Op{*sum("a", floats(1)), *sum("b", floats(1)), *sum("c", floats(1))}
+		spoil(ops)
+		if _, err := e.EnqueueGroup("g", ops); err == nil || err.Code != InvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+		if e.Pending() != 0 || len(e.Waiting()) != 0 {
+			t.Fatalf("%s: %d operations are pending", name, e.Pending())
+		}
+	}
+}
+
+// Ranks run out of data one after the other; the rest go on with zeros of them.
+func TestJoin(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		const size = 4
+		engines := newWorld(t, size, shared, nil)
+		for epoch := range 3 {
+			each(engines, func(r int, e *Engine) {
+				for step := range 3 + r { // rank 3 has the most
+					active := 0
+					want := float32(0)
+					for m := range size {
+						if step < 3+m {
+							active++
+							want += float32(m + 1)
+						}
+					}
+					for _, name := range []string{"x", "y"} {
+						data := floats(float32(r + 1))
+						if err := do(t, e, sum(name, data)); err != nil || float(data, 0) != want {
+							t.Errorf("epoch %d rank %d step %d: %v, want %v; %v", epoch, r, step, float(data, 0), want, err)
+							return
+						}
+					}
+				}
+				en, err := e.Enqueue(&Op{Type: negotiate.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := e.Enqueue(sum("too late", floats(1))); err == nil || !strings.Contains(err.Reason, "has joined") {
+					t.Errorf("a tensor after Join: %v", err)
+				}
+				if err := finish(t, e, en); err != nil || en.LastJoined() != size-1 {
+					t.Errorf("rank %d: last joined %d, %v", r, en.LastJoined(), err)
+				}
+				en.Release()
+			})
+		}
+	}
+}
+
+// What Horovod refuses while somebody has joined fails on those who ask, and works with JoinAllOps.
+func TestJoinAndOtherOperations(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		engines := newWorld(t, 3, true, func(o *Options) { o.JoinAllOps = all })
+		each(engines, func(r int, e *Engine) {
+			if r == 0 {
+				if err := do(t, e, &Op{Type: negotiate.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			g, out, _ := made(t, &Op{Type: negotiate.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1}, In: []byte{byte(r)}})
+			err := do(t, e, g)
+			if !all && (err == nil || !strings.HasPrefix(err.Reason, "Allgather is not supported with Join at this time.")) {
+				t.Errorf("allgather: %v", err)
+			}
+			if all && (err != nil || !slices.Equal(*out, []byte{1, 2})) {
+				t.Errorf("allgather with JoinAllOps: %v %v", *out, err)
+			}
+			b := []byte{byte(r)}
+			err = do(t, e, &Op{Type: negotiate.Broadcast, DType: tensor.Uint8, Name: "b", Root: 2, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: b, Out: b})
+			if !all && (err == nil || !strings.HasPrefix(err.Reason, "Broadcast is not supported with Join at this time.")) {
+				t.Errorf("broadcast: %v", err)
+			}
+			if all && (err != nil || b[0] != 2) {
+				t.Errorf("broadcast with JoinAllOps: %v %v", b, err)
+			}
+			rs, part, _ := made(t, &Op{Type: negotiate.Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "rs", Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
+			err = do(t, e, rs)
+			if !all && (err == nil || !strings.HasPrefix(err.Reason, "Reducescatter is not supported with Join at this time.")) {
+				t.Errorf("reducescatter: %v", err)
+			}
+			if all && (err != nil || float(*part, 0) != 2) {
+				t.Errorf("reducescatter with JoinAllOps: %v", err)
+			}
+			if err := do(t, e, &Op{Type: negotiate.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestProcessSets(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
+			engines := newWorld(t, 4, shared, nil)
+			each(engines, func(r int, e *Engine) {
+				for range 3 { // ids are used again
+					even, err := e.AddSet([]int{2, 0})
+					odd, err2 := e.AddSet([]int{1, 3, 0})
+					if err != nil || err2 != nil || even == odd || even < 1 || odd < 1 {
+						t.Errorf("rank %d: sets %d and %d: %v, %v", r, even, odd, err, err2)
+						return
+					}
+					if _, err := e.AddSet([]int{0, 2}); !errors.Is(err, ErrSetExists) {
+						t.Errorf("the same set again: %v", err)
+					}
+					if len(e.Sets()) != 3 {
+						t.Errorf("%d sets", len(e.Sets()))
+					}
+					for _, set := range []struct {
+						id      int
+						members []int
+					}{{even, []int{0, 2}}, {odd, []int{0, 1, 3}}} {
+						data := floats(float32(r))
+						op := sum("x", data)
+						op.Set = set.id
+						err := do(t, e, op)
+						if !slices.Contains(set.members, r) {
+							if err == nil || err.Code != InvalidArgument || !strings.Contains(err.Reason, fmt.Sprintf("Rank %d is not a member of the provided process set.", r)) {
+								t.Errorf("rank %d outside: %v", r, err)
+							}
+							continue
+						}
+						want := float32(0)
+						for _, m := range set.members {
+							want += float32(m)
+						}
+						if err != nil || float(data, 0) != want {
+							t.Errorf("rank %d in set %v: %v %v", r, set.members, float(data, 0), err)
+						}
+						root := set.members[len(set.members)-1]
+						data = floats(float32(r))
+						if err := do(t, e, &Op{Type: negotiate.Broadcast, DType: tensor.Float32, Name: "b", Root: root, Set: set.id, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: data, Out: data}); err != nil || float(data, 0) != float32(root) {
+							t.Errorf("broadcast in set %v: %v %v", set.members, float(data, 0), err)
+						}
+					}
+					if err := do(t, e, sum("world", floats(1))); err != nil {
+						t.Error(err)
+					}
+					for _, id := range []int{odd, even} {
+						if err := e.RemoveSet(id); err != nil {
+							t.Errorf("remove %d: %v", id, err)
+						}
+					}
+					if err := e.RemoveSet(odd); !errors.Is(err, ErrUnknownSet) {
+						t.Errorf("remove again: %v", err)
+					}
+				}
+				for _, bad := range [][]int{{0, 0}, {4}, {-1}} {
+					if _, err := e.AddSet(bad); err == nil {
+						t.Errorf("set %v was accepted", bad)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What is pending in a set that is removed ends with Aborted.
+func TestRemovedSetEndsWhatIsPending(t *testing.T) {
+	engines := newWorld(t, 3, true, nil)
+	each(engines, func(r int, e *Engine) {
+		id, err := e.AddSet([]int{0, 1})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var en *Entry
+		if r == 0 { // alone
+			op := sum("x", floats(1))
+			op.Set = id
+			var err *Error
+			if en, err = e.Enqueue(op); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		if err := e.RemoveSet(id); err != nil {
+			t.Error(err)
+		}
+		if en != nil {
+			if err := finish(t, e, en); err == nil || err.Code != Aborted || !strings.Contains(err.Reason, "Process set has been removed") {
+				t.Errorf("pending: %v", err)
+			}
+			en.Release()
+		}
+		op := sum("x", floats(1))
+		op.Set = id
+		if _, err := e.Enqueue(op); err == nil || !strings.Contains(err.Reason, "does not exist") {
+			t.Errorf("after the removal: %v", err)
+		}
+	})
+}
+
+// Lanes are independent: with A = {0,1,2} and B = {0,1,3}, rank 0 starts with A
+// and rank 1 with B, each waiting before it goes on, and nobody deadlocks; an
+// operation that one member of A withholds does not hold up B.
+func TestLanesAreIndependent(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		engines := newWorld(t, 4, shared, nil)
+		release := make(chan struct{})
+		each(engines, func(r int, e *Engine) {
+			a, _ := e.AddSet([]int{0, 1, 2})
+			b, _ := e.AddSet([]int{0, 1, 3})
+			submit := func(set int, name string) *Entry {
+				op := sum(name, floats(1))
+				op.Set = set
+				en, err := e.Enqueue(op)
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+					return nil
+				}
+				return en
+			}
+			wait := func(en *Entry) {
+				if en != nil && finish(t, e, en) == nil {
+					en.Release()
+				}
+			}
+			switch r {
+			case 0:
+				held := submit(a, "held")
+				for i := range 20 {
+					wait(submit(b, fmt.Sprint("b", i%3)))
+				}
+				close(release)
+				wait(held)
+			case 1:
+				held := submit(a, "held")
+				for i := range 20 {
+					wait(submit(b, fmt.Sprint("b", i%3)))
+				}
+				wait(held)
+			case 2:
+				<-release // only after all of B is done
+				wait(submit(a, "held"))
+			case 3:
+				for i := range 20 {
+					wait(submit(b, fmt.Sprint("b", i%3)))
+				}
+			}
+		})
+	}
+}
+
+// Random overlapping sets, each member submitting in its own order from several
+// goroutines, while other sets come and go.
+func TestRandomOverlappingSets(t *testing.T) {
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	const size, sets, tensors = 6, 5, 12
+	for _, shared := range []bool{true, false} {
+		engines := newWorld(t, size, shared, nil)
+		rnd := rand.New(rand.NewSource(seed))
+		members := make([][]int, 0, sets)
+		for len(members) < sets {
+			m := rnd.Perm(size)[:1+rnd.Intn(size-1)]
+			slices.Sort(m)
+			if slices.IndexFunc(members, func(o []int) bool { return slices.Equal(o, m) }) < 0 {
+				members = append(members, m)
+			}
+		}
+		each(engines, func(r int, e *Engine) {
+			ids := make([]int, sets)
+			for i, m := range members {
+				var err error
+				if ids[i], err = e.AddSet(m); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+					return
+				}
+			}
+			var wg sync.WaitGroup
+			for worker := range 2 {
+				wg.Go(func() {
+					rnd := rand.New(rand.NewSource(seed + int64(10*r+worker)))
+					for round := range 3 {
+						var all []*Entry
+						var data [][]byte
+						var want []float32
+						for _, k := range rnd.Perm(sets * tensors) {
+							s := k % sets
+							if !slices.Contains(members[s], r) {
+								continue
+							}
+							d := floats(float32(r + k + round))
+							op := sum(fmt.Sprintf("%d.%d", worker, k), d)
+							op.Set = ids[s]
+							en, err := e.Enqueue(op)
+							if err != nil {
+								t.Errorf("rank %d: %v", r, err)
+								return
+							}
+							w := float32(0)
+							for _, m := range members[s] {
+								w += float32(m + k + round)
+							}
+							all, data, want = append(all, en), append(data, d), append(want, w)
+						}
+						for i, en := range all {
+							if err := finish(t, e, en); err != nil || float(data[i], 0) != want[i] {
+								t.Errorf("seed %d rank %d %q: %v, want %v; %v", seed, r, en.Name(), float(data[i], 0), want[i], err)
+								return
+							}
+							en.Release()
+						}
+					}
+				})
+			}
+			for i := range 3 { // meanwhile
+				id, err := e.AddSet([]int{i, i + 3})
+				if errors.Is(err, ErrSetExists) {
+					continue
+				}
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+					break
+				}
+				if err := e.RemoveSet(id); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// With a cycle time, what is ready is held back, and fuses.
+func TestCycleTimeFuses(t *testing.T) {
+	engines := newWorld(t, 2, true, func(o *Options) { o.CycleTime = 20 * time.Millisecond })
+	each(engines, func(r int, e *Engine) {
+		var all []*Entry
+		for i := range 40 {
+			en, err := e.Enqueue(sum(fmt.Sprint(i), floats(1)))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			all = append(all, en)
+			time.Sleep(100 * time.Microsecond)
+		}
+		for _, en := range all {
+			if err := finish(t, e, en); err != nil {
+				t.Error(err)
+			}
+			en.Release()
+		}
+		if n := e.Counters().Batches.Load(); n > 20 {
+			t.Errorf("rank %d: %d batches for 40 tensors", r, n)
+		}
+	})
+}
