@@ -116,8 +116,8 @@ typedef struct gorovod_op {
   uint32_t flags;       /* GOROVOD_WILL_WAIT */
   int32_t type;         /* GOROVOD_ALLREDUCE, … */
   int32_t dtype;        /* GOROVOD_FLOAT32, … */
-  int32_t reduce_op;    /* GOROVOD_SUM, … (allreduce) */
-  int32_t root_rank;    /* world rank (broadcast) */
+  int32_t reduce_op;    /* GOROVOD_SUM, … (allreduce, reducescatter) */
+  int32_t root_rank;    /* world rank, also in a process set (broadcast) */
   int32_t process_set;  /* 0: the world */
   int32_t device;       /* -1: host memory, the only one now */
   int32_t priority;     /* must be 0 */
@@ -125,11 +125,13 @@ typedef struct gorovod_op {
   double prescale;      /* 0 is taken as it stands: set 1.0 for no scaling */
   double postscale;
   const int64_t *shape; /* ndim lengths; copied */
-  const char *name;     /* NUL-terminated UTF-8; copied. May be NULL for a barrier only */
+  const char *name;     /* NUL-terminated UTF-8; copied. May be NULL for barrier and join only */
   /* Contiguous data; must stay valid and untouched until the operation is done. */
   const void *input;
-  /* Same size as input for allreduce and broadcast; may equal input. NULL for
-   * allgather: the engine then calls alloc, or owns the output itself. */
+  /* Same size as input for allreduce and broadcast; may equal input. This member's
+   * rows for reducescatter: shape[0] / size, and one more for the first
+   * shape[0] % size members. NULL for allgather and alltoall, and if wanted for
+   * reducescatter: the engine then calls alloc, or owns the output itself. */
   void *output;
   /* Optional: allocates the output once its shape is known; NULL result fails the
    * operation. Called on a thread of the engine, or of a waiter; may not call back. */
@@ -140,6 +142,11 @@ typedef struct gorovod_op {
    * with no lock held; may submit operations. reason is valid during the call. */
   void (*done)(void *context, int64_t handle, int status, const char *reason);
   void *context; /* handed to the three functions above */
+  /* Alltoall: how many rows go to each member. nsplits is the size of the process
+   * set, or 0 for the same number to all. Copied. */
+  const int32_t *splits;
+  int32_t nsplits;
+  int32_t reserved; /* must be 0 */
 } gorovod_op;
 
 /*
@@ -147,18 +154,37 @@ typedef struct gorovod_op {
  * released. Otherwise returns a status code, and gorovod_last_error() the reason.
  */
 int gorovod_enqueue(const gorovod_op *op, int64_t *handle);
+/*
+ * Submits n operations of one type and process set, of which none starts before
+ * all are ready on every member: either all of them or none. name is the group's.
+ * A barrier or join cannot be in a group.
+ */
+int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n, int64_t *handles);
 /* GOROVOD_IN_PROGRESS, or how the operation ended. An unknown handle: GOROVOD_INVALID_ARGUMENT. */
 int gorovod_poll(int64_t handle);
 /* As gorovod_poll, but waits up to timeout_ms for the end (< 0: without limit). The
  * caller's thread works for the engine meanwhile. On failure gorovod_last_error()
  * tells the reason. */
 int gorovod_wait(int64_t handle, int64_t timeout_ms);
-/* Describes the output of a finished allgather: *data (NULL if alloc made it), the
+/* Describes the output of a finished allgather, alltoall or reducescatter: *data (NULL if alloc made it), the
  * number of dimensions, and up to max_ndim lengths. Valid until the release. */
 int gorovod_output(int64_t handle, void **data, int max_ndim, int *ndim, int64_t *shape);
 /* Takes the engine-owned output out of the handle; the caller frees it with gorovod_free. */
 int gorovod_take_output(int64_t handle, void **data);
+/* After an alltoall: fills up to n with the rows from each member; returns the size
+ * of the set, or -1 with an error. */
+int gorovod_received_splits(int64_t handle, int n, int32_t *splits);
+/* After a join: the world rank that joined last, or -1 with an error. */
+int gorovod_last_joined(int64_t handle);
 void gorovod_free(void *data);
+/*
+ * Messages between two ranks, apart from the collectives. Messages of one sender
+ * with one tag arrive in order. Both block, at most timeout_ms (< 0: without
+ * limit). gorovod_send returns when data may be reused. gorovod_recv stores the
+ * message's length in *received (may be NULL); one that is longer than bytes is an error.
+ */
+int gorovod_send(int to, uint32_t tag, const void *data, size_t bytes, int64_t timeout_ms);
+int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *received, int64_t timeout_ms);
 /* Forgets the handle. Of an operation in progress: it goes on, its result is dropped. */
 int gorovod_release(int64_t handle);
 /* The reason of this thread's last failed call; empty if none. Valid until the next call. */

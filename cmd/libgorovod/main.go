@@ -53,11 +53,14 @@ func getenv(name string) (string, bool) {
 //export goInit
 func goInit(ranks *C.int, nranks C.int, setRanks, setSizes *C.int, nsets C.int, reason *C.char) C.int {
 	// A list of MPI ranks means nothing without MPI; Horovod ignores it too.
-	if nsets > 0 {
-		explain(reason, "this version has no process sets but the global one")
-		return 0
+	sets := make([][]int, int(nsets))
+	at := 0
+	for i := range sets {
+		n := int(unsafe.Slice(setSizes, int(nsets))[i])
+		sets[i] = ints(unsafe.Slice(setRanks, at+n)[at:])
+		at += n
 	}
-	if err := process.Init(context.Background(), getenv); err != nil {
+	if err := process.Init(context.Background(), getenv, sets); err != nil {
 		explain(reason, err.Error())
 		return 0
 	}

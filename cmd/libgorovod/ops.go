@@ -35,28 +35,68 @@ func goEnqueue(c *C.gorovod_op, handle *C.int64_t, reason *C.char) C.int {
 		explain(reason, err.Error())
 		return C.GOROVOD_INVALID_ARGUMENT
 	}
-	var number chan int64 // the callback needs the handle, which is known after Enqueue
-	if c.done != nil {
-		done, context := c.done, c.context
-		number = make(chan int64, 1)
-		op.Done = func(e *engine.Entry) {
-			status, why := outcome(e)
-			cwhy := C.CString(why)
-			C.shim_call_done(done, context, C.int64_t(<-number), C.int(status), cwhy)
-			C.free(unsafe.Pointer(cwhy))
-		}
-	}
+	number := callBack(&op, c)
 	e, failure := process.Enqueue(&op)
 	if failure != nil {
 		explain(reason, failure.Reason)
 		return C.int(failure.Code)
 	}
+	*handle = C.int64_t(name(e, number))
+	return C.GOROVOD_OK
+}
+
+//export goEnqueueGroup
+func goEnqueueGroup(group *C.char, list *C.gorovod_op, n C.int, out *C.int64_t, reason *C.char) C.int {
+	ops := make([]engine.Op, int(n))
+	numbers := make([]chan int64, len(ops))
+	for i := range ops {
+		c := &unsafe.Slice(list, len(ops))[i]
+		op, err := translate(c)
+		if err == nil && (op.Type == negotiate.Barrier || op.Type == negotiate.Join) {
+			err = fmt.Errorf("a barrier or join cannot be in a group")
+		}
+		if err != nil {
+			explain(reason, fmt.Sprintf("operation %d of the group: %v", i, err))
+			return C.GOROVOD_INVALID_ARGUMENT
+		}
+		ops[i] = op
+		numbers[i] = callBack(&ops[i], c)
+	}
+	entries, failure := process.EnqueueGroup(C.GoString(group), ops)
+	if failure != nil {
+		explain(reason, failure.Reason)
+		return C.int(failure.Code)
+	}
+	for i, e := range entries {
+		unsafe.Slice(out, len(ops))[i] = C.int64_t(name(e, numbers[i]))
+	}
+	return C.GOROVOD_OK
+}
+
+// callBack sets what is called at the end of op. The callback needs the handle,
+// which is known after the submission: it comes through the channel.
+func callBack(op *engine.Op, c *C.gorovod_op) chan int64 {
+	if c.done == nil {
+		return nil
+	}
+	done, context := c.done, c.context
+	number := make(chan int64, 1)
+	op.Done = func(e *engine.Entry) {
+		status, why := outcome(e)
+		cwhy := C.CString(why)
+		C.shim_call_done(done, context, C.int64_t(<-number), C.int(status), cwhy)
+		C.free(unsafe.Pointer(cwhy))
+	}
+	return number
+}
+
+// name gives an Entry its handle.
+func name(e *engine.Entry, number chan int64) int64 {
 	h := handles.Add(e)
-	*handle = C.int64_t(h)
 	if number != nil {
 		number <- h
 	}
-	return C.GOROVOD_OK
+	return h
 }
 
 // translate makes an engine.Op of a C operation. Its name and shape are views of C memory.
@@ -80,9 +120,26 @@ func translate(c *C.gorovod_op) (engine.Op, error) {
 	case c._type < 0 || c._type > 255 || c.dtype < 0 || c.dtype > 255 || c.reduce_op < 0 || c.reduce_op > 255:
 		return op, fmt.Errorf("operation %d, data type %d or reduce operation %d is unknown", int(c._type), int(c.dtype), int(c.reduce_op))
 	}
-	if op.Type == negotiate.Barrier {
+	switch {
+	case c.reserved != 0:
+		return op, fmt.Errorf("reserved must be 0")
+	case c.nsplits < 0 || c.nsplits > 0 && c.splits == nil:
+		return op, fmt.Errorf("%d splits at a NULL pointer", int(c.nsplits))
+	}
+	switch op.Type {
+	case negotiate.Barrier:
 		op.Name, op.DType = "barrier.noname", tensor.Uint8
 		return op, nil
+	case negotiate.Join:
+		op.Name, op.DType = engine.JoinName, tensor.Uint8
+		return op, nil
+	case negotiate.Allreduce:
+		if op.ReduceOp == tensor.Adasum {
+			op.Type = negotiate.Adasum
+		}
+	case negotiate.Allgather, negotiate.Broadcast, negotiate.Alltoall, negotiate.Reducescatter:
+	default:
+		return op, fmt.Errorf("operation %d is unknown", int(c._type))
 	}
 	if c.name == nil {
 		return op, fmt.Errorf("the tensor has no name")
@@ -98,13 +155,21 @@ func translate(c *C.gorovod_op) (engine.Op, error) {
 		return op, fmt.Errorf("tensor %q: input is NULL", op.Name)
 	}
 	op.In = bytes(unsafe.Pointer(c.input), n)
-	if op.Type == negotiate.Allgather {
+	op.Splits = unsafe.Slice((*int32)(unsafe.Pointer(c.splits)), int(c.nsplits))
+	switch {
+	case op.Type == negotiate.Allgather || op.Type == negotiate.Alltoall || op.Type == negotiate.Reducescatter && c.output == nil:
 		alloc, context := c.alloc, c.context
 		op.Alloc = func(shape tensor.Shape, n int) ([]byte, error) { return allocate(alloc, context, shape, n) }
 		if alloc == nil {
 			op.Free = func(out []byte) { C.free(unsafe.Pointer(unsafe.SliceData(out))) }
 		}
-	} else {
+	case op.Type == negotiate.Reducescatter:
+		rows, err := process.ScatteredRows(op.Set, op.Shape)
+		if err != nil {
+			return op, err
+		}
+		op.Out = bytes(c.output, rows*(n/max(1, op.Shape[0])))
+	default:
 		if n > 0 && c.output == nil {
 			return op, fmt.Errorf("tensor %q: output is NULL", op.Name)
 		}
@@ -232,4 +297,39 @@ func goRelease(handle C.int64_t, reason *C.char) C.int {
 	}
 	e.Release()
 	return C.GOROVOD_OK
+}
+
+//export goReceivedSplits
+func goReceivedSplits(handle C.int64_t, n C.int, splits *C.int32_t, reason *C.char) C.int {
+	e, _ := finished(handle, reason)
+	if e == nil {
+		return -1
+	}
+	defer e.Release()
+	all := e.ReceivedSplits()
+	if all == nil {
+		explain(reason, "the operation is not an alltoall")
+		return -1
+	}
+	if n > 0 {
+		to := unsafe.Slice(splits, int(n))
+		for i := range min(len(to), len(all)) {
+			to[i] = C.int32_t(all[i])
+		}
+	}
+	return C.int(len(all))
+}
+
+//export goLastJoined
+func goLastJoined(handle C.int64_t, reason *C.char) C.int {
+	e, _ := finished(handle, reason)
+	if e == nil {
+		return -1
+	}
+	defer e.Release()
+	if e.Name() != engine.JoinName {
+		explain(reason, "the operation is not a join")
+		return -1
+	}
+	return C.int(e.LastJoined())
 }

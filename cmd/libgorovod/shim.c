@@ -113,12 +113,17 @@ TOPOLOGY(horovod_cross_size, 5)
 
 bool horovod_is_homogeneous(void) { return !is_child() && goIsHomogeneous() != 0; }
 
-/* The timeline is not part of this version: as if it had not been enabled. */
 int horovod_start_timeline(const char *file_name, bool mark_cycles) {
-  (void)file_name, (void)mark_cycles;
-  return horovod_is_initialized() ? -2 : -1;
+  char *reason = fresh_reason();
+  if (is_child()) return -1;
+  return goStartTimeline((char *)file_name, mark_cycles, reason);
 }
-int horovod_stop_timeline(void) { return horovod_is_initialized() ? 1 : -1; }
+
+int horovod_stop_timeline(void) {
+  char *reason = fresh_reason();
+  if (is_child()) return -1;
+  return goStopTimeline(reason);
+}
 
 int horovod_mpi_threads_supported(void) { return horovod_is_initialized() ? 0 : -1; }
 bool horovod_mpi_enabled(void) { return false; }
@@ -142,51 +147,38 @@ int horovod_reduce_op_product(void) { return GOROVOD_PRODUCT; }
 /* ---- process sets ------------------------------------------------------ */
 
 int horovod_add_process_set(const int *ranks, int nranks) {
-  (void)ranks, (void)nranks;
-  fresh_reason();
-  if (is_child() || !goIsInitialized()) return HOROVOD_PROCESS_SET_ERROR_INIT;
-  EXPLAIN("this version has no process sets but the global one");
-  return HOROVOD_PROCESS_SET_ERROR_DYNAMIC;
+  char *reason = fresh_reason();
+  if (is_child()) return HOROVOD_PROCESS_SET_ERROR_INIT;
+  return goAddProcessSet((int *)ranks, nranks, reason);
 }
 
 int horovod_remove_process_set(int id) {
-  (void)id;
-  fresh_reason();
-  if (is_child() || !goIsInitialized()) return HOROVOD_PROCESS_SET_ERROR_INIT;
-  EXPLAIN("this version has no process sets but the global one");
-  return HOROVOD_PROCESS_SET_ERROR_DYNAMIC;
+  char *reason = fresh_reason();
+  if (is_child()) return HOROVOD_PROCESS_SET_ERROR_INIT;
+  return goRemoveProcessSet(id, reason);
 }
 
-static int set_error(int id) {
-  if (is_child() || !goIsInitialized()) return HOROVOD_PROCESS_SET_ERROR_INIT;
-  return id == 0 ? 0 : HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
-}
+int horovod_process_set_rank(int id) { return is_child() ? HOROVOD_PROCESS_SET_ERROR_INIT : goProcessSetRank(id); }
 
-int horovod_process_set_rank(int id) {
-  int err = set_error(id);
-  return err ? err : goTopology(0);
-}
-
-int horovod_process_set_size(int id) {
-  int err = set_error(id);
-  return err ? err : goTopology(1);
-}
+int horovod_process_set_size(int id) { return is_child() ? HOROVOD_PROCESS_SET_ERROR_INIT : goProcessSetRanks(id, NULL); }
 
 int horovod_process_set_included(int id) {
   if (id == 0) return 1; /* as in Horovod, even before init */
-  return set_error(id);
+  return is_child() ? HOROVOD_PROCESS_SET_ERROR_INIT : goProcessSetIncluded(id);
 }
 
-int horovod_number_of_process_sets(void) { return 1; }
+int horovod_number_of_process_sets(void) { return is_child() ? 1 : goProcessSetIDs(NULL); }
 
-void horovod_process_set_ids(int *ids) { ids[0] = 0; }
+void horovod_process_set_ids(int *ids) {
+  if (is_child())
+    ids[0] = 0;
+  else
+    goProcessSetIDs(ids);
+}
 
 int horovod_process_set_ranks(int id, int *ranks) {
-  int err = set_error(id);
-  if (err) return err;
-  int n = goTopology(1);
-  for (int i = 0; i < n; i++) ranks[i] = i;
-  return 0;
+  int n = is_child() ? HOROVOD_PROCESS_SET_ERROR_INIT : goProcessSetRanks(id, ranks);
+  return n < 0 ? n : 0;
 }
 
 int horovod_comm_process_set(void *comm) {
@@ -197,29 +189,64 @@ int horovod_comm_process_set(void *comm) {
 
 /* ---- operations -------------------------------------------------------- */
 
+/* What every caller must know of the op: it ended here in the first version. */
+#define FIRST_SIZE offsetof(gorovod_op, splits)
+
+/* Makes a complete op of what the caller's version knows of it. */
+static int complete(const gorovod_op *op, gorovod_op *known) {
+  if (op == NULL) {
+    EXPLAIN("the op must not be NULL");
+    return 0;
+  }
+  if (op->size < FIRST_SIZE) {
+    EXPLAIN("op->size is %u, at least %zu is needed", op->size, FIRST_SIZE);
+    return 0;
+  }
+  /* A caller built for a later version may say more: what is not known here must be unused. */
+  for (size_t i = sizeof *known; i < op->size; i++) {
+    if (((const unsigned char *)op)[i]) {
+      EXPLAIN("byte %zu of the op is set, but this version (%s) knows %zu only", i, goVersion(), sizeof *known);
+      return 0;
+    }
+  }
+  memset(known, 0, sizeof *known);
+  memcpy(known, op, op->size < sizeof *known ? op->size : sizeof *known);
+  return 1;
+}
+
 int gorovod_enqueue(const gorovod_op *op, int64_t *handle) {
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (op == NULL || handle == NULL) {
-    EXPLAIN("gorovod_enqueue: op and handle must not be NULL");
+  gorovod_op known;
+  if (handle == NULL) {
+    EXPLAIN("handle must not be NULL");
     return GOROVOD_INVALID_ARGUMENT;
   }
   *handle = 0;
-  gorovod_op known;
-  if (op->size < sizeof known) {
-    EXPLAIN("gorovod_enqueue: op->size is %u, at least %zu is needed", op->size, sizeof known);
+  if (!complete(op, &known)) return GOROVOD_INVALID_ARGUMENT;
+  return goEnqueue(&known, handle, reason);
+}
+
+int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n, int64_t *handles) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  if (name == NULL || n < 0 || (n > 0 && (ops == NULL || handles == NULL))) {
+    EXPLAIN("name, ops and handles must not be NULL, and n not negative");
     return GOROVOD_INVALID_ARGUMENT;
   }
-  /* A caller built for a later version may say more: what is not known here must be unused. */
-  for (size_t i = sizeof known; i < op->size; i++) {
-    if (((const unsigned char *)op)[i]) {
-      EXPLAIN("gorovod_enqueue: byte %zu of the op is set, but this version (%s) knows %zu only",
-               i, goVersion(), sizeof known);
-      return GOROVOD_INVALID_ARGUMENT;
-    }
+  gorovod_op *known = calloc((size_t)n + 1, sizeof *known);
+  if (known == NULL) {
+    EXPLAIN("no memory for %d operations", n);
+    return GOROVOD_UNKNOWN_ERROR;
   }
-  memcpy(&known, op, sizeof known);
-  return goEnqueue(&known, handle, reason);
+  int status = GOROVOD_OK;
+  for (int i = 0; i < n && status == GOROVOD_OK; i++) {
+    handles[i] = 0;
+    if (!complete(ops[i], &known[i])) status = GOROVOD_INVALID_ARGUMENT;
+  }
+  if (status == GOROVOD_OK) status = goEnqueueGroup((char *)name, known, n, handles, reason);
+  free(known);
+  return status;
 }
 
 int gorovod_poll(int64_t handle) { return gorovod_wait(handle, 0); }
@@ -240,6 +267,30 @@ int gorovod_take_output(int64_t handle, void **data) {
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
   return goTakeOutput(handle, data, reason);
+}
+
+int gorovod_received_splits(int64_t handle, int n, int32_t *splits) {
+  char *reason = fresh_reason();
+  if (is_child()) return -1;
+  return goReceivedSplits(handle, n, splits, reason);
+}
+
+int gorovod_last_joined(int64_t handle) {
+  char *reason = fresh_reason();
+  if (is_child()) return -1;
+  return goLastJoined(handle, reason);
+}
+
+int gorovod_send(int to, uint32_t tag, const void *data, size_t bytes, int64_t timeout_ms) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  return goSend(to, tag, (void *)data, bytes, timeout_ms, reason);
+}
+
+int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *received, int64_t timeout_ms) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  return goRecv(from, tag, data, bytes, received, timeout_ms, reason);
 }
 
 void gorovod_free(void *data) { free(data); }

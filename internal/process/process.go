@@ -33,8 +33,9 @@ var (
 
 // Init joins the world that the environment describes. It blocks until all
 // ranks have called it, ctx ends, or the start timeout has passed. A second call
-// without Shutdown changes nothing.
-func Init(ctx context.Context, lookup func(string) (string, bool)) error {
+// without Shutdown changes nothing. sets are process sets to register, the same
+// on all ranks.
+func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int) error {
 	mu.Lock()
 	defer mu.Unlock()
 	if current.Load() != nil {
@@ -45,6 +46,9 @@ func Init(ctx context.Context, lookup func(string) (string, bool)) error {
 		return err
 	}
 	log := logger(c)
+	for _, text := range c.Warnings {
+		log.Warn(text)
+	}
 	if c.Rank == 0 {
 		for _, name := range c.Ignored {
 			log.Warn(name + " is set, but this version does not support it: it has no effect")
@@ -53,7 +57,7 @@ func Init(ctx context.Context, lookup func(string) (string, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	generation++
-	w, err := world.Join(ctx, c, generation, world.Options{TrackFD: TrackFD, Log: log})
+	w, err := world.Join(ctx, c, generation, world.Options{TrackFD: TrackFD, Sets: sets, Log: log})
 	if err != nil {
 		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
 	}
@@ -86,15 +90,15 @@ func Enqueue(op *engine.Op) (*engine.Entry, *engine.Error) {
 	return w.Engine.Enqueue(op)
 }
 
-func logger(c *config.Config) *slog.Logger {
-	o := &slog.HandlerOptions{Level: c.LogLevel}
-	if c.LogHideTime {
-		o.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey && len(groups) == 0 {
-				return slog.Attr{}
-			}
-			return a
-		}
+// EnqueueGroup submits a group to the current engine.
+func EnqueueGroup(name string, ops []engine.Op) ([]*engine.Entry, *engine.Error) {
+	w := current.Load()
+	if w == nil {
+		return nil, engine.ErrNotInitialized
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, o))
+	return w.Engine.EnqueueGroup(name, ops)
+}
+
+func logger(c *config.Config) *slog.Logger {
+	return slog.New(&logHandler{out: os.Stderr, level: c.LogLevel, hideTime: c.LogHideTime, rank: c.Rank})
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -18,8 +17,11 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/stall"
+	"github.com/gorovod/gorovod/internal/timeline"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/inproc"
+	"github.com/gorovod/gorovod/internal/transport/p2p"
 	"github.com/gorovod/gorovod/internal/transport/shm"
 	"github.com/gorovod/gorovod/internal/transport/tcp"
 )
@@ -32,7 +34,9 @@ const newsDelay = time.Second
 type Options struct {
 	// TrackFD, if set, is told of every descriptor that lives as long as the world.
 	TrackFD func(fd int, open bool)
-	Log     *slog.Logger
+	// Sets are process sets to register at once; the same on all ranks.
+	Sets [][]int
+	Log  *slog.Logger
 }
 
 // World is this process's membership in one generation.
@@ -41,9 +45,14 @@ type World struct {
 	Engine *engine.Engine
 	// Homogeneous says that all hosts have the same number of ranks.
 	Homogeneous bool
+	// Timeline records on rank 0; elsewhere it is never started.
+	Timeline *timeline.Timeline
 
 	members []member
+	log     *slog.Logger
+	stall   *stall.Inspector // nil if the check is disabled
 	net     transport.Network
+	mail    *p2p.Mail
 	session *rendezvous.Session // nil for a world of one
 
 	mu     sync.Mutex
@@ -63,11 +72,22 @@ type member struct {
 // Join blocks until all ranks have joined the generation, or ctx ends; the error
 // then lists the missing ranks. c is changed: rank 0's agreed knobs are adopted.
 func Join(ctx context.Context, c *config.Config, generation uint64, o Options) (*World, error) {
-	w := &World{Config: c, Homogeneous: true, deaths: make(map[int]rendezvous.Death), news: make(chan struct{})}
+	w := &World{Config: c, Homogeneous: true, Timeline: timeline.New(), log: o.Log, deaths: make(map[int]rendezvous.Death), news: make(chan struct{})}
 	if c.Size == 1 {
 		w.members = []member{{Host: c.Hostname, PID: os.Getpid(), LocalSize: 1}}
 		w.net = inproc.NewWorld(1, inproc.Options{Shared: true, Slots: max(1, c.CacheCapacity)})[0]
-		return w, w.startEngine(o)
+		if err := w.openMail(ctx, generation, o); err != nil {
+			return nil, err
+		}
+		if err := w.startEngine(o); err != nil {
+			w.mail.Close()
+			return nil, err
+		}
+		if err := w.addSets(o.Sets); err != nil {
+			w.Leave(time.Second)
+			return nil, err
+		}
+		return w, nil
 	}
 	session, err := rendezvous.Join(ctx, c.RendezvousAddr, c.Key, rendezvous.Options{Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: os.Getpid(), Generation: generation, TrackFD: o.TrackFD})
 	if err != nil {
@@ -75,7 +95,12 @@ func Join(ctx context.Context, c *config.Config, generation uint64, o Options) (
 	}
 	w.session = session
 	if err := w.meet(ctx, session.Generation(), o); err != nil {
+		session.Report(err.Error())
 		session.Close()
+		return nil, err
+	}
+	if err := w.addSets(o.Sets); err != nil {
+		w.Leave(time.Second)
 		return nil, err
 	}
 	return w, nil
@@ -86,11 +111,19 @@ func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
 	if err := w.introduce(ctx, o); err != nil {
 		return err
 	}
+	if err := w.compareSets(ctx, o.Sets); err != nil {
+		return err
+	}
 	w.session.OnDeath(w.onDeath)
 	if err := w.connect(ctx, generation, o); err != nil {
 		return err
 	}
+	if err := w.openMail(ctx, generation, o); err != nil {
+		w.net.Close()
+		return err
+	}
 	if err := w.startEngine(o); err != nil {
+		w.mail.Close()
 		return err
 	}
 	w.session.OnLost(func(err error) { w.abort(fmt.Errorf("the launcher is gone: %w", err)) })
@@ -148,13 +181,7 @@ func (w *World) connect(ctx context.Context, generation uint64, o Options) error
 			o.Log.Warn("shared memory can't be used; TCP is used instead", "reason", trouble)
 		}
 	}
-	local, err := net.Dial("udp", c.RendezvousAddr) // sends nothing: tells which address leads there
-	if err != nil {
-		return err
-	}
-	host := local.LocalAddr().(*net.UDPAddr).IP.String()
-	local.Close()
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	l, err := w.listen()
 	if err != nil {
 		return err
 	}
@@ -219,8 +246,20 @@ func slots(c *config.Config) int { return max(1, c.CacheCapacity) }
 
 func (w *World) startEngine(o Options) error {
 	c := w.Config
-	e, err := engine.New(w.net, engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity,
-		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Cause: w.cause, Log: o.Log})
+	if c.Rank == 0 && c.Timeline != "" && c.Timeline != config.TimelineDynamic {
+		if err := w.Timeline.Start(c.Timeline, c.TimelineMarkCycles); err != nil {
+			w.net.Close()
+			return fmt.Errorf("HOROVOD_TIMELINE: %w", err)
+		}
+	}
+	opts := engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity,
+		GroupsApart: c.DisableGroupFusion, JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
+		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Cause: w.cause, Log: o.Log}
+	if !c.StallCheckDisable {
+		w.inspectStalls()
+		opts.Stalled = w.stall.Check
+	}
+	e, err := engine.New(w.net, opts)
 	if err != nil {
 		return err
 	}
@@ -243,7 +282,16 @@ func (w *World) Leave(limit time.Duration) {
 	w.mu.Lock()
 	w.left = true
 	w.mu.Unlock()
+	if w.stall != nil {
+		w.stall.Close()
+	}
 	w.Engine.Shutdown(limit)
+	if err := w.mail.Close(); err != nil {
+		w.log.Warn("close the messages between ranks", "error", err)
+	}
+	if err := w.Timeline.Stop(); err != nil {
+		w.log.Warn("close the timeline", "error", err)
+	}
 	if w.session != nil {
 		w.session.Close()
 	}

@@ -70,7 +70,7 @@ static void before_init(void) {
   CHECK(strstr(gorovod_last_error(), "has not been initialized") != NULL);
 }
 
-static void topology(int rank, int size) {
+static void topology(int rank, int size, int dynamic) {
   CHECK(horovod_is_initialized() == 1);
   CHECK(horovod_rank() == rank && horovod_size() == size);
   CHECK(horovod_local_rank() == rank && horovod_local_size() == size);
@@ -91,8 +91,10 @@ static void topology(int rank, int size) {
   CHECK(horovod_process_set_size(0) == size && horovod_process_set_rank(0) == rank);
   CHECK(horovod_process_set_size(7) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET);
   CHECK(horovod_process_set_included(7) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET);
-  CHECK(horovod_add_process_set(&id, 1) == HOROVOD_PROCESS_SET_ERROR_DYNAMIC);
-  CHECK(horovod_remove_process_set(1) == HOROVOD_PROCESS_SET_ERROR_DYNAMIC);
+  if (!dynamic) {
+    CHECK(horovod_add_process_set(&id, 1) == HOROVOD_PROCESS_SET_ERROR_DYNAMIC);
+    CHECK(horovod_remove_process_set(1) == HOROVOD_PROCESS_SET_ERROR_DYNAMIC);
+  }
   CHECK(horovod_start_timeline("x", false) == -2);
   CHECK(!horovod_init_multi_comm(NULL, 0, NULL, NULL, 0));
 }
@@ -135,6 +137,125 @@ static void collectives(int rank, int size) {
 
   op = make(GOROVOD_BARRIER, NULL, 0, 0, NULL, NULL, NULL);
   CHECK(run(&op) == GOROVOD_OK);
+}
+
+/* What came after the first version of the interface. */
+static void more_collectives(int rank, int size) {
+  int64_t h, shape[2] = {2 * size + 1, 1};
+  float *in = malloc(sizeof(float) * (size_t)(2 * size + 1));
+  void *data;
+  int ndim;
+
+  /* Reducescatter: member 0 has one row more. */
+  for (int i = 0; i < 2 * size + 1; i++) in[i] = (float)i;
+  gorovod_op op = make(GOROVOD_REDUCESCATTER, "rs", GOROVOD_FLOAT32, 2, shape, in, NULL);
+  op.reduce_op = GOROVOD_AVERAGE;
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK && gorovod_wait(h, -1) == GOROVOD_OK);
+  CHECK(gorovod_output(h, &data, 2, &ndim, shape) == GOROVOD_OK);
+  int first = rank == 0 ? 0 : 2 * rank + 1;
+  CHECK(ndim == 2 && shape[0] == (rank == 0 ? 3 : 2) && shape[1] == 1);
+  for (int i = 0; i < shape[0]; i++) CHECK(((float *)data)[i] > first + i - 0.001 && ((float *)data)[i] < first + i + 0.001);
+  CHECK(gorovod_last_joined(h) == -1 && gorovod_received_splits(h, 0, NULL) == -1);
+  CHECK(gorovod_release(h) == GOROVOD_OK);
+
+  /* Alltoall: rank r sends m + 1 rows to member m. */
+  int32_t splits[64], received[64];
+  int rows = 0;
+  for (int m = 0; m < size; m++) rows += splits[m] = m + 1;
+  int64_t n[] = {rows};
+  int32_t *rowsin = malloc(sizeof(int32_t) * (size_t)rows);
+  for (int i = 0; i < rows; i++) rowsin[i] = rank;
+  op = make(GOROVOD_ALLTOALL, "a2a", GOROVOD_INT32, 1, n, rowsin, NULL);
+  op.splits = splits;
+  op.nsplits = size;
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK && gorovod_wait(h, -1) == GOROVOD_OK);
+  CHECK(gorovod_received_splits(h, 64, received) == size);
+  CHECK(gorovod_output(h, &data, 1, &ndim, n) == GOROVOD_OK && n[0] == size * (rank + 1));
+  for (int m = 0, i = 0; m < size; m++) {
+    CHECK(received[m] == rank + 1);
+    for (int k = 0; k < received[m]; k++, i++) CHECK(((int32_t *)data)[i] == m);
+  }
+  CHECK(gorovod_release(h) == GOROVOD_OK);
+
+  /* A group, and Adasum of equal vectors, which averages. */
+  for (int round = 0; round < 4; round++) {
+    float a[2] = {1, 2}, b[1] = {(float)rank};
+    int64_t two[] = {2}, one[] = {1}, hs[2];
+    gorovod_op ops[2] = {make(GOROVOD_ALLREDUCE, "g.1", GOROVOD_FLOAT32, 1, two, a, a), make(GOROVOD_ALLREDUCE, "g.2", GOROVOD_FLOAT32, 1, one, b, b)};
+    const gorovod_op *list[2] = {&ops[0], &ops[1]};
+    CHECK(gorovod_enqueue_group("g", list, 2, hs) == GOROVOD_OK);
+    for (int i = 0; i < 2; i++) CHECK(gorovod_wait(hs[i], -1) == GOROVOD_OK && gorovod_release(hs[i]) == GOROVOD_OK);
+    CHECK(a[0] == (float)size && a[1] == (float)(2 * size) && b[0] == (float)(size * (size - 1) / 2));
+    ops[1].name = "g.1";
+    CHECK(gorovod_enqueue_group("g", list, 2, hs) == GOROVOD_INVALID_ARGUMENT);
+    CHECK(gorovod_enqueue_group(NULL, list, 2, hs) == GOROVOD_INVALID_ARGUMENT);
+    float c[2] = {3, 4};
+    op = make(GOROVOD_ALLREDUCE, "ada", GOROVOD_FLOAT32, 1, two, c, c);
+    op.reduce_op = GOROVOD_ADASUM;
+    CHECK(run(&op) == GOROVOD_OK);
+    CHECK(c[0] > 2.999 && c[0] < 3.001 && c[1] > 3.999 && c[1] < 4.001);
+  }
+
+  /* Messages. */
+  if (size > 1) {
+    int out = 100 + rank, got[2] = {-1, -1};
+    size_t bytes = 0;
+    int to = (rank + 1) % size, from = (rank + size - 1) % size;
+    CHECK(gorovod_send(to, 7, &out, sizeof out, 10000) == GOROVOD_OK);
+    CHECK(gorovod_recv(from, 7, got, sizeof got, &bytes, 10000) == GOROVOD_OK);
+    CHECK(bytes == sizeof out && got[0] == 100 + from);
+    CHECK(gorovod_recv(from, 8, got, sizeof got, &bytes, 20) != GOROVOD_OK);
+  }
+  CHECK(gorovod_send(size, 7, in, 4, 100) == GOROVOD_INVALID_ARGUMENT);
+
+  /* Everybody joins; rank 0 once more takes part with zeros. */
+  float one_more = 1;
+  int64_t one[] = {1};
+  if (rank != 0) {
+    op = make(GOROVOD_ALLREDUCE, "without rank 0", GOROVOD_FLOAT32, 1, one, &one_more, &one_more);
+    CHECK(run(&op) == GOROVOD_OK);
+    CHECK(one_more == (float)(size - 1));
+  }
+  op = make(GOROVOD_JOIN, NULL, 0, 0, NULL, NULL, NULL);
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK && gorovod_wait(h, -1) == GOROVOD_OK);
+  int last = gorovod_last_joined(h);
+  CHECK(last >= (size > 1) && last < size);
+  CHECK(gorovod_release(h) == GOROVOD_OK);
+  free(in);
+  free(rowsin);
+}
+
+static void process_sets(int rank, int size) {
+  int evens[64], n = 0, ids[8], ranks[64];
+  for (int r = 0; r < size; r += 2) evens[n++] = r;
+  int before = horovod_number_of_process_sets();
+  int id = horovod_add_process_set(evens, n);
+  if (size == 1) {
+    CHECK(id == HOROVOD_PROCESS_SET_ERROR_EXISTING_SET); /* the world itself */
+    return;
+  }
+  CHECK(id > 0);
+  CHECK(horovod_add_process_set(evens, n) == HOROVOD_PROCESS_SET_ERROR_EXISTING_SET);
+  CHECK(horovod_number_of_process_sets() == before + 1);
+  horovod_process_set_ids(ids);
+  CHECK(ids[before] == id);
+  CHECK(horovod_process_set_size(id) == n && horovod_process_set_included(id) == (rank % 2 == 0));
+  CHECK(horovod_process_set_rank(id) == (rank % 2 ? HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET : rank / 2));
+  CHECK(horovod_process_set_ranks(id, ranks) == 0 && memcmp(ranks, evens, sizeof(int) * (size_t)n) == 0);
+  float x = (float)rank;
+  int64_t one[] = {1}, h;
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "evens", GOROVOD_FLOAT32, 1, one, &x, &x);
+  op.process_set = id;
+  if (rank % 2 == 0) {
+    CHECK(run(&op) == GOROVOD_OK);
+    CHECK(x == (float)(n * (n - 1)));
+  } else {
+    CHECK(gorovod_enqueue(&op, &h) == GOROVOD_INVALID_ARGUMENT);
+    CHECK(strstr(gorovod_last_error(), "is not a member of the provided process set") != NULL);
+  }
+  CHECK(horovod_remove_process_set(id) == id);
+  CHECK(horovod_remove_process_set(id) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET);
+  CHECK(horovod_process_set_size(id) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET);
 }
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -225,8 +346,13 @@ static void refused(int rank, int size) {
   REFUSED(op.dtype = 42, "data type");
   REFUSED(op.dtype = 1000, "data type");
   REFUSED(op.reduce_op = 42, "reduce operation");
-  REFUSED(op.reduce_op = GOROVOD_ADASUM, "adasum");
-  REFUSED(op.type = GOROVOD_ALLTOALL, "not supported");
+  REFUSED(op.reduce_op = GOROVOD_ADASUM; op.dtype = GOROVOD_INT32, "Adasum");
+  REFUSED(op.type = 64, "operation 64 is unknown");
+  REFUSED(op.reserved = 1, "reserved must be 0");
+  REFUSED(op.type = GOROVOD_ALLTOALL; op.nsplits = 1, "NULL pointer");
+  int32_t too_many[64] = {5};
+  REFUSED(op.type = GOROVOD_ALLTOALL; op.splits = too_many; op.nsplits = size, "is greater than the first dimension 4");
+  REFUSED(op.type = GOROVOD_ALLTOALL; op.splits = too_many; op.nsplits = size + 1, "splits for");
   REFUSED(op.name = NULL, "no name");
   REFUSED(op.name = "", "name is needed");
   REFUSED(op.input = NULL, "input is NULL");
@@ -244,6 +370,7 @@ static void refused(int rank, int size) {
   longer.op.name = "longer";
   longer.op.size = sizeof longer;
   CHECK(run(&longer.op) == GOROVOD_OK);
+  longer.op.size = sizeof longer;
   longer.later = 1;
   CHECK(gorovod_enqueue(&longer.op, &h) == GOROVOD_INVALID_ARGUMENT);
 
@@ -291,11 +418,15 @@ int main(void) {
   CHECK(strlen(gorovod_version()) > 0);
   for (int generation = 0; generation < 3; generation++) {
     before_init();
+    /* The last time the sets are dynamic, as a program sets it after its start. */
+    if (generation == 2) setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1", 1);
     CHECK(horovod_init(NULL, 0, NULL, NULL, 0));
     CHECK(horovod_init(NULL, 0, NULL, NULL, 0)); /* changes nothing */
     if (!horovod_is_initialized()) break;
-    topology(rank, size);
+    topology(rank, size, generation == 2);
     collectives(rank, size);
+    more_collectives(rank, size);
+    if (generation == 2) process_sets(rank, size);
     called = ready_now = 0;
     callbacks(size);
     refused(rank, size);

@@ -1,0 +1,76 @@
+package main
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/process"
+)
+
+//export goSend
+func goSend(to C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, timeout C.int64_t, reason *C.char) C.int {
+	if status := checkMessage(to, data, n, reason); status != C.GOROVOD_OK {
+		return status
+	}
+	ctx, cancel := within(timeout)
+	defer cancel()
+	return mailStatus(process.Send(ctx, int(to), uint32(tag), bytes(data, int64(n))), reason)
+}
+
+//export goRecv
+func goRecv(from C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, received *C.size_t, timeout C.int64_t, reason *C.char) C.int {
+	if status := checkMessage(from, data, n, reason); status != C.GOROVOD_OK {
+		return status
+	}
+	ctx, cancel := within(timeout)
+	defer cancel()
+	got, err := process.Recv(ctx, int(from), uint32(tag), bytes(data, int64(n)))
+	if err == nil && received != nil {
+		*received = C.size_t(got)
+	}
+	return mailStatus(err, reason)
+}
+
+func checkMessage(peer C.int, data unsafe.Pointer, n C.size_t, reason *C.char) C.int {
+	w := process.World()
+	switch {
+	case w == nil:
+		explain(reason, engine.ErrNotInitialized.Reason)
+		return C.GOROVOD_PRECONDITION_ERROR
+	case peer < 0 || int(peer) >= w.Config.Size:
+		explain(reason, fmt.Sprintf("rank %d is not one of the %d ranks", int(peer), w.Config.Size))
+		return C.GOROVOD_INVALID_ARGUMENT
+	case data == nil && n > 0:
+		explain(reason, "data is NULL")
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	return C.GOROVOD_OK
+}
+
+// within is a context that ends after a C time-out in milliseconds.
+func within(timeout C.int64_t) (context.Context, context.CancelFunc) {
+	if timeout < 0 {
+		return context.WithCancel(context.Background())
+	}
+	return context.WithTimeout(context.Background(), time.Duration(min(int64(timeout), 1<<40))*time.Millisecond)
+}
+
+func mailStatus(err error, reason *C.char) C.int {
+	if err == nil {
+		return C.GOROVOD_OK
+	}
+	explain(reason, err.Error())
+	if errors.Is(err, context.DeadlineExceeded) {
+		return C.GOROVOD_IN_PROGRESS
+	}
+	return C.GOROVOD_UNKNOWN_ERROR
+}

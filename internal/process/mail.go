@@ -1,0 +1,25 @@
+package process
+
+import (
+	"context"
+
+	"github.com/gorovod/gorovod/internal/engine"
+)
+
+// Send sends a message to another rank; see p2p.Mail.
+func Send(ctx context.Context, to int, tag uint32, p []byte) error {
+	w := current.Load()
+	if w == nil {
+		return engine.ErrNotInitialized
+	}
+	return w.Send(ctx, to, tag, p)
+}
+
+// Recv receives a message of another rank; see p2p.Mail.
+func Recv(ctx context.Context, from int, tag uint32, p []byte) (int, error) {
+	w := current.Load()
+	if w == nil {
+		return 0, engine.ErrNotInitialized
+	}
+	return w.Recv(ctx, from, tag, p)
+}

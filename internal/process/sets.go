@@ -1,0 +1,60 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// ErrSetsAreFixed: process sets can't be changed after Init.
+var ErrSetsAreFixed = errors.New("process sets are fixed: set HOROVOD_DYNAMIC_PROCESS_SETS=1 before hvd.init() to add and remove them later")
+
+// AddSet registers a process set; see engine.AddSet.
+func AddSet(ranks []int) (int, error) {
+	w := current.Load()
+	if w == nil {
+		return 0, engine.ErrNotInitialized
+	}
+	if !w.Config.DynamicSets {
+		return 0, ErrSetsAreFixed
+	}
+	return w.Engine.AddSet(ranks)
+}
+
+// RemoveSet removes a process set; see engine.RemoveSet.
+func RemoveSet(id int) error {
+	w := current.Load()
+	if w == nil {
+		return engine.ErrNotInitialized
+	}
+	if !w.Config.DynamicSets {
+		return ErrSetsAreFixed
+	}
+	return w.Engine.RemoveSet(id)
+}
+
+// ScatteredRows is how many rows of a tensor this rank gets by a Reducescatter.
+func ScatteredRows(set int, shape tensor.Shape) (int64, error) {
+	w := current.Load()
+	if w == nil {
+		return 0, engine.ErrNotInitialized
+	}
+	s, ok := w.Engine.Set(set)
+	rank := slices.Index(s.Ranks, w.Config.Rank)
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("Reducescatter: Process set provided does not exist, or has not been registered (id %d).", set)
+	case rank < 0:
+		return 0, fmt.Errorf("Reducescatter: Rank %d is not a member of the provided process set.", w.Config.Rank)
+	case len(shape) == 0:
+		return 0, fmt.Errorf("Reducescatter: a scalar cannot be scattered.")
+	}
+	rows := shape[0] / int64(len(s.Ranks))
+	if int64(rank) < shape[0]%int64(len(s.Ranks)) {
+		rows++
+	}
+	return rows, nil
+}

@@ -1,0 +1,50 @@
+package world
+
+import (
+	"time"
+
+	"github.com/gorovod/gorovod/internal/stall"
+)
+
+// inspectStalls lets the ranks ask one another what they are waiting for when an
+// operation does not end.
+func (w *World) inspectStalls() {
+	c := w.Config
+	o := stall.Options{Rank: c.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime, Snapshot: w.waiting,
+		Members: w.setMembers, Describe: w.Describe, Log: w.log, Abort: w.abort}
+	if w.session != nil {
+		o.Ask = w.session.Ask
+	}
+	w.stall = stall.New(o)
+	if w.session != nil {
+		w.session.OnAsk(w.stall.Answer)
+	}
+}
+
+// waiting is what this rank is waiting for.
+func (w *World) waiting() []stall.Waiting {
+	w.mu.Lock()
+	e := w.Engine
+	w.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	now := time.Now()
+	var all []stall.Waiting
+	for _, p := range e.Waiting() {
+		phase := stall.Submitted
+		switch {
+		case p.Agreed:
+			phase = stall.Executing
+		case p.Unready:
+			phase = stall.Unready
+		}
+		all = append(all, stall.Waiting{Set: p.Set, Name: p.Name, Op: p.Op, Since: now.Sub(p.Since), Phase: phase})
+	}
+	return all
+}
+
+func (w *World) setMembers(id int) []int {
+	s, _ := w.Engine.Set(id)
+	return s.Ranks
+}
