@@ -25,10 +25,21 @@ import (
 // Init joins the job that the environment describes. It blocks until all
 // processes of the job have called it, at most HOROVOD_GLOO_TIMEOUT_SECONDS; the
 // error then names the ranks that are missing. Calling it again is allowed.
-func Init() error { return process.Init(context.Background(), os.LookupEnv) }
+//
+// sets are process sets to register at once, the same on all processes.
+func Init(sets ...*ProcessSet) error { return InitContext(context.Background(), sets...) }
 
 // InitContext is Init that also ends when ctx does.
-func InitContext(ctx context.Context) error { return process.Init(ctx, os.LookupEnv) }
+func InitContext(ctx context.Context, sets ...*ProcessSet) error {
+	ranks := make([][]int, len(sets))
+	for i, s := range sets {
+		ranks[i] = s.ranks
+	}
+	if err := process.Init(ctx, os.LookupEnv, ranks); err != nil {
+		return err
+	}
+	return adoptIDs(sets)
+}
 
 // Shutdown leaves the job. Pending operations fail, on other processes too where
 // this one had not submitted them. Init may be called again afterwards, by all.

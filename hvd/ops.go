@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 	"unsafe"
 
@@ -30,6 +31,9 @@ const (
 	Min     = tensor.Min
 	Max     = tensor.Max
 	Product = tensor.Product
+	// Adasum combines gradients so that orthogonal ones add and parallel ones
+	// average (arXiv:2006.02924).
+	Adasum = tensor.Adasum
 )
 
 // Errors to test for with errors.Is.
@@ -81,8 +85,14 @@ func WithPrescale(f float64) Option { return func(o *engine.Op) { o.Prescale = f
 // WithPostscale multiplies the combined data.
 func WithPostscale(f float64) Option { return func(o *engine.Op) { o.Postscale = f } }
 
+// WithProcessSet lets the operation run among the members of s.
+func WithProcessSet(s *ProcessSet) Option { return func(o *engine.Op) { o.Set = s.id } }
+
 // Handle is an operation in progress.
-type Handle struct{ entry *engine.Entry }
+type Handle struct {
+	entry  *engine.Entry
+	result func(*engine.Entry) // takes what the Entry has resulted in, before it goes
+}
 
 // Done reports whether the operation has ended, so that Wait would not block.
 func (h *Handle) Done() bool { return h.entry == nil || h.entry.Done() }
@@ -109,69 +119,174 @@ func (h *Handle) Wait(ctx context.Context) error {
 		e.Wait(d)
 	}
 	err := wrap(e.Err())
+	if err == nil && h.result != nil {
+		h.result(e)
+	}
 	h.entry = nil
 	e.Release()
 	return err
 }
 
+// newOp describes an operation on data as a tensor of one dimension.
+func newOp[T Number](t negotiate.RequestType, name string, data []T, opts []Option) engine.Op {
+	op := engine.Op{Type: t, DType: dtype[T](), ReduceOp: Average, Name: name, Shape: tensor.Shape{int64(len(data))},
+		Prescale: 1, Postscale: 1, In: view(data)}
+	for _, o := range opts {
+		o(&op)
+	}
+	if op.Type == negotiate.Allreduce && op.ReduceOp == Adasum {
+		op.Type = negotiate.Adasum
+	}
+	return op
+}
+
 // Allreduce replaces data by the combination of all processes' data, elementwise.
 // All processes give the same length. It blocks.
 func Allreduce[T Number](ctx context.Context, name string, data []T, opts ...Option) error {
-	h, err := allreduce(name, data, true, opts)
-	if err != nil {
-		return err
-	}
-	return h.Wait(ctx)
+	op := newOp(negotiate.Allreduce, name, data, opts)
+	op.Out, op.WillWait = op.In, true
+	return run(ctx, &op)
 }
 
 // AllreduceAsync is Allreduce that returns at once; data may be used after Wait.
 func AllreduceAsync[T Number](name string, data []T, opts ...Option) (*Handle, error) {
-	return allreduce(name, data, false, opts)
-}
-
-func allreduce[T Number](name string, data []T, willWait bool, opts []Option) (*Handle, error) {
-	b := view(data)
-	op := engine.Op{Type: negotiate.Allreduce, DType: dtype[T](), ReduceOp: Average, Name: name, Shape: tensor.Shape{int64(len(data))},
-		Prescale: 1, Postscale: 1, In: b, Out: b, WillWait: willWait}
-	for _, o := range opts {
-		o(&op)
-	}
+	op := newOp(negotiate.Allreduce, name, data, opts)
+	op.Out = op.In
 	return enqueue(&op)
 }
 
-// Broadcast replaces data by that of the process with rank root. It blocks.
-func Broadcast[T Number](ctx context.Context, name string, data []T, root int) error {
-	b := view(data)
-	h, err := enqueue(&engine.Op{Type: negotiate.Broadcast, DType: dtype[T](), Name: name, Root: root, Shape: tensor.Shape{int64(len(data))},
-		Prescale: 1, Postscale: 1, In: b, Out: b, WillWait: true})
-	if err != nil {
-		return err
+// GroupedAllreduceAsync submits several slices of which none is reduced before
+// all are ready on every process. The Handles are in the order of data; name[i]
+// is not needed: the tensors are called name_1of3 and so on.
+func GroupedAllreduceAsync[T Number](name string, data [][]T, opts ...Option) ([]*Handle, error) {
+	ops := make([]engine.Op, len(data))
+	for i, d := range data {
+		ops[i] = newOp(negotiate.Allreduce, fmt.Sprintf("%s_%dof%d", name, i+1, len(data)), d, opts)
+		ops[i].Out = ops[i].In
 	}
-	return h.Wait(ctx)
+	entries, failure := process.EnqueueGroup(name, ops)
+	if failure != nil {
+		return nil, wrap(failure)
+	}
+	handles := make([]*Handle, len(entries))
+	for i, e := range entries {
+		handles[i] = &Handle{entry: e}
+	}
+	return handles, nil
+}
+
+// GroupedAllreduce is GroupedAllreduceAsync that blocks until all are done; it
+// returns the first error.
+func GroupedAllreduce[T Number](ctx context.Context, name string, data [][]T, opts ...Option) error {
+	handles, err := GroupedAllreduceAsync(name, data, opts...)
+	for _, h := range handles {
+		err = firstError(err, h.Wait(ctx))
+	}
+	return err
+}
+
+// Broadcast replaces data by that of the process with rank root (a rank of the
+// job, in a process set too). It blocks.
+func Broadcast[T Number](ctx context.Context, name string, data []T, root int, opts ...Option) error {
+	op := newOp(negotiate.Broadcast, name, data, opts)
+	op.Root, op.Out, op.WillWait = root, op.In, true
+	return run(ctx, &op)
 }
 
 // Allgather returns the data of all processes one after another, in the order of
 // the ranks. The lengths may differ. It blocks.
-func Allgather[T Number](ctx context.Context, name string, data []T) ([]T, error) {
+func Allgather[T Number](ctx context.Context, name string, data []T, opts ...Option) ([]T, error) {
+	op := newOp(negotiate.Allgather, name, data, opts)
+	return gather[T](ctx, &op, nil)
+}
+
+// Alltoall sends splits[r] elements of data to the process with rank r, one
+// after another, and returns what the processes have sent to this one, in the
+// order of the ranks, and how many elements each has sent. nil splits send the
+// same number to all. It blocks.
+func Alltoall[T Number](ctx context.Context, name string, data []T, splits []int, opts ...Option) (out []T, received []int, err error) {
+	op := newOp(negotiate.Alltoall, name, data, opts)
+	for _, s := range splits {
+		if s < 0 || s > math.MaxInt32 {
+			return nil, nil, fmt.Errorf("hvd: alltoall %q: a split of %d: %w", name, s, ErrInvalidArgument)
+		}
+		op.Splits = append(op.Splits, int32(s))
+	}
+	out, err = gather[T](ctx, &op, func(e *engine.Entry) {
+		for _, n := range e.ReceivedSplits() {
+			received = append(received, int(n))
+		}
+	})
+	return out, received, err
+}
+
+// Reducescatter combines all processes' data, elementwise, and returns this
+// process's part: of n elements n/Size, and one more on the first n%Size
+// processes. Average and Sum are possible. It blocks.
+func Reducescatter[T Number](ctx context.Context, name string, data []T, opts ...Option) ([]T, error) {
+	op := newOp(negotiate.Reducescatter, name, data, opts)
+	return gather[T](ctx, &op, nil)
+}
+
+// Barrier blocks until all processes have called it.
+func Barrier(ctx context.Context, opts ...Option) error {
+	op := newOp[uint8](negotiate.Barrier, "barrier.noname", nil, opts)
+	op.WillWait = true
+	return run(ctx, &op)
+}
+
+// Join says that this process has no more data: until all processes have joined
+// it takes part in the others' reductions with zeros. It blocks until then, and
+// returns the rank that joined last.
+func Join(ctx context.Context) (last int, err error) {
+	op := newOp[uint8](negotiate.Join, engine.JoinName, nil, nil)
+	op.WillWait = true
+	h, err := enqueue(&op)
+	if err != nil {
+		return -1, err
+	}
+	h.result = func(e *engine.Entry) { last = e.LastJoined() }
+	if err := h.Wait(ctx); err != nil {
+		return -1, err
+	}
+	return last, nil
+}
+
+// Send sends data to the process with rank to, apart from the collectives. It
+// returns when data may be reused. Messages with the same tag arrive in order.
+func Send[T Number](ctx context.Context, to int, tag uint32, data []T) error {
+	return process.Send(ctx, to, tag, view(data))
+}
+
+// Recv receives a message with this tag from the process with rank from into
+// data, and returns its length in elements. A longer message is an error. It blocks.
+func Recv[T Number](ctx context.Context, from int, tag uint32, data []T) (int, error) {
+	n, err := process.Recv(ctx, from, tag, view(data))
+	var zero T
+	return n / int(unsafe.Sizeof(zero)), err
+}
+
+// gather runs an operation whose output is made when its size is known.
+func gather[T Number](ctx context.Context, op *engine.Op, result func(*engine.Entry)) ([]T, error) {
 	var out []T
-	h, err := enqueue(&engine.Op{Type: negotiate.Allgather, DType: dtype[T](), Name: name, Shape: tensor.Shape{int64(len(data))},
-		Prescale: 1, Postscale: 1, In: view(data), WillWait: true,
-		Alloc: func(shape tensor.Shape, _ int) ([]byte, error) {
-			out = make([]T, shape[0])
-			return view(out), nil
-		}})
+	op.WillWait = true
+	op.Alloc = func(shape tensor.Shape, _ int) ([]byte, error) {
+		out = make([]T, shape[0])
+		return view(out), nil
+	}
+	h, err := enqueue(op)
 	if err != nil {
 		return nil, err
 	}
+	h.result = result
 	if err := h.Wait(ctx); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// Barrier blocks until all processes have called it.
-func Barrier(ctx context.Context) error {
-	h, err := enqueue(&engine.Op{Type: negotiate.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1, Postscale: 1, WillWait: true})
+func run(ctx context.Context, op *engine.Op) error {
+	h, err := enqueue(op)
 	if err != nil {
 		return err
 	}
@@ -215,4 +330,11 @@ func dtype[T Number]() tensor.DType {
 		return tensor.Float64
 	}
 	panic(fmt.Sprintf("hvd: no data type for %T", zero)) // Number admits no other
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
 }

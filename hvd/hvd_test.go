@@ -1,0 +1,214 @@
+package hvd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gorovod/gorovod/hvd"
+)
+
+// TestMain is also the program that the ranks of TestJobs run.
+func TestMain(m *testing.M) {
+	if os.Getenv("HVD_TEST_RANK") != "" {
+		if err := rank(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// TestJobs runs the whole interface on several processes.
+func TestJobs(t *testing.T) {
+	run, err := filepath.Abs("../build/horovodrun")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(run); err != nil {
+		t.Skip("build/horovodrun is not there: run make build first")
+	}
+	for _, np := range []int{1, 2, 3} {
+		for _, transport := range []string{"shm", "tcp"} {
+			t.Run(fmt.Sprintf("np=%d/%s", np, transport), func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, run, "-np", fmt.Sprint(np), os.Args[0])
+				cmd.Env = append(os.Environ(), "HVD_TEST_RANK=1", "HOROVOD_DYNAMIC_PROCESS_SETS=1", "GOROVOD_TRANSPORT="+transport)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		}
+	}
+}
+
+// rank is one rank's part of TestJobs; it returns the first thing that is wrong.
+func rank() error {
+	ctx := context.Background()
+	all := hvd.NewProcessSet()
+	if err := hvd.Init(); err != nil {
+		return err
+	}
+	defer hvd.Shutdown()
+	r, n := hvd.Rank(), hvd.Size()
+	for i := range n {
+		all = hvd.NewProcessSet(append(all.Ranks(), i)...)
+	}
+
+	for range 4 {
+		sum := []int64{int64(r), 1}
+		if err := hvd.Allreduce(ctx, "sum", sum, hvd.WithOp(hvd.Sum)); err != nil || sum[0] != int64(n*(n-1)/2) || sum[1] != int64(n) {
+			return fmt.Errorf("sum %v: %w", sum, err)
+		}
+		avg := []float64{float64(r), 3}
+		if err := hvd.Allreduce(ctx, "avg", avg); err != nil || avg[1] != 3 {
+			return fmt.Errorf("average %v: %w", avg, err)
+		}
+		group := [][]float32{{1}, {float32(r), 2}}
+		if err := hvd.GroupedAllreduce(ctx, "group", group, hvd.WithOp(hvd.Max)); err != nil || group[1][0] != float32(n-1) {
+			return fmt.Errorf("group %v: %w", group, err)
+		}
+	}
+	gathered, err := hvd.Allgather(ctx, "rows", slices.Repeat([]uint16{uint16(r)}, r))
+	if err != nil || len(gathered) != n*(n-1)/2 {
+		return fmt.Errorf("allgather %v: %w", gathered, err)
+	}
+	b := []int32{int32(r)}
+	if err := hvd.Broadcast(ctx, "b", b, n-1); err != nil || b[0] != int32(n-1) {
+		return fmt.Errorf("broadcast %v: %w", b, err)
+	}
+	splits := make([]int, n)
+	var send []int8
+	for m := range splits {
+		splits[m] = m
+		send = append(send, slices.Repeat([]int8{int8(r)}, m)...)
+	}
+	got, received, err := hvd.Alltoall(ctx, "a2a", send, splits)
+	if err != nil || len(got) != n*r || len(received) != n || received[0] != r {
+		return fmt.Errorf("alltoall %v %v: %w", got, received, err)
+	}
+	part, err := hvd.Reducescatter(ctx, "rs", slices.Repeat([]float32{1}, 2*n+1), hvd.WithOp(hvd.Sum))
+	if want := 2; err != nil || r > 0 && len(part) != want || r == 0 && len(part) != want+1 || part[0] != float32(n) {
+		return fmt.Errorf("reducescatter %v: %w", part, err)
+	}
+	if err := hvd.Barrier(ctx); err != nil {
+		return err
+	}
+
+	h, err := hvd.AllreduceAsync("async", []float32{1})
+	if err != nil {
+		return err
+	}
+	if err := h.Wait(ctx); err != nil || !h.Done() {
+		return err
+	}
+	if err := h.Wait(ctx); err == nil {
+		return errors.New("a handle can be waited for twice")
+	}
+
+	if n > 1 {
+		bad := make([]float32, 1+r%2)
+		if err := hvd.Allreduce(ctx, "bad", bad); !errors.Is(err, hvd.ErrMismatch) || !strings.Contains(err.Error(), "Mismatched ALLREDUCE tensor shapes") {
+			return fmt.Errorf("mismatch: %w", err)
+		}
+		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		if r == 0 {
+			late := []float32{1}
+			h, err := hvd.AllreduceAsync("late", late)
+			if err != nil {
+				return err
+			}
+			if err := h.Wait(short); !errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("wait with a time-out: %w", err)
+			}
+			if err := hvd.Barrier(ctx); err != nil {
+				return err
+			}
+			if err := h.Wait(ctx); err != nil {
+				return err
+			}
+		} else {
+			if err := hvd.Barrier(ctx); err != nil {
+				return err
+			}
+			if err := hvd.Allreduce(ctx, "late", []float32{1}); err != nil {
+				return err
+			}
+		}
+		if r < 2 {
+			text := []uint8("hello")
+			if r == 0 {
+				if err := hvd.Send(ctx, 1, 5, text); err != nil {
+					return err
+				}
+			} else {
+				buf := make([]uint8, 100)
+				k, err := hvd.Recv(ctx, 0, 5, buf)
+				if err != nil || string(buf[:k]) != "hello" {
+					return fmt.Errorf("received %q: %w", buf[:k], err)
+				}
+			}
+		}
+		set := hvd.NewProcessSet(0)
+		if err := hvd.AddProcessSet(set); err != nil {
+			return err
+		}
+		err := hvd.Allreduce(ctx, "alone", []float32{1}, hvd.WithProcessSet(set))
+		if set.Included() != (err == nil) || err != nil && !errors.Is(err, hvd.ErrInvalidArgument) {
+			return fmt.Errorf("in a set of one: %w", err)
+		}
+		if err := hvd.RemoveProcessSet(set); err != nil {
+			return err
+		}
+	}
+	if err := hvd.AddProcessSet(all); !errors.Is(err, hvd.ErrSetExists) {
+		return fmt.Errorf("the world as a set: %w", err)
+	}
+	if last, err := hvd.Join(ctx); err != nil || last < 0 || last >= n {
+		return fmt.Errorf("join %d: %w", last, err)
+	}
+	return nil
+}
+
+func TestBeforeInit(t *testing.T) {
+	if hvd.IsInitialized() || hvd.Rank() != -1 || hvd.Size() != -1 || hvd.LocalRank() != -1 || hvd.LocalSize() != -1 || hvd.CrossRank() != -1 || hvd.CrossSize() != -1 {
+		t.Error("something is known before Init")
+	}
+	if err := hvd.Allreduce(context.Background(), "x", []float32{1}); !errors.Is(err, hvd.ErrNotInitialized) {
+		t.Error(err)
+	}
+	if _, err := hvd.Recv(context.Background(), 0, 1, []float32{1}); !errors.Is(err, hvd.ErrNotInitialized) {
+		t.Error(err)
+	}
+	if err := hvd.AddProcessSet(hvd.NewProcessSet(0)); !errors.Is(err, hvd.ErrNotInitialized) {
+		t.Error(err)
+	}
+}
+
+func TestInitAgainAndAgain(t *testing.T) {
+	for range 3 {
+		if err := hvd.Init(); err != nil {
+			t.Fatal(err)
+		}
+		x := []float32{2}
+		if err := hvd.Allreduce(context.Background(), "x", x); err != nil || x[0] != 2 {
+			t.Error(x, err)
+		}
+		if err := hvd.AddProcessSet(hvd.NewProcessSet(0)); !errors.Is(err, hvd.ErrSetsAreFixed) {
+			t.Error(err)
+		}
+		hvd.Shutdown()
+	}
+}

@@ -1,0 +1,21 @@
+//go:build !linux
+
+package launch
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// supervisorName is the name under which the program would be a supervisor.
+const supervisorName = "gorovod-supervisor"
+
+const sweepLimit = time.Second
+
+// supervise is never reached: checkLimits refuses the job before.
+func supervise([]string) int { return 1 }
+
+func checkLimits(int) error {
+	return fmt.Errorf("jobs are started on Linux only; this is %s", runtime.GOOS)
+}
