@@ -36,6 +36,7 @@ func parseHosts(text string) ([]Host, error) {
 	var hosts []Host
 	for _, entry := range strings.Split(text, ",") {
 		if !hostEntry.MatchString(entry) {
+			//lint:ignore ST1005 Horovod's message begins so
 			return nil, fmt.Errorf("Invalid host input %q in -H %s: each entry must look like host:slots, for instance localhost:2", entry, text)
 		}
 		name, slots, _ := strings.Cut(entry, ":")

@@ -46,11 +46,11 @@ func ScatteredRows(set int, shape tensor.Shape) (int64, error) {
 	rank := slices.Index(s.Ranks, w.Config.Rank)
 	switch {
 	case !ok:
-		return 0, fmt.Errorf("Reducescatter: Process set provided does not exist, or has not been registered (id %d).", set)
+		return 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("Reducescatter: Process set provided does not exist, or has not been registered (id %d).", set)}
 	case rank < 0:
-		return 0, fmt.Errorf("Reducescatter: Rank %d is not a member of the provided process set.", w.Config.Rank)
+		return 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("Reducescatter: Rank %d is not a member of the provided process set.", w.Config.Rank)}
 	case len(shape) == 0:
-		return 0, fmt.Errorf("Reducescatter: a scalar cannot be scattered.")
+		return 0, &engine.Error{Code: engine.InvalidArgument, Reason: "Reducescatter: a scalar cannot be scattered."}
 	}
 	rows := shape[0] / int64(len(s.Ranks))
 	if int64(rank) < shape[0]%int64(len(s.Ranks)) {

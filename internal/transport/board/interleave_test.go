@@ -46,7 +46,6 @@ type simMember struct {
 	known   map[int]simSlot // name → slot, as read from the log
 	names   map[uint32]int  // slot → name, as read from the log
 	trace   []string        // the log as seen, with its cuts
-	stale   *atomic.Int64   // how many marks were refused
 	asked   []map[int]bool  // coordinator, per name: who has requested it
 	mine    map[int]simSlot // coordinator: name → slot
 	owner   map[uint32]int  // coordinator: slot → name
