@@ -11,8 +11,9 @@ import (
 // of its own, long enough to outlast a peer's scheduling hiccup; where ranks
 // share cores, a few turns given away.
 const (
-	spinPolls  = 2000
-	yieldPolls = 20
+	spinPolls   = 2000
+	politePolls = 100 // after so many the core is offered to others while spinning
+	yieldPolls  = 20
 )
 
 // maxSleep bounds how long the driver sleeps before it looks around again.
@@ -82,6 +83,9 @@ func (e *Engine) drive(en *Entry, deadline time.Time) {
 		polls++
 		if e.opts.Spin {
 			if polls < spinPolls {
+				if polls >= politePolls && polls%8 == 0 {
+					yield()
+				}
 				if polls%128 == 0 && !deadline.IsZero() && !time.Now().Before(deadline) {
 					return
 				}
