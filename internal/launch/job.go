@@ -59,10 +59,11 @@ type ending struct {
 func (j *Job) Run() (code int, err error) {
 	j.out, j.err = &output{w: j.Stdout}, &output{w: j.Stderr}
 	signals := make(chan os.Signal, 16)
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(sig) { // nohup must keep its effect
-			signal.Notify(signals, sig)
-		}
+	// A shell starts what runs in the background with SIGINT ignored; who sends one
+	// to the launcher's pid means it nevertheless. nohup must keep its effect.
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
 	}
 	defer signal.Stop(signals)
 

@@ -552,3 +552,21 @@ func TestVersionAndBuild(t *testing.T) {
 		}
 	}
 }
+
+// A shell starts what runs in the background with SIGINT ignored. The launcher
+// obeys one all the same, and so do the processes, who find it at its default.
+func TestInterruptInTheBackground(t *testing.T) {
+	l := launched(t, nil, "-np", "2", "sh", "-c", "echo ready; exec sleep 60")
+	l.Args = append([]string{"sh", "-c", `trap "" INT; exec -a horovodrun "$0" "$@"`, l.Path}, l.Args[1:]...)
+	sh, err := exec.LookPath("bash") // exec -a is not in every sh
+	if err != nil {
+		t.Skip("no bash")
+	}
+	l.Path = sh
+	l.until("ready", 2)
+	l.Process.Signal(syscall.SIGINT)
+	l.Wait()
+	if code := l.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d\n%s", code, l.stderr.String())
+	}
+}
