@@ -197,3 +197,59 @@ def test_anyone_killed_from_outside(who):
     grandchildren = sorted(pid for pid, parent in parents.items() if parent in children)
     os.kill(children[0] if who == "supervisor" else grandchildren[0], signal.SIGKILL)
     assert job.finish() != 0
+
+
+# ---- stalls
+
+
+def stderr_of(job, rank):
+    """What a rank wrote there, as one text."""
+    return "\n".join(re.findall(rf"^\[{rank}\]<stderr>: ?(.*)$", job.output(), re.MULTILINE))
+
+
+def test_stalls_are_reported_on_every_rank_that_waits():
+    """With the missing ranks, and what those wait for instead."""
+    job = Job(3, "stalls.py", ODD="2", RESCUE="3.5", HOROVOD_STALL_CHECK_TIME_SECONDS="1")
+    assert job.finish() == 0, job.output()
+    assert set(job.events("RESCUED")) == {0, 1, 2}
+    for rank, mine, others in [(0, "stuck", "other"), (1, "stuck", "other"), (2, "other", "stuck")]:
+        text = stderr_of(job, rank)
+        assert "submitted to be reduced, gathered or broadcast by only a subset of the ranks" in text, job.output()
+        assert "more than 1 s" in text
+        missing = text.partition("Missing ranks:")[2].splitlines()[1:]
+        for line in missing[: 1 if rank != 2 else 2]:
+            assert re.match(r"rank \d on (host )?\S+.*: \[?.*" + mine + r".*" + others, line), text
+            assert int(line.split()[1]) in ({2} if rank != 2 else {0, 1})
+        assert "Will shutdown." not in text
+
+
+def test_one_stall_report_an_interval():
+    job = Job(2, "stalls.py", ODD="1", RESCUE="4.5", HOROVOD_STALL_CHECK_TIME_SECONDS="2")
+    assert job.finish() == 0, job.output()
+    for rank in (0, 1):
+        assert 1 <= stderr_of(job, rank).count("Missing ranks:") <= 2, job.output()
+
+
+def test_stall_check_can_be_disabled():
+    job = Job(
+        2, "stalls.py", ODD="1", RESCUE="3", HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_STALL_CHECK_DISABLE="1"
+    )
+    assert job.finish() == 0, job.output()
+    assert "Missing ranks" not in job.output()
+
+
+def test_stall_shutdown_ends_the_job():
+    job = Job(
+        3,
+        "stalls.py",
+        ODD="1",
+        HOROVOD_STALL_CHECK_TIME_SECONDS="1",
+        HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2",
+    )
+    assert job.finish() != 0
+    survived = job.events("SURVIVED")
+    assert set(survived) == {0, 1, 2}, job.output()
+    for _, text in survived.values():
+        assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in text, job.output()
+        assert "stuck" in text or "other" in text
+    assert "Will shutdown." in job.output()

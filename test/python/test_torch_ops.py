@@ -15,7 +15,7 @@ import torch
 
 import horovod.torch as hvd
 from horovod.common import _lib
-from horovod.torch import mpi_ops
+from horovod.torch import _submission, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
 
@@ -262,7 +262,7 @@ def test_no_gradient_when_not_wanted():
 
 def test_tensors_elsewhere_go_through_host_memory(monkeypatch):
     """As for a GPU, whose place host memory takes here."""
-    monkeypatch.setattr(mpi_ops, "_on_host", lambda tensor: False)
+    monkeypatch.setattr(_submission, "_on_host", lambda tensor: False)
     inputs = of_all((4, 3), torch.float32)
     mine = inputs[hvd.rank()]
     before, total = mine.clone(), reduced(inputs, hvd.Sum)
@@ -272,7 +272,7 @@ def test_tensors_elsewhere_go_through_host_memory(monkeypatch):
     check(hvd.broadcast(mine, root), inputs[root])
     check(mine, before)
     handle = hvd.allreduce_async_(mine, op=hvd.Sum)
-    assert mpi_ops._handle_map[handle].host_input.data_ptr() != mine.data_ptr()
+    assert mpi_ops._handle_map[handle].parts[0].host_input.data_ptr() != mine.data_ptr()
     assert hvd.synchronize(handle) is mine
     check(mine, total)
     leaf = torch.nn.Parameter(before.clone())
@@ -455,11 +455,11 @@ def test_mismatched_kinds():
         # The front end puts the kind into the name, so only another user of the engine can get this.
         mine = torch.ones(3)
         kind, output = (_lib.ALLGATHER, None) if odd else (_lib.BROADCAST, mine.data_ptr())
-        handle = _lib.enqueue(kind, _lib.FLOAT32, (3,), b"m.kind", mine.data_ptr(), output, 0)
+        handle = _lib.enqueue(_lib.operation(kind, _lib.FLOAT32, (3,), b"m.kind", mine.data_ptr(), output, 0))
         status = _lib.wait(handle)
         assert status == _lib.PRECONDITION_ERROR
         try:
-            _lib.raise_for(status)
+            raise _lib.error(status)
         finally:
             _lib.release(handle)
 
@@ -512,7 +512,7 @@ def test_duplicate_name():
                 hvd.allreduce_async(torch.ones(3), name="duplicate", op=hvd.Sum)
     else:
         for _ in range(2):
-            next(mpi_ops._handles)  # rank 0 has used two more numbers for unnamed operations
+            next(_submission._handles)  # rank 0 has used two more numbers for unnamed operations
     hvd.barrier()
     if hvd.rank() != 0:
         handle = hvd.allreduce_async(torch.ones(3), name="duplicate", op=hvd.Sum)
@@ -548,8 +548,8 @@ def test_bad_tensors():
 
 def test_bad_arguments():
     mine = torch.ones(3)
-    with pytest.raises(NotImplementedError, match="Adasum"):
-        hvd.allreduce(mine, op=hvd.Adasum)
+    with pytest.raises(NotImplementedError, match="Adasum does not support non-global process sets yet"):
+        hvd.allreduce(mine, op=hvd.Adasum, process_set=hvd.ProcessSet([0]))
     with pytest.raises(ValueError, match="unknown reduce operation"):
         hvd.allreduce(mine, op=77)
     # These were given a number before the engine refused them, on every rank alike.

@@ -270,13 +270,102 @@ def test_sparse_as_dense():
     assert_same(net, reference)
 
 
+@pytest.mark.parametrize("op", ["Average", "Sum"])
+def test_sparse_gradients(op):
+    net, reference = torch.nn.Embedding(10, 3, sparse=True), torch.nn.Embedding(10, 3)
+    with torch.no_grad():
+        net.weight.fill_(1.0)
+        reference.weight.fill_(1.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), op=getattr(hvd, op))
+    words = torch.arange(hvd.size() * 2) % 4
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(words[2 * hvd.rank() : 2 * hvd.rank() + 2]).mean().backward()
+        optimizer.step()
+        assert net.weight.grad.is_sparse
+    lr = 1.0 * (hvd.size() if op == "Sum" else 1)
+    train_words = torch.optim.SGD(reference.parameters(), lr=lr)
+    for _ in range(3):
+        train_words.zero_grad()
+        reference(words).mean().backward()
+        train_words.step()
+    assert_same(net, reference)
+
+
+def grouped_by(net, how):
+    first, *others = net.parameters()
+    return {"one": 1, "three": 3, "too many": 50, "lists": [[first, others[-1]], [others[0]]], "none": []}[how]
+
+
+@pytest.mark.parametrize("how", ["one", "three", "too many", "lists", "none"])
+@pytest.mark.parametrize("named", [True, False])
+def test_groups(how, named):
+    """Also with fewer passes than announced, sums, factors, and parameters that only some ranks use."""
+    for kwargs in ({}, {"gradient_predivide_factor": 2.0}, {"compression": hvd.Compression.fp16}):
+        net, reference = model(), model()
+        base = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        optimizer = hvd.DistributedOptimizer(
+            base, net.named_parameters() if named else None, groups=grouped_by(net, how), **kwargs
+        )
+        train(net, optimizer)
+        train_alone(reference, torch.optim.SGD(reference.parameters(), lr=0.1, momentum=0.9))
+        tolerance = {"atol": 1e-2, "rtol": 1e-2} if "compression" in kwargs else {}
+        assert_same(net, reference, **tolerance)
+
+
+def test_groups_with_several_passes_and_unused_parameters():
+    a, b, c = (torch.nn.Parameter(torch.ones(2)) for _ in range(3))
+    named = [("a", a), ("b", b), ("c", c)]
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD([a, b, c], lr=1.0), named, backward_passes_per_step=2, groups=[[a, b]]
+    )
+    n = hvd.size()
+    for step in range(2):
+        for _ in range(2):
+            ((a if hvd.rank() == 0 else b) + c).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.testing.assert_close(a.detach(), torch.full((2,), 1 - 2 * (step + 1) / n))
+        torch.testing.assert_close(b.detach(), torch.full((2,), 1 - 2 * (step + 1) * (n - 1) / n))
+        torch.testing.assert_close(c.detach(), torch.full((2,), 1 - 2.0 * (step + 1)))
+
+
+def test_order_of_groups_is_that_of_the_first_rank():
+    """Parameters that the ranks list in other orders are still grouped alike."""
+    named = [(f"p{i}", torch.nn.Parameter(torch.ones(1 + i))) for i in range(5)]
+    if hvd.rank() % 2:
+        named.reverse()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p for _, p in named], lr=1.0), named, groups=2)
+    sum(p.sum() for _, p in named).backward()
+    optimizer.step()
+    for _, p in named:
+        torch.testing.assert_close(p.detach(), torch.zeros_like(p))
+
+
+def test_sparse_gradients_in_a_group():
+    net = torch.nn.ModuleList([torch.nn.Embedding(4, 2, sparse=True), torch.nn.Linear(2, 1)])
+    with torch.no_grad():
+        for p in net.parameters():
+            p.fill_(1.0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters(), groups=1)
+    net[1](net[0](torch.tensor([0]))).sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(net[0].weight.detach(), torch.tensor([[0.0, 0.0]] + [[1.0, 1.0]] * 3))
+    torch.testing.assert_close(net[1].weight.detach(), torch.zeros(1, 2))
+
+
 @several()
-def test_sparse_gradients_are_refused():
-    net = torch.nn.Embedding(10, 3, sparse=True)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
-    with pytest.raises(NotImplementedError, match="sparse_as_dense"):
-        net(torch.tensor([1])).sum().backward()
-    del optimizer
+def test_an_error_in_a_group_reaches_step():
+    good = torch.nn.Parameter(torch.ones(2))
+    bad = torch.nn.Parameter(torch.ones(2 + hvd.rank()))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([bad, good], lr=1.0), [("bad", bad), ("good", good)], groups=1)
+    for _ in range(2):
+        (good.sum() + bad.sum()).backward()
+        with pytest.raises(hvd.HorovodInternalError, match="Mismatched ALLREDUCE tensor shapes"):
+            optimizer.step()
+        optimizer.zero_grad()
+    torch.testing.assert_close(hvd.allreduce(torch.ones(2)), torch.ones(2))
 
 
 def test_scheduler():
@@ -366,10 +455,16 @@ def test_argument_errors():
     for groups in (0, -1, "two", 1.5):
         with pytest.raises(ValueError, match="groups should be a non-negative integer or a list"):
             wrap(groups=groups)
-    for groups in (2, [[named[0][1]]]):
-        with pytest.raises(NotImplementedError, match="groups"):
+    w = named[0][1]
+    for groups, match in [
+        ([[w, 3]], "lists of torch.Tensor"),
+        ([w], "lists of torch.Tensor"),
+        ([[w], [w]], "only appear once"),
+        ([[torch.ones(1)]], "not a parameter"),
+    ]:
+        with pytest.raises(ValueError, match=match):
             wrap(groups=groups)
-    with pytest.raises(NotImplementedError, match="groups"), pytest.deprecated_call():
+    with pytest.deprecated_call():
         wrap(num_groups=2)
     with pytest.raises(NotImplementedError, match="Adasum"):
         wrap(op=hvd.Adasum)

@@ -44,7 +44,10 @@ BFLOAT16 = 10
 ALLREDUCE = 0
 ALLGATHER = 1
 BROADCAST = 2
+JOIN = 3
+ALLTOALL = 5
 BARRIER = 6
+REDUCESCATTER = 7
 
 # Flag: the caller waits at once, so no background thread need be woken.
 WILL_WAIT = 1
@@ -55,8 +58,8 @@ _WAIT_SLICE_MS = 100
 _HOST_MEMORY = -1
 
 
-class _Op(ctypes.Structure):
-    """``gorovod_op``."""
+class Op(ctypes.Structure):
+    """``gorovod_op``; see :func:`operation`."""
 
     _fields_ = [
         ("size", ctypes.c_uint32),
@@ -79,12 +82,16 @@ class _Op(ctypes.Structure):
         ("ready", ctypes.c_void_p),
         ("done", ctypes.c_void_p),
         ("context", ctypes.c_void_p),
+        ("splits", ctypes.c_void_p),
+        ("nsplits", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
     ]
 
 
-_OP_SIZE = ctypes.sizeof(_Op)
+_OP_SIZE = ctypes.sizeof(Op)
 
 _int_p = ctypes.POINTER(ctypes.c_int)
+_int32_p = ctypes.POINTER(ctypes.c_int32)
 _int64_p = ctypes.POINTER(ctypes.c_int64)
 _void_pp = ctypes.POINTER(ctypes.c_void_p)
 
@@ -126,10 +133,13 @@ _PROTOTYPES = {
     "horovod_number_of_process_sets": (ctypes.c_int, []),
     "horovod_process_set_ids": (None, [_int_p]),
     "horovod_process_set_ranks": (ctypes.c_int, [ctypes.c_int, _int_p]),
-    "gorovod_enqueue": (ctypes.c_int, [ctypes.POINTER(_Op), _int64_p]),
+    "gorovod_enqueue": (ctypes.c_int, [ctypes.POINTER(Op), _int64_p]),
+    "gorovod_enqueue_group": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, _int64_p]),
     "gorovod_poll": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_wait": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int64]),
     "gorovod_output": (ctypes.c_int, [ctypes.c_int64, _void_pp, ctypes.c_int, _int_p, _int64_p]),
+    "gorovod_received_splits": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int, _int32_p]),
+    "gorovod_last_joined": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_release": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_last_error": (ctypes.c_char_p, []),
     "gorovod_version": (ctypes.c_char_p, []),
@@ -176,18 +186,18 @@ def last_error() -> str:
     return (load().gorovod_last_error() or b"").decode(errors="replace")
 
 
-def raise_for(status: int) -> None:
-    """Raise this thread's last failure: ValueError if ``status`` says bad argument, else HorovodInternalError."""
+def error(status: int) -> Exception:
+    """This thread's last failure: ValueError if ``status`` says bad argument, else HorovodInternalError."""
     reason = last_error() or f"operation failed with status {status}"
-    raise ValueError(reason) if status == INVALID_ARGUMENT else HorovodInternalError(reason)
+    return ValueError(reason) if status == INVALID_ARGUMENT else HorovodInternalError(reason)
 
 
 @functools.lru_cache(maxsize=None)
-def _shape_type(ndim: int) -> type:
-    return ctypes.c_int64 * ndim
+def _array_type(element: type, length: int) -> type:
+    return element * length
 
 
-def enqueue(
+def operation(
     kind: int,
     dtype: int,
     shape: Sequence[int],
@@ -200,23 +210,43 @@ def enqueue(
     root_rank: int = 0,
     prescale: float = 1.0,
     postscale: float = 1.0,
-) -> int:
-    """Submit an operation on host memory at address ``input`` and return the engine's handle at once.
-
-    The memory must stay valid and untouched until the operation has ended. Raises as :func:`raise_for`.
-    """
-    library = load()
+    splits: Sequence[int] = (),
+) -> Op:
+    """Describe an operation on host memory at address ``input``; see ``gorovod_op``. Splits count rows."""
     ndim = len(shape)
-    lengths = _shape_type(ndim)(*shape)
-    op = _Op(
+    lengths = _array_type(ctypes.c_int64, ndim)(*shape)
+    op = Op(
         _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set, _HOST_MEMORY, 0, ndim, prescale, postscale,
         ctypes.addressof(lengths), name, input, output,
     )  # fmt: skip
+    op.lengths = lengths  # lives as long as the address of it
+    if splits:
+        op.rows = _array_type(ctypes.c_int32, len(splits))(*splits)
+        op.splits, op.nsplits = ctypes.addressof(op.rows), len(splits)
+    return op
+
+
+def enqueue(op: Op) -> int:
+    """Submit an operation and return the engine's handle at once. Raises as :func:`error` says.
+
+    The memory must stay valid and untouched until the operation has ended.
+    """
     handle = ctypes.c_int64()
-    status = library.gorovod_enqueue(op, handle)
+    status = load().gorovod_enqueue(op, handle)
     if status != OK:
-        raise_for(status)
+        raise error(status)
     return handle.value
+
+
+def enqueue_group(name: bytes, ops: Sequence[Op]) -> list[int]:
+    """Submit operations that start together, all or none, and return their handles. Otherwise as :func:`enqueue`."""
+    n = len(ops)
+    pointers = _array_type(ctypes.c_void_p, n)(*map(ctypes.addressof, ops))
+    handles = _array_type(ctypes.c_int64, n)()
+    status = load().gorovod_enqueue_group(name, pointers, n, handles)
+    if status != OK:
+        raise error(status)
+    return list(handles)
 
 
 def poll(handle: int) -> bool:
@@ -237,12 +267,33 @@ _MAX_NDIM = 64
 
 
 def output(handle: int) -> tuple[Optional[int], tuple[int, ...]]:
-    """Address and shape of the output that the engine owns, of a finished allgather. Valid until the release."""
-    data, ndim, shape = ctypes.c_void_p(), ctypes.c_int(), _shape_type(_MAX_NDIM)()
+    """Address and shape of the output that the engine owns. Valid until the release.
+
+    A finished allgather, alltoall or reducescatter has one.
+    """
+    data, ndim, shape = ctypes.c_void_p(), ctypes.c_int(), _array_type(ctypes.c_int64, _MAX_NDIM)()
     status = load().gorovod_output(handle, data, _MAX_NDIM, ndim, shape)
     if status != OK:
-        raise_for(status)
+        raise error(status)
     return data.value, tuple(shape[: ndim.value])
+
+
+def received_splits(handle: int) -> list[int]:
+    """How many rows a finished alltoall has brought from each member."""
+    function = load().gorovod_received_splits
+    size = function(handle, 0, None)
+    rows = _array_type(ctypes.c_int32, max(size, 0))()
+    if size < 0 or function(handle, size, rows) < 0:
+        raise error(UNKNOWN_ERROR)
+    return list(rows)
+
+
+def last_joined(handle: int) -> int:
+    """The rank that joined last, after a finished join."""
+    rank = load().gorovod_last_joined(handle)
+    if rank < 0:
+        raise error(UNKNOWN_ERROR)
+    return rank
 
 
 def release(handle: int) -> None:

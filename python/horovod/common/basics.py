@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Callable, Iterable, Optional, Sequence, Union
 
 from horovod.common import _lib
 from horovod.common.util import is_iterable
@@ -121,17 +121,26 @@ class HorovodBasics:
         return bool(self.MPI_LIB_CTYPES.horovod_is_initialized())
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
-        """Write a trace to ``file_path`` from now on. Raises ValueError if not initialised, or if timelines are off."""
+        """Write a trace to ``file_path`` from now on; rank 0 does. ``mark_cycles`` marks each negotiated batch in it.
+
+        Raises ValueError if not initialised, or if HOROVOD_TIMELINE was not set at :meth:`init`; OSError if the file
+        cannot be written.
+        """
         result = self.MPI_LIB_CTYPES.horovod_start_timeline(os.fsencode(file_path), mark_cycles)
         if result == -1:
             raise _not_initialized()
-        if result < 0:
+        if result == -2:
             raise ValueError("Set HOROVOD_TIMELINE=DYNAMIC to enable dynamic timeline tracing. " + _lib.last_error())
+        if result < 0:
+            raise OSError(_lib.last_error())
 
     def stop_timeline(self) -> None:
-        """End the trace. Raises ValueError if not initialised."""
-        if self.MPI_LIB_CTYPES.horovod_stop_timeline() == -1:
+        """End the trace. Raises ValueError if not initialised, OSError if the file could not be written to its end."""
+        result = self.MPI_LIB_CTYPES.horovod_stop_timeline()
+        if result == -1:
             raise _not_initialized()
+        if result < 0:
+            raise OSError(_lib.last_error())
 
     def size(self) -> int:
         """Number of ranks."""
@@ -205,24 +214,25 @@ class HorovodBasics:
 
     def _add_process_set_impl(self, ranks: Sequence[int]) -> Optional[int]:
         """Register a set on all ranks and return its id, or None if there is one of these ranks. Blocks."""
-        result = self.MPI_LIB_CTYPES.horovod_add_process_set(_lib.int_array(ranks), len(ranks))
+        result, reason = _interruptibly(
+            lambda: self.MPI_LIB_CTYPES.horovod_add_process_set(_lib.int_array(ranks), len(ranks))
+        )
         if result == self.HOROVOD_PROCESS_SET_ERROR_EXISTING_SET:
             return None
-        return self._dynamic_result(result)
+        return self._dynamic_result(result, reason)
 
     def _remove_process_set_impl(self, process_set_id: int) -> Optional[int]:
         """Remove a set on all ranks and return its id, or None if there is none of this id. Blocks."""
-        result = self.MPI_LIB_CTYPES.horovod_remove_process_set(process_set_id)
+        result, reason = _interruptibly(lambda: self.MPI_LIB_CTYPES.horovod_remove_process_set(process_set_id))
         if result == self.HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET:
             return None
-        return self._dynamic_result(result)
+        return self._dynamic_result(result, reason)
 
-    def _dynamic_result(self, result: int) -> int:
+    def _dynamic_result(self, result: int, reason: str) -> int:
         if result >= 0:
             return result
         if result == self.HOROVOD_PROCESS_SET_ERROR_INIT:
             raise _not_initialized()
-        reason = _lib.last_error()
         if result == self.HOROVOD_PROCESS_SET_ERROR_DYNAMIC:
             raise ValueError(
                 reason
@@ -273,6 +283,19 @@ def _initialized(value: int) -> int:
     if value == -1:
         raise _not_initialized()
     return value
+
+
+def _interruptibly(call: Callable[[], int]) -> tuple[int, str]:
+    """Call into the library in a thread, so that Ctrl-C works meanwhile; the call goes on then.
+
+    Returns the result, and the thread's last error.
+    """
+    outcome: list[tuple[int, str]] = []
+    thread = threading.Thread(target=lambda: outcome.append((call(), _lib.last_error())), daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    return outcome[0]
 
 
 def _init_interruptibly(process_sets: Sequence[Sequence[int]]) -> Optional[str]:

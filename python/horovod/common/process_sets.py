@@ -72,15 +72,17 @@ global_process_set.process_set_id = 0
 
 def _init_process_sets(basics: HorovodBasics, process_sets: Sequence[ProcessSet]) -> None:
     """After init: fill in the ranks of the world, and the ids of ``process_sets``."""
-    ids_and_ranks = basics._get_process_set_ids_and_ranks()
-    global_process_set.ranks = ids_and_ranks[0]
-    ids = {tuple(ranks): process_set_id for process_set_id, ranks in reversed(list(ids_and_ranks.items()))}
-    taken = {0}
+    known = basics._get_process_set_ids_and_ranks()
+    world = global_process_set.ranks = known.pop(0)
     for number, process_set in enumerate(process_sets):
-        process_set_id = ids.get(tuple(process_set.ranks or ()))
-        if process_set_id is None or process_set_id in taken:
-            raise ValueError(f"Process set number {number} of init is a duplicate: {process_set}")
-        taken.add(process_set_id)
+        ranks = process_set.ranks or world  # an empty list is another set of all ranks
+        process_set_id = next((i for i in sorted(known) if known[i] == ranks), None)
+        if process_set_id is None:
+            raise ValueError(
+                f"Process set number {number} of init is a duplicate, or was not there when Horovod was initialized: "
+                f"{process_set}"
+            )
+        process_set.ranks = known.pop(process_set_id)
         process_set.process_set_id = process_set_id
 
 
@@ -96,6 +98,7 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
     process_set_id = _bound()._add_process_set_impl(process_set.ranks)
     if process_set_id is None:
         raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
+    process_set.ranks = process_set.ranks or list(global_process_set.ranks or ())
     process_set.process_set_id = process_set_id
     return process_set
 

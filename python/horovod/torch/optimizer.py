@@ -7,21 +7,56 @@ import os
 import warnings
 import weakref
 from collections import Counter
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
+from functools import partial
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Union
 
 import torch
 
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import split_list
 from horovod.torch.compression import Compression, Compressor
-from horovod.torch.mpi_ops import Adasum, Average, allreduce_async_, rocm_built, size, synchronize
+from horovod.torch.functions import broadcast_object
+from horovod.torch.mpi_ops import (
+    Adasum,
+    Average,
+    allreduce_async_,
+    grouped_allreduce_async_,
+    rocm_built,
+    size,
+    sparse_allreduce_async,
+    synchronize,
+)
 
 
 class _Submitted(NamedTuple):
-    """The allreduce of one parameter's gradient."""
+    """The reduction of one parameter's gradient."""
 
-    handle: Optional[int]  # None: some backward passes are yet to come
-    ctx: Any  # of the compressor
-    sparse_dims: int  # of the gradient before it was made dense; 0 if it was dense
+    wait: Optional[Callable[[], torch.Tensor]]  # for the result; None: not submitted yet
+    ctx: Any = None  # of the compressor
+    sparse_dims: int = 0  # of the gradient before it was made dense; 0 if it was dense
+    stays_sparse: bool = False
+
+
+_NOT_YET = _Submitted(None)
+
+
+class _GroupResult:
+    """Waits once for the reduction of a group, for all its parameters."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._reduced: Optional[list[torch.Tensor]] = None
+        self._failure: Optional[Exception] = None
+
+    def __getitem__(self, i: int) -> torch.Tensor:
+        if self._failure is None and self._reduced is None:
+            try:
+                self._reduced = synchronize(self._handle)
+            except (RuntimeError, ValueError) as e:
+                self._failure = e
+        if self._failure is not None:
+            raise self._failure
+        return self._reduced[i]
 
 
 class _Distributed:
@@ -36,6 +71,7 @@ class _Distributed:
         backward_passes_per_step: int,
         op: int,
         gradient_predivide_factor: float,
+        groups: Union[None, int, list[list[torch.Tensor]]],
         sparse_as_dense: bool,
         process_set: ProcessSet,
     ) -> None:
@@ -54,10 +90,26 @@ class _Distributed:
         self._synchronized = False
         self._should_synchronize = True
         self._reduces = bool(process_set.included()) and (size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1")
+        self._group_of: dict[torch.Tensor, list[torch.Tensor]] = {}
         if self._reduces:
-            for group in self.param_groups:
-                for p in group["params"]:
-                    self._watch(p)
+            for p in self._trainable():
+                self._watch(p)
+            for group in self._chunks(groups) if isinstance(groups, int) else groups or ():
+                members = [p for p in group if p.requires_grad]
+                self._group_of.update((p, members) for p in members)
+
+    def _trainable(self) -> list[torch.Tensor]:
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+    def _chunks(self, count: int) -> list[list[torch.Tensor]]:
+        """Cut the trainable parameters into ``count`` groups, by the order that they have on the set's first rank."""
+        parameters = {self._names[p]: p for p in self._trainable()}
+        names = broadcast_object(
+            list(parameters), self.process_set.ranks[0], "DistributedOptimizer.groups", self.process_set
+        )
+        if set(names) != set(parameters):
+            raise ValueError("groups need the same named parameters on all ranks")
+        return split_list([parameters[name] for name in names], min(count, max(1, len(names))))
 
     def _watch(self, p: torch.Tensor) -> None:
         """Submit the gradient of ``p`` whenever it is complete."""
@@ -88,33 +140,51 @@ class _Distributed:
             )
         assert not p.grad.requires_grad, "DistributedOptimizer does not support backward(create_graph=True)."
         self._delay[p] -= 1
-        self._submitted[p] = self._submit(p) if self._delay[p] == 0 else _Submitted(None, None, 0)
+        self._submitted[p] = _NOT_YET
+        if self._delay[p] == 0 and all(self._delay[q] == 0 for q in self._group_of.get(p, ())):
+            self._submit(p)
 
-    def _submit(self, p: torch.Tensor) -> _Submitted:
-        if p.grad is None:
-            p.grad = torch.zeros_like(p)
-        gradient, sparse_dims = p.grad.detach(), 0
-        if gradient.is_sparse:
-            if not self.sparse_as_dense:
-                raise NotImplementedError(
-                    f"the gradient of {self._names[p]} is sparse, which this version supports only with "
-                    "DistributedOptimizer(sparse_as_dense=True)"
-                )
-            sparse_dims = gradient.sparse_dim()
-            gradient = gradient.to_dense()
-        compressed, ctx = self._compression.compress(gradient.contiguous())
-        handle = allreduce_async_(
-            compressed,
-            name=self._names[p],
-            op=self.op,
-            prescale_factor=self._prescale,
-            postscale_factor=self._postscale,
-            process_set=self.process_set,
-        )
-        return _Submitted(handle, ctx, sparse_dims)
+    def _submit(self, p: torch.Tensor) -> None:
+        """Submit the gradient of ``p``, and of its group."""
+        group = self._group_of.get(p, [p])
+        dense_of, tensors, ctxs, sparse_dims = [], [], [], []
+        for q in group:
+            if q.grad is None:
+                q.grad = torch.zeros_like(q)
+            gradient = q.grad.detach()
+            if gradient.is_sparse and not self.sparse_as_dense:
+                wait = sparse_allreduce_async(gradient, self._names[q], self.op, self.process_set)
+                self._submitted[q] = _Submitted(wait, stays_sparse=True)
+                continue
+            sparse_dims.append(gradient.sparse_dim() if gradient.is_sparse else 0)
+            dense = gradient.to_dense() if gradient.is_sparse else gradient
+            compressed, ctx = self._compression.compress(dense.contiguous())
+            dense_of.append(q)
+            tensors.append(compressed)
+            ctxs.append(ctx)
+        if not tensors:
+            return
+        arguments = {
+            "op": self.op,
+            "prescale_factor": self._prescale,
+            "postscale_factor": self._postscale,
+            "process_set": self.process_set,
+        }
+        if p not in self._group_of:
+            waits = [partial(synchronize, allreduce_async_(tensors[0], name=self._names[p], **arguments))]
+        else:
+            handle = grouped_allreduce_async_(tensors, name=self._names[group[0]], **arguments)
+            result = _GroupResult(handle)
+            waits = [partial(result.__getitem__, i) for i in range(len(tensors))]
+        for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):
+            self._submitted[q] = _Submitted(wait, ctx, dims)
 
     def _finish(self, p: torch.Tensor, submitted: _Submitted) -> None:
-        reduced = self._compression.decompress(synchronize(submitted.handle), submitted.ctx)
+        reduced = submitted.wait()
+        if submitted.stays_sparse:
+            p.grad = reduced
+            return
+        reduced = self._compression.decompress(reduced, submitted.ctx)
         if submitted.sparse_dims:
             p.grad = reduced.to_sparse(submitted.sparse_dims)
         elif reduced.data_ptr() != p.grad.data_ptr():
@@ -137,8 +207,8 @@ class _Distributed:
             return
         for p in self._delay:
             submitted = self._submitted.get(p)
-            if submitted is None or submitted.handle is None:
-                self._submitted[p] = self._submit(p)
+            if submitted is None or submitted.wait is None:
+                self._submit(p)
         failure: Optional[Exception] = None
         for p, submitted in self._submitted.items():
             try:
@@ -212,9 +282,9 @@ class _Distributed:
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own. Reductions that are under way are waited for, and their results dropped."""
         for submitted in self._submitted.values():
-            if submitted.handle is not None:
+            if submitted.wait is not None:
                 with contextlib.suppress(RuntimeError, ValueError):
-                    synchronize(submitted.handle)
+                    submitted.wait()
         self._reset()
         self._synchronized = False
         self._should_synchronize = True
@@ -261,12 +331,22 @@ def _parameter_names(
     return names
 
 
-def _check_groups(groups: Any) -> None:
+def _check_groups(groups: Any, parameters: Iterable[torch.Tensor]) -> None:
+    """Raise ValueError unless ``groups`` is a number above 0, or disjoint lists of parameters."""
     if not (isinstance(groups, list) or (isinstance(groups, int) and groups > 0)):
         raise ValueError("groups should be a non-negative integer or a list of list of torch.Tensor.")
-    raise NotImplementedError(
-        "DistributedOptimizer(groups=…) is not supported by this version; without it, small gradients are fused anyway."
-    )
+    if isinstance(groups, int):
+        return
+    known, seen = set(parameters), set()
+    for group in groups:
+        if not isinstance(group, (list, tuple)) or not all(isinstance(p, torch.Tensor) for p in group):
+            raise ValueError("groups must consist of lists of torch.Tensor.")
+        for p in group:
+            if p not in known:
+                raise ValueError("groups has a tensor that is not a parameter of the optimizer.")
+            if p in seen:
+                raise ValueError("A parameter can only appear once in groups.")
+            seen.add(p)
 
 
 def DistributedOptimizer(  # noqa: N802 (Horovod's name)
@@ -294,9 +374,12 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     backward_passes_per_step: how many backward passes to add up before a reduction.
     op: Average, Sum, Min, Max or Product.
     gradient_predivide_factor: for Average, divide by this before the sum, and by the rest of size() after.
-    sparse_as_dense: reduce sparse gradients in dense form; without it they raise NotImplementedError.
+    groups: how many groups to cut the parameters into, or lists of parameters; a group is reduced in one call, when
+        all its gradients are complete. ``num_groups`` is the deprecated form of the number.
+    sparse_as_dense: reduce sparse gradients in dense form. Without it their indices and values are gathered.
+    process_set: the ranks whose gradients are reduced. Elsewhere the result does what ``optimizer`` does.
 
-    Raises ValueError for bad arguments, NotImplementedError for Adasum and for groups. Ranks must construct it after
+    Raises ValueError for bad arguments, NotImplementedError for Adasum. Ranks must construct it after
     ``hvd.init()``, and should start from equal parameters: see ``broadcast_parameters``.
     """
     if isinstance(optimizer, _Distributed):
@@ -317,9 +400,11 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
     if groups is not None:
-        _check_groups(groups)
+        _check_groups(groups, (p for group in optimizer.param_groups for p in group["params"]))
     if op == Adasum:
-        raise NotImplementedError("op=Adasum is not supported by this version; use Average or Sum.")
+        raise NotImplementedError(
+            "DistributedOptimizer(op=Adasum) is not supported by this version; use Average or Sum, or hvd.allreduce."
+        )
 
     base = optimizer.__class__
     cls = type(base.__name__, (_Distributed, base), {"__module__": base.__module__, "__doc__": base.__doc__})
@@ -333,6 +418,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         backward_passes_per_step,
         op,
         gradient_predivide_factor,
+        groups,
         sparse_as_dense,
         process_set,
     )

@@ -1,0 +1,467 @@
+"""Collectives on one tensor at a time."""
+
+from __future__ import annotations
+
+from typing import Callable, Optional, Sequence, Union
+
+import torch
+
+from horovod.common import _lib
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch._basics import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    _basics,
+    handle_average_backwards_compatibility,
+)
+from horovod.torch._submission import (
+    AlltoallPart,
+    JoinPart,
+    Part,
+    empty_like,
+    submit,
+    submit_without_tensor,
+    synchronize,
+)
+from horovod.torch.compression import Compression, Compressor
+
+_REDUCE_OPS = frozenset((Average, Sum, Adasum, Min, Max, Product))
+
+
+def check_reduce_op(op: int, process_set: ProcessSet) -> None:
+    """Raise ValueError for what is no reduce operation, NotImplementedError for Adasum on a part of the ranks."""
+    if op not in _REDUCE_OPS:
+        raise ValueError(f"unknown reduce operation {op!r}; use Average, Sum, Adasum, Min, Max or Product.")
+    if op == Adasum and process_set.process_set_id != 0:
+        raise NotImplementedError("Adasum does not support non-global process sets yet.")
+
+
+def needs_grad(tensor: torch.Tensor) -> bool:
+    """Whether autograd records what happens to ``tensor``."""
+    return isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled()
+
+
+# ---- allreduce
+
+
+def _allreduce_async(
+    tensor: torch.Tensor,
+    in_place: bool,
+    name: Optional[str],
+    op: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+    wait: bool,
+) -> int:
+    check_reduce_op(op, process_set)
+    output = tensor if in_place else empty_like(tensor)
+    return submit(
+        "allreduce", tensor, output, name, process_set, wait,
+        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+    )  # fmt: skip
+
+
+def allreduce_async(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Start :func:`allreduce` and return a handle for :func:`poll` and :func:`synchronize`.
+
+    ``tensor`` must not change before that. The result is not recorded by autograd. Errors as :func:`allreduce`.
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    return _allreduce_async(tensor, False, name, op, prescale_factor, postscale_factor, process_set, wait=False)
+
+
+def allreduce_async_(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """As :func:`allreduce_async`, but into ``tensor`` itself."""
+    op = handle_average_backwards_compatibility(op, average)
+    return _allreduce_async(tensor, True, name, op, prescale_factor, postscale_factor, process_set, wait=False)
+
+
+def allreduce_(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """As :func:`allreduce`, but into ``tensor`` itself, which is returned. Not recorded by autograd."""
+    op = handle_average_backwards_compatibility(op, average)
+    return synchronize(
+        _allreduce_async(tensor, True, name, op, prescale_factor, postscale_factor, process_set, wait=True)
+    )
+
+
+class HorovodAllreduce(torch.autograd.Function):
+    """Allreduce whose gradient is the allreduce of the gradient, with the same op and factors."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, op, prescale_factor, postscale_factor, process_set):  # noqa: ANN001, ANN205, D102
+        ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
+        return synchronize(
+            _allreduce_async(tensor, False, name, op, prescale_factor, postscale_factor, process_set, wait=True)
+        )
+
+    @staticmethod
+    def backward(ctx, grad_output):  # noqa: ANN001, ANN205, D102
+        op, prescale_factor, postscale_factor, process_set = ctx.arguments
+        grad = allreduce(
+            grad_output.contiguous(),
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            process_set=process_set,
+        )
+        return grad, None, None, None, None, None
+
+
+def allreduce(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    compression: type[Compressor] = Compression.none,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Reduce ``tensor`` elementwise over the ranks of ``process_set``, and return the result, the same on all. Blocks.
+
+    Shape, dtype (uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, bool), ``op`` and factors must
+    be the same on all ranks. ``op`` is Average (default), Sum, Min, Max, Product or, on floating-point tensors, Adasum
+    (arXiv:2006.02924); ``average`` is its deprecated form. Each element is multiplied by ``prescale_factor`` before
+    and by ``postscale_factor`` after; on integers, in double precision and truncated. The result is differentiable.
+
+    Raises ValueError for a tensor that is not contiguous, of another dtype, or whose name is in use; TypeError for
+    what is no tensor; NotImplementedError for Adasum on other than all ranks; HorovodInternalError if the ranks
+    disagree or one of them is gone.
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    compressed, ctx = compression.compress(tensor)
+    if needs_grad(compressed):
+        reduced = HorovodAllreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set)
+    else:
+        reduced = synchronize(
+            _allreduce_async(compressed, False, name, op, prescale_factor, postscale_factor, process_set, wait=True)
+        )
+    return compression.decompress(reduced, ctx)
+
+
+# ---- allgather
+
+
+def allgather_async(
+    tensor: torch.Tensor, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """Start :func:`allgather` and return a handle for :func:`poll` and :func:`synchronize`."""
+    return submit("allgather", tensor, None, name, process_set, wait=False)
+
+
+class HorovodAllgather(torch.autograd.Function):
+    """Allgather whose gradient is this rank's rows of the averaged gradient."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, process_set):  # noqa: ANN001, ANN205, D102
+        ctx.process_set = process_set
+        ctx.rows = tensor.shape[0] if tensor.dim() else 1
+        return synchronize(submit("allgather", tensor, None, name, process_set, wait=True))
+
+    @staticmethod
+    def backward(ctx, grad_output):  # noqa: ANN001, ANN205, D102
+        averaged = allreduce(grad_output.contiguous(), op=Average, process_set=ctx.process_set)
+        rows = allgather(torch.tensor([ctx.rows]), process_set=ctx.process_set)
+        start = int(rows[: ctx.process_set.rank()].sum())
+        return averaged.narrow(0, start, ctx.rows), None, None
+
+
+def allgather(
+    tensor: torch.Tensor, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """Concatenate ``tensor`` of all ranks along its first dimension, in the order of ranks. Blocks.
+
+    Dtype and the other dimensions must be the same on all ranks; the first may differ and may be 0. dtypes and errors
+    as :func:`allreduce`; a tensor without dimensions is a HorovodInternalError. The result is differentiable.
+    """
+    if needs_grad(tensor):
+        return HorovodAllgather.apply(tensor, name, process_set)
+    return synchronize(submit("allgather", tensor, None, name, process_set, wait=True))
+
+
+# ---- broadcast
+
+
+def broadcast_async(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """Start :func:`broadcast` and return a handle for :func:`poll` and :func:`synchronize`."""
+    return submit("broadcast", tensor, empty_like(tensor), name, process_set, wait=False, root_rank=root_rank)
+
+
+def broadcast_async_(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """As :func:`broadcast_async`, but into ``tensor`` itself."""
+    return submit("broadcast", tensor, tensor, name, process_set, wait=False, root_rank=root_rank)
+
+
+def broadcast_(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """As :func:`broadcast`, but into ``tensor`` itself, which is returned. Not recorded by autograd."""
+    return synchronize(submit("broadcast", tensor, tensor, name, process_set, wait=True, root_rank=root_rank))
+
+
+class HorovodBroadcast(torch.autograd.Function):
+    """Broadcast whose gradient is the averaged gradient on the root, and zero elsewhere."""
+
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):  # noqa: ANN001, ANN205, D102
+        ctx.root_rank = root_rank
+        ctx.process_set = process_set
+        return synchronize(
+            submit("broadcast", tensor, empty_like(tensor), name, process_set, wait=True, root_rank=root_rank)
+        )
+
+    @staticmethod
+    def backward(ctx, grad_output):  # noqa: ANN001, ANN205, D102
+        averaged = allreduce(grad_output.contiguous(), op=Average, process_set=ctx.process_set)
+        return averaged if _basics.rank() == ctx.root_rank else torch.zeros_like(averaged), None, None, None
+
+
+def broadcast(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """Return the ``tensor`` of rank ``root_rank`` (a rank of the world) on all ranks of ``process_set``. Blocks.
+
+    Shape, dtype and root must be the same on all ranks. dtypes and errors as :func:`allreduce`; a root outside the set
+    is a ValueError. The result is differentiable.
+    """
+    if needs_grad(tensor):
+        return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
+    output = empty_like(tensor)
+    return synchronize(submit("broadcast", tensor, output, name, process_set, wait=True, root_rank=root_rank))
+
+
+# ---- alltoall
+
+Splits = Union[torch.Tensor, Sequence[int], None]
+
+
+def _alltoall_async(
+    tensor: torch.Tensor, splits: Splits, name: Optional[str], process_set: ProcessSet, wait: bool
+) -> int:
+    if splits is None:
+        rows: list[int] = []
+    else:
+        splits = splits if isinstance(splits, torch.Tensor) else torch.tensor(splits, dtype=torch.int32)
+        if splits.dim() > 1:
+            raise ValueError("alltoall expects a 1D splits tensor")
+        if splits.dtype is not torch.int32:
+            raise ValueError("alltoall expects splits to contain 32-bit integer elements.")
+        rows = splits.reshape(-1).tolist()
+    return submit("alltoall", tensor, None, name, process_set, wait, AlltoallPart, splits=rows)
+
+
+def alltoall_async(
+    tensor: torch.Tensor,
+    splits: Splits = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Start :func:`alltoall` and return a handle, whose :func:`synchronize` returns the received splits too, always."""
+    return _alltoall_async(tensor, splits, name, process_set, wait=False)
+
+
+class HorovodAlltoall(torch.autograd.Function):
+    """Alltoall whose gradient goes back the way that the rows have come."""
+
+    @staticmethod
+    def forward(ctx, tensor, splits, name, process_set):  # noqa: ANN001, ANN205, D102
+        output, received = synchronize(_alltoall_async(tensor, splits, name, process_set, wait=True))
+        ctx.process_set = process_set
+        ctx.rows = tensor.shape[0]
+        ctx.received = received
+        ctx.mark_non_differentiable(received)
+        return output, received
+
+    @staticmethod
+    def backward(ctx, grad_output, _):  # noqa: ANN001, ANN205, D102
+        grad, _ = alltoall(grad_output.contiguous(), splits=ctx.received, process_set=ctx.process_set)
+        if grad.shape[0] < ctx.rows:  # the splits left rows at the end unsent
+            grad = torch.cat((grad, grad.new_zeros((ctx.rows - grad.shape[0], *grad.shape[1:]))))
+        return grad, None, None, None
+
+
+def alltoall(
+    tensor: torch.Tensor,
+    splits: Splits = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    """Send rows of ``tensor`` to each rank of ``process_set``, and return the rows received, by sender. Blocks.
+
+    ``splits`` are how many rows of the first dimension go to each rank: a sequence, or an int32 tensor of one
+    dimension; what is left at the end stays here. None sends equal parts. dtype and the other dimensions must be the
+    same on all ranks. Returns the tensor, and with ``splits`` also an int32 tensor of the rows received from each
+    rank. The tensor is differentiable.
+
+    Raises ValueError for splits that do not fit, or a first dimension that cannot be divided equally; otherwise dtypes
+    and errors as :func:`allreduce`.
+    """
+    if needs_grad(tensor):
+        output, received = HorovodAlltoall.apply(tensor, splits, name, process_set)
+    else:
+        output, received = synchronize(_alltoall_async(tensor, splits, name, process_set, wait=True))
+    return output if splits is None else (output, received)
+
+
+# ---- reducescatter
+
+
+def check_scattered(tensor: torch.Tensor) -> None:
+    """Raise ValueError if ``tensor`` has no rows."""
+    if isinstance(tensor, torch.Tensor) and tensor.dim() == 0:
+        raise ValueError("reducescatter does not support scalar inputs.")
+
+
+def _reducescatter_async(
+    tensor: torch.Tensor,
+    name: Optional[str],
+    op: int,
+    process_set: ProcessSet,
+    prescale_factor: float,
+    postscale_factor: float,
+    wait: bool,
+) -> int:
+    check_scattered(tensor)
+    return submit(
+        "reducescatter", tensor, None, name, process_set, wait,
+        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+    )  # fmt: skip
+
+
+def reducescatter_async(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Start :func:`reducescatter` and return a handle for :func:`poll` and :func:`synchronize`."""
+    return _reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor, wait=False)
+
+
+def scattered_gradient_factor(op: int, prescale: float, postscale: float, process_set: ProcessSet) -> float:
+    """By what the gradient of a reducescatter is multiplied before it is gathered."""
+    return prescale * postscale * (process_set.size() if op == Sum else 1)
+
+
+class HorovodReducescatter(torch.autograd.Function):
+    """Reducescatter whose gradient is gathered from all ranks; that of a sum is multiplied by their number."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):  # noqa: ANN001, ANN205, D102
+        ctx.process_set = process_set
+        ctx.factor = scattered_gradient_factor(op, prescale_factor, postscale_factor, process_set)
+        return synchronize(
+            _reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor, wait=True)
+        )
+
+    @staticmethod
+    def backward(ctx, grad_output):  # noqa: ANN001, ANN205, D102
+        grad = allgather((grad_output * ctx.factor).contiguous(), process_set=ctx.process_set)
+        return grad, None, None, None, None, None
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """Reduce ``tensor`` over the ranks of ``process_set``, and return this rank's rows of the result. Blocks.
+
+    The rows of the first dimension are dealt out in order; where they cannot be divided equally, the first ranks get
+    one more. ``op`` is Average or Sum; another is a HorovodInternalError. Factors, dtypes and other errors as
+    :func:`allreduce`; a tensor without dimensions is a ValueError. The result is differentiable.
+    """
+    compressed, ctx = compression.compress(tensor)
+    arguments = (name, op, process_set, prescale_factor, postscale_factor)
+    if needs_grad(compressed):
+        check_scattered(compressed)
+        scattered = HorovodReducescatter.apply(compressed, *arguments)
+    else:
+        scattered = synchronize(_reducescatter_async(compressed, *arguments, wait=True))
+    return compression.decompress(scattered, ctx)
+
+
+# ---- sparse allreduce
+
+
+def sparse_allreduce_async(
+    tensor: torch.Tensor, name: Optional[str], op: int, process_set: ProcessSet = global_process_set
+) -> Callable[[], torch.Tensor]:
+    """Start to add up sparse COO tensors of all ranks, and return a function that waits for the sum and returns it.
+
+    Indices and values are gathered, so the result is not coalesced. ``op`` is Average; any other is a sum. The tensors
+    must have the same size, dtype and number of sparse dimensions on all ranks. Errors as :func:`allreduce`.
+    """
+    tensor = tensor.detach().coalesce()
+    handles = [
+        submit("allgather", part.contiguous(), None, part_name, process_set, wait=False)
+        for part, part_name in [
+            (tensor.indices().t(), None if name is None else f"{name}.indices"),
+            (tensor.values(), None if name is None else f"{name}.values"),
+        ]
+    ]
+
+    def result() -> torch.Tensor:
+        indices, values = (synchronize(handle) for handle in handles)
+        if op == Average:
+            values = values / process_set.size()
+        return torch.sparse_coo_tensor(indices.t(), values, tensor.size())
+
+    return result
+
+
+# ---- barrier, join
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Return when every rank of ``process_set`` has called this. Raises HorovodInternalError if one cannot."""
+    synchronize(submit_without_tensor(_lib.BARRIER, process_set, Part()))
+
+
+def join(device: int = -1) -> int:
+    """Say that this rank has no more data, wait until all ranks have said so, and return the one that did last.
+
+    Meanwhile this rank takes part in the allreduces of the others with zeros; averages are still divided by the number
+    of all ranks. Their other operations fail unless GOROVOD_JOIN_ALL_OPS=1 is set. ``device``, where Horovod makes
+    these zeros, has no meaning here. Raises HorovodInternalError if a rank is gone.
+    """
+    return synchronize(submit_without_tensor(_lib.JOIN, global_process_set, JoinPart()))

@@ -1,0 +1,287 @@
+"""Collectives on many tensors in one call.
+
+The tensors of a group start together, when all of them are ready on every rank. Each is named for its place in the
+group, ``grouped_<op>.<name>_<i>of<n>``, so groups may be submitted in any order.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+import torch
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch._basics import Average, handle_average_backwards_compatibility
+from horovod.torch._collectives import (
+    allgather,
+    check_reduce_op,
+    check_scattered,
+    needs_grad,
+    scattered_gradient_factor,
+)
+from horovod.torch._submission import empty_like, submit_group, synchronize
+from horovod.torch.compression import Compression, Compressor
+
+Tensors = Sequence[torch.Tensor]
+
+
+def _compress(compression: type[Compressor], tensors: Tensors) -> tuple[list[torch.Tensor], list]:
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    return [tensor for tensor, _ in pairs], [ctx for _, ctx in pairs]
+
+
+def _decompress(compression: type[Compressor], tensors: Tensors, ctxs: list) -> list[torch.Tensor]:
+    return [compression.decompress(tensor, ctx) for tensor, ctx in zip(tensors, ctxs)]
+
+
+# ---- allreduce
+
+
+def _grouped_allreduce_async(
+    tensors: Tensors,
+    in_place: bool,
+    name: Optional[str],
+    op: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+    wait: bool,
+) -> int:
+    check_reduce_op(op, process_set)
+    tensors = list(tensors)
+    outputs = tensors if in_place else [empty_like(tensor) for tensor in tensors]
+    return submit_group(
+        "allreduce", tensors, outputs, name, process_set, wait,
+        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+    )  # fmt: skip
+
+
+def grouped_allreduce_async(
+    tensors: Tensors,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Start :func:`grouped_allreduce` and return one handle for :func:`poll` and :func:`synchronize`.
+
+    The tensors must not change before that. The results are not recorded by autograd.
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    return _grouped_allreduce_async(
+        tensors, False, name, op, prescale_factor, postscale_factor, process_set, wait=False
+    )
+
+
+def grouped_allreduce_async_(
+    tensors: Tensors,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """As :func:`grouped_allreduce_async`, but into the tensors themselves."""
+    op = handle_average_backwards_compatibility(op, average)
+    return _grouped_allreduce_async(tensors, True, name, op, prescale_factor, postscale_factor, process_set, wait=False)
+
+
+def grouped_allreduce_(
+    tensors: Tensors,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """As :func:`grouped_allreduce`, but into the tensors themselves, which are returned. Not recorded by autograd."""
+    op = handle_average_backwards_compatibility(op, average)
+    return synchronize(
+        _grouped_allreduce_async(tensors, True, name, op, prescale_factor, postscale_factor, process_set, wait=True)
+    )
+
+
+class HorovodGroupedAllreduce(torch.autograd.Function):
+    """Grouped allreduce whose gradient is the grouped allreduce of the gradients, with the same op and factors."""
+
+    @staticmethod
+    def forward(ctx, name, op, prescale_factor, postscale_factor, process_set, *tensors):  # noqa: ANN001, ANN205, D102
+        ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
+        return tuple(
+            synchronize(
+                _grouped_allreduce_async(
+                    tensors, False, name, op, prescale_factor, postscale_factor, process_set, wait=True
+                )
+            )
+        )
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):  # noqa: ANN001, ANN205, D102
+        op, prescale_factor, postscale_factor, process_set = ctx.arguments
+        grads = grouped_allreduce(
+            [grad.contiguous() for grad in grad_outputs],
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            process_set=process_set,
+        )
+        return (None, None, None, None, None, *grads)
+
+
+def grouped_allreduce(
+    tensors: Tensors,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    compression: type[Compressor] = Compression.none,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """:func:`allreduce` of many tensors at once: returns the list of the results. Blocks.
+
+    The tensors may differ in shape and dtype; all ranks must give as many, in the same order. Of an error that
+    concerns one tensor, the whole call dies, after all have ended. The results are differentiable.
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    compressed, ctxs = _compress(compression, tensors)
+    if any(map(needs_grad, compressed)):
+        reduced = HorovodGroupedAllreduce.apply(name, op, prescale_factor, postscale_factor, process_set, *compressed)
+    else:
+        reduced = synchronize(
+            _grouped_allreduce_async(
+                compressed, False, name, op, prescale_factor, postscale_factor, process_set, wait=True
+            )
+        )
+    return _decompress(compression, reduced, ctxs)
+
+
+# ---- allgather
+
+
+def _grouped_allgather_async(tensors: Tensors, name: Optional[str], process_set: ProcessSet, wait: bool) -> int:
+    tensors = list(tensors)
+    return submit_group("allgather", tensors, [None] * len(tensors), name, process_set, wait)
+
+
+def grouped_allgather_async(
+    tensors: Tensors, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """Start :func:`grouped_allgather` and return one handle for :func:`poll` and :func:`synchronize`."""
+    return _grouped_allgather_async(tensors, name, process_set, wait=False)
+
+
+class HorovodGroupedAllgather(torch.autograd.Function):
+    """Grouped allgather whose gradients are this rank's rows of the averaged gradients."""
+
+    @staticmethod
+    def forward(ctx, name, process_set, *tensors):  # noqa: ANN001, ANN205, D102
+        ctx.process_set = process_set
+        ctx.rows = [tensor.shape[0] if tensor.dim() else 1 for tensor in tensors]
+        return tuple(synchronize(_grouped_allgather_async(tensors, name, process_set, wait=True)))
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):  # noqa: ANN001, ANN205, D102
+        averaged = grouped_allreduce(
+            [grad.contiguous() for grad in grad_outputs], op=Average, process_set=ctx.process_set
+        )
+        rows = allgather(torch.tensor([ctx.rows]), process_set=ctx.process_set)
+        starts = rows[: ctx.process_set.rank()].sum(0).tolist()
+        grads = [grad.narrow(0, start, n) for grad, start, n in zip(averaged, starts, ctx.rows)]
+        return (None, None, *grads)
+
+
+def grouped_allgather(
+    tensors: Tensors, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> list[torch.Tensor]:
+    """:func:`allgather` of many tensors at once: returns the list of the results. Blocks.
+
+    All ranks must give as many tensors, in the same order. The results are differentiable.
+    """
+    if any(map(needs_grad, tensors)):
+        return list(HorovodGroupedAllgather.apply(name, process_set, *tensors))
+    return synchronize(_grouped_allgather_async(tensors, name, process_set, wait=True))
+
+
+# ---- reducescatter
+
+
+def _grouped_reducescatter_async(
+    tensors: Tensors,
+    name: Optional[str],
+    op: int,
+    process_set: ProcessSet,
+    prescale_factor: float,
+    postscale_factor: float,
+    wait: bool,
+) -> int:
+    tensors = list(tensors)
+    for tensor in tensors:
+        check_scattered(tensor)
+    return submit_group(
+        "reducescatter", tensors, [None] * len(tensors), name, process_set, wait,
+        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+    )  # fmt: skip
+
+
+def grouped_reducescatter_async(
+    tensors: Tensors,
+    name: Optional[str] = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Start :func:`grouped_reducescatter` and return one handle for :func:`poll` and :func:`synchronize`."""
+    return _grouped_reducescatter_async(tensors, name, op, process_set, prescale_factor, postscale_factor, wait=False)
+
+
+class HorovodGroupedReducescatter(torch.autograd.Function):
+    """Grouped reducescatter whose gradients are gathered; those of a sum are multiplied by the number of ranks."""
+
+    @staticmethod
+    def forward(ctx, name, op, process_set, prescale_factor, postscale_factor, *tensors):  # noqa: ANN001, ANN205, D102
+        ctx.process_set = process_set
+        ctx.factor = scattered_gradient_factor(op, prescale_factor, postscale_factor, process_set)
+        return tuple(
+            synchronize(
+                _grouped_reducescatter_async(
+                    tensors, name, op, process_set, prescale_factor, postscale_factor, wait=True
+                )
+            )
+        )
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):  # noqa: ANN001, ANN205, D102
+        grads = grouped_allgather(
+            [(grad * ctx.factor).contiguous() for grad in grad_outputs], process_set=ctx.process_set
+        )
+        return (None, None, None, None, None, *grads)
+
+
+def grouped_reducescatter(
+    tensors: Tensors,
+    name: Optional[str] = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[torch.Tensor]:
+    """:func:`reducescatter` of many tensors at once: returns the list of the results. Blocks.
+
+    All ranks must give as many tensors, in the same order. The results are differentiable.
+    """
+    compressed, ctxs = _compress(compression, tensors)
+    arguments = (name, op, process_set, prescale_factor, postscale_factor)
+    if any(map(needs_grad, compressed)):
+        for tensor in compressed:
+            check_scattered(tensor)
+        scattered = HorovodGroupedReducescatter.apply(*arguments, *compressed)
+    else:
+        scattered = synchronize(_grouped_reducescatter_async(compressed, *arguments, wait=True))
+    return _decompress(compression, scattered, ctxs)

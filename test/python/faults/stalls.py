@@ -1,0 +1,23 @@
+"""Rank ODD submits "other" instead of "stuck". With RESCUE, the ranks make up for it later; otherwise they wait."""
+
+import os
+import sys
+import time
+
+import torch
+
+import horovod.torch as hvd
+
+hvd.init()
+odd = hvd.rank() == int(os.environ["ODD"])
+names = ["other", "stuck"] if odd else ["stuck", "other"]
+try:
+    handle = hvd.allreduce_async(torch.ones(3), name=names[0])
+    if "RESCUE" in os.environ:
+        time.sleep(float(os.environ["RESCUE"]))
+        hvd.synchronize(hvd.allreduce_async(torch.ones(3), name=names[1]))
+    hvd.synchronize(handle)
+except hvd.HorovodInternalError as e:
+    print(f"SURVIVED {time.time()} {e}", flush=True)
+    sys.exit(3)
+print(f"RESCUED {time.time()}", flush=True)
