@@ -142,8 +142,14 @@ func (e *Engine) progress() bool {
 	}
 	worked := false
 	for _, l := range *e.lanes.Load() {
+		if l.removed {
+			continue
+		}
 		if l.progress() {
 			worked = true
+		}
+		if e.failure.Load() != nil {
+			return true
 		}
 	}
 	return worked

@@ -416,6 +416,10 @@ func (l *lane) closed() {
 		}
 		reason += " The first to leave: " + who + "."
 	}
+	if l != e.world {
+		l.failAll(&Error{UnknownError, reason})
+		return
+	}
 	e.fail(&Error{UnknownError, reason})
 }
 

@@ -561,3 +561,25 @@ func TestCycleTimeFuses(t *testing.T) {
 		}
 	})
 }
+
+// A rank that leaves closes every lane, but what all have agreed on in the world
+// is still executed, although another set's lane is found closed before.
+func TestShutdownWithSetsFinishesTheWorldsOperations(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		for range 20 {
+			engines := newWorld(t, 3, shared, nil)
+			each(engines, func(r int, e *Engine) {
+				for _, members := range [][]int{{0, 1}, {1, 2}} {
+					if _, err := e.AddSet(members); err != nil {
+						t.Errorf("rank %d: %v", r, err)
+						return
+					}
+				}
+				if err := do(t, e, &Op{Type: negotiate.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1, Postscale: 1}); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+				e.Shutdown(limit)
+			})
+		}
+	}
+}
