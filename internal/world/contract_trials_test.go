@@ -1,0 +1,437 @@
+package world
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// trial is one operation on all ranks, and what must come of it.
+type trial struct {
+	op      engine.Op      // what all ranks have in common; name and data come later
+	shapes  []tensor.Shape // by rank
+	splits  [][]int32      // by rank; Alltoall
+	ins     [][]byte       // by rank; never written
+	inPlace bool           // the output is the input
+	alloc   bool           // the engine asks for the output
+	want    []outcome      // by rank
+	equal   func(dt tensor.DType, got, want []byte) error
+	alike   bool   // all ranks end with the same bits
+	refusal string // not empty: every rank is refused, with a reason that begins like this
+	code    engine.Code
+}
+
+// outcome is what a rank gets.
+type outcome struct {
+	data     []byte
+	shape    tensor.Shape // of an output that the engine has asked for
+	received []int32      // Alltoall
+}
+
+func (t *trial) String() string {
+	s := fmt.Sprintf("%v of %v, shapes %v", t.op.Type, t.op.DType, t.shapes)
+	switch t.op.Type {
+	case negotiate.Allreduce, negotiate.Adasum, negotiate.Reducescatter:
+		s += fmt.Sprintf(", %v, prescale %v, postscale %v", t.op.ReduceOp, t.op.Prescale, t.op.Postscale)
+	case negotiate.Broadcast:
+		s += fmt.Sprintf(", root %d", t.op.Root)
+	case negotiate.Alltoall:
+		s += fmt.Sprintf(", splits %v", t.splits)
+	}
+	if t.inPlace {
+		s += ", in place"
+	}
+	return s
+}
+
+// attempt is one rank's part in one run of a trial.
+type attempt struct {
+	op  engine.Op
+	got outcome
+}
+
+// prepare makes rank's operation with fresh memory.
+func (t *trial) prepare(rank int, name string) *attempt {
+	a := &attempt{op: t.op}
+	a.op.Name, a.op.Shape, a.op.In = name, t.shapes[rank], bytes.Clone(t.ins[rank])
+	if t.splits != nil {
+		a.op.Splits = t.splits[rank]
+	}
+	switch {
+	case t.alloc:
+		a.op.Alloc = func(s tensor.Shape, n int) ([]byte, error) {
+			a.got.data, a.got.shape = make([]byte, n), s
+			return a.got.data, nil
+		}
+		return a
+	case t.inPlace:
+		a.op.Out = a.op.In
+	case t.refusal == "":
+		a.op.Out = bytes.Repeat([]byte{0xa5}, len(t.want[rank].data))
+	default:
+		a.op.Out = make([]byte, len(a.op.In))
+	}
+	a.got.data = a.op.Out
+	return a
+}
+
+// judge compares what a rank has got with what it should have.
+func (t *trial) judge(rank int, a *attempt, err *engine.Error) error {
+	if t.refusal != "" {
+		switch {
+		case err == nil:
+			return fmt.Errorf("is done instead of refused with %q", t.refusal)
+		case err.Code != t.code || !bytes.HasPrefix([]byte(err.Reason), []byte(t.refusal)):
+			return fmt.Errorf("is refused with %d %q instead of %d %q", err.Code, err.Reason, t.code, t.refusal)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("fails: %d %w", err.Code, err)
+	}
+	want := t.want[rank]
+	if err := t.equal(t.op.DType, a.got.data, want.data); err != nil {
+		return err
+	}
+	if t.alloc && !a.got.shape.Equal(want.shape) {
+		return fmt.Errorf("has shape %v instead of %v", a.got.shape, want.shape)
+	}
+	if fmt.Sprint(a.got.received) != fmt.Sprint(want.received) {
+		return fmt.Errorf("has received %v instead of %v", a.got.received, want.received)
+	}
+	if !t.inPlace && !bytes.Equal(a.op.In, t.ins[rank]) {
+		return fmt.Errorf("has changed its input")
+	}
+	return nil
+}
+
+// step is what a rank submits at once: a group of that name, or a single trial.
+type step struct {
+	group  string
+	trials []*trial
+}
+
+// factors are the prescale and postscale of the trials; all of pairs for one shape.
+type factors struct{ pre, post float64 }
+
+var (
+	plain  = factors{1, 1}
+	scaled = factors{0.5, 2.5}
+	pairs  = []factors{plain, {0.5, 1}, {2.5, 1}, {1, 0.5}, {1, 2.5}, {0.5, 0.5}, {0.5, 2.5}, {2.5, 0.5}, {2.5, 2.5}}
+)
+
+// big is a number of elements that no single chunk of a transport holds.
+func big(dt tensor.DType) int64 { return int64((520<<10)/dt.Size() + 3) }
+
+func elements(s tensor.Shape) int {
+	n, err := s.NumElements()
+	if err != nil {
+		panic(err)
+	}
+	return int(n)
+}
+
+func repeat(n int, s tensor.Shape) []tensor.Shape {
+	shapes := make([]tensor.Shape, n)
+	for i := range shapes {
+		shapes[i] = s
+	}
+	return shapes
+}
+
+// singles makes a step of each trial.
+func singles(trials []*trial) []step {
+	steps := make([]step, len(trials))
+	for i, t := range trials {
+		steps[i].trials = []*trial{t}
+	}
+	return steps
+}
+
+// refused turns trials that mean nothing into the refusals that answer them.
+func (t *trial) refused(code engine.Code, format string, args ...any) *trial {
+	t.code, t.refusal, t.want = code, fmt.Sprintf(format, args...), nil
+	return t
+}
+
+// allreduce is a trial of an Allreduce or Adasum.
+func allreduce(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f factors, kind data, inPlace bool) *trial {
+	t := &trial{shapes: repeat(n, s), inPlace: inPlace, alike: true, equal: sameBits}
+	t.op = engine.Op{Type: negotiate.Allreduce, DType: dt, ReduceOp: op, Prescale: f.pre, Postscale: f.post}
+	for r := range n {
+		t.ins = append(t.ins, draw(dt, op, kind, r, elements(s)))
+	}
+	var want []byte
+	if op == tensor.Adasum {
+		t.op.Type = negotiate.Adasum
+		if !isFloat(dt) {
+			return t.refused(engine.InvalidArgument, "Adasum of tensor")
+		}
+		want = naiveAdasum(dt, t.ins, f.pre, f.post)
+		t.equal = within(float64(4*n), float64(4*n)*max(1, f.pre)*max(1, f.post))
+	} else {
+		scales := f != plain || op == tensor.Average && n > 1
+		if dt == tensor.Bool && scales {
+			return t.refused(engine.InvalidArgument, "Allreduce of tensor")
+		}
+		want = naiveReduce(dt, op, t.ins, f.pre, f.post)
+		if kind == rough && isFloat(dt) && op != tensor.Min && op != tensor.Max {
+			t.equal = within(float64(2*n), float64(4*n)*max(1, f.pre)*max(1, f.post))
+		}
+	}
+	for range n {
+		t.want = append(t.want, outcome{data: want})
+	}
+	return t
+}
+
+// allreduces are the trials of an Allreduce or Adasum.
+func allreduces(op tensor.ReduceOp) func(dt tensor.DType, n int) []step {
+	return func(dt tensor.DType, n int) []step {
+		var trials []*trial
+		for _, s := range []tensor.Shape{{}, {0}, {2, 0}, {1}, {63}, {64}, {65}, {3, 5}, {7, 1, 11}} {
+			for _, f := range []factors{plain, scaled} {
+				for _, inPlace := range []bool{false, true} {
+					trials = append(trials, allreduce(dt, op, n, s, f, exact, inPlace))
+				}
+			}
+		}
+		for _, f := range pairs {
+			trials = append(trials, allreduce(dt, op, n, tensor.Shape{66}, f, exact, false))
+		}
+		for _, kind := range []data{extreme, rough} {
+			if kind == rough && op == tensor.Product {
+				continue // no bound on the error is as simple as for a sum
+			}
+			trials = append(trials, allreduce(dt, op, n, tensor.Shape{67}, plain, kind, false), allreduce(dt, op, n, tensor.Shape{4000}, scaled, kind, true))
+		}
+		trials = append(trials, allreduce(dt, op, n, tensor.Shape{big(dt)}, plain, exact, true))
+		return singles(trials)
+	}
+}
+
+// allgather is a trial in which rank r gives rows[r] rows of the shape row.
+func allgather(dt tensor.DType, rows []int64, row ...int64) *trial {
+	t := &trial{alloc: true, alike: true, equal: sameBits}
+	t.op = engine.Op{Type: negotiate.Allgather, DType: dt, Prescale: 1, Postscale: 1}
+	want := outcome{shape: append(tensor.Shape{0}, row...), data: []byte{}}
+	for r, n := range rows {
+		s := append(tensor.Shape{n}, row...)
+		in := draw(dt, tensor.Sum, rough, r, elements(s))
+		t.shapes, t.ins = append(t.shapes, s), append(t.ins, in)
+		want.shape[0] += n
+		want.data = append(want.data, in...)
+	}
+	for range rows {
+		t.want = append(t.want, want)
+	}
+	return t
+}
+
+func counts(n int, f func(r int) int64) []int64 {
+	rows := make([]int64, n)
+	for r := range rows {
+		rows[r] = f(r)
+	}
+	return rows
+}
+
+func allgathers(dt tensor.DType, n int) []step {
+	rows := func(f func(r int) int64) []int64 { return counts(n, f) }
+	trials := []*trial{
+		allgather(dt, rows(func(int) int64 { return 1 })),
+		allgather(dt, rows(func(int) int64 { return 0 })),
+		allgather(dt, rows(func(int) int64 { return 3 }), 0),
+		allgather(dt, rows(func(r int) int64 { return int64(r) })),
+		allgather(dt, rows(func(r int) int64 { return int64(n - 1 - r) }), 2, 3),
+		allgather(dt, rows(func(r int) int64 { return int64(63 + r) })),
+		allgather(dt, rows(func(r int) int64 { return int64(65 * (r % 2)) }), 1, 5, 1),
+		allgather(dt, rows(func(r int) int64 { return int64(1000 * r * r) })),
+		allgather(dt, rows(func(r int) int64 { return big(dt) / int64(1+2*r) })),
+	}
+	scalar := &trial{shapes: repeat(n, tensor.Shape{}), alloc: true}
+	scalar.op = engine.Op{Type: negotiate.Allgather, DType: dt, Prescale: 1, Postscale: 1}
+	for range n {
+		scalar.ins = append(scalar.ins, make([]byte, dt.Size()))
+	}
+	return singles(append(trials, scalar.refused(engine.PreconditionError, "Process-set rank zero tried to ALLGATHER a rank-zero tensor.")))
+}
+
+func broadcast(dt tensor.DType, n, root int, s tensor.Shape, inPlace bool) *trial {
+	t := &trial{shapes: repeat(n, s), inPlace: inPlace, alike: true, equal: sameBits}
+	t.op = engine.Op{Type: negotiate.Broadcast, DType: dt, Root: root, Prescale: 1, Postscale: 1}
+	for r := range n {
+		t.ins = append(t.ins, draw(dt, tensor.Sum, rough, r+1, elements(s)))
+	}
+	for range n {
+		t.want = append(t.want, outcome{data: t.ins[root]})
+	}
+	return t
+}
+
+func broadcasts(dt tensor.DType, n int) []step {
+	var trials []*trial
+	for root := range n {
+		for _, s := range []tensor.Shape{{}, {0}, {3, 0, 2}, {1}, {63}, {64}, {65}, {7, 9}} {
+			trials = append(trials, broadcast(dt, n, root, s, false), broadcast(dt, n, root, s, true))
+		}
+		trials = append(trials, broadcast(dt, n, root, tensor.Shape{big(dt)}, root%2 == 0))
+	}
+	return singles(trials)
+}
+
+// alltoall is a trial in which rank r sends splits[r][m] rows to rank m, and keeps rest.
+func alltoall(dt tensor.DType, splits [][]int32, even bool, rest int64, row ...int64) *trial {
+	t := &trial{alloc: true, equal: sameBits}
+	t.op = engine.Op{Type: negotiate.Alltoall, DType: dt, Prescale: 1, Postscale: 1}
+	rowBytes := elements(row) * dt.Size()
+	t.want = make([]outcome, len(splits))
+	for r, to := range splits {
+		rows := rest
+		for _, k := range to {
+			rows += int64(k)
+		}
+		s := append(tensor.Shape{rows}, row...)
+		in := draw(dt, tensor.Sum, rough, r, elements(s))
+		t.shapes, t.ins = append(t.shapes, s), append(t.ins, in)
+		at := 0
+		for m, k := range to {
+			w := &t.want[m]
+			w.data = append(w.data, in[at:at+int(k)*rowBytes]...)
+			w.received = append(w.received, k)
+			at += int(k) * rowBytes
+		}
+	}
+	for m := range t.want {
+		w := &t.want[m]
+		w.shape = append(tensor.Shape{0}, row...)
+		for _, k := range w.received {
+			w.shape[0] += int64(k)
+		}
+	}
+	if !even {
+		t.splits = splits
+	}
+	return t
+}
+
+func alltoalls(dt tensor.DType, n int) []step {
+	splits := func(f func(r, m int) int) [][]int32 {
+		all := make([][]int32, n)
+		for r := range all {
+			for m := range n {
+				all[r] = append(all[r], int32(f(r, m)))
+			}
+		}
+		return all
+	}
+	var trials []*trial
+	for _, k := range []int{0, 1, 21, 64} {
+		trials = append(trials, alltoall(dt, splits(func(int, int) int { return k }), true, 0), alltoall(dt, splits(func(int, int) int { return k }), false, 0, 3))
+	}
+	trials = append(trials,
+		alltoall(dt, splits(func(r, m int) int { return r + 2*m }), false, 0),
+		alltoall(dt, splits(func(r, m int) int { return r + 2*m }), false, 5, 2, 2), // what is not sent
+		alltoall(dt, splits(func(r, m int) int { return (r + m) % 2 * 65 }), false, 1),
+		alltoall(dt, splits(func(r, m int) int { return r * m }), false, 0, 0),
+		alltoall(dt, splits(func(r, m int) int { return max(0, r-m) * 63 }), false, 0),
+		alltoall(dt, splits(func(r, m int) int { return int(big(dt)) / (1 + r + 2*m) }), false, 2),
+	)
+	scalar := &trial{shapes: repeat(n, tensor.Shape{}), alloc: true}
+	scalar.op = engine.Op{Type: negotiate.Alltoall, DType: dt, Prescale: 1, Postscale: 1}
+	for range n {
+		scalar.ins = append(scalar.ins, make([]byte, dt.Size()))
+	}
+	return singles(append(trials, scalar.refused(engine.PreconditionError, "Process-set rank zero tried to ALLTOALL a rank-zero tensor.")))
+}
+
+func reducescatter(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f factors, kind data, alloc bool) *trial {
+	t := &trial{shapes: repeat(n, s), alloc: alloc, equal: sameBits}
+	t.op = engine.Op{Type: negotiate.Reducescatter, DType: dt, ReduceOp: op, Prescale: f.pre, Postscale: f.post}
+	for r := range n {
+		t.ins = append(t.ins, draw(dt, op, kind, r, elements(s)))
+	}
+	if dt == tensor.Bool && (f != plain || op == tensor.Average && n > 1) {
+		return t.refused(engine.InvalidArgument, "Reducescatter of tensor")
+	}
+	all := naiveReduce(dt, op, t.ins, f.pre, f.post)
+	row := elements(s[1:]) * dt.Size()
+	for r := range n {
+		rows := int(s[0]) / n
+		if r < int(s[0])%n {
+			rows++
+		}
+		t.want = append(t.want, outcome{data: all[:rows*row], shape: append(tensor.Shape{int64(rows)}, s[1:]...)})
+		all = all[rows*row:]
+	}
+	if kind == rough && isFloat(dt) {
+		t.equal = within(float64(2*n), float64(4*n)*max(1, f.pre)*max(1, f.post))
+	}
+	return t
+}
+
+func reducescatters(op tensor.ReduceOp) func(dt tensor.DType, n int) []step {
+	return func(dt tensor.DType, n int) []step {
+		var trials []*trial
+		for _, s := range []tensor.Shape{{0}, {4, 0}, {1}, {2, 3}, {int64(n)}, {int64(2*n + 1), 2}, {int64(3*n - 1)}, {63}, {64, 1, 2}, {65}} {
+			for _, f := range []factors{plain, scaled} {
+				trials = append(trials, reducescatter(dt, op, n, s, f, exact, false), reducescatter(dt, op, n, s, f, exact, true))
+			}
+		}
+		for _, f := range pairs {
+			trials = append(trials, reducescatter(dt, op, n, tensor.Shape{11, 3}, f, exact, true))
+		}
+		for _, kind := range []data{extreme, rough} {
+			trials = append(trials, reducescatter(dt, op, n, tensor.Shape{67}, plain, kind, true), reducescatter(dt, op, n, tensor.Shape{1001, 4}, scaled, kind, false))
+		}
+		trials = append(trials, reducescatter(dt, op, n, tensor.Shape{big(dt)}, plain, exact, true))
+		return singles(trials)
+	}
+}
+
+// grouped makes groups of unlike members, among which one is of another type.
+func grouped(member func(dt tensor.DType, n, i int) *trial) func(dt tensor.DType, n int) []step {
+	return func(dt tensor.DType, n int) []step {
+		var steps []step
+		for _, size := range []int{1, 2, 5} {
+			for variant := range 3 {
+				s := step{group: fmt.Sprintf("group %d of %d", variant, size)}
+				for i := range size {
+					of := dt
+					if variant == 2 && i == 1 {
+						of = tensor.Float32
+					}
+					s.trials = append(s.trials, member(of, n, i+10*variant))
+				}
+				steps = append(steps, s)
+			}
+		}
+		return steps
+	}
+}
+
+var (
+	groupedAllreduces = grouped(func(dt tensor.DType, n, i int) *trial {
+		op := []tensor.ReduceOp{tensor.Sum, tensor.Min, tensor.Sum, tensor.Product, tensor.Max}[i%5]
+		f := []factors{plain, plain, scaled}[i/10]
+		if dt == tensor.Bool {
+			f = plain
+		}
+		s := []tensor.Shape{{5}, {64, 3}, {}, {0}, {4097}}[i%5]
+		return allreduce(dt, op, n, s, f, exact, i%2 == 0)
+	})
+	groupedAllgathers = grouped(func(dt tensor.DType, n, i int) *trial {
+		return allgather(dt, counts(n, func(r int) int64 { return int64((r + i) % 4 * (1 + i%5*i%5)) }), []tensor.Shape{{}, {3}, {2, 2}}[i%3]...)
+	})
+	groupedReducescatters = grouped(func(dt tensor.DType, n, i int) *trial {
+		op := []tensor.ReduceOp{tensor.Sum, tensor.Average}[i%2]
+		f := []factors{plain, plain, scaled}[i/10]
+		if dt == tensor.Bool {
+			op, f = tensor.Sum, plain
+		}
+		return reducescatter(dt, op, n, tensor.Shape{int64(i%5*i + 1), 3}, f, exact, i%3 == 0)
+	})
+)
