@@ -19,6 +19,7 @@ type execution struct {
 	then func(l *lane)
 
 	buffer   fusionBuffer
+	spare    fusionBuffer // in place of an output that nobody wants, or has no memory
 	counts   []int64 // bytes of each member, to send or to gather
 	received []int64 // bytes from each member
 	segments []int   // of an Adasum, in bytes
@@ -30,6 +31,9 @@ type part struct {
 	entry *Entry
 	resp  *negotiate.Response
 	bytes int // of the tensor that is reduced
+	// err ends the tensor on this rank alone: it has no memory for the output, but
+	// takes part so that the others get theirs.
+	err *Error
 }
 
 // start begins the execution of b: afterwards an operation is current, or what b
@@ -154,7 +158,11 @@ func (l *lane) pack(buf []byte, b *negotiate.Batch) {
 
 // grow returns n bytes of the fusion buffer; nil after an abort for want of memory.
 func (l *lane) grow(n int) []byte {
-	buf, err := l.current.buffer.grow(n)
+	return l.growIn(&l.current.buffer, n)
+}
+
+func (l *lane) growIn(f *fusionBuffer, n int) []byte {
+	buf, err := f.grow(n)
 	if err != nil {
 		l.engine.net.Abort(fmt.Errorf("buffer of %d bytes on %s: %w", n, l.engine.opts.Describe(l.engine.opts.Rank), err))
 		return nil
@@ -163,10 +171,10 @@ func (l *lane) grow(n int) []byte {
 }
 
 // output makes the output of a part: the caller's way, or scratch memory where
-// this rank has joined. Nil after an abort.
+// this rank has joined or the caller has none. Nil after an abort.
 func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
 	if p.entry == nil {
-		return l.grow(n)
+		return l.growIn(&l.current.spare, n)
 	}
 	en := p.entry
 	en.outShape = shape
@@ -175,9 +183,8 @@ func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
 	}
 	out, err := en.op.Alloc(shape, n)
 	if err != nil {
-		// The others go on without waiting for this rank only if it aborts.
-		l.engine.net.Abort(fmt.Errorf("%s %q on %s: output of %d bytes: %w", opName(en.request.Type), p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), n, err))
-		return nil
+		p.err = errorf(UnknownError, "%s %q on %s: output of %d bytes: %v", opName(en.request.Type), p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), n, err)
+		return l.growIn(&l.current.spare, n)
 	}
 	en.op.Out = out
 	return out
@@ -304,11 +311,10 @@ func (l *lane) startReducescatter(p *part) {
 	var in, out []byte
 	switch {
 	case p.entry == nil: // zeros in, and what comes out is dropped
-		buf := l.grow(n + int(x.counts[l.rank]))
-		if buf == nil {
+		in, out = l.grow(n), l.output(p, nil, int(x.counts[l.rank]))
+		if in == nil || out == nil {
 			return
 		}
-		in, out = buf[:n], buf[n:]
 		clear(in)
 	default:
 		in = p.entry.op.In
@@ -349,7 +355,7 @@ func (l *lane) finishCurrent() {
 			copy(p.entry.op.Out, x.fused[off:off+p.bytes])
 		}
 		off += p.bytes
-		l.complete(p.entry, nil)
+		l.complete(p.entry, p.err)
 	}
 	x.fused = nil
 }

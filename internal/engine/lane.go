@@ -444,4 +444,7 @@ func (l *lane) failAll(reason *Error) {
 }
 
 // free returns the lane's own memory. Nothing may be current.
-func (l *lane) free() { l.current.buffer.free() }
+func (l *lane) free() {
+	l.current.buffer.free()
+	l.current.spare.free()
+}

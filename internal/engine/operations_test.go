@@ -536,6 +536,35 @@ func TestRandomOverlappingSets(t *testing.T) {
 	}
 }
 
+// A rank that has no memory for an output fails alone, and everything goes on.
+func TestNoMemoryForTheOutput(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		engines := newWorld(t, 3, shared, nil)
+		each(engines, func(r int, e *Engine) {
+			for _, kind := range []negotiate.RequestType{negotiate.Allgather, negotiate.Alltoall, negotiate.Reducescatter} {
+				op, out, _ := made(t, &Op{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: fmt.Sprint(kind), Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
+				op.Prescale = 3
+				if kind != negotiate.Reducescatter {
+					op.Prescale = 1
+				}
+				if r == 1 {
+					op.Alloc = func(tensor.Shape, int) ([]byte, error) { return nil, errors.New("no memory") }
+				}
+				err := do(t, e, op)
+				switch {
+				case r == 1 && (err == nil || err.Code != UnknownError || !strings.Contains(err.Reason, "no memory")):
+					t.Errorf("%v without memory: %v", kind, err)
+				case r != 1 && (err != nil || kind == negotiate.Reducescatter && float(*out, 0) != 9 || kind != negotiate.Reducescatter && float(*out, 2) != 1):
+					t.Errorf("%v on rank %d: %v", kind, r, err)
+				}
+			}
+			if err := do(t, e, sum("after", floats(1))); err != nil {
+				t.Errorf("rank %d afterwards: %v", r, err)
+			}
+		})
+	}
+}
+
 // With a cycle time, what is ready is held back, and fuses.
 func TestCycleTimeFuses(t *testing.T) {
 	engines := newWorld(t, 2, true, func(o *Options) { o.CycleTime = 20 * time.Millisecond })

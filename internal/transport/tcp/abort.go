@@ -142,7 +142,7 @@ func (n *Network) takeAbort(r io.Reader, h header) error {
 		return err
 	}
 	origin, text := int(binary.LittleEndian.Uint32(p)), string(p[4:])
-	n.abort(fmt.Errorf("rank %d aborted: %s", origin, text), origin, text)
+	n.abort(fmt.Errorf("%s (reported by rank %d)", text, origin), origin, text)
 	return nil
 }
 

@@ -84,7 +84,7 @@ func TestAbortWithoutAnyConnection(t *testing.T) {
 	eventually(t, func() bool { return connections(networks[0]) == 1 })
 	networks[2].Abort(errors.New("no memory"))
 	for _, n := range networks[:2] {
-		if err := untilErr(t, n); err.Error() != "rank 2 aborted: no memory" {
+		if err := untilErr(t, n); err.Error() != "no memory (reported by rank 2)" {
 			t.Errorf("rank %d: %v", n.cfg.Rank, err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestAbortWhileConnecting(t *testing.T) {
 		lanes := openAll(t, networks, 0)
 		lanes[1].Board.Post([]byte("hello"))
 		networks[1].Abort(errors.New("no memory"))
-		if err := untilErr(t, networks[0]); err.Error() != "rank 1 aborted: no memory" {
+		if err := untilErr(t, networks[0]); err.Error() != "no memory (reported by rank 1)" {
 			t.Error(err)
 		}
 		closeAll(networks)
@@ -111,7 +111,7 @@ func TestAbortOfTheCoordinatorReachesStrangers(t *testing.T) {
 	networks[0].Abort(errors.New("no memory"))
 	networks[0].Close()
 	for _, r := range []int{1, 2} {
-		if err := untilErr(t, networks[r]); err.Error() != "rank 0 aborted: no memory" {
+		if err := untilErr(t, networks[r]); err.Error() != "no memory (reported by rank 0)" {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestConnectingAfterTheAbort(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Board.Post([]byte("hello"))
-		if err := untilErr(t, networks[r]); err.Error() != "rank 0 aborted: no memory" {
+		if err := untilErr(t, networks[r]); err.Error() != "no memory (reported by rank 0)" {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}

@@ -326,7 +326,7 @@ func TestAbortReachesAll(t *testing.T) {
 		t.Errorf("rank 2: %v", networks[2].Err())
 	}
 	for _, r := range []int{0, 1, 3} {
-		if err := untilErr(t, networks[r]); err.Error() != "rank 2 aborted: the GPU has left the bus" {
+		if err := untilErr(t, networks[r]); err.Error() != "the GPU has left the bus (reported by rank 2)" {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
@@ -339,7 +339,7 @@ func TestAbortPassesStuckData(t *testing.T) {
 	lanes[0].Comm.Send(1, make([]byte, 64<<20))
 	eventually(t, func() bool { return connections(networks[1]) == 1 })
 	networks[1].Abort(errors.New("enough"))
-	if err := untilErr(t, networks[0]); err.Error() != "rank 1 aborted: enough" {
+	if err := untilErr(t, networks[0]); err.Error() != "enough (reported by rank 1)" {
 		t.Error(err)
 	}
 }
