@@ -354,6 +354,7 @@ func (e *Engine) fail(reason *Error) {
 	}
 	for _, l := range *e.lanes.Load() {
 		l.failAll(reason)
+		l.free()
 	}
 }
 
