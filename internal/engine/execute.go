@@ -20,9 +20,9 @@ type execution struct {
 
 	buffer   fusionBuffer
 	spare    fusionBuffer // in place of an output that nobody wants, or has no memory
-	counts   []int64 // bytes of each member, to send or to gather
-	received []int64 // bytes from each member
-	segments []int   // of an Adasum, in bytes
+	counts   []int64      // bytes of each member, to send or to gather
+	received []int64      // bytes from each member
+	segments []int        // of an Adasum, in bytes
 }
 
 // part is one tensor of an execution. On a rank that has joined entry is nil

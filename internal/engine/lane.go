@@ -2,8 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -87,99 +85,6 @@ func (l *lane) member(rank int) int {
 	return -1
 }
 
-// submit puts en into the table and announces it to the other members. All of
-// it happens under engine.mu, so that nothing is announced on a closed network.
-func (l *lane) submit(en *Entry) *Error {
-	e := l.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := l.admit(en); err != nil {
-		return err
-	}
-	slot, gen, cached := l.worker.Lookup(&en.request)
-	l.name(en, slot, cached)
-	l.table[en.request.Name] = en
-	e.pending.Add(1)
-	l.traceSubmit(en)
-	if en.request.Type == negotiate.Join {
-		l.join(en)
-		return nil
-	}
-	if en.op.Ready != nil && !en.op.Ready() {
-		l.holdBack(en)
-		return nil
-	}
-	l.announce(en, slot, gen, cached)
-	return nil
-}
-
-// admit refuses what may not enter the table. The caller holds engine.mu.
-func (l *lane) admit(en *Entry) *Error {
-	if f := l.engine.failure.Load(); f != nil {
-		return f
-	}
-	if l.removed {
-		return &Error{Aborted, "Process set has been removed"}
-	}
-	if _, taken := l.table[en.request.Name]; taken {
-		return duplicateName(en.request.Name)
-	}
-	if l.joining != nil && en.request.Type != negotiate.AddProcessSet && en.request.Type != negotiate.RemoveProcessSet {
-		return errorf(InvalidArgument, "%s of tensor %q: this rank has joined; it may submit no tensor before all ranks have.", opName(en.request.Type), en.request.Name)
-	}
-	return nil
-}
-
-// name gives the request a name that outlives the caller's memory.
-func (l *lane) name(en *Entry, slot uint32, cached bool) {
-	if cached {
-		if resp, err := l.worker.Slot(slot); err == nil {
-			en.request.Name = resp.Name
-			return
-		}
-	}
-	en.request.Name = strings.Clone(en.request.Name)
-}
-
-// holdBack keeps an Entry whose input is not there yet. The caller holds engine.mu.
-func (l *lane) holdBack(en *Entry) {
-	l.unready = append(l.unready, en)
-	l.behind.Add(1)
-	l.engine.bell.Ring()
-}
-
-// announce marks the slot of a request seen before, or posts the request in
-// full. The caller holds engine.mu.
-func (l *lane) announce(en *Entry, slot, gen uint32, cached bool) {
-	if cached {
-		en.slot, en.gen = slot, gen
-		l.engine.counters.Marks.Add(1)
-		if l.board.Mark(slot, gen) {
-			return
-		}
-	}
-	l.post(en)
-}
-
-// post announces a request in full. The caller holds engine.mu.
-func (l *lane) post(en *Entry) {
-	en.slot = negotiate.NoSlot
-	l.postRequest(&en.request)
-}
-
-// postRequest sends r to the coordinator, or keeps it until there is room. The
-// caller holds engine.mu.
-func (l *lane) postRequest(r *negotiate.Request) {
-	e := l.engine
-	e.counters.Requests.Add(1)
-	l.scratch = r.Append(l.scratch[:0])
-	if len(l.outbox) > 0 || !l.board.Post(l.scratch) {
-		l.outbox = append(l.outbox, slices.Clone(l.scratch))
-		l.behind.Add(1)
-		e.bell.Ring()
-	}
-}
-
 // progress does what can be done now, and reports whether it did anything.
 func (l *lane) progress() bool {
 	worked := l.catchUp()
@@ -220,61 +125,6 @@ func (l *lane) progress() bool {
 // drained reports that the log is closed and all of it has been executed.
 func (l *lane) drained() bool {
 	return l.board.Closed() && l.current.op == nil && l.next == len(l.plan)
-}
-
-// catchUp announces what could not be announced before: requests without room,
-// inputs that have become ready, marks that turned out to be of an old generation.
-func (l *lane) catchUp() bool {
-	l.heard = false
-	l.board.Stale(l.onStale)
-	worked := l.heard
-	if l.behind.Load() == 0 {
-		return worked
-	}
-	e := l.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for len(l.outbox) > 0 {
-		if !l.board.Post(l.outbox[0]) {
-			break
-		}
-		l.outbox = append(l.outbox[:0], l.outbox[1:]...)
-		worked = true
-	}
-	keep := l.unready[:0]
-	for _, en := range l.unready {
-		if !en.op.Ready() {
-			keep = append(keep, en)
-			continue
-		}
-		worked = true
-		if en.group != nil {
-			l.groupMemberReady(en.group)
-			continue
-		}
-		slot, gen, cached := l.worker.Lookup(&en.request)
-		l.announce(en, slot, gen, cached)
-	}
-	if l.joining != nil && len(l.unready) > 0 && len(keep) == 0 {
-		l.settle()
-	}
-	l.unready = keep
-	l.behind.Store(int32(len(l.outbox) + len(l.unready)))
-	return worked
-}
-
-// stale posts in full what was marked under an old generation of a slot.
-func (l *lane) stale(slot, gen uint32) {
-	l.heard = true
-	e := l.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, en := range l.table {
-		if en.slot == slot && en.gen == gen {
-			l.staleEntry(en)
-			return
-		}
-	}
 }
 
 // coordinate answers the requests that have come in. Member 0 only.
