@@ -14,7 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-//go:generate go test . -run ^(TestContract|TestRefusals)$ -count=1 -args -update
+//go:generate go test . -run ^(TestContract|TestRefusals)$ -count=1 -timeout 300s -args -update
 
 var update = flag.Bool("update", false, "rewrite the tables of docs/contract.md")
 
@@ -131,12 +131,13 @@ type worlds struct {
 	t         *testing.T
 	transport string
 	ws        []*World
+	left      sync.Once
 }
 
 // joinAll joins n ranks, which leave at the end of the test.
 func joinAll(t *testing.T, n int, transport string) *worlds {
 	t.Helper()
-	all := &worlds{t, transport, make([]*World, n)}
+	all := &worlds{t: t, transport: transport, ws: make([]*World, n)}
 	l := newLauncher(t, n)
 	each(n, func(r int) {
 		c := l.config(r, n, transport)
@@ -152,8 +153,13 @@ func joinAll(t *testing.T, n int, transport string) *worlds {
 	if t.Failed() {
 		t.FailNow()
 	}
-	t.Cleanup(func() { each(n, func(r int) { all.ws[r].Leave(limit) }) })
+	t.Cleanup(all.leave)
 	return all
+}
+
+// leave lets all ranks leave, once.
+func (all *worlds) leave() {
+	all.left.Do(func() { each(len(all.ws), func(r int) { all.ws[r].Leave(limit) }) })
 }
 
 // tryAll runs the steps one by one, then all of them at once, with slots where
