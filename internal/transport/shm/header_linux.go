@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -65,25 +64,6 @@ func (h *header) check(c Config) error {
 		return fmt.Errorf("the segment is for %d ranks and %d slots, want %d and %d", r.size, r.slots, c.Size, c.Slots)
 	}
 	return nil
-}
-
-// attach counts this rank in.
-func (h *header) attach() {
-	w := &h.regs().attached
-	w.Add(1)
-	futexWake(w)
-	runtime.KeepAlive(h)
-}
-
-// awaitAttached waits up to d for a rank to attach and returns how many have.
-func (h *header) awaitAttached(d time.Duration) int {
-	w := &h.regs().attached
-	if n := w.Load(); int64(n) < int64(h.size) {
-		futexWait(w, n, d)
-	}
-	n := int(w.Load())
-	runtime.KeepAlive(h)
-	return n
 }
 
 // abort writes the abort record; false if there is one already.

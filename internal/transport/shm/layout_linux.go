@@ -17,7 +17,7 @@ const (
 	pageSize = 64 << 10  // a multiple of every architecture's page
 
 	magic   = 0x676f726f766f6453
-	version = 1
+	version = 2
 
 	maxAbortText = 4 << 10
 )
@@ -27,9 +27,6 @@ type registers struct {
 	magic, version, generation uint64
 	size, slots, bytes         uint64
 	_                          [2]uint64
-
-	attached atomic.Uint32 // ranks that have mapped the segment; a futex
-	_        [15]uint32
 
 	abortState atomic.Uint32 // abortNone, abortWriting, abortReady
 	abortBy    uint32        // the rank that aborted

@@ -81,6 +81,23 @@ func play(role string) error {
 		return err
 	}
 	c.Key, c.Timeout, c.Slots = []byte("secret"), 20*time.Second, 64
+	switch role {
+	case "starve": // has no address space for the segment
+		if err := starve(segmentBytes(c) / 2); err != nil {
+			return err
+		}
+	case "hang": // takes the segment and does nothing
+		conn, err := prove(context.Background(), c, hello{c.Rank, c.Size, os.Getpid()})
+		if err == nil {
+			_, err = receiveSegment(conn)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println("granted")
+		io.Copy(io.Discard, os.Stdin)
+		return nil
+	}
 	died := make(chan string, c.Size)
 	c.Died = func(rank, pid int) { died <- fmt.Sprintf("died: rank %d", rank) }
 	n, err := Open(context.Background(), c)

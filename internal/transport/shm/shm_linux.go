@@ -90,7 +90,8 @@ type Network struct {
 }
 
 // Open attaches to the segment and returns when all ranks have. It is bounded by
-// ctx and by the timeout; rank 0's error lists the ranks that are missing.
+// ctx and by the timeout. If a rank can't attach, Open fails on all of them at
+// once, with the same error: it names the rank, or the ranks that are missing.
 func Open(ctx context.Context, c Config) (*Network, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func Open(ctx context.Context, c Config) (*Network, error) {
 	n := &Network{cfg: c}
 	if err := n.join(ctx); err != nil {
 		n.Close()
-		return nil, fmt.Errorf("shared memory of %d ranks: rank %d: %w", c.Size, c.Rank, err)
+		return nil, fmt.Errorf("shared memory of %d ranks: %w", c.Size, err)
 	}
 	return n, nil
 }

@@ -1,0 +1,338 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/auth"
+)
+
+// host attaches rank 0. It listens before it makes the segment, so that it can
+// tell the others if it can't.
+func (n *Network) host(ctx context.Context) error {
+	if n.cfg.Size == 1 {
+		return n.create()
+	}
+	d, err := n.listen()
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if err := n.create(); err != nil {
+		d.fail(asFailure(0, err))
+	} else {
+		close(d.made)
+	}
+	return d.await(ctx)
+}
+
+// create makes and maps the segment.
+func (n *Network) create() error {
+	fd, err := createSegment(n.cfg)
+	if err != nil {
+		return err
+	}
+	return n.adopt(fd, func(h *header) error {
+		h.format(n.cfg)
+		h.pid(0).Store(int64(os.Getpid()))
+		return nil
+	})
+}
+
+// door is where the other ranks come for the segment. It takes in their failures
+// and tells everybody how it has ended.
+type door struct {
+	n    *Network
+	ln   *net.UnixListener
+	wg   sync.WaitGroup
+	made chan struct{} // closed when there is a segment
+	over chan struct{} // closed when it is decided: all have attached, or none will
+	told chan struct{} // closed when all other ranks have been told
+
+	mu        sync.Mutex             // protects what follows
+	strangers map[*net.UnixConn]bool // connections that have proved nothing yet
+	closed    bool
+	refused   error // the last trouble with strangers
+	guests    []guestState
+	decided   bool
+	failure   *failure // once decided; nil: all have attached
+}
+
+// guestState is what rank 0 knows of another rank; element 0 is not used.
+type guestState struct {
+	pid          int // 0: it has not come
+	mapped, told bool
+}
+
+func (n *Network) listen() (*door, error) {
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: address(n.cfg), Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen for the other ranks: %w", err)
+	}
+	d := &door{n: n, ln: ln, made: make(chan struct{}), over: make(chan struct{}), told: make(chan struct{}),
+		strangers: map[*net.UnixConn]bool{}, guests: make([]guestState, n.cfg.Size)}
+	d.wg.Go(d.accept)
+	return d, nil
+}
+
+// await returns when all have attached, or when none will and all know it or ctx
+// has ended.
+func (d *door) await(ctx context.Context) error {
+	select {
+	case <-d.over:
+	case <-ctx.Done():
+		d.fail(&failure{rank: 0, text: d.missing(ctx.Err().Error()), cause: ctx.Err()})
+	}
+	f := d.outcome()
+	if f == nil {
+		return nil
+	}
+	select {
+	case <-d.told:
+	case <-ctx.Done(): // some have never come
+	}
+	return f
+}
+
+// close ends the door's goroutines; it has been decided. Strangers are put out, a
+// rank still gets its last word.
+func (d *door) close() {
+	d.ln.Close()
+	d.mu.Lock()
+	d.closed = true
+	for c := range d.strangers {
+		c.Close()
+	}
+	d.mu.Unlock()
+	d.wg.Wait()
+}
+
+func (d *door) accept() {
+	for {
+		conn, err := d.ln.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors, say
+			d.trouble(err)
+			time.Sleep(dialPause)
+			continue
+		}
+		if !d.enter(conn) {
+			conn.Close()
+			return
+		}
+		d.wg.Go(func() { d.serve(conn) })
+	}
+}
+
+func (d *door) enter(conn *net.UnixConn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.strangers[conn] = true
+	}
+	return !d.closed
+}
+
+func (d *door) trouble(err error) {
+	d.mu.Lock()
+	d.refused = err
+	d.mu.Unlock()
+}
+
+// serve sees one connection to its end.
+func (d *door) serve(conn *net.UnixConn) {
+	defer conn.Close()
+	h, pid, err := d.identify(conn)
+	d.mu.Lock()
+	delete(d.strangers, conn)
+	d.mu.Unlock()
+	if err != nil {
+		d.trouble(err)
+		return
+	}
+	// It knows the secret, so it is a rank of this job. If it can't be let in
+	// there will never be a complete world.
+	var refusal *failure
+	if err := d.register(h, pid); err != nil {
+		refusal = asFailure(0, fmt.Errorf("process %d can't attach: %w", pid, err))
+		d.fail(refusal)
+	} else {
+		d.wg.Go(func() { d.hear(conn, h.rank, pid) })
+		d.grant(conn, h.rank, pid)
+	}
+	<-d.over
+	f := d.outcome()
+	if f == nil {
+		f = refusal
+	}
+	word := []byte{statusAttached}
+	if f != nil {
+		word = f.message(statusFailed)
+	}
+	conn.SetWriteDeadline(time.Now().Add(farewell))
+	conn.Write(word) // fails if it has gone
+	d.tell(h.rank)
+}
+
+// identify returns who is at the door, once it has proved itself.
+func (d *door) identify(conn *net.UnixConn) (h hello, pid int, err error) {
+	conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	defer conn.SetDeadline(time.Time{})
+	pid, err = peer(conn)
+	if err != nil {
+		return hello{}, 0, err
+	}
+	p, err := auth.Accept(conn, proofKey(d.n.cfg))
+	if err == nil {
+		h, err = decodeHello(p)
+	}
+	if err != nil {
+		return hello{}, 0, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return h, pid, nil
+}
+
+// register notes that a rank has come.
+func (d *door) register(h hello, pid int) error {
+	c := d.n.cfg
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case h.size != c.Size:
+		return fmt.Errorf("it counts %d ranks on this host, rank 0 counts %d", h.size, c.Size)
+	case h.rank < 1 || h.rank >= c.Size:
+		return fmt.Errorf("it says that it is rank %d of %d", h.rank, c.Size)
+	case h.pid != pid:
+		return fmt.Errorf("rank %d says that its pid is %d: it lives in another pid namespace", h.rank, h.pid)
+	case d.guests[h.rank].pid != 0:
+		return fmt.Errorf("rank %d has come already, as process %d", h.rank, d.guests[h.rank].pid)
+	}
+	d.guests[h.rank].pid = pid
+	return nil
+}
+
+// grant hands over the segment once there is one.
+func (d *door) grant(conn *net.UnixConn, rank, pid int) {
+	select {
+	case <-d.over:
+		return
+	case <-d.made:
+	}
+	d.n.head.pid(rank).Store(int64(pid))
+	conn.SetWriteDeadline(time.Now().Add(farewell))
+	if _, _, err := conn.WriteMsgUnix([]byte{statusGranted}, unix.UnixRights(d.n.seg.fd), nil); err != nil && !gone(err) {
+		d.fail(asFailure(0, fmt.Errorf("hand the segment to rank %d: %w", rank, err)))
+	}
+}
+
+// gone reports that the other end is closed: what it said last is heard by hear.
+func gone(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }
+
+// hear takes in what a rank says, until serve closes the connection.
+func (d *door) hear(conn *net.UnixConn, rank, pid int) {
+	var status [1]byte
+	for {
+		if _, err := conn.Read(status[:]); err != nil {
+			d.fail(asFailure(rank, fmt.Errorf("process %d has gone before all ranks had attached: %w", pid, err)))
+			return
+		}
+		switch status[0] {
+		case statusMapped:
+			d.mapped(rank)
+		case statusFailed, statusGaveUp:
+			f, err := readFailure(conn)
+			if err != nil {
+				continue // the next read tells
+			}
+			f.rank = rank
+			if status[0] == statusGaveUp {
+				f.text = d.missing(f.text)
+			}
+			d.fail(f)
+		default:
+			d.fail(asFailure(rank, fmt.Errorf("process %d sent status %d", pid, status[0])))
+			return
+		}
+	}
+}
+
+// fail decides, if nothing is decided yet.
+func (d *door) fail(f *failure) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.decided {
+		d.decided, d.failure = true, f
+		close(d.over)
+	}
+}
+
+// mapped decides when it is called for the last rank.
+func (d *door) mapped(rank int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.guests[rank].mapped = true
+	for _, g := range d.guests[1:] {
+		if !g.mapped {
+			return
+		}
+	}
+	if !d.decided {
+		d.decided = true
+		close(d.over)
+	}
+}
+
+func (d *door) outcome() *failure {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failure
+}
+
+// tell notes that a rank knows the outcome, as far as it can be told.
+func (d *door) tell(rank int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if rank < 1 || rank >= len(d.guests) || d.guests[rank].told {
+		return
+	}
+	d.guests[rank].told = true
+	for _, g := range d.guests[1:] {
+		if !g.told {
+			return
+		}
+	}
+	close(d.told)
+}
+
+// missing completes why a wait has ended by what it has been for.
+func (d *door) missing(why string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var names []string
+	for r, g := range d.guests[1:] {
+		if !g.mapped {
+			names = append(names, fmt.Sprint(r+1))
+		}
+	}
+	switch len(names) {
+	case 0:
+	case 1:
+		why = fmt.Sprintf("rank %s has not attached: %s", names[0], why)
+	default:
+		why = fmt.Sprintf("ranks %s have not attached: %s", strings.Join(names, ", "), why)
+	}
+	if d.refused != nil {
+		why += fmt.Sprintf("; somebody was refused: %v", d.refused)
+	}
+	return cutText(why)
+}

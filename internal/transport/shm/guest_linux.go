@@ -1,0 +1,175 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/auth"
+)
+
+// guest attaches a rank other than 0. If rank 0 can be reached its word decides:
+// the error is the failure that all ranks are told, even where this one has one of
+// its own.
+func (n *Network) guest(ctx context.Context) error {
+	conn, err := n.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := peer(conn); err != nil {
+		return fmt.Errorf("the process that listens for rank 0: %w", err)
+	}
+	me := hello{rank: n.cfg.Rank, size: n.cfg.Size, pid: os.Getpid()}
+	if err := auth.Initiate(conn, proofKey(n.cfg), me.encode()); err != nil {
+		return fmt.Errorf("prove the secret to rank 0: %w", explain(ctx, err))
+	}
+	err = n.attach(conn)
+	if told := (*failure)(nil); err == nil || errors.As(err, &told) {
+		return err
+	}
+	stop()
+	return n.report(ctx, conn, explain(ctx, err))
+}
+
+// explain is err, or why the wait that ended with err has been cut short.
+func explain(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("waiting for rank 0 and the other ranks: %w", ctx.Err())
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
+		return fmt.Errorf("rank 0 has gone before all ranks had attached: %w", err)
+	}
+	return err
+}
+
+// attach is what follows the proof.
+func (n *Network) attach(conn *net.UnixConn) error {
+	fd, err := receiveSegment(conn)
+	if err != nil {
+		return err
+	}
+	if err := n.mapSegment(fd); err != nil {
+		return err
+	}
+	conn.Write([]byte{statusMapped}) // if rank 0 has closed already its last word says why
+	return lastWord(conn)
+}
+
+// report tells rank 0 that this rank can't attach, and returns what all are told.
+func (n *Network) report(ctx context.Context, conn *net.UnixConn, err error) error {
+	mine, status := asFailure(n.cfg.Rank, err), statusFailed
+	if ctx.Err() != nil {
+		status = statusGaveUp
+	}
+	conn.SetDeadline(time.Now().Add(farewell))
+	conn.Write(mine.message(status)) // fails if rank 0 has gone: then the next read does, too
+	answer := lastWord(conn)
+	var told *failure
+	switch {
+	case answer == nil:
+		return nil // the time was up when all had attached
+	case !errors.As(answer, &told):
+		return mine
+	}
+	if told.rank == n.cfg.Rank {
+		told.cause = err
+	}
+	return told
+}
+
+// lastWord waits for rank 0's decision: nil if all have attached. A grant is
+// skipped: this rank has failed before it came.
+func lastWord(conn *net.UnixConn) error {
+	for {
+		var status [1]byte
+		if _, err := io.ReadFull(conn, status[:]); err != nil {
+			return err
+		}
+		switch status[0] {
+		case statusGranted:
+		case statusAttached:
+			return nil
+		default:
+			return failed(conn, status[0])
+		}
+	}
+}
+
+// failed reads the failure that rank 0 sends.
+func failed(conn *net.UnixConn, status byte) error {
+	if status != statusFailed {
+		return fmt.Errorf("rank 0 sent status %d", status)
+	}
+	f, err := readFailure(conn)
+	if err != nil {
+		return err
+	}
+	return f
+}
+
+// receiveSegment waits for the memfd.
+func receiveSegment(conn *net.UnixConn) (fd int, err error) {
+	status, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	k, oobn, _, _, err := conn.ReadMsgUnix(status, oob)
+	if err == nil && k == 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		return -1, fmt.Errorf("receive the segment from rank 0: %w", err)
+	}
+	if status[0] != statusGranted {
+		return -1, failed(conn, status[0])
+	}
+	return receivedFD(oob[:oobn])
+}
+
+func receivedFD(oob []byte) (int, error) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err == nil && len(msgs) == 1 {
+		var fds []int
+		if fds, err = unix.ParseUnixRights(&msgs[0]); err == nil && len(fds) == 1 {
+			return fds[0], nil
+		}
+	}
+	return -1, fmt.Errorf("rank 0 sent no descriptor (too many open files?): %w", errors.Join(err, errSegment))
+}
+
+// mapSegment checks what rank 0 has sent and maps it.
+func (n *Network) mapSegment(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Size < int64(segmentBytes(n.cfg)) {
+		unix.Close(fd)
+		return fmt.Errorf("rank 0's segment has %d bytes, want %d: do all ranks have the same configuration? %w",
+			st.Size, segmentBytes(n.cfg), errors.Join(err, errSegment))
+	}
+	return n.adopt(fd, func(h *header) error { return h.check(n.cfg) })
+}
+
+// dial connects to rank 0's socket as soon as it is there.
+func (n *Network) dial(ctx context.Context) (*net.UnixConn, error) {
+	var d net.Dialer
+	for {
+		conn, err := d.DialContext(ctx, "unix", address(n.cfg))
+		if err == nil {
+			return conn.(*net.UnixConn), nil
+		}
+		// Refused: rank 0 does not listen yet. Again: too many wait to be accepted.
+		if ctx.Err() == nil && !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EAGAIN) {
+			return nil, fmt.Errorf("connect to rank 0: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("rank 0 does not offer a segment: %w (%w)", ctx.Err(), err)
+		case <-time.After(dialPause):
+		}
+	}
+}
