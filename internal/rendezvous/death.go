@@ -7,6 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Linux's signals: those with names, and the real-time ones.
+const (
+	lastNamedSignal     = 31
+	firstRealTimeSignal = 34
+	lastSignal          = 64
+)
+
 // Death tells how the process of one rank ended. It is also an error, so that
 // what failed because of it can be asked for it with errors.As.
 type Death struct {
@@ -39,7 +46,18 @@ func (d Death) String() string {
 	if d.Signal != 0 {
 		return fmt.Sprintf("rank %d on host %s (pid %d) was killed by signal %d (%s)%s", d.Rank, d.Host, d.PID, d.Signal, SignalName(d.Signal), before)
 	}
-	return fmt.Sprintf("rank %d on host %s (pid %d) exited with code %d%s", d.Rank, d.Host, d.PID, d.ExitCode, before)
+	return fmt.Sprintf("rank %d on host %s (pid %d) exited with code %d%s%s", d.Rank, d.Host, d.PID, d.ExitCode, d.passedOn(), before)
+}
+
+// passedOn names the signal in an exit code of 128+n: a shell ends so when what
+// it ran was killed, and the rank may run under one.
+func (d Death) passedOn() string {
+	n := d.ExitCode - 128
+	// The C library keeps the two signals below its first real-time one for itself.
+	if n < 1 || n > lastSignal || (n > lastNamedSignal && n < firstRealTimeSignal) {
+		return ""
+	}
+	return fmt.Sprintf(" (128+%d: %s)", n, SignalName(n))
 }
 
 // Error is String, with the reason that the rank gave.
