@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,9 @@ func findCommand(name string) (path string, code int, err error) {
 		if e == nil {
 			return path, 0, nil
 		}
+		if c == exitNotFound && isFile(path) {
+			return "", c, e // a script whose interpreter is missing
+		}
 		if c == exitNotExecutable && code == exitNotFound {
 			if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
 				continue
@@ -48,6 +52,12 @@ func findCommand(name string) (path string, code int, err error) {
 	return "", code, err
 }
 
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// executable tells why a file cannot be executed.
 func executable(path string) (code int, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -60,5 +70,37 @@ func executable(path string) (code int, err error) {
 	case unix.Access(path, unix.X_OK) != nil:
 		return exitNotExecutable, fmt.Errorf("%s: permission denied: it is not executable", path)
 	}
+	interpreter := scriptInterpreter(path)
+	if interpreter == "" {
+		return 0, nil
+	}
+	info, err = os.Stat(interpreter)
+	switch {
+	case os.IsNotExist(err):
+		return exitNotFound, fmt.Errorf("%s: the interpreter that its first line names, %q, is not there", path, interpreter)
+	case err != nil || info.IsDir() || unix.Access(interpreter, unix.X_OK) != nil:
+		return exitNotExecutable, fmt.Errorf("%s: the interpreter that its first line names, %q, cannot be executed", path, interpreter)
+	}
 	return 0, nil
+}
+
+// scriptInterpreter is the file that the kernel runs for a script with #!, ""
+// for other programs and for those that cannot be read.
+func scriptInterpreter(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, 256) // as much as the kernel looks at
+	n, _ := io.ReadFull(f, head)
+	line, ok := strings.CutPrefix(string(head[:n]), "#!")
+	if !ok {
+		return ""
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	// Only blanks end it: the \r of a file from Windows is part of the name.
+	name, _, _ := strings.Cut(strings.Trim(line, " \t"), " ")
+	name, _, _ = strings.Cut(name, "\t")
+	return name
 }

@@ -3,12 +3,14 @@ package launch
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 )
 
-// descendants lists all processes below pid, in no order. It misses those that
-// are forked while it looks: who wants them all asks until there are none.
-func descendants(pid int) []int {
+// descendants lists all processes below pid, zombies too, in no order, but for
+// those in except and what is below them. It misses those that are forked while
+// it looks: who wants them all asks until there are none.
+func descendants(pid int, except ...int) []int {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -43,8 +45,12 @@ func descendants(pid int) []int {
 	for len(next) > 0 {
 		p := next[0]
 		next = next[1:]
-		found = append(found, children[p]...)
-		next = append(next, children[p]...)
+		for _, c := range children[p] {
+			if !slices.Contains(except, c) {
+				found = append(found, c)
+				next = append(next, c)
+			}
+		}
 	}
 	return found
 }

@@ -36,6 +36,11 @@ type flags struct {
 	GlooTimeoutSeconds *int     `placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
 	LogLevel           string   `placeholder:"LEVEL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
 
+	LogTime           *bool    `name:"log-with-timestamp" negatable:"log-without-timestamp" help:"Put the time before each line of gorovod's own log, which is the default."`
+	NetworkInterfaces []string `aliases:"network-interface" placeholder:"NAME,..." help:"Accepted for compatibility: all processes run on this host and use its loopback interface."`
+	TCP               bool     `name:"tcp" help:"Accepted for compatibility: GOROVOD_TRANSPORT=tcp makes the processes use TCP."`
+	DisableCache      bool     `help:"Accepted for compatibility: no results of checks are cached."`
+
 	TimelineFilename   string `placeholder:"FILE" help:"Write a Chrome trace of all operations to FILE; DYNAMIC: none until hvd.start_timeline()."`
 	TimelineMarkCycles *bool  `negatable:"" help:"Mark each batch of operations in the timeline."`
 
@@ -46,6 +51,9 @@ type flags struct {
 	help    string   // --help was given: print it
 	command []string // from the first argument that is no option
 }
+
+// otherNames are deprecated ones, which mean the opposite of what they negate.
+var otherNames = map[string]string{"--log-hide-timestamp": "--log-without-timestamp", "--no-log-hide-timestamp": "--log-with-timestamp"}
 
 // longWithOneDash are the long options that upstream spells with one dash.
 var longWithOneDash = map[string]bool{"np": true, "cb": true, "hostfile": true, "prefix-timestamp": true}
@@ -104,6 +112,9 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 		option, value, inline := strings.Cut(arg, "=")
 		if longWithOneDash[strings.TrimPrefix(option, "-")] {
 			option, arg = "-"+option, "-"+arg
+		}
+		if name, ok := otherNames[option]; ok {
+			option, arg = name, name+strings.TrimPrefix(arg, option)
 		}
 		if why := refusal(option); why != "" {
 			return nil, nil, errors.New(why)
@@ -200,6 +211,24 @@ func (f *flags) hosts() ([]Host, error) {
 	return []Host{{Name: "localhost", Slots: f.NumProc}}, nil
 }
 
+// notes tell about options that are accepted and change nothing, as all hosts
+// are this one.
+func (f *flags) notes() (notes []string) {
+	if f.DisableCache {
+		notes = append(notes, "--disable-cache: no results of checks are cached, so there is nothing to disable")
+	}
+	if f.TCP {
+		notes = append(notes, "--tcp: all processes run on this host and use its shared memory; GOROVOD_TRANSPORT=tcp makes them use TCP")
+	}
+	for _, name := range f.NetworkInterfaces {
+		if name != "lo" {
+			notes = append(notes, fmt.Sprintf("--network-interfaces %s: all processes run on this host and use its loopback interface", strings.Join(f.NetworkInterfaces, ",")))
+			break
+		}
+	}
+	return notes
+}
+
 // tune returns env with what the options say for the processes.
 func (f *flags) tune(env []string) []string {
 	set := func(name, value string) { env = setenv(env, name, value) }
@@ -226,6 +255,9 @@ func (f *flags) tune(env []string) []string {
 	}
 	if f.LogLevel != "" {
 		set("HOROVOD_LOG_LEVEL", f.LogLevel)
+	}
+	if f.LogTime != nil {
+		flag("HOROVOD_LOG_HIDE_TIME", !*f.LogTime)
 	}
 	if f.TimelineFilename != "" {
 		set("HOROVOD_TIMELINE", f.TimelineFilename)

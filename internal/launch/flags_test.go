@@ -90,7 +90,7 @@ func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
 		-hostfile --hostfile --host-discovery-script --gloo --mpi --jsrun`)
 	values := map[string]string{"-np": "2", "--num-proc": "2", "--start-timeout": "5", "--output-filename": "d", "--fusion-threshold-mb": "1",
 		"--cache-capacity": "1", "--gloo-timeout-seconds": "1", "--cycle-time-ms": "2.5", "--timeline-filename": "t.json",
-		"--stall-check-warning-time-seconds": "5", "--stall-check-shutdown-time-seconds": "0", "--log-level": "INFO", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f"}
+		"--stall-check-warning-time-seconds": "5", "--stall-check-shutdown-time-seconds": "0", "--log-level": "INFO", "--network-interface": "lo", "--network-interfaces": "eth0,lo", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f"}
 	for _, option := range upstream {
 		args := []string{option}
 		if v, ok := values[option]; ok {
@@ -158,6 +158,11 @@ func TestReportOptionsReachTheEngine(t *testing.T) {
 		"--verbose": func(c *config.Config) bool {
 			return c.TimelineMarkCycles && c.StallCheckDisable && c.CycleTime == time.Second
 		},
+		"--log-with-timestamp":                           func(c *config.Config) bool { return !c.LogHideTime },
+		"--no-log-hide-timestamp":                        func(c *config.Config) bool { return !c.LogHideTime },
+		"--log-without-timestamp":                        func(c *config.Config) bool { return c.LogHideTime },
+		"--log-hide-timestamp":                           func(c *config.Config) bool { return c.LogHideTime },
+		"--cache-capacity 3 --tcp":                       func(c *config.Config) bool { return c.LogHideTime },
 		"--stall-check --no-timeline-mark-cycles --gloo": func(c *config.Config) bool { return !c.TimelineMarkCycles && !c.StallCheckDisable },
 	} {
 		f, err := parseFlags("horovodrun", append(strings.Fields("-np 2 "+args), "x"))
@@ -166,8 +171,8 @@ func TestReportOptionsReachTheEngine(t *testing.T) {
 			continue
 		}
 		// The opposite of what most of the options say.
-		env := []string{"HOROVOD_CYCLE_TIME=1000", "HOROVOD_TIMELINE=t", "HOROVOD_TIMELINE_MARK_CYCLES=1", "HOROVOD_STALL_CHECK_DISABLE=1"}
-		if args == "--timeline-mark-cycles" || args == "--no-stall-check" {
+		env := []string{"HOROVOD_CYCLE_TIME=1000", "HOROVOD_TIMELINE=t", "HOROVOD_TIMELINE_MARK_CYCLES=1", "HOROVOD_STALL_CHECK_DISABLE=1", "HOROVOD_LOG_HIDE_TIME=1"}
+		if slices.Contains([]string{"--timeline-mark-cycles", "--no-stall-check", "--log-without-timestamp", "--log-hide-timestamp"}, args) {
 			env = nil
 		}
 		values := make(map[string]string)
@@ -178,6 +183,29 @@ func TestReportOptionsReachTheEngine(t *testing.T) {
 		c, err := config.Load(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
 		if err != nil || !want(c) {
 			t.Errorf("%s: error %v, %+v", args, err, c)
+		}
+	}
+}
+
+// Options that are hints are accepted, with a word where they change nothing.
+func TestHintsAreNoted(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                        "",
+		"--network-interfaces lo": "",
+		"--network-interfaces eth0,lo --network-interface ib0": "--network-interfaces eth0,lo,ib0: all processes run on this host and use its loopback interface",
+		"--disable-cache": "--disable-cache: no results of checks are cached, so there is nothing to disable",
+		"--tcp":           "--tcp: all processes run on this host and use its shared memory; GOROVOD_TRANSPORT=tcp makes them use TCP",
+	} {
+		f, err := parseFlags("horovodrun", append(strings.Fields("-np 2 "+args), "x"))
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
+			continue
+		}
+		if got := strings.Join(f.notes(), "; "); got != want {
+			t.Errorf("%s: got %q, want %q", args, got, want)
+		}
+		if env := f.tune(nil); len(env) > 0 {
+			t.Errorf("%s: it sets %q", args, env)
 		}
 	}
 }

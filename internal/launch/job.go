@@ -2,6 +2,7 @@ package launch
 
 import (
 	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -42,7 +44,11 @@ type Job struct {
 	Stdout, Stderr io.Writer
 
 	out, err *output
+	lost     atomic.Bool   // some output could not be written
+	hungUp   chan struct{} // closed when nobody reads stdout or stderr any more
+	hangUp   sync.Once
 	server   *rendezvous.Server
+	orphans  *orphanage
 	ranks    []*rank
 }
 
@@ -54,10 +60,20 @@ type ending struct {
 
 // Run starts the job and returns when nothing of it is left. The exit code is
 // that of the first process that failed, 128+n where it was killed by signal n,
-// and 128+n where the launcher was interrupted by signal n. An error means that
-// the job could not be started. Run may be called once.
+// and 128+n where the launcher was interrupted by signal n; SIGPIPE stands for
+// a reader of the output that is gone. It is 1 where all that is wrong is that
+// output could not be written. An error means that the job could not be
+// started. Run may be called once.
 func (j *Job) Run() (code int, err error) {
+	j.hungUp = make(chan struct{})
 	j.out, j.err = &output{w: j.Stdout}, &output{w: j.Stderr}
+	j.out.lost = func(err error) { j.lose(err, j.err) }
+	j.err.lost = func(err error) { j.lose(err, j.out) }
+	// Without this, writing to a closed pipe would end the launcher. Ignored, the
+	// signal would be so in the processes, too.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
 	signals := make(chan os.Signal, 16)
 	// A shell starts what runs in the background with SIGINT ignored; who sends one
 	// to the launcher's pid means it nevertheless. nohup must keep its effect.
@@ -79,13 +95,44 @@ func (j *Job) Run() (code int, err error) {
 	port := l.Addr().(*net.TCPAddr).Port
 	j.tell("the rendezvous is at 127.0.0.1:%d", port)
 
+	if j.orphans, err = adopt(hex.EncodeToString(key)); err != nil {
+		return 1, err
+	}
+	defer j.orphans.close()
 	if err := j.prepare(); err != nil {
 		return 1, err
 	}
 	endings := make(chan ending, len(j.ranks))
 	gone := make(chan *rank, len(j.ranks))
 	j.start(port, key, endings, gone)
-	return j.supervise(signals, endings, gone)
+	code, err = j.supervise(signals, endings, gone)
+	if code == 0 && j.lost.Load() {
+		code = 1
+		if j.isHungUp() {
+			code = 128 + int(syscall.SIGPIPE)
+		}
+	}
+	return code, err
+}
+
+// lose takes note of output that could not be written, and says so elsewhere. A
+// reader that went away, as head does, wants no more, and no message either.
+func (j *Job) lose(err error, elsewhere *output) {
+	j.lost.Store(true)
+	if brokenPipe(err) {
+		j.hangUp.Do(func() { close(j.hungUp) })
+		return
+	}
+	fmt.Fprintf(elsewhere, "%s: output is lost: %v\n", j.Name, err)
+}
+
+func (j *Job) isHungUp() bool {
+	select {
+	case <-j.hungUp:
+		return true
+	default:
+		return false
+	}
 }
 
 // prepare makes the ranks with all that can fail before a process is started.
@@ -104,7 +151,7 @@ func (j *Job) prepare() error {
 		for i, to := range [2]*output{j.out, j.err} {
 			var file io.Writer
 			if r.files[i] != nil {
-				file = r.files[i]
+				file = &output{w: r.files[i], lost: func(err error) { j.lose(err, j.err) }}
 			}
 			r.streams[i] = newStream(to, file, slot.Rank, [2]string{"stdout", "stderr"}[i], j.Timestamps)
 		}
@@ -117,9 +164,9 @@ func (j *Job) prepare() error {
 // when all have been started, so that a signal reaches every one of them.
 func (j *Job) start(port int, key []byte, endings chan<- ending, gone chan<- *rank) {
 	var starting sync.WaitGroup
+	starting.Add(len(j.ranks))
 	room := make(chan struct{}, 8)
 	for _, r := range j.ranks {
-		starting.Add(1)
 		room <- struct{}{}
 		go func() {
 			err := r.start(j.Path, j.Args, r.environ(j.Env, port, key))
@@ -136,12 +183,26 @@ func (j *Job) start(port int, key []byte, endings chan<- ending, gone chan<- *ra
 						d = j.server.Died(d)
 					}
 					endings <- ending{d, err}
+				}, func() {
+					starting.Wait() // a supervisor that just starts would look like an orphan
+					j.orphans.sweep(r.command(), j.supervisors)
 				})
 			}
 			gone <- r
 		}()
 	}
 	starting.Wait()
+}
+
+// supervisors are the pids of those that have not been reaped. All ranks must
+// have been started.
+func (j *Job) supervisors() (pids []int) {
+	for _, r := range j.ranks {
+		if r.supervisor != nil && !r.reaped.Load() {
+			pids = append(pids, r.supervisor.Pid)
+		}
+	}
+	return pids
 }
 
 // supervise is the launcher's loop, from the last start to the last end. The
@@ -156,6 +217,7 @@ func (j *Job) supervise(signals <-chan os.Signal, endings <-chan ending, gone <-
 		stage       int              // of ending: 0 none, 1 grace, 2 terminated, 3 killed
 		left        = len(j.ranks)
 		living      = map[int]*rank{}
+		hungUp      = j.hungUp
 	)
 	for _, r := range j.ranks {
 		living[r.Rank] = r
@@ -212,6 +274,14 @@ func (j *Job) supervise(signals <-chan os.Signal, endings <-chan ending, gone <-
 			if stage < 2 {
 				enter(1)
 			}
+		case <-hungUp:
+			hungUp = nil
+			if interrupted == 0 {
+				interrupted = syscall.SIGPIPE
+			}
+			if stage < 2 {
+				enter(2)
+			}
 		case <-next:
 			if stage < 3 {
 				enter(stage + 1)
@@ -229,6 +299,8 @@ func (j *Job) supervise(signals <-chan os.Signal, endings <-chan ending, gone <-
 	case failed != nil:
 		j.explain(*failed)
 		return exitCode(*failed), nil
+	case interrupted == syscall.SIGPIPE:
+		return 128 + int(interrupted), nil // and nothing to say
 	case interrupted != 0:
 		j.say("interrupted by signal %d (%s)", int(interrupted), rendezvous.SignalName(int(interrupted)))
 		return 128 + int(interrupted), nil

@@ -10,8 +10,9 @@
 //
 // A supervisor knows exactly how its command ended, and is the reaper of
 // everything that the command leaves behind. When the control pipe closes, it
-// ends them all; nothing but its own SIGKILL can keep it from that, and then
-// the kernel kills the command.
+// ends them all; nothing but its own SIGKILL can keep it from that. Then the
+// kernel kills the command, and the launcher is the reaper of the rest, which it
+// ends.
 package launch
 
 import (
@@ -57,11 +58,9 @@ func Main(argv []string) int {
 		case argv[0] == "doctor":
 			return doctor.Main("gorovod doctor", argv[1:], os.Environ(), os.Stdout, os.Stderr)
 		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
-			fmt.Printf("gorovod %s (interface of Horovod %s)\n", version.Version, version.Horovod)
-			return 0
+			return show(name, fmt.Sprintf("gorovod %s (interface of Horovod %s)\n", version.Version, version.Horovod))
 		case argv[0] == "--help" || argv[0] == "-h" || argv[0] == "help":
-			io.WriteString(os.Stdout, gorovodUsage)
-			return 0
+			return show(name, gorovodUsage)
 		default:
 			fmt.Fprintf(os.Stderr, "gorovod: unknown command %q\n%s", argv[0], gorovodUsage)
 			return exitUsage
@@ -74,6 +73,15 @@ func Main(argv []string) int {
 	return code
 }
 
+// show prints what was asked for, and returns the exit code.
+func show(name, text string) int {
+	if _, err := io.WriteString(os.Stdout, text); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	return 0
+}
+
 // run is horovodrun: it parses, checks everything, and only then starts.
 func run(name string, args []string) (code int, err error) {
 	f, err := parseFlags(name, args)
@@ -82,14 +90,11 @@ func run(name string, args []string) (code int, err error) {
 	}
 	switch {
 	case f.help != "":
-		io.WriteString(os.Stdout, f.help)
-		return 0, nil
+		return show(name, f.help), nil
 	case f.Version:
-		fmt.Printf("%s (gorovod %s)\n", version.Horovod, version.Version)
-		return 0, nil
+		return show(name, fmt.Sprintf("%s (gorovod %s)\n", version.Horovod, version.Version)), nil
 	case f.CheckBuild:
-		io.WriteString(os.Stdout, checkBuild())
-		return 0, nil
+		return show(name, checkBuild()), nil
 	}
 	hosts, err := f.hosts()
 	if err != nil {
@@ -101,6 +106,9 @@ func run(name string, args []string) (code int, err error) {
 	}
 	if err := requireLocal(hosts); err != nil {
 		return exitUsage, err
+	}
+	for _, note := range f.notes() {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, note)
 	}
 	if err := checkLimits(f.NumProc); err != nil {
 		return exitUsage, err

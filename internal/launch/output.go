@@ -2,9 +2,11 @@ package launch
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -17,18 +19,44 @@ const (
 	tailLineBytes = 400
 )
 
-// output is where all ranks' lines of one kind go: the launcher's stdout or
-// stderr. One Write carries whole lines only.
+// output is where lines go: those of all ranks to the launcher's stdout or
+// stderr, those of one rank to a file. One Write carries whole lines only, but
+// for files. Write may be called on any goroutine.
 type output struct {
-	mu sync.Mutex
-	w  io.Writer
+	w io.Writer
+	// lost is called for the first Write that fails, by whoever wrote, and may
+	// write to another output; nil if nobody asks.
+	lost func(err error)
+
+	mu  sync.Mutex
+	err error // of the first Write that failed. mu
 }
 
 func (o *output) Write(p []byte) (int, error) {
+	n, err, first := o.write(p)
+	if first && o.lost != nil {
+		o.lost(err)
+	}
+	return n, err
+}
+
+// write goes on after an error, as a full disk may get room again; a pipe whose
+// reader is gone stays broken.
+func (o *output) write(p []byte) (n int, err error, first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.w.Write(p)
+	if brokenPipe(o.err) {
+		return 0, o.err, false
+	}
+	n, err = o.w.Write(p)
+	if first = err != nil && o.err == nil; first {
+		o.err = err
+	}
+	return n, err, first
 }
+
+// brokenPipe tells that nobody will ever read what is written.
+func brokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
 // stream takes one rank's stdout or stderr to the launcher's own, line by line,
 // each with its prefix. Its methods belong to one goroutine, but for last.
@@ -52,7 +80,7 @@ func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
 }
 
 // copyFrom reads r to its end. What cannot be written is dropped, so that a
-// rank never blocks on it.
+// rank never blocks on it; the outputs report it.
 func (s *stream) copyFrom(r io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {

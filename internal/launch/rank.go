@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,7 +23,10 @@ const tailPatience = 100 * time.Millisecond
 // rank is one process of the job with its supervisor.
 type rank struct {
 	Slot
-	supervisor *os.Process
+	path       string           // of the command
+	supervisor *os.Process      // nil if it could not be started
+	state      *os.ProcessState // the supervisor's end, for reap
+	reaped     atomic.Bool      // the supervisor's pid may belong to another
 	control    *os.File
 	status     *os.File
 	pipes      [2]*os.File // stdout, stderr
@@ -46,6 +50,7 @@ func (e *startError) Unwrap() error { return e.err }
 
 // start starts the supervisor; it does not wait for the command.
 func (r *rank) start(path string, argv, env []string) error {
+	r.path = path
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
@@ -113,9 +118,10 @@ func (r *rank) signal(sig syscall.Signal) {
 }
 
 // watch follows the rank to its end. It calls started when the command runs,
-// ended once when it has ended or could not start (err), and returns when
+// ended once when it has ended or could not start (err), orphaned if the
+// supervisor was killed and what was below it is to be ended, and returns when
 // nothing of the rank is left.
-func (r *rank) watch(started func(pid int), ended func(d rendezvous.Death, err error)) {
+func (r *rank) watch(started func(pid int), ended func(d rendezvous.Death, err error), orphaned func()) {
 	defer r.close()
 	var drained [2]chan struct{}
 	over := make(chan struct{}) // all processes of the rank have ended
@@ -135,7 +141,9 @@ func (r *rank) watch(started func(pid int), ended func(d rendezvous.Death, err e
 		d.Stderr = r.streams[1].last()
 	}
 	ended(d, err)
-	r.supervisor.Wait() // a second time where it was orphaned, which returns at once
+	if state := r.reap(); !state.Success() {
+		orphaned()
+	}
 	close(over)
 	for i := range drained {
 		r.pipes[i].SetReadDeadline(time.Now().Add(drainLimit))
@@ -188,7 +196,7 @@ func (r *rank) follow(started func(pid int)) (rendezvous.Death, error) {
 			if errno == syscall.ENOENT {
 				code = exitNotFound
 			}
-			return d, &startError{r.Rank, code, errno}
+			return d, &startError{r.Rank, code, fmt.Errorf("%s: %w", r.path, errno)}
 		case "exited":
 			d.ExitCode = n
 			return d, nil
@@ -199,21 +207,31 @@ func (r *rank) follow(started func(pid int)) (rendezvous.Death, error) {
 	}
 }
 
-// orphaned ends a rank whose supervisor has been killed: the kernel has killed
-// the command with it, and its process group follows.
+// orphaned is the end of a rank whose supervisor has been killed: the kernel has
+// killed the command with it.
 func (r *rank) orphaned(d rendezvous.Death, err error) (rendezvous.Death, error) {
 	r.supervisor.Kill() // should it live, and talk nonsense
-	state, waitErr := r.supervisor.Wait()
+	state := r.reap()
 	if d.PID == 0 {
-		if waitErr != nil || state.Exited() {
+		if state.Exited() {
 			return d, &startError{r.Rank, 1, fmt.Errorf("its supervisor has ended early: %w", err)}
 		}
 		d.PID = r.supervisor.Pid // all that is known
-	} else {
-		syscall.Kill(-d.PID, syscall.SIGKILL)
 	}
 	d.Signal = int(syscall.SIGKILL)
 	return d, nil
+}
+
+// reap waits for the supervisor's end. It may be called again, by the same goroutine.
+func (r *rank) reap() *os.ProcessState {
+	if r.state == nil {
+		var err error
+		if r.state, err = r.supervisor.Wait(); err != nil {
+			r.state = &os.ProcessState{} // nothing is known of it
+		}
+		r.reaped.Store(true)
+	}
+	return r.state
 }
 
 func (r *rank) close() {

@@ -6,12 +6,10 @@ import (
 )
 
 // refused are Horovod's options that this version does not have, with the
-// reason or with what to do instead. An option that is accepted is obeyed.
+// reason or with what to do instead. An option that is accepted is obeyed, or is
+// a hint that nothing depends on here (flags.notes).
 var refused = map[string]string{
-	"--disable-cache":      "no results of checks are cached, so there is nothing to disable: leave it out",
-	"--network-interfaces": "all processes run on this host and use its loopback interface",
-	"--network-interface":  "all processes run on this host and use its loopback interface",
-	"--config-file":        "give the settings as options or as HOROVOD_ variables",
+	"--config-file": "give the settings as options or as HOROVOD_ variables",
 
 	"-p":                  "remote hosts are not supported yet",
 	"--ssh-port":          "remote hosts are not supported yet",
@@ -43,14 +41,9 @@ var refused = map[string]string{
 	"--mpi-threads-disable":             "MPI is not used",
 	"--no-mpi-threads-disable":          "MPI is not used: leave it out",
 	"--mpi-args":                        "MPI is not used",
-	"--tcp":                             "all processes run on this host; GOROVOD_TRANSPORT=tcp makes them use TCP there",
 	"--binding-args":                    "MPI is not used; bind inside the command, for instance with taskset or numactl",
 	"--num-nccl-streams":                "NCCL is not used",
 	"--thread-affinity":                 "the engine has no thread to bind; bind inside the command, for instance with taskset",
-	"--log-with-timestamp":              "log lines have a time unless HOROVOD_LOG_HIDE_TIME=1 is set: leave it out",
-	"--log-without-timestamp":           "set HOROVOD_LOG_HIDE_TIME=1",
-	"--log-hide-timestamp":              "set HOROVOD_LOG_HIDE_TIME=1",
-	"--no-log-hide-timestamp":           "log lines have a time unless HOROVOD_LOG_HIDE_TIME=1 is set: leave it out",
 	"--mpi":                             "MPI is not used; --gloo, or no such option, chooses the transport of this version",
 	"--jsrun":                           "jsrun is not used; --gloo, or no such option, chooses the transport of this version",
 }

@@ -499,7 +499,7 @@ func TestCommandsThatCannotRun(t *testing.T) {
 	launched(t, nil, "-np", "2", "no-such-command").expect(127, "horovodrun: no-such-command: command not found\n")
 	launched(t, nil, "-np", "2", dir+"/none").expect(127, "horovodrun: "+dir+"/none: no such file\n")
 	launched(t, nil, "-np", "2", dir).expect(126, "is a directory")
-	launched(t, nil, "-np", "2", dir+"/broken").expect(127, "cannot start rank ", "no such file")
+	launched(t, nil, "-np", "2", dir+"/broken").expect(127, dir+"/broken", `"/no/such/interpreter"`)
 	launched(t, path, "-np", "2", "data").expect(126, "permission denied")
 	l := launched(t, path, "-np", "1", "plain", "text") // a script without #!
 	l.expect(0)

@@ -60,6 +60,7 @@ func supervise(args []string) int {
 		return 1
 	}
 
+	all := newFamily()
 	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}}
 	pid, err := syscall.ForkExec(args[0], args[1:], attr)
 	if errors.Is(err, unix.ENOEXEC) {
@@ -79,21 +80,24 @@ func supervise(args []string) int {
 		unix.Dup3(null, 2, 0)
 	}
 
-	s := &supervisor{pid: pid, status: status}
+	all.add(pid)
+	s := &supervisor{pid: pid, status: status, all: all}
+	defer all.tidy()
 	return s.run(control, signals)
 }
 
 type supervisor struct {
 	pid    int
 	status io.Writer
-	dead   bool // the command has been reaped: its pid may belong to another
+	dead   bool    // the command has been reaped: its pid may belong to another
+	all    *family // the command, and all that lived when it ended or after
 }
 
 // run returns when no descendant is left, or none that can be killed.
 func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 	orders := make(chan unix.Signal)
 	go readOrders(control, orders)
-	reaped := make(chan syscall.WaitStatus)
+	reaped := make(chan child)
 	leftovers := make(chan struct{})
 	none := make(chan struct{})
 	go reap(s.pid, reaped, leftovers, none)
@@ -120,12 +124,19 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 			}
 		case <-signals:
 			end(leftoverGrace)
-		case ws := <-reaped:
-			s.dead = true
-			if ws.Signaled() {
-				fmt.Fprintf(s.status, "killed %d\n", ws.Signal())
-			} else {
-				fmt.Fprintf(s.status, "exited %d\n", ws.ExitStatus())
+		case c := <-reaped:
+			switch {
+			case c.pid != s.pid:
+				// One that was orphaned earlier may be long gone, and its pid another's.
+				if s.dead {
+					s.all.add(c.pid)
+				}
+			case c.how.Signaled():
+				s.dead = true
+				fmt.Fprintf(s.status, "killed %d\n", c.how.Signal())
+			default:
+				s.dead = true
+				fmt.Fprintf(s.status, "exited %d\n", c.how.ExitStatus())
 			}
 		case <-leftovers:
 			end(leftoverGrace)
@@ -135,7 +146,7 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 			if giveUp == nil {
 				giveUp = time.After(sweepLimit)
 			}
-			for _, p := range descendants(os.Getpid()) {
+			for _, p := range s.living() {
 				unix.Kill(p, unix.SIGKILL)
 			}
 			kill = time.After(sweepInterval)
@@ -148,9 +159,9 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 // signal sends sig to the command's process group; once the command has ended,
 // to each process that it has left behind.
 func (s *supervisor) signal(sig unix.Signal) {
-	targets := []int{-s.pid}
-	if s.dead {
-		targets = descendants(os.Getpid())
+	targets := s.living() // at any rate, as they are known no longer once they have ended
+	if !s.dead {
+		targets = []int{-s.pid}
 	}
 	for _, p := range targets {
 		unix.Kill(p, sig)
@@ -158,6 +169,13 @@ func (s *supervisor) signal(sig unix.Signal) {
 			unix.Kill(p, unix.SIGCONT) // a stopped process sees no other signal
 		}
 	}
+}
+
+// living lists the rank's processes, and remembers them.
+func (s *supervisor) living() []int {
+	pids := descendants(os.Getpid())
+	s.all.add(pids...)
+	return pids
 }
 
 // readOrders closes orders when the launcher is gone.
@@ -172,10 +190,16 @@ func readOrders(control io.Reader, orders chan<- unix.Signal) {
 	}
 }
 
+// child is the news that a child has ended.
+type child struct {
+	pid int
+	how syscall.WaitStatus
+}
+
 // reap waits for all children, those that were orphaned below included. It
-// reports how the command ended, then once if others are left, and closes none
-// when there are none.
-func reap(pid int, reaped chan<- syscall.WaitStatus, leftovers chan<- struct{}, none chan<- struct{}) {
+// reports each, pid before those that its end has orphaned, then once that
+// others are left, and closes none when there are none.
+func reap(pid int, reaped chan<- child, leftovers chan<- struct{}, none chan<- struct{}) {
 	defer close(none)
 	told, ended := false, false
 	for {
@@ -187,14 +211,23 @@ func reap(pid int, reaped chan<- syscall.WaitStatus, leftovers chan<- struct{}, 
 		p, err := syscall.Wait4(-1, &ws, options, nil)
 		switch {
 		case err == syscall.EINTR:
+			continue
 		case err != nil:
 			return // ECHILD
 		case p == 0:
 			told = true
 			leftovers <- struct{}{}
+			continue
 		case p == pid:
 			ended = true
-			reaped <- ws
+		case !ended:
+			// The kernel reports the dead in any order.
+			var how syscall.WaitStatus
+			if c, err := syscall.Wait4(pid, &how, syscall.WNOHANG, nil); err == nil && c == pid {
+				ended = true
+				reaped <- child{pid, how}
+			}
 		}
+		reaped <- child{p, ws}
 	}
 }

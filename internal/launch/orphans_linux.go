@@ -1,0 +1,92 @@
+package launch
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// orphanage makes the launcher the reaper of what a killed supervisor leaves
+// behind, and ends it.
+type orphanage struct {
+	// mark is in the environment of the job's processes, but for those that
+	// clear it. It is asked for only where the launcher had children before the
+	// job, by the program that it was before exec; else it is nil.
+	mark []byte
+
+	mu  sync.Mutex // one sweep at a time
+	all *family    // what was swept. mu
+}
+
+// adopt makes the launcher a reaper. It is called before anything is started;
+// secret is what the job's processes have as secretVariable.
+func adopt(secret string) (*orphanage, error) {
+	o := &orphanage{all: newFamily()}
+	if len(descendants(os.Getpid())) > 0 {
+		o.mark = []byte(secretVariable + "=" + secret + "\x00")
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become the reaper of orphans: %w", err)
+	}
+	return o, nil
+}
+
+// close lets orphans go to who would have got them without a job.
+func (o *orphanage) close() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }
+
+// sweep ends all orphans: each gets SIGTERM, then SIGKILL after leftoverGrace.
+// It returns when none is left, or after sweepLimit more. The supervisors that
+// live are not touched, nor what is below them; no other may be started
+// meanwhile. command is what the dead supervisor had started, 0 if unknown: with
+// its last breath it may have reaped it.
+func (o *orphanage) sweep(command int, supervisors func() []int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.all.tidy()
+	if command != 0 {
+		o.all.add(command)
+	}
+	asked := map[int]time.Time{}
+	giveUp := time.Now().Add(leftoverGrace + sweepLimit)
+	pause := time.NewTicker(sweepInterval)
+	defer pause.Stop()
+	for time.Now().Before(giveUp) {
+		found := false
+		for _, p := range descendants(os.Getpid(), supervisors()...) {
+			if !o.ours(p) {
+				continue
+			}
+			found = true // a dead one, too: it may have had children
+			o.all.add(p)
+			if reaped, err := syscall.Wait4(p, nil, syscall.WNOHANG, nil); err == nil && reaped == p {
+				continue
+			}
+			switch at, ok := asked[p]; {
+			case !ok:
+				asked[p] = time.Now()
+				unix.Kill(p, unix.SIGTERM)
+				unix.Kill(p, unix.SIGCONT) // a stopped process sees no other signal
+			case time.Since(at) >= leftoverGrace:
+				unix.Kill(p, unix.SIGKILL)
+			}
+		}
+		if !found {
+			return
+		}
+		<-pause.C
+	}
+}
+
+// ours is whether the process belongs to the job.
+func (o *orphanage) ours(pid int) bool {
+	if o.mark == nil {
+		return true
+	}
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && bytes.Contains(env, o.mark)
+}
