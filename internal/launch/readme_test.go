@@ -1,0 +1,62 @@
+package launch
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What the README tells a Go programmer works, to the letter, from an empty folder.
+func TestGoExampleOfTheReadme(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds programs")
+	}
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(repository + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## In Go\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	block := func(language string) string {
+		_, rest, ok := strings.Cut(section, "\n```"+language+"\n")
+		code, _, closed := strings.Cut(rest, "\n```")
+		if !ok || !closed {
+			t.Fatalf("no %s block", language)
+		}
+		return code + "\n"
+	}
+
+	dir := t.TempDir()
+	if err := os.Symlink(repository, dir+"/gorovod"); err != nil {
+		t.Fatal(err)
+	}
+	dir += "/program"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/main.go", []byte(block("go")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sh := exec.Command("sh", "-e", "-c", block("sh"))
+	sh.Dir = dir
+	// What this repository needs is on the machine already; no network, then.
+	sh.Env = append(os.Environ(), "PWD="+dir, "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off")
+	var problems strings.Builder
+	sh.Stderr = &problems
+	out, err := sh.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, out, &problems)
+	}
+	got := slices.Sorted(strings.Lines(string(out)))
+	want := []string{"[0]<stdout>:0 [1.5 1]\n", "[1]<stdout>:1 [1.5 1]\n", "[2]<stdout>:2 [1.5 1]\n", "[3]<stdout>:3 [1.5 1]\n"}
+	if !slices.Equal(got, want) {
+		t.Errorf("it prints %q, want %q", got, want)
+	}
+}
