@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -199,14 +201,36 @@ func (w *World) connect(ctx context.Context, generation uint64, o Options) error
 	return nil
 }
 
-// tryShm returns a network if all ranks could attach, else why not.
+// tryShm returns a network if all ranks could attach, else why not. It leaves time
+// for TCP, and does not wait for a rank that has died.
 func (w *World) tryShm(ctx context.Context, generation uint64, o Options) (transport.Network, string, error) {
 	c := w.Config
 	if !w.oneHost() {
 		return nil, "the ranks are on several hosts", nil
 	}
-	verdict := "ok"
-	network, err := shm.Open(ctx, shm.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Job: c.RendezvousAddr, Generation: generation,
+	limit := c.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline))
+	}
+	attach, cancel := context.WithTimeout(ctx, limit/3) // all ranks have met already
+	defer cancel()
+	w.mu.Lock()
+	news, dead := w.news, len(w.deaths) > 0
+	w.mu.Unlock()
+	if dead {
+		cancel()
+	}
+	go func() {
+		select {
+		case <-news:
+			cancel() // the exchange below fails with the launcher's report
+		case <-attach.Done():
+		}
+	}()
+
+	const attached = "ok"
+	verdict := attached
+	network, err := shm.Open(attach, shm.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Job: c.RendezvousAddr, Generation: generation,
 		Timeout: c.Timeout, Slots: slots(c), Cores: runtime.GOMAXPROCS(0), Died: w.onVanished, TrackFD: o.TrackFD})
 	if err != nil {
 		verdict = err.Error()
@@ -221,15 +245,19 @@ func (w *World) tryShm(ctx context.Context, generation uint64, o Options) (trans
 		}
 		return nil, "", err
 	}
-	for r, v := range verdicts {
-		if string(v) != "ok" {
-			if network != nil {
-				network.Close()
-			}
-			return nil, fmt.Sprintf("rank %d: %s", r, v), nil
+	var troubles []string // one, if the ranks could tell one another
+	for _, v := range verdicts {
+		if v := string(v); v != attached && !slices.Contains(troubles, v) {
+			troubles = append(troubles, v)
 		}
 	}
-	return network, "", nil
+	if len(troubles) == 0 {
+		return network, "", nil
+	}
+	if network != nil {
+		network.Close()
+	}
+	return nil, strings.Join(troubles, "; "), nil
 }
 
 func (w *World) oneHost() bool {
