@@ -162,8 +162,11 @@ func (n *Network) dial(ctx context.Context) (*net.UnixConn, error) {
 		if err == nil {
 			return conn.(*net.UnixConn), nil
 		}
-		// Refused: rank 0 does not listen yet. Again: too many wait to be accepted.
-		if ctx.Err() == nil && !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EAGAIN) {
+		// Refused: rank 0 does not listen yet. Time-out: that of ctx, or too many wait
+		// to be accepted (EAGAIN).
+		var trouble net.Error
+		timeout := errors.As(err, &trouble) && trouble.Timeout()
+		if ctx.Err() == nil && !timeout && !errors.Is(err, unix.ECONNREFUSED) {
 			return nil, fmt.Errorf("connect to rank 0: %w", err)
 		}
 		select {
