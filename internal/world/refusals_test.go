@@ -347,7 +347,7 @@ func (all *worlds) works(what string) {
 				all.t.Errorf("%s: rank %d: afterwards set %d: %v", what, r, set, err)
 			}
 		}
-		if n := all.ws[r].Engine.Pending(); n != 0 {
+		if n := len(all.ws[r].Engine.Waiting()); n != 0 {
 			all.t.Errorf("%s: rank %d: %d operations are left", what, r, n)
 		}
 	})
@@ -411,7 +411,7 @@ func (all *worlds) duplicates() (text string) {
 		if _, err := e.EnqueueGroup("g", group); err == nil || err.Code != engine.InvalidArgument {
 			all.t.Errorf("rank %d: a group with a name in use: %v", odd, err)
 		}
-		if n := e.Pending(); n != 1 {
+		if n := len(e.Waiting()); n != 1 {
 			all.t.Errorf("rank %d: %d operations are pending", odd, n)
 		}
 		each(len(all.ws), func(r int) {
