@@ -253,3 +253,13 @@ def test_stall_shutdown_ends_the_job():
         assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in text, job.output()
         assert "stuck" in text or "other" in text
     assert "Will shutdown." in job.output()
+
+
+@pytest.mark.parametrize("when", ["before", "after", "hangs before", "hangs after"])
+def test_a_broken_fixture_ends_the_tests(when):
+    """The ranks that are out of step with it do not wait for long."""
+    start = time.monotonic()
+    job = Job(2, "broken_fixture.py", VICTIM="0", WHEN=when)
+    assert job.finish() != 0
+    assert time.monotonic() - start < LONGEST_JOB_S / 2, job.output()
+    assert ("Timeout" if "hangs" in when else "the fixture is broken") in job.output()
