@@ -3,30 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from test_torch_ops import of_all, several, works
+from definitions import FLOATS, adasum, of_all, pair, several, works
 
 import horovod.torch as hvd
 
 pytestmark = pytest.mark.usefixtures("job")
 
-FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 6e-2, torch.float32: 1e-5, torch.float64: 1e-12}
-
-
-def pair(a, b):
-    """Orthogonal vectors add up, equal ones are averaged."""
-    dot, aa, bb = (a * b).sum(), (a * a).sum(), (b * b).sum()
-    tiny = np.sqrt(np.finfo(np.float64).tiny)
-    return (1 if aa < tiny else 1 - dot / (2 * aa)) * a + (1 if bb < tiny else 1 - dot / (2 * bb)) * b
-
-
-def adasum(vectors):
-    """A tree over the ranks; those beyond a power of two are combined with the first ones before."""
-    power = 1 << (len(vectors).bit_length() - 1)
-    level = [pair(a, b) for a, b in zip(vectors, vectors[power:])] + vectors[len(vectors) - power : power]
-    while len(level) > 1:
-        level = [pair(level[i], level[i + 1]) for i in range(0, len(level), 2)]
-    return level[0]
 
 
 def expected(tensors, scale=1.0):

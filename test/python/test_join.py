@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_torch_ops import FLOATS, check, hvd_size, of_rank, reduced, several
+from definitions import FLOATS, check, hvd_size, of_rank, reduced, rejoin, several, works
 
 import horovod.torch as hvd
 
@@ -11,21 +11,13 @@ pytestmark = pytest.mark.usefixtures("job")
 ALL_OPS = "GOROVOD_JOIN_ALL_OPS"
 
 
-def works():
-    check(hvd.allreduce(torch.ones(2), name="works", op=hvd.Sum), torch.full((2,), float(hvd.size())))
-
-
 @pytest.fixture
 def all_ops(job, monkeypatch):
-    hvd.barrier()
-    hvd.shutdown()
     monkeypatch.setenv(ALL_OPS, "1")
-    hvd.init()
+    rejoin()
     yield
-    hvd.barrier()
-    hvd.shutdown()
     monkeypatch.delenv(ALL_OPS)
-    hvd.init()
+    rejoin()
 
 
 def test_join_of_all_at_once():
@@ -33,7 +25,7 @@ def test_join_of_all_at_once():
         last = hvd.join()
         assert type(last) is int and 0 <= last < hvd.size()
         assert hvd.allgather(torch.tensor([last]), name="last").tolist() == [last] * hvd.size()
-        works()
+        works("works")
 
 
 @pytest.mark.parametrize("last", range(4))
@@ -45,7 +37,7 @@ def test_join_returns_who_was_last(last):
         for _ in range(3):
             check(hvd.allreduce(torch.ones(3), name="alone", op=hvd.Sum), torch.ones(3))
     assert hvd.join(device=0) == last
-    works()
+    works("works")
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.int64, torch.uint8], ids=str)
@@ -62,7 +54,7 @@ def test_allreduce_with_zeros_of_joined_ranks(dtype):
         for result in hvd.grouped_allreduce(tensors, name="zeros.group", op=hvd.Sum):
             assert result.tolist() == [n - batch] * len(result)
     assert hvd.join() == n - 1
-    works()
+    works("works")
 
 
 @several()
@@ -131,7 +123,7 @@ def test_what_join_refuses(kind):
                     call()
             check(hvd.allreduce(torch.ones(2), name="still", op=hvd.Sum), torch.full((2,), n - 1.0))
         assert hvd.join() != 0
-        works()
+        works("works")
 
 
 @several()
@@ -140,7 +132,7 @@ def test_barrier_counts_only_who_has_not_joined():
         for _ in range(3):
             hvd.barrier()
     assert hvd.join() != 0
-    works()
+    works("works")
 
 
 @several()
@@ -178,7 +170,7 @@ def test_all_operations_with_a_joined_rank(all_ops):
             total = sum(others)
             check(hvd.reducescatter(others[me - 1], op=hvd.Sum, name="scatter"), total[me : me + 1])
         assert hvd.join() != 0
-        works()
+        works("works")
 
 
 @several()
@@ -190,7 +182,7 @@ def test_what_has_no_meaning_is_refused(all_ops):
         with pytest.raises(hvd.HorovodInternalError, match="joined"):
             hvd.alltoall(torch.ones(n), name="sends")
     assert hvd.join() != 0
-    works()
+    works("works")
 
 
 def test_alone():

@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from test_torch_ops import check, hvd_size, of_rank, reduced, several, works
+from definitions import check, hvd_size, of_rank, reduced, rejoin, several, works
 
 import horovod.torch as hvd
 from horovod.torch import _submission, mpi_ops
@@ -25,13 +25,7 @@ def again(job):
     """``again(process_sets=…)`` joins the job anew; afterwards the job is as before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("HOROVOD_DYNAMIC_PROCESS_SETS", raising=False)
-
-        def init(**arguments):
-            hvd.barrier()
-            hvd.shutdown()
-            hvd.init(**arguments)
-
-        yield init
+        yield rejoin
         if hvd.is_initialized():
             hvd.barrier()
             hvd.shutdown()

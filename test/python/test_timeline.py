@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_torch_ops import works
+from definitions import rejoin, works
 
 import horovod.torch as hvd
 
@@ -22,18 +22,14 @@ def again(job, monkeypatch):
     """Joins the job anew with HOROVOD_TIMELINE as given; afterwards the job is as before."""
 
     def init(timeline, mark_cycles="0"):
-        hvd.barrier()
-        hvd.shutdown()
         monkeypatch.setenv("HOROVOD_TIMELINE", str(timeline))
         monkeypatch.setenv("HOROVOD_TIMELINE_MARK_CYCLES", mark_cycles)
-        hvd.init()
+        rejoin()
 
     yield init
-    hvd.barrier()
-    hvd.shutdown()
     monkeypatch.delenv("HOROVOD_TIMELINE")
     monkeypatch.delenv("HOROVOD_TIMELINE_MARK_CYCLES")
-    hvd.init()
+    rejoin()
 
 
 class Trace:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from test_torch_ops import (
+from definitions import (
     DTYPES,
     FLOATS,
     OPS,
@@ -480,7 +480,7 @@ def test_gradient_of_a_part_of_a_group():
 
 def test_groups_elsewhere_go_through_host_memory(monkeypatch):
     """As for a GPU, whose place host memory takes here."""
-    monkeypatch.setattr(_submission, "_on_host", lambda tensor: False)
+    monkeypatch.setattr(_submission, "_usable", lambda tensor: False)
     n = hvd.size()
     mine = [torch.ones(n, 2), torch.full((n,), 2.0)]
     for result in (hvd.grouped_allreduce(mine, op=hvd.Sum), hvd.grouped_allreduce_(mine, op=hvd.Sum)):

@@ -12,62 +12,26 @@ from pathlib import Path
 
 import pytest
 import torch
+from definitions import (
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    OPS,
+    SHAPES,
+    check,
+    mismatch,
+    of_all,
+    of_rank,
+    reduced,
+    several,
+    works,
+)
 
 import horovod.torch as hvd
 from horovod.common import _lib
 from horovod.torch import _submission, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
-
-INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
-FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-DTYPES = [*INTEGERS, *FLOATS, torch.bool]
-SHAPES = [(), (0,), (1,), (17,), (3, 5), (2, 0, 3), (4, 3, 2), (2, 3, 2, 3)]
-OPS = {"Average": hvd.Average, "Sum": hvd.Sum, "Min": hvd.Min, "Max": hvd.Max, "Product": hvd.Product}
-
-
-def several():
-    return pytest.mark.skipif(hvd_size() == 1, reason="needs two ranks")
-
-
-def hvd_size():
-    from horovod.runner.common.util.env import get_env_rank_and_size
-
-    return get_env_rank_and_size()[1]
-
-
-def of_rank(rank, shape, dtype, low=-5, high=6, seed=0):
-    """What ``rank`` contributes: small whole numbers, so that sums and products are exact in every dtype."""
-    generator = torch.Generator().manual_seed(1000 * seed + rank)
-    if dtype in (torch.uint8, torch.bool):
-        low, high = 0, 2 if dtype is torch.bool else high
-    return torch.randint(low, high, shape, generator=generator).to(dtype)
-
-
-def of_all(*args, **kwargs):
-    return [of_rank(r, *args, **kwargs) for r in range(hvd.size())]
-
-
-def reduced(tensors, op):
-    """The definition of allreduce, in float64, where these numbers are exact."""
-    wide = [t.to(torch.float64) for t in tensors]
-    if op in (hvd.Sum, hvd.Average):
-        result = functools.reduce(operator.add, wide)
-        result = result / len(wide) if op == hvd.Average else result
-    else:
-        pairwise = {hvd.Min: torch.minimum, hvd.Max: torch.maximum, hvd.Product: operator.mul}[op]
-        result = functools.reduce(pairwise, wide)
-    return result.to(tensors[0].dtype)
-
-
-def check(actual, expected):
-    assert actual.dtype == expected.dtype
-    assert actual.shape == expected.shape
-    if expected.dtype.is_floating_point:
-        torch.testing.assert_close(actual, expected)
-    else:
-        assert torch.equal(actual, expected)
-
 
 # ---- allreduce
 
@@ -260,9 +224,42 @@ def test_no_gradient_when_not_wanted():
 # ---- other devices
 
 
+def test_tensors_that_are_the_negative_of_their_memory():
+    """As PyTorch makes them of imaginary parts of conjugates."""
+    n = hvd.size()
+
+    def lazy():
+        tensor = torch._neg_view(torch.full((n, 3), float(hvd.rank() + 1)))
+        assert tensor.is_neg()
+        return tensor
+
+    inputs = [torch.full((n, 3), -float(r + 1)) for r in range(n)]
+    total, root = reduced(inputs, hvd.Sum), n - 1
+    mine = lazy()
+    check(hvd.allreduce(mine, op=hvd.Sum), total)
+    check(hvd.grouped_allreduce([mine, inputs[hvd.rank()]], op=hvd.Sum)[0], total)
+    check(hvd.allgather(mine), torch.cat(inputs))
+    check(hvd.broadcast(mine, root), inputs[root])
+    check(hvd.alltoall(mine), torch.stack([t[hvd.rank()] for t in inputs]))
+    check(hvd.reducescatter(mine, op=hvd.Sum), total[hvd.rank()][None])
+    check(mine, inputs[hvd.rank()])
+    for result, expected in [
+        (hvd.allreduce_(lazy(), op=hvd.Sum), total),
+        (hvd.grouped_allreduce_([lazy()], op=hvd.Sum)[0], total),
+        (hvd.broadcast_(lazy(), root), inputs[root]),
+    ]:
+        assert result.is_neg()
+        check(result, expected)
+    parameter = torch.zeros(n, 3, requires_grad=True)
+    parameter.grad = lazy()
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    hvd.DistributedOptimizer(optimizer, [("negative", parameter)], op=hvd.Sum).step()
+    check(parameter.detach(), -total)
+
+
 def test_tensors_elsewhere_go_through_host_memory(monkeypatch):
     """As for a GPU, whose place host memory takes here."""
-    monkeypatch.setattr(_submission, "_on_host", lambda tensor: False)
+    monkeypatch.setattr(_submission, "_usable", lambda tensor: False)
     inputs = of_all((4, 3), torch.float32)
     mine = inputs[hvd.rank()]
     before, total = mine.clone(), reduced(inputs, hvd.Sum)
@@ -292,6 +289,47 @@ def test_gpu():
     ]:
         assert result.is_cuda
         check(result.cpu(), expected)
+
+
+# ---- shapes of many dimensions
+
+
+@pytest.mark.parametrize("ndim", [64, 65, 255])
+def test_many_dimensions(ndim):
+    n = hvd.size()
+    shape = (2 * n,) + (1,) * (ndim - 2) + (3,)
+    inputs = of_all(shape, torch.float32)
+    mine, total = inputs[hvd.rank()], reduced([t.reshape(2 * n, 3) for t in inputs], hvd.Sum)
+    rows = slice(2 * hvd.rank(), 2 * hvd.rank() + 2)
+    flat = [t.reshape(2 * n, 3) for t in inputs]
+    for result, expected in [
+        (hvd.allreduce(mine, op=hvd.Sum), total),
+        (hvd.broadcast(mine, 0), flat[0]),
+        (hvd.allgather(mine), torch.cat(flat)),
+        (hvd.grouped_allgather([mine])[0], torch.cat(flat)),
+        (hvd.alltoall(mine), torch.cat([t[rows] for t in flat])),
+        (hvd.reducescatter(mine, op=hvd.Sum), total[rows]),
+    ]:
+        assert result.shape == (len(expected), *shape[1:])
+        check(result.reshape(-1, 3), expected)
+    large = torch.full((10_000, *shape[1:]), float(hvd.rank()))
+    assert hvd.allgather(large).shape == (10_000 * n, *shape[1:])
+
+
+def test_too_many_dimensions():
+    mine = torch.ones((hvd.size(),) + (1,) * 255)
+    for call in (
+        hvd.allreduce,
+        hvd.allreduce_,
+        hvd.allgather,
+        hvd.alltoall,
+        hvd.reducescatter,
+        lambda t: hvd.broadcast(t, 0),
+        lambda t: hvd.grouped_allgather([t]),
+    ):
+        with pytest.raises(ValueError, match="256 dimensions: 0 to 255 are possible"):
+            call(mine)
+    works()
 
 
 # ---- many at once
@@ -402,18 +440,6 @@ def test_handles():
 
 
 # ---- errors, after each of which the engine goes on
-
-
-def works():
-    check(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full((2,), float(hvd.size())))
-
-
-def mismatch(match, submit):
-    """Every rank gets an error that matches, from what ``submit`` (given whether this rank is the odd one) starts."""
-    for _ in range(2):
-        with pytest.raises(hvd.HorovodInternalError, match=match):
-            submit(hvd.rank() == hvd.size() - 1)
-        works()
 
 
 @several()
@@ -546,6 +572,12 @@ def test_bad_tensors():
     works()
 
 
+def numbered(process_set_id):
+    process_set = hvd.ProcessSet([0])
+    process_set.process_set_id = process_set_id
+    return process_set
+
+
 def test_bad_arguments():
     mine = torch.ones(3)
     with pytest.raises(NotImplementedError, match="Adasum does not support non-global process sets yet"):
@@ -556,6 +588,26 @@ def test_bad_arguments():
     for root in (-1, hvd.size()):
         with pytest.raises(ValueError, match="invalid root rank"):
             hvd.broadcast(mine, root)
+    for huge in (2**31, 2**32, 2**40, -(2**31) - 1, 10**30):  # whose lower bits may say another number
+        for call in (
+            lambda n: hvd.broadcast(mine, n),
+            lambda n: hvd.broadcast_(mine.clone(), n),
+            lambda n: hvd.broadcast_object(mine, n),
+            lambda n: hvd.reducescatter(mine, op=n),
+            lambda n: hvd.alltoall(torch.ones(hvd.size()), splits=[n] * hvd.size()),
+            lambda n: hvd.ProcessSet([n]),
+            lambda n: hvd.allreduce(mine, process_set=numbered(n)),
+            lambda n: hvd.reducescatter(mine, process_set=numbered(n)),
+            lambda n: hvd.barrier(numbered(n)),
+            lambda n: numbered(n).size(),
+            lambda n: numbered(n).rank(),
+            lambda n: hvd.remove_process_set(numbered(n)),
+        ):
+            with pytest.raises(ValueError, match="must fit into 32 bits"):
+                call(huge)
+    for splits in ([1.0] * hvd.size(), [[1] * hvd.size()], 1):
+        with pytest.raises(ValueError, match="alltoall expects splits to be a sequence of integers"):
+            hvd.alltoall(torch.ones(hvd.size()), splits=splits)
     with pytest.raises(ValueError, match="NUL"):
         hvd.allreduce(mine, name="a\0b")
     unregistered = hvd.ProcessSet([0])

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import os
+import weakref
 from pathlib import Path
 from typing import Optional, Sequence
 
@@ -138,6 +140,8 @@ _PROTOTYPES = {
     "gorovod_poll": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_wait": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int64]),
     "gorovod_output": (ctypes.c_int, [ctypes.c_int64, _void_pp, ctypes.c_int, _int_p, _int64_p]),
+    "gorovod_take_output": (ctypes.c_int, [ctypes.c_int64, _void_pp]),
+    "gorovod_free": (None, [ctypes.c_void_p]),
     "gorovod_received_splits": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int, _int32_p]),
     "gorovod_last_joined": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_release": (ctypes.c_int, [ctypes.c_int64]),
@@ -166,6 +170,15 @@ def path() -> Path:
     )
 
 
+# The process that loaded the library.
+_home_pid: Optional[int] = None
+
+
+def in_forked_child() -> bool:
+    """Whether this process is a forked child of the one that loaded the library: it may not use it."""
+    return _home_pid is not None and _home_pid != os.getpid()
+
+
 @functools.lru_cache(maxsize=None)
 def load() -> ctypes.CDLL:
     """The library, loaded on the first call. Raises ImportError if it is missing or unusable."""
@@ -176,6 +189,8 @@ def load() -> ctypes.CDLL:
             function = getattr(library, name)
             function.restype = result
             function.argtypes = arguments
+        global _home_pid
+        _home_pid = os.getpid()
     except (OSError, AttributeError) as e:
         raise ImportError(f"{file} cannot be used: {e}") from e
     return library
@@ -190,6 +205,17 @@ def error(status: int) -> Exception:
     """This thread's last failure: ValueError if ``status`` says bad argument, else HorovodInternalError."""
     reason = last_error() or f"operation failed with status {status}"
     return ValueError(reason) if status == INVALID_ARGUMENT else HorovodInternalError(reason)
+
+
+def int32(value: int, what: str) -> int:
+    """``value`` as C's int holds it. Raises ValueError, saying ``what`` it is, if it does not fit; ctypes would cut it.
+
+    TypeError for what is no integer.
+    """
+    number = operator.index(value)
+    if not -(1 << 31) <= number < 1 << 31:
+        raise ValueError(f"{what} {number} is out of range: it must fit into 32 bits.")
+    return number
 
 
 @functools.lru_cache(maxsize=None)
@@ -212,16 +238,20 @@ def operation(
     postscale: float = 1.0,
     splits: Sequence[int] = (),
 ) -> Op:
-    """Describe an operation on host memory at address ``input``; see ``gorovod_op``. Splits count rows."""
+    """Describe an operation on host memory at address ``input``; see ``gorovod_op``. Splits count rows.
+
+    Raises ValueError for a number that does not fit into C's.
+    """
     ndim = len(shape)
     lengths = _array_type(ctypes.c_int64, ndim)(*shape)
     op = Op(
-        _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set, _HOST_MEMORY, 0, ndim, prescale, postscale,
+        _OP_SIZE, flags, kind, dtype, int32(reduce_op, "reduce operation"), int32(root_rank, "root rank"),
+        int32(process_set, "process set id"), _HOST_MEMORY, 0, ndim, prescale, postscale,
         ctypes.addressof(lengths), name, input, output,
     )  # fmt: skip
     op.lengths = lengths  # lives as long as the address of it
     if splits:
-        op.rows = _array_type(ctypes.c_int32, len(splits))(*splits)
+        op.rows = _array_type(ctypes.c_int32, len(splits))(*(int32(rows, "split") for rows in splits))
         op.splits, op.nsplits = ctypes.addressof(op.rows), len(splits)
     return op
 
@@ -250,8 +280,11 @@ def enqueue_group(name: bytes, ops: Sequence[Op]) -> list[int]:
 
 
 def poll(handle: int) -> bool:
-    """Whether the operation has ended, well or badly."""
-    return load().gorovod_poll(handle) != IN_PROGRESS
+    """Whether the operation has ended, well or badly. Raises HorovodInternalError in a forked child."""
+    status = load().gorovod_poll(handle)
+    if status == PRECONDITION_ERROR and in_forked_child():
+        raise error(status)
+    return status != IN_PROGRESS
 
 
 def wait(handle: int) -> int:
@@ -263,19 +296,47 @@ def wait(handle: int) -> int:
             return status
 
 
-_MAX_NDIM = 64
+def output(handle: int, ndim: int) -> tuple[Optional[int], tuple[int, ...]]:
+    """Address and shape of the output that the engine owns: of ``ndim`` dimensions, as many as the input has.
 
-
-def output(handle: int) -> tuple[Optional[int], tuple[int, ...]]:
-    """Address and shape of the output that the engine owns. Valid until the release.
-
-    A finished allgather, alltoall or reducescatter has one.
+    The address is valid until the release, or until :func:`take_output`. A finished allgather, alltoall or
+    reducescatter has such an output, unless it was submitted with one.
     """
-    data, ndim, shape = ctypes.c_void_p(), ctypes.c_int(), _array_type(ctypes.c_int64, _MAX_NDIM)()
-    status = load().gorovod_output(handle, data, _MAX_NDIM, ndim, shape)
+    data, dims, shape = ctypes.c_void_p(), ctypes.c_int(), _array_type(ctypes.c_int64, ndim)()
+    status = load().gorovod_output(handle, data, ndim, dims, shape)
     if status != OK:
         raise error(status)
-    return data.value, tuple(shape[: ndim.value])
+    if dims.value != ndim:
+        raise HorovodInternalError(f"the output has {dims.value} dimensions, where {ndim} were expected")
+    return data.value, tuple(shape)
+
+
+def take_output(handle: int, size: int) -> memoryview:
+    """The ``size`` bytes that :func:`output` tells of, which from now on belong to the returned view, and die with it.
+
+    They outlive the engine, and are ordinary memory in a forked child, too. ``size`` must not be 0.
+    """
+    data = ctypes.c_void_p()
+    status = load().gorovod_take_output(handle, data)
+    if status != OK:
+        raise error(status)
+    view = _memory_view(data.value, size, _WRITABLE)
+    owner = weakref.finalize(view, load().gorovod_free, data.value)
+    owner.atexit = False  # whoever holds the view may still look at it then
+    return view
+
+
+_WRITABLE = 0x200  # PyBUF_WRITE
+_memory_view = ctypes.pythonapi.PyMemoryView_FromMemory
+_memory_view.restype = ctypes.py_object
+_memory_view.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+
+
+def rank_and_size(process_set: int) -> Optional[tuple[int, int]]:
+    """This process's rank in the set, and the set's size; None if it is no member, or if there is no such set."""
+    number = int32(process_set, "process set id")
+    rank, size = load().horovod_process_set_rank(number), load().horovod_process_set_size(number)
+    return None if rank < 0 or size < 0 else (rank, size)
 
 
 def received_splits(handle: int) -> list[int]:
@@ -302,5 +363,5 @@ def release(handle: int) -> None:
 
 
 def int_array(values: Sequence[int]) -> ctypes.Array:
-    """``values`` as a C array of int."""
-    return (ctypes.c_int * len(values))(*values)
+    """``values`` as a C array of int. Raises ValueError for one that does not fit."""
+    return (ctypes.c_int * len(values))(*(int32(value, "value") for value in values))

@@ -15,12 +15,9 @@ if TYPE_CHECKING:
 
 _NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
-# The process that loaded the library: a forked child may not use it.
-_home_pid = os.getpid()
-
 
 def _not_initialized() -> ValueError:
-    if os.getpid() != _home_pid:
+    if _lib.in_forked_child():
         return ValueError(
             "Horovod cannot be used in a forked child of the process that imported it, such as a DataLoader worker; "
             "use it in the parent, or start the child with the spawn method."
@@ -214,16 +211,16 @@ class HorovodBasics:
 
     def _add_process_set_impl(self, ranks: Sequence[int]) -> Optional[int]:
         """Register a set on all ranks and return its id, or None if there is one of these ranks. Blocks."""
-        result, reason = _interruptibly(
-            lambda: self.MPI_LIB_CTYPES.horovod_add_process_set(_lib.int_array(ranks), len(ranks))
-        )
+        array = _lib.int_array(ranks)
+        result, reason = _interruptibly(lambda: self.MPI_LIB_CTYPES.horovod_add_process_set(array, len(ranks)))
         if result == self.HOROVOD_PROCESS_SET_ERROR_EXISTING_SET:
             return None
         return self._dynamic_result(result, reason)
 
     def _remove_process_set_impl(self, process_set_id: int) -> Optional[int]:
         """Remove a set on all ranks and return its id, or None if there is none of this id. Blocks."""
-        result, reason = _interruptibly(lambda: self.MPI_LIB_CTYPES.horovod_remove_process_set(process_set_id))
+        number = _lib.int32(process_set_id, "process set id")
+        result, reason = _interruptibly(lambda: self.MPI_LIB_CTYPES.horovod_remove_process_set(number))
         if result == self.HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET:
             return None
         return self._dynamic_result(result, reason)
@@ -244,13 +241,14 @@ class HorovodBasics:
         raise ValueError(reason or f"the process set cannot be changed (error {result})")
 
     def _process_set_rank(self, process_set_id: int) -> int:
-        result = self.MPI_LIB_CTYPES.horovod_process_set_rank(process_set_id)
+        result = self.MPI_LIB_CTYPES.horovod_process_set_rank(_lib.int32(process_set_id, "process set id"))
         if result == self.HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET:
             raise ValueError(f"Process is not part of process set {process_set_id}.")
         return self._known_set(result, process_set_id)
 
     def _process_set_size(self, process_set_id: int) -> int:
-        return self._known_set(self.MPI_LIB_CTYPES.horovod_process_set_size(process_set_id), process_set_id)
+        number = _lib.int32(process_set_id, "process set id")
+        return self._known_set(self.MPI_LIB_CTYPES.horovod_process_set_size(number), process_set_id)
 
     def _known_set(self, result: int, process_set_id: int) -> int:
         if result >= 0:
@@ -306,9 +304,10 @@ def _init_interruptibly(process_sets: Sequence[Sequence[int]]) -> Optional[str]:
     decision = threading.Lock()
     abandoned = False
 
+    ranks = _lib.int_array([rank for process_set in process_sets for rank in process_set])
+    sizes = _lib.int_array([len(process_set) for process_set in process_sets])
+
     def call() -> None:
-        ranks = _lib.int_array([rank for process_set in process_sets for rank in process_set])
-        sizes = _lib.int_array([len(process_set) for process_set in process_sets])
         ok = library.horovod_init(None, 0, ranks, sizes, len(process_sets))
         reason = None if ok else _lib.last_error()
         with decision:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
 
+from horovod.common import _lib
 from horovod.common.util import is_iterable
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ class ProcessSet:
     """A set of ranks, given as an iterable of ints. Ranks inside it count from 0 in ascending order.
 
     It is usable once :func:`init` or :func:`add_process_set` has given it a ``process_set_id``. ``ranks`` is sorted.
+    Operations without a name are matched by their number, and those on a set are counted by its members only: give
+    names to them, or to what all ranks do after them.
+
     Raises ValueError for ranks that are not ints, and for an MPI communicator, which this build does not support.
     """
 
@@ -45,6 +49,7 @@ class ProcessSet:
         for rank in ranks:
             if not isinstance(rank, int):
                 raise ValueError(f"ProcessSet should be initialized with a list of int ranks, but got {rank!r}")
+            _lib.int32(rank, "rank")
         self.ranks = sorted(ranks)
 
     def size(self) -> Optional[int]:

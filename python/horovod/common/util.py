@@ -145,6 +145,15 @@ def split_list(items: Sequence[Any], num_parts: int) -> list[Sequence[Any]]:
     return parts
 
 
+def check_installed_version(name: str, version: str, exception: Optional[BaseException] = None) -> None:
+    """Return: any version of the framework ``name`` is the right one.
+
+    Horovod raises HorovodVersionMismatchError from ``exception`` here, or warns without one, if ``version`` is not
+    the version that it was built against. gorovod is built against none, so there is nothing that could differ, and
+    ``exception`` has another cause.
+    """
+
+
 def is_iterable(x: object) -> bool:
     """Whether one can iterate over ``x``."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Callable, Optional, Sequence, Union
 
 import torch
@@ -23,9 +24,11 @@ from horovod.torch._submission import (
     JoinPart,
     Part,
     empty_like,
+    empty_share,
     submit,
     submit_without_tensor,
     synchronize,
+    waiter,
 )
 from horovod.torch.compression import Compression, Compressor
 
@@ -148,6 +151,10 @@ def allreduce(
 ) -> torch.Tensor:
     """Reduce ``tensor`` elementwise over the ranks of ``process_set``, and return the result, the same on all. Blocks.
 
+    Ranks match their calls by ``name``. Those without one are numbered, by one count of all operations of this rank:
+    all ranks must have issued as many before. What members of a process set issue there, others do not count; name
+    these operations, or those after them.
+
     Shape, dtype (uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, bool), ``op`` and factors must
     be the same on all ranks. ``op`` is Average (default), Sum, Min, Max, Product or, on floating-point tensors, Adasum
     (arXiv:2006.02924); ``average`` is its deprecated form. Each element is multiplied by ``prescale_factor`` before
@@ -268,19 +275,25 @@ def broadcast(
 Splits = Union[torch.Tensor, Sequence[int], None]
 
 
-def _alltoall_async(
-    tensor: torch.Tensor, splits: Splits, name: Optional[str], process_set: ProcessSet, wait: bool
-) -> int:
+def _rows_to_each(splits: Splits) -> list[int]:
     if splits is None:
-        rows: list[int] = []
-    else:
-        splits = splits if isinstance(splits, torch.Tensor) else torch.tensor(splits, dtype=torch.int32)
+        return []
+    if isinstance(splits, torch.Tensor):
         if splits.dim() > 1:
             raise ValueError("alltoall expects a 1D splits tensor")
         if splits.dtype is not torch.int32:
             raise ValueError("alltoall expects splits to contain 32-bit integer elements.")
-        rows = splits.reshape(-1).tolist()
-    return submit("alltoall", tensor, None, name, process_set, wait, AlltoallPart, splits=rows)
+        return splits.reshape(-1).tolist()
+    try:
+        return [operator.index(rows) for rows in splits]
+    except TypeError as e:
+        raise ValueError(f"alltoall expects splits to be a sequence of integers: {e}") from e
+
+
+def _alltoall_async(
+    tensor: torch.Tensor, splits: Splits, name: Optional[str], process_set: ProcessSet, wait: bool
+) -> int:
+    return submit("alltoall", tensor, None, name, process_set, wait, AlltoallPart, splits=_rows_to_each(splits))
 
 
 def alltoall_async(
@@ -356,7 +369,7 @@ def _reducescatter_async(
 ) -> int:
     check_scattered(tensor)
     return submit(
-        "reducescatter", tensor, None, name, process_set, wait,
+        "reducescatter", tensor, empty_share(tensor, process_set), name, process_set, wait,
         reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
     )  # fmt: skip
 
@@ -432,8 +445,8 @@ def sparse_allreduce_async(
     must have the same size, dtype and number of sparse dimensions on all ranks. Errors as :func:`allreduce`.
     """
     tensor = tensor.detach().coalesce()
-    handles = [
-        submit("allgather", part.contiguous(), None, part_name, process_set, wait=False)
+    waiters = [
+        waiter(submit("allgather", part.contiguous(), None, part_name, process_set, wait=False))
         for part, part_name in [
             (tensor.indices().t(), None if name is None else f"{name}.indices"),
             (tensor.values(), None if name is None else f"{name}.values"),
@@ -441,7 +454,7 @@ def sparse_allreduce_async(
     ]
 
     def result() -> torch.Tensor:
-        indices, values = (synchronize(handle) for handle in handles)
+        indices, values = (wait() for wait in waiters)
         if op == Average:
             values = values / process_set.size()
         return torch.sparse_coo_tensor(indices.t(), values, tensor.size())

@@ -19,7 +19,7 @@ from horovod.torch._collectives import (
     needs_grad,
     scattered_gradient_factor,
 )
-from horovod.torch._submission import empty_like, submit_group, synchronize
+from horovod.torch._submission import empty_like, empty_share, submit_group, synchronize
 from horovod.torch.compression import Compression, Compressor
 
 Tensors = Sequence[torch.Tensor]
@@ -222,8 +222,9 @@ def _grouped_reducescatter_async(
     tensors = list(tensors)
     for tensor in tensors:
         check_scattered(tensor)
+    outputs = [empty_share(tensor, process_set) for tensor in tensors]
     return submit_group(
-        "reducescatter", tensors, [None] * len(tensors), name, process_set, wait,
+        "reducescatter", tensors, outputs, name, process_set, wait,
         reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
     )  # fmt: skip
 

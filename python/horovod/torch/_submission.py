@@ -2,22 +2,30 @@
 
 An operation is submitted with the addresses of its tensors' memory and is named by a *handle*, an int. The table
 ``_handle_map`` keeps the tensors alive until :func:`synchronize`, however the caller is interrupted. A tensor that is
-not in host memory goes through a copy there.
+not in host memory goes through a copy there, and so does one whose memory does not hold its values (see ``is_neg``).
 
-Ranks match their operations by name: ``<op>.<name>``, or ``<op>.noname.<handle>`` without one. So all ranks must issue
-their unnamed operations in the same order, and must have issued as many operations of every kind before.
+A large output that the engine has made stays where it is: the result is a tensor on that memory, which is freed with
+it. Such a tensor is like any other, except that ``resize_`` to more elements is a RuntimeError, as with
+``torch.from_numpy``.
+
+Ranks match their operations by name: ``<op>.<name>``, or ``<op>.noname.<handle>`` without one, as Horovod does. There
+is one count of handles, that of all operations, so all ranks must issue their unnamed operations in the same order,
+and must have issued as many operations of every kind before. An operation on a process set counts on its members only:
+name the operations, of sets and after them, where some ranks are not members.
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import threading
 from typing import Any, Callable, Optional, Sequence
 
 import torch
 
 from horovod.common import _lib
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 
 _DTYPES = {
@@ -43,12 +51,15 @@ _KINDS = {
     "reducescatter": _lib.REDUCESCATTER,
 }
 
+# From this size on, outputs are not copied out of the engine's memory.
+_LARGE_BYTES = 1 << 16
+
 
 class Part:
     """One tensor of an operation, and the memory that the engine uses for it.
 
     ``output`` is a tensor for the result, perhaps ``input`` itself; None if the engine allocates it. A barrier has
-    neither. Other devices' tensors are copied to the host here.
+    neither. Where the engine cannot use a tensor's memory, this makes the copy that it uses.
     """
 
     __slots__ = ("engine_handle", "host_input", "host_output", "input", "output")
@@ -57,14 +68,11 @@ class Part:
         self.engine_handle = 0
         self.input = input
         self.output = output
-        if input is None or _on_host(input):
-            self.host_input, self.host_output = input, output
-            return
-        self.host_input = _host_copy(input, copy=True)
+        self.host_input = input if input is None or _usable(input) else _host_memory(input).copy_(input.detach())
         if output is input:
             self.host_output = self.host_input
         else:
-            self.host_output = None if output is None else _host_copy(output, copy=False)
+            self.host_output = output if output is None or _usable(output) else _host_memory(output)
 
     def operation(self, kind: str, dtype: int, name: str, process_set: int, wait: bool, **arguments: Any) -> _lib.Op:
         """The description of this tensor's collective, for the engine."""
@@ -89,10 +97,16 @@ class Part:
         return self.output
 
     def _allocated(self) -> torch.Tensor:
-        address, shape = _lib.output(self.engine_handle)
-        output = torch.empty(shape, dtype=self.input.dtype)
-        if output.numel():
-            ctypes.memmove(output.data_ptr(), address, output.numel() * output.element_size())
+        dtype = self.input.dtype
+        address, shape = _lib.output(self.engine_handle, self.input.dim())
+        size = math.prod(shape) * self.input.element_size()
+        if size >= _LARGE_BYTES:
+            output = torch.frombuffer(_lib.take_output(self.engine_handle, size), dtype=dtype)
+            output.resize_(shape)  # unlike view, in place: autograd must not take the result for a view
+        else:
+            output = torch.empty(shape, dtype=dtype)
+            if size:
+                ctypes.memmove(output.data_ptr(), address, size)
         return output.to(self.input.device)
 
 
@@ -144,21 +158,36 @@ class _Operation:
 
 _handle_map: dict[int, _Operation] = {}
 _handles = itertools.count(1)
+# How often Horovod was initialised or shut down.
+_generation = 0
 # Protects the field taken, and the removal from _handle_map.
 _taking = threading.Lock()
 
 
 def forget_all() -> None:
     """Forget the handles that nobody is waiting for, and count from 1 again. Only after the engine's shutdown."""
-    global _handles
+    global _handles, _generation
     with _taking:
         forgotten = [operation for operation in _handle_map.values() if not operation.waiting]
         for operation in forgotten:
             operation.taken = True
         _handle_map.clear()
         _handles = itertools.count(1)
+        _generation += 1
     for operation in forgotten:
         operation.release()
+
+
+def generation() -> int:
+    """A number that init and shutdown change: what was submitted under another one is lost."""
+    return _generation
+
+
+def begin_generation() -> None:
+    """Change :func:`generation`; before init."""
+    global _generation
+    with _taking:
+        _generation += 1
 
 
 def engine_dtype(tensor: torch.Tensor) -> int:
@@ -194,14 +223,29 @@ def process_set_id(process_set: ProcessSet) -> int:
     return number
 
 
-def _on_host(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu"
+def empty_share(tensor: torch.Tensor, process_set: ProcessSet) -> Optional[torch.Tensor]:
+    """An output for this rank's rows of ``tensor``, which has some dimension and is checked before.
+
+    None if this process is no member, which the engine will tell.
+    """
+    engine_dtype(tensor)
+    member = _lib.rank_and_size(process_set_id(process_set))
+    if member is None:
+        return None
+    rank, size = member
+    rows, rest = divmod(tensor.shape[0], size)
+    shape = (rows + (1 if rank < rest else 0), *tensor.shape[1:])
+    return torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
 
 
-def _host_copy(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
-    """Host memory for ``tensor`` of another device: with its contents, when they are computed, if ``copy``."""
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-    return host.copy_(tensor.detach()) if copy else host
+def _usable(tensor: torch.Tensor) -> bool:
+    """Whether the engine can work on the tensor's memory: it is the host's, and its values are not to be negated."""
+    return tensor.device.type == "cpu" and not tensor.is_neg()
+
+
+def _host_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor for the engine that is like ``tensor``, with undefined contents."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
 
 
 def submit(
@@ -289,17 +333,37 @@ def synchronize(handle: int) -> Any:
     KeyboardInterrupt leaves the handle, its operation and its tensors as they are.
     """
     operation = _handle_map.get(handle)
-    if operation is None:
-        return None
+    return None if operation is None else _take(handle, operation)
+
+
+def waiter(handle: int) -> Callable[[], Any]:
+    """Return a function that synchronises just this operation, even when its handle has come to name another.
+
+    It raises HorovodInternalError if Horovod was shut down before; otherwise as :func:`synchronize`. Call it once.
+    """
+    operation = _handle_map[handle]
+
+    def wait() -> Any:
+        result = _take(handle, operation)
+        if result is None:
+            raise HorovodInternalError("Horovod was shut down before the result of this operation was fetched.")
+        return result
+
+    return wait
+
+
+def _take(handle: int, operation: _Operation) -> Any:
+    """Wait for the operation, release it and return its output; None if that was done already."""
     operation.waiting = True
     try:
+        # What forget_all has released stays taken, so this asks the engine in vain at worst.
         failure = operation.wait()
     except BaseException:
         operation.waiting = False
         raise
     with _taking:
         if operation.taken:
-            return None  # another thread has synchronised it meanwhile
+            return None  # by another thread, or by forget_all
         operation.taken = True
         if _handle_map.get(handle) is operation:
             del _handle_map[handle]
