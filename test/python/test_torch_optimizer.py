@@ -2,8 +2,10 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
+from definitions import adasum, hvd_size, several
 from torch.nn import functional
 
 import horovod.torch as hvd
@@ -149,12 +151,6 @@ def test_step_before_all_passes_reduces_what_there_is():
     loss(reference, x, y).backward()
     torch.optim.SGD(reference.parameters(), lr=0.1).step()
     assert_same(net, reference)
-
-
-def several():
-    from horovod.runner.common.util.env import get_env_rank_and_size
-
-    return pytest.mark.skipif(get_env_rank_and_size()[1] == 1, reason="with one rank nothing is reduced")
 
 
 @several()
@@ -434,6 +430,95 @@ def test_an_error_reaches_step_and_training_can_go_on():
     torch.testing.assert_close(hvd.allreduce(torch.ones(2)), torch.ones(2))
 
 
+@pytest.mark.skipif(hvd_size() > 1, reason="tests one rank")
+def test_adasum_of_one_rank_is_the_optimizer_itself():
+    net, reference = model(), model()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), net.named_parameters(), op=hvd.Adasum
+    )
+    train(net, optimizer)
+    train_alone(reference, torch.optim.SGD(reference.parameters(), lr=0.1, momentum=0.9))
+    assert_same(net, reference)
+    optimizer.synchronize()
+    with optimizer.skip_synchronize():  # which the variant for several ranks has not
+        optimizer.step()
+
+
+def small_problem():
+    """Two parameters, and a loss whose gradients are this rank's number plus one."""
+    parameters = [torch.zeros(3, requires_grad=True), torch.zeros(2, 2, requires_grad=True)]
+    number = hvd.rank() + 1
+
+    def backward():
+        sum((p * number).sum() for p in parameters).backward()
+
+    return parameters, backward
+
+
+def is_usable(optimizer, parameters, backward, op):
+    """One step of SGD with a learning rate of 1 gives what it must."""
+    with torch.no_grad():
+        for p in parameters:
+            p.zero_()
+    optimizer.zero_grad()
+    backward()
+    optimizer.step()
+    numbers = [np.array([float(r + 1)]) for r in range(hvd.size())]
+    by = sum(numbers) / hvd.size() if op == hvd.Average else adasum([np.full(1, n) for n in numbers])
+    for p in parameters:
+        torch.testing.assert_close(p.detach(), torch.full_like(p, -float(by[0])))
+
+
+@several()
+@pytest.mark.parametrize("groups", [None, 1])
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum])
+@pytest.mark.parametrize("then", ["step", "init", "init and step", "init and backward"])
+def test_shutdown_while_gradients_are_reduced(then, op, groups):
+    parameters, backward = small_problem()
+    base = torch.optim.SGD(parameters, lr=1.0)
+    optimizer = hvd.DistributedOptimizer(base, zip("ab", parameters), op=op, groups=groups)
+    is_usable(optimizer, parameters, backward, op)
+    optimizer.zero_grad()
+    backward()
+    hvd.barrier()  # otherwise the first to shut down stops the others' backward
+    hvd.shutdown()
+    if then == "step":
+        with pytest.raises(hvd.HorovodInternalError):
+            optimizer.step()
+        with pytest.raises(hvd.HorovodInternalError):
+            optimizer.step()
+    hvd.init()
+    if then == "init and step":
+        with pytest.raises(hvd.HorovodInternalError, match="shut down"):
+            optimizer.step()  # not what the numbers of the old operations name now
+    if then == "init and backward":
+        backward()
+        optimizer.step()
+    for _ in range(2):
+        is_usable(optimizer, parameters, backward, op)
+
+
+@several()
+def test_shutdown_before_backward():
+    parameters, backward = small_problem()
+    base = torch.optim.SGD(parameters, lr=1.0)
+    optimizer = hvd.DistributedOptimizer(base, zip("ab", parameters))
+    hvd.shutdown()
+    with pytest.raises(hvd.HorovodInternalError):
+        backward()
+    hvd.init()
+    is_usable(optimizer, parameters, backward, hvd.Average)
+
+
+@several()
+def test_shutdown_while_a_sparse_sum_is_under_way():
+    wait = hvd.sparse_allreduce_async(torch.eye(3).to_sparse(), "lost", hvd.Sum)
+    hvd.shutdown()
+    with pytest.raises(hvd.HorovodInternalError):
+        wait()
+    hvd.init()
+
+
 def test_argument_errors():
     net = model()
     sgd = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -466,8 +551,8 @@ def test_argument_errors():
             wrap(groups=groups)
     with pytest.deprecated_call():
         wrap(num_groups=2)
-    with pytest.raises(NotImplementedError, match="Adasum"):
-        wrap(op=hvd.Adasum)
+    with pytest.raises(NotImplementedError, match="Adasum does not support non-global process sets yet"):
+        wrap(op=hvd.Adasum, process_set=hvd.ProcessSet([0]))
     with pytest.raises(ValueError, match="DistributedOptimizer already"):
         hvd.DistributedOptimizer(wrap())
     with pytest.raises(ValueError, match="backward_passes_per_step must be > 0"):

@@ -54,7 +54,7 @@ from horovod.torch._grouped import (  # noqa: F401
     grouped_reducescatter,
     grouped_reducescatter_async,
 )
-from horovod.torch._submission import _handle_map, forget_all, poll, synchronize  # noqa: F401
+from horovod.torch._submission import _handle_map, begin_generation, forget_all, poll, synchronize  # noqa: F401
 from horovod.torch.compression import Compression  # noqa: F401
 
 is_initialized = _basics.is_initialized
@@ -81,6 +81,8 @@ rocm_built = _basics.rocm_built
 
 def init(*args: Any, **kwargs: Any) -> None:
     process_sets._setup(_basics)
+    if not _basics.is_initialized():
+        begin_generation()
     _basics.init(*args, **kwargs)
 
 

@@ -1,0 +1,97 @@
+"""The optimizer whose steps are combined: DistributedOptimizer with op=Adasum."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterable, Iterator, Optional
+
+import torch
+
+from horovod.torch._submission import waiter
+from horovod.torch._submitting import Submitted, SubmittingOptimizer
+from horovod.torch.compression import Compressor
+from horovod.torch.mpi_ops import Adasum, allreduce_async_
+
+
+class DeltaOptimizer(SubmittingOptimizer):
+    """Makes the optimizer's own step with this rank's gradients, for each parameter by itself, and takes it back.
+
+    What the step has added, the delta, is combined with those of the other ranks by Adasum (arXiv:2006.02924);
+    ``step`` adds the result. The optimizer's state, such as momentum, is that of this rank's gradients.
+    """
+
+    _reduces = True
+
+    def _distribute(
+        self,
+        named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]],
+        compression: type[Compressor],
+        backward_passes_per_step: int,
+    ) -> None:
+        self._prepare(named_parameters, backward_passes_per_step)
+        self._compression = compression
+        for p in self._trainable():
+            self._watch(p)
+
+    def _submit(self, p: torch.Tensor) -> None:
+        delta, ctx = self._compression.compress(self._delta(p))
+        handle = allreduce_async_(delta, name=self._names[p], op=Adasum)
+        self._submitted[p] = Submitted(waiter(handle), ctx)
+
+    def _delta(self, p: torch.Tensor) -> torch.Tensor:
+        """What the optimizer's own step adds to ``p``, which stays as it is."""
+        start = p.detach().clone(memory_format=torch.contiguous_format)
+        with self._only(p):
+            super().step()
+        with torch.no_grad():
+            delta = p.detach().sub(start).contiguous()
+            p.copy_(start)
+        return delta
+
+    @contextlib.contextmanager
+    def _only(self, p: torch.Tensor) -> Iterator[None]:
+        """Inside this context ``p`` is the optimizer's only parameter."""
+        parameters = [group["params"] for group in self.param_groups]
+        try:
+            for group in self.param_groups:
+                group["params"] = [p] if any(q is p for q in group["params"]) else []
+            yield
+        finally:
+            for group, params in zip(self.param_groups, parameters):
+                group["params"] = params
+
+    def synchronize(self) -> None:
+        """Do nothing: there are no reduced gradients, only reduced steps, for which :meth:`step` waits."""
+
+    def skip_synchronize(self) -> None:
+        """Raise AssertionError: there are no reduced gradients that could be used."""
+        raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Add the combined deltas to the parameters. Blocks. Calls ``closure`` first, and returns its result.
+
+        Deltas that backward has not submitted are computed now, of gradients as they are. Raises HorovodInternalError
+        if a reduction failed, after all have ended; then the parameters are as before.
+        """
+        result = None
+        if closure is not None:
+            with torch.enable_grad():
+                result = closure()
+        failure = self._submit_the_rest()
+        deltas = []
+        for p, submitted in self._submitted.items():
+            try:
+                if submitted.wait is not None:
+                    deltas.append((p, self._compression.decompress(submitted.wait(), submitted.ctx)))
+            except (RuntimeError, ValueError) as e:
+                failure = failure or e
+        self._reset()
+        if failure is not None:
+            raise failure
+        with torch.no_grad():
+            for p, delta in deltas:
+                p.add_(delta)
+        return result
+
+    # PyTorch wraps a class's step with its hooks unless it is marked so; the optimizer's own step runs them.
+    step.hooked = True

@@ -1,0 +1,201 @@
+"""The optimizer on reduced gradients: DistributedOptimizer with any operation but Adasum."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from functools import partial
+from typing import Any, Callable, Iterable, Iterator, Optional, Union
+
+import torch
+
+from horovod.common.process_sets import ProcessSet
+from horovod.common.util import split_list
+from horovod.torch._submission import waiter
+from horovod.torch._submitting import Submitted, SubmittingOptimizer
+from horovod.torch.compression import Compressor
+from horovod.torch.functions import broadcast_object
+from horovod.torch.mpi_ops import allreduce_async_, grouped_allreduce_async_, size, sparse_allreduce_async
+
+
+class _GroupResult:
+    """Waits once for the reduction of a group, for all its parameters."""
+
+    def __init__(self, handle: int) -> None:
+        self._wait = waiter(handle)
+        self._reduced: Optional[list[torch.Tensor]] = None
+        self._failure: Optional[Exception] = None
+
+    def __getitem__(self, i: int) -> torch.Tensor:
+        if self._failure is None and self._reduced is None:
+            try:
+                self._reduced = self._wait()
+            except (RuntimeError, ValueError) as e:
+                self._failure = e
+        if self._failure is not None:
+            raise self._failure
+        return self._reduced[i]
+
+
+class GradientOptimizer(SubmittingOptimizer):
+    """Reduces each gradient; ``step`` is the optimizer's own, on the results."""
+
+    def _distribute(
+        self,
+        named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]],
+        compression: type[Compressor],
+        backward_passes_per_step: int,
+        op: int,
+        gradient_predivide_factor: float,
+        groups: Union[None, int, list[list[torch.Tensor]]],
+        sparse_as_dense: bool,
+        process_set: ProcessSet,
+    ) -> None:
+        self._prepare(named_parameters, backward_passes_per_step)
+        self._compression = compression
+        self.op = op
+        # For an average the sum is divided by f before and multiplied by f after, which helps narrow types.
+        self._prescale = 1.0 / gradient_predivide_factor
+        self._postscale = gradient_predivide_factor
+        self.sparse_as_dense = sparse_as_dense
+        self.process_set = process_set
+        self._synchronized = False
+        self._should_synchronize = True
+        self._reduces = bool(process_set.included()) and (size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1")
+        self._group_of: dict[torch.Tensor, list[torch.Tensor]] = {}
+        if self._reduces:
+            for p in self._trainable():
+                self._watch(p)
+            for group in self._chunks(groups) if isinstance(groups, int) else groups or ():
+                members = [p for p in group if p.requires_grad]
+                self._group_of.update((p, members) for p in members)
+
+    def _chunks(self, count: int) -> list[list[torch.Tensor]]:
+        """Cut the trainable parameters into ``count`` groups, by the order that they have on the set's first rank."""
+        parameters = {self._names[p]: p for p in self._trainable()}
+        names = broadcast_object(
+            list(parameters), self.process_set.ranks[0], "DistributedOptimizer.groups", self.process_set
+        )
+        if set(names) != set(parameters):
+            raise ValueError("groups need the same named parameters on all ranks")
+        return split_list([parameters[name] for name in names], min(count, max(1, len(names))))
+
+    def _is_complete(self, p: torch.Tensor) -> bool:
+        return self._delay[p] == 0 and all(self._delay[q] == 0 for q in self._group_of.get(p, ()))
+
+    def _submit(self, p: torch.Tensor) -> None:
+        """Submit the gradient of ``p``, and of its group."""
+        group = self._group_of.get(p, [p])
+        dense_of, tensors, ctxs, sparse_dims = [], [], [], []
+        for q in group:
+            if q.grad is None:
+                q.grad = torch.zeros_like(q)
+            gradient = q.grad.detach()
+            if gradient.is_sparse and not self.sparse_as_dense:
+                wait = sparse_allreduce_async(gradient, self._names[q], self.op, self.process_set)
+                self._submitted[q] = Submitted(wait, stays_sparse=True)
+                continue
+            sparse_dims.append(gradient.sparse_dim() if gradient.is_sparse else 0)
+            dense = gradient.to_dense() if gradient.is_sparse else gradient
+            compressed, ctx = self._compression.compress(dense.contiguous())
+            dense_of.append(q)
+            tensors.append(compressed)
+            ctxs.append(ctx)
+        if not tensors:
+            return
+        arguments = {
+            "op": self.op,
+            "prescale_factor": self._prescale,
+            "postscale_factor": self._postscale,
+            "process_set": self.process_set,
+        }
+        if p not in self._group_of:
+            waits = [waiter(allreduce_async_(tensors[0], name=self._names[p], **arguments))]
+        else:
+            handle = grouped_allreduce_async_(tensors, name=self._names[group[0]], **arguments)
+            result = _GroupResult(handle)
+            waits = [partial(result.__getitem__, i) for i in range(len(tensors))]
+        for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):
+            self._submitted[q] = Submitted(wait, ctx, dims)
+
+    def _finish(self, p: torch.Tensor, submitted: Submitted) -> None:
+        reduced = submitted.wait()
+        if submitted.stays_sparse:
+            p.grad = reduced
+            return
+        reduced = self._compression.decompress(reduced, submitted.ctx)
+        if submitted.sparse_dims:
+            p.grad = reduced.to_sparse(submitted.sparse_dims)
+        elif reduced.data_ptr() != p.grad.data_ptr():
+            with torch.no_grad():
+                p.grad.copy_(reduced)
+
+    def synchronize(self) -> None:
+        """Make every gradient the reduced one. Blocks.
+
+        Gradients that backward has not completed are submitted as they are, missing ones as zeros. Raises
+        HorovodInternalError if a reduction failed, after all have ended.
+        """
+        if not self._reduces:
+            self._synchronized = True
+            return
+        failure = self._submit_the_rest()
+        for p, submitted in self._submitted.items():
+            try:
+                if submitted.wait is not None:
+                    self._finish(p, submitted)
+            except (RuntimeError, ValueError) as e:
+                failure = failure or e
+        self._reset()
+        if failure is not None:
+            raise failure
+        self._synchronized = True
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Inside this context :meth:`step` uses the gradients as they are: after a call of :meth:`synchronize`."""
+        self._should_synchronize = False
+        try:
+            yield
+        finally:
+            self._should_synchronize = True
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Synchronise the gradients, unless inside :meth:`skip_synchronize`, then do the optimizer's own step.
+
+        With a closure, the gradients that it computes are synchronised each time it is called.
+        """
+        synchronized, self._synchronized = self._synchronized, False
+        if not self._should_synchronize:
+            return super().step(closure) if closure is not None else super().step()
+        if synchronized:
+            warnings.warn(
+                "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
+                "This can cause training slowdown. You may want to consider using optimizer.skip_synchronize() context "
+                "if you use optimizer.synchronize() in your code.",
+                stacklevel=2,
+            )
+        if closure is None:
+            self.synchronize()
+            self._synchronized = False
+            return super().step()
+        if self._submitted:
+            self.synchronize()
+
+        def synchronized_closure() -> Any:
+            loss = closure()
+            self.synchronize()
+            self._synchronized = False
+            return loss
+
+        return super().step(synchronized_closure)
+
+    # PyTorch wraps a class's step with its hooks unless it is marked so; the optimizer's own step runs them.
+    step.hooked = True
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's own. Reductions that are under way are waited for, and their results dropped."""
+        super().load_state_dict(*args, **kwargs)
+        self._synchronized = False
+        self._should_synchronize = True

@@ -1,0 +1,184 @@
+"""What the variants of DistributedOptimizer share: they submit something for each parameter while backward goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections import Counter
+from typing import Any, Callable, Iterable, NamedTuple, Optional
+
+import torch
+
+from horovod.common.exceptions import HorovodInternalError
+from horovod.torch._submission import generation
+
+
+class Submitted(NamedTuple):
+    """The reduction that belongs to one parameter."""
+
+    wait: Optional[Callable[[], torch.Tensor]]  # for the result, once; None: not submitted yet
+    ctx: Any = None  # of the compressor
+    sparse_dims: int = 0  # of the gradient before it was made dense; 0 if it was dense
+    stays_sparse: bool = False
+
+
+_NOT_YET = Submitted(None)
+
+
+class SubmittingOptimizer:
+    """Stands in front of the optimizer's own class.
+
+    Counts the backward passes of each parameter that is watched, and calls :meth:`_submit` when its gradient is
+    complete. A derived class offers that, ``step``, and ``synchronize``; it calls :meth:`_prepare` first.
+    """
+
+    _names: dict[torch.Tensor, str]
+    _reduces: bool  # whether this rank takes part in reductions, so that parameters are watched
+
+    def _prepare(
+        self, named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]], backward_passes_per_step: int
+    ) -> None:
+        self._names = _parameter_names(self.param_groups, named_parameters)
+        self.backward_passes_per_step = backward_passes_per_step
+        self._submitted: dict[torch.Tensor, Submitted] = {}
+        self._generation = generation()
+        self._delay: dict[torch.Tensor, int] = {}  # backward passes until a parameter is submitted
+        self._hooks: list[Any] = []
+
+    def _submit(self, p: torch.Tensor) -> None:
+        """Submit the reduction of ``p``, and of whatever goes with it, and note it in ``_submitted``."""
+        raise NotImplementedError
+
+    def _is_complete(self, p: torch.Tensor) -> bool:
+        """Whether backward has done its part for all that is submitted with ``p``."""
+        return self._delay[p] == 0
+
+    def _trainable(self) -> list[torch.Tensor]:
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+    def _watch(self, p: torch.Tensor) -> None:
+        """Submit ``p`` whenever its gradient is complete."""
+        if not p.requires_grad:
+            return
+        self._delay[p] = self.backward_passes_per_step
+        # The parameter outlives the optimizer at times; then the hook does nothing.
+        this, parameter = weakref.ref(self), weakref.ref(p)
+
+        def hook(*_: Any) -> None:
+            optimizer, p = this(), parameter()
+            if optimizer is not None and p is not None:
+                optimizer._gradient_is_ready(p)
+
+        if hasattr(p, "register_post_accumulate_grad_hook"):  # PyTorch 2.1
+            self._hooks.append(p.register_post_accumulate_grad_hook(hook))
+        else:
+            # The node of the graph that accumulates p.grad; it lives as long as somebody holds it.
+            accumulator = p.expand_as(p).grad_fn.next_functions[0][0]
+            accumulator.register_hook(hook)
+            self._hooks.append(accumulator)
+
+    def _gradient_is_ready(self, p: torch.Tensor) -> None:
+        self._drop_lost()
+        if self._delay[p] <= 0:
+            raise AssertionError(
+                "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
+                "backward_passes_per_step to accumulate gradients locally."
+            )
+        assert not p.grad.requires_grad, "DistributedOptimizer does not support backward(create_graph=True)."
+        self._delay[p] -= 1
+        self._submitted[p] = _NOT_YET
+        if self._is_complete(p):
+            self._submit(p)
+
+    def _submit_the_rest(self) -> Optional[Exception]:
+        """Submit each parameter that backward has not. Returns the first failure; the others are submitted still."""
+        if self._submitted and self._generation != generation():
+            return HorovodInternalError("Horovod was shut down while gradients were being reduced.")
+        self._generation = generation()
+        failure: Optional[Exception] = None
+        for p in self._delay:
+            submitted = self._submitted.get(p)
+            if submitted is None or submitted.wait is None:
+                try:
+                    self._submit(p)
+                except (RuntimeError, ValueError) as e:
+                    failure = failure or e
+        return failure
+
+    def _drop_lost(self) -> None:
+        """Forget what was under way, or was to be, when Horovod was shut down."""
+        if self._generation != generation():
+            self._reset()
+
+    def _reset(self) -> None:
+        self._submitted.clear()
+        self._generation = generation()
+        for p in self._delay:
+            self._delay[p] = self.backward_passes_per_step
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's own. Raises AssertionError while gradients are being reduced."""
+        self._drop_lost()
+        if self._submitted:
+            raise AssertionError(
+                "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
+                "optimizer.synchronize(). This is prohibited as it can cause a race condition."
+            )
+        super().zero_grad(*args, **kwargs)
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Reduce after this many backward passes from now on; gradients add up in between."""
+        if passes <= 0:
+            raise ValueError("backward_passes_per_step must be > 0")
+        self.backward_passes_per_step = passes
+        for p in self._delay:
+            self._delay[p] = passes
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's own. Reductions that are under way are waited for, and their results dropped."""
+        for submitted in self._submitted.values():
+            if submitted.wait is not None:
+                with contextlib.suppress(RuntimeError, ValueError):
+                    submitted.wait()
+        self._reset()
+        super().load_state_dict(*args, **kwargs)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As the optimizer's own. Call it on all ranks, in the same order; the parameters get default names."""
+        super().add_param_group(param_group)
+        number = len(self.param_groups) - 1
+        for i, p in enumerate(self.param_groups[number]["params"]):
+            self._names[p] = f"allreduce.noname.{number}.{i}"
+            if self._reduces:
+                self._watch(p)
+
+
+def _parameter_names(
+    param_groups: list[dict[str, Any]], named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]]
+) -> dict[torch.Tensor, str]:
+    """Check ``named_parameters``, and return each parameter's name."""
+    if named_parameters is None:
+        return {
+            p: f"allreduce.noname.{i}.{j}"
+            for i, group in enumerate(param_groups)
+            for j, p in enumerate(group["params"])
+        }
+    named = list(named_parameters)
+    if not all(isinstance(item, tuple) for item in named):
+        raise ValueError(
+            "named_parameters should be a sequence of tuples (name, parameter), usually produced by "
+            "model.named_parameters()."
+        )
+    duplicates = sorted(name for name, count in Counter(name for name, _ in named).items() if count > 1)
+    if duplicates:
+        raise ValueError(
+            f"Parameter names in named_parameters must be unique. Found duplicates: {', '.join(duplicates)}"
+        )
+    names = {p: name for name, p in named}
+    unnamed = [id(p) for group in param_groups for p in group["params"] if p not in names]
+    if unnamed:
+        raise ValueError(
+            "named_parameters was specified, but one or more model parameters were not named. Python object ids: "
+            + ", ".join(map(str, unnamed))
+        )
+    return names
