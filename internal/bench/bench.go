@@ -1,0 +1,121 @@
+// Package bench is gorovod bench: it measures in one run what this machine can
+// do, what this engine's allreduce takes, and what its peers take for the same
+// work.
+//
+// Every contender is a job of its own, started by the project's launcher, whose
+// ranks connect to a control socket, where they wait for the next order without
+// using the processor. The conductor (this package's Main) lets one contender at a
+// time do one piece of work, in rounds, so that whatever else the machine does
+// meets all of them alike:
+//
+//	Main ── horovodrun -np N ──▶ ranks (Go, Python, gloo, Open MPI, Horovod)
+//	  │                             │
+//	  └──── control socket: "run allreduce 262144 100 1" ─▶ times of 100 repetitions
+//
+// docs/performance.md explains the figures.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// exitUsage is the exit code for arguments that make no sense.
+const exitUsage = 2
+
+// workerArgument makes the subcommand a rank of the Go job.
+const workerArgument = "worker"
+
+// Main is the subcommand: name is how it was called and args its arguments. The
+// program must be gorovod, because it is started again as the launcher and as the
+// ranks. It returns the exit code: 1 if what was asked for could not be measured,
+// 128+n if signal n ended it.
+func Main(name string, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == workerArgument {
+		if err := work(args[1:]); err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", name, err)
+			return 1
+		}
+		return 0
+	}
+	o, help, err := parse(name, args)
+	switch {
+	case err != nil:
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return exitUsage
+	case help != "":
+		io.WriteString(stdout, help)
+		return 0
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(&interrupted{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	if err := o.run(ctx, stdout, stderr); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		var i *interrupted
+		if errors.As(err, &i) {
+			return 128 + int(i.signal)
+		}
+		return 1
+	}
+	return 0
+}
+
+// interrupted says that a signal has ended the run.
+type interrupted struct{ signal syscall.Signal }
+
+func (i *interrupted) Error() string { return fmt.Sprintf("interrupted (%v)", i.signal) }
+
+// run measures, prints the tables, and writes the files that were asked for.
+func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
+	deadline := time.Now().Add(o.budget())
+	report, err := o.measure(ctx, deadline, stderr)
+	if err != nil {
+		return err
+	}
+	if err := report.table(stdout); err != nil {
+		return err
+	}
+	if o.JSON != "" {
+		if err := toFile(o.JSON, report.writeJSON); err != nil {
+			return fmt.Errorf("--json: %w", err)
+		}
+	}
+	if o.Plot != "" {
+		if err := toFile(o.Plot, report.plot); err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
+	}
+	return report.lost()
+}
+
+// toFile writes a file, and reports the error of its Close too.
+func toFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,258 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestQuantiles(t *testing.T) {
+	s := newStat([]float64{5, 1, 4, 2, 3})
+	if want := (Stat{5, 3, 1.4, 4.6}); s.N != want.N || math.Abs(s.Median-want.Median)+math.Abs(s.P10-want.P10)+math.Abs(s.P90-want.P90) > 1e-12 {
+		t.Errorf("%+v, want %+v", s, want)
+	}
+	if s := newStat([]float64{7}); s != (Stat{1, 7, 7, 7}) {
+		t.Errorf("of one sample: %+v", s)
+	}
+	if s := newStat([]float64{4, 2}); s.Median != 3 {
+		t.Errorf("of two: %+v", s)
+	}
+	if r := (Stat{9, 2, 1, 4}).rate(8); r != (Stat{9, 4, 2, 8}) {
+		t.Errorf("rate %+v", r)
+	}
+}
+
+func TestResNet50(t *testing.T) {
+	sizes := resNet50()
+	sum := 0
+	for _, n := range sizes {
+		sum += n
+	}
+	if len(sizes) != 161 || sum != 25557032 || sizes[0] != 1000 || sizes[1] != 2048000 || sizes[160] != 9408 {
+		t.Errorf("%d tensors, %d floats: %v", len(sizes), sum, sizes)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for _, o := range []options{{MaxSize: 256}, {MaxSize: 256, Quick: true}, {MaxSize: 1}, {MaxSize: 1, Quick: true}, {tiny: true}} {
+		sizes := o.sizes()
+		if !slices.Contains(sizes, mebibyte) || sizes[0] != 4 || !slices.IsSorted(sizes) || sizes[len(sizes)-1] > max(o.MaxSize, 1)<<20 {
+			t.Errorf("%+v: %v", o, sizes)
+		}
+	}
+	if o := (options{MaxSize: 256}); len(o.sizes()) != 14 {
+		t.Errorf("%v", o.sizes())
+	}
+}
+
+func TestOrders(t *testing.T) {
+	for _, o := range []*options{{MaxSize: 4, NumProc: 2}, {NumProc: 1, tiny: true}} {
+		for _, task := range o.tasks() {
+			mode, sizes, reps, inner, err := parseOrder(task.order(9))
+			if err != nil || mode != task.mode || !reflect.DeepEqual(sizes, task.sizes) || reps != 9 || inner != task.inner {
+				t.Errorf("%+v became %v %v %d %d, %v", task, mode, sizes, reps, inner, err)
+			}
+			if task.machine() && task.mode != modeAdd && o.NumProc == 1 {
+				t.Errorf("%s on one rank", task.mode)
+			}
+		}
+	}
+	for _, line := range []string{"", "run", "run allreduce 1 1", "walk allreduce 1 1 1", "run allreduce 0 1 1", "run allreduce 1,x 1 1", "run allreduce 1 0 1", "run allreduce 1 1 y"} {
+		if _, _, _, _, err := parseOrder(line); err == nil {
+			t.Errorf("%q is an order", line)
+		}
+	}
+}
+
+func TestServeAnswersErrorsToo(t *testing.T) {
+	here, there := net.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- serve(there, func(mode string, sizes []int, reps, inner int) ([]int64, error) {
+			if mode == "bad" {
+				return nil, errors.New("two\nlines")
+			}
+			return []int64{int64(sizes[0]), int64(reps), int64(inner)}, nil
+		})
+	}()
+	for _, c := range [][2]string{{"run x 3 4 5\n", "ok 3 4 5\n"}, {"run bad 1 1 1\n", "error two lines\n"}, {"what\n", "error \"what\\n\" is no order\n"}} {
+		io.WriteString(here, c[0])
+		b := make([]byte, 100)
+		n, _ := here.Read(b)
+		if string(b[:n]) != c[1] {
+			t.Errorf("%q: %q", c[0], b[:n])
+		}
+	}
+	here.Close()
+	if err := <-done; err != nil {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+func TestTakeTimes(t *testing.T) {
+	slowest := make([]float64, 3)
+	for _, line := range []string{"ok 5 0 9\n", "ok 7 0 2\n"} {
+		if err := takeTimes(line, slowest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(slowest, []float64{7, 1, 9}) {
+		t.Errorf("%v", slowest)
+	}
+	for line, want := range map[string]string{"error no memory\n": "no memory", "ok 1 2\n": "2 times for 3", "ok 1 2 x\n": `"x" is no time`, "ok 1 2 -3\n": "no time", "\n": ""} {
+		if err := takeTimes(line, slowest); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+// fake is a contender of one rank that answers each order with the time that f
+// says, or hangs up when f says less than 0.
+func fake(t *testing.T, name string, f func(mode string, reps int) int64) *contender {
+	t.Helper()
+	c, err := newContender(t.TempDir(), name, "", 1, modeAllreduce)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.hangUp)
+	c.ended = make(chan struct{})
+	go func() {
+		conn, err := net.Dial("unix", c.socket())
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "hello 0\n")
+		serve(conn, func(mode string, _ []int, reps, _ int) ([]int64, error) {
+			ns := f(mode, reps)
+			if ns < 0 {
+				conn.Close()
+			}
+			return slices.Repeat([]int64{ns}, reps), nil
+		})
+	}()
+	if err := c.greet(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
+	var mu sync.Mutex // of what both ranks change
+	var order []string
+	turns := 0
+	a := fake(t, "a", func(string, int) int64 {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, "a")
+		return 2e9
+	})
+	b := fake(t, "b", func(_ string, reps int) int64 {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, "b")
+		if turns++; turns > 2 {
+			return -1
+		}
+		return 1e9
+	})
+	var said []string
+	s := &schedule{all: []*contender{a, b}, most: 9, tell: func(format string, _ ...any) { said = append(said, format) }}
+	one := &task{nameAllreduce, modeAllreduce, []int{1}, 2}
+	for _, c := range s.all {
+		s.series = append(s.series, &series{task: one, peer: c})
+	}
+	if n := s.run(context.Background(), time.Now().Add(time.Hour), 3); n != 3 {
+		t.Errorf("%d rounds", n)
+	}
+	// The warm-up, then three rounds that begin with a, b and a; b dies in its third turn.
+	mu.Lock()
+	defer mu.Unlock()
+	if got := strings.Join(order, ""); got != "ababbaa" {
+		t.Errorf("order %s", got)
+	}
+	if b.failure == nil || a.failure != nil || len(s.series[1].samples) == 0 || s.series[1].samples[0] != 0.5 {
+		t.Errorf("failures %v, %v, samples %v", a.failure, b.failure, s.series[1].samples)
+	}
+	if n := s.run(context.Background(), time.Now().Add(-time.Second), 3); n != 0 {
+		t.Errorf("%d rounds after the deadline", n)
+	}
+}
+
+func TestConclude(t *testing.T) {
+	add := &task{modeAdd, modeAdd, []int{100}, 1}
+	mib := &task{nameAllreduce, modeAllreduce, []int{mebibyte / 4}, 1}
+	ours, theirs := &contender{name: peerGo}, &contender{name: peerOpenMPI}
+	r := &Report{Version: reportVersion, Ranks: 2, Rounds: 1, Peers: []Peer{{peerGo, ""}, {peerOpenMPI, ""}}}
+	r.conclude([]*series{
+		{task: add, peer: ours, samples: []float64{3}},
+		{task: mib, peer: ours, samples: []float64{115e-6}},
+		{task: mib, peer: theirs, samples: []float64{230e-6}},
+	})
+	// Two ranks move 3·100 bytes each in 3 s.
+	if r.Limits.AddTraffic.Median != 200 || r.Limits.Allreduce != 50 || r.Limits.Mode != 2 || r.Limits.TCP != nil {
+		t.Errorf("limits %+v", r.Limits)
+	}
+	x := r.result(peerGo, nameAllreduce, mebibyte)
+	if x == nil || x.Ratios[peerOpenMPI] != 2 || len(x.Ratios) != 1 || x.OfLimit != x.AlgBW/50 || x.BusBW != x.AlgBW {
+		t.Errorf("%+v", x)
+	}
+	if err := r.lost(); err != nil {
+		t.Error(err)
+	}
+	r.Failed = []Skipped{{"gloo", "why"}}
+	if err := r.lost(); err == nil || !strings.Contains(err.Error(), "gloo failed") {
+		t.Error(err)
+	}
+	var b bytes.Buffer
+	if err := r.table(&b); err != nil || !strings.Contains(b.String(), "FAILED: why") || !strings.Contains(b.String(), "mode factor") {
+		t.Errorf("%v %s", err, &b)
+	}
+}
+
+func TestReadReportRefusesOtherVersions(t *testing.T) {
+	for _, text := range []string{`{"version": 2}`, `{}`, `[]`, ``} {
+		if _, err := ReadReport(strings.NewReader(text)); err == nil {
+			t.Errorf("%q is a report", text)
+		}
+	}
+}
+
+func TestPlotWithoutData(t *testing.T) {
+	var b bytes.Buffer
+	if err := (&Report{Ranks: 1}).plot(&b); err != nil || !strings.Contains(b.String(), "</svg>") {
+		t.Errorf("%v, %d bytes", err, b.Len())
+	}
+}
+
+func TestFigures(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.01234: "0.0123", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 1234: "1234"} {
+		if got := figures(v); got != want {
+			t.Errorf("%v: %s, want %s", v, got, want)
+		}
+	}
+	for v, want := range map[float64]string{1.5e-6: "1.50 µs", 2e-3: "2.00 ms", 3: "3.00 s"} {
+		if got := seconds(v); got != want {
+			t.Errorf("%v: %s, want %s", v, got, want)
+		}
+	}
+	for n, want := range map[int]string{4: "4 B", 4096: "4 KiB", 1 << 28: "256 MiB", 1 << 32: "4096 MiB"} {
+		if got := size(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+	for e, want := range map[int]string{-7: "100 n", -6: "1 µ", 0: "1 ", 10: "10 G"} {
+		if got := decade(e); got != want {
+			t.Errorf("%d: %q, want %q", e, got, want)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package bench
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Tiny is a run of the smallest work there is.
+func Tiny(ctx context.Context, np int, stderr io.Writer, peers ...string) (*Report, error) {
+	o := &options{NumProc: np, Peers: peers, MaxSize: 1, Mpicc: "mpicc", tiny: true}
+	return o.measure(ctx, time.Now().Add(time.Minute), stderr)
+}
+
+// Files writes a report as the subcommand does.
+func (r *Report) Files(json, plot, table io.Writer) error {
+	if err := r.writeJSON(json); err != nil {
+		return err
+	}
+	if err := r.plot(plot); err != nil {
+		return err
+	}
+	return r.table(table)
+}

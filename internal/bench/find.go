@@ -1,0 +1,215 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	programs "github.com/gorovod/gorovod/bench"
+)
+
+// allModes are what a contender with asynchronous and grouped calls can do.
+var allModes = []string{modeAllreduce, modeAsync, modeGrouped}
+
+// pythonProbe prints what a Python has, as JSON.
+const pythonProbe = `
+import json, os
+import torch
+have = {"torch": torch.__version__}
+try:
+    import horovod, horovod.torch as hvd
+    have["horovod"] = getattr(horovod, "__version__", "")
+    have["controllers"] = [name for name, built in (("gloo", hvd.gloo_built), ("mpi", hvd.mpi_built)) if built()]
+except Exception as error:
+    have["error"] = repr(error)
+print(json.dumps(have))
+`
+
+// pythonHas is what pythonProbe prints.
+type pythonHas struct {
+	Torch       string
+	Horovod     string
+	Controllers []string
+	Error       string // why horovod.torch cannot be imported
+}
+
+func probe(ctx context.Context, python string, env []string) (have pythonHas, err error) {
+	cmd := exec.CommandContext(ctx, python, "-c", pythonProbe)
+	cmd.Env = env
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		lines := strings.Split(strings.TrimSpace(string(exit.Stderr)), "\n")
+		err = errors.New(lines[len(lines)-1])
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &have)
+	}
+	return have, err
+}
+
+// startAll finds the contenders that are wanted and starts their jobs, with
+// their files in dir. Those that are not found, and are not insisted on, are
+// told of by skip. On error, what was started is still returned.
+func (o *options) startAll(ctx context.Context, dir string, floats int, show io.Writer, skip func(name, why string)) (all []*contender, err error) {
+	add := func(c *contender, err error) error {
+		if err == nil {
+			all = append(all, c)
+		}
+		return err
+	}
+	last := strconv.Itoa(floats)
+	c, err := newContender(dir, peerGo, "this engine from Go", o.NumProc, append(allModes, modeAdd, modeTCP, modeWake)...)
+	if add(c, err) != nil {
+		return all, err
+	}
+	if err := c.launch(ctx, o.NumProc, show, "/proc/self/exe", "bench", workerArgument, c.socket(), last); err != nil {
+		return all, err
+	}
+	for _, start := range []struct {
+		names []string
+		start func() error
+	}{
+		{[]string{peerPython, peerGloo}, func() error { return o.startTorch(ctx, dir, last, show, add, skip) }},
+		{[]string{peerOpenMPI}, func() error { return o.startOpenMPI(ctx, dir, last, show, add) }},
+		{[]string{peerHorovod}, func() error { return o.startHorovod(ctx, dir, last, show, add) }},
+	} {
+		wanted, insisted := false, false
+		for _, name := range start.names {
+			wanted, insisted = wanted || o.wants(name), insisted || o.insists(name)
+		}
+		if !wanted {
+			continue
+		}
+		if err := start.start(); err != nil {
+			if insisted || ctx.Err() != nil {
+				return all, err
+			}
+			skip(strings.Join(start.names, ", "), err.Error())
+		}
+	}
+	return all, nil
+}
+
+// startTorch starts the contenders of this engine's Python.
+func (o *options) startTorch(ctx context.Context, dir, floats string, show io.Writer, add func(*contender, error) error, skip func(name, why string)) error {
+	python := o.Python
+	if python == "" {
+		python = "python3"
+	}
+	have, err := probe(ctx, python, os.Environ())
+	if err != nil {
+		return fmt.Errorf("%s cannot import torch (--python says which to use): %w", python, err)
+	}
+	program := filepath.Join(dir, "torch_rank.py")
+	if err := os.WriteFile(program, programs.Torch, 0o600); err != nil {
+		return err
+	}
+	switch {
+	case !o.wants(peerPython):
+	case have.Horovod == "" && have.Error != "":
+		err := fmt.Errorf("%s cannot import horovod.torch: %s", python, have.Error)
+		if o.insists(peerPython) {
+			return err
+		}
+		skip(peerPython, err.Error())
+	default:
+		c, err := newContender(dir, peerPython, "this engine from horovod.torch "+have.Horovod+", torch "+have.Torch, o.NumProc, allModes...)
+		if add(c, err) != nil {
+			return err
+		}
+		if err := c.launch(ctx, o.NumProc, show, python, program, c.socket(), floats, "hvd"); err != nil {
+			return err
+		}
+	}
+	if !o.wants(peerGloo) {
+		return nil
+	}
+	c, err := newContender(dir, peerGloo, "torch.distributed "+have.Torch+", gloo", o.NumProc, modeAllreduce, modeAsync)
+	if add(c, err) != nil {
+		return err
+	}
+	return c.launch(ctx, o.NumProc, show, python, program, c.socket(), floats, "gloo", filepath.Join(dir, "meeting"))
+}
+
+// startOpenMPI compiles and starts the C contender.
+func (o *options) startOpenMPI(ctx context.Context, dir, floats string, show io.Writer, add func(*contender, error) error) error {
+	mpicc, err := exec.LookPath(o.Mpicc)
+	if err != nil {
+		return err
+	}
+	mpirun, err := exec.LookPath(filepath.Join(filepath.Dir(mpicc), "mpirun"))
+	if err != nil {
+		return err
+	}
+	version, err := exec.CommandContext(ctx, mpirun, "--version").Output()
+	if err != nil || !strings.Contains(string(version), "Open MPI") && !strings.Contains(string(version), "OpenRTE") {
+		return fmt.Errorf("%s is not Open MPI's", mpirun)
+	}
+	about, _, _ := strings.Cut(string(version), "\n")
+	source, program := filepath.Join(dir, "openmpi_rank.c"), filepath.Join(dir, "openmpi_rank")
+	if err := os.WriteFile(source, programs.OpenMPI, 0o600); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, mpicc, "-O2", "-o", program, source).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", mpicc, err, out)
+	}
+	c, err := newContender(dir, peerOpenMPI, about[strings.LastIndex(about, " ")+1:]+" from C", o.NumProc, modeAllreduce, modeAsync)
+	if add(c, err) != nil {
+		return err
+	}
+	// More ranks than cores are allowed, and Open MPI then yields; no rank is bound
+	// to a core, as none of the others' is.
+	return c.launch(ctx, 1, show, mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", strconv.Itoa(o.NumProc), program, c.socket(), floats)
+}
+
+// startHorovod starts upstream, once for each controller that it was built with.
+func (o *options) startHorovod(ctx context.Context, dir, floats string, show io.Writer, add func(*contender, error) error) error {
+	if o.Horovod == "" {
+		return nil // most have none, and need not hear of it
+	}
+	env := withoutPythonPath(os.Environ()) // which may lead to this project's package
+	have, err := probe(ctx, o.Horovod, env)
+	if err == nil && have.Error != "" {
+		err = errors.New(have.Error)
+	}
+	if err != nil {
+		return fmt.Errorf("--horovod %s: it cannot import torch and horovod.torch: %w", o.Horovod, err)
+	}
+	program := filepath.Join(dir, "torch_rank.py")
+	if err := os.WriteFile(program, programs.Torch, 0o600); err != nil {
+		return err
+	}
+	for _, controller := range have.Controllers {
+		c, err := newContender(dir, peerHorovod+"-"+controller, "Horovod "+have.Horovod+" over "+controller+", torch "+have.Torch, o.NumProc, allModes...)
+		if add(c, err) != nil {
+			return err
+		}
+		c.env = env
+		command := []string{o.Horovod, "-m", "horovod.runner.launch", "-np", strconv.Itoa(o.NumProc), "--" + controller}
+		if controller == "mpi" {
+			command = append(command, "--mpi-args=--allow-run-as-root --oversubscribe")
+		}
+		if err := c.launch(ctx, 1, show, append(command, o.Horovod, program, c.socket(), floats, "hvd")...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func withoutPythonPath(environ []string) []string {
+	var kept []string
+	for _, e := range environ {
+		if !strings.HasPrefix(e, "PYTHONPATH=") {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}

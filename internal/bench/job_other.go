@@ -1,0 +1,9 @@
+//go:build !linux
+
+package bench
+
+import "syscall"
+
+// jobAttributes keep a terminal's Ctrl-C from the launchers, which are ended in
+// order instead.
+func jobAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,101 @@
+package bench
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Machine is where a run took place.
+type Machine struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`  // of the machine
+	Usable int    `json:"usable"` // by this process: affinity, cgroup
+	Kernel string `json:"kernel"`
+	Cache  int    `json:"last_cache_bytes"`
+	// The load averages of the last minute at the beginning and the end: what the
+	// run itself brought is in the second.
+	LoadBefore float64 `json:"load_before"`
+	LoadAfter  float64 `json:"load_after"`
+	// Environment are the variables of Horovod and gorovod that were set.
+	Environment []string `json:"environment,omitempty"`
+}
+
+func thisMachine() Machine {
+	return Machine{
+		CPU:         field("/proc/cpuinfo", "model name"),
+		Cores:       runtime.NumCPU(),
+		Usable:      runtime.GOMAXPROCS(0),
+		Kernel:      firstWord("/proc/sys/kernel/osrelease"),
+		Cache:       lastCacheBytes(),
+		LoadBefore:  load(),
+		Environment: knobs(os.Environ()),
+	}
+}
+
+// load is the load average of the last minute; 0 where the kernel does not tell.
+func load() float64 {
+	v, _ := strconv.ParseFloat(firstWord("/proc/loadavg"), 64)
+	return v
+}
+
+// availableBytes is the memory that can be had without swapping; 0 if unknown.
+func availableBytes() int {
+	words := strings.Fields(field("/proc/meminfo", "MemAvailable"))
+	if len(words) == 0 {
+		return 0
+	}
+	kib, _ := strconv.Atoi(words[0])
+	return kib << 10
+}
+
+// lastCacheBytes is the size of the processor's last cache, 32 MiB if unknown.
+func lastCacheBytes() int {
+	for _, index := range []string{"index3", "index2"} {
+		text := firstWord("/sys/devices/system/cpu/cpu0/cache/" + index + "/size")
+		if kib, err := strconv.Atoi(strings.TrimSuffix(text, "K")); err == nil && kib > 0 {
+			return kib << 10
+		}
+	}
+	return 32 << 20
+}
+
+// knobs are the variables that may change what is measured; no secrets.
+func knobs(environ []string) []string {
+	var all []string
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if (strings.HasPrefix(name, "HOROVOD_") || strings.HasPrefix(name, "GOROVOD_")) && !strings.Contains(name, "SECRET") {
+			all = append(all, e)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func firstWord(path string) string {
+	text, _ := os.ReadFile(path)
+	if words := strings.Fields(string(text)); len(words) > 0 {
+		return words[0]
+	}
+	return ""
+}
+
+// field is the value of the first "name : value" in a file of /proc.
+func field(path, name string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		if strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

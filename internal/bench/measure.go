@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/version"
+)
+
+// warmReps are the repetitions of the turn before the first round.
+const warmReps = 3
+
+// A series is what one contender has taken for one task.
+type series struct {
+	task    *task
+	peer    *contender
+	guess   float64   // seconds of a repetition, from its last turn
+	samples []float64 // seconds of one operation
+}
+
+// measure starts the contenders, lets them take turns until the deadline, and
+// ends them. Contenders that fail are left out from then on, and told of in the
+// report. It returns soon after ctx has ended.
+func (o *options) measure(ctx context.Context, deadline time.Time, stderr io.Writer) (*Report, error) {
+	tell := func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
+	begin := time.Now()
+	report := &Report{Version: reportVersion, Started: begin.UTC().Truncate(time.Second), Gorovod: version.Version, Ranks: o.NumProc, Quick: o.Quick, Machine: thisMachine()}
+	tasks := o.tasks()
+	largest := 1
+	for _, t := range tasks {
+		if t.mode == modeAllreduce {
+			largest = max(largest, t.sizes[0])
+		}
+	}
+	dir, err := os.MkdirTemp("", "gorovod-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	var show io.Writer
+	if o.Verbose {
+		show = stderr
+	}
+	all, err := o.startAll(ctx, dir, largest, show, func(name, why string) {
+		tell("without %s: %s", name, why)
+		report.Skipped = append(report.Skipped, Skipped{name, why})
+	})
+	defer func() {
+		for _, c := range all { // all at once, so that they end side by side
+			c.hangUp()
+		}
+		for _, c := range all {
+			c.end()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.enoughMemory(largest, len(all)); err != nil {
+		return nil, err
+	}
+	s := &schedule{all: all, tell: tell, most: o.mostReps()}
+	for _, c := range all {
+		s.check(ctx, c, c.greet(ctx))
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		report.Peers = append(report.Peers, Peer{c.name, c.about})
+	}
+	for i := range tasks {
+		for _, c := range all {
+			if c.can(&tasks[i]) {
+				s.series = append(s.series, &series{task: &tasks[i], peer: c})
+			}
+		}
+	}
+	tell("%d contenders started after %.0f s", len(all), time.Since(begin).Seconds())
+	report.Rounds = s.run(ctx, deadline, o.rounds())
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for _, c := range all {
+		if c.failure != nil {
+			report.Failed = append(report.Failed, Skipped{c.name, c.failure.Error()})
+		}
+	}
+	report.Machine.LoadAfter = load()
+	report.Seconds = time.Since(begin).Seconds()
+	report.conclude(s.series)
+	return report, nil
+}
+
+// rounds is how many turns every contender has at most.
+func (o *options) rounds() int {
+	switch {
+	case o.tiny:
+		return 2
+	case o.Quick:
+		return 8
+	}
+	return 24
+}
+
+// mostReps bounds the repetitions of one turn.
+func (o *options) mostReps() int {
+	if o.tiny {
+		return 3
+	}
+	return 100
+}
+
+// enoughMemory refuses what would have the machine swap or kill.
+func (o *options) enoughMemory(floats, contenders int) error {
+	resnet := 0
+	for _, n := range resNet50() {
+		resnet += n
+	}
+	// Each rank has both, and as much again in its engine's buffers, perhaps.
+	need := o.NumProc * (contenders*2*4*(floats+resnet) + 2*addBytes(o.NumProc))
+	if have := availableBytes(); have > 0 && need > have {
+		return fmt.Errorf("%d contenders of %d ranks need up to %.1f GiB of memory, and there are %.1f: choose a smaller --max-size, or fewer --peers",
+			contenders, o.NumProc, float64(need)/(1<<30), float64(have)/(1<<30))
+	}
+	return nil
+}
+
+// schedule lets contenders take turns.
+type schedule struct {
+	all    []*contender
+	series []*series // those of one task stand together
+	most   int       // repetitions of a turn
+	tell   func(format string, args ...any)
+}
+
+// check leaves a contender out that has failed.
+func (s *schedule) check(ctx context.Context, c *contender, err error) {
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	c.failure = err
+	c.hangUp()
+	s.tell("%v; it is left out", err)
+}
+
+// run does rounds until there have been enough or the deadline has come, and
+// returns how many were begun. In a round every contender has its turn at every
+// task, and one contender's follows at once on another's. In the next round
+// another begins.
+func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int {
+	if !s.round(ctx, deadline, 0, func(*series) int { return warmReps }, false) {
+		s.tell("the time was too short for a first round")
+		return 0
+	}
+	for r := range rounds {
+		left := time.Until(deadline).Seconds()
+		if left <= 0 || ctx.Err() != nil {
+			return r
+		}
+		s.tell("round %d, %.0f s left", r+1, left)
+		slice := left / float64((rounds-r)*len(s.series))
+		whole := s.round(ctx, deadline, r, func(x *series) int { return min(max(int(slice/x.guess), 1), s.most) }, true)
+		if !whole {
+			return r + 1
+		}
+	}
+	return rounds
+}
+
+// round gives each series a turn of reps(series), and reports whether there was
+// time for all. A task is begun only before the deadline, and then by all.
+func (s *schedule) round(ctx context.Context, deadline time.Time, r int, reps func(*series) int, keep bool) bool {
+	for rest := s.series; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].task == rest[0].task {
+			n++
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return false
+		}
+		for i := range n {
+			x := rest[(i+r)%n]
+			if x.peer.failure != nil {
+				continue
+			}
+			x.turn(ctx, s, reps(x), keep)
+		}
+		rest = rest[n:]
+	}
+	return true
+}
+
+// turn has the series' contender do its task.
+func (x *series) turn(ctx context.Context, s *schedule, reps int, keep bool) {
+	begin := time.Now()
+	times, err := x.peer.do(ctx, x.task, reps)
+	if err != nil {
+		s.check(ctx, x.peer, fmt.Errorf("%s of %d bytes: %w", x.task.name, x.task.bytes(), err))
+		return
+	}
+	x.guess = time.Since(begin).Seconds() / float64(reps)
+	if keep {
+		x.samples = append(x.samples, times...)
+	}
+}
+
+// find is the series of a contender and a task; nil if there is none with samples.
+func find(all []*series, peer string, same func(*task) bool) *series {
+	i := slices.IndexFunc(all, func(x *series) bool { return x.peer.name == peer && same(x.task) && len(x.samples) > 0 })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
+}

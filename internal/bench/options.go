@@ -1,0 +1,104 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// The contenders, in the order of the tables.
+const (
+	peerGo      = "go"      // this engine through package hvd
+	peerPython  = "python"  // this engine through horovod.torch
+	peerGloo    = "gloo"    // torch.distributed
+	peerOpenMPI = "openmpi" // a C program
+	peerHorovod = "horovod" // upstream's; one contender for each of its controllers
+)
+
+var allPeers = []string{peerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
+
+// options are those of gorovod bench.
+type options struct {
+	NumProc int      `name:"num-proc" short:"n" aliases:"np" default:"2" placeholder:"N" help:"Number of ranks (also --np). Default: 2."`
+	Quick   bool     `help:"Fewer sizes, and by default 20 seconds."`
+	Time    float64  `placeholder:"SECONDS" help:"How long it may take in all. Default: 90."`
+	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"The largest tensor. Default: 256."`
+	Peers   []string `placeholder:"NAME,..." help:"Whom to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
+	Python  string   `env:"PYTHON" placeholder:"FILE" help:"A Python with torch, for python and gloo. Default: $$PYTHON, or python3."`
+	Horovod string   `placeholder:"FILE" help:"A Python with upstream's horovod and torch."`
+	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; mpirun is looked for beside it. Default: mpicc."`
+	JSON    string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE."`
+	Plot    string   `placeholder:"FILE.svg" help:"Draw time and bandwidth over the size."`
+	Verbose bool     `short:"v" help:"Show what the jobs print."`
+
+	tiny bool // for tests: the smallest work there is
+}
+
+// parse parses and checks the arguments; help is the text to print if that was
+// asked for.
+func parse(name string, args []string) (o *options, help string, err error) {
+	o = &options{}
+	var text bytes.Buffer
+	parser, err := kong.New(o, kong.Name(name), kong.Writers(&text, &text), kong.Exit(func(int) {}),
+		kong.Description("Measure this machine's limits, the allreduce of this engine (float32, sum, in place), and that of its peers, taking turns in one run."))
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := parser.Parse(args); err != nil {
+		return nil, "", err
+	}
+	if text.Len() > 0 {
+		return nil, text.String(), nil
+	}
+	return o, "", o.check()
+}
+
+func (o *options) check() error {
+	switch {
+	case o.NumProc < 1 || o.NumProc > 1024:
+		return fmt.Errorf("--num-proc %d: a number from 1 to 1024 is needed", o.NumProc)
+	case o.Time != 0 && !(o.Time >= 1 && o.Time <= 86400):
+		return fmt.Errorf("--time %v: a number of seconds from 1 to 86400 is needed", o.Time)
+	case o.MaxSize < 1 || o.MaxSize > 4096:
+		return fmt.Errorf("--max-size %d: a number of MiB from 1 to 4096 is needed", o.MaxSize)
+	case o.Plot != "" && filepath.Ext(o.Plot) != ".svg":
+		return fmt.Errorf("--plot %s: the name must end in .svg", o.Plot)
+	}
+	for _, p := range o.Peers {
+		if !slices.Contains(allPeers, p) {
+			return fmt.Errorf("--peers: %q is none of %s", p, strings.Join(allPeers, ", "))
+		}
+	}
+	if len(o.Peers) > 0 && !slices.Contains(o.Peers, peerGo) {
+		return errors.New("--peers: go must be among them, because its ranks measure the machine, too")
+	}
+	if o.wants(peerHorovod) && o.Horovod == "" && len(o.Peers) > 0 {
+		return errors.New("--peers horovod: say with --horovod which Python has it")
+	}
+	return nil
+}
+
+// wants reports whether a contender is to be measured if it is found.
+func (o *options) wants(peer string) bool { return len(o.Peers) == 0 || slices.Contains(o.Peers, peer) }
+
+// insists reports whether it is an error that a contender is not found.
+func (o *options) insists(peer string) bool { return slices.Contains(o.Peers, peer) }
+
+// budget is how long everything may take.
+func (o *options) budget() time.Duration {
+	seconds := o.Time
+	switch {
+	case seconds != 0:
+	case o.Quick:
+		seconds = 20
+	default:
+		seconds = 90
+	}
+	return time.Duration(seconds * float64(time.Second))
+}

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// reportVersion changes when a reader of the JSON must.
+const reportVersion = 1
+
+// Report is what a run has found. Its JSON is what --json writes. Times are in
+// seconds, rates in bytes per second.
+type Report struct {
+	Version int       `json:"version"`
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`
+	Gorovod string    `json:"gorovod"`
+	Ranks   int       `json:"ranks"`
+	Quick   bool      `json:"quick"`
+	Rounds  int       `json:"rounds"`
+	Machine Machine   `json:"machine"`
+	Limits  Limits    `json:"limits"`
+	Peers   []Peer    `json:"peers"`
+	Skipped []Skipped `json:"skipped,omitempty"` // not found
+	Failed  []Skipped `json:"failed,omitempty"`  // left out, from some point on
+	Results []Result  `json:"results"`
+}
+
+// Peer is a contender, this engine's included.
+type Peer struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+}
+
+// Skipped says why there are no figures of a peer, or not all.
+type Skipped struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// Limits are the machine's.
+type Limits struct {
+	// AddTraffic is how many bytes all ranks together read and write per second
+	// when each adds an array of its own to another in place, beyond the cache.
+	AddTraffic *Stat `json:"add_traffic"`
+	// Allreduce is AddTraffic/(2·ranks): the most bytes of a tensor per second.
+	Allreduce float64 `json:"allreduce"`
+	// TCP is one stream over loopback.
+	TCP *Stat `json:"tcp,omitempty"`
+	// Wake is how long it takes to wake another process by a futex.
+	Wake *Stat `json:"wake,omitempty"`
+	// Mode is Open MPI's time for 1 MiB on two ranks divided by 115 µs; 0 without
+	// Open MPI. Above 1 the machine is slower than in its fast mode.
+	Mode float64 `json:"mode,omitempty"`
+}
+
+// modeSeconds is Open MPI's time for 1 MiB in the fast mode.
+const modeSeconds = 115e-6
+
+// Result is what one peer has taken for one task.
+type Result struct {
+	Task  string `json:"task"`
+	Bytes int    `json:"bytes"` // that one rank contributes
+	Peer  string `json:"peer"`
+	Time  Stat   `json:"time"`
+	// AlgBW is Bytes over the median time; BusBW is AlgBW·2(n-1)/n, which is the
+	// same on any number of ranks where each link is used as well.
+	AlgBW float64 `json:"algbw"`
+	BusBW float64 `json:"busbw"`
+	// OfLimit is AlgBW as a part of Limits.Allreduce. Above 1 the tensor stayed in
+	// the cache.
+	OfLimit float64 `json:"of_limit"`
+	// Ratios are the others' median times divided by this one: how many times as
+	// fast this one is.
+	Ratios map[string]float64 `json:"ratios"`
+}
+
+// conclude computes the report's figures from the samples.
+func (r *Report) conclude(all []*series) {
+	machine := func(mode string, make func(*series) Stat) *Stat {
+		x := find(all, peerGo, func(t *task) bool { return t.mode == mode })
+		if x == nil {
+			return nil
+		}
+		s := make(x)
+		return &s
+	}
+	r.Limits.AddTraffic = machine(modeAdd, func(x *series) Stat {
+		return newStat(x.samples).rate(3 * float64(x.task.bytes()) * float64(r.Ranks))
+	})
+	r.Limits.TCP = machine(modeTCP, func(x *series) Stat { return newStat(x.samples).rate(float64(x.task.bytes())) })
+	r.Limits.Wake = machine(modeWake, func(x *series) Stat { return newStat(x.samples) })
+	if a := r.Limits.AddTraffic; a != nil {
+		r.Limits.Allreduce = a.Median / float64(2*r.Ranks)
+	}
+	for _, x := range all {
+		if x.task.machine() || len(x.samples) == 0 {
+			continue
+		}
+		time, bytes := newStat(x.samples), float64(x.task.bytes())
+		result := Result{Task: x.task.name, Bytes: x.task.bytes(), Peer: x.peer.name, Time: time, AlgBW: bytes / time.Median, Ratios: map[string]float64{}}
+		result.BusBW = result.AlgBW * float64(2*(r.Ranks-1)) / float64(r.Ranks)
+		if r.Limits.Allreduce > 0 {
+			result.OfLimit = result.AlgBW / r.Limits.Allreduce
+		}
+		r.Results = append(r.Results, result)
+	}
+	for i := range r.Results {
+		for j := range r.Results {
+			a, b := &r.Results[i], &r.Results[j]
+			if i != j && a.Task == b.Task && a.Bytes == b.Bytes {
+				a.Ratios[b.Peer] = b.Time.Median / a.Time.Median
+			}
+		}
+	}
+	if m := r.result(peerOpenMPI, nameAllreduce, mebibyte); m != nil && r.Ranks == 2 {
+		r.Limits.Mode = m.Time.Median / modeSeconds
+	}
+}
+
+// result finds a figure; nil if there is none.
+func (r *Report) result(peer, task string, bytes int) *Result {
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Peer == peer && x.Task == task && x.Bytes == bytes {
+			return x
+		}
+	}
+	return nil
+}
+
+// lost is the error of a run in which something could not be measured.
+func (r *Report) lost() error {
+	var names []string
+	for _, f := range r.Failed {
+		names = append(names, f.Name)
+	}
+	switch {
+	case len(names) > 0:
+		return fmt.Errorf("%s failed", strings.Join(names, ", "))
+	case r.Rounds == 0:
+		return errors.New("there was no time to measure: give it more with --time")
+	}
+	return nil
+}
+
+func (r *Report) writeJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	return e.Encode(r)
+}
+
+// ReadReport reads what --json has written.
+func ReadReport(from io.Reader) (*Report, error) {
+	var r Report
+	if err := json.NewDecoder(from).Decode(&r); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	if r.Version != reportVersion {
+		return nil, fmt.Errorf("report: version %d; this program reads %d", r.Version, reportVersion)
+	}
+	return &r, nil
+}

@@ -1,0 +1,189 @@
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/bench"
+	"github.com/gorovod/gorovod/internal/launch"
+)
+
+// TestMain lets the test binary be gorovod: the launcher, the supervisors, and
+// the ranks.
+func TestMain(m *testing.M) {
+	switch name := filepath.Base(os.Args[0]); {
+	case name == "horovodrun" || strings.HasPrefix(name, "gorovod"):
+		os.Exit(launch.Main(os.Args))
+	case len(os.Args) > 1 && os.Args[1] == "bench":
+		os.Exit(bench.Main("gorovod bench", os.Args[2:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// leftovers are the processes whose command line mentions text.
+func leftovers(t *testing.T, text string) (found []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if line, err := os.ReadFile(f); err == nil && bytes.Contains(line, []byte(text)) {
+			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return found
+}
+
+func TestGoAlone(t *testing.T) {
+	t.Setenv("TMPDIR", shortDir(t))
+	var progress bytes.Buffer
+	r, err := bench.Tiny(context.Background(), 2, &progress, "go")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	if r.Rounds != 2 || len(r.Failed)+len(r.Skipped) > 0 {
+		t.Errorf("%d rounds, failed %v, skipped %v", r.Rounds, r.Failed, r.Skipped)
+	}
+	l := r.Limits
+	if l.AddTraffic == nil || l.TCP == nil || l.Wake == nil || l.Allreduce != l.AddTraffic.Median/4 || l.Mode != 0 {
+		t.Fatalf("limits %+v", l)
+	}
+	if l.Wake.Median <= 0 || l.Wake.Median > 1 || l.TCP.P10 > l.TCP.Median || l.TCP.Median > l.TCP.P90 {
+		t.Errorf("wake %+v, tcp %+v", *l.Wake, *l.TCP)
+	}
+	var rows []string
+	for _, x := range r.Results {
+		rows = append(rows, fmt.Sprint(x.Peer, " ", x.Task, " ", x.Bytes))
+		if x.Time.N < 2 || x.Time.Median <= 0 || x.AlgBW != float64(x.Bytes)/x.Time.Median || x.BusBW != x.AlgBW || x.OfLimit != x.AlgBW/l.Allreduce {
+			t.Errorf("%+v", x)
+		}
+	}
+	want := []string{"go allreduce 4", "go allreduce 4096", "go allreduce 1048576", "go 1000 floats 4000", "go 1000 floats, grouped 4000"}
+	if !reflect.DeepEqual(rows, want) {
+		t.Errorf("rows %q, want %q", rows, want)
+	}
+	var json, plot, table bytes.Buffer
+	if err := r.Files(&json, &plot, &table); err != nil {
+		t.Fatal(err)
+	}
+	again, err := bench.ReadReport(&json)
+	if err != nil || !reflect.DeepEqual(r, again) {
+		t.Errorf("error %v; read\n%+v, written\n%+v", err, again, r)
+	}
+	for _, want := range []string{"limit of an allreduce", "1 MiB", "1000 floats, grouped", "of the limit"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("no %q in\n%s", want, &table)
+		}
+	}
+	if !strings.Contains(plot.String(), "<svg") || !strings.Contains(plot.String(), ">go<") || !strings.Contains(plot.String(), ">limit<") {
+		t.Errorf("plot of %d bytes", plot.Len())
+	}
+	if left := leftovers(t, os.Getenv("TMPDIR")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	if files, _ := os.ReadDir(os.Getenv("TMPDIR")); len(files) > 0 {
+		t.Errorf("left behind: %v", files)
+	}
+}
+
+// shortDir is a temporary directory whose name leaves room for a socket's.
+func shortDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/tmp", "bench-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// whenRound is a progress writer that calls f when the first round begins.
+type whenRound struct {
+	bytes.Buffer
+	f func()
+}
+
+func (w *whenRound) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("round 1")) && w.f != nil {
+		w.f()
+		w.f = nil
+	}
+	return w.Buffer.Write(p)
+}
+
+func TestCancelLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", shortDir(t))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	begin := time.Now()
+	r, err := bench.Tiny(ctx, 2, &whenRound{f: cancel}, "go")
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("report %v, error %v after %v", r, err, time.Since(begin))
+	}
+	if left := leftovers(t, os.Getenv("TMPDIR")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	if files, _ := os.ReadDir(os.Getenv("TMPDIR")); len(files) > 0 {
+		t.Errorf("left behind: %v", files)
+	}
+}
+
+// TestOpenMPI needs Open MPI; its C program is compiled by the run.
+func TestOpenMPI(t *testing.T) {
+	if _, err := exec.LookPath("mpicc"); err != nil {
+		t.Skip("no Open MPI here")
+	}
+	t.Setenv("TMPDIR", shortDir(t))
+	var progress bytes.Buffer
+	r, err := bench.Tiny(context.Background(), 2, &progress, "go", "openmpi")
+	if err != nil || len(r.Failed) > 0 {
+		t.Fatalf("%v, failed %v\n%s", err, r.Failed, &progress)
+	}
+	ratios := 0
+	for _, x := range r.Results {
+		if x.Peer == "go" && x.Ratios["openmpi"] > 0 {
+			ratios++
+		}
+	}
+	if ratios != 4 || r.Limits.Mode <= 0 {
+		t.Errorf("%d ratios, mode %v", ratios, r.Limits.Mode)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--np 0", "--num-proc 0: a number from 1"},
+		{"--time 0.5", "--time 0.5: a number of seconds"},
+		{"--time NaN", "--time NaN: a number of seconds"},
+		{"--max-size 0", "--max-size 0: a number of MiB"},
+		{"--plot x.png", "must end in .svg"},
+		{"--peers go,nccl", `"nccl" is none of go, python`},
+		{"--peers gloo", "go must be among them"},
+		{"--peers go,horovod", "say with --horovod"},
+		{"--nonsense", "--nonsense"},
+		{"more", "more"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := bench.Main("gorovod bench", strings.Fields(c.args), &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), c.want) {
+			t.Errorf("%s: code %d, %q, want %q", c.args, code, &stderr, c.want)
+		}
+	}
+	var stdout bytes.Buffer
+	if code := bench.Main("gorovod bench", []string{"--help"}, &stdout, io.Discard); code != 0 || !strings.Contains(stdout.String(), "--quick") {
+		t.Errorf("help: code %d, %s", code, &stdout)
+	}
+	var stderr bytes.Buffer
+	if code := bench.Main("gorovod bench", []string{"worker"}, io.Discard, &stderr); code != 1 || !strings.Contains(stderr.String(), "by bench itself") {
+		t.Errorf("worker: code %d, %s", code, &stderr)
+	}
+}

@@ -1,0 +1,213 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+)
+
+// table prints the report for people.
+func (r *Report) table(w io.Writer) error {
+	var b bytes.Buffer
+	m := r.Machine
+	fmt.Fprintf(&b, "gorovod %s: %d ranks, %d of %d cores, %s, Linux %s\n", r.Gorovod, r.Ranks, m.Usable, m.Cores, m.CPU, m.Kernel)
+	fmt.Fprintf(&b, "%s, %.0f s, %d rounds, load average before %.2f, after %.2f\n", r.Started.Format("2006-01-02 15:04 MST"), r.Seconds, r.Rounds, m.LoadBefore, m.LoadAfter)
+	for _, e := range m.Environment {
+		fmt.Fprintf(&b, "with %s\n", e)
+	}
+	r.limits(&b)
+	rows := r.rows()
+	section(&b, "Time, median (10 % … 90 %)", r.header(), rows, func(x *Result) string {
+		return fmt.Sprintf("%s (%s … %s)", seconds(x.Time.Median), seconds(x.Time.P10), seconds(x.Time.P90))
+	})
+	section(&b, "Bandwidth, GB/s: of the algorithm (of the bus)", r.header(), rows, func(x *Result) string {
+		if x.Bytes < bandwidthFrom {
+			return "-"
+		}
+		return fmt.Sprintf("%s (%s)", figures(x.AlgBW/1e9), figures(x.BusBW/1e9))
+	})
+	for _, ours := range []string{peerGo, peerPython} {
+		r.ratios(&b, ours, rows)
+	}
+	fmt.Fprintln(&b)
+	for _, p := range r.Peers {
+		fmt.Fprintf(&b, "%s: %s\n", p.Name, p.About)
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintf(&b, "not measured: %s: %s\n", s.Name, s.Why)
+	}
+	for _, f := range r.Failed {
+		fmt.Fprintf(&b, "FAILED: %s\n", f.Why)
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+func (r *Report) limits(b *bytes.Buffer) {
+	l := r.Limits
+	fmt.Fprintf(b, "\nThis machine, median (10 %% … 90 %%)\n")
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	rate := func(s *Stat, unit float64) string {
+		return fmt.Sprintf("%s (%s … %s)", figures(s.Median/unit), figures(s.P10/unit), figures(s.P90/unit))
+	}
+	if l.AddTraffic != nil {
+		fmt.Fprintf(t, "  memory traffic of %d adding\t%s GB/s\n", r.Ranks, rate(l.AddTraffic, 1e9))
+		fmt.Fprintf(t, "  limit of an allreduce\t%s GB/s\t(traffic / %d)\n", figures(l.Allreduce/1e9), 2*r.Ranks)
+	}
+	if l.TCP != nil {
+		fmt.Fprintf(t, "  TCP over loopback\t%s Gbit/s\n", rate(l.TCP, 1e9/8))
+	}
+	if l.Wake != nil {
+		fmt.Fprintf(t, "  waking a process\t%s\n", fmt.Sprintf("%s (%s … %s)", seconds(l.Wake.Median), seconds(l.Wake.P10), seconds(l.Wake.P90)))
+	}
+	if l.Mode > 0 {
+		fmt.Fprintf(t, "  mode factor\t%s\t(Open MPI at 1 MiB / 115 µs)\n", figures(l.Mode))
+	}
+	t.Flush()
+}
+
+// row is a task with the results of the peers, in the order of r.Peers; nil
+// where there is none.
+type row struct {
+	name    string
+	results []*Result
+}
+
+func (r *Report) rows() []row {
+	column := map[string]int{}
+	for i, p := range r.Peers {
+		column[p.Name] = i
+	}
+	var rows []row
+	index := map[string]int{}
+	for i := range r.Results {
+		x := &r.Results[i]
+		name := x.Task
+		if name == nameAllreduce {
+			name = size(x.Bytes)
+		}
+		at, ok := index[name]
+		if !ok {
+			at = len(rows)
+			index[name] = at
+			rows = append(rows, row{name, make([]*Result, len(r.Peers))})
+		}
+		rows[at].results[column[x.Peer]] = x
+	}
+	return rows
+}
+
+func (r *Report) header() []string {
+	var names []string
+	for _, p := range r.Peers {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// section prints a table with a cell for each result, without rows of "-" alone.
+func section(b *bytes.Buffer, title string, columns []string, rows []row, cell func(*Result) string) {
+	fmt.Fprintf(b, "\n%s\n", title)
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "  \t%s\n", strings.Join(columns, "\t"))
+	for _, row := range rows {
+		empty, cells := true, make([]string, len(row.results))
+		for i, x := range row.results {
+			cells[i] = "-"
+			if x != nil {
+				cells[i] = cell(x)
+			}
+			empty = empty && cells[i] == "-"
+		}
+		if empty {
+			continue
+		}
+		fmt.Fprintf(t, "  %s\t%s\n", row.name, strings.Join(cells, "\t"))
+	}
+	t.Flush()
+}
+
+// bandwidthFrom is the size from which a bandwidth says something.
+const bandwidthFrom = 16 << 10
+
+// limitFrom is the size from which a part of the limit says something.
+const limitFrom = 1 << 20
+
+// ratios prints how many times as fast as each peer one of this engine's front
+// ends is.
+func (r *Report) ratios(b *bytes.Buffer, ours string, rows []row) {
+	var others []int
+	at := -1
+	for i, p := range r.Peers {
+		switch p.Name {
+		case ours:
+			at = i
+		case peerGo, peerPython:
+		default:
+			others = append(others, i)
+		}
+	}
+	if at < 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nTimes as fast as the peers: %s\n", ours)
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(t, "  ")
+	for _, i := range others {
+		fmt.Fprintf(t, "\t%s", r.Peers[i].Name)
+	}
+	fmt.Fprint(t, "\tof the limit\n")
+	for _, row := range rows {
+		x := row.results[at]
+		if x == nil {
+			continue
+		}
+		fmt.Fprintf(t, "  %s", row.name)
+		for _, i := range others {
+			if ratio, ok := x.Ratios[r.Peers[i].Name]; ok {
+				fmt.Fprintf(t, "\t%s", figures(ratio))
+			} else {
+				fmt.Fprint(t, "\t-")
+			}
+		}
+		if x.Bytes >= limitFrom && x.OfLimit > 0 {
+			fmt.Fprintf(t, "\t%.0f %%\n", 100*x.OfLimit)
+		} else {
+			fmt.Fprint(t, "\t-\n")
+		}
+	}
+	t.Flush()
+}
+
+// size writes bytes as 4 B, 64 KiB, 1 MiB.
+func size(bytes int) string {
+	for i, unit := range []string{"B", "KiB", "MiB"} {
+		if bytes>>(10*i) < 1<<10 || i == 2 {
+			return fmt.Sprintf("%d %s", bytes>>(10*i), unit)
+		}
+	}
+	return ""
+}
+
+// seconds writes a time with three figures and its unit.
+func seconds(s float64) string {
+	switch {
+	case s < 1e-3:
+		return figures(s*1e6) + " µs"
+	case s < 1:
+		return figures(s*1e3) + " ms"
+	}
+	return figures(s) + " s"
+}
+
+// figures writes v with three figures, without an exponent.
+func figures(v float64) string {
+	if v <= 0 {
+		return "0"
+	}
+	decimals := 2 - int(math.Floor(math.Log10(v)))
+	return fmt.Sprintf("%.*f", min(max(decimals, 0), 4), v)
+}

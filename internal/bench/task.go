@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The modes of a task: how its tensors are reduced, or what of the machine is
+// measured. Machine tasks are the Go ranks' alone.
+const (
+	modeAllreduce = "allreduce" // a blocking call
+	modeAsync     = "async"     // all tensors are submitted, then waited for
+	modeGrouped   = "grouped"   // the same, submitted by one call
+
+	modeAdd  = "add"  // in-place sum by every rank, nothing shared
+	modeTCP  = "tcp"  // rank 0 to rank 1 over loopback
+	modeWake = "wake" // rank 0 wakes rank 1 by a futex
+)
+
+// A task is one piece of work that contenders do in turn.
+type task struct {
+	name  string // of the row; for allreduce the size tells it
+	mode  string
+	sizes []int // floats of each tensor; bytes for machine tasks
+	inner int   // how often it is done between two looks at the clock
+}
+
+// bytes is how much one rank contributes.
+func (t *task) bytes() int {
+	n := 0
+	for _, s := range t.sizes {
+		n += s
+	}
+	if t.machine() {
+		return n
+	}
+	return 4 * n
+}
+
+// machine reports whether the task measures the machine, not an allreduce.
+func (t *task) machine() bool { return t.mode == modeAdd || t.mode == modeTCP || t.mode == modeWake }
+
+// order is the line that has ranks do the task. The same sizes are the same
+// tensors.
+func (t *task) order(reps int) string {
+	sizes := make([]string, len(t.sizes))
+	for i, s := range t.sizes {
+		sizes[i] = strconv.Itoa(s)
+	}
+	return fmt.Sprintf("run %s %s %d %d\n", t.mode, strings.Join(sizes, ","), reps, t.inner)
+}
+
+// The names of the rows that are not plain allreduces.
+const (
+	nameAllreduce = "allreduce"
+	nameMany      = "1000 floats"
+	nameGrouped   = "1000 floats, grouped"
+	nameResNet    = "ResNet-50 gradients"
+)
+
+// mebibyte is the size whose Open MPI time tells the machine's mode.
+const mebibyte = 1 << 20
+
+// tasks are all that is measured, small work first, and the machine before it.
+func (o *options) tasks() []task {
+	var all []task
+	if o.tiny {
+		all = append(all, task{modeAdd, modeAdd, []int{1 << 20}, 1})
+	} else {
+		all = append(all, task{modeAdd, modeAdd, []int{addBytes(o.NumProc)}, 1})
+	}
+	if o.NumProc > 1 {
+		all = append(all, task{modeWake, modeWake, []int{4}, 1}, task{modeTCP, modeTCP, []int{o.tcpBytes()}, 1})
+	}
+	for _, bytes := range o.sizes() {
+		all = append(all, task{nameAllreduce, modeAllreduce, []int{bytes / 4}, innerFor(bytes)})
+	}
+	ones := make([]int, 1000)
+	for i := range ones {
+		ones[i] = 1
+	}
+	all = append(all, task{nameMany, modeAsync, ones, 1}, task{nameGrouped, modeGrouped, ones, 1})
+	if !o.tiny {
+		all = append(all, task{nameResNet, modeAsync, resNet50(), 1})
+	}
+	return all
+}
+
+// sizes are the tensors' bytes. 1 MiB is always there.
+func (o *options) sizes() []int {
+	sizes := []int{4, 16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30, 4 << 30}
+	switch {
+	case o.tiny:
+		return []int{4, 1 << 12, mebibyte}
+	case o.Quick:
+		sizes = []int{4, 4 << 10, 64 << 10, mebibyte, 16 << 20, 64 << 20}
+	}
+	for i, s := range sizes {
+		if s > o.MaxSize<<20 {
+			return sizes[:i]
+		}
+	}
+	return sizes
+}
+
+func (o *options) tcpBytes() int {
+	if o.tiny {
+		return 1 << 20
+	}
+	return 64 << 20
+}
+
+// innerFor makes a repetition long beside the clock and the end of a barrier.
+func innerFor(bytes int) int {
+	switch {
+	case bytes <= 4<<10:
+		return 32
+	case bytes <= 64<<10:
+		return 8
+	case bytes <= 256<<10:
+		return 2
+	}
+	return 1
+}
+
+// addBytes is the length of each of the two arrays that a rank adds: together
+// they are at least four times the last cache.
+func addBytes(np int) int {
+	return min(max((2*lastCacheBytes()/np+mebibyte-1)&^(mebibyte-1), 32<<20), 256<<20)
+}
+
+// resNet50 are the lengths of ResNet-50's parameters, last layer first, which is
+// the order in which backward finishes their gradients.
+func resNet50() []int {
+	var sizes []int
+	conv := func(in, out, kernel int) { sizes = append(sizes, in*out*kernel*kernel, out, out) } // and its batch norm's two
+	conv(3, 64, 7)
+	in := 64
+	for stage, blocks := range []int{3, 4, 6, 3} {
+		width := 64 << stage
+		for block := range blocks {
+			conv(in, width, 1)
+			conv(width, width, 3)
+			conv(width, 4*width, 1)
+			if block == 0 {
+				conv(in, 4*width, 1)
+			}
+			in = 4 * width
+		}
+	}
+	sizes = append(sizes, 2048*1000, 1000)
+	for i, j := 0, len(sizes)-1; i < j; i, j = i+1, j-1 {
+		sizes[i], sizes[j] = sizes[j], sizes[i]
+	}
+	return sizes
+}
