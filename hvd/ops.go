@@ -44,6 +44,9 @@ var (
 	ErrInvalidArgument = errors.New("invalid argument")
 	// ErrMismatch: the processes disagree about the operation; others may follow.
 	ErrMismatch = errors.New("mismatch between ranks")
+	// ErrAborted: the operation was not executed, because its process set has been
+	// removed, or because there is no such reduction; others may follow.
+	ErrAborted = errors.New("aborted")
 	// ErrInternal: the job has failed, for example because a process has died, or
 	// has been shut down. Every later operation fails until Shutdown and Init.
 	ErrInternal = errors.New("internal error")
@@ -69,6 +72,8 @@ func wrap(e *engine.Error) error {
 		return &opError{ErrInvalidArgument, e}
 	case e.Code == engine.PreconditionError:
 		return &opError{ErrMismatch, e}
+	case e.Code == engine.Aborted:
+		return &opError{ErrAborted, e}
 	}
 	return &opError{ErrInternal, e}
 }

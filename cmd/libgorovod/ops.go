@@ -168,7 +168,9 @@ func translate(c *C.gorovod_op) (engine.Op, error) {
 		if err != nil {
 			return op, err
 		}
-		op.Out = bytes(c.output, rows*(n/max(1, op.Shape[0])))
+		if rows > 0 {
+			op.Out = bytes(c.output, rows*(n/op.Shape[0]))
+		}
 	default:
 		if n > 0 && c.output == nil {
 			return op, fmt.Errorf("tensor %q: output is NULL", op.Name)

@@ -38,6 +38,9 @@ func (l *lane) admit(en *Entry) *Error {
 	if f := l.engine.failure.Load(); f != nil {
 		return f
 	}
+	if l.engine.over != nil {
+		return l.engine.over
+	}
 	if l.removed {
 		return &Error{Aborted, "Process set has been removed"}
 	}

@@ -24,11 +24,11 @@ func (l *lane) check(op *Op) *Error {
 		}
 		return l.checkOutput(op, len(op.In))
 	case negotiate.Reducescatter:
-		if len(op.Shape) == 0 {
-			return errorf(InvalidArgument, "Reducescatter of tensor %q: a scalar cannot be scattered.", op.Name)
-		}
 		if op.ReduceOp != tensor.Sum && op.ReduceOp != tensor.Average {
 			return errorf(Aborted, "Reducescatter of tensor %q: %v is not possible: it currently only supports AVERAGE and SUM.", op.Name, op.ReduceOp)
+		}
+		if len(op.Shape) == 0 {
+			return nil // refused by the coordinator, on all members
 		}
 		rows, rowBytes := op.Shape[0], rowBytes(op.Shape, op.DType)
 		return l.checkReduction(op, int(l.rowsOf(rows, l.rank)*rowBytes))

@@ -152,6 +152,10 @@ func (e *Engine) progress() bool {
 			return true
 		}
 	}
+	if e.world.shut && !worked && !e.closing.Load() && e.drained() {
+		e.fail(e.over)
+		return true
+	}
 	return worked
 }
 

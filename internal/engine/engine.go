@@ -61,6 +61,7 @@ type Engine struct {
 
 	mu       sync.Mutex              // guards sets, and each lane's pending table and worker
 	sets     map[int]*processSet     // by id
+	over     *Error                  // a rank has left: why nothing more is accepted; guarded by mu
 	lanes    atomic.Pointer[[]*lane] // of the sets that this rank is in; renewed, never changed
 	setCalls sync.Mutex              // one AddSet or RemoveSet at a time
 	added    uint32                  // how many sets have been added ever; guarded by setCalls

@@ -248,7 +248,6 @@ func TestRefusedAtOnce(t *testing.T) {
 		"less":   {func(o *Op) { o.Type, o.Splits = negotiate.Alltoall, []int32{-1, 2} }, "negative"},
 		"odd":    {func(o *Op) { o.Type, o.Shape, o.In = negotiate.Alltoall, tensor.Shape{3}, make([]byte, 12) }, "not divisible"},
 		"min":    {func(o *Op) { o.Type, o.ReduceOp = negotiate.Reducescatter, tensor.Min }, "only supports AVERAGE and SUM"},
-		"scalar": {func(o *Op) { o.Type, o.Shape, o.In = negotiate.Reducescatter, nil, o.In[:4] }, "scalar"},
 		"int":    {func(o *Op) { o.Type, o.DType = negotiate.Adasum, tensor.Int32 }, "floating-point"},
 	} {
 		op := sum("x", make([]byte, 8))

@@ -243,8 +243,8 @@ func (l *lane) complete(en *Entry, err *Error) {
 	}
 	e.mu.Unlock()
 	e.counters.Ops.Add(1)
-	en.finish(err)
 	e.pending.Add(-1)
+	en.finish(err)
 }
 
 // closed fails what is still pending after the log was closed by some rank.
@@ -266,14 +266,24 @@ func (l *lane) closed() {
 		}
 		reason += " The first to leave: " + who + "."
 	}
-	if l != e.world {
-		l.failAll(&Error{UnknownError, reason})
-		return
+	failure := &Error{UnknownError, reason}
+	if l == e.world {
+		e.mu.Lock()
+		e.over = failure // refuses what comes now
+		e.mu.Unlock()
+		// The other sets end, too; their members may learn of it from this rank. What
+		// they have agreed on is executed first: progress ends the engine after that.
+		for _, other := range *e.lanes.Load() {
+			if other.board.ClosedBy() < 0 {
+				other.board.Close()
+			}
+		}
 	}
-	e.fail(&Error{UnknownError, reason})
+	l.failAll(failure)
 }
 
-// failAll completes everything pending with reason. The network is closed.
+// failAll completes everything pending with reason. Nothing of the lane touches
+// the operations' memory any more.
 func (l *lane) failAll(reason *Error) {
 	e := l.engine
 	l.current.op = nil
@@ -287,9 +297,9 @@ func (l *lane) failAll(reason *Error) {
 	l.outbox, l.unready, l.joining = nil, nil, nil
 	l.behind.Store(0)
 	e.mu.Unlock()
+	e.pending.Add(-int64(len(left)))
 	for _, en := range left {
 		en.finish(reason)
-		e.pending.Add(-1)
 	}
 }
 

@@ -36,7 +36,8 @@ func RemoveSet(id int) error {
 	return w.Engine.RemoveSet(id)
 }
 
-// ScatteredRows is how many rows of a tensor this rank gets by a Reducescatter.
+// ScatteredRows is how many rows of a tensor this rank gets by a Reducescatter; 0
+// of a scalar, which the ranks will refuse.
 func ScatteredRows(set int, shape tensor.Shape) (int64, error) {
 	w := current.Load()
 	if w == nil {
@@ -50,7 +51,7 @@ func ScatteredRows(set int, shape tensor.Shape) (int64, error) {
 	case rank < 0:
 		return 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("Reducescatter: Rank %d is not a member of the provided process set.", w.Config.Rank)}
 	case len(shape) == 0:
-		return 0, &engine.Error{Code: engine.InvalidArgument, Reason: "Reducescatter: a scalar cannot be scattered."}
+		return 0, nil
 	}
 	rows := shape[0] / int64(len(s.Ranks))
 	if int64(rank) < shape[0]%int64(len(s.Ranks)) {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/negotiate"
@@ -160,7 +159,7 @@ func joinAll(t *testing.T, n int, transport string) *worlds {
 
 // leave lets all ranks leave, once.
 func (all *worlds) leave() {
-	all.left.Do(func() { each(len(all.ws), func(r int) { all.ws[r].Leave(5 * time.Second) }) })
+	all.left.Do(func() { each(len(all.ws), func(r int) { all.ws[r].Leave(limit) }) })
 }
 
 // tryAll runs the steps one by one, then all of them at once, with slots where

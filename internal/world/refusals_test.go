@@ -137,6 +137,8 @@ func disagreements() []disagreement {
 				}})
 	}
 	return append(all,
+		disagreement{check: "7b", condition: "the tensor is a scalar", horovods: "Process-set rank zero tried to REDUCESCATTER a rank-zero tensor.",
+			begins: "Process-set rank zero tried to REDUCESCATTER a rank-zero tensor.", op: always(negotiate.Reducescatter, scalar)},
 		disagreement{check: "7a", condition: "a rank has joined", horovods: "Reducescatter is not supported with Join at this time.",
 			begins: "Reducescatter is not supported with Join at this time.", joined: true, op: changed(negotiate.Reducescatter, nil)},
 		disagreement{check: "7c", condition: "a prescale, and more bytes than the fusion threshold", horovods: "names the prescale and the bytes, asks to increase HOROVOD_FUSION_THRESHOLD",
@@ -231,8 +233,6 @@ func refusals() []refusal {
 		same(negotiate.Allreduce, func(op *engine.Op) { op.DType, op.ReduceOp = tensor.Bool, tensor.Average }))
 	add("§1.4, 4", "Adasum of integers", "UNKNOWN_ERROR", engine.InvalidArgument, `Adasum of tensor "x": int32 is not supported; floating-point types are.`,
 		same(negotiate.Adasum, func(op *engine.Op) { op.DType = tensor.Int32 }))
-	add("§1.5, 7b", "the tensor of a reducescatter is a scalar", "PRECONDITION_ERROR to all ranks, Process-set rank zero tried to REDUCESCATTER a rank-zero tensor.", engine.InvalidArgument,
-		`Reducescatter of tensor "x": a scalar cannot be scattered.`, same(negotiate.Reducescatter, scalar))
 	for _, c := range barriers {
 		horovods := "INVALID_ARGUMENT, Op: Rank N is not a member of the provided process set."
 		if c.kind == negotiate.Join {
