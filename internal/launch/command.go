@@ -70,7 +70,10 @@ func executable(path string) (code int, err error) {
 	case unix.Access(path, unix.X_OK) != nil:
 		return exitNotExecutable, fmt.Errorf("%s: permission denied: it is not executable", path)
 	}
-	interpreter := scriptInterpreter(path)
+	interpreter := ""
+	if info.Mode().IsRegular() {
+		interpreter = scriptInterpreter(path)
+	}
 	if interpreter == "" {
 		return 0, nil
 	}

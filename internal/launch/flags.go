@@ -37,7 +37,7 @@ type flags struct {
 	LogLevel           string   `placeholder:"LEVEL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
 
 	LogTime           *bool    `name:"log-with-timestamp" negatable:"log-without-timestamp" help:"Put the time before each line of gorovod's own log, which is the default."`
-	NetworkInterfaces []string `aliases:"network-interface" placeholder:"NAME,..." help:"Accepted for compatibility: all processes run on this host and use its loopback interface."`
+	NetworkInterfaces []string `aliases:"network-interface" placeholder:"NAME" help:"Accepted for compatibility: all processes run on this host and use its loopback interface."`
 	TCP               bool     `name:"tcp" help:"Accepted for compatibility: GOROVOD_TRANSPORT=tcp makes the processes use TCP."`
 	DisableCache      bool     `help:"Accepted for compatibility: no results of checks are cached."`
 

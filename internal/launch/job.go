@@ -320,9 +320,8 @@ func (j *Job) outlook(left int) string {
 // said last.
 func (j *Job) explain(d rendezvous.Death) {
 	var b strings.Builder
-	if len(j.server.Joined()) == 0 {
-		d.NeverJoined = false // nobody used Horovod so far: it says nothing
-	}
+	used := len(j.server.Joined()) > 0
+	d.NeverJoined = d.NeverJoined && used // nobody used Horovod so far: it says nothing
 	b.WriteString(d.String())
 	if d.Reason != "" {
 		fmt.Fprintf(&b, "\nit reported: %s", d.Reason)
@@ -330,7 +329,7 @@ func (j *Job) explain(d rendezvous.Death) {
 	if text := j.ranks[d.Rank].streams[1].last(); text != "" {
 		fmt.Fprintf(&b, "; last lines of its stderr:\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
 	}
-	if missing := j.server.Missing(); !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {
+	if missing := j.server.Missing(); used && !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {
 		fmt.Fprintf(&b, "\nranks that never came to hvd.init(): %s", strings.Trim(fmt.Sprint(missing), "[]"))
 	}
 	j.say("%s", b.String())

@@ -15,8 +15,9 @@ import (
 // behind, and ends it.
 type orphanage struct {
 	// mark is in the environment of the job's processes, but for those that
-	// clear it. It is asked for only where the launcher had children before the
-	// job, by the program that it was before exec; else it is nil.
+	// clear it. It is asked for only where orphans may be others': the launcher
+	// had children before the job, by the program that it was before exec, or it
+	// is the first process of a container. Else it is nil.
 	mark []byte
 
 	mu  sync.Mutex // one sweep at a time
@@ -27,7 +28,7 @@ type orphanage struct {
 // secret is what the job's processes have as secretVariable.
 func adopt(secret string) (*orphanage, error) {
 	o := &orphanage{all: newFamily()}
-	if len(descendants(os.Getpid())) > 0 {
+	if self := os.Getpid(); self == 1 || len(descendants(self)) > 0 {
 		o.mark = []byte(secretVariable + "=" + secret + "\x00")
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

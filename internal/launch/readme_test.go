@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What the README tells a Go programmer works, to the letter, from an empty folder.
+// What the README tells a Go programmer works from an empty folder.
 func TestGoExampleOfTheReadme(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds programs")
@@ -33,21 +33,16 @@ func TestGoExampleOfTheReadme(t *testing.T) {
 		return code + "\n"
 	}
 
+	// At its own path, packages that are compiled already need not be again.
+	commands := strings.ReplaceAll(block("sh"), "../gorovod", repository)
 	dir := t.TempDir()
-	if err := os.Symlink(repository, dir+"/gorovod"); err != nil {
-		t.Fatal(err)
-	}
-	dir += "/program"
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.WriteFile(dir+"/main.go", []byte(block("go")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	sh := exec.Command("sh", "-e", "-c", block("sh"))
+	sh := exec.Command("sh", "-e", "-c", commands)
 	sh.Dir = dir
 	// What this repository needs is on the machine already; no network, then.
-	sh.Env = append(os.Environ(), "PWD="+dir, "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off")
+	sh.Env = append(os.Environ(), "PWD="+dir, "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=-buildvcs=false", "GOWORK=off")
 	var problems strings.Builder
 	sh.Stderr = &problems
 	out, err := sh.Output()
