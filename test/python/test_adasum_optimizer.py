@@ -229,3 +229,8 @@ def test_load_state_dict():
         loss(weights, data(hvd.rank(), step)).backward()
         optimizer.step()
     assert_equal(weights, expected())
+
+
+def test_lbfgs_is_refused():
+    with pytest.raises(ValueError, match="LBFGS cannot"):
+        hvd.DistributedOptimizer(torch.optim.LBFGS(network()), op=hvd.Adasum)

@@ -511,6 +511,16 @@ def test_sparse_allreduce(op):
         torch.testing.assert_close(result.to_dense(), expected)
 
 
+@several()
+def test_sparse_allreduce_of_different_tensors():
+    def submit(odd):
+        mine = torch.ones(3, 2).to_sparse(1 if odd else 2)
+        hvd.sparse_allreduce_async(mine, "m.sparse", hvd.Sum)()
+
+    mismatch("One rank sent a tensor", submit)
+    assert mpi_ops._handle_map == {}  # neither indices nor values are left behind
+
+
 def test_sparse_allreduce_of_nothing():
     empty = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.int64), torch.empty(0, 3), (5, 3))
     result = hvd.sparse_allreduce_async(empty, "nothing", hvd.Sum)()

@@ -498,6 +498,40 @@ def test_shutdown_while_gradients_are_reduced(then, op, groups):
         is_usable(optimizer, parameters, backward, op)
 
 
+class Interrupting:
+    """A compressor during whose second decompression Ctrl-C comes, once."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def compress(self, tensor):
+        return tensor.clone(), None
+
+    def decompress(self, tensor, ctx):
+        self.calls += 1
+        if self.calls == 2:
+            raise KeyboardInterrupt
+        return tensor
+
+
+@several()
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum])
+def test_interrupt_in_step(op):
+    """The step can be made again."""
+    parameters, backward = small_problem()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(parameters, lr=1.0), zip("ab", parameters), compression=Interrupting(), op=op
+    )
+    backward()
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.step()
+    optimizer.step()
+    once = [p.detach().clone() for p in parameters]
+    is_usable(optimizer, parameters, backward, op)
+    for p, q in zip(parameters, once):
+        assert torch.equal(p.detach(), q)
+
+
 @several()
 def test_shutdown_before_backward():
     parameters, backward = small_problem()

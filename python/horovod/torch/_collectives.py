@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import Callable, Optional, Sequence, Union
 
@@ -23,12 +24,12 @@ from horovod.torch._submission import (
     AlltoallPart,
     JoinPart,
     Part,
+    Result,
     empty_like,
     empty_share,
     submit,
     submit_without_tensor,
     synchronize,
-    waiter,
 )
 from horovod.torch.compression import Compression, Compressor
 
@@ -445,21 +446,24 @@ def sparse_allreduce_async(
     must have the same size, dtype and number of sparse dimensions on all ranks. Errors as :func:`allreduce`.
     """
     tensor = tensor.detach().coalesce()
-    waiters = [
-        waiter(submit("allgather", part.contiguous(), None, part_name, process_set, wait=False))
+    results = [
+        Result(submit("allgather", part.contiguous(), None, part_name, process_set, wait=False))
         for part, part_name in [
             (tensor.indices().t(), None if name is None else f"{name}.indices"),
             (tensor.values(), None if name is None else f"{name}.values"),
         ]
     ]
 
-    def result() -> torch.Tensor:
-        indices, values = (wait() for wait in waiters)
+    def total() -> torch.Tensor:
+        for result in results:
+            with contextlib.suppress(Exception):
+                result()  # both must end, whatever becomes of the first
+        indices, values = (result() for result in results)
         if op == Average:
             values = values / process_set.size()
         return torch.sparse_coo_tensor(indices.t(), values, tensor.size())
 
-    return result
+    return total
 
 
 # ---- barrier, join

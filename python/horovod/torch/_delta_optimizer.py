@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 
-from horovod.torch._submission import waiter
+from horovod.torch._submission import Result
 from horovod.torch._submitting import Submitted, SubmittingOptimizer
 from horovod.torch.compression import Compressor
 from horovod.torch.mpi_ops import Adasum, allreduce_async_
@@ -36,7 +36,7 @@ class DeltaOptimizer(SubmittingOptimizer):
     def _submit(self, p: torch.Tensor) -> None:
         delta, ctx = self._compression.compress(self._delta(p))
         handle = allreduce_async_(delta, name=self._names[p], op=Adasum)
-        self._submitted[p] = Submitted(waiter(handle), ctx)
+        self._submitted[p] = Submitted(Result(handle), ctx)
 
     def _delta(self, p: torch.Tensor) -> torch.Tensor:
         """What the optimizer's own step adds to ``p``, which stays as it is."""
@@ -83,7 +83,7 @@ class DeltaOptimizer(SubmittingOptimizer):
             try:
                 if submitted.wait is not None:
                     deltas.append((p, self._compression.decompress(submitted.wait(), submitted.ctx)))
-            except (RuntimeError, ValueError) as e:
+            except Exception as e:
                 failure = failure or e
         self._reset()
         if failure is not None:

@@ -12,30 +12,11 @@ import torch
 
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
-from horovod.torch._submission import waiter
+from horovod.torch._submission import Result
 from horovod.torch._submitting import Submitted, SubmittingOptimizer
 from horovod.torch.compression import Compressor
 from horovod.torch.functions import broadcast_object
 from horovod.torch.mpi_ops import allreduce_async_, grouped_allreduce_async_, size, sparse_allreduce_async
-
-
-class _GroupResult:
-    """Waits once for the reduction of a group, for all its parameters."""
-
-    def __init__(self, handle: int) -> None:
-        self._wait = waiter(handle)
-        self._reduced: Optional[list[torch.Tensor]] = None
-        self._failure: Optional[Exception] = None
-
-    def __getitem__(self, i: int) -> torch.Tensor:
-        if self._failure is None and self._reduced is None:
-            try:
-                self._reduced = self._wait()
-            except (RuntimeError, ValueError) as e:
-                self._failure = e
-        if self._failure is not None:
-            raise self._failure
-        return self._reduced[i]
 
 
 class GradientOptimizer(SubmittingOptimizer):
@@ -111,11 +92,10 @@ class GradientOptimizer(SubmittingOptimizer):
             "process_set": self.process_set,
         }
         if p not in self._group_of:
-            waits = [waiter(allreduce_async_(tensors[0], name=self._names[p], **arguments))]
+            waits = [Result(allreduce_async_(tensors[0], name=self._names[p], **arguments))]
         else:
-            handle = grouped_allreduce_async_(tensors, name=self._names[group[0]], **arguments)
-            result = _GroupResult(handle)
-            waits = [partial(result.__getitem__, i) for i in range(len(tensors))]
+            results = Result(grouped_allreduce_async_(tensors, name=self._names[group[0]], **arguments))
+            waits = [partial(_of_group, results, i) for i in range(len(tensors))]
         for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):
             self._submitted[q] = Submitted(wait, ctx, dims)
 
@@ -145,7 +125,7 @@ class GradientOptimizer(SubmittingOptimizer):
             try:
                 if submitted.wait is not None:
                     self._finish(p, submitted)
-            except (RuntimeError, ValueError) as e:
+            except Exception as e:
                 failure = failure or e
         self._reset()
         if failure is not None:
@@ -199,3 +179,7 @@ class GradientOptimizer(SubmittingOptimizer):
         super().load_state_dict(*args, **kwargs)
         self._synchronized = False
         self._should_synchronize = True
+
+
+def _of_group(results: Result, i: int) -> torch.Tensor:
+    return results()[i]

@@ -336,20 +336,33 @@ def synchronize(handle: int) -> Any:
     return None if operation is None else _take(handle, operation)
 
 
-def waiter(handle: int) -> Callable[[], Any]:
-    """Return a function that synchronises just this operation, even when its handle has come to name another.
+class Result:
+    """Of one operation, even when its handle has come to name another.
 
-    It raises HorovodInternalError if Horovod was shut down before; otherwise as :func:`synchronize`. Call it once.
+    Calling it is as :func:`synchronize`, but it returns the same, or raises the same, as often as it is called.
+    HorovodInternalError if Horovod was shut down before the first time.
     """
-    operation = _handle_map[handle]
 
-    def wait() -> Any:
-        result = _take(handle, operation)
-        if result is None:
-            raise HorovodInternalError("Horovod was shut down before the result of this operation was fetched.")
-        return result
+    __slots__ = ("_failure", "_handle", "_operation", "_output")
 
-    return wait
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._operation: Optional[_Operation] = _handle_map[handle]
+        self._output: Any = None
+        self._failure: Optional[Exception] = None
+
+    def __call__(self) -> Any:
+        if self._operation is not None:
+            try:
+                self._output = _take(self._handle, self._operation)
+                if self._output is None:
+                    raise HorovodInternalError("Horovod was shut down before the result of this operation was fetched.")
+            except Exception as e:
+                self._failure = e
+            self._operation = None
+        if self._failure is not None:
+            raise self._failure
+        return self._output
 
 
 def _take(handle: int, operation: _Operation) -> Any:

@@ -16,7 +16,7 @@ from horovod.torch._submission import generation
 class Submitted(NamedTuple):
     """The reduction that belongs to one parameter."""
 
-    wait: Optional[Callable[[], torch.Tensor]]  # for the result, once; None: not submitted yet
+    wait: Optional[Callable[[], torch.Tensor]]  # for the result; None: not submitted yet
     ctx: Any = None  # of the compressor
     sparse_dims: int = 0  # of the gradient before it was made dense; 0 if it was dense
     stays_sparse: bool = False
@@ -101,7 +101,7 @@ class SubmittingOptimizer:
             if submitted is None or submitted.wait is None:
                 try:
                     self._submit(p)
-                except (RuntimeError, ValueError) as e:
+                except Exception as e:
                     failure = failure or e
         return failure
 
@@ -138,7 +138,7 @@ class SubmittingOptimizer:
         """As the optimizer's own. Reductions that are under way are waited for, and their results dropped."""
         for submitted in self._submitted.values():
             if submitted.wait is not None:
-                with contextlib.suppress(RuntimeError, ValueError):
+                with contextlib.suppress(Exception):
                     submitted.wait()
         self._reset()
         super().load_state_dict(*args, **kwargs)

@@ -91,8 +91,11 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     if op == Adasum and process_set.process_set_id != 0:
         raise NotImplementedError("Adasum does not support non-global process sets yet.")
 
-    base = optimizer.__class__
     combines_deltas = op == Adasum and size() > 1
+    if combines_deltas and isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("Adasum needs an optimizer that can make a step for one parameter, which LBFGS cannot.")
+
+    base = optimizer.__class__
     variant = DeltaOptimizer if combines_deltas else GradientOptimizer
     cls = type(base.__name__, (variant, base), {"__module__": base.__module__, "__doc__": base.__doc__})
     distributed = cls.__new__(cls)
