@@ -12,6 +12,7 @@ LDFLAGS  ?= -s -w
 FUZZTIME ?= 20s
 SOAKTIME ?= 600
 NP       ?= 4
+BENCHNP  ?= 2
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Where goroutines meet: slow enough under the race detector to leave the rest out.
@@ -73,9 +74,8 @@ lint: tools ## gofmt, vet, staticcheck, ruff
 	build/tools/bin/ruff check .
 
 .PHONY: bench
-bench: prepare build ## benchmarks, and allreduce against torch.distributed's gloo
-	$(GO) test -run '^$$' -bench . -benchmem -benchtime 0.2s ./...
-	build/horovodrun -np 2 $(python) bench/allreduce.py
+bench: prepare build ## this machine's limits, this engine and its peers: build/bench.json, build/bench.svg
+	build/gorovod bench -n $(BENCHNP) --python $(python) --json build/bench.json --plot build/bench.svg $(BENCHFLAGS)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s) each

@@ -11,8 +11,15 @@ import (
 	"github.com/gorovod/gorovod/internal/version"
 )
 
-// warmReps are the repetitions of the turn before the first round.
-const warmReps = 3
+const (
+	// warmReps are the repetitions of the turn before the first round, after the
+	// one that checks the result.
+	warmReps = 1
+	// fewReps are the least of a turn as long as one takes less than shortRep
+	// seconds: the first after another contender's turn finds cold caches.
+	fewReps  = 5
+	shortRep = 10e-3
+)
 
 // A series is what one contender has taken for one task.
 type series struct {
@@ -162,12 +169,21 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 		}
 		s.tell("round %d, %.0f s left", r+1, left)
 		slice := left / float64((rounds-r)*len(s.series))
-		whole := s.round(ctx, deadline, r, func(x *series) int { return min(max(int(slice/x.guess), 1), s.most) }, true)
+		whole := s.round(ctx, deadline, r, func(x *series) int { return s.reps(slice, x.guess) }, true)
 		if !whole {
 			return r + 1
 		}
 	}
 	return rounds
+}
+
+// reps is how many repetitions of guess seconds make a turn of about slice seconds.
+func (s *schedule) reps(slice, guess float64) int {
+	least := 1
+	if guess < shortRep {
+		least = fewReps
+	}
+	return min(max(int(slice/guess), least), s.most)
 }
 
 // round gives each series a turn of reps(series), and reports whether there was

@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gorovod/gorovod/internal/bench"
 	"github.com/gorovod/gorovod/internal/doctor"
 	"github.com/gorovod/gorovod/internal/version"
 )
@@ -32,6 +33,7 @@ const exitUsage = 2
 
 const gorovodUsage = `usage: gorovod run -np N [options] command [args...]   start a job (the same as horovodrun)
        gorovod run --help                             list the options
+       gorovod bench [--help]                         measure this machine, this engine and its peers
        gorovod doctor --env                           list the environment variables and their values
        gorovod --version
 `
@@ -57,6 +59,8 @@ func Main(argv []string) int {
 			name, argv = "gorovod run", argv[1:]
 		case argv[0] == "doctor":
 			return doctor.Main("gorovod doctor", argv[1:], os.Environ(), os.Stdout, os.Stderr)
+		case argv[0] == "bench":
+			return bench.Main("gorovod bench", argv[1:], os.Stdout, os.Stderr)
 		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
 			return show(name, fmt.Sprintf("gorovod %s (interface of Horovod %s)\n", version.Version, version.Horovod))
 		case argv[0] == "--help" || argv[0] == "-h" || argv[0] == "help":
