@@ -268,3 +268,22 @@ func TestFigures(t *testing.T) {
 		}
 	}
 }
+
+func TestKnobsHoldNoSecret(t *testing.T) {
+	got := knobs([]string{"HOROVOD_SECRET_KEY=1", "PATH=/bin", "HOROVOD_RANK=1", "GOROVOD_TRANSPORT=tcp"})
+	if want := []string{"GOROVOD_TRANSPORT=tcp", "HOROVOD_RANK=1"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestTooLittleMemory(t *testing.T) {
+	if availableBytes() == 0 {
+		t.Skip("this system does not tell its memory")
+	}
+	if err := (&options{NumProc: 1024}).enoughMemory(1<<30, 5); err == nil || !strings.Contains(err.Error(), "--max-size") {
+		t.Errorf("5 contenders of 1024 ranks with 4 GiB each: %v", err)
+	}
+	if err := (&options{NumProc: 1}).enoughMemory(1, 0); err != nil {
+		t.Errorf("no contender: %v", err)
+	}
+}

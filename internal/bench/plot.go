@@ -21,14 +21,23 @@ const (
 	plotHeight = 13 * vg.Centimeter
 )
 
-// plot draws time and bandwidth of allreduce over the size, both axes
-// logarithmic, as SVG.
+// plot writes time and bandwidth of allreduce over the size as SVG.
 func (r *Report) plot(w io.Writer) error {
+	canvas := vgsvg.New(plotWidth, plotHeight)
+	if err := r.draw(canvas); err != nil {
+		return err
+	}
+	_, err := canvas.WriteTo(w)
+	return err
+}
+
+// draw draws two plots side by side, all axes logarithmic.
+func (r *Report) draw(canvas vg.CanvasSizer) error {
 	left, right := plot.New(), plot.New()
 	left.Title.Text = fmt.Sprintf("Allreduce on %d ranks: time", r.Ranks)
 	right.Title.Text = "Bandwidth of the algorithm"
 	left.Y.Label.Text, right.Y.Label.Text = "seconds", "bytes per second"
-	left.Legend.Top, left.Legend.Left = true, true
+	left.Legend.Top, left.Legend.Left, left.Legend.XOffs, left.Legend.YOffs = true, true, vg.Millimeter, -2*vg.Millimeter
 	for i, p := range r.Peers {
 		var times, rates plotter.XYs
 		for _, x := range r.Results {
@@ -81,13 +90,11 @@ func (r *Report) plot(w io.Writer) error {
 		}
 		p.Add(plotter.NewGrid())
 	}
-	canvas := vgsvg.New(plotWidth, plotHeight)
 	tiles := draw.Tiles{Rows: 1, Cols: 2, PadX: vg.Centimeter, PadRight: vg.Centimeter / 2, PadTop: vg.Centimeter / 4, PadBottom: vg.Centimeter / 4, PadLeft: vg.Centimeter / 4}
 	places := plot.Align([][]*plot.Plot{{left, right}}, tiles, draw.New(canvas))
 	left.Draw(places[0][0])
 	right.Draw(places[0][1])
-	_, err := canvas.WriteTo(w)
-	return err
+	return nil
 }
 
 func line(p *plot.Plot, name string, points plotter.XYs, c color.Color, legend, dashed bool) error {

@@ -48,7 +48,7 @@ func leftovers(t *testing.T, text string) (found []string) {
 func TestGoAlone(t *testing.T) {
 	t.Setenv("TMPDIR", shortDir(t))
 	var progress bytes.Buffer
-	r, err := bench.Tiny(context.Background(), 2, &progress, "go")
+	r, err := bench.Tiny(context.Background(), 2, "", &progress, "go")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
@@ -126,7 +126,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	begin := time.Now()
-	r, err := bench.Tiny(ctx, 2, &whenRound{f: cancel}, "go")
+	r, err := bench.Tiny(ctx, 2, "", &whenRound{f: cancel}, "go")
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("report %v, error %v after %v", r, err, time.Since(begin))
 	}
@@ -138,14 +138,14 @@ func TestCancelLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestOpenMPI needs Open MPI; its C program is compiled by the run.
+// TestOpenMPI needs Open MPI, and compiles the C program.
 func TestOpenMPI(t *testing.T) {
 	if _, err := exec.LookPath("mpicc"); err != nil {
 		t.Skip("no Open MPI here")
 	}
 	t.Setenv("TMPDIR", shortDir(t))
 	var progress bytes.Buffer
-	r, err := bench.Tiny(context.Background(), 2, &progress, "go", "openmpi")
+	r, err := bench.Tiny(context.Background(), 2, "", &progress, "go", "openmpi")
 	if err != nil || len(r.Failed) > 0 {
 		t.Fatalf("%v, failed %v\n%s", err, r.Failed, &progress)
 	}
@@ -157,6 +157,57 @@ func TestOpenMPI(t *testing.T) {
 	}
 	if ratios != 4 || r.Limits.Mode <= 0 {
 		t.Errorf("%d ratios, mode %v", ratios, r.Limits.Mode)
+	}
+}
+
+// upstream is a Python as far as bench is concerned. Its horovodrun starts this
+// project's ranks, and is in a hurry to fail if it sees this project's package.
+const upstream = `#!/bin/sh
+[ -z "$PYTHONPATH" ] || { echo "PYTHONPATH is $PYTHONPATH"; exit 3; } >&2
+case "$1 $2" in
+"-c "*) echo '{"torch": "9", "horovod": "0.1", "controllers": ["gloo", "mpi"]}' ;;
+"-m horovod.runner.launch")
+	np=$4 controller=$5
+	shift 5
+	case "$controller $1" in "--mpi --mpi-args="*) shift ;; "--gloo /"*) ;; *) echo "$controller $*" >&2; exit 4 ;; esac
+	exec "$HERE/horovodrun" -np "$np" "$HERE/program" bench worker "$3" "$4" ;;
+*) exit 5 ;;
+esac
+`
+
+func TestUpstreamsControllers(t *testing.T) {
+	dir := shortDir(t)
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("PYTHONPATH", "/somewhere")
+	tools := t.TempDir()
+	t.Setenv("HERE", tools)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"horovodrun", "program"} {
+		if err := os.Symlink(program, filepath.Join(tools, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	python := filepath.Join(tools, "python")
+	if err := os.WriteFile(python, []byte(upstream), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var progress bytes.Buffer
+	r, err := bench.Tiny(context.Background(), 2, python, &progress, "go", "horovod")
+	if err != nil || len(r.Failed) > 0 {
+		t.Fatalf("%v, failed %v\n%s", err, r.Failed, &progress)
+	}
+	rows := map[string]int{}
+	for _, x := range r.Results {
+		rows[x.Peer]++
+	}
+	if want := map[string]int{"go": 5, "horovod-gloo": 5, "horovod-mpi": 5}; !reflect.DeepEqual(rows, want) {
+		t.Errorf("rows %v, want %v", rows, want)
+	}
+	if left := leftovers(t, dir); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
 	}
 }
 

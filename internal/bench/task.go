@@ -127,7 +127,7 @@ func innerFor(bytes int) int {
 // addBytes is the length of each of the two arrays that a rank adds: together
 // they are at least four times the last cache.
 func addBytes(np int) int {
-	return min(max((2*lastCacheBytes()/np+mebibyte-1)&^(mebibyte-1), 32<<20), 256<<20)
+	return min(max((2*lastCacheBytes()/np+mebibyte-1)&^(mebibyte-1), 64<<20), 256<<20)
 }
 
 // resNet50 are the lengths of ResNet-50's parameters, last layer first, which is
