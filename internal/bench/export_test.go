@@ -6,9 +6,12 @@ import (
 	"time"
 )
 
-// Tiny is a run of the smallest work there is. horovod is the Python that has upstream's.
-func Tiny(ctx context.Context, np int, horovod string, stderr io.Writer, peers ...string) (*Report, error) {
-	o := &options{NumProc: np, Horovod: horovod, Peers: peers, MaxSize: 1, Mpicc: "mpicc", tiny: true}
+// Pythons are the interpreters of a run: this project's and upstream's.
+type Pythons struct{ Ours, Upstream string }
+
+// Tiny is a run of the smallest work there is.
+func Tiny(ctx context.Context, np int, python Pythons, stderr io.Writer, peers ...string) (*Report, error) {
+	o := &options{NumProc: np, Python: python.Ours, Horovod: python.Upstream, Peers: peers, MaxSize: 1, Mpicc: "mpicc", tiny: true}
 	return o.measure(ctx, time.Now().Add(time.Minute), stderr)
 }
 

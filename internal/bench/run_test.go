@@ -48,7 +48,7 @@ func leftovers(t *testing.T, text string) (found []string) {
 func TestGoAlone(t *testing.T) {
 	t.Setenv("TMPDIR", shortDir(t))
 	var progress bytes.Buffer
-	r, err := bench.Tiny(context.Background(), 2, "", &progress, "go")
+	r, err := bench.Tiny(context.Background(), 2, bench.Pythons{}, &progress, "go")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
@@ -126,7 +126,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	begin := time.Now()
-	r, err := bench.Tiny(ctx, 2, "", &whenRound{f: cancel}, "go")
+	r, err := bench.Tiny(ctx, 2, bench.Pythons{}, &whenRound{f: cancel}, "go")
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("report %v, error %v after %v", r, err, time.Since(begin))
 	}
@@ -145,7 +145,7 @@ func TestOpenMPI(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", shortDir(t))
 	var progress bytes.Buffer
-	r, err := bench.Tiny(context.Background(), 2, "", &progress, "go", "openmpi")
+	r, err := bench.Tiny(context.Background(), 2, bench.Pythons{}, &progress, "go", "openmpi")
 	if err != nil || len(r.Failed) > 0 {
 		t.Fatalf("%v, failed %v\n%s", err, r.Failed, &progress)
 	}
@@ -157,6 +157,39 @@ func TestOpenMPI(t *testing.T) {
 	}
 	if ratios != 4 || r.Limits.Mode <= 0 {
 		t.Errorf("%d ratios, mode %v", ratios, r.Limits.Mode)
+	}
+}
+
+// TestPython needs what make builds and prepares, and runs the Python program in
+// both of its ways.
+func TestPython(t *testing.T) {
+	if testing.Short() {
+		t.Skip("importing torch five times takes a while")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	python, err := os.ReadFile(filepath.Join(root, "build/python"))
+	if err != nil {
+		t.Skip("no Python has been prepared")
+	}
+	if _, err := os.Stat(filepath.Join(root, "build/libgorovod.so")); err != nil {
+		t.Skip("libgorovod.so has not been built")
+	}
+	t.Setenv("PYTHONPATH", filepath.Join(root, "python"))
+	t.Setenv("TMPDIR", shortDir(t))
+	var progress bytes.Buffer
+	r, err := bench.Tiny(context.Background(), 2, bench.Pythons{Ours: strings.TrimSpace(string(python))}, &progress, "go", "python", "gloo")
+	if err != nil || len(r.Failed) > 0 {
+		t.Fatalf("%v, failed %v\n%s", err, r.Failed, &progress)
+	}
+	rows := map[string]int{}
+	for _, x := range r.Results {
+		rows[x.Peer]++
+	}
+	if want := map[string]int{"go": 5, "python": 5, "gloo": 4}; !reflect.DeepEqual(rows, want) {
+		t.Errorf("rows %v, want %v", rows, want)
 	}
 }
 
@@ -195,7 +228,7 @@ func TestUpstreamsControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var progress bytes.Buffer
-	r, err := bench.Tiny(context.Background(), 2, python, &progress, "go", "horovod")
+	r, err := bench.Tiny(context.Background(), 2, bench.Pythons{Upstream: python}, &progress, "go", "horovod")
 	if err != nil || len(r.Failed) > 0 {
 		t.Fatalf("%v, failed %v\n%s", err, r.Failed, &progress)
 	}

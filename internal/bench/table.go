@@ -13,7 +13,7 @@ import (
 func (r *Report) table(w io.Writer) error {
 	var b bytes.Buffer
 	m := r.Machine
-	fmt.Fprintf(&b, "gorovod %s: %d ranks, %d of %d cores, %s, Linux %s\n", r.Gorovod, r.Ranks, m.Usable, m.Cores, m.CPU, m.Kernel)
+	fmt.Fprintf(&b, "gorovod %s: np %d, %d of %d cores, %s, Linux %s\n", r.Gorovod, r.Ranks, m.Usable, m.Cores, m.CPU, m.Kernel)
 	fmt.Fprintf(&b, "%s, %.0f s, %d rounds, load average before %.2f, after %.2f\n", r.Started.Format("2006-01-02 15:04 MST"), r.Seconds, r.Rounds, m.LoadBefore, m.LoadAfter)
 	for _, e := range m.Environment {
 		fmt.Fprintf(&b, "with %s\n", e)

@@ -343,7 +343,8 @@ func (m *machine) transfer() error {
 	m.conn.SetDeadline(time.Now().Add(tcpLimit))
 	for left := m.bytes; left > 0; {
 		part := m.buffer[:min(left, len(m.buffer))]
-		n, err := len(part), error(nil)
+		var n int
+		var err error
 		if m.rank == 0 {
 			n, err = m.conn.Write(part)
 		} else {
