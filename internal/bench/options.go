@@ -29,8 +29,8 @@ type options struct {
 	Quick   bool     `help:"Fewer sizes, and by default 20 seconds."`
 	Time    float64  `placeholder:"SECONDS" help:"How long it may take in all. Default: 90."`
 	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"The largest tensor. Default: 256."`
-	Peers   []string `placeholder:"NAME,..." help:"Whom to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
-	Python  string   `env:"PYTHON" placeholder:"FILE" help:"A Python with torch, for python and gloo. Default: $$PYTHON, or python3."`
+	Peers   []string `placeholder:"NAME" help:"Whom to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
+	Python  string   `env:"PYTHON" placeholder:"FILE" help:"A Python with torch, for python and gloo. Default: python3."`
 	Horovod string   `placeholder:"FILE" help:"A Python with upstream's horovod and torch."`
 	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; mpirun is looked for beside it. Default: mpicc."`
 	JSON    string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE."`
