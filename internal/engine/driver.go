@@ -17,7 +17,7 @@ const (
 )
 
 // maxSleep bounds how long the driver sleeps before it looks around again.
-const maxSleep = time.Second
+const maxSleep = 500 * time.Millisecond
 
 // unreadySleep is how often the driver polls the ready functions of operations
 // whose input is still being written.

@@ -123,11 +123,12 @@ func (l *lane) startReduction(b *negotiate.Batch) {
 		x.fused = buf
 		in, out = buf, buf
 	}
-	l.trace(x.parts, activityAllreduce)
 	if b.Type == negotiate.Allreduce {
+		l.trace(x.parts, activityAllreduce)
 		x.op = l.run.Allreduce(b.DType, op, in, out, scale)
 		return
 	}
+	l.trace(x.parts, activityAdasum)
 	x.segments = x.segments[:0]
 	for _, p := range x.parts {
 		x.segments = append(x.segments, p.bytes)

@@ -258,7 +258,10 @@ func (l *lane) closed() {
 	if by := l.board.ClosedBy(); by >= 0 {
 		rank := l.members[by]
 		who := ""
-		if e.opts.Cause != nil && e.pending.Load() > 0 {
+		e.mu.Lock()
+		asked := len(l.table) > 0
+		e.mu.Unlock()
+		if e.opts.Cause != nil && asked { // it may take a moment: not for nothing
 			who = e.opts.Cause(rank)
 		}
 		if who == "" {

@@ -10,6 +10,7 @@ const (
 	activityPack          = "MEMCPY_IN_FUSION_BUFFER"
 	activityUnpack        = "MEMCPY_OUT_FUSION_BUFFER"
 	activityAllreduce     = "GLOO_ALLREDUCE"
+	activityAdasum        = "MPI_ADASUM_ALLREDUCE" // Horovod has it over MPI alone
 	activityAllgather     = "GLOO_ALLGATHER"
 	activityBroadcast     = "GLOO_BCAST"
 	activityAlltoall      = "MPI_ALLTOALL" // Horovod's name over Gloo, too
@@ -66,6 +67,9 @@ func (l *lane) traceRequest(from int, r *negotiate.Request) {
 	if t == nil || !t.On() {
 		return
 	}
+	if r.Type == negotiate.Settle {
+		return // a step of Join
+	}
 	t.NegotiateStart(r.Name, traceName(r.Type))
 	t.RankReady(r.Name, from)
 }
@@ -78,6 +82,8 @@ func (l *lane) traceBatch() {
 	}
 	t.CycleStart()
 	for _, r := range l.responses {
-		t.NegotiateEnd(r.Name)
+		if r.Type != negotiate.Settle {
+			t.NegotiateEnd(r.Name)
+		}
 	}
 }

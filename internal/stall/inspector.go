@@ -14,8 +14,12 @@ import (
 	"time"
 )
 
-// askTimeout is how long a rank has to answer before it is called silent.
-const askTimeout = 5 * time.Second
+// A rank has half of the check time to answer before it is called silent, within
+// these bounds: so a report is not late by more than the time it is about.
+const (
+	leastAskTimeout = 500 * time.Millisecond
+	askTimeout      = 5 * time.Second
+)
 
 // Options say what an Inspector works with. Its functions are called on
 // goroutines of the Inspector, except as Answer says. Only Ask may be nil.
@@ -168,7 +172,7 @@ func (i *Inspector) ask() ([]view, error) {
 	if i.o.Ask == nil {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(i.ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(i.ctx, min(askTimeout, max(leastAskTimeout, i.o.CheckTime/2)))
 	defer cancel()
 	answers, err := i.o.Ask(ctx)
 	views := make([]view, len(answers))
