@@ -75,7 +75,8 @@ lint: tools ## gofmt, vet, staticcheck, ruff
 
 .PHONY: bench
 bench: prepare build ## this machine's limits, this engine and its peers: build/bench.json, build/bench.svg
-	build/gorovod bench -n $(BENCHNP) --python $(python) --json build/bench.json --plot build/bench.svg $(BENCHFLAGS)
+	build/gorovod bench -n $(BENCHNP) --python $(python) --json build/bench.json $(BENCHFLAGS)
+	$(GO) run ./bench/plot build/bench.json build/bench.svg
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s) each

@@ -99,11 +99,6 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 			return fmt.Errorf("--json: %w", err)
 		}
 	}
-	if o.Plot != "" {
-		if err := toFile(o.Plot, report.plot); err != nil {
-			return fmt.Errorf("--plot: %w", err)
-		}
-	}
 	return report.lost()
 }
 

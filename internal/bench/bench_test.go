@@ -167,7 +167,7 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 	})
 	var said []string
 	s := &schedule{all: []*contender{a, b}, most: 9, tell: func(format string, _ ...any) { said = append(said, format) }}
-	one := &task{nameAllreduce, modeAllreduce, []int{1}, 2}
+	one := &task{TaskAllreduce, modeAllreduce, []int{1}, 2}
 	for _, c := range s.all {
 		s.series = append(s.series, &series{task: one, peer: c})
 	}
@@ -202,9 +202,9 @@ func TestReps(t *testing.T) {
 
 func TestConclude(t *testing.T) {
 	add := &task{modeAdd, modeAdd, []int{100}, 1}
-	mib := &task{nameAllreduce, modeAllreduce, []int{mebibyte / 4}, 1}
-	ours, theirs := &contender{name: peerGo}, &contender{name: peerOpenMPI}
-	r := &Report{Version: reportVersion, Ranks: 2, Rounds: 1, Peers: []Peer{{peerGo, ""}, {peerOpenMPI, ""}}}
+	mib := &task{TaskAllreduce, modeAllreduce, []int{mebibyte / 4}, 1}
+	ours, theirs := &contender{name: PeerGo}, &contender{name: peerOpenMPI}
+	r := &Report{Version: reportVersion, Ranks: 2, Rounds: 1, Peers: []Peer{{PeerGo, ""}, {peerOpenMPI, ""}}}
 	r.conclude([]*series{
 		{task: add, peer: ours, samples: []float64{3}},
 		{task: mib, peer: ours, samples: []float64{115e-6}},
@@ -214,7 +214,7 @@ func TestConclude(t *testing.T) {
 	if r.Limits.AddTraffic.Median != 200 || r.Limits.Allreduce != 50 || r.Limits.Mode != 2 || r.Limits.TCP != nil {
 		t.Errorf("limits %+v", r.Limits)
 	}
-	x := r.result(peerGo, nameAllreduce, mebibyte)
+	x := r.result(PeerGo, TaskAllreduce, mebibyte)
 	if x == nil || x.Ratios[peerOpenMPI] != 2 || len(x.Ratios) != 1 || x.OfLimit != x.AlgBW/50 || x.BusBW != x.AlgBW {
 		t.Errorf("%+v", x)
 	}
@@ -239,13 +239,6 @@ func TestReadReportRefusesOtherVersions(t *testing.T) {
 	}
 }
 
-func TestPlotWithoutData(t *testing.T) {
-	var b bytes.Buffer
-	if err := (&Report{Ranks: 1}).plot(&b); err != nil || !strings.Contains(b.String(), "</svg>") {
-		t.Errorf("%v, %d bytes", err, b.Len())
-	}
-}
-
 func TestFigures(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 0.01234: "0.0123", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 1234: "1234"} {
 		if got := figures(v); got != want {
@@ -258,13 +251,8 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	for n, want := range map[int]string{4: "4 B", 4096: "4 KiB", 1 << 28: "256 MiB", 1 << 32: "4096 MiB"} {
-		if got := size(n); got != want {
+		if got := Size(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-	for e, want := range map[int]string{-7: "100 n", -6: "1 µ", 0: "1 ", 10: "10 G"} {
-		if got := decade(e); got != want {
-			t.Errorf("%d: %q, want %q", e, got, want)
 		}
 	}
 }

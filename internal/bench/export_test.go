@@ -16,11 +16,8 @@ func Tiny(ctx context.Context, np int, python Pythons, stderr io.Writer, peers .
 }
 
 // Files writes a report as the subcommand does.
-func (r *Report) Files(json, plot, table io.Writer) error {
+func (r *Report) Files(json, table io.Writer) error {
 	if err := r.writeJSON(json); err != nil {
-		return err
-	}
-	if err := r.plot(plot); err != nil {
 		return err
 	}
 	return r.table(table)

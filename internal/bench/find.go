@@ -66,7 +66,7 @@ func (o *options) startAll(ctx context.Context, dir string, floats int, show io.
 		return err
 	}
 	last := strconv.Itoa(floats)
-	c, err := newContender(dir, peerGo, "this engine from Go", o.NumProc, append(allModes, modeAdd, modeTCP, modeWake)...)
+	c, err := newContender(dir, PeerGo, "this engine from Go", o.NumProc, append(allModes, modeAdd, modeTCP, modeWake)...)
 	if add(c, err) != nil {
 		return all, err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,14 +13,14 @@ import (
 
 // The contenders, in the order of the tables.
 const (
-	peerGo      = "go"      // this engine through package hvd
+	PeerGo      = "go"      // this engine through package hvd
 	peerPython  = "python"  // this engine through horovod.torch
 	peerGloo    = "gloo"    // torch.distributed
 	peerOpenMPI = "openmpi" // a C program
 	peerHorovod = "horovod" // upstream's; one contender for each of its controllers
 )
 
-var allPeers = []string{peerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
+var allPeers = []string{PeerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
 
 // options are those of gorovod bench.
 type options struct {
@@ -34,7 +33,6 @@ type options struct {
 	Horovod string   `placeholder:"FILE" help:"A Python with upstream's horovod and torch."`
 	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; mpirun is looked for beside it. Default: mpicc."`
 	JSON    string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE."`
-	Plot    string   `placeholder:"FILE.svg" help:"Draw time and bandwidth over the size."`
 	Verbose bool     `short:"v" help:"Show what the jobs print."`
 
 	tiny bool // for tests: the smallest work there is
@@ -67,15 +65,13 @@ func (o *options) check() error {
 		return fmt.Errorf("--time %v: a number of seconds from 1 to 86400 is needed", o.Time)
 	case o.MaxSize < 1 || o.MaxSize > 4096:
 		return fmt.Errorf("--max-size %d: a number of MiB from 1 to 4096 is needed", o.MaxSize)
-	case o.Plot != "" && filepath.Ext(o.Plot) != ".svg":
-		return fmt.Errorf("--plot %s: the name must end in .svg", o.Plot)
 	}
 	for _, p := range o.Peers {
 		if !slices.Contains(allPeers, p) {
 			return fmt.Errorf("--peers: %q is none of %s", p, strings.Join(allPeers, ", "))
 		}
 	}
-	if len(o.Peers) > 0 && !slices.Contains(o.Peers, peerGo) {
+	if len(o.Peers) > 0 && !slices.Contains(o.Peers, PeerGo) {
 		return errors.New("--peers: go must be among them, because its ranks measure the machine, too")
 	}
 	if o.wants(peerHorovod) && o.Horovod == "" && len(o.Peers) > 0 {

@@ -82,7 +82,7 @@ type Result struct {
 // conclude computes the report's figures from the samples.
 func (r *Report) conclude(all []*series) {
 	machine := func(mode string, make func(*series) Stat) *Stat {
-		x := find(all, peerGo, func(t *task) bool { return t.mode == mode })
+		x := find(all, PeerGo, func(t *task) bool { return t.mode == mode })
 		if x == nil {
 			return nil
 		}
@@ -117,7 +117,7 @@ func (r *Report) conclude(all []*series) {
 			}
 		}
 	}
-	if m := r.result(peerOpenMPI, nameAllreduce, mebibyte); m != nil && r.Ranks == 2 {
+	if m := r.result(peerOpenMPI, TaskAllreduce, mebibyte); m != nil && r.Ranks == 2 {
 		r.Limits.Mode = m.Time.Median / modeSeconds
 	}
 }

@@ -29,7 +29,7 @@ func (r *Report) table(w io.Writer) error {
 		}
 		return fmt.Sprintf("%s (%s)", figures(x.AlgBW/1e9), figures(x.BusBW/1e9))
 	})
-	for _, ours := range []string{peerGo, peerPython} {
+	for _, ours := range []string{PeerGo, peerPython} {
 		r.ratios(&b, ours, rows)
 	}
 	fmt.Fprintln(&b)
@@ -86,8 +86,8 @@ func (r *Report) rows() []row {
 	for i := range r.Results {
 		x := &r.Results[i]
 		name := x.Task
-		if name == nameAllreduce {
-			name = size(x.Bytes)
+		if name == TaskAllreduce {
+			name = Size(x.Bytes)
 		}
 		at, ok := index[name]
 		if !ok {
@@ -133,8 +133,8 @@ func section(b *bytes.Buffer, title string, columns []string, rows []row, cell f
 // bandwidthFrom is the size from which a bandwidth says something.
 const bandwidthFrom = 16 << 10
 
-// limitFrom is the size from which a part of the limit says something.
-const limitFrom = 1 << 20
+// LimitFrom is the size from which a part of the limit says something.
+const LimitFrom = 1 << 20
 
 // ratios prints how many times as fast as each peer one of this engine's front
 // ends is.
@@ -145,7 +145,7 @@ func (r *Report) ratios(b *bytes.Buffer, ours string, rows []row) {
 		switch p.Name {
 		case ours:
 			at = i
-		case peerGo, peerPython:
+		case PeerGo, peerPython:
 		default:
 			others = append(others, i)
 		}
@@ -173,7 +173,7 @@ func (r *Report) ratios(b *bytes.Buffer, ours string, rows []row) {
 				fmt.Fprint(t, "\t-")
 			}
 		}
-		if x.Bytes >= limitFrom && x.OfLimit > 0 {
+		if x.Bytes >= LimitFrom && x.OfLimit > 0 {
 			fmt.Fprintf(t, "\t%.0f %%\n", 100*x.OfLimit)
 		} else {
 			fmt.Fprint(t, "\t-\n")
@@ -182,8 +182,8 @@ func (r *Report) ratios(b *bytes.Buffer, ours string, rows []row) {
 	t.Flush()
 }
 
-// size writes bytes as 4 B, 64 KiB, 1 MiB.
-func size(bytes int) string {
+// Size writes bytes as 4 B, 64 KiB, 1 MiB.
+func Size(bytes int) string {
 	for i, unit := range []string{"B", "KiB", "MiB"} {
 		if bytes>>(10*i) < 1<<10 || i == 2 {
 			return fmt.Sprintf("%d %s", bytes>>(10*i), unit)

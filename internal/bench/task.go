@@ -53,7 +53,7 @@ func (t *task) order(reps int) string {
 
 // The names of the rows that are not plain allreduces.
 const (
-	nameAllreduce = "allreduce"
+	TaskAllreduce = "allreduce"
 	nameMany      = "1000 floats"
 	nameGrouped   = "1000 floats, grouped"
 	nameResNet    = "ResNet-50 gradients"
@@ -74,7 +74,7 @@ func (o *options) tasks() []task {
 		all = append(all, task{modeWake, modeWake, []int{4}, 1}, task{modeTCP, modeTCP, []int{o.tcpBytes()}, 1})
 	}
 	for _, bytes := range o.sizes() {
-		all = append(all, task{nameAllreduce, modeAllreduce, []int{bytes / 4}, innerFor(bytes)})
+		all = append(all, task{TaskAllreduce, modeAllreduce, []int{bytes / 4}, innerFor(bytes)})
 	}
 	ones := make([]int, 1000)
 	for i := range ones {

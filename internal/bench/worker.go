@@ -343,13 +343,11 @@ func (m *machine) transfer() error {
 	m.conn.SetDeadline(time.Now().Add(tcpLimit))
 	for left := m.bytes; left > 0; {
 		part := m.buffer[:min(left, len(m.buffer))]
-		var n int
-		var err error
+		move := m.conn.Read
 		if m.rank == 0 {
-			n, err = m.conn.Write(part)
-		} else {
-			n, err = m.conn.Read(part)
+			move = m.conn.Write
 		}
+		n, err := move(part)
 		if err != nil {
 			return err
 		}

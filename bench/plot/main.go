@@ -1,11 +1,20 @@
-package bench
+// Command plot draws a report of gorovod bench: time and bandwidth of allreduce
+// over the size, a line for each contender.
+//
+//	go run ./bench/plot bench.json bench.svg
+//
+// It is a program of its own, so that the launcher does not carry a plotting
+// library and its fonts.
+package main
 
 import (
 	"fmt"
 	"image/color"
 	"io"
 	"math"
+	"os"
 
+	"github.com/gorovod/gorovod/internal/bench"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -21,18 +30,50 @@ const (
 	plotHeight = 13 * vg.Centimeter
 )
 
-// plot writes time and bandwidth of allreduce over the size as SVG.
-func (r *Report) plot(w io.Writer) error {
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: plot REPORT.json PICTURE.svg")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "plot:", err)
+		os.Exit(1)
+	}
+}
+
+func run(report, picture string) error {
+	in, err := os.Open(report)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	r, err := bench.ReadReport(in)
+	if err != nil {
+		return fmt.Errorf("%s: %w", report, err)
+	}
+	out, err := os.Create(picture)
+	if err != nil {
+		return err
+	}
+	if err := write(r, out); err != nil {
+		out.Close()
+		return err
+	}
+	return out.Close()
+}
+
+// write writes the picture as SVG.
+func write(r *bench.Report, w io.Writer) error {
 	canvas := vgsvg.New(plotWidth, plotHeight)
-	if err := r.draw(canvas); err != nil {
+	if err := drawReport(r, canvas); err != nil {
 		return err
 	}
 	_, err := canvas.WriteTo(w)
 	return err
 }
 
-// draw draws two plots side by side, all axes logarithmic.
-func (r *Report) draw(canvas vg.CanvasSizer) error {
+// drawReport draws two plots side by side, all axes logarithmic.
+func drawReport(r *bench.Report, canvas vg.CanvasSizer) error {
 	left, right := plot.New(), plot.New()
 	left.Title.Text = fmt.Sprintf("Allreduce on %d ranks: time", r.Ranks)
 	right.Title.Text = "Bandwidth of the algorithm"
@@ -41,7 +82,7 @@ func (r *Report) draw(canvas vg.CanvasSizer) error {
 	for i, p := range r.Peers {
 		var times, rates plotter.XYs
 		for _, x := range r.Results {
-			if x.Peer == p.Name && x.Task == nameAllreduce {
+			if x.Peer == p.Name && x.Task == bench.TaskAllreduce {
 				times = append(times, plotter.XY{X: float64(x.Bytes), Y: x.Time.Median})
 				rates = append(rates, plotter.XY{X: float64(x.Bytes), Y: x.AlgBW})
 			}
@@ -59,7 +100,7 @@ func (r *Report) draw(canvas vg.CanvasSizer) error {
 	if limit := r.Limits.Allreduce; limit > 0 {
 		var times, rates plotter.XYs
 		for _, x := range r.Results {
-			if x.Peer == peerGo && x.Task == nameAllreduce && x.Bytes >= limitFrom {
+			if x.Peer == bench.PeerGo && x.Task == bench.TaskAllreduce && x.Bytes >= bench.LimitFrom {
 				times = append(times, plotter.XY{X: float64(x.Bytes), Y: float64(x.Bytes) / limit})
 				rates = append(rates, plotter.XY{X: float64(x.Bytes), Y: limit})
 			}
@@ -120,7 +161,7 @@ func line(p *plot.Plot, name string, points plotter.XYs, c color.Color, legend, 
 func sizeTicks(low, high float64) (ticks []plot.Tick) {
 	for v := 4; float64(v) <= high; v *= 16 {
 		if float64(v) >= low {
-			ticks = append(ticks, plot.Tick{Value: float64(v), Label: size(v)})
+			ticks = append(ticks, plot.Tick{Value: float64(v), Label: bench.Size(v)})
 		}
 	}
 	return ticks
