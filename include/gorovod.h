@@ -180,8 +180,9 @@ void gorovod_free(void *data);
 /*
  * Messages between two ranks, apart from the collectives. Messages of one sender
  * with one tag arrive in order. Both block, at most timeout_ms (< 0: without
- * limit). gorovod_send returns when data may be reused. gorovod_recv stores the
- * message's length in *received (may be NULL); one that is longer than bytes is an error.
+ * limit) and return GOROVOD_IN_PROGRESS when the time is over. gorovod_send returns when
+ * data may be reused. gorovod_recv stores the message's length in *received (may be NULL);
+ * one that is longer than bytes is an error, and is kept.
  */
 int gorovod_send(int to, uint32_t tag, const void *data, size_t bytes, int64_t timeout_ms);
 int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *received, int64_t timeout_ms);

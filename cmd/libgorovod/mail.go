@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/transport/p2p"
 )
 
 //export goSend
@@ -68,9 +69,14 @@ func mailStatus(err error, reason *C.char) C.int {
 	if err == nil {
 		return C.GOROVOD_OK
 	}
-	explain(reason, err.Error())
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		explain(reason, "the time is over")
 		return C.GOROVOD_IN_PROGRESS
+	case errors.Is(err, p2p.ErrTooLong):
+		explain(reason, err.Error())
+		return C.GOROVOD_INVALID_ARGUMENT
 	}
+	explain(reason, err.Error())
 	return C.GOROVOD_UNKNOWN_ERROR
 }

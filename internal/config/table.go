@@ -25,7 +25,7 @@ var implemented = []Knob{
 		setting: whole(func(c *Config) *int { return &c.CacheCapacity }, 0, MaxCacheCapacity)},
 	{Name: "HOROVOD_DYNAMIC_PROCESS_SETS", Agreed: true, Doc: "1: process sets may be added and removed after `hvd.init()`",
 		setting: boolean(func(c *Config) *bool { return &c.DynamicSets })},
-	{Name: "GOROVOD_JOIN_ALL_OPS", Agreed: true, Doc: "1: allgather, broadcast, alltoall and reducescatter work while a rank has joined, which then contributes an empty part; 0: they are errors, as in Horovod",
+	{Name: "GOROVOD_JOIN_ALL_OPS", Agreed: true, Doc: "1: allgather, broadcast, alltoall and reducescatter work while a rank has joined, which then contributes an empty part (rows that an alltoall has for it are an error); 0: they are errors, as in Horovod",
 		setting: boolean(func(c *Config) *bool { return &c.JoinAllOps })},
 	{Name: "GOROVOD_TRANSPORT", Agreed: true, Doc: "`shm` (shared memory, one host), `tcp`, or `auto`: shared memory where all ranks can map it",
 		setting: setting{
