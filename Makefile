@@ -16,7 +16,7 @@ BENCHNP  ?= 2
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Where goroutines meet: slow enough under the race detector to leave the rest out.
-RACE := ./internal/auth/... ./internal/transport/... ./internal/rendezvous/... ./internal/world/... \
+RACE := ./internal/auth/... ./internal/transport/... ./internal/timeline/... ./internal/stall/... ./internal/rendezvous/... ./internal/world/... \
 	./internal/engine/... ./internal/process/... ./internal/launch/... ./hvd/...
 
 # Read when a recipe runs, after its target's `prepare`.

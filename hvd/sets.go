@@ -7,13 +7,15 @@ import (
 
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/world"
 )
 
 // ProcessSet is a group of processes that run collectives among themselves. Sets
 // may overlap, and their operations never wait for those of another set.
 type ProcessSet struct {
-	ranks []int // ascending
-	id    int   // -1 until it is registered
+	ranks []int        // ascending
+	id    int          // -1 while it is not registered
+	in    *world.World // where it is
 }
 
 // NewProcessSet describes a set of ranks. It can be used once it has been given
@@ -36,36 +38,46 @@ func (s *ProcessSet) Rank() int { return slices.Index(s.ranks, Rank()) }
 // Included reports whether this process is a member.
 func (s *ProcessSet) Included() bool { return s.Rank() >= 0 }
 
-// Errors of the process-set functions.
-var (
-	// ErrSetExists: there is a set of the same ranks.
-	ErrSetExists error = engine.ErrSetExists
-	// ErrUnknownSet: the set is not registered.
-	ErrUnknownSet error = engine.ErrUnknownSet
-	// ErrSetsAreFixed: HOROVOD_DYNAMIC_PROCESS_SETS=1 was not set before Init.
-	ErrSetsAreFixed = process.ErrSetsAreFixed
-)
-
 // AddProcessSet registers s. All processes of the job, members or not, call it
 // with the same ranks, in the same order of calls; it blocks until they have.
-// HOROVOD_DYNAMIC_PROCESS_SETS=1 must have been set before Init.
+// HOROVOD_DYNAMIC_PROCESS_SETS=1 must have been set before Init, else the error
+// is ErrSetsAreFixed. Others are ErrSetExists, ErrInvalidArgument for ranks that
+// there are not, and ErrInternal. A set lasts until RemoveProcessSet or Shutdown.
 func AddProcessSet(s *ProcessSet) error {
 	id, err := process.AddSet(s.ranks)
 	if err != nil {
-		return err
+		return wrapAny(err)
 	}
-	s.id = id
+	s.id, s.in = id, process.World()
 	return nil
 }
 
 // RemoveProcessSet removes s. All processes of the job call it; it blocks until
-// they have. Operations that are pending in s fail.
+// they have. Operations that are pending in s fail with ErrAborted. A set that is
+// not registered is an ErrUnknownSet, without waiting.
 func RemoveProcessSet(s *ProcessSet) error {
-	if err := process.RemoveSet(s.id); err != nil {
+	id, err := s.registered()
+	if err != nil {
 		return err
 	}
-	s.id = -1
+	if err := process.RemoveSet(id); err != nil {
+		return wrapAny(err)
+	}
+	s.id, s.in = -1, nil
 	return nil
+}
+
+// registered is the number of s in the job as it is now.
+func (s *ProcessSet) registered() (int, error) {
+	w := process.World()
+	switch {
+	case w == nil:
+		return 0, ErrNotInitialized
+	case s.id < 0 || s.in != w:
+		return 0, &opError{ErrInvalidArgument, fmt.Errorf(
+			"the process set of ranks %v is not registered: give it to Init or AddProcessSet, on all processes: %w", s.ranks, ErrUnknownSet)}
+	}
+	return s.id, nil
 }
 
 // adoptIDs finds the ids of sets that Init has registered.
@@ -80,7 +92,7 @@ func adoptIDs(sets []*ProcessSet) error {
 		if at < 0 || known[at].ID == 0 || slices.IndexFunc(sets[:i], func(o *ProcessSet) bool { return slices.Equal(o.ranks, s.ranks) }) >= 0 {
 			return fmt.Errorf("hvd: process set %d of Init, %v, is a duplicate", i+1, s.ranks)
 		}
-		s.id = known[at].ID
+		s.id, s.in = known[at].ID, w
 	}
 	return nil
 }
