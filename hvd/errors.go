@@ -1,0 +1,95 @@
+package hvd
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/transport/p2p"
+)
+
+// Errors to test for with errors.Is. An error may match two of them, such as
+// ErrUnknownSet and ErrInvalidArgument. When a context ends, the error is that of
+// the context.
+var (
+	// ErrNotInitialized: Init has not been called.
+	ErrNotInitialized error = engine.ErrNotInitialized
+	// ErrInvalidArgument: the operation was refused on this process alone.
+	ErrInvalidArgument = errors.New("invalid argument")
+	// ErrMismatch: the processes disagree about the operation; others may follow.
+	ErrMismatch = errors.New("mismatch between ranks")
+	// ErrAborted: the operation was not executed, because its process set has been
+	// removed, or because there is no such reduction; others may follow.
+	ErrAborted = errors.New("aborted")
+	// ErrInternal: the job has failed, for example because a process has died, or
+	// has been shut down. Every later operation fails until Shutdown and Init.
+	ErrInternal = errors.New("internal error")
+
+	// ErrMessageTooLong: the message that Recv would have received does not fit
+	// into its slice. It is kept for another Recv. An ErrInvalidArgument, too.
+	ErrMessageTooLong = p2p.ErrTooLong
+
+	// ErrSetExists: there is a process set of the same ranks. An
+	// ErrInvalidArgument, too.
+	ErrSetExists error = engine.ErrSetExists
+	// ErrUnknownSet: the process set is not registered, or no longer. An
+	// ErrInvalidArgument, too.
+	ErrUnknownSet error = engine.ErrUnknownSet
+	// ErrSetsAreFixed: HOROVOD_DYNAMIC_PROCESS_SETS=1 was not set before Init.
+	ErrSetsAreFixed = process.ErrSetsAreFixed
+
+	// ErrTimelineNotEnabled: HOROVOD_TIMELINE was not set before Init.
+	ErrTimelineNotEnabled = errors.New("the timeline is not enabled: set HOROVOD_TIMELINE=DYNAMIC, or to a file, before Init")
+)
+
+// opError is an error with the sentinel of its kind, which its text leaves out.
+type opError struct{ kind, cause error }
+
+func (e *opError) Error() string   { return e.cause.Error() }
+func (e *opError) Unwrap() []error { return []error{e.kind, e.cause} }
+
+// wrap makes the error that callers see of what the engine says.
+func wrap(e *engine.Error) error {
+	switch {
+	case e == nil:
+		return nil
+	case e == engine.ErrNotInitialized:
+		return ErrNotInitialized
+	case e.Code == engine.InvalidArgument:
+		return &opError{ErrInvalidArgument, e}
+	case e.Code == engine.PreconditionError:
+		return &opError{ErrMismatch, e}
+	case e.Code == engine.Aborted:
+		return &opError{ErrAborted, e}
+	}
+	return &opError{ErrInternal, e}
+}
+
+// wrapAny is wrap for functions whose error may be of another kind.
+func wrapAny(err error) error {
+	if e, ok := err.(*engine.Error); ok {
+		return wrap(e)
+	}
+	return err
+}
+
+// wrapMail makes the error that callers of Send and Recv see.
+func wrapMail(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return err
+	case errors.Is(err, ErrMessageTooLong):
+		return &opError{ErrInvalidArgument, err}
+	}
+	return &opError{ErrInternal, err}
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,82 @@
+package hvd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/engine"
+)
+
+// Handle is an operation in progress that changes the slice that it was given.
+// One goroutine at a time may use it.
+type Handle struct {
+	entry  *engine.Entry
+	result func(*engine.Entry) // takes what the Entry has resulted in, before it goes
+}
+
+// Done reports whether the operation has ended, so that Wait would not block.
+func (h *Handle) Done() bool { return h.entry == nil || h.entry.Done() }
+
+// waitSlice bounds how late Wait sees that its context has ended.
+const waitSlice = 50 * time.Millisecond
+
+// Wait blocks until the operation has ended or ctx is done; then the operation
+// goes on, and Wait may be called again. After it has returned the operation's
+// outcome, the Handle is spent: another Wait is an error.
+func (h *Handle) Wait(ctx context.Context) error {
+	e := h.entry
+	if e == nil {
+		return errors.New("hvd: Wait on a handle whose operation has been waited for")
+	}
+	for {
+		d := time.Duration(-1)
+		ended := ctx.Err()
+		if ended != nil {
+			d = 0
+		} else if ctx.Done() != nil {
+			d = waitSlice
+		}
+		// Also if ctx has ended: whoever stops waiting leaves the operation to the
+		// engine's own goroutine.
+		if e.Wait(d) {
+			break
+		}
+		if ended != nil {
+			return ended
+		}
+	}
+	err := wrap(e.Err())
+	if err == nil && h.result != nil {
+		h.result(e)
+	}
+	h.entry = nil
+	e.Release()
+	return err
+}
+
+// ResultHandle is an operation in progress that makes a new slice. One
+// goroutine at a time may use it.
+type ResultHandle[T Element] struct {
+	h        *Handle
+	out      []T // made and filled by the engine, before h is done
+	received []int
+}
+
+// Done reports whether the operation has ended, so that Wait would not block.
+func (h *ResultHandle[T]) Done() bool { return h.h.Done() }
+
+// Wait blocks until the operation has ended or ctx is done, as Handle.Wait does,
+// and returns the operation's result, which is the caller's.
+func (h *ResultHandle[T]) Wait(ctx context.Context) ([]T, error) {
+	if err := h.h.Wait(ctx); err != nil {
+		return nil, err
+	}
+	out := h.out
+	h.out = nil
+	return out, nil
+}
+
+// ReceivedSplits is, after Wait on an Alltoall, how many elements each process
+// has sent to this one; nil otherwise.
+func (h *ResultHandle[T]) ReceivedSplits() []int { return h.received }

@@ -1,0 +1,61 @@
+package hvd
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/world"
+)
+
+// Send sends data to the process with rank to, which may be this one, apart from
+// the collectives. It returns when data may be reused, which may be before the
+// message is received; it blocks while the receiver has too much of this process
+// that it has not asked for. Messages with the same tag arrive in order.
+//
+// The errors are ErrNotInitialized, ErrInvalidArgument for a rank that there is
+// not, ErrInternal when the receiver has died or the job has failed, and ctx's.
+func Send[T Element](ctx context.Context, to int, tag uint32, data []T) error {
+	w, err := peer(to)
+	if err != nil {
+		return err
+	}
+	return wrapMail(ctx, w.Send(ctx, to, tag, view(data)))
+}
+
+// Recv receives the next message with this tag from the process with rank from
+// into data, and returns its length in elements. It blocks until there is one or
+// ctx is done. The types of the elements should be the sender's.
+//
+// The errors are those of Send, ErrMessageTooLong for a message that is longer
+// than data, which another Recv can have, and ErrInvalidArgument for one that is not
+// of whole elements, which is lost.
+func Recv[T Element](ctx context.Context, from int, tag uint32, data []T) (int, error) {
+	w, err := peer(from)
+	if err != nil {
+		return 0, err
+	}
+	n, err := w.Recv(ctx, from, tag, view(data))
+	if err != nil {
+		return 0, wrapMail(ctx, err)
+	}
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	if n%size != 0 {
+		return 0, fmt.Errorf("receive with tag %d from rank %d: a message of %d bytes is not one of %T: %w", tag, from, n, zero, ErrInvalidArgument)
+	}
+	return n / size, nil
+}
+
+// peer checks that there is a process of this rank.
+func peer(rank int) (*world.World, error) {
+	w := process.World()
+	switch {
+	case w == nil:
+		return nil, ErrNotInitialized
+	case rank < 0 || rank >= w.Config.Size:
+		return nil, fmt.Errorf("rank %d is not one of the %d ranks: %w", rank, w.Config.Size, ErrInvalidArgument)
+	}
+	return w, nil
+}

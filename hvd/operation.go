@@ -1,0 +1,141 @@
+package hvd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// ReduceOp says how the processes' elements are combined.
+type ReduceOp = tensor.ReduceOp
+
+// The reduce operations. Average of integers truncates towards zero. Min and Max
+// propagate NaN.
+const (
+	Average = tensor.Average
+	Sum     = tensor.Sum
+	Min     = tensor.Min
+	Max     = tensor.Max
+	Product = tensor.Product
+	// Adasum combines gradients so that orthogonal ones add and parallel ones
+	// average (arXiv:2006.02924).
+	Adasum = tensor.Adasum
+)
+
+// Option changes an operation.
+type Option func(*operation)
+
+// WithOp chooses the reduce operation; Average is the default.
+func WithOp(op ReduceOp) Option { return func(o *operation) { o.ReduceOp = op } }
+
+// WithPrescale multiplies each process's data before it is combined.
+func WithPrescale(f float64) Option { return func(o *operation) { o.Prescale = f } }
+
+// WithPostscale multiplies the combined data.
+func WithPostscale(f float64) Option { return func(o *operation) { o.Postscale = f } }
+
+// WithProcessSet lets the operation run among the members of s, which alone call
+// it; nil is all processes. On others the error is ErrInvalidArgument, and
+// ErrUnknownSet if s is not registered.
+func WithProcessSet(s *ProcessSet) Option { return func(o *operation) { o.set = s } }
+
+// operation is what is going to be submitted.
+type operation struct {
+	engine.Op
+	set *ProcessSet // nil: all processes
+}
+
+// newOp describes an operation on data as a tensor of one dimension.
+func newOp[T Element](t negotiate.RequestType, name string, data []T, opts []Option) *operation {
+	op := &operation{Op: engine.Op{Type: t, DType: dtype[T](), ReduceOp: Average, Name: name, Shape: tensor.Shape{int64(len(data))},
+		Prescale: 1, Postscale: 1, In: view(data)}}
+	for _, o := range opts {
+		o(op)
+	}
+	if op.Type == negotiate.Allreduce && op.ReduceOp == Adasum {
+		op.Type = negotiate.Adasum
+	}
+	return op
+}
+
+// resolve finds the number of the process set.
+func (op *operation) resolve() error {
+	if op.set == nil {
+		return nil
+	}
+	id, err := op.set.registered()
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", strings.ToLower(op.Type.String()), op.Name, err)
+	}
+	op.Set = id
+	return nil
+}
+
+// run executes op. If ctx has ended already, nothing is submitted.
+func run(ctx context.Context, op *operation) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	op.WillWait = true
+	h, err := enqueue(op)
+	if err != nil {
+		return err
+	}
+	return h.Wait(ctx)
+}
+
+func enqueue(op *operation) (*Handle, error) {
+	if err := op.resolve(); err != nil {
+		return nil, err
+	}
+	e, failure := process.Enqueue(&op.Op)
+	if failure != nil {
+		return nil, wrap(failure)
+	}
+	return &Handle{entry: e}, nil
+}
+
+// gather executes an operation whose output is made when its size is known.
+func gather[T Element](ctx context.Context, op *operation) (out []T, received []int, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	op.WillWait = true
+	h, err := gatherAsync[T](op)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err = h.Wait(ctx)
+	return out, h.received, err
+}
+
+func gatherAsync[T Element](op *operation) (*ResultHandle[T], error) {
+	r := new(ResultHandle[T])
+	r.allocate(op)
+	h, err := enqueue(op)
+	if err != nil {
+		return nil, err
+	}
+	r.h = h
+	if op.Type == negotiate.Alltoall {
+		h.result = func(e *engine.Entry) {
+			for _, n := range e.ReceivedSplits() {
+				r.received = append(r.received, int(n))
+			}
+		}
+	}
+	return r, nil
+}
+
+// allocate lets op write to a slice that becomes h's.
+func (h *ResultHandle[T]) allocate(op *operation) {
+	op.Alloc = func(shape tensor.Shape, _ int) ([]byte, error) {
+		h.out = make([]T, shape[0])
+		return view(h.out), nil
+	}
+}
