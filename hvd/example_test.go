@@ -2,8 +2,10 @@ package hvd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/gorovod/gorovod/hvd"
 )
@@ -66,4 +68,32 @@ func ExampleAllgather() {
 	}
 	fmt.Println(all)
 	// Output: [7 8 9]
+}
+
+// An operation that makes a new slice delivers it when it is waited for.
+func ExampleAllgatherAsync() {
+	if err := hvd.Init(); err != nil {
+		log.Fatal(err)
+	}
+	defer hvd.Shutdown()
+
+	weights := []hvd.Float16{hvd.NewFloat16(0.5), hvd.NewFloat16(-3)}
+	h, err := hvd.AllgatherAsync("weights", weights)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// … do something else …
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	all, err := h.Wait(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		log.Fatal("some process is late: Wait may be called again")
+	case errors.Is(err, hvd.ErrInternal):
+		log.Fatal("the job has failed: ", err)
+	case err != nil:
+		log.Fatal(err)
+	}
+	fmt.Println(all)
+	// Output: [0.5 -3]
 }

@@ -44,7 +44,8 @@ func TestJobs(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				cmd := exec.CommandContext(ctx, run, "-np", fmt.Sprint(np), os.Args[0])
-				cmd.Env = append(os.Environ(), "HVD_TEST_RANK=1", "HOROVOD_DYNAMIC_PROCESS_SETS=1", "GOROVOD_TRANSPORT="+transport)
+				cmd.Env = append(os.Environ(), "HVD_TEST_RANK=1", "HOROVOD_DYNAMIC_PROCESS_SETS=1", "HOROVOD_TIMELINE=DYNAMIC",
+					"HVD_TEST_DIR="+t.TempDir(), "GOROVOD_TRANSPORT="+transport)
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Errorf("%v\n%s", err, out)
 				}
@@ -173,27 +174,36 @@ func rank() error {
 			return err
 		}
 	}
-	if err := hvd.AddProcessSet(all); !errors.Is(err, hvd.ErrSetExists) {
+	if err := hvd.AddProcessSet(all); !errors.Is(err, hvd.ErrSetExists) || !errors.Is(err, hvd.ErrInvalidArgument) {
 		return fmt.Errorf("the world as a set: %w", err)
+	}
+	for _, part := range []func(ctx context.Context, r, n int) error{grouped, async, elements, unregistered, ended, mail, traced} {
+		if err := part(ctx, r, n); err != nil {
+			return err
+		}
 	}
 	if last, err := hvd.Join(ctx); err != nil || last < 0 || last >= n {
 		return fmt.Errorf("join %d: %w", last, err)
 	}
-	return nil
+	return deadPeer(ctx, r, n)
 }
 
 func TestBeforeInit(t *testing.T) {
 	if hvd.IsInitialized() || hvd.Rank() != -1 || hvd.Size() != -1 || hvd.LocalRank() != -1 || hvd.LocalSize() != -1 || hvd.CrossRank() != -1 || hvd.CrossSize() != -1 {
 		t.Error("something is known before Init")
 	}
-	if err := hvd.Allreduce(context.Background(), "x", []float32{1}); !errors.Is(err, hvd.ErrNotInitialized) {
-		t.Error(err)
-	}
-	if _, err := hvd.Recv(context.Background(), 0, 1, []float32{1}); !errors.Is(err, hvd.ErrNotInitialized) {
-		t.Error(err)
-	}
-	if err := hvd.AddProcessSet(hvd.NewProcessSet(0)); !errors.Is(err, hvd.ErrNotInitialized) {
-		t.Error(err)
+	ctx, x := context.Background(), []float32{1}
+	set := hvd.NewProcessSet(0)
+	one := func(_ any, err error) error { return err }
+	for i, err := range []error{
+		hvd.Allreduce(ctx, "x", x), hvd.Allreduce(ctx, "x", x, hvd.WithProcessSet(set)), hvd.Barrier(ctx),
+		one(hvd.BroadcastAsync("x", x, 0)), one(hvd.AllgatherAsync("x", x)), one(hvd.GroupedAllgather(ctx, "x", [][]float32{x})),
+		hvd.Send(ctx, 0, 1, x), one(hvd.Recv(ctx, 0, 1, x)),
+		hvd.AddProcessSet(set), hvd.RemoveProcessSet(set), hvd.StartTimeline("/nowhere", false), hvd.StopTimeline(),
+	} {
+		if !errors.Is(err, hvd.ErrNotInitialized) {
+			t.Errorf("call %d: %v", i, err)
+		}
 	}
 }
 
@@ -207,6 +217,9 @@ func TestInitAgainAndAgain(t *testing.T) {
 			t.Error(x, err)
 		}
 		if err := hvd.AddProcessSet(hvd.NewProcessSet(0)); !errors.Is(err, hvd.ErrSetsAreFixed) {
+			t.Error(err)
+		}
+		if err := hvd.StartTimeline(t.TempDir()+"/t", false); !errors.Is(err, hvd.ErrTimelineNotEnabled) {
 			t.Error(err)
 		}
 		hvd.Shutdown()
