@@ -13,6 +13,15 @@
 // of one process. An operation is executed when all processes have submitted
 // it, whatever the order in which each submits its own. Slices that are given to
 // an operation must be left alone until it has ended.
+//
+// A slice is a tensor of one dimension, its elements any [Element]. Operations
+// are told apart by their names: a name that is still in progress on this process is an
+// ErrInvalidArgument. Allreduce and Broadcast change their slice, the others
+// return a new one. Each blocks, or in its Async form gives a [Handle] or a
+// [ResultHandle] to wait with. All functions may be called on any goroutine.
+//
+// Errors match one of this package's sentinels with errors.Is, or are those of
+// the context. After all but ErrInternal the job goes on.
 package hvd
 
 import (

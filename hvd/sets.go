@@ -90,7 +90,7 @@ func adoptIDs(sets []*ProcessSet) error {
 	for i, s := range sets {
 		at := slices.IndexFunc(known, func(k engine.Set) bool { return slices.Equal(k.Ranks, s.ranks) })
 		if at < 0 || known[at].ID == 0 || slices.IndexFunc(sets[:i], func(o *ProcessSet) bool { return slices.Equal(o.ranks, s.ranks) }) >= 0 {
-			return fmt.Errorf("hvd: process set %d of Init, %v, is a duplicate", i+1, s.ranks)
+			return fmt.Errorf("hvd: process set %d of Init, %v, is a duplicate: %w", i+1, s.ranks, ErrInvalidArgument)
 		}
 		s.id, s.in = known[at].ID, w
 	}
