@@ -18,10 +18,11 @@
 // are told apart by their names: a name that is still in progress on this process is an
 // ErrInvalidArgument. Allreduce and Broadcast change their slice, the others
 // return a new one. Each blocks, or in its Async form gives a [Handle] or a
-// [ResultHandle] to wait with. All functions may be called on any goroutine.
+// [ResultHandle] to wait with; Barrier and Join only block. All functions may be
+// called on any goroutine.
 //
-// Errors match one of this package's sentinels with errors.Is, or are those of
-// the context. After all but ErrInternal the job goes on.
+// Errors of operations match one of this package's sentinels with errors.Is, or
+// are those of the context. After all but ErrInternal the job goes on.
 package hvd
 
 import (
