@@ -26,6 +26,13 @@ const limit = 30 * time.Second
 // newWorld makes the engines of a world in this process and ends them with the test.
 func newWorld(t testing.TB, size int, shared bool, change func(*Options)) []*Engine {
 	t.Helper()
+	engines := makeWorld(t, size, shared, change)
+	t.Cleanup(func() { each(engines, func(r int, e *Engine) { e.Shutdown(limit) }) })
+	return engines
+}
+
+// makeWorld makes the engines of a world in this process.
+func makeWorld(t interface{ Fatal(...any) }, size int, shared bool, change func(*Options)) []*Engine {
 	o := Options{Size: size, FusionThreshold: 1 << 20, CacheCapacity: 64}
 	if change != nil {
 		change(&o)
@@ -40,7 +47,6 @@ func newWorld(t testing.TB, size int, shared bool, change func(*Options)) []*Eng
 		}
 		engines[r] = e
 	}
-	t.Cleanup(func() { each(engines, func(r int, e *Engine) { e.Shutdown(limit) }) })
 	return engines
 }
 
