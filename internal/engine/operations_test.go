@@ -368,6 +368,38 @@ func TestProcessSets(t *testing.T) {
 	}
 }
 
+// One set too many is refused on all ranks, and everything goes on.
+func TestTooManySets(t *testing.T) {
+	engines := newWorld(t, 6, true, nil)
+	each(engines, func(r int, e *Engine) {
+		var ids []int
+		for mask := 1; len(ids) < MaxSets-1; mask++ {
+			var ranks []int
+			for m := range 6 {
+				if mask>>m&1 == 1 {
+					ranks = append(ranks, m)
+				}
+			}
+			id, err := e.AddSet(ranks)
+			if err != nil {
+				t.Errorf("rank %d, set %d: %v", r, len(ids), err)
+				return
+			}
+			ids = append(ids, id)
+		}
+		var ee *Error
+		if _, err := e.AddSet([]int{5, 4, 3, 2}); !errors.As(err, &ee) || ee.Code != InvalidArgument || !strings.Contains(ee.Reason, "remove one first") {
+			t.Errorf("rank %d: one too many: %v", r, err)
+		}
+		if err := e.RemoveSet(ids[3]); err != nil {
+			t.Error(err)
+		}
+		if _, err := e.AddSet([]int{5, 4, 3, 2}); err != nil {
+			t.Errorf("rank %d after a removal: %v", r, err)
+		}
+	})
+}
+
 // What is pending in a set that is removed ends with Aborted.
 func TestRemovedSetEndsWhatIsPending(t *testing.T) {
 	engines := newWorld(t, 3, true, nil)

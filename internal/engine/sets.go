@@ -19,6 +19,10 @@ var (
 // setChangeName is the name of every change of the sets, so that there is one at a time.
 const setChangeName = "process_set.change"
 
+// MaxSets is how many process sets there may be at a time, the world among them:
+// the segment of shared memory has room for so many lanes.
+const MaxSets = 32
+
 // processSet is a set of ranks under a number. Set 0 is the world.
 type processSet struct {
 	id      int
@@ -51,6 +55,9 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 				return 0, ErrSetExists
 			}
 		}
+	}
+	if n := len(e.Sets()); n >= MaxSets { // the same on all ranks
+		return 0, errorf(InvalidArgument, "process set %v: there are %d already, the world among them; remove one first", ranks, n)
 	}
 	list := make([]int32, len(members))
 	for i, r := range members {
