@@ -40,7 +40,7 @@ var (
 	ErrSetsAreFixed = process.ErrSetsAreFixed
 
 	// ErrTimelineNotEnabled: HOROVOD_TIMELINE was not set before Init.
-	ErrTimelineNotEnabled = errors.New("the timeline is not enabled: set HOROVOD_TIMELINE=DYNAMIC, or to a file, before Init")
+	ErrTimelineNotEnabled = process.ErrTimelineNotEnabled
 )
 
 // opError is an error with the sentinel of its kind, which its text leaves out.

@@ -1,9 +1,6 @@
 package hvd
 
-import (
-	"github.com/gorovod/gorovod/internal/process"
-	"github.com/gorovod/gorovod/internal/world"
-)
+import "github.com/gorovod/gorovod/internal/process"
 
 // StartTimeline writes from now on what becomes of each tensor to the file at
 // path, for chrome://tracing or Perfetto; what is in the file is replaced. A
@@ -15,31 +12,10 @@ import (
 // the error is ErrTimelineNotEnabled; ErrNotInitialized before Init. Other errors
 // are about the file. It does file I/O, but does not wait for other processes.
 func StartTimeline(path string, markCycles bool) error {
-	w, err := timelineOf()
-	if err != nil || w.Config.Rank != 0 {
-		return err
-	}
-	return w.Timeline.Start(path, markCycles)
+	return process.StartTimeline(path, markCycles)
 }
 
 // StopTimeline completes the file of the timeline, which is then valid JSON with
 // everything in it, and closes it. Without one it does nothing. The errors are
 // those of StartTimeline.
-func StopTimeline() error {
-	w, err := timelineOf()
-	if err != nil || w.Config.Rank != 0 {
-		return err
-	}
-	return w.Timeline.Stop()
-}
-
-func timelineOf() (*world.World, error) {
-	w := process.World()
-	switch {
-	case w == nil:
-		return nil, ErrNotInitialized
-	case w.Config.Timeline == "":
-		return nil, ErrTimelineNotEnabled
-	}
-	return w, nil
-}
+func StopTimeline() error { return process.StopTimeline() }

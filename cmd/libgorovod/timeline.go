@@ -7,37 +7,37 @@ package main
 import "C"
 
 import (
+	"errors"
+
+	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/process"
 )
 
 //export goStartTimeline
 func goStartTimeline(file *C.char, markCycles C.bool, reason *C.char) C.int {
-	w := process.World()
-	switch {
-	case w == nil:
-		return -1
-	case w.Config.Timeline == "":
-		explain(reason, "the timeline is not enabled: set HOROVOD_TIMELINE=DYNAMIC, or to a file, before hvd.init()")
-		return -2
-	case w.Config.Rank != 0:
-		return 1 // rank 0 writes it
-	}
-	if err := w.Timeline.Start(C.GoString(file), bool(markCycles)); err != nil {
-		explain(reason, err.Error())
-		return -3
-	}
-	return 1
+	return timelineStatus(process.StartTimeline(C.GoString(file), bool(markCycles)), reason)
 }
 
 //export goStopTimeline
 func goStopTimeline(reason *C.char) C.int {
-	w := process.World()
-	if w == nil {
+	err := process.StopTimeline()
+	if errors.Is(err, process.ErrTimelineNotEnabled) {
+		return 1 // as in Horovod: there is none to stop
+	}
+	return timelineStatus(err, reason)
+}
+
+// timelineStatus is Horovod's number for an outcome; -3 is an addition.
+func timelineStatus(err error, reason *C.char) C.int {
+	if err == nil {
+		return 1
+	}
+	explain(reason, err.Error())
+	switch {
+	case errors.Is(err, engine.ErrNotInitialized):
 		return -1
+	case errors.Is(err, process.ErrTimelineNotEnabled):
+		return -2
 	}
-	if err := w.Timeline.Stop(); err != nil {
-		explain(reason, err.Error())
-		return -3
-	}
-	return 1
+	return -3
 }

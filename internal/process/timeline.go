@@ -1,0 +1,42 @@
+package process
+
+import (
+	"errors"
+
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/world"
+)
+
+// ErrTimelineNotEnabled: HOROVOD_TIMELINE was not set before Init.
+var ErrTimelineNotEnabled = errors.New("the timeline is not enabled: set HOROVOD_TIMELINE=DYNAMIC, or to a file, before initialisation")
+
+// StartTimeline begins to record to the file at path, on rank 0; on the others it
+// does nothing. It does file I/O.
+func StartTimeline(path string, markCycles bool) error {
+	w, err := recording()
+	if err != nil || w.Config.Rank != 0 {
+		return err
+	}
+	return w.Timeline.Start(path, markCycles)
+}
+
+// StopTimeline completes the file and closes it; without one it does nothing.
+func StopTimeline() error {
+	w, err := recording()
+	if err != nil || w.Config.Rank != 0 {
+		return err
+	}
+	return w.Timeline.Stop()
+}
+
+// recording is the current world, if a timeline may be kept of it.
+func recording() (*world.World, error) {
+	w := current.Load()
+	switch {
+	case w == nil:
+		return nil, engine.ErrNotInitialized
+	case w.Config.Timeline == "":
+		return nil, ErrTimelineNotEnabled
+	}
+	return w, nil
+}
