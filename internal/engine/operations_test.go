@@ -644,3 +644,32 @@ func TestShutdownWithSetsFinishesTheWorldsOperations(t *testing.T) {
 		}
 	}
 }
+
+// A rank that leaves ends the sets that it is not in, too: what is pending there
+// fails at once, although no member of the set has left.
+func TestShutdownEndsTheSetsOfOthers(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		engines := newWorld(t, 3, shared, nil)
+		failed := make(chan struct{})
+		each(engines, func(r int, e *Engine) {
+			id, err := e.AddSet([]int{0, 1})
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+				return
+			}
+			switch r {
+			case 0:
+				op := sum("alone", floats(1))
+				op.Set = id
+				if err := do(t, e, op); err == nil || !strings.Contains(err.Reason, "Horovod has been shut down") {
+					t.Errorf("pending in the set: %v", err)
+				}
+				close(failed)
+			case 1:
+				<-failed
+			case 2:
+				e.Shutdown(limit)
+			}
+		})
+	}
+}
