@@ -39,11 +39,20 @@ type Network interface {
 }
 
 // Lane is one process set's private way: its own board, its own data path,
-// its own sequence. Exactly one of Shared and Comm is set.
+// its own sequence.
+//
+// Where all members are on one host, Shared serves all of them and Hosts and
+// Comm are nil. Otherwise Comm serves all of them, and Shared those of this
+// member's host: its Rank and Size count them, in the order in which Hosts lists
+// them. It is nil where this member is alone on its host, or shares no memory.
 type Lane struct {
 	Board  Board
 	Shared Shared
 	Comm   Comm
+	// Hosts are the lane's members by host, the same on all of them: each list
+	// ascending, the lists in the order of their first members. Nil over Shared
+	// alone; nil over Comm means that every member is a host of its own.
+	Hosts [][]int
 }
 
 // Bell wakes the driver of one rank. The driver calls Arm, polls everything
