@@ -73,11 +73,12 @@ type Lane struct {
 
 // NewLane takes over the data path of l. No chunk may have passed it before.
 func NewLane(l *transport.Lane) *Lane {
-	lane := &Lane{shared: l.Shared, comm: l.Comm, piece: pieceBytes}
-	if l.Shared != nil {
-		lane.rank, lane.size = l.Shared.Rank(), l.Shared.Size()
-	} else {
+	lane := &Lane{comm: l.Comm, piece: pieceBytes}
+	if l.Comm != nil {
 		lane.rank, lane.size = l.Comm.Rank(), l.Comm.Size()
+	} else {
+		lane.shared = l.Shared
+		lane.rank, lane.size = l.Shared.Rank(), l.Shared.Size()
 	}
 	lane.srcs = make([][]byte, lane.size)
 	lane.offsets = make([]int, lane.size+1)

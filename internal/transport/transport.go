@@ -44,7 +44,8 @@ type Network interface {
 // Where all members are on one host, Shared serves all of them and Hosts and
 // Comm are nil. Otherwise Comm serves all of them, and Shared those of this
 // member's host: its Rank and Size count them, in the order in which Hosts lists
-// them. It is nil where this member is alone on its host, or shares no memory.
+// them. It is nil where this member is alone on its host; one that shares no
+// memory with its neighbours counts as a host of its own.
 type Lane struct {
 	Board  Board
 	Shared Shared

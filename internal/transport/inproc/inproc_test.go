@@ -157,6 +157,42 @@ func TestSharedCounters(t *testing.T) {
 	}
 }
 
+// A lane's members share memory by host, whatever ranks are where, and a lane that
+// is on one host needs no messages.
+func TestLanesOverHosts(t *testing.T) {
+	networks := NewWorld(5, Options{Hosts: [][]int{{1, 3}, {0, 2}, {4}}})
+	lanes := openLanes(t, networks)
+	for m, want := range []struct{ rank, size int }{{0, 2}, {0, 2}, {1, 2}, {1, 2}, {0, 0}} {
+		l := lanes[m]
+		if l.Comm == nil || l.Comm.Rank() != m || l.Comm.Size() != 5 {
+			t.Errorf("member %d: no Comm among all", m)
+		}
+		if (l.Shared != nil) != (want.size > 0) {
+			t.Errorf("member %d: Shared is %v", m, l.Shared)
+		} else if l.Shared != nil && (l.Shared.Rank() != want.rank || l.Shared.Size() != want.size) {
+			t.Errorf("member %d is %d of %d on its host", m, l.Shared.Rank(), l.Shared.Size())
+		}
+		if !slices.EqualFunc(l.Hosts, [][]int{{0, 2}, {1, 3}, {4}}, slices.Equal) {
+			t.Errorf("member %d: hosts %v", m, l.Hosts)
+		}
+	}
+	lanes[0].Shared.Buffer(0, 0)[5] = 7
+	if lanes[2].Shared.Buffer(0, 0)[5] != 7 || lanes[1].Shared.Buffer(0, 0)[5] != 0 {
+		t.Error("memory is not that of the host")
+	}
+	ticket := networks[2].Bell().Arm()
+	lanes[0].Shared.Advance(transport.In, 1)
+	mustRing(t, "Advance", networks[2].Bell(), ticket)
+
+	pair, err := networks[3].OpenLane(1, 0, []int{1, 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pair.Comm != nil || pair.Hosts != nil || pair.Shared == nil || pair.Shared.Rank() != 1 || pair.Shared.Size() != 2 {
+		t.Errorf("a lane on one host: %+v", pair)
+	}
+}
+
 func TestCommMeetsInEitherOrder(t *testing.T) {
 	networks := NewWorld(2, Options{})
 	lanes := openLanes(t, networks)

@@ -21,6 +21,11 @@ type Options struct {
 	// Shared makes lanes offer transport.Shared over heap memory; else they
 	// offer transport.Comm, whose cost grows only with the pairs that talk.
 	Shared bool
+	// Hosts puts the ranks on simulated hosts: the ranks of each, ascending, each
+	// rank once. A lane on several hosts then offers Comm among all of its members
+	// and Shared among those of each host, a lane on one host Shared alone. Not
+	// together with Shared.
+	Hosts [][]int
 	// ChunkBytes is the least size of one staging buffer (Shared); a lane rounds
 	// it up to a multiple of 64×Size. Default 512 KiB.
 	ChunkBytes int
@@ -46,11 +51,34 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// hosts is the number of each rank's host; nil where nothing is said of hosts.
+func (o Options) hosts(size int) []int {
+	if o.Hosts == nil {
+		return nil
+	}
+	hosts := make([]int, size)
+	listed := 0
+	for h, ranks := range o.Hosts {
+		for i, r := range ranks {
+			if r < 0 || r >= size || hosts[r] != 0 || i > 0 && r <= ranks[i-1] {
+				panic(fmt.Sprintf("inproc: hosts %v do not list each of %d ranks once, ascending", o.Hosts, size))
+			}
+			hosts[r] = h + 1
+			listed++
+		}
+	}
+	if listed != size || o.Shared {
+		panic(fmt.Sprintf("inproc: hosts %v do not list each of %d ranks, or Shared is set", o.Hosts, size))
+	}
+	return hosts
+}
+
 // world is what all ranks have in common.
 type world struct {
 	size    int
 	options Options
 	bells   []*bell                 // by world rank
+	hosts   []int                   // by world rank: the number of its host; nil without Options.Hosts
 	closed  []atomic.Bool           // by world rank: its network has been closed
 	cause   atomic.Pointer[causeOf] // why the world was aborted
 
@@ -75,6 +103,7 @@ func NewWorld(size int, o Options) []transport.Network {
 	w := &world{
 		size:    size,
 		options: o.withDefaults(),
+		hosts:   o.hosts(size),
 		bells:   make([]*bell, size),
 		closed:  make([]atomic.Bool, size),
 		lanes:   make(map[laneKey]*lane),
@@ -112,8 +141,10 @@ type lane struct {
 	opened  []bool       // by member; guarded by world.mu
 	bells   []*bell      // by member
 	board   *board.Board // serves all members
-	shared  *staging     // nil in a world over Comm
-	comm    *exchange    // nil in a world over Shared
+	comm    *exchange    // nil over Shared alone
+	// By member, the way through its host's memory; nil for one that has none.
+	shared []*sharedMember
+	hosts  [][]int // as in transport.Lane
 }
 
 // network is one rank's transport.Network.
@@ -174,10 +205,11 @@ func (n *network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 	l.opened[member] = true
 	n.open[id] = key
 
-	out := &transport.Lane{Board: &boardMember{network: n, lane: l, member: member}}
-	if l.shared != nil {
-		out.Shared = &sharedMember{staging: l.shared, rank: member}
-	} else {
+	out := &transport.Lane{Board: &boardMember{network: n, lane: l, member: member}, Hosts: l.hosts}
+	if s := l.shared[member]; s != nil {
+		out.Shared = s
+	}
+	if l.comm != nil {
 		out.Comm = &commMember{network: n, exchange: l.comm, rank: member}
 	}
 	return out, nil
@@ -206,12 +238,56 @@ func (w *world) newLane(members []int) (*lane, error) {
 	}
 	l.board.SetWake(func(member int) { l.bells[member].Ring() })
 	l.board.SetStop(w.err)
-	if w.options.Shared {
-		l.shared = newStaging(l.bells, w.options.ChunkBytes, w.options.Depth)
-	} else {
-		l.comm = newExchange(w, l.members)
-	}
+	l.connect(w)
 	return l, nil
+}
+
+// connect makes the ways by which the members' data moves.
+func (l *lane) connect(w *world) {
+	l.shared = make([]*sharedMember, len(l.members))
+	var hosts [][]int
+	switch {
+	case w.options.Shared:
+		hosts = [][]int{make([]int, len(l.members))}
+		for m := range l.members {
+			hosts[0][m] = m
+		}
+	case w.hosts != nil:
+		hosts = byHost(w.hosts, l.members)
+	}
+	if len(hosts) != 1 {
+		l.comm, l.hosts = newExchange(w, l.members), hosts
+	}
+	for _, members := range hosts {
+		if len(members) == 1 && l.comm != nil {
+			continue
+		}
+		bells := make([]*bell, len(members))
+		for i, m := range members {
+			bells[i] = l.bells[m]
+		}
+		s := newStaging(bells, w.options.ChunkBytes, w.options.Depth)
+		for i, m := range members {
+			l.shared[m] = &sharedMember{staging: s, rank: i}
+		}
+	}
+}
+
+// byHost lists the indices of members by the host of each, the hosts in the
+// order of their first members.
+func byHost(hosts, members []int) [][]int {
+	var lists [][]int
+	at := make(map[int]int) // by host
+	for m, rank := range members {
+		i, ok := at[hosts[rank]]
+		if !ok {
+			i = len(lists)
+			at[hosts[rank]] = i
+			lists = append(lists, nil)
+		}
+		lists[i] = append(lists[i], m)
+	}
+	return lists
 }
 
 // CloseLane withdraws what this member has posted. Members that wait for it are
