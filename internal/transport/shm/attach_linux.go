@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How ranks attach:
+// How ranks attach, by their places on this host:
 //
 //	rank 0: listen, make the segment            others: dial until rank 0 listens
 //	        ◀───────────── mutual proof, with rank, size and pid ─────────────▶
@@ -42,10 +42,11 @@ const (
 	dialPause        = 5 * time.Millisecond
 )
 
-// derive makes what belongs to this job and generation only.
+// derive makes what belongs to this job, generation and host only: a host is known
+// by its first rank, so that several can be on one machine.
 func derive(c Config, what string) []byte {
 	h := hmac.New(sha256.New, c.Key)
-	fmt.Fprintf(h, "%s|%q|%d", what, c.Job, c.Generation)
+	fmt.Fprintf(h, "%s|%q|%d|%d", what, c.Job, c.Generation, c.world(0))
 	return h.Sum(nil)
 }
 
@@ -54,7 +55,7 @@ func address(c Config) string { return "@gorovod-" + hex.EncodeToString(derive(c
 
 func proofKey(c Config) []byte { return derive(c, "proof") }
 
-// hello is what a rank says of itself inside the proof.
+// hello is what a rank says of itself inside the proof; rank is its place on the host.
 type hello struct{ rank, size, pid int }
 
 const helloSize = 24
@@ -83,11 +84,11 @@ func (n *Network) join(ctx context.Context) error {
 		attach = n.host
 	}
 	if err := attach(ctx); err != nil {
-		return asFailure(n.cfg.Rank, err)
+		return asFailure(n.cfg.world(n.cfg.Rank), err)
 	}
 	if err := n.watch.start(n); err != nil {
 		n.Abort(err) // the others are attached already
-		return asFailure(n.cfg.Rank, err)
+		return asFailure(n.cfg.world(n.cfg.Rank), err)
 	}
 	return nil
 }

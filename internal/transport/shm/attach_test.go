@@ -193,8 +193,8 @@ func TestMisfitsAreToldToAll(t *testing.T) {
 		hello
 		why string
 	}{
-		{hello{0, 2, pid}, "it says that it is rank 0 of 2"},
-		{hello{2, 2, pid}, "it says that it is rank 2 of 2"},
+		{hello{0, 2, pid}, "it says that it is number 0 of the 2 ranks"},
+		{hello{2, 2, pid}, "it says that it is number 2 of the 2 ranks"},
 		{hello{1, 3, pid}, "it counts 3 ranks on this host, rank 0 counts 2"},
 		{hello{1, 2, 1}, "it lives in another pid namespace"},
 	} {

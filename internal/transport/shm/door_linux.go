@@ -27,7 +27,7 @@ func (n *Network) host(ctx context.Context) error {
 	}
 	defer d.close()
 	if err := n.create(); err != nil {
-		d.fail(asFailure(0, err))
+		d.fail(asFailure(n.cfg.world(0), err))
 	} else {
 		close(d.made)
 	}
@@ -66,7 +66,7 @@ type door struct {
 	failure   *failure // once decided; nil: all have attached
 }
 
-// guestState is what rank 0 knows of another rank; element 0 is not used.
+// guestState is what rank 0 knows of another rank, by place; element 0 is not used.
 type guestState struct {
 	pid          int // 0: it has not come
 	mapped, told bool
@@ -89,7 +89,7 @@ func (d *door) await(ctx context.Context) error {
 	select {
 	case <-d.over:
 	case <-ctx.Done():
-		d.fail(&failure{rank: 0, text: d.missing(ctx.Err().Error()), cause: ctx.Err()})
+		d.fail(&failure{rank: d.n.cfg.world(0), text: d.missing(ctx.Err().Error()), cause: ctx.Err()})
 	}
 	f := d.outcome()
 	if f == nil {
@@ -164,7 +164,7 @@ func (d *door) serve(conn *net.UnixConn) {
 	// there will never be a complete world.
 	var refusal *failure
 	if err := d.register(h, pid); err != nil {
-		refusal = asFailure(0, fmt.Errorf("process %d can't attach: %w", pid, err))
+		refusal = asFailure(d.n.cfg.world(0), fmt.Errorf("process %d can't attach: %w", pid, err))
 		d.fail(refusal)
 	} else {
 		d.wg.Go(func() { d.hear(conn, h.rank, pid) })
@@ -209,13 +209,13 @@ func (d *door) register(h hello, pid int) error {
 	defer d.mu.Unlock()
 	switch {
 	case h.size != c.Size:
-		return fmt.Errorf("it counts %d ranks on this host, rank 0 counts %d", h.size, c.Size)
+		return fmt.Errorf("it counts %d ranks on this host, rank %d counts %d", h.size, c.world(0), c.Size)
 	case h.rank < 1 || h.rank >= c.Size:
-		return fmt.Errorf("it says that it is rank %d of %d", h.rank, c.Size)
+		return fmt.Errorf("it says that it is number %d of the %d ranks on this host", h.rank, c.Size)
 	case h.pid != pid:
-		return fmt.Errorf("rank %d says that its pid is %d: it lives in another pid namespace", h.rank, h.pid)
+		return fmt.Errorf("rank %d says that its pid is %d: it lives in another pid namespace", c.world(h.rank), h.pid)
 	case d.guests[h.rank].pid != 0:
-		return fmt.Errorf("rank %d has come already, as process %d", h.rank, d.guests[h.rank].pid)
+		return fmt.Errorf("rank %d has come already, as process %d", c.world(h.rank), d.guests[h.rank].pid)
 	}
 	d.guests[h.rank].pid = pid
 	return nil
@@ -231,7 +231,8 @@ func (d *door) grant(conn *net.UnixConn, rank, pid int) {
 	d.n.head.pid(rank).Store(int64(pid))
 	conn.SetWriteDeadline(time.Now().Add(farewell))
 	if _, _, err := conn.WriteMsgUnix([]byte{statusGranted}, unix.UnixRights(d.n.seg.fd), nil); err != nil && !gone(err) {
-		d.fail(asFailure(0, fmt.Errorf("hand the segment to rank %d: %w", rank, err)))
+		c := d.n.cfg
+		d.fail(asFailure(c.world(0), fmt.Errorf("hand the segment to rank %d: %w", c.world(rank), err)))
 	}
 }
 
@@ -243,7 +244,7 @@ func (d *door) hear(conn *net.UnixConn, rank, pid int) {
 	var status [1]byte
 	for {
 		if _, err := conn.Read(status[:]); err != nil {
-			d.fail(asFailure(rank, fmt.Errorf("process %d has gone before all ranks had attached: %w", pid, err)))
+			d.fail(asFailure(d.n.cfg.world(rank), fmt.Errorf("process %d has gone before all ranks had attached: %w", pid, err)))
 			return
 		}
 		switch status[0] {
@@ -254,13 +255,13 @@ func (d *door) hear(conn *net.UnixConn, rank, pid int) {
 			if err != nil {
 				continue // the next read tells
 			}
-			f.rank = rank
+			f.rank = d.n.cfg.world(rank)
 			if status[0] == statusGaveUp {
 				f.text = d.missing(f.text)
 			}
 			d.fail(f)
 		default:
-			d.fail(asFailure(rank, fmt.Errorf("process %d sent status %d", pid, status[0])))
+			d.fail(asFailure(d.n.cfg.world(rank), fmt.Errorf("process %d sent status %d", pid, status[0])))
 			return
 		}
 	}
@@ -321,7 +322,7 @@ func (d *door) missing(why string) string {
 	var names []string
 	for r, g := range d.guests[1:] {
 		if !g.mapped {
-			names = append(names, fmt.Sprint(r+1))
+			names = append(names, fmt.Sprint(d.n.cfg.world(r+1)))
 		}
 	}
 	switch len(names) {

@@ -26,27 +26,27 @@ func (n *Network) guest(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if _, err := peer(conn); err != nil {
-		return fmt.Errorf("the process that listens for rank 0: %w", err)
+		return fmt.Errorf("the process that listens for rank %d: %w", n.cfg.world(0), err)
 	}
 	me := hello{rank: n.cfg.Rank, size: n.cfg.Size, pid: os.Getpid()}
 	if err := auth.Initiate(conn, proofKey(n.cfg), me.encode()); err != nil {
-		return fmt.Errorf("prove the secret to rank 0: %w", explain(ctx, err))
+		return fmt.Errorf("prove the secret to rank %d: %w", n.cfg.world(0), n.explain(ctx, err))
 	}
 	err = n.attach(conn)
 	if told := (*failure)(nil); err == nil || errors.As(err, &told) {
 		return err
 	}
 	stop()
-	return n.report(ctx, conn, explain(ctx, err))
+	return n.report(ctx, conn, n.explain(ctx, err))
 }
 
 // explain is err, or why the wait that ended with err has been cut short.
-func explain(ctx context.Context, err error) error {
+func (n *Network) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("waiting for rank 0 and the other ranks: %w", ctx.Err())
+		return fmt.Errorf("waiting for rank %d and the other ranks: %w", n.cfg.world(0), ctx.Err())
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
-		return fmt.Errorf("rank 0 has gone before all ranks had attached: %w", err)
+		return fmt.Errorf("rank %d has gone before all ranks had attached: %w", n.cfg.world(0), err)
 	}
 	return err
 }
@@ -66,7 +66,8 @@ func (n *Network) attach(conn *net.UnixConn) error {
 
 // report tells rank 0 that this rank can't attach, and returns what all are told.
 func (n *Network) report(ctx context.Context, conn *net.UnixConn, err error) error {
-	mine, status := asFailure(n.cfg.Rank, err), statusFailed
+	me := n.cfg.world(n.cfg.Rank)
+	mine, status := asFailure(me, err), statusFailed
 	if ctx.Err() != nil {
 		status = statusGaveUp
 	}
@@ -80,7 +81,7 @@ func (n *Network) report(ctx context.Context, conn *net.UnixConn, err error) err
 	case !errors.As(answer, &told):
 		return mine
 	}
-	if told.rank == n.cfg.Rank {
+	if told.rank == me {
 		told.cause = err
 	}
 	return told
@@ -107,7 +108,7 @@ func lastWord(conn *net.UnixConn) error {
 // failed reads the failure that rank 0 sends.
 func failed(conn *net.UnixConn, status byte) error {
 	if status != statusFailed {
-		return fmt.Errorf("rank 0 sent status %d", status)
+		return fmt.Errorf("the first rank of this host sent status %d", status)
 	}
 	f, err := readFailure(conn)
 	if err != nil {
@@ -124,7 +125,7 @@ func receiveSegment(conn *net.UnixConn) (fd int, err error) {
 		err = io.EOF
 	}
 	if err != nil {
-		return -1, fmt.Errorf("receive the segment from rank 0: %w", err)
+		return -1, fmt.Errorf("receive the segment: %w", err)
 	}
 	if status[0] != statusGranted {
 		return -1, failed(conn, status[0])
@@ -140,7 +141,7 @@ func receivedFD(oob []byte) (int, error) {
 			return fds[0], nil
 		}
 	}
-	return -1, fmt.Errorf("rank 0 sent no descriptor (too many open files?): %w", errors.Join(err, errSegment))
+	return -1, fmt.Errorf("the first rank of this host sent no descriptor (too many open files?): %w", errors.Join(err, errSegment))
 }
 
 // mapSegment checks what rank 0 has sent and maps it.
@@ -148,8 +149,8 @@ func (n *Network) mapSegment(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Size < int64(segmentBytes(n.cfg)) {
 		unix.Close(fd)
-		return fmt.Errorf("rank 0's segment has %d bytes, want %d: do all ranks have the same configuration? %w",
-			st.Size, segmentBytes(n.cfg), errors.Join(err, errSegment))
+		return fmt.Errorf("rank %d's segment has %d bytes, want %d: do all ranks have the same configuration? %w",
+			n.cfg.world(0), st.Size, segmentBytes(n.cfg), errors.Join(err, errSegment))
 	}
 	return n.adopt(fd, func(h *header) error { return h.check(n.cfg) })
 }
@@ -167,11 +168,11 @@ func (n *Network) dial(ctx context.Context) (*net.UnixConn, error) {
 		var trouble net.Error
 		timeout := errors.As(err, &trouble) && trouble.Timeout()
 		if ctx.Err() == nil && !timeout && !errors.Is(err, unix.ECONNREFUSED) {
-			return nil, fmt.Errorf("connect to rank 0: %w", err)
+			return nil, fmt.Errorf("connect to rank %d: %w", n.cfg.world(0), err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("rank 0 does not offer a segment: %w (%w)", ctx.Err(), err)
+			return nil, fmt.Errorf("rank %d does not offer a segment: %w (%w)", n.cfg.world(0), ctx.Err(), err)
 		case <-time.After(dialPause):
 		}
 	}

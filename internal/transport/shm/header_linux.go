@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/transport"
 )
 
 // header is the mapping of the segment's first part. It stays mapped until the
@@ -45,6 +47,7 @@ func (h *header) format(c Config) {
 	r := h.regs()
 	r.version, r.generation = version, c.Generation
 	r.size, r.slots, r.bytes = uint64(c.Size), uint64(c.Slots), uint64(segmentBytes(c))
+	r.ranks = hashRanks(c.Ranks)
 	r.magic = magic
 	runtime.KeepAlive(h)
 }
@@ -62,11 +65,13 @@ func (h *header) check(c Config) error {
 		return fmt.Errorf("the segment is of generation %d, want %d", r.generation, c.Generation)
 	case r.size != uint64(c.Size) || r.slots != uint64(c.Slots) || r.bytes != uint64(segmentBytes(c)):
 		return fmt.Errorf("the segment is for %d ranks and %d slots, want %d and %d", r.size, r.slots, c.Size, c.Slots)
+	case r.ranks != hashRanks(c.Ranks):
+		return fmt.Errorf("the segment is not for the ranks %v", c.Ranks)
 	}
 	return nil
 }
 
-// abort writes the abort record; false if there is one already.
+// abort writes the abort record, by world rank; false if there is one already.
 func (h *header) abort(rank int, text string) bool {
 	defer runtime.KeepAlive(h)
 	r := h.regs()
@@ -92,5 +97,5 @@ func (h *header) abortCause() error {
 	r := h.regs()
 	n := min(int(r.abortLen), maxAbortText)
 	text := strings.ToValidUTF8(string(r.abortText[:n]), "")
-	return fmt.Errorf("%s (reported by rank %d)", text, r.abortBy)
+	return &transport.Report{Rank: int(r.abortBy), Text: text}
 }

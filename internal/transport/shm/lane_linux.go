@@ -15,9 +15,24 @@ import (
 
 // openLane is what this rank knows of a lane id.
 type openLane struct {
-	lane        *laneBoard // nil while this rank has not opened it
+	open        bool
+	members     int
+	board       *laneBoard // nil if not open, or as a Part
 	incarnation uint64     // the last one that this rank opened
 }
+
+// Part is what the members of a lane that are on this host share, where others are
+// not: staging, and boards of the shapes that were asked for. The boards' members
+// and readers are those on this host, in order.
+type Part struct {
+	Shared transport.Shared
+	Boards []*board.Board
+	places []int
+	head   *header
+}
+
+// Ring wakes the driver of a member of the part.
+func (p *Part) Ring(member int) { p.head.ring(p.places[member]) }
 
 // OpenLane makes a lane. Its lowest member reserves and formats the lane's region,
 // the others wait for that, at most the start timeout. If it fails, the network
@@ -26,34 +41,61 @@ type openLane struct {
 //
 // Incarnations are counted in the segment itself: the argument is not needed.
 func (n *Network) OpenLane(id int, _ uint32, members []int) (*transport.Lane, error) {
-	me, err := n.checkMembers(id, members)
+	p, me, err := n.openPart(id, members, boardConfig(len(members), n.cfg.Slots))
 	if err != nil {
 		return nil, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := n.Err(); err != nil {
-		return nil, err
+	if n.closed {
+		return nil, errClosed
 	}
-	o := &n.lanes[id]
-	if o.lane != nil {
-		return nil, fmt.Errorf("shm: lane %d is open already", id)
-	}
-	lane, err := n.openLane(id, me, members)
-	if err != nil {
-		err = fmt.Errorf("open lane %d of ranks %v: rank %d: %w", id, members, n.cfg.Rank, err)
-		n.Abort(err)
-		return nil, err
-	}
-	return lane, nil
+	l := newLaneBoard(n, p.Boards[0], me, p.places)
+	n.lanes[id].board = l
+	return &transport.Lane{Board: l, Shared: p.Shared}, nil
 }
 
-func (n *Network) openLane(id, me int, members []int) (*transport.Lane, error) {
+// OpenPart is OpenLane for those members of a lane that are on this host, with
+// boards for the caller's use, which take at most Config.BoardBytes. The
+// caller sees to it that nobody uses them when CloseLane or Close is called.
+func (n *Network) OpenPart(id int, members []int, boards ...board.Config) (*Part, error) {
+	p, _, err := n.openPart(id, members, boards...)
+	return p, err
+}
+
+func (n *Network) openPart(id int, members []int, shapes ...board.Config) (*Part, int, error) {
+	places, me, err := n.checkMembers(id, members)
+	if err != nil {
+		return nil, 0, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.Err(); err != nil {
+		return nil, 0, err
+	}
+	o := &n.lanes[id]
+	if o.open {
+		return nil, 0, fmt.Errorf("shm: lane %d is open already", id)
+	}
+	p, err := n.openRegion(id, me, members, places, shapes)
+	if err != nil {
+		err = fmt.Errorf("open lane %d of ranks %v: rank %d: %w", id, members, members[me], err)
+		n.Abort(err)
+		return nil, 0, err
+	}
+	o.open, o.members = true, len(members)
+	return p, me, nil
+}
+
+func (n *Network) openRegion(id, me int, members, places []int, shapes []board.Config) (*Part, error) {
 	o, st := &n.lanes[id], &n.head.regs().lanes[id]
-	l := layoutOf(len(members), n.cfg.Slots)
-	off := id * laneBytes(n.cfg.Size, n.cfg.Slots)
+	l := layoutOf(boardBytes(shapes), len(members))
+	room := laneBytes(n.cfg)
+	if l.size > room {
+		return nil, fmt.Errorf("its boards take %d bytes, %d are left for them", boardBytes(shapes), n.cfg.BoardBytes)
+	}
+	off := id * room
 	region := n.seg.mem[off:][:l.size:l.size]
-	bc := boardConfig(len(members), n.cfg.Slots)
 
 	if me == 0 {
 		err := n.awaitLane("its former members to close it", func() bool {
@@ -62,12 +104,12 @@ func (n *Network) openLane(id, me int, members []int) (*transport.Lane, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := n.formatLane(st, region, off, bc, members); err != nil {
+		if err := n.formatLane(st, region, off, shapes, members); err != nil {
 			st.state.Store(laneFree)
 			return nil, err
 		}
 	} else {
-		want := hashMembers(members)
+		want := hashRanks(members)
 		err := n.awaitLane(fmt.Sprintf("rank %d to make it", members[0]), func() bool {
 			return st.state.Load() == laneReady && st.incarnation.Load() > o.incarnation && st.members.Load() == want
 		})
@@ -75,28 +117,38 @@ func (n *Network) openLane(id, me int, members []int) (*transport.Lane, error) {
 			return nil, err
 		}
 	}
-	b, err := board.Attach(region, bc)
-	if err != nil {
-		return nil, err
+	p := &Part{Shared: newStaging(n.head, region, l, me, places), places: places, head: n.head}
+	for _, c := range shapes {
+		b, err := board.Attach(region, c)
+		if err != nil {
+			return nil, err
+		}
+		b.SetStop(n.Err)
+		b.SetWake(p.Ring)
+		b.SetCrowded(n.crowded())
+		p.Boards = append(p.Boards, b)
+		region = region[roundUp(board.Bytes(c), 64):]
 	}
 	o.incarnation = st.incarnation.Load()
-	o.lane = newLaneBoard(n, b, me, members)
-	return &transport.Lane{Board: o.lane, Shared: newStaging(n.head, region, l, me, members)}, nil
+	return p, nil
 }
 
 // formatLane prepares the region, which nobody else touches now.
-func (n *Network) formatLane(st *laneState, region []byte, off int, bc board.Config, members []int) error {
+func (n *Network) formatLane(st *laneState, region []byte, off int, shapes []board.Config, members []int) error {
 	if err := reserve(n.seg.fd, n.seg.off+off, len(region)); err != nil {
 		return err
 	}
 	if st.incarnation.Load() > 0 {
 		clear(region)
 	}
-	if _, err := board.Format(region, bc); err != nil {
-		return err
+	for _, c := range shapes {
+		if _, err := board.Format(region, c); err != nil {
+			return err
+		}
+		region = region[roundUp(board.Bytes(c), 64):]
 	}
 	st.departed.Store(0)
-	st.members.Store(hashMembers(members))
+	st.members.Store(hashRanks(members))
 	st.incarnation.Add(1)
 	st.state.Store(laneReady)
 	return nil
@@ -123,25 +175,27 @@ func (n *Network) awaitLane(what string, ready func() bool) error {
 func (n *Network) CloseLane(id int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if id < 0 || id >= MaxLanes || n.closed || n.lanes[id].lane == nil {
+	if id < 0 || id >= MaxLanes || n.closed || !n.lanes[id].open {
 		return errors.New("shm: the lane to close is not open")
 	}
 	o := &n.lanes[id]
-	o.lane.quiesce()
+	if o.board != nil {
+		o.board.quiesce()
+	}
 	st := &n.head.regs().lanes[id]
-	if int(st.departed.Add(1)) == len(o.lane.members) {
+	if int(st.departed.Add(1)) == o.members {
 		st.state.Store(laneFree)
 	}
-	o.lane = nil
+	o.open, o.board = false, nil
 	runtime.KeepAlive(n.head)
 	return nil
 }
 
-// hashMembers tells member lists apart.
-func hashMembers(members []int) uint64 {
+// hashRanks tells lists of ranks apart.
+func hashRanks(ranks []int) uint64 {
 	h := fnv.New64a()
-	for _, m := range members {
-		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(m)))
+	for _, r := range ranks {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(r)))
 	}
 	return h.Sum64()
 }
@@ -149,10 +203,10 @@ func hashMembers(members []int) uint64 {
 // laneBoard is this member's view of a lane's board. What the board finds wrong
 // aborts the network.
 type laneBoard struct {
-	n       *Network
-	b       *board.Board
-	me      int
-	members []int // world ranks
+	n      *Network
+	b      *board.Board
+	me     int
+	places []int // of the members
 
 	// use is held for reading by Mark and Post, which may come from any goroutine
 	// while the memory is being taken away.
@@ -160,12 +214,8 @@ type laneBoard struct {
 	gone bool
 }
 
-func newLaneBoard(n *Network, b *board.Board, me int, members []int) *laneBoard {
-	l := &laneBoard{n: n, b: b, me: me, members: append([]int(nil), members...)}
-	b.SetStop(n.Err)
-	b.SetWake(func(member int) { n.head.ring(l.members[member]) })
-	b.SetCrowded(n.crowded())
-	return l
+func newLaneBoard(n *Network, b *board.Board, me int, places []int) *laneBoard {
+	return &laneBoard{n: n, b: b, me: me, places: places}
 }
 
 // quiesce returns when no Mark or Post is running; later ones do nothing.
@@ -176,8 +226,8 @@ func (l *laneBoard) quiesce() {
 }
 
 func (l *laneBoard) ringAll() {
-	for _, r := range l.members {
-		l.n.head.ring(r)
+	for _, p := range l.places {
+		l.n.head.ring(p)
 	}
 }
 
@@ -233,7 +283,7 @@ func (l *laneBoard) Post(request []byte) bool {
 		return true
 	}
 	if posted {
-		l.n.head.ring(l.members[0])
+		l.n.head.ring(l.places[0])
 	}
 	return posted
 }

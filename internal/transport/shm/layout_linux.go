@@ -17,7 +17,7 @@ const (
 	pageSize = 64 << 10  // a multiple of every architecture's page
 
 	magic   = 0x676f726f766f6453
-	version = 2
+	version = 3
 
 	maxAbortText = 4 << 10
 )
@@ -26,10 +26,11 @@ const (
 type registers struct {
 	magic, version, generation uint64
 	size, slots, bytes         uint64
-	_                          [2]uint64
+	ranks                      uint64 // hash of the ranks' numbers in the world
+	_                          [1]uint64
 
 	abortState atomic.Uint32 // abortNone, abortWriting, abortReady
-	abortBy    uint32        // the rank that aborted
+	abortBy    uint32        // the world rank that aborted
 	abortLen   uint32
 	_          [13]uint32
 	abortText  [maxAbortText]byte
@@ -90,17 +91,27 @@ func chunkBytes(n int) int { return roundUp(baseTile, 64*n) }
 // laneLayout gives the offsets inside a lane's region.
 type laneLayout struct{ counters, buffers, size int }
 
-func layoutOf(members, slots int) laneLayout {
+// layoutOf is the layout of a lane whose boards take so many bytes.
+func layoutOf(boards, members int) laneLayout {
 	var l laneLayout
-	l.counters = roundUp(board.Bytes(boardConfig(members, slots)), 64)
+	l.counters = roundUp(boards, 64)
 	l.buffers = roundUp(l.counters+members*int(transport.NumPhases)*counterSize, 4096)
 	l.size = l.buffers + members*depth*chunkBytes(members)
 	return l
 }
 
-// laneBytes is the room for a lane, enough for any number of members up to size.
-func laneBytes(size, slots int) int {
-	return roundUp(layoutOf(size, slots).size+size*depth*64*size, pageSize)
+// laneBytes is the room for a lane, enough for any number of members up to Size.
+func laneBytes(c Config) int {
+	boards := max(c.BoardBytes, board.Bytes(boardConfig(c.Size, c.Slots)))
+	return roundUp(layoutOf(boards, c.Size).size+c.Size*depth*64*c.Size, pageSize)
+}
+
+// boardBytes is what the boards of a lane take, each from a multiple of 64 bytes on.
+func boardBytes(shapes []board.Config) (n int) {
+	for _, c := range shapes {
+		n += roundUp(board.Bytes(c), 64)
+	}
+	return n
 }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }

@@ -16,7 +16,7 @@ type segment struct {
 }
 
 // segmentBytes is the size of the whole file. Lanes that nobody opens take no memory.
-func segmentBytes(c Config) int { return headBytes(c.Size) + MaxLanes*laneBytes(c.Size, c.Slots) }
+func segmentBytes(c Config) int { return headBytes(c.Size) + MaxLanes*laneBytes(c) }
 
 // createSegment makes the memfd and reserves the header.
 func createSegment(c Config) (fd int, err error) {

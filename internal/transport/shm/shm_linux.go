@@ -1,8 +1,11 @@
-// Package shm is the transport.Network of ranks on one host. Their boards,
-// staging buffers, counters and bells lie in one memfd, the segment, which rank 0
-// makes and hands to the others over an abstract unix socket after both ends have
-// proved that they know the job's secret. No file system is involved and nothing
-// is left after a crash.
+// Package shm is the transport.Network of ranks on one host: of all ranks of the
+// world, or, under package hosts, of some. Their boards, staging buffers, counters
+// and bells lie in one memfd, the segment, which the first of them makes and hands
+// to the others over an abstract unix socket after both ends have proved that they
+// know the job's secret. No file system is involved and nothing is left after a crash.
+//
+// Inside this package ranks are numbered by their places on the host; lanes'
+// members, errors and Died speak of world ranks.
 //
 // A rank's driver polls; it sleeps on a futex in the segment, which costs those
 // that ring it one load while it is awake. The death of a peer's process is
@@ -22,15 +25,17 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
-// Config describes one rank's part in one generation of the world. Size, Key,
-// Job, Generation and Slots must be the same on all ranks.
+// Config describes one rank's part in one generation of the world. All but Rank,
+// Died and TrackFD must be the same on all ranks of the host.
 type Config struct {
-	Rank, Size int
+	Rank, Size int           // this rank's place among those of this host, and their number
+	Ranks      []int         // their ranks in the world, ascending; nil: the places are the ranks
 	Key        []byte        // the job's secret
 	Job        string        // tells jobs apart, in particular where Key is empty
 	Generation uint64        // of the world; another generation's ranks cannot attach
 	Timeout    time.Duration // for Open and for each OpenLane; 0 means 30 s
 	Slots      int           // capacity of each lane's board
+	BoardBytes int           // room for the boards of a Part; 0: as much as a lane's own needs
 	Cores      int           // cores that the ranks share; 0: enough for all
 	// Died is called once for each peer whose process has ended, on a goroutine of
 	// the network; may be nil. It must not call Close.
@@ -56,6 +61,14 @@ func (c *Config) check() error {
 	case len(c.Key) == 0 && c.Job == "":
 		return errors.New("shm: neither a key nor a job name")
 	}
+	if c.Ranks == nil {
+		for r := range c.Size {
+			c.Ranks = append(c.Ranks, r)
+		}
+	}
+	if len(c.Ranks) != c.Size || !slices.IsSorted(c.Ranks) {
+		return fmt.Errorf("shm: the ranks %v of a host of %d", c.Ranks, c.Size)
+	}
 	if c.Timeout <= 0 {
 		c.Timeout = defaultTimeout
 	}
@@ -66,6 +79,14 @@ func (c *Config) check() error {
 		c.TrackFD = func(int, bool) {}
 	}
 	return nil
+}
+
+// world is the world rank of a place.
+func (c *Config) world(place int) int {
+	if c.Ranks == nil {
+		return place
+	}
+	return c.Ranks[place]
 }
 
 var errClosed = errors.New("shm: the network is closed")
@@ -131,7 +152,11 @@ func (n *Network) Abort(cause error) {
 		n.latch(cause)
 		return
 	}
-	if n.head.abort(n.cfg.Rank, cause.Error()) || !n.head.aborted() {
+	origin, text := n.cfg.world(n.cfg.Rank), cause.Error()
+	if told := (*transport.Report)(nil); errors.As(cause, &told) {
+		origin, text = told.Rank, told.Text
+	}
+	if n.head.abort(origin, text) || !n.head.aborted() {
 		n.latch(cause)
 	} else {
 		n.latch(n.head.abortCause())
@@ -156,10 +181,10 @@ func (n *Network) Close() error {
 	}
 	n.closed = true
 	for i := range n.lanes {
-		if l := n.lanes[i].lane; l != nil {
+		if l := n.lanes[i].board; l != nil {
 			l.quiesce()
-			n.lanes[i].lane = nil
 		}
+		n.lanes[i].open, n.lanes[i].board = false, nil
 	}
 	return n.seg.close()
 }
@@ -169,21 +194,27 @@ var _ transport.Network = (*Network)(nil)
 // crowded reports that the ranks outnumber the cores.
 func (n *Network) crowded() bool { return n.cfg.Cores > 0 && n.cfg.Size > n.cfg.Cores }
 
-// checkMembers validates what OpenLane was given and returns this rank's place.
-func (n *Network) checkMembers(id int, members []int) (int, error) {
+// checkMembers validates what OpenLane was given; it returns the members' places
+// on this host, and this rank's index among them.
+func (n *Network) checkMembers(id int, members []int) (places []int, me int, err error) {
 	if id < 0 || id >= MaxLanes {
-		return 0, fmt.Errorf("shm: lane %d, want 0 to %d", id, MaxLanes-1)
+		return nil, 0, fmt.Errorf("shm: lane %d, want 0 to %d", id, MaxLanes-1)
 	}
+	me = -1
 	for i, m := range members {
-		if m < 0 || m >= n.cfg.Size || i > 0 && m <= members[i-1] {
-			return 0, fmt.Errorf("shm: lane %d: members %v are not ascending ranks below %d", id, members, n.cfg.Size)
+		p, ok := slices.BinarySearch(n.cfg.Ranks, m)
+		if !ok || i > 0 && m <= members[i-1] {
+			return nil, 0, fmt.Errorf("shm: lane %d: members %v are not ascending ranks of this host, which are %v", id, members, n.cfg.Ranks)
 		}
+		if p == n.cfg.Rank {
+			me = i
+		}
+		places = append(places, p)
 	}
-	me := slices.Index(members, n.cfg.Rank)
 	if me < 0 {
-		return 0, fmt.Errorf("shm: lane %d: rank %d is not among the members %v", id, n.cfg.Rank, members)
+		return nil, 0, fmt.Errorf("shm: lane %d: rank %d is not among the members %v", id, n.cfg.world(n.cfg.Rank), members)
 	}
-	return me, nil
+	return places, me, nil
 }
 
 func boardConfig(members, slots int) board.Config { return board.Standard(members, members, slots) }

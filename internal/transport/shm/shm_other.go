@@ -11,16 +11,19 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
 // Config describes one rank's attachment; see the Linux version.
 type Config struct {
 	Rank, Size int
+	Ranks      []int
 	Key        []byte
 	Job        string
 	Generation uint64
 	Timeout    time.Duration
 	Slots      int
+	BoardBytes int
 	Cores      int
 	Died       func(rank int, pid int)
 	TrackFD    func(fd int, open bool)
@@ -29,7 +32,26 @@ type Config struct {
 // Network is never made on this system.
 type Network struct{ transport.Network }
 
+// Part is never made on this system.
+type Part struct {
+	Shared transport.Shared
+	Boards []*board.Board
+}
+
+// Ring does nothing.
+func (*Part) Ring(int) {}
+
+// OpenPart always fails.
+func (*Network) OpenPart(int, []int, ...board.Config) (*Part, error) {
+	return nil, errUnsupported
+}
+
+var errUnsupported = fmt.Errorf("shared memory between ranks is not supported on %s", runtime.GOOS)
+
+// MaxLanes is as on Linux.
+const MaxLanes = 32
+
 // Open always fails.
 func Open(context.Context, Config) (*Network, error) {
-	return nil, fmt.Errorf("shared memory between ranks is not supported on %s", runtime.GOOS)
+	return nil, errUnsupported
 }

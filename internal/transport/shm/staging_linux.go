@@ -10,25 +10,25 @@ import (
 type staging struct {
 	head     *header
 	me       int
-	others   []int     // world ranks of the other members
+	others   []int     // places of the other members
 	counters []counter // NumPhases per member
 	buffers  []byte
 	chunk    int
 	members  int
 }
 
-func newStaging(h *header, region []byte, l laneLayout, me int, members []int) *staging {
+func newStaging(h *header, region []byte, l laneLayout, me int, places []int) *staging {
 	s := &staging{
 		head:     h,
 		me:       me,
-		counters: unsafe.Slice((*counter)(unsafe.Pointer(&region[l.counters])), len(members)*int(transport.NumPhases)),
+		counters: unsafe.Slice((*counter)(unsafe.Pointer(&region[l.counters])), len(places)*int(transport.NumPhases)),
 		buffers:  region[l.buffers:],
-		chunk:    chunkBytes(len(members)),
-		members:  len(members),
+		chunk:    chunkBytes(len(places)),
+		members:  len(places),
 	}
-	for m, r := range members {
+	for m, p := range places {
 		if m != me {
-			s.others = append(s.others, r)
+			s.others = append(s.others, p)
 		}
 	}
 	return s
@@ -51,8 +51,8 @@ func (s *staging) Reached(m int, p transport.Phase) uint64 {
 // Advance stores before it looks who sleeps, see bell.
 func (s *staging) Advance(p transport.Phase, v uint64) {
 	s.counters[s.me*int(transport.NumPhases)+int(p)].v.Store(v)
-	for _, r := range s.others {
-		s.head.ring(r)
+	for _, p := range s.others {
+		s.head.ring(p)
 	}
 }
 

@@ -29,7 +29,7 @@ func (w *watch) start(n *Network) error {
 			continue
 		}
 		if err := w.add(r, pid); err != nil {
-			return fmt.Errorf("watch rank %d, process %d: %w", r, pid, err)
+			return fmt.Errorf("watch rank %d, process %d: %w", n.cfg.world(r), pid, err)
 		}
 	}
 	return nil
@@ -43,7 +43,7 @@ func (w *watch) add(rank, pid int) error {
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
-		w.wg.Go(func() { w.n.cfg.Died(rank, pid) })
+		w.wg.Go(func() { w.n.cfg.Died(w.n.cfg.world(rank), pid) })
 		return nil
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func (w *watch) add(rank, pid int) error {
 	w.fds, w.files = append(w.fds, fd), append(w.files, f)
 	w.wg.Go(func() {
 		if raw.Read(exited) == nil {
-			w.n.cfg.Died(rank, pid)
+			w.n.cfg.Died(w.n.cfg.world(rank), pid)
 		}
 	})
 	return nil

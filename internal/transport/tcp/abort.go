@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/transport"
 )
 
 const (
@@ -34,7 +36,11 @@ func (n *Network) Abort(cause error) {
 	if cause == nil {
 		cause = errors.New("aborted without a cause")
 	}
-	n.abort(cause, n.cfg.Rank, cause.Error())
+	origin, text := n.cfg.Rank, cause.Error()
+	if told := (*transport.Report)(nil); errors.As(cause, &told) {
+		origin, text = told.Rank, told.Text
+	}
+	n.abort(cause, origin, text)
 }
 
 // abort latches err; origin and text are what the others are told.
@@ -142,7 +148,7 @@ func (n *Network) takeAbort(r io.Reader, h header) error {
 		return err
 	}
 	origin, text := int(binary.LittleEndian.Uint32(p)), string(p[4:])
-	n.abort(fmt.Errorf("%s (reported by rank %d)", text, origin), origin, text)
+	n.abort(&transport.Report{Rank: origin, Text: text}, origin, text)
 	return nil
 }
 

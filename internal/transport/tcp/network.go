@@ -51,6 +51,8 @@ type Config struct {
 	Slots int
 	// Grace is how long a lost connection waits for a better cause. Default 1 s.
 	Grace time.Duration
+	// Bell is rung for this rank's driver; nil: the network has one of its own.
+	Bell transport.Bell
 	// Wake is called after frames have come for a lane's board, and after an
 	// abort, for a driver that may not be looking. It is called on goroutines of
 	// the network and must not block. Optional.
@@ -68,6 +70,9 @@ func (c *Config) check() error {
 	setDefault(&c.Timeout, 30*time.Second)
 	setDefault(&c.Slots, 1024)
 	setDefault(&c.Grace, time.Second)
+	if c.Bell == nil {
+		c.Bell = newBell()
+	}
 	setDefaultFunc(&c.Wake, func() {})
 	setDefaultFunc(&c.Lost, func(int, error) {})
 	setDefaultFunc(&c.TrackFD, func(int, bool) {})
@@ -104,7 +109,7 @@ type Network struct {
 	cfg      Config
 	acceptor *link.Acceptor
 	dialer   *link.Dialer
-	bell     *bell
+	bell     transport.Bell
 
 	// ctx ends with the network's readiness to make connections: when it is
 	// aborted or closed.
@@ -156,7 +161,7 @@ func New(c Config) (*Network, error) {
 	n := &Network{
 		cfg:      c,
 		dialer:   &link.Dialer{Key: c.Key, Addrs: c.Addrs, Track: c.TrackFD},
-		bell:     newBell(),
+		bell:     c.Bell,
 		aborted:  make(chan struct{}),
 		leaving:  make(chan struct{}),
 		finished: make(chan struct{}),
