@@ -34,7 +34,7 @@ type allreduceSharedPipelined struct {
 
 func (a *allreduceSharedPipelined) start(l *Lane, r reduction) Op {
 	n := len(r.in)
-	chunkBytes := pipelineChunk(n, l.size, l.shared.ChunkBytes())
+	chunkBytes := pipelineChunk(n, l.size, min(l.shared.ChunkBytes(), l.chunkLimit))
 	chunks := ceilDiv(n, chunkBytes)
 	*a = allreduceSharedPipelined{lane: l, todo: r, base: l.chunks(chunks), chunkBytes: chunkBytes, chunks: chunks}
 	return a

@@ -44,7 +44,9 @@ type Lane struct {
 	low    [transport.NumPhases]uint64
 
 	comm    transport.Comm // nil over Shared
-	piece   int            // pieceBytes, but in tests; a multiple of lineBytes
+	piece   int            // pieceBytes, but in tests and by Tune; a multiple of lineBytes
+	// chunkLimit is the most that a chunk over Shared holds; a multiple of lineBytes×size.
+	chunkLimit int
 	scratch []byte         // grown to the largest need so far, and kept
 
 	srcs    [][]byte // size entries, for reduce.Reduce
@@ -86,6 +88,9 @@ func NewLane(l *transport.Lane) *Lane {
 	lane.each = make([]int64, lane.size)
 	lane.alltoallShared.starts = make([]int, lane.size)
 	lane.adasum.init(lane.size)
+	if l.Shared != nil {
+		lane.chunkLimit = l.Shared.ChunkBytes()
+	}
 	return lane
 }
 
@@ -125,6 +130,9 @@ func (e *ended) Advance() (bool, error) { return true, e.err }
 // reductions, posts and their completion. A driver that sees it unchanged after
 // Advance knows that nothing could be done. It belongs to the lane's driver.
 func (l *Lane) Moved() uint64 { return l.moved }
+
+// OverShared reports that the members share memory.
+func (l *Lane) OverShared() bool { return l.shared != nil && l.comm == nil }
 
 // publish advances this member's counter of phase p to v.
 func (l *Lane) publish(p transport.Phase, v uint64) {

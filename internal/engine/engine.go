@@ -40,6 +40,8 @@ type Options struct {
 	CycleTime time.Duration
 	// Timeline records what this rank executes; nil for none.
 	Timeline *timeline.Timeline
+	// Tune, if set, lets rank 0 search for better settings while the job runs.
+	Tune *TuneOptions
 	// Stalled, if set, is told about once a second while the driver waits how long
 	// the oldest pending operation has been waiting. It must not block.
 	Stalled func(oldest time.Duration)
@@ -76,6 +78,7 @@ type Engine struct {
 	stallChecked time.Time             // the driver's
 	failure      atomic.Pointer[Error] // set once: every later operation gets it
 
+	tuner    *tuner // on rank 0, while Options.Tune asks for it
 	counters Counters
 }
 
@@ -110,6 +113,12 @@ func New(net transport.Network, o Options) (*Engine, error) {
 	e.world = l
 	e.sets = map[int]*processSet{0: {id: 0, members: members, lane: l}}
 	e.publishLanes()
+	if o.Tune != nil && o.Rank == 0 {
+		if err := e.startTuner(l, *o.Tune); err != nil {
+			net.Close()
+			return nil, err
+		}
+	}
 	go e.background()
 	return e, nil
 }
@@ -312,6 +321,9 @@ func (e *Engine) Shutdown(limit time.Duration) {
 	e.role.Unlock()
 	close(e.quit)
 	<-e.stopped
+	if e.tuner != nil {
+		<-e.tuner.ended
+	}
 }
 
 // ring wakes a sleeping driver, unless the network is gone.

@@ -350,6 +350,9 @@ func (l *lane) finishCurrent() {
 	if x.fused != nil {
 		l.trace(x.parts, activityUnpack)
 	}
+	if t := l.engine.tuner; t != nil && l == l.engine.world && x.parts[0].resp.Type == negotiate.Allreduce {
+		t.executed(x.parts)
+	}
 	off := 0
 	for _, p := range x.parts {
 		if x.fused != nil && p.entry != nil {

@@ -30,6 +30,7 @@ type lane struct {
 	behind  atomic.Int32      // len(outbox) + len(unready), readable without the lock
 
 	// The driver's.
+	settings    settings
 	coordinator *negotiate.Coordinator // on member 0
 	request     negotiate.Request      // decoded by the coordinator
 	answers     []byteRecord           // Responses that found no room in the log, in order
@@ -58,7 +59,7 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 	if err != nil {
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
-	l := &lane{engine: e, id: id, members: members, board: t.Board, run: collective.NewLane(t), table: make(map[string]*Entry)}
+	l := &lane{engine: e, id: id, members: members, board: t.Board, run: collective.NewLane(t), table: make(map[string]*Entry), settings: e.opts.settings()}
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer
@@ -137,6 +138,9 @@ func (l *lane) coordinate() bool {
 		l.answers = l.answers[1:]
 		worked = true
 	}
+	if t := l.engine.tuner; t != nil && l == l.engine.world && t.publish(l) {
+		worked = true
+	}
 	l.heard = false
 	l.board.Requests(l.onRequest)
 	return worked || l.heard
@@ -156,10 +160,15 @@ func (l *lane) answer(from int, p []byte) {
 		return
 	}
 	for _, r := range resps {
-		rec := byteRecord(r.Append(nil))
-		if len(l.answers) > 0 || !l.board.Publish(rec) {
-			l.answers = append(l.answers, rec)
-		}
+		l.publish(r)
+	}
+}
+
+// publish appends r to the log, after all that waits for room there.
+func (l *lane) publish(r *negotiate.Response) {
+	rec := byteRecord(r.Append(nil))
+	if len(l.answers) > 0 || !l.board.Publish(rec) {
+		l.answers = append(l.answers, rec)
 	}
 }
 
@@ -173,7 +182,7 @@ func (l *lane) nextBatch() bool {
 		return false
 	}
 	e := l.engine
-	if e.opts.CycleTime > 0 {
+	if l.settings.cycleTime > 0 {
 		l.batchAt = time.Now()
 	}
 	e.counters.Batches.Add(1)
@@ -187,7 +196,12 @@ func (l *lane) nextBatch() bool {
 			resp, err = l.worker.Slot(rec.Slot)
 		case transport.RecordResponse:
 			resp = new(negotiate.Response)
-			if err = resp.Decode(rec.Payload); err == nil {
+			if err = resp.Decode(rec.Payload); err == nil && resp.Type == negotiate.Tune {
+				if err = l.tuned(resp); err == nil {
+					continue
+				}
+			}
+			if err == nil {
 				l.worker.Apply(resp)
 			}
 		default:
@@ -204,7 +218,7 @@ func (l *lane) nextBatch() bool {
 		}
 	}
 	e.mu.Unlock()
-	l.plan = negotiate.Fuse(l.plan[:0], l.responses, e.opts.FusionThreshold, negotiate.FuseOptions{Groups: e.opts.GroupsApart})
+	l.plan = negotiate.Fuse(l.plan[:0], l.responses, l.settings.fusionThreshold, negotiate.FuseOptions{Groups: e.opts.GroupsApart})
 	l.next = 0
 	l.traceBatch()
 	return true
@@ -213,10 +227,10 @@ func (l *lane) nextBatch() bool {
 // heldBack is how long the next batch must still wait for more tensors.
 func (l *lane) heldBack() time.Duration {
 	e := l.engine
-	if e.opts.CycleTime <= 0 || e.closing.Load() {
+	if l.settings.cycleTime <= 0 || e.closing.Load() {
 		return 0
 	}
-	return time.Until(l.batchAt.Add(e.opts.CycleTime))
+	return time.Until(l.batchAt.Add(l.settings.cycleTime))
 }
 
 // entry is the pending Entry that a Response speaks of, nil if there is none.

@@ -107,7 +107,7 @@ func TestDecodeRefuses(t *testing.T) {
 		p   []byte
 	}{
 		{"unknown request type 8", new(Request), request(func(r *Request) { r.Type = 8 })},
-		{"unknown request type 67", new(Request), request(func(r *Request) { r.Type = Settle + 1 })},
+		{"unknown request type 68", new(Request), request(func(r *Request) { r.Type = Tune + 1 })},
 		{"group size out of range", new(Request), request(func(r *Request) { r.Group = "g" })},
 		{"group size out of range", new(Request), request(func(r *Request) { r.Group, r.GroupSize = "g", -1 })},
 		{"group name of 16385 bytes", new(Request), request(func(r *Request) { r.Group, r.GroupSize = strings.Repeat("g", MaxName+1), 1 })},

@@ -106,6 +106,8 @@ func (c *Coordinator) Step(from int, r *Request) ([]*Response, error) {
 	switch {
 	case c.joined[from] && !r.Type.onSets():
 		err = fmt.Errorf("request %q: rank %d sent it although it has joined", r.Name, c.members[from])
+	case r.Type == Tune:
+		err = fmt.Errorf("request %q: rank %d asks to tune", r.Name, c.members[from])
 	case r.Type == Join:
 		err = c.join(from, r.Name)
 	case r.Type == Settle:

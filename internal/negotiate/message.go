@@ -31,6 +31,9 @@ const (
 	// led to a record that it has read, been taken over by the coordinator, or
 	// come back as stale. Before it joins, a member must have no mark under way.
 	Settle RequestType = 66
+	// Tune is nobody's Request. As a Response, which member 0 publishes by itself,
+	// it changes the lane's settings to FirstDims for all that comes after it.
+	Tune RequestType = 67
 )
 
 // CPUDevice is the Device of a tensor in host memory.
@@ -77,7 +80,7 @@ type Response struct {
 	Root      int32 // Broadcast: world rank; Join: the last to join; Settle: who asked; else the process set's id
 	Device    int32
 	Shape     tensor.Shape // Allgather: the first dimension is the sum over the members; Alltoall: it is 0
-	FirstDims []int64      // Allgather: the first dimension of each member, in member order
+	FirstDims []int64      // Allgather: the first dimension of each member, in member order; Tune: the settings
 	Prescale  float64
 	Postscale float64
 	Group     string // as in the Requests

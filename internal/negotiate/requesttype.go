@@ -14,10 +14,11 @@ var requestTypes = map[RequestType]string{
 	AddProcessSet:    "ADD_PROCESS_SET",
 	RemoveProcessSet: "REMOVE_PROCESS_SET",
 	Settle:           "SETTLE",
+	Tune:             "TUNE",
 }
 
 // Valid reports whether t is one of the constants.
-func (t RequestType) Valid() bool { return t <= Reducescatter || t >= AddProcessSet && t <= Settle }
+func (t RequestType) Valid() bool { return t <= Reducescatter || t >= AddProcessSet && t <= Tune }
 
 // String is the name that Horovod's messages use, such as "ALLREDUCE".
 func (t RequestType) String() string {

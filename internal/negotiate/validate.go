@@ -40,7 +40,7 @@ var checks = []check{
 	},
 	{ // Not Horovod's; the checks below are about the types that are left.
 		ok: func(first, _ *Request) bool {
-			return first.Type.Valid() && first.Type != Join && first.Type != Settle
+			return first.Type.Valid() && first.Type != Join && first.Type != Settle && first.Type != Tune
 		},
 		text: func(first, _ *Request) string { return fmt.Sprintf("Operation %v is not supported.", first.Type) },
 	},

@@ -1,0 +1,220 @@
+package autotune
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+const (
+	// samplesPerPoint is how many samples make a point's score, their median.
+	samplesPerPoint = 5
+	// exploring is how many points are spread over the range before the process
+	// decides, beside the defaults.
+	exploring = 4
+	// confirmations is how often the best point and the defaults are measured
+	// again in turn before the best is kept.
+	confirmations = 3
+)
+
+// Options shape a Search. The numbers are Horovod's.
+type Options struct {
+	Params []Param
+	// Warmup is how many points are measured at the defaults and forgotten.
+	Warmup int
+	// Points is how many are measured in all, without Warmup and the confirmation
+	// at the end; at least 1.
+	Points int
+	// Noise is the variance of a score beside what its samples show.
+	Noise float64
+	// Seed makes the search repeatable.
+	Seed uint64
+}
+
+// Trial is a point that has been measured.
+type Trial struct {
+	Point Point
+	Score float64
+}
+
+// Search decides what to try next. It is not safe for concurrent use.
+type Search struct {
+	o      Options
+	random *rand.Rand
+
+	current Point
+	samples []float64
+	warmup  int
+	trials  []Trial
+	units   [][]float64 // trials' points in the unit cube
+	scores  []float64
+	errs    []float64 // variances of the scores
+
+	best      int // of trials
+	confirm   int // measurements of the confirmation that have been made
+	again     [2][]float64
+	finished  bool
+	preferred Point
+}
+
+// NewSearch starts at the defaults.
+func NewSearch(o Options) (*Search, error) {
+	if len(o.Params) == 0 {
+		return nil, errors.New("autotune: every setting is fixed; there is nothing to tune")
+	}
+	for i := range o.Params {
+		if err := o.Params[i].check(); err != nil {
+			return nil, err
+		}
+	}
+	o.Points = max(1, o.Points)
+	s := &Search{o: o, random: rand.New(rand.NewPCG(o.Seed, 0x676f726f766f64)), warmup: o.Warmup}
+	s.current = s.defaults()
+	return s, nil
+}
+
+func (s *Search) defaults() Point {
+	d := make(Point, len(s.o.Params))
+	for i := range s.o.Params {
+		d[i] = s.o.Params[i].Default
+	}
+	return d
+}
+
+// Current is the point whose samples Observe waits for, or, when the search has
+// finished, the one to stay with. It must not be changed.
+func (s *Search) Current() Point { return s.current }
+
+// Finished reports that Current will not change any more.
+func (s *Search) Finished() bool { return s.finished }
+
+// Trials are the points measured so far, without warm-up. The last is the one
+// that has just ended, and its score the median of its samples.
+func (s *Search) Trials() []Trial { return s.trials }
+
+// Best is the trial to stay with, as far as is known.
+func (s *Search) Best() Trial {
+	if len(s.trials) == 0 {
+		return Trial{Point: s.current}
+	}
+	return s.trials[s.best]
+}
+
+// Observe takes a sample of Current, in any unit in which more is better. It
+// reports whether the point has ended with it: then Current is another one, maybe equal.
+// It may think for some milliseconds then.
+func (s *Search) Observe(score float64) (ended bool) {
+	if s.finished || math.IsNaN(score) || math.IsInf(score, 0) {
+		return false
+	}
+	s.samples = append(s.samples, score)
+	if len(s.samples) < samplesPerPoint {
+		return false
+	}
+	samples := s.samples
+	s.samples = nil
+	slices.Sort(samples)
+	median := stat.Quantile(0.5, stat.Empirical, samples, nil)
+	switch {
+	case s.warmup > 0:
+		s.warmup--
+	case len(s.trials) < s.o.Points:
+		s.enter(median, stat.Variance(samples, nil)/samplesPerPoint)
+	default:
+		s.again[s.confirm%2] = append(s.again[s.confirm%2], median)
+		s.confirm++
+	}
+	s.current = s.next()
+	return true
+}
+
+func (s *Search) enter(score, variance float64) {
+	u := make([]float64, len(s.current))
+	for i, v := range s.current {
+		u[i] = s.o.Params[i].unit(v)
+	}
+	s.trials = append(s.trials, Trial{s.current, score})
+	s.units, s.scores, s.errs = append(s.units, u), append(s.scores, score), append(s.errs, variance+s.o.Noise)
+	if score > s.trials[s.best].Score {
+		s.best = len(s.trials) - 1
+	}
+}
+
+// next chooses the point after the one that has ended.
+func (s *Search) next() Point {
+	n := len(s.trials)
+	switch {
+	case s.warmup > 0 || n == 0:
+		return s.defaults()
+	case n < s.o.Points && n <= exploring:
+		return s.spread(n)
+	case n < s.o.Points:
+		return s.promising()
+	default:
+		return s.confirmed()
+	}
+}
+
+// promising is where the process expects the greatest improvement.
+func (s *Search) promising() Point {
+	p, err := condition(s.units, s.scores, s.errs)
+	if err != nil {
+		return s.spread(len(s.trials))
+	}
+	return s.point(p.mostPromising(s.random))
+}
+
+// spread is the n-th point of a sequence that fills the cube evenly.
+func (s *Search) spread(n int) Point {
+	u := make([]float64, len(s.o.Params))
+	for i := range u {
+		u[i] = radicalInverse(n, primes[i%len(primes)])
+	}
+	return s.point(u)
+}
+
+var primes = [...]int{2, 3, 5, 7, 11, 13, 17, 19}
+
+// radicalInverse mirrors the digits of n in a base at the point: Halton's sequence.
+func radicalInverse(n, base int) float64 {
+	v, digit := 0.0, 1/float64(base)
+	for ; n > 0; n /= base {
+		v += float64(n%base) * digit
+		digit /= float64(base)
+	}
+	return v
+}
+
+func (s *Search) point(u []float64) Point {
+	p := make(Point, len(u))
+	for i := range u {
+		p[i] = s.o.Params[i].value(u[i])
+	}
+	return p
+}
+
+// confirmed measures the best point and the defaults again in turn. The best
+// must win, or the defaults stay: what won by luck, or while the machine was
+// quiet, costs nothing more.
+func (s *Search) confirmed() Point {
+	best := s.trials[s.best].Point
+	if s.best != 0 && s.confirm < 2*confirmations {
+		if s.confirm%2 == 0 {
+			return best
+		}
+		return s.defaults()
+	}
+	s.finished = true
+	if s.best != 0 && !(middle(s.again[0]) > middle(s.again[1])) {
+		s.best = 0
+	}
+	return s.trials[s.best].Point
+}
+
+func middle(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}

@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/autotune"
+	"github.com/gorovod/gorovod/internal/negotiate"
+)
+
+// TuneOptions ask for a search for the settings with which the allreduces of the
+// world's lane run fastest. Only rank 0's count.
+type TuneOptions struct {
+	Warmup int     // points that are measured at the defaults and forgotten
+	Steps  int     // rounds of a tensor that make a sample
+	Points int     // how many points are measured
+	Noise  float64 // variance of a score
+	// Fixed reports that a setting, by its column's name in the log, stays as it is.
+	Fixed func(name string) bool
+	Log   io.WriteCloser // takes the points as CSV; may be nil. Closed at the end
+}
+
+// tuner lets a search watch what rank 0 executes in the world's lane, and
+// publishes what it decides in the lane's log, where every rank reads it at the
+// same place. The search thinks on a goroutine of its own.
+type tuner struct {
+	engine   *Engine
+	o        TuneOptions
+	tunables []tunable
+	base     settings // what no tunable changes
+	ended    chan struct{}
+	samples  chan float64
+
+	next     atomic.Pointer[settings] // decided, to be published
+	thinking atomic.Bool              // a point has ended, its successor is not in force yet
+	over     atomic.Bool              // nothing is measured any more
+
+	meter *autotune.Meter // the driver's
+}
+
+// startTuner begins to tune l, the world's lane, if there is anything to tune.
+func (e *Engine) startTuner(l *lane, o TuneOptions) error {
+	t := &tuner{engine: e, o: o, base: l.settings, ended: make(chan struct{}), samples: make(chan float64, 1), meter: autotune.NewMeter(o.Steps)}
+	t.tunables = tunables(l.settings, l.run.OverShared(), func(name string) bool {
+		return name == "tensor_fusion_threshold" && l.settings.fusionThreshold == 0 || o.Fixed != nil && o.Fixed(name)
+	})
+	params := make([]autotune.Param, len(t.tunables))
+	for i := range params {
+		params[i] = t.tunables[i].Param
+	}
+	search, err := autotune.NewSearch(autotune.Options{Params: params, Warmup: o.Warmup, Points: o.Points, Noise: o.Noise})
+	if err != nil {
+		return err
+	}
+	e.tuner = t
+	go t.think(search)
+	return nil
+}
+
+// think lets the search digest samples until it has finished.
+func (t *tuner) think(search *autotune.Search) {
+	defer close(t.ended)
+	log := tuneLog{w: t.o.Log, cached: t.engine.opts.CacheCapacity > 0}
+	defer func() {
+		t.over.Store(true)
+		if p := recover(); p != nil {
+			t.engine.net.Abort(fmt.Errorf("panic in the autotuner: %v", p))
+		}
+		if err := log.close(); err != nil {
+			t.engine.opts.Log.Warn("autotune log", "error", err)
+		}
+	}()
+	log.header()
+	for {
+		var sample float64
+		select {
+		case sample = <-t.samples:
+		case <-t.engine.quit:
+			return
+		}
+		trials := len(search.Trials())
+		if !search.Observe(sample) {
+			t.thinking.Store(false)
+			continue
+		}
+		if all := search.Trials(); len(all) > trials {
+			last := all[len(all)-1]
+			log.row(t.apply(last.Point), last)
+			t.engine.opts.Log.Info("Autotuner: measured", "settings", t.describe(last.Point), "bytes/µs", last.Score)
+		}
+		s := t.apply(search.Current())
+		t.next.Store(&s)
+		if search.Finished() {
+			best := search.Best()
+			log.row(s, best)
+			t.engine.opts.Log.Info("Autotuner: finished", "settings", t.describe(best.Point), "bytes/µs", best.Score)
+			return
+		}
+	}
+}
+
+// apply makes settings of a point.
+func (t *tuner) apply(p autotune.Point) settings {
+	s := t.base
+	for i, v := range p {
+		t.tunables[i].set(&s, v)
+	}
+	return s
+}
+
+func (t *tuner) describe(p autotune.Point) string {
+	text := ""
+	for i, v := range p {
+		text += fmt.Sprintf(" %s=%.4g", t.tunables[i].Name, v)
+	}
+	return text[min(1, len(text)):]
+}
+
+// executed notes an allreduce of the lane. It belongs to the driver.
+func (t *tuner) executed(parts []part) {
+	if t.over.Load() || t.thinking.Load() {
+		return
+	}
+	now := time.Now()
+	for i := range parts {
+		score, ok := t.meter.Executed(parts[i].resp.Name, parts[i].bytes, now)
+		if !ok {
+			continue
+		}
+		t.thinking.Store(true) // until the search has told whether the point goes on
+		t.meter.Reset()
+		select {
+		case t.samples <- score:
+		default:
+		}
+		return
+	}
+}
+
+// publish puts what has been decided into the lane's log. It belongs to the
+// driver of member 0, and reports whether it did anything.
+func (t *tuner) publish(l *lane) bool {
+	s := t.next.Swap(nil)
+	if s == nil {
+		return false
+	}
+	l.publish(&negotiate.Response{Type: negotiate.Tune, Device: negotiate.CPUDevice, FirstDims: s.encode(), Prescale: 1, Postscale: 1, Slot: negotiate.NoSlot})
+	return true
+}
+
+// tuned is called when a Tune record comes by in the lane's log.
+func (l *lane) tuned(resp *negotiate.Response) error {
+	s, err := decodeSettings(resp.FirstDims)
+	if err != nil {
+		return fmt.Errorf("tune: %w", err)
+	}
+	l.settings = s
+	l.run.Tune(s.data)
+	if t := l.engine.tuner; t != nil && l == l.engine.world {
+		t.meter.Reset()
+		t.thinking.Store(false)
+	}
+	return nil
+}
+
+// tuneLog writes the points as CSV: first Horovod's columns, then ours.
+type tuneLog struct {
+	w      io.WriteCloser // nil: nothing is written
+	cached bool
+	err    error
+}
+
+func (g *tuneLog) header() {
+	g.write("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,tensor_fusion_threshold,score,chunk_kb,piece_kb")
+}
+
+func (g *tuneLog) row(s settings, t autotune.Trial) {
+	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+	cached := "0"
+	if g.cached {
+		cached = "1"
+	}
+	g.write("0,0,0," + cached + "," + number(float64(s.cycleTime)/float64(time.Millisecond)) + "," + number(float64(s.fusionThreshold)/(1<<20)) + "," +
+		number(t.Score) + "," + number(float64(s.data.Chunk)/1024) + "," + number(float64(s.data.Piece)/1024))
+}
+
+func (g *tuneLog) write(line string) {
+	if g.w == nil || g.err != nil {
+		return
+	}
+	_, g.err = io.WriteString(g.w, line+"\n")
+}
+
+func (g *tuneLog) close() error {
+	if g.w == nil {
+		return nil
+	}
+	if err := g.w.Close(); g.err == nil {
+		g.err = err
+	}
+	return g.err
+}
