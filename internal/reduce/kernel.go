@@ -17,11 +17,36 @@ const (
 	productBFloat16
 	extremeBFloat16
 
-	numHalves // of the above, noKernel included
+	// Conversions between floats; their ranges count elements, not bytes.
+	float16ToBFloat16
+	float16ToFloat32
+	float16ToFloat64
+	bfloat16ToFloat16
+	bfloat16ToFloat32
+	bfloat16ToFloat64
+	float32ToFloat16
+	float32ToBFloat16
+	float32ToFloat64
+	float64ToFloat16
+	float64ToBFloat16
+	float64ToFloat32
+	// A float32 plus a 16-bit float, likewise.
+	addFloat16
+	addBFloat16
+
+	// Integers times a float64, likewise.
+	scaleUint8
+	scaleInt8
+	scaleUint16
+	scaleInt16
+	scaleInt32
+	scaleInt64
+
+	numWide // of the above, noKernel included
 )
 
 const (
-	sumFloat32 kernel = iota + numHalves
+	sumFloat32 kernel = iota + numWide
 	productFloat32
 	extremeFloat32
 	sumFloat64
@@ -32,8 +57,10 @@ const (
 	sum16
 	sum32
 	sum64
+	product8
 	product16
 	product32
+	product64
 	minUint8
 	maxUint8
 	minInt8
@@ -50,19 +77,32 @@ const (
 	numKernels
 )
 
-// kernels has noKernel where portable Go must do.
 var kernels = [tensor.NumDTypes][tensor.NumReduceOps]kernel{
-	tensor.Uint8:    {tensor.Sum: sum8, tensor.Min: minUint8, tensor.Max: maxUint8},
-	tensor.Int8:     {tensor.Sum: sum8, tensor.Min: minInt8, tensor.Max: maxInt8},
+	tensor.Uint8:    {tensor.Sum: sum8, tensor.Product: product8, tensor.Min: minUint8, tensor.Max: maxUint8},
+	tensor.Int8:     {tensor.Sum: sum8, tensor.Product: product8, tensor.Min: minInt8, tensor.Max: maxInt8},
 	tensor.Uint16:   {tensor.Sum: sum16, tensor.Product: product16, tensor.Min: minUint16, tensor.Max: maxUint16},
 	tensor.Int16:    {tensor.Sum: sum16, tensor.Product: product16, tensor.Min: minInt16, tensor.Max: maxInt16},
 	tensor.Int32:    {tensor.Sum: sum32, tensor.Product: product32, tensor.Min: minInt32, tensor.Max: maxInt32},
-	tensor.Int64:    {tensor.Sum: sum64, tensor.Min: minInt64, tensor.Max: maxInt64},
+	tensor.Int64:    {tensor.Sum: sum64, tensor.Product: product64, tensor.Min: minInt64, tensor.Max: maxInt64},
 	tensor.Float16:  {tensor.Sum: sumFloat16, tensor.Product: productFloat16, tensor.Min: extremeFloat16, tensor.Max: extremeFloat16},
 	tensor.Float32:  {tensor.Sum: sumFloat32, tensor.Product: productFloat32, tensor.Min: extremeFloat32, tensor.Max: extremeFloat32},
 	tensor.Float64:  {tensor.Sum: sumFloat64, tensor.Product: productFloat64, tensor.Min: extremeFloat64, tensor.Max: extremeFloat64},
 	tensor.BFloat16: {tensor.Sum: sumBFloat16, tensor.Product: productBFloat16, tensor.Min: extremeBFloat16, tensor.Max: extremeBFloat16},
 	tensor.Bool:     {tensor.Sum: maxUint8, tensor.Product: minUint8, tensor.Min: minUint8, tensor.Max: maxUint8},
+}
+
+// casts has noKernel where nothing is to be converted.
+var casts = [tensor.NumDTypes][tensor.NumDTypes]kernel{
+	tensor.Float16:  {tensor.BFloat16: float16ToBFloat16, tensor.Float32: float16ToFloat32, tensor.Float64: float16ToFloat64},
+	tensor.BFloat16: {tensor.Float16: bfloat16ToFloat16, tensor.Float32: bfloat16ToFloat32, tensor.Float64: bfloat16ToFloat64},
+	tensor.Float32:  {tensor.Float16: float32ToFloat16, tensor.BFloat16: float32ToBFloat16, tensor.Float64: float32ToFloat64},
+	tensor.Float64:  {tensor.Float16: float64ToFloat16, tensor.BFloat16: float64ToBFloat16, tensor.Float32: float64ToFloat32},
+}
+
+// scalings has noKernel for what is no integer.
+var scalings = [tensor.NumDTypes]kernel{
+	tensor.Uint8: scaleUint8, tensor.Int8: scaleInt8, tensor.Uint16: scaleUint16,
+	tensor.Int16: scaleInt16, tensor.Int32: scaleInt32, tensor.Int64: scaleInt64,
 }
 
 func kernelFor(dt tensor.DType, op tensor.ReduceOp) kernel { return kernels[dt][op] }

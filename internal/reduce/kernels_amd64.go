@@ -28,7 +28,7 @@ func available(v variant) bool {
 	case avx2:
 		return cpu.X86.HasAVX2 && cpu.X86.HasF16C
 	case avx512:
-		return available(avx2) && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ
+		return available(avx2) && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL
 	}
 	return false
 }
@@ -55,7 +55,7 @@ func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, ds
 		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
 		off: off, end: end, kernel: uint64(k),
 	}
-	if v == avx512 && k < numHalves {
+	if v == avx512 && k < numWide {
 		j.kernel += uint64(numKernels)
 	}
 	switch dt {
@@ -79,6 +79,39 @@ func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, ds
 		j.flip = 0
 	}
 	run(&j)
+}
+
+// runElements runs k of variant v, a kernel whose ranges count elements, on a
+// multiple of wideElements of them.
+func runElements(v variant, k kernel, j *job, from, to int) {
+	j.off, j.end, j.kernel = from, to, uint64(k)
+	if v == avx512 {
+		j.kernel += uint64(numKernels)
+	}
+	run(j)
+}
+
+// castRange converts the elements from from to to.
+func castRange(v variant, k kernel, dst []byte, srcs [][]byte, scale float64, from, to int) {
+	j := job{
+		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
+		scale: uint64(math.Float32bits(float32(scale))) * 0x1_0000_0001,
+		canon: 0x7fc0_0000_7fc0_0000,
+	}
+	if scale != 1 {
+		j.scaled = 1
+	}
+	runElements(v, k, &j, from, to)
+}
+
+// scaleRange multiplies the integers from from to to by factor, which is finite;
+// low and high are the limits of their type.
+func scaleRange(v variant, k kernel, dst []byte, srcs [][]byte, factor, low, high float64, from, to int) {
+	j := job{
+		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
+		scale: math.Float64bits(factor), flip: math.Float64bits(low), canon: math.Float64bits(high),
+	}
+	runElements(v, k, &j, from, to)
 }
 
 // run calls a kernel, with the default floating-point mode for as long.

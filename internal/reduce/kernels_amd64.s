@@ -5,6 +5,7 @@
 #include "loops_amd64.h"
 #include "vectors_amd64.h"
 #include "avx2_amd64.h"
+#include "elements_amd64.h"
 
 // func run(j *job)
 //
@@ -136,12 +137,20 @@ TEXT sum64AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_64, STORE1_64, NONE, ADD_64, NONE, NONE2, 32, 8)
 	RET
 
+TEXT product8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_8, STORE1_8, NONE, MUL_8, NONE, NONE2, 32, 1)
+	RET
+
 TEXT product16AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_16, STORE1_16, NONE, MUL_16, NONE, NONE2, 32, 2)
 	RET
 
 TEXT product32AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_32, STORE1_32, NONE, MUL_32, NONE, NONE2, 32, 4)
+	RET
+
+TEXT product64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_64, STORE1_64, NONE, MUL_64, NONE, NONE2, 32, 8)
 	RET
 
 TEXT minUint8AVX2<>(SB), NOSPLIT|NOFRAME, $0
@@ -192,6 +201,92 @@ TEXT maxInt64AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_64, STORE1_64, NONE, MAX_I64, NONE, NONE2, 32, 8)
 	RET
 
+// Kernels whose ranges count elements: see elements_amd64.h.
+
+#include "elements_avx2_amd64.h"
+
+TEXT float16ToBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CONSTANTS_BF16
+	CAST(WIDEN_F16, NARROW_BF16)
+	RET
+
+TEXT float16ToFloat32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CAST(WIDEN_F16, NARROW_F32)
+	RET
+
+TEXT float16ToFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CAST(WIDEN_F16, NARROW_F64)
+	RET
+
+TEXT bfloat16ToFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CAST(WIDEN_BF16, NARROW_F16)
+	RET
+
+TEXT bfloat16ToFloat32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CAST(WIDEN_BF16, NARROW_F32)
+	RET
+
+TEXT bfloat16ToFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CAST(WIDEN_BF16, NARROW_F64)
+	RET
+
+TEXT float32ToFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CAST(WIDEN_F32, NARROW_F16)
+	RET
+
+TEXT float32ToBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CONSTANTS_BF16
+	CAST(WIDEN_F32, NARROW_BF16)
+	RET
+
+TEXT float32ToFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CAST(WIDEN_F32, NARROW_F64)
+	RET
+
+TEXT float64ToFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CAST(WIDEN_F64, NARROW_F16)
+	RET
+
+TEXT float64ToBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CONSTANTS_BF16
+	CAST(WIDEN_F64, NARROW_BF16)
+	RET
+
+TEXT float64ToFloat32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	CAST(WIDEN_F64, NARROW_F32)
+	RET
+
+TEXT addFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	ADD_WIDENED(WIDEN_F16)
+	RET
+
+TEXT addBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	ADD_WIDENED(WIDEN_BF16)
+	RET
+
+TEXT scaleUint8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	SCALE_INTEGERS(WIDEN_U8, NARROW_U8)
+	RET
+
+TEXT scaleInt8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	SCALE_INTEGERS(WIDEN_I8, NARROW_I8)
+	RET
+
+TEXT scaleUint16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	SCALE_INTEGERS(WIDEN_U16, NARROW_U16)
+	RET
+
+TEXT scaleInt16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	SCALE_INTEGERS(WIDEN_I16, NARROW_I16)
+	RET
+
+TEXT scaleInt32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	SCALE_INTEGERS(WIDEN_I32, NARROW_I32)
+	RET
+
+TEXT scaleInt64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	SCALE_EACH_I64
+	RET
 
 // AVX-512: whole groups of four vectors, then the AVX2 kernel for the rest. Only the
 // 16-bit floats gain by it (by half and more). The others wait for memory as soon as
@@ -234,10 +329,14 @@ TEXT maxInt64AVX2<>(SB), NOSPLIT|NOFRAME, $0
 #undef V15
 #define V15 Z15
 
-#define KERNEL512(LD4, ST4, FLIP, OP, MUL, CANON, VB) \
+// What run has put into the lower halves, all over the vectors.
+#define BROADCAST512 \
 	VPBROADCASTQ X13, Z13; \
 	VPBROADCASTQ X14, Z14; \
-	VPBROADCASTQ X15, Z15; \
+	VPBROADCASTQ X15, Z15
+
+#define KERNEL512(LD4, ST4, FLIP, OP, MUL, CANON, VB) \
+	BROADCAST512; \
 	LOOP4(LD4, ST4, FLIP, OP, MUL, CANON, VB)
 
 TEXT sumFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
@@ -267,6 +366,111 @@ TEXT extremeBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
 	KERNEL512(LOAD4_BF16, STORE4_BF16, FLIP_SIGN, MIN_PS, SCALE_PS, CANON_PS, 32)
 	JMP extremeBFloat16AVX2<>(SB)
 
+#include "elements_avx512_amd64.h"
+
+TEXT float16ToBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CONSTANTS_BF16
+	CAST(WIDEN_F16, NARROW_BF16)
+	RET
+
+TEXT float16ToFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CAST(WIDEN_F16, NARROW_F32)
+	RET
+
+TEXT float16ToFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CAST(WIDEN_F16, NARROW_F64)
+	RET
+
+TEXT bfloat16ToFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CAST(WIDEN_BF16, NARROW_F16)
+	RET
+
+TEXT bfloat16ToFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CAST(WIDEN_BF16, NARROW_F32)
+	RET
+
+TEXT bfloat16ToFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CAST(WIDEN_BF16, NARROW_F64)
+	RET
+
+TEXT float32ToFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CAST(WIDEN_F32, NARROW_F16)
+	RET
+
+TEXT float32ToBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CONSTANTS_BF16
+	CAST(WIDEN_F32, NARROW_BF16)
+	RET
+
+TEXT float32ToFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CAST(WIDEN_F32, NARROW_F64)
+	RET
+
+TEXT float64ToFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CAST(WIDEN_F64, NARROW_F16)
+	RET
+
+TEXT float64ToBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CONSTANTS_BF16
+	CAST(WIDEN_F64, NARROW_BF16)
+	RET
+
+TEXT float64ToFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CAST(WIDEN_F64, NARROW_F32)
+	RET
+
+TEXT addFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	ADD_WIDENED(WIDEN_F16)
+	RET
+
+TEXT addBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	ADD_WIDENED(WIDEN_BF16)
+	RET
+
+TEXT scaleUint8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	SCALE_INTEGERS(WIDEN_U8, NARROW_U8)
+	RET
+
+TEXT scaleInt8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	SCALE_INTEGERS(WIDEN_I8, NARROW_I8)
+	RET
+
+TEXT scaleUint16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	SCALE_INTEGERS(WIDEN_U16, NARROW_U16)
+	RET
+
+TEXT scaleInt16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	SCALE_INTEGERS(WIDEN_I16, NARROW_I16)
+	RET
+
+TEXT scaleInt32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	SCALE_INTEGERS(WIDEN_I32, NARROW_I32)
+	RET
+
+TEXT scaleInt64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	SCALE_INTEGERS(WIDEN_I64, NARROW_I64)
+	RET
+
 // By the kernel's number in kernel.go; those of AVX-512 come after all of AVX2.
 
 #define ENTRY(k, f) DATA kernels<>+((k)*8)(SB)/8, $f<>(SB)
@@ -277,6 +481,26 @@ ENTRY(const_extremeFloat16, extremeFloat16AVX2)
 ENTRY(const_sumBFloat16, sumBFloat16AVX2)
 ENTRY(const_productBFloat16, productBFloat16AVX2)
 ENTRY(const_extremeBFloat16, extremeBFloat16AVX2)
+ENTRY(const_float16ToBFloat16, float16ToBFloat16AVX2)
+ENTRY(const_float16ToFloat32, float16ToFloat32AVX2)
+ENTRY(const_float16ToFloat64, float16ToFloat64AVX2)
+ENTRY(const_bfloat16ToFloat16, bfloat16ToFloat16AVX2)
+ENTRY(const_bfloat16ToFloat32, bfloat16ToFloat32AVX2)
+ENTRY(const_bfloat16ToFloat64, bfloat16ToFloat64AVX2)
+ENTRY(const_float32ToFloat16, float32ToFloat16AVX2)
+ENTRY(const_float32ToBFloat16, float32ToBFloat16AVX2)
+ENTRY(const_float32ToFloat64, float32ToFloat64AVX2)
+ENTRY(const_float64ToFloat16, float64ToFloat16AVX2)
+ENTRY(const_float64ToBFloat16, float64ToBFloat16AVX2)
+ENTRY(const_float64ToFloat32, float64ToFloat32AVX2)
+ENTRY(const_addFloat16, addFloat16AVX2)
+ENTRY(const_addBFloat16, addBFloat16AVX2)
+ENTRY(const_scaleUint8, scaleUint8AVX2)
+ENTRY(const_scaleInt8, scaleInt8AVX2)
+ENTRY(const_scaleUint16, scaleUint16AVX2)
+ENTRY(const_scaleInt16, scaleInt16AVX2)
+ENTRY(const_scaleInt32, scaleInt32AVX2)
+ENTRY(const_scaleInt64, scaleInt64AVX2)
 ENTRY(const_sumFloat32, sumFloat32AVX2)
 ENTRY(const_productFloat32, productFloat32AVX2)
 ENTRY(const_extremeFloat32, extremeFloat32AVX2)
@@ -287,8 +511,10 @@ ENTRY(const_sum8, sum8AVX2)
 ENTRY(const_sum16, sum16AVX2)
 ENTRY(const_sum32, sum32AVX2)
 ENTRY(const_sum64, sum64AVX2)
+ENTRY(const_product8, product8AVX2)
 ENTRY(const_product16, product16AVX2)
 ENTRY(const_product32, product32AVX2)
+ENTRY(const_product64, product64AVX2)
 ENTRY(const_minUint8, minUint8AVX2)
 ENTRY(const_maxUint8, maxUint8AVX2)
 ENTRY(const_minInt8, minInt8AVX2)
@@ -307,4 +533,24 @@ ENTRY(const_extremeFloat16+const_numKernels, extremeFloat16AVX512)
 ENTRY(const_sumBFloat16+const_numKernels, sumBFloat16AVX512)
 ENTRY(const_productBFloat16+const_numKernels, productBFloat16AVX512)
 ENTRY(const_extremeBFloat16+const_numKernels, extremeBFloat16AVX512)
-GLOBL kernels<>(SB), RODATA, $((const_numKernels+const_numHalves)*8)
+ENTRY(const_float16ToBFloat16+const_numKernels, float16ToBFloat16AVX512)
+ENTRY(const_float16ToFloat32+const_numKernels, float16ToFloat32AVX512)
+ENTRY(const_float16ToFloat64+const_numKernels, float16ToFloat64AVX512)
+ENTRY(const_bfloat16ToFloat16+const_numKernels, bfloat16ToFloat16AVX512)
+ENTRY(const_bfloat16ToFloat32+const_numKernels, bfloat16ToFloat32AVX512)
+ENTRY(const_bfloat16ToFloat64+const_numKernels, bfloat16ToFloat64AVX512)
+ENTRY(const_float32ToFloat16+const_numKernels, float32ToFloat16AVX512)
+ENTRY(const_float32ToBFloat16+const_numKernels, float32ToBFloat16AVX512)
+ENTRY(const_float32ToFloat64+const_numKernels, float32ToFloat64AVX512)
+ENTRY(const_float64ToFloat16+const_numKernels, float64ToFloat16AVX512)
+ENTRY(const_float64ToBFloat16+const_numKernels, float64ToBFloat16AVX512)
+ENTRY(const_float64ToFloat32+const_numKernels, float64ToFloat32AVX512)
+ENTRY(const_addFloat16+const_numKernels, addFloat16AVX512)
+ENTRY(const_addBFloat16+const_numKernels, addBFloat16AVX512)
+ENTRY(const_scaleUint8+const_numKernels, scaleUint8AVX512)
+ENTRY(const_scaleInt8+const_numKernels, scaleInt8AVX512)
+ENTRY(const_scaleUint16+const_numKernels, scaleUint16AVX512)
+ENTRY(const_scaleInt16+const_numKernels, scaleInt16AVX512)
+ENTRY(const_scaleInt32+const_numKernels, scaleInt32AVX512)
+ENTRY(const_scaleInt64+const_numKernels, scaleInt64AVX512)
+GLOBL kernels<>(SB), RODATA, $((const_numKernels+const_numWide)*8)

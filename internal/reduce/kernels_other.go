@@ -12,3 +12,11 @@ func available(v variant) bool { return v == portable }
 func runKernelRange(v variant, _ kernel, _ tensor.DType, _ tensor.ReduceOp, _ []byte, _ [][]byte, _ float64, _, _ int) {
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }
+
+func castRange(v variant, _ kernel, _ []byte, _ [][]byte, _ float64, _, _ int) {
+	panic("reduce: no " + v.String() + " kernels on this processor")
+}
+
+func scaleRange(v variant, _ kernel, _ []byte, _ [][]byte, _, _, _ float64, _, _ int) {
+	panic("reduce: no " + v.String() + " kernels on this processor")
+}

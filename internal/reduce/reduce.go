@@ -1,5 +1,6 @@
 // Package reduce combines equally long arrays element by element: sums,
-// products, minima and maxima of every element type, and scaling. The
+// products, minima and maxima of every element type, scaling, and conversions
+// between the floats. The
 // collectives call it on memory that may be shared with other processes; it
 // owns no memory, allocates none, and never blocks. All functions may be called
 // from any goroutine.
@@ -111,24 +112,19 @@ func reduceWith(v variant, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs
 		return
 	}
 	k := kernelFor(dt, op)
-	if v == portable || k == noKernel {
+	switch {
+	case v == portable:
 		reducePortable(dt, op, dst, srcs, scale)
-		return
-	}
-	if isFloat(dt) || scale == 1 {
+	case isFloat(dt) || scale == 1:
 		runKernel(v, k, dt, op, dst, srcs, scale)
-		return
-	}
-	var block [1][]byte
-	for off := 0; off < len(dst); off += scaleBytes {
-		end := min(off+scaleBytes, len(dst))
-		block[0] = dst[off:end]
-		if len(srcs) == 1 {
-			block[0] = srcs[0][off:end]
-		} else {
+	case len(srcs) == 1:
+		scaleWith(v, dt, dst, srcs[0], scale)
+	default:
+		for off := 0; off < len(dst); off += scaleBytes {
+			end := min(off+scaleBytes, len(dst))
 			runKernelRange(v, k, dt, op, dst, srcs, 1, off, end)
+			scaleWith(v, dt, dst[off:end], dst[off:end], scale)
 		}
-		reducePortable(dt, tensor.Sum, dst[off:end], block[:], scale)
 	}
 }
 

@@ -102,6 +102,28 @@
 #define ADD_32(src, acc, tmp) VPADDD src, acc, acc
 #define ADD_64(src, acc, tmp) VPADDQ src, acc, acc
 #define MUL_16(src, acc, tmp) VPMULLW src, acc, acc
+// AVX2 multiplies neither bytes nor int64. Bytes: the even ones, then the odd ones.
+#define MUL_8(src, acc, tmp) \
+	VPMULLW src, acc, tmp; \
+	VPSLLW $8, tmp, tmp; \
+	VPSRLW $8, tmp, tmp; \
+	VPSRLW $8, src, src; \
+	VPSRLW $8, acc, acc; \
+	VPSLLW $8, acc, acc; \
+	VPMULLW src, acc, acc; \
+	VPOR tmp, acc, acc
+
+// Products of the lower halves, and of each lower with the other's upper half.
+#define MUL_64(src, acc, tmp) \
+	VPSHUFD $0xb1, src, tmp; \
+	VPMULLD acc, tmp, tmp; \
+	VPMULUDQ src, acc, acc; \
+	VPSLLQ $32, tmp, src; \
+	VPADDQ src, acc, acc; \
+	VPSRLQ $32, tmp, tmp; \
+	VPSLLQ $32, tmp, tmp; \
+	VPADDQ tmp, acc, acc
+
 #define MUL_32(src, acc, tmp) VPMULLD src, acc, acc
 #define MIN_U8(src, acc, tmp) VPMINUB src, acc, acc
 #define MAX_U8(src, acc, tmp) VPMAXUB src, acc, acc

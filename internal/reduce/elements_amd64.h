@@ -1,0 +1,101 @@
+// The loops of the kernels whose ranges count elements, so that sources and
+// destination may have elements of different sizes. A range is a whole number of
+// turns; the rest of an array is portable Go's.
+//
+//	DI  dst      AX  the next element      V15 scale
+//	R8  source   DX  the end               V14 canon, or an integer's upper limit
+//	R9  not 0: scale                       V13 an integer's lower limit
+//	V12…V10 constants of bfloat16          V4…V9 scratch
+//
+// WIDEN_*(i, base, reg, low, tmp, tmplow) makes float32 of the vector number i from AX on in
+// the array at base; NARROW_*(i, reg, low, tmp, tmplow) stores such a vector at DI; either may
+// lose the low half of tmp. VN is the number of float32 in a vector.
+
+// CAST converts four vectors a turn.
+#define CAST(WIDEN, NARROW) \
+	MOVQ (SI), R8; \
+	JMP  test; \
+loop: \
+	WIDEN(0, R8, V0, L0, V4, L4); \
+	WIDEN(1, R8, V1, L1, V5, L5); \
+	WIDEN(2, R8, V2, L2, V6, L6); \
+	WIDEN(3, R8, V3, L3, V7, L7); \
+	CANON_PS(V0, V8); \
+	CANON_PS(V1, V9); \
+	CANON_PS(V2, V8); \
+	CANON_PS(V3, V9); \
+	NARROW(0, V0, L0, V4, L4); \
+	NARROW(1, V1, L1, V5, L5); \
+	NARROW(2, V2, L2, V6, L6); \
+	NARROW(3, V3, L3, V7, L7); \
+	ADDQ $(4*VN), AX; \
+test: \
+	CMPQ AX, DX; \
+	JLT  loop
+
+// ADD_WIDENED adds float32 of the second source to what the first holds.
+#define ADD_WIDENED(WIDEN) \
+	MOVQ (SI), R8; \
+	MOVQ 24(SI), R10; \
+	JMP  test; \
+loop: \
+	WIDEN(0, R8, V0, L0, V4, L4); \
+	WIDEN(1, R8, V1, L1, V5, L5); \
+	WIDEN(2, R8, V2, L2, V6, L6); \
+	WIDEN(3, R8, V3, L3, V7, L7); \
+	VADDPS (0*4*VN)(R10)(AX*4), V0, V0; \
+	VADDPS (1*4*VN)(R10)(AX*4), V1, V1; \
+	VADDPS (2*4*VN)(R10)(AX*4), V2, V2; \
+	VADDPS (3*4*VN)(R10)(AX*4), V3, V3; \
+	TESTQ R9, R9; \
+	JEQ  canon; \
+	SCALE_PS(V0); \
+	SCALE_PS(V1); \
+	SCALE_PS(V2); \
+	SCALE_PS(V3); \
+canon: \
+	CANON_PS(V0, V8); \
+	CANON_PS(V1, V9); \
+	CANON_PS(V2, V8); \
+	CANON_PS(V3, V9); \
+	NARROW_F32(0, V0, L0, V4, L4); \
+	NARROW_F32(1, V1, L1, V5, L5); \
+	NARROW_F32(2, V2, L2, V6, L6); \
+	NARROW_F32(3, V3, L3, V7, L7); \
+	ADDQ $(4*VN), AX; \
+test: \
+	CMPQ AX, DX; \
+	JLT  loop
+
+// SCALE_INTEGERS multiplies in float64, whose vectors hold half of VN, saturates
+// and truncates toward zero. The factor is finite, so that no product is a NaN.
+#define SCALE_INTEGERS(WIDEN, NARROW) \
+	MOVQ (SI), R8; \
+	JMP  test; \
+loop: \
+	WIDEN(0, V0, L0, V4, L4); \
+	WIDEN(1, V1, L1, V5, L5); \
+	WIDEN(2, V2, L2, V6, L6); \
+	WIDEN(3, V3, L3, V7, L7); \
+	SCALE_PD(V0); \
+	SCALE_PD(V1); \
+	SCALE_PD(V2); \
+	SCALE_PD(V3); \
+	NARROW(0, V0, L0, V4, L4); \
+	NARROW(1, V1, L1, V5, L5); \
+	NARROW(2, V2, L2, V6, L6); \
+	NARROW(3, V3, L3, V7, L7); \
+	ADDQ $(2*VN), AX; \
+test: \
+	CMPQ AX, DX; \
+	JLT  loop
+
+// CLAMP keeps products that are no NaN inside the limits.
+#define CLAMP(reg) VMAXPD V13, reg, reg; VMINPD V14, reg, reg
+
+#define WIDEN_F16(i, base, reg, low, tmp, tmplow) VCVTPH2PS (i*2*VN)(base)(AX*2), reg
+#define WIDEN_BF16(i, base, reg, low, tmp, tmplow) VPMOVZXWD (i*2*VN)(base)(AX*2), reg; VPSLLD $16, reg, reg
+#define WIDEN_F32(i, base, reg, low, tmp, tmplow) VMOVUPS (i*4*VN)(base)(AX*4), reg
+
+#define NARROW_F16(i, reg, low, tmp, tmplow) VCVTPS2PH $0, reg, (i*2*VN)(DI)(AX*2)
+#define NARROW_F32(i, reg, low, tmp, tmplow) VMOVUPS reg, (i*4*VN)(DI)(AX*4)
