@@ -39,7 +39,7 @@ func (l *Lane) Adasum(dt tensor.DType, data []byte, segments []int, scale float6
 		return l.done()
 	case l.size == 1:
 		l.begin()
-		return l.allreduceLocal.start(l, reduction{dt: dt, op: tensor.Sum, in: data, out: data, scale: scale})
+		return l.allreduceLocal.start(l, l.whole(reduction{dt: dt, op: tensor.Sum, in: data, out: data, scale: scale}))
 	}
 	return l.adasum.start(l, dt, data, segments, scale)
 }

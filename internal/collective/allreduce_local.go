@@ -7,18 +7,26 @@ import "github.com/gorovod/gorovod/internal/reduce"
 // Steps: none. Bytes: none beyond the input and the output. Chosen for size 1.
 type allreduceLocal struct {
 	lane *Lane
-	todo reduction
+	todo spread
 }
 
-func (a *allreduceLocal) start(l *Lane, r reduction) Op {
-	*a = allreduceLocal{lane: l, todo: r}
+func (a *allreduceLocal) start(l *Lane, s spread) Op {
+	*a = allreduceLocal{lane: l, todo: s}
 	return a
 }
 
 func (a *allreduceLocal) Advance() (bool, error) {
+	s := &a.todo
 	srcs := a.lane.srcs[:1]
-	srcs[0] = a.todo.in
-	reduce.Reduce(a.todo.dt, a.todo.op, a.todo.out, srcs, a.todo.scale)
+	for i := range s.parts {
+		p := &s.parts[i]
+		srcs[0] = p.In
+		if s.prescale != 1 {
+			reduce.Scale(s.dt, p.Out, p.In, s.prescale)
+			srcs[0] = p.Out
+		}
+		reduce.Reduce(s.dt, s.op, p.Out, srcs, s.postscale)
+	}
 	a.lane.end()
 	return true, nil
 }

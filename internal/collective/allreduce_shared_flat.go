@@ -10,38 +10,57 @@ import (
 // buffers in the order of the ranks.
 //
 // Steps: one synchronisation, one chunk. Bytes: each member writes n and reads
-// size×n, all in the cache. Chosen while size×n is at most flatBytes and n fits
-// into one buffer.
+// size×n, all in the cache; results of several parts are copied once more.
+// Chosen while size×n is at most flatBytes and n fits into one buffer.
 type allreduceSharedFlat struct {
 	lane    *Lane
-	todo    reduction
+	todo    spread
 	chunk   uint64
 	entered bool
 }
 
-func (a *allreduceSharedFlat) start(l *Lane, r reduction) Op {
-	*a = allreduceSharedFlat{lane: l, todo: r, chunk: l.chunks(1)}
+func (a *allreduceSharedFlat) start(l *Lane, s spread) Op {
+	*a = allreduceSharedFlat{lane: l, todo: s, chunk: l.chunks(1)}
 	return a
 }
 
 func (a *allreduceSharedFlat) Advance() (bool, error) {
-	l, n := a.lane, len(a.todo.in)
+	l, s := a.lane, &a.todo
 	if !a.entered {
 		if !l.free(a.chunk) {
 			return false, nil
 		}
-		copy(l.shared.Buffer(l.rank, a.chunk), a.todo.in)
+		buffer := l.shared.Buffer(l.rank, a.chunk)
+		for i := range s.parts {
+			from := s.starts[i]
+			s.copyIn(buffer[from:], i, from, from+s.parts[i].Bytes)
+		}
 		l.publish(transport.In, a.chunk+1)
 		a.entered = true
 	}
 	if !l.reached(transport.In, a.chunk+1) {
 		return false, nil
 	}
-	for m := range l.srcs {
-		l.srcs[m] = l.shared.Buffer(m, a.chunk)[:n]
-	}
-	reduce.Reduce(a.todo.dt, a.todo.op, a.todo.out, l.srcs, a.todo.scale)
+	a.reduce()
 	l.publish(transport.Out, a.chunk+1)
 	l.end()
 	return true, nil
+}
+
+func (a *allreduceSharedFlat) reduce() {
+	l, s := a.lane, &a.todo
+	n := s.length()
+	for m := range l.srcs {
+		l.srcs[m] = l.shared.Buffer(m, a.chunk)[:n]
+	}
+	if len(s.parts) == 1 && s.direct(0) {
+		reduce.Reduce(s.dt, s.op, s.parts[0].Out, l.srcs, s.postscale)
+		return
+	}
+	sum := l.temporary(n)
+	reduce.Reduce(s.dt, s.op, sum, l.srcs, s.postscale)
+	for i := range s.parts {
+		from := s.starts[i]
+		s.copyOut(sum[from:], i, from, from+s.parts[i].Bytes)
+	}
 }

@@ -15,6 +15,9 @@ import (
 //	     to the output, and copy that into its own buffer
 //	out  copy the others' shares from their buffers to the output
 //
+// The parts are read and written where they are. Of those that are not direct
+// this member's share passes through its own buffer, too.
+//
 // The three run as far ahead of one another as the counters and Depth allow, so
 // that no member waits while another one is a chunk behind.
 //
@@ -24,19 +27,20 @@ import (
 // inputs. Chosen for all that is too large for the flat one.
 type allreduceSharedPipelined struct {
 	lane       *Lane
-	todo       reduction
+	todo       spread
 	base       uint64 // number of the first chunk
-	chunkBytes int    // of the tensor in each chunk but the last
+	chunkBytes int    // of the layout in each chunk but the last
 	chunks     int
 
 	kin, kmid, kout int // chunks that this member has finished with each step
+	pin, pmid, pout int // no part before it has anything in the next chunk of each step
 }
 
-func (a *allreduceSharedPipelined) start(l *Lane, r reduction) Op {
-	n := len(r.in)
+func (a *allreduceSharedPipelined) start(l *Lane, s spread) Op {
+	n := s.length()
 	chunkBytes := pipelineChunk(n, l.size, min(l.shared.ChunkBytes(), l.chunkLimit))
 	chunks := ceilDiv(n, chunkBytes)
-	*a = allreduceSharedPipelined{lane: l, todo: r, base: l.chunks(chunks), chunkBytes: chunkBytes, chunks: chunks}
+	*a = allreduceSharedPipelined{lane: l, todo: s, base: l.chunks(chunks), chunkBytes: chunkBytes, chunks: chunks}
 	return a
 }
 
@@ -70,19 +74,31 @@ func (a *allreduceSharedPipelined) Advance() (bool, error) {
 	return true, nil
 }
 
-// chunk is the range of the tensor's bytes that chunk k holds.
-func (a *allreduceSharedPipelined) chunk(k int) (lo, hi int) {
+// chunk is the range of the layout that chunk k holds, and within that this
+// member's share.
+func (a *allreduceSharedPipelined) chunk(k int) (lo, hi, from, to int) {
 	lo = k * a.chunkBytes
-	return lo, min(lo+a.chunkBytes, len(a.todo.in))
+	hi = min(lo+a.chunkBytes, a.todo.length())
+	from, to = share(hi-lo, a.lane.size, a.lane.rank)
+	return lo, hi, lo + from, lo + to
 }
 
 func (a *allreduceSharedPipelined) copyIn(k int) {
-	l := a.lane
-	lo, hi := a.chunk(k)
-	in, buffer := a.todo.in[lo:hi], l.shared.Buffer(l.rank, a.base+uint64(k))
-	from, to := share(len(in), l.size, l.rank)
-	copy(buffer, in[:from])
-	copy(buffer[to:], in[to:])
+	l, s := a.lane, &a.todo
+	lo, hi, from, to := a.chunk(k)
+	buffer := l.shared.Buffer(l.rank, a.base+uint64(k))
+	a.pin = s.first(a.pin, lo)
+	for i := a.pin; i < len(s.parts) && s.starts[i] < hi; i++ {
+		if !s.direct(i) {
+			b, e := s.within(i, lo, hi)
+			s.copyIn(buffer[b-lo:], i, b, e)
+			continue
+		}
+		b, e := s.within(i, lo, from)
+		s.copyIn(buffer[b-lo:], i, b, e)
+		b, e = s.within(i, to, hi)
+		s.copyIn(buffer[b-lo:], i, b, e)
+	}
 }
 
 // blockBytes is how much of a share is reduced before it is copied: few enough
@@ -90,30 +106,78 @@ func (a *allreduceSharedPipelined) copyIn(k int) {
 const blockBytes = 16 << 10
 
 func (a *allreduceSharedPipelined) reduceShare(k int) {
+	s := &a.todo
+	lo, _, from, to := a.chunk(k)
+	a.pmid = s.first(a.pmid, lo)
+	for i := s.first(a.pmid, from); i < len(s.parts) && s.starts[i] < to; {
+		if s.direct(i) {
+			b, e := s.within(i, from, to)
+			a.reducePart(k, lo, i, b, e)
+			i++
+			continue
+		}
+		// As many as stand side by side make one block.
+		first := i
+		b, e := s.within(i, from, to)
+		for i++; i < len(s.parts) && s.starts[i] < to && !s.direct(i) && e-b < blockBytes; i++ {
+			_, e = s.within(i, from, to)
+		}
+		a.reduceStaged(k, lo, first, i, b, e)
+	}
+}
+
+// sources makes l.srcs the members' buffers of chunk k between from and to.
+func (a *allreduceSharedPipelined) sources(k, from, to int) [][]byte {
 	l := a.lane
-	lo, hi := a.chunk(k)
-	from, to := share(hi-lo, l.size, l.rank)
+	for m := range l.srcs {
+		l.srcs[m] = l.shared.Buffer(m, a.base+uint64(k))[from:to]
+	}
+	return l.srcs
+}
+
+// reducePart reduces the range [from, to) of the layout, which is within the
+// direct part i and in chunk k, which starts at lo.
+func (a *allreduceSharedPipelined) reducePart(k, lo, i, from, to int) {
+	s, rank := &a.todo, a.lane.rank
 	for ; from < to; from += blockBytes {
 		end := min(from+blockBytes, to)
-		for m := range l.srcs {
-			l.srcs[m] = l.shared.Buffer(m, a.base+uint64(k))[from:end]
+		srcs, out := a.sources(k, from-lo, end-lo), s.out(i, from, end)
+		own := srcs[rank] // nobody puts anything there but its result
+		if srcs[rank] = s.in(i, from, end); s.prescale != 1 {
+			s.copyIn(out, i, from, end)
+			srcs[rank] = out
 		}
-		own := l.srcs[l.rank] // nobody puts anything there but its result
-		l.srcs[l.rank] = a.todo.in[lo+from : lo+end]
-		out := a.todo.out[lo+from : lo+end]
-		reduce.Reduce(a.todo.dt, a.todo.op, out, l.srcs, a.todo.scale)
+		reduce.Reduce(s.dt, s.op, out, srcs, s.postscale)
 		copy(own, out)
 	}
 }
 
+// reduceStaged reduces the range [from, to) of the layout, which the parts from
+// first to before end share, in the buffer of chunk k, which starts at lo.
+func (a *allreduceSharedPipelined) reduceStaged(k, lo, first, end, from, to int) {
+	s := &a.todo
+	srcs := a.sources(k, from-lo, to-lo)
+	own := srcs[a.lane.rank]
+	reduce.Reduce(s.dt, s.op, own, srcs, s.postscale)
+	for i := first; i < end; i++ {
+		b, e := s.within(i, from, to)
+		s.copyOut(own[b-from:e-from], i, b, e)
+	}
+}
+
 func (a *allreduceSharedPipelined) copyOut(k int) {
-	l := a.lane
-	lo, hi := a.chunk(k)
-	out := a.todo.out[lo:hi]
+	l, s := a.lane, &a.todo
+	lo, hi, _, _ := a.chunk(k)
+	a.pout = s.first(a.pout, lo)
 	for m := range l.size {
-		if m != l.rank {
-			from, to := share(len(out), l.size, m)
-			copy(out[from:to], l.shared.Buffer(m, a.base+uint64(k))[from:to])
+		if m == l.rank {
+			continue
+		}
+		from, to := share(hi-lo, l.size, m)
+		buffer := l.shared.Buffer(m, a.base+uint64(k))
+		for i := s.first(a.pout, lo+from); i < len(s.parts) && s.starts[i] < lo+to; i++ {
+			b, e := s.within(i, lo+from, lo+to)
+			s.copyOut(buffer[b-lo:e-lo], i, b, e)
 		}
 	}
 }

@@ -43,15 +43,12 @@ func (l *Lane) Allreduce(dt tensor.DType, op tensor.ReduceOp, in, out []byte, sc
 	case n == 0:
 		return l.done()
 	}
-	l.begin()
 	r := reduction{dt: dt, op: op, in: in, out: out, scale: scale}
+	if l.TakesParts() {
+		return l.startParts(l.whole(r))
+	}
+	l.begin()
 	switch {
-	case l.size == 1:
-		return l.allreduceLocal.start(l, r)
-	case l.shared != nil && n <= flatBytes/l.size && n <= l.shared.ChunkBytes():
-		return l.allreduceFlat.start(l, r)
-	case l.shared != nil:
-		return l.allreducePipelined.start(l, r)
 	case doublingIsCheaper(l.size, n):
 		return l.allreduceDoubling.start(l, r)
 	default:

@@ -43,16 +43,18 @@ type Lane struct {
 	chunk  uint64           // the next chunk's number
 	low    [transport.NumPhases]uint64
 
-	comm    transport.Comm // nil over Shared
-	piece   int            // pieceBytes, but in tests and by Tune; a multiple of lineBytes
+	comm  transport.Comm // nil over Shared
+	piece int            // pieceBytes, but in tests and by Tune; a multiple of lineBytes
 	// chunkLimit is the most that a chunk over Shared holds; a multiple of lineBytes×size.
 	chunkLimit int
-	scratch []byte         // grown to the largest need so far, and kept
+	scratch    []byte // grown to the largest need so far, and kept
 
 	srcs    [][]byte // size entries, for reduce.Reduce
 	offsets []int    // size+1 entries: where each member's part starts, and the end
 	places  []int    // the same of what is received, where that is another thing
 	each    []int64  // size entries: the same number of bytes for each member
+	starts  []int    // where the parts of an allreduce stand side by side; kept
+	one     [1]Part  // the part of one that has no more
 
 	ended                 ended
 	allreduceLocal        allreduceLocal

@@ -24,11 +24,11 @@ var sharedAlgorithms = []algorithm{
 	{"chosen", always, chosen},
 	{"flat", func(n, size int) bool { return n > 0 && n <= testChunk && size > 1 }, func(l *Lane, r reduction) Op {
 		l.begin()
-		return l.allreduceFlat.start(l, r)
+		return l.allreduceFlat.start(l, l.whole(r))
 	}},
 	{"pipelined", func(n, size int) bool { return n > 0 && size > 1 }, func(l *Lane, r reduction) Op {
 		l.begin()
-		return l.allreducePipelined.start(l, r)
+		return l.allreducePipelined.start(l, l.whole(r))
 	}},
 }
 

@@ -47,7 +47,7 @@ func (l *Lane) Reducescatter(dt tensor.DType, op tensor.ReduceOp, in, out []byte
 	switch {
 	case l.size == 1:
 		l.begin()
-		return l.allreduceLocal.start(l, r)
+		return l.allreduceLocal.start(l, l.whole(r))
 	case l.shared != nil:
 		l.begin()
 		return l.reducescatterShared.start(l, r)

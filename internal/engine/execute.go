@@ -12,9 +12,10 @@ import (
 
 // execution is what a lane is doing now.
 type execution struct {
-	op    collective.Op // nil: nothing
-	parts []part        // what it completes
-	fused []byte        // the parts' data side by side, if op works on a copy
+	op     collective.Op     // nil: nothing
+	parts  []part            // what it completes
+	fused  []byte            // the parts' data side by side, if op works on a copy
+	memory []collective.Part // the parts' memory, if op works on that
 	// then, if not nil, continues after op: it sets the next op or ends the execution.
 	then func(l *lane)
 
@@ -107,21 +108,13 @@ func (l *lane) startReduction(b *negotiate.Batch) {
 		p.bytes = int(n) * b.DType.Size()
 		total += p.bytes
 	}
-	var in, out []byte
-	if en := x.parts[0].entry; len(x.parts) == 1 && en != nil {
-		in, out = en.op.In, en.op.Out
-		if b.Prescale != 1 {
-			reduce.Scale(b.DType, out, in, b.Prescale)
-			in = out
-		}
-	} else {
-		buf := l.grow(total)
-		if buf == nil {
-			return
-		}
-		l.pack(buf, b)
-		x.fused = buf
-		in, out = buf, buf
+	if b.Type == negotiate.Allreduce && l.run.TakesParts() {
+		l.reduceParts(b, op, scale)
+		return
+	}
+	in, out, ok := l.gather(b, total)
+	if !ok {
+		return
 	}
 	if b.Type == negotiate.Allreduce {
 		l.trace(x.parts, activityAllreduce)
@@ -137,6 +130,41 @@ func (l *lane) startReduction(b *negotiate.Batch) {
 		copy(out, in)
 	}
 	x.op = l.run.Adasum(b.DType, out, x.segments, scale)
+}
+
+// reduceParts begins an Allreduce of the parts where they are.
+func (l *lane) reduceParts(b *negotiate.Batch, op tensor.ReduceOp, scale float64) {
+	x := &l.current
+	x.memory = x.memory[:0]
+	for _, p := range x.parts {
+		part := collective.Part{Bytes: p.bytes}
+		if p.entry != nil {
+			part.In, part.Out = p.entry.op.In, p.entry.op.Out
+		}
+		x.memory = append(x.memory, part)
+	}
+	l.trace(x.parts, activityAllreduce)
+	x.op = l.run.AllreduceParts(b.DType, op, x.memory, b.Prescale, scale)
+}
+
+// gather makes the parts' data, scaled by the prescale, one piece of memory: that
+// of a single tensor, else the fusion buffer. Not ok after an abort.
+func (l *lane) gather(b *negotiate.Batch, total int) (in, out []byte, ok bool) {
+	x := &l.current
+	if en := x.parts[0].entry; len(x.parts) == 1 && en != nil {
+		if b.Prescale == 1 {
+			return en.op.In, en.op.Out, true
+		}
+		reduce.Scale(b.DType, en.op.Out, en.op.In, b.Prescale)
+		return en.op.Out, en.op.Out, true
+	}
+	buf := l.grow(total)
+	if buf == nil {
+		return nil, nil, false
+	}
+	l.pack(buf, b)
+	x.fused = buf
+	return buf, buf, true
 }
 
 // pack copies the parts side by side into buf, scaled by the prescale.
@@ -362,6 +390,8 @@ func (l *lane) finishCurrent() {
 		l.complete(p.entry, p.err)
 	}
 	x.fused = nil
+	clear(x.memory) // a caller's tensors are not kept alive
+	x.memory = x.memory[:0]
 }
 
 // grown returns a slice of n elements in s's memory if that suffices.
