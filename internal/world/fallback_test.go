@@ -177,7 +177,7 @@ func starve(t *testing.T, room int) {
 func TestTCPHasTimeLeft(t *testing.T) {
 	l := newLauncher(t, 3)
 	h := hmac.New(sha256.New, key)
-	fmt.Fprintf(h, "segment|%q|%d", l.addr, 1) // as package shm names it
+	fmt.Fprintf(h, "segment|%q|%d|%d", l.addr, 1, 0) // as package shm names it
 	squatter, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@gorovod-" + hex.EncodeToString(h.Sum(nil)[:16]), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
