@@ -42,21 +42,34 @@ type Config struct {
 	// else not below StallCheckTime.
 	StallShutdownTime time.Duration
 
+	Autotune Autotune
+
 	Timeline           string // a path, TimelineDynamic, or empty
 	TimelineMarkCycles bool
 	LogLevel           slog.Level
 	LogHideTime        bool
 
-	// Ignored names variables that ask for what this version does not have yet;
 	// Warnings are sentences about variables that are taken otherwise than
 	// their author may have meant. A user should see both.
-	Ignored  []string
 	Warnings []string
 
 	rendezvousHost, rendezvousPort string
 	readings                       map[string]*reading
 	err                            error // what validate found
 }
+
+// Autotune says whether and how better settings are searched for.
+type Autotune struct {
+	On     bool
+	Log    string  // path of a CSV file; empty for none
+	Warmup int     // points that are measured and forgotten
+	Steps  int     // rounds of a tensor that make a sample
+	Points int     // how many points are measured
+	Noise  float64 // variance of a score
+}
+
+// IsSet reports whether the environment gives the knob a value.
+func (c *Config) IsSet(name string) bool { return c.readings[name] != nil }
 
 // TimelineDynamic as Timeline means that a timeline may be started later.
 const TimelineDynamic = "DYNAMIC"
@@ -76,6 +89,7 @@ func defaults() *Config {
 	return &Config{
 		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
 		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Timeout: 30 * time.Second,
+		Autotune:       Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
 		StallCheckTime: 60 * time.Second, LogLevel: slog.LevelWarn,
 	}
 }
@@ -107,9 +121,6 @@ func Read(lookup func(name string) (string, bool)) *Config {
 			r.text = isSet
 		}
 		c.readings[k.Name] = r
-		if k.Class == Later && truth(v) {
-			c.Ignored = append(c.Ignored, k.Name)
-		}
 		if k.parse == nil {
 			continue
 		}

@@ -31,7 +31,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.RendezvousAddr != "127.0.0.1:4711" || len(c.Key) != 2 || c.FusionThreshold != 0 || c.LogLevel != 4 || len(c.Ignored) != 1 || c.Ignored[0] != "HOROVOD_AUTOTUNE" || len(c.Warnings) != 1 {
+	if c.RendezvousAddr != "127.0.0.1:4711" || len(c.Key) != 2 || c.FusionThreshold != 0 || c.LogLevel != 4 || !c.Autotune.On || !c.IsSet("HOROVOD_AUTOTUNE") || c.IsSet("HOROVOD_CYCLE_TIME") || len(c.Warnings) != 1 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -44,7 +44,7 @@ func TestReportsAndOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.CycleTime != 2500*time.Microsecond || !c.StallCheckDisable || c.StallCheckTime != 5*time.Second || c.StallShutdownTime != 10*time.Second || c.Timeline != TimelineDynamic ||
-		!c.TimelineMarkCycles || !c.DisableGroupFusion || !c.DynamicSets || !c.JoinAllOps || len(c.Ignored) != 0 || len(c.Warnings) != 0 {
+		!c.TimelineMarkCycles || !c.DisableGroupFusion || !c.DynamicSets || !c.JoinAllOps || len(c.Warnings) != 0 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -98,7 +98,6 @@ What must be the same on all ranks is taken from rank 0, and differences are rep
 		}
 	}
 	reasons("Refused", "`hvd.init()` fails if one of these asks for something.", Refused)
-	reasons("Not yet", "A warning says that the variable has no effect.", Later)
 	reasons("Without meaning here", "Accepted, whatever the value, since there is nothing that they could change.", Meaningless)
 	return b.String()
 }

@@ -7,13 +7,12 @@ import (
 
 // Reasons that several variables share.
 const (
-	noGPU      = "there are no GPU operations in this version"
-	noNCCL     = "NCCL is not used"
-	noMPI      = "MPI is not used"
-	noAutotune = "it only adjusts autotuning, which HOROVOD_AUTOTUNE asks for"
-	noSpark    = "there is no Spark integration in this version"
-	manyHosts  = "a hint for jobs on several hosts; on one, Horovod ignores it too"
-	buildTime  = "for the compilation of Horovod, which does not look at it later; nothing is compiled here"
+	noGPU     = "there are no GPU operations in this version"
+	noNCCL    = "NCCL is not used"
+	noMPI     = "MPI is not used"
+	noSpark   = "there is no Spark integration in this version"
+	manyHosts = "a hint for jobs on several hosts; on one, Horovod ignores it too"
+	buildTime = "for the compilation of Horovod, which does not look at it later; nothing is compiled here"
 )
 
 // hints are meaningless on one host only; on several, validate warns of them.
@@ -26,10 +25,7 @@ var foreign = slices.Concat(
 			setting: refuse(truth, "there are no XLA operations")},
 		{Name: "DDL_OPTIONS", Class: Refused, Doc: "there is no DDL backend; any value is refused",
 			setting: refuse(anything, "there is no DDL backend")},
-		{Name: "HOROVOD_AUTOTUNE", Class: Later, Doc: "there is no autotuning in this version; 1 is reported at `hvd.init()`"},
 	},
-	meaningless(noAutotune, `HOROVOD_AUTOTUNE_LOG HOROVOD_AUTOTUNE_WARMUP_SAMPLES HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE
-		HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE`),
 	meaningless(manyHosts, hints),
 	meaningless("there is no background thread to bind: the thread that waits for an operation runs it, and a goroutine, which has no thread of its own, runs what nobody waits for; bind the process, for instance with taskset",
 		"HOROVOD_THREAD_AFFINITY"),

@@ -26,7 +26,6 @@ type Class int
 const (
 	Implemented Class = iota
 	Meaningless       // accepted without effect, because there is nothing here that it could change
-	Later             // accepted with a warning: this version has not what it asks for
 	Refused           // setting it to what asks for something is an error
 )
 
@@ -36,8 +35,6 @@ func (c Class) String() string {
 		return "implemented"
 	case Meaningless:
 		return "meaningless"
-	case Later:
-		return "not yet"
 	case Refused:
 		return "refused"
 	}

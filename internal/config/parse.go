@@ -40,6 +40,21 @@ func size(field func(*Config) *int64) setting {
 	}
 }
 
+// fraction is a number from 0 to 1.
+func fraction(field func(*Config) *float64) setting {
+	return setting{
+		parse: func(c *Config, v string) error {
+			f, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+			if err != nil || !(f >= 0 && f <= 1) {
+				return fmt.Errorf("a number from 0 to 1 is needed")
+			}
+			*field(c) = f
+			return nil
+		},
+		show: func(c *Config) string { return strconv.FormatFloat(*field(c), 'g', -1, 64) },
+	}
+}
+
 // duration is a number of units, which may have decimals; zero says whether it
 // may be 0, and need is the error for what it may not be.
 func duration(field func(*Config) *time.Duration, unit time.Duration, most float64, zero bool, need string) setting {

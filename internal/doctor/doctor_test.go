@@ -44,7 +44,7 @@ func TestEnv(t *testing.T) {
 		"HOROVOD_HOSTNAME":         `"a\tb"|environment|implemented|`,
 		"HOROVOD_NUM_NCCL_STREAMS": "3|environment|meaningless|NCCL is not used",
 		"HOROVOD_TIMELINE":         "-|-|implemented|",
-		"HOROVOD_AUTOTUNE":         "1|environment|not yet|",
+		"HOROVOD_AUTOTUNE":         "1|environment|implemented|",
 		"DDL_OPTIONS":              "-|-|refused|",
 		"HOROVOD_START_TIMEOUT":    "-|-|implemented|for horovodrun: ",
 	} {
@@ -66,7 +66,6 @@ func TestEnv(t *testing.T) {
 		}
 	}
 	if want := `Note:
-  HOROVOD_AUTOTUNE has no effect in this version
   "GOROVOD_X" is no variable of gorovod or Horovod
   "HOROVOD_FUSION_TRESHOLD" is no variable of gorovod or Horovod
 `; rest != want {

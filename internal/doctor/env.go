@@ -67,9 +67,6 @@ func table(w io.Writer, c *config.Config) {
 // notes are what a user should know though nothing is wrong.
 func notes(c *config.Config, values map[string]string) []string {
 	all := slices.Clone(c.Warnings)
-	for _, name := range c.Ignored {
-		all = append(all, name+" has no effect in this version")
-	}
 	return append(all, unknown(values)...)
 }
 

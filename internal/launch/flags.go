@@ -30,11 +30,18 @@ type flags struct {
 	OutputFilename  string   `placeholder:"DIR" help:"Write each process's output to DIR/rank.N/stdout and stderr, too."`
 	PrefixTimestamp bool     `name:"prefix-output-with-timestamp" aliases:"prefix-timestamp" help:"Put the time before each line of output (also -prefix-timestamp)."`
 
-	FusionThresholdMB  *int     `name:"fusion-threshold-mb" placeholder:"MIB" help:"How much is reduced together; 0 disables fusion. Default: 128."`
-	CacheCapacity      *int     `placeholder:"N" help:"Number of tensors whose negotiation is remembered; 0 disables the cache. Default: 1024."`
-	CycleTimeMS        *float64 `name:"cycle-time-ms" placeholder:"MS" help:"How long a small tensor that is ready may be held back for others to travel with it. Default: 0."`
-	GlooTimeoutSeconds *int     `placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
-	LogLevel           string   `placeholder:"LEVEL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
+	FusionThresholdMB            *int     `name:"fusion-threshold-mb" placeholder:"MIB" help:"How much is reduced together; 0 disables fusion. Default: 128."`
+	CacheCapacity                *int     `placeholder:"N" help:"Number of tensors whose negotiation is remembered; 0 disables the cache. Default: 1024."`
+	CycleTimeMS                  *float64 `name:"cycle-time-ms" placeholder:"MS" help:"How long a small tensor that is ready may be held back for others to travel with it. Default: 0."`
+	Autotune                     *bool    `negatable:"" help:"Search for better settings while the job runs."`
+	AutotuneLogFile              string   `placeholder:"FILE" help:"Write what has been tried to FILE, as CSV."`
+	AutotuneWarmupSamples        *int     `placeholder:"N" help:"How many measurements at the start are forgotten. Default: 3."`
+	AutotuneStepsPerSample       *int     `placeholder:"N" help:"Steps that make a sample. Default: 10."`
+	AutotuneBayesOptMaxSamples   *int     `placeholder:"N" help:"How many measurements the search may make. Default: 20."`
+	AutotuneGaussianProcessNoise *float64 `placeholder:"X" help:"How much measurements are thought to scatter, 0 to 1. Default: 0.8."`
+
+	GlooTimeoutSeconds *int   `placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
+	LogLevel           string `placeholder:"LEVEL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
 
 	LogTime           *bool    `name:"log-with-timestamp" negatable:"log-without-timestamp" help:"Put the time before each line of gorovod's own log, which is the default."`
 	NetworkInterfaces []string `aliases:"network-interface" placeholder:"NAME" help:"Accepted for compatibility: all processes run on this host and use its loopback interface."`
@@ -169,6 +176,9 @@ func (f *flags) check(options []string) error {
 		{"cache-capacity", f.CacheCapacity, 0, math.MaxInt32},
 		{"gloo-timeout-seconds", f.GlooTimeoutSeconds, 1, 1e6},
 		{"start-timeout", f.StartTimeout, 1, 1e6},
+		{"autotune-warmup-samples", f.AutotuneWarmupSamples, 0, 1e6},
+		{"autotune-steps-per-sample", f.AutotuneStepsPerSample, 1, 1e6},
+		{"autotune-bayes-opt-max-samples", f.AutotuneBayesOptMaxSamples, 1, 1000},
 		{"stall-check-warning-time-seconds", f.StallCheckWarningTimeSeconds, 1, 1e6},
 		{"stall-check-shutdown-time-seconds", f.StallCheckShutdownTimeSeconds, 0, 1e6},
 	} {
@@ -178,6 +188,9 @@ func (f *flags) check(options []string) error {
 	}
 	if ms := f.CycleTimeMS; ms != nil && !(*ms >= 0 && *ms <= 60000) {
 		return fmt.Errorf("--cycle-time-ms %v: a number of milliseconds from 0 to 60000 is needed", *ms)
+	}
+	if x := f.AutotuneGaussianProcessNoise; x != nil && !(*x >= 0 && *x <= 1) {
+		return fmt.Errorf("--autotune-gaussian-process-noise %v: a number from 0 to 1 is needed", *x)
 	}
 	if g := f.GracePeriod; g != nil && !(*g >= 0 && *g <= 1e6) {
 		return fmt.Errorf("--grace-period %v: a number of seconds from 0 to 1000000 is needed", *g)
@@ -252,6 +265,18 @@ func (f *flags) tune(env []string) []string {
 	number("HOROVOD_GLOO_TIMEOUT_SECONDS", f.GlooTimeoutSeconds, 1)
 	if f.CycleTimeMS != nil {
 		set("HOROVOD_CYCLE_TIME", strconv.FormatFloat(*f.CycleTimeMS, 'f', -1, 64))
+	}
+	if f.Autotune != nil {
+		flag("HOROVOD_AUTOTUNE", *f.Autotune)
+	}
+	if f.AutotuneLogFile != "" {
+		set("HOROVOD_AUTOTUNE_LOG", f.AutotuneLogFile)
+	}
+	number("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", f.AutotuneWarmupSamples, 1)
+	number("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", f.AutotuneStepsPerSample, 1)
+	number("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", f.AutotuneBayesOptMaxSamples, 1)
+	if f.AutotuneGaussianProcessNoise != nil {
+		set("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", strconv.FormatFloat(*f.AutotuneGaussianProcessNoise, 'g', -1, 64))
 	}
 	if f.LogLevel != "" {
 		set("HOROVOD_LOG_LEVEL", f.LogLevel)

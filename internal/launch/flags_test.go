@@ -58,6 +58,8 @@ func TestBadArguments(t *testing.T) {
 		"-np 2 --cycle-time-ms 60001 x":      "--cycle-time-ms 60001",
 		"-np 2 --stall-check-warning-time-seconds 0 x":   "--stall-check-warning-time-seconds 0",
 		"-np 2 --stall-check-shutdown-time-seconds -1 x": "--stall-check-shutdown-time-seconds -1",
+		"-np 2 --autotune-gaussian-process-noise 2 x":    "--autotune-gaussian-process-noise 2",
+		"-np 2 --autotune-steps-per-sample 0 x":          "--autotune-steps-per-sample 0",
 		"-np 2 --grace-period -1 x":                      "--grace-period -1",
 		"-np 2 --grace-period nan x":                     "--grace-period",
 		"-np 2 -p 22 x":                                  "-p is not supported",
@@ -90,7 +92,7 @@ func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
 		-hostfile --hostfile --host-discovery-script --gloo --mpi --jsrun`)
 	values := map[string]string{"-np": "2", "--num-proc": "2", "--start-timeout": "5", "--output-filename": "d", "--fusion-threshold-mb": "1",
 		"--cache-capacity": "1", "--gloo-timeout-seconds": "1", "--cycle-time-ms": "2.5", "--timeline-filename": "t.json",
-		"--stall-check-warning-time-seconds": "5", "--stall-check-shutdown-time-seconds": "0", "--log-level": "INFO", "--network-interface": "lo", "--network-interfaces": "eth0,lo", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f"}
+		"--stall-check-warning-time-seconds": "5", "--stall-check-shutdown-time-seconds": "0", "--autotune-log-file": "f", "--autotune-warmup-samples": "0", "--autotune-steps-per-sample": "1", "--autotune-bayes-opt-max-samples": "1", "--autotune-gaussian-process-noise": "0.5", "--log-level": "INFO", "--network-interface": "lo", "--network-interfaces": "eth0,lo", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f"}
 	for _, option := range upstream {
 		args := []string{option}
 		if v, ok := values[option]; ok {
@@ -155,6 +157,9 @@ func TestReportOptionsReachTheEngine(t *testing.T) {
 		"--stall-check":                          func(c *config.Config) bool { return !c.StallCheckDisable },
 		"--stall-check-warning-time-seconds 7":   func(c *config.Config) bool { return c.StallCheckTime == 7*time.Second },
 		"--stall-check-shutdown-time-seconds 70": func(c *config.Config) bool { return c.StallShutdownTime == 70*time.Second },
+		"--autotune --autotune-log-file=/t/l --autotune-warmup-samples 4 --autotune-steps-per-sample 5 --autotune-bayes-opt-max-samples 6 --autotune-gaussian-process-noise 0.25": func(c *config.Config) bool {
+			return c.Autotune == config.Autotune{On: true, Log: "/t/l", Warmup: 4, Steps: 5, Points: 6, Noise: 0.25}
+		},
 		"--verbose": func(c *config.Config) bool {
 			return c.TimelineMarkCycles && c.StallCheckDisable && c.CycleTime == time.Second
 		},

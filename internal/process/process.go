@@ -49,11 +49,6 @@ func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int)
 	for _, text := range c.Warnings {
 		log.Warn(text)
 	}
-	if c.Rank == 0 {
-		for _, name := range c.Ignored {
-			log.Warn(name + " is set, but this version does not support it: it has no effect")
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	generation++

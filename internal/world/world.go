@@ -283,6 +283,10 @@ func (w *World) startEngine(o Options) error {
 	opts := engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity,
 		GroupsApart: c.DisableGroupFusion, JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
 		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Cause: w.cause, Log: o.Log}
+	if err := w.tune(&opts); err != nil {
+		w.net.Close()
+		return err
+	}
 	if !c.StallCheckDisable {
 		w.inspectStalls()
 		opts.Stalled = w.stall.Check
