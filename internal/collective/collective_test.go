@@ -393,11 +393,13 @@ func TestNoAllocations(t *testing.T) {
 			most[0] = 20 * testChunk
 			received := make([][]int64, size)
 			segments := []int{8, 20*testChunk - 8}
+			parts := make([][]Part, size)
 			for r := range size {
 				received[r] = make([]int64, size)
 				small[r], large[r] = make([]byte, 64), make([]byte, 20*testChunk)
 				outs[r] = make([]byte, 64*size, 20*testChunk)
 				counts[r] = 64
+				parts[r] = []Part{{small[r], small[r], 64}, {large[r], large[r], len(large[r])}, {nil, nil, 8}}
 			}
 			live := make([]Op, size)
 			finish := func() {
@@ -425,6 +427,12 @@ func TestNoAllocations(t *testing.T) {
 					if size > 1 && !shared {
 						l.begin()
 						live[r] = l.ring.startAllreduce(l, reduction{tensor.Int32, tensor.Sum, large[r], large[r], 1})
+					}
+				}
+				finish()
+				for r, l := range g.lanes {
+					if l.TakesParts() {
+						live[r] = l.AllreduceParts(tensor.Float32, tensor.Sum, parts[r], 0.5, 0.5)
 					}
 				}
 				finish()

@@ -66,6 +66,13 @@ type job struct {
 // Comm that delays, and fails when for many turns none of them has moved.
 func (g *group) runScheduled(t *testing.T, rng *rand.Rand, jobs []job) {
 	t.Helper()
+	if err := g.schedule(rng, jobs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// schedule is runScheduled for a test that has its own way to fail.
+func (g *group) schedule(rng *rand.Rand, jobs []job) error {
 	delay(g, rng)
 	size := len(g.lanes)
 	at := make([]int, size)
@@ -75,7 +82,7 @@ func (g *group) runScheduled(t *testing.T, rng *rand.Rand, jobs []job) {
 	weights := make([]int, size)
 	for left, idle, turns := size*len(jobs), 0, 0; left > 0; idle, turns = idle+1, turns+1 {
 		if idle > 100_000 {
-			t.Fatalf("deadlock: ranks are at jobs %v of %d (%s)", at, len(jobs), jobs[minOf(at)].name)
+			return fmt.Errorf("deadlock: ranks are at jobs %v of %d (%s)", at, len(jobs), jobs[minOf(at)].name)
 		}
 		if turns%64 == 0 {
 			for r := range weights {
@@ -94,20 +101,21 @@ func (g *group) runScheduled(t *testing.T, rng *rand.Rand, jobs []job) {
 		moved := g.lanes[r].Moved()
 		done, err := ops[r].Advance()
 		if err != nil {
-			t.Fatalf("%s: rank %d: %v", j.name, r, err)
+			return fmt.Errorf("%s: rank %d: %w", j.name, r, err)
 		}
 		if g.lanes[r].Moved() != moved {
 			idle = 0
 		}
 		if done {
 			if err := j.check(r); err != nil {
-				t.Fatalf("%s: %v", j.name, err)
+				return fmt.Errorf("%s: %w", j.name, err)
 			}
 			ops[r] = nil
 			at[r]++
 			left--
 		}
 	}
+	return nil
 }
 
 func minOf(v []int) int {

@@ -1,0 +1,199 @@
+package collective
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+// partsCase is an allreduce of several parts.
+type partsCase struct {
+	dt        tensor.DType
+	op        tensor.ReduceOp
+	pre, post float64
+	lengths   []int    // in elements
+	absent    [][]bool // by member and part
+	inPlace   []bool   // by part
+}
+
+// drawParts draws lengths among which are parts of nothing, parts that are
+// reduced many at a time, and parts that have several chunks.
+func drawParts(t *rapid.T, size int) partsCase {
+	c := partsCase{
+		dt: rapid.Custom(func(t *rapid.T) tensor.DType {
+			return tensor.DType(rapid.IntRange(0, tensor.NumDTypes-1).Draw(t, "type"))
+		}).Draw(t, "type"),
+		op:   rapid.SampledFrom(ops).Draw(t, "op"),
+		pre:  rapid.SampledFrom([]float64{1, 1, 0.5, 3}).Draw(t, "prescale"),
+		post: rapid.SampledFrom([]float64{1, 1, 0.25, 1.0 / 3}).Draw(t, "postscale"),
+	}
+	if c.dt == tensor.Bool {
+		c.pre, c.post = 1, 1
+	}
+	length := rapid.OneOf(
+		rapid.IntRange(0, 40),
+		rapid.IntRange(0, 3*directBytes/c.dt.Size()),
+		rapid.SampledFrom([]int{directBytes / c.dt.Size(), directBytes/c.dt.Size() - 1, lineUpBytes / c.dt.Size(), lineUpBytes/c.dt.Size() - 1}),
+		rapid.IntRange(0, 9*testChunk/c.dt.Size()),
+	)
+	c.lengths = rapid.SliceOfN(length, 1, 20).Draw(t, "lengths")
+	c.absent = make([][]bool, size)
+	rare := rapid.Custom(func(t *rapid.T) bool { return rapid.IntRange(0, 4).Draw(t, "rare") == 4 })
+	for m := range c.absent {
+		c.absent[m] = rapid.SliceOfN(rare, len(c.lengths), len(c.lengths)).Draw(t, "absent")
+	}
+	c.inPlace = rapid.SliceOfN(rapid.Bool(), len(c.lengths), len(c.lengths)).Draw(t, "in place")
+	return c
+}
+
+// job checks each part against the reference for that part alone.
+func (c partsCase) job(rng *rand.Rand, start func(l *Lane, s spread) Op) job {
+	size := len(c.absent)
+	parts := make([][]Part, size)
+	ins := make([][][]byte, size)
+	outs := make([][]guarded, size)
+	want := make([][]byte, len(c.lengths))
+	for m := range parts {
+		parts[m], ins[m], outs[m] = make([]Part, len(want)), make([][]byte, len(want)), make([]guarded, len(want))
+	}
+	for i, n := range c.lengths {
+		scaled := make([][]byte, size)
+		for m := range size {
+			parts[m][i].Bytes = n * c.dt.Size()
+			if scaled[m] = make([]byte, n*c.dt.Size()); c.absent[m][i] {
+				continue
+			}
+			in := elements(rng, c.dt, n, false)
+			ins[m][i] = in
+			if scaled[m] = in; c.pre != 1 {
+				scaled[m] = naiveAllreduce(c.dt, tensor.Sum, [][]byte{in}, c.pre)
+			}
+			if c.inPlace[i] {
+				outs[m][i] = newGuarded(in)
+				parts[m][i].In = outs[m][i].data()
+			} else {
+				outs[m][i] = newGuarded(make([]byte, len(in)))
+				parts[m][i].In = bytes.Clone(in)
+			}
+			parts[m][i].Out = outs[m][i].data()
+		}
+		want[i] = naiveAllreduce(c.dt, c.op, scaled, c.post)
+	}
+	return job{
+		name:  fmt.Sprintf("allreduce of parts of %v %v, %v, scales %v and %v, %d members", c.lengths, c.dt, c.op, c.pre, c.post, size),
+		start: func(l *Lane) Op { return start(l, l.spread(c.dt, c.op, parts[l.rank], c.pre, c.post)) },
+		check: func(m int) error {
+			for i := range want {
+				if c.absent[m][i] {
+					continue
+				}
+				if !c.inPlace[i] && !bytes.Equal(parts[m][i].In, ins[m][i]) {
+					return fmt.Errorf("member %d: the input of part %d has changed", m, i)
+				}
+				if err := outs[m][i].expect(m, want[i]); err != nil {
+					return fmt.Errorf("part %d: %w", i, err)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func startPipelined(l *Lane, s spread) Op {
+	if l.size == 1 || s.length() == 0 {
+		return l.startParts(s)
+	}
+	l.begin()
+	return l.allreducePipelined.start(l, s)
+}
+
+func startChosen(l *Lane, s spread) Op {
+	return l.AllreduceParts(s.dt, s.op, s.parts, s.prescale, s.postscale)
+}
+
+// However tensors are fused, each has the bits that it has alone: whatever its
+// length, its neighbours, the chunks' borders, and who of the members has it.
+func TestPartsMatchTheReference(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		size := rapid.SampledFrom([]int{2, 3, 4, 7}).Draw(rt, "size")
+		g := newGroup(t, size, inproc.Options{Shared: true, Depth: 2 + size%3, ChunkBytes: rapid.SampledFrom([]int{testChunk, 16 * testChunk}).Draw(rt, "chunk")})
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
+		var jobs []job
+		for range 3 {
+			jobs = append(jobs, drawParts(rt, size).job(rng, startChosen), drawParts(rt, size).job(rng, startPipelined))
+		}
+		if err := g.schedule(rng, jobs); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// A single member has every part, which is scaled twice.
+func TestPartsOfASingleMember(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		rapid.Check(t, func(rt *rapid.T) {
+			g := newGroup(t, 1, inproc.Options{Shared: shared})
+			rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
+			c := drawParts(rt, 1)
+			clear(c.absent[0])
+			if err := g.schedule(rng, []job{c.job(rng, startChosen)}); err != nil {
+				rt.Fatal(err)
+			}
+		})
+	}
+}
+
+// The same with a goroutine for each member, for the race detector.
+func TestPartsConcurrently(t *testing.T) {
+	rng := random(t)
+	for _, size := range []int{2, 4} {
+		g := newGroup(t, size, inproc.Options{Shared: true, ChunkBytes: 8 * testChunk})
+		var jobs []job
+		for range 30 {
+			c := partsCase{dt: tensor.DType(rng.IntN(tensor.NumDTypes)), op: tensor.Max, pre: 1, post: 1, absent: make([][]bool, size)}
+			if c.dt != tensor.Bool && rng.IntN(2) == 0 {
+				c.pre = 0.5
+			}
+			for range 1 + rng.IntN(30) {
+				c.lengths = append(c.lengths, rng.IntN([]int{10, 1000, 6 * testChunk}[rng.IntN(3)]))
+				c.inPlace = append(c.inPlace, rng.IntN(2) == 0)
+				for m := range c.absent {
+					c.absent[m] = append(c.absent[m], rng.IntN(5) == 0)
+				}
+			}
+			jobs = append(jobs, c.job(rng, startChosen))
+		}
+		g.runConcurrently(t, jobs)
+	}
+}
+
+func TestPartsAreRefused(t *testing.T) {
+	l := newGroup(t, 2, inproc.Options{Shared: true}).lanes[0]
+	b := make([]byte, 8)
+	for want, c := range map[string]struct {
+		dt       tensor.DType
+		prescale float64
+		part     Part
+	}{
+		"element type":                 {99, 1, Part{}},
+		"scaled":                       {tensor.Bool, 2, Part{b, b, 8}},
+		"part 1: 6 bytes":              {tensor.Float32, 1, Part{b[:6], b[:6], 6}},
+		"part 1: -4 bytes":             {tensor.Float32, 1, Part{nil, nil, -4}},
+		"part 1: input of 4 bytes":     {tensor.Float32, 1, Part{b[:4], b, 8}},
+		"part 1: input of 0 bytes":     {tensor.Float32, 1, Part{nil, b, 8}},
+		"part 1: output of 4 bytes":    {tensor.Float32, 1, Part{b, b[:4], 8}},
+		"part 1: output of 0 bytes, e": {tensor.Float32, 1, Part{b, nil, 8}},
+	} {
+		done, err := l.AllreduceParts(c.dt, tensor.Sum, []Part{{b, b, 8}, c.part}, c.prescale, 1).Advance()
+		if !done || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Advance() = %v, %v; want an error with %q", done, err, want)
+		}
+	}
+}
