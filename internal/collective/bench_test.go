@@ -42,7 +42,7 @@ func benchmarkAllreduce(b *testing.B, size, n int, o inproc.Options) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		lanes[r] = NewLane(l)
+		lanes[r] = NewLane(l, Options{})
 		tensors[r] = make([]byte, n)
 		clear(tensors[r]) // touch
 	}

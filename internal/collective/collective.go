@@ -1,6 +1,6 @@
 // Package collective holds the algorithms by which the members of a lane
 // combine and exchange data, as resumable operations over transport.Shared or
-// transport.Comm. It is a catalogue: one file an algorithm, whose doc comment
+// transport.Comm, or over both where the members are on several hosts. It is a catalogue: one file an algorithm, whose doc comment
 // states its steps, the bytes it moves and when it is chosen. The methods of Lane
 // choose, by what is equal on all members alone.
 //
@@ -36,8 +36,10 @@ type Op interface {
 // abort, until the network has been closed).
 type Lane struct {
 	rank, size int
+	options    Options
 	busy       bool
-	moved      uint64 // see Moved
+	moved      uint64     // see Moved; without what hier adds
+	hier       *hierarchy // nil where no two members share a host, or all do
 
 	shared transport.Shared // nil over Comm
 	chunk  uint64           // the next chunk's number
@@ -73,27 +75,30 @@ type Lane struct {
 	reducescatterExchange reducescatterExchange
 	reducescatterRing     reducescatterRing
 	adasum                adasum
+	allreduceHierarchical allreduceHierarchical
+	allreduceReplicated   allreduceReplicated
 }
 
-// NewLane takes over the data path of l. No chunk may have passed it before.
-func NewLane(l *transport.Lane) *Lane {
-	lane := &Lane{comm: l.Comm, piece: pieceBytes}
-	if l.Comm != nil {
-		lane.rank, lane.size = l.Comm.Rank(), l.Comm.Size()
-	} else {
-		lane.shared = l.Shared
-		lane.rank, lane.size = l.Shared.Rank(), l.Shared.Size()
+// NewLane takes over the data path of t. Nothing may have passed it before.
+func NewLane(t *transport.Lane, o Options) *Lane {
+	if t.Comm == nil {
+		return newLane(t.Shared.Rank(), t.Shared.Size(), t.Shared, nil, o)
 	}
-	lane.srcs = make([][]byte, lane.size)
-	lane.offsets = make([]int, lane.size+1)
-	lane.places = make([]int, lane.size+1)
-	lane.each = make([]int64, lane.size)
-	lane.alltoallShared.starts = make([]int, lane.size)
-	lane.adasum.init(lane.size)
-	if l.Shared != nil {
-		lane.chunkLimit = l.Shared.ChunkBytes()
-	}
-	return lane
+	l := newLane(t.Comm.Rank(), t.Comm.Size(), nil, t.Comm, o)
+	l.hier = newHierarchy(t, o)
+	return l
+}
+
+// newLane makes a lane over shared or comm; over neither it has one member.
+func newLane(rank, size int, shared transport.Shared, comm transport.Comm, o Options) *Lane {
+	l := &Lane{rank: rank, size: size, shared: shared, comm: comm, options: o, piece: pieceBytes}
+	l.srcs = make([][]byte, size)
+	l.offsets = make([]int, size+1)
+	l.places = make([]int, size+1)
+	l.each = make([]int64, size)
+	l.alltoallShared.starts = make([]int, size)
+	l.adasum.init(size)
+	return l
 }
 
 // begin marks the lane as taken by one operation.
@@ -131,7 +136,12 @@ func (e *ended) Advance() (bool, error) { return true, e.err }
 // Moved counts the steps that the operations of this lane have made: copies,
 // reductions, posts and their completion. A driver that sees it unchanged after
 // Advance knows that nothing could be done. It belongs to the lane's driver.
-func (l *Lane) Moved() uint64 { return l.moved }
+func (l *Lane) Moved() uint64 {
+	if l.hier != nil {
+		return l.moved + l.hier.moved()
+	}
+	return l.moved
+}
 
 // OverShared reports that the members share memory.
 func (l *Lane) OverShared() bool { return l.shared != nil && l.comm == nil }

@@ -35,7 +35,7 @@ func newGroup(t testing.TB, size int, o inproc.Options) *group {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lane := NewLane(l)
+		lane := NewLane(l, Options{})
 		lane.piece = testPiece
 		g.lanes = append(g.lanes, lane)
 	}

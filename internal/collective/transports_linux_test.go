@@ -66,7 +66,7 @@ func openGroup(t *testing.T, networks []transport.Network) *group {
 	each(t, len(networks), func(r int) error {
 		l, err := networks[r].OpenLane(0, 0, members)
 		if err == nil {
-			g.lanes[r] = NewLane(l)
+			g.lanes[r] = NewLane(l, Options{})
 		}
 		return err
 	})

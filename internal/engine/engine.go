@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/timeline"
@@ -45,7 +46,9 @@ type Options struct {
 	// Stalled, if set, is told about once a second while the driver waits how long
 	// the oldest pending operation has been waiting. It must not block.
 	Stalled func(oldest time.Duration)
-	Spin    bool // poll for a while before sleeping: only where ranks ≤ usable cores
+	// Collective is what the algorithms have been told.
+	Collective collective.Options
+	Spin       bool // poll for a while before sleeping: only where ranks ≤ usable cores
 	// Describe names a world rank for error messages, such as "rank 2 on host a".
 	Describe func(rank int) string
 	// Cause, if set, is asked once for a better explanation of a shutdown by

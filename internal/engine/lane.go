@@ -59,7 +59,7 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 	if err != nil {
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
-	l := &lane{engine: e, id: id, members: members, board: t.Board, run: collective.NewLane(t), table: make(map[string]*Entry), settings: e.opts.settings()}
+	l := &lane{engine: e, id: id, members: members, board: t.Board, run: collective.NewLane(t, e.opts.Collective), table: make(map[string]*Entry), settings: e.opts.settings()}
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer

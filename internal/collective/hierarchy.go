@@ -1,0 +1,155 @@
+package collective
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// hierarchy is what a lane over several hosts has beside its Comm: two lanes of
+// its own, on which the algorithms run as on any other. Hierarchical operations
+// are made of operations on both, which overlap.
+//
+// What is dealt out to the members of a host, so that each carries its part
+// between the hosts, is cut into shards: as many as the smallest host has
+// members. Members of larger hosts beyond that have no shard.
+type hierarchy struct {
+	hosts      [][]int // members by host, as in transport.Lane
+	host       int     // this member's
+	index      int     // this member's place on it
+	shards     int     // members of the smallest host
+	most       int     // members of the largest
+	leaving    int     // of the largest number of members of one host whose successor is on another
+	contiguous bool    // the members of each host have consecutive numbers
+	local      *Lane   // the members of this host
+	cross      *Lane   // the members with this index on each host, by host; nil without a shard
+
+	block  int     // limit of a block's length for each shard; 0 for that of the model
+	counts []int64 // an entry for each member of this host, for an operation on local
+	blocks []int   // hosts+1 entries: where each host's part of an output starts, and the end
+	parts  []int64 // an entry for each host, for an operation on cross
+}
+
+// newHierarchy is nil where all members are hosts of their own.
+func newHierarchy(t *transport.Lane, o Options) *hierarchy {
+	if t.Comm == nil || len(t.Hosts) < 2 || len(t.Hosts) == t.Comm.Size() {
+		return nil
+	}
+	rank := t.Comm.Rank()
+	h := &hierarchy{hosts: t.Hosts, shards: t.Comm.Size(), contiguous: true}
+	next := 0
+	for i, members := range t.Hosts {
+		leaving := 0
+		for at, m := range members {
+			if m == rank {
+				h.host, h.index = i, at
+			}
+			if !slices.Contains(members, (m+1)%t.Comm.Size()) {
+				leaving++
+			}
+			h.contiguous = h.contiguous && m == next
+			next++
+		}
+		h.shards = min(h.shards, len(members))
+		h.most = max(h.most, len(members))
+		h.leaving = max(h.leaving, leaving)
+	}
+	own := t.Hosts[h.host]
+	if len(own) > 1 && (t.Shared == nil || t.Shared.Size() != len(own) || t.Shared.Rank() != h.index) {
+		panic(fmt.Sprintf("collective: members %v are said to share memory, and do not", own))
+	}
+	if len(own) > 1 {
+		h.local = newLane(h.index, len(own), t.Shared, nil, o)
+	} else {
+		h.local = newLane(0, 1, nil, nil, o)
+	}
+	if h.index < h.shards {
+		peers := make([]int, len(t.Hosts))
+		for i, members := range t.Hosts {
+			peers[i] = members[h.index]
+		}
+		h.cross = newLane(h.host, len(peers), nil, &crossComm{t.Comm, h.host, peers}, o)
+	}
+	h.counts = make([]int64, len(own))
+	h.blocks = make([]int, len(t.Hosts)+1)
+	h.parts = make([]int64, len(t.Hosts))
+	return h
+}
+
+// equal reports that all hosts have as many members.
+func (h *hierarchy) equal() bool { return h.shards == h.most }
+
+// moved is what the two lanes add to Lane.Moved.
+func (h *hierarchy) moved() uint64 {
+	moved := h.local.moved
+	if h.cross != nil {
+		moved += h.cross.moved
+	}
+	return moved
+}
+
+// reduceAcross starts the allreduce between the hosts of what this member's host
+// has combined. Every allreduce between hosts starts here: this is the place to
+// give the data another form on the wire.
+func (h *hierarchy) reduceAcross(r reduction) Op {
+	return h.cross.Allreduce(r.dt, r.op, r.in, r.out, r.scale)
+}
+
+// deal makes counts the parts of length bytes that the members of this host
+// carry, the first `shards` of them, and returns this member's.
+func (h *hierarchy) deal(length, shards int) (lo, hi int) {
+	for i := range h.counts {
+		from, to := h.shard(length, shards, i)
+		h.counts[i] = int64(to - from)
+	}
+	return h.shard(length, shards, h.index)
+}
+
+// shard is the range of length bytes that the members with index i carry.
+func (h *hierarchy) shard(length, shards, i int) (lo, hi int) {
+	if i >= shards {
+		return length, length
+	}
+	return share(length, shards, i)
+}
+
+// crossComm is a Comm among some members of another one, with numbers of their own.
+type crossComm struct {
+	transport.Comm
+	rank    int
+	members []int
+}
+
+func (c *crossComm) Rank() int               { return c.rank }
+func (c *crossComm) Size() int               { return len(c.members) }
+func (c *crossComm) Send(to int, p []byte)   { c.Comm.Send(c.members[to], p) }
+func (c *crossComm) Sent(to int) bool        { return c.Comm.Sent(c.members[to]) }
+func (c *crossComm) Recv(from int, p []byte) { c.Comm.Recv(c.members[from], p) }
+func (c *crossComm) Received(from int) bool  { return c.Comm.Received(c.members[from]) }
+
+// pass runs operations on one of a hierarchy's lanes, one after the other.
+type pass struct {
+	op   Op  // nil: none runs
+	done int // how many have ended
+}
+
+// advance drives the operation that runs, if one does, and reports that it has
+// just ended.
+func (p *pass) advance() (ended bool, err error) {
+	if p.op == nil {
+		return false, nil
+	}
+	done, err := p.op.Advance()
+	if err != nil {
+		return false, err
+	}
+	if done {
+		p.op = nil
+		p.done++
+	}
+	return done, nil
+}
+
+// idle reports that the next operation can be started.
+func (p *pass) idle() bool { return p.op == nil }
