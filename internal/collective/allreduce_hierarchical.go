@@ -43,7 +43,7 @@ type allreduceHierarchical struct {
 
 func (a *allreduceHierarchical) start(l *Lane, todo reduction) Op {
 	n := len(todo.in)
-	shards := shardsOf(n, l.hier.shards)
+	shards := l.hier.shardsOf(n)
 	blocks, length := l.hier.blocksOf(n, shards)
 	*a = allreduceHierarchical{lane: l, todo: todo, shards: shards, blocks: blocks, length: length}
 	return a
@@ -124,7 +124,7 @@ func (l *Lane) reduceShards(r reduction, counts []int64) Op {
 		panic(err)
 	}
 	if l.size == 1 {
-		return l.allreduceLocal.start(l, r)
+		return l.allreduceLocal.start(l, l.whole(r))
 	}
 	return l.reducescatterShared.start(l, r)
 }

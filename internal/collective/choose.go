@@ -26,7 +26,9 @@ const (
 //
 // Over Shared each element is combined in the order of the ranks, 16-bit floats
 // in float32 and rounded once. Over Comm the association is the algorithm's, and
-// 16-bit floats are rounded after each hop. All members get the same bits.
+// 16-bit floats are rounded after each hop; over several hosts with Shared on
+// them each host's operands are combined as over Shared, and then the hosts' as
+// over Comm. All members get the same bits. See also Options.Deterministic.
 func (l *Lane) Allreduce(dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op {
 	n := len(in)
 	if err := reduce.Check(dt, op); err != nil {
@@ -48,6 +50,12 @@ func (l *Lane) Allreduce(dt tensor.DType, op tensor.ReduceOp, in, out []byte, sc
 		return l.startParts(l.whole(r))
 	}
 	l.begin()
+	switch l.allreduceForm(n) {
+	case replicated:
+		return l.allreduceReplicated.start(l, r)
+	case sharded:
+		return l.allreduceHierarchical.start(l, r)
+	}
 	switch {
 	case doublingIsCheaper(l.size, n):
 		return l.allreduceDoubling.start(l, r)

@@ -98,6 +98,9 @@ func newLane(rank, size int, shared transport.Shared, comm transport.Comm, o Opt
 	l.each = make([]int64, size)
 	l.alltoallShared.starts = make([]int, size)
 	l.adasum.init(size)
+	if shared != nil {
+		l.chunkLimit = shared.ChunkBytes()
+	}
 	return l
 }
 

@@ -57,6 +57,29 @@ func forEachKind(t *testing.T, f func(t *testing.T, o inproc.Options, size int))
 			})
 		}
 	}
+	for _, hosts := range topologies {
+		t.Run(fmt.Sprint("hosts/", hosts), func(t *testing.T) {
+			f(t, inproc.Options{Hosts: hosts, Depth: 2 + len(hosts)%3}, sizeOf(hosts))
+		})
+	}
+}
+
+// topologies are ranks by host: equally many and not, in order and not, and
+// alone on a host.
+var topologies = [][][]int{
+	{{0, 1}, {2, 3}},
+	{{0, 2, 4}, {1, 3, 5}},
+	{{0}, {1, 2, 3}},
+	{{0, 1, 4}, {2}, {3, 5}},
+	{{0, 1, 2}, {3, 4}, {5, 6, 7, 8}},
+	{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}},
+}
+
+func sizeOf(hosts [][]int) (size int) {
+	for _, ranks := range hosts {
+		size += len(ranks)
+	}
+	return size
 }
 
 // Every algorithm × type × operation × length × size gives the bits of the
@@ -70,7 +93,7 @@ func TestAllreduceMatchesTheReference(t *testing.T) {
 		rng := random(t)
 		g := newGroup(t, size, o)
 		var jobs []job
-		for _, a := range algorithms(o.Shared) {
+		for _, a := range algorithms(o) {
 			for dt := range tensor.DType(tensor.NumDTypes) {
 				for _, n := range lengths(dt) {
 					if !a.fits(n*dt.Size(), size) {
@@ -106,7 +129,7 @@ func TestAllreduceWithDefaultSizes(t *testing.T) {
 			}
 			var jobs []job
 			for _, n := range []int{5, 10_001, 300_007} {
-				jobs = append(jobs, allreduceJob(rng, algorithms(shared)[0], size, tensor.Float32, tensor.Sum, n, !shared, n > 10_000))
+				jobs = append(jobs, allreduceJob(rng, algorithms(inproc.Options{Shared: shared})[0], size, tensor.Float32, tensor.Sum, n, !shared, n > 10_000))
 			}
 			jobs = append(jobs, broadcastJob(rng, size, 1, 1_200_003))
 			g.runScheduled(t, rng, jobs)
@@ -143,7 +166,7 @@ func TestChoice(t *testing.T) {
 }
 
 // mixture is a random sequence of all collectives.
-func mixture(rng *rand.Rand, shared bool, size, count int) []job {
+func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 	var jobs []job
 	length := func() int {
 		return []int{0, 1, 7, 64, 100, testChunk - 1, testChunk, testChunk + 1, 5 * testChunk}[rng.IntN(9)]
@@ -151,7 +174,7 @@ func mixture(rng *rand.Rand, shared bool, size, count int) []job {
 	for len(jobs) < count {
 		switch rng.IntN(8) {
 		case 0:
-			all := scatterAlgorithms(shared, size)
+			all := scatterAlgorithms(o.Shared, size)
 			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
 			for _, p := range parts(rng, size, length()/dt.Size()) {
 				jobs = append(jobs, reducescatterJob(rng, all[rng.IntN(len(all))], dt, ops[rng.IntN(4)], p))
@@ -167,10 +190,11 @@ func mixture(rng *rand.Rand, shared bool, size, count int) []job {
 			jobs = append(jobs, adasumJob(rng, size, dt, []int{length() / dt.Size(), length() / dt.Size()}))
 		case 4:
 			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
-			a := algorithms(shared)[rng.IntN(3)]
+			all := algorithms(o)
+			a := all[rng.IntN(len(all))]
 			n := length() / dt.Size()
 			if a.fits(n*dt.Size(), size) {
-				jobs = append(jobs, allreduceJob(rng, a, size, dt, ops[rng.IntN(4)], n, !shared, rng.IntN(2) == 0))
+				jobs = append(jobs, allreduceJob(rng, a, size, dt, ops[rng.IntN(4)], n, !o.Shared, rng.IntN(2) == 0))
 			}
 		case 5:
 			counts := make([]int64, size)
@@ -212,7 +236,7 @@ func TestMixturesEndInAnyInterleaving(t *testing.T) {
 		if raceDetector { // one goroutine: it has nothing to find here
 			count = 40
 		}
-		newGroup(t, size, o).runScheduled(t, rng, mixture(rng, o.Shared, size, count))
+		newGroup(t, size, o).runScheduled(t, rng, mixture(rng, o, size, count))
 	})
 }
 
@@ -225,7 +249,7 @@ func TestMixturesWithSleepingDrivers(t *testing.T) {
 		if raceDetector {
 			count = 100
 		}
-		newGroup(t, size, o).runConcurrently(t, mixture(rng, o.Shared, size, count))
+		newGroup(t, size, o).runConcurrently(t, mixture(rng, o, size, count))
 	})
 }
 

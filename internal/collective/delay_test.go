@@ -25,8 +25,16 @@ type message struct {
 func delay(g *group, rng *rand.Rand) {
 	for _, l := range g.lanes {
 		if l.comm != nil {
-			l.comm = &delayedComm{l.comm, rng, make([]message, l.size)}
+			l.wrap(&delayedComm{l.comm, rng, make([]message, l.size)})
 		}
+	}
+}
+
+// wrap makes c take the place of the lane's Comm.
+func (l *Lane) wrap(c transport.Comm) {
+	l.comm = c
+	if l.hier != nil && l.hier.cross != nil {
+		l.hier.cross.comm.(*crossComm).Comm = c
 	}
 }
 

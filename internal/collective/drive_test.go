@@ -36,7 +36,10 @@ func newGroup(t testing.TB, size int, o inproc.Options) *group {
 			t.Fatal(err)
 		}
 		lane := NewLane(l, Options{})
-		lane.piece = testPiece
+		lane.Tune(Tuning{Chunk: o.ChunkBytes, Piece: testPiece})
+		if h := lane.hier; h != nil {
+			h.block, h.least = testBlock, testPiece
+		}
 		g.lanes = append(g.lanes, lane)
 	}
 	t.Cleanup(func() {
@@ -53,6 +56,7 @@ func newGroup(t testing.TB, size int, o inproc.Options) *group {
 const (
 	testChunk = 1024
 	testPiece = 128
+	testBlock = 320
 )
 
 // job is one collective: what each rank does, and what it must find after it.

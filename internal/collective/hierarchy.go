@@ -25,7 +25,8 @@ type hierarchy struct {
 	local      *Lane   // the members of this host
 	cross      *Lane   // the members with this index on each host, by host; nil without a shard
 
-	block  int     // limit of a block's length for each shard; 0 for that of the model
+	block  int     // the most of a block that a shard holds, in bytes
+	least  int     // leastShard, but in tests
 	counts []int64 // an entry for each member of this host, for an operation on local
 	blocks []int   // hosts+1 entries: where each host's part of an output starts, and the end
 	parts  []int64 // an entry for each host, for an operation on cross
@@ -37,7 +38,7 @@ func newHierarchy(t *transport.Lane, o Options) *hierarchy {
 		return nil
 	}
 	rank := t.Comm.Rank()
-	h := &hierarchy{hosts: t.Hosts, shards: t.Comm.Size(), contiguous: true}
+	h := &hierarchy{hosts: t.Hosts, shards: t.Comm.Size(), contiguous: true, least: leastShard}
 	next := 0
 	for i, members := range t.Hosts {
 		leaving := 0
@@ -71,6 +72,7 @@ func newHierarchy(t *transport.Lane, o Options) *hierarchy {
 		}
 		h.cross = newLane(h.host, len(peers), nil, &crossComm{t.Comm, h.host, peers}, o)
 	}
+	h.block = max(leastOfBlock, min(mostOfBlock, stepBytes*len(h.hosts)))
 	h.counts = make([]int64, len(own))
 	h.blocks = make([]int, len(t.Hosts)+1)
 	h.parts = make([]int64, len(t.Hosts))

@@ -39,7 +39,7 @@ func (l *Lane) allreduceForm(n int) form {
 	if h == nil || l.options.Allreduce == Flat {
 		return flat
 	}
-	hosts, shards := len(h.hosts), min(h.shards, shardsOf(n, h.shards))
+	hosts, shards := len(h.hosts), h.shardsOf(n)
 	best, cost := sharded, 2*syncBytes+2*n/3+acrossCost(hosts, ceilDiv(n, shards), shards, shards)
 	if c := syncBytes + n/3 + acrossCost(hosts, n, h.shards, h.shards); h.equal() && c <= cost {
 		best, cost = replicated, c
@@ -74,17 +74,12 @@ const (
 	mostOfBlock  = 2 << 20
 )
 
-// shardsOf is how many of at most `most` members carry n bytes between the hosts.
-func shardsOf(n, most int) int { return max(1, min(most, n/leastShard)) }
+// shardsOf is how many members of each host carry n bytes between the hosts.
+func (h *hierarchy) shardsOf(n int) int { return max(1, min(h.shards, n/h.least)) }
 
 // blocksOf cuts n bytes, carried in shards, into blocks of equal length: how many,
 // and the length of all but the last.
 func (h *hierarchy) blocksOf(n, shards int) (blocks, length int) {
-	limit := h.block
-	if limit == 0 {
-		limit = max(leastOfBlock, min(mostOfBlock, stepBytes*len(h.hosts)))
-	}
-	blocks = ceilDiv(n, limit*shards)
-	length = alignUp(ceilDiv(n, blocks), lineBytes*shards)
+	length = alignUp(ceilDiv(n, ceilDiv(n, h.block*shards)), lineBytes*shards)
 	return ceilDiv(n, length), length
 }

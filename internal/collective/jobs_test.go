@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
 // algorithm starts an allreduce in one particular way.
@@ -44,9 +45,26 @@ var commAlgorithms = []algorithm{
 	}},
 }
 
-func algorithms(shared bool) []algorithm {
-	if shared {
+var hostsAlgorithms = []algorithm{
+	{"sharded", func(n, size int) bool { return n > 0 }, func(l *Lane, r reduction) Op {
+		l.begin()
+		return l.allreduceHierarchical.start(l, r)
+	}},
+	{"replicated", func(n, size int) bool { return n > 0 }, func(l *Lane, r reduction) Op {
+		l.begin()
+		if !l.hier.equal() { // then there is no such form
+			return l.allreduceHierarchical.start(l, r)
+		}
+		return l.allreduceReplicated.start(l, r)
+	}},
+}
+
+func algorithms(o inproc.Options) []algorithm {
+	switch {
+	case o.Shared:
 		return sharedAlgorithms
+	case o.Hosts != nil:
+		return slices.Concat(hostsAlgorithms, commAlgorithms)
 	}
 	return commAlgorithms
 }

@@ -10,11 +10,11 @@ import (
 // countingShared and countingComm count what an operation asks of the transport.
 type countingShared struct {
 	transport.Shared
-	calls int
+	calls *int
 }
 
 func (c *countingShared) Advance(p transport.Phase, v uint64) {
-	c.calls++
+	*c.calls++
 	c.Shared.Advance(p, v)
 }
 
@@ -42,14 +42,18 @@ func TestMovedTellsWhetherAnythingHappened(t *testing.T) {
 		calls := make([]*int, size)
 		for r, l := range g.lanes {
 			if o.Shared {
-				c := &countingShared{Shared: l.shared}
-				l.shared, calls[r] = c, &c.calls
+				calls[r] = new(int)
+				l.shared = &countingShared{l.shared, calls[r]}
 			} else {
 				c := &countingComm{Comm: l.comm}
-				l.comm, calls[r] = c, &c.calls
+				calls[r] = &c.calls
+				l.wrap(c)
+				if h := l.hier; h != nil && h.local.shared != nil {
+					h.local.shared = &countingShared{h.local.shared, &c.calls}
+				}
 			}
 		}
-		jobs := mixture(rng, o.Shared, size, 60)
+		jobs := mixture(rng, o, size, 60)
 		at, ops := make([]int, size), make([]Op, size)
 		for left, idle := size*len(jobs), 0; left > 0; idle++ {
 			if idle > 100_000 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
 	"github.com/gorovod/gorovod/internal/transport/shm"
 	"github.com/gorovod/gorovod/internal/transport/tcp"
 )
@@ -31,7 +32,7 @@ func TestRealTransports(t *testing.T) {
 				rng := random(t)
 				g := openGroup(t, open(t, size))
 				shared := g.lanes[0].shared != nil
-				jobs := mixture(rng, shared, size, count)
+				jobs := mixture(rng, inproc.Options{Shared: shared}, size, count)
 				for _, sizes := range matrices(rng, size, large) {
 					jobs = append(jobs, alltoallJob(rng, sizes))
 				}

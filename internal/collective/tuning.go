@@ -21,4 +21,10 @@ func (l *Lane) Tune(t Tuning) {
 	}
 	l.chunkLimit = max(lineBytes*l.size, t.Chunk/(lineBytes*l.size)*(lineBytes*l.size))
 	l.piece = max(lineBytes, t.Piece/lineBytes*lineBytes)
+	if h := l.hier; h != nil {
+		h.local.Tune(t)
+		if h.cross != nil {
+			h.cross.Tune(t)
+		}
+	}
 }
