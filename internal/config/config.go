@@ -21,6 +21,7 @@ type Config struct {
 	CrossRank, CrossSize int
 	Hostname             string
 	RendezvousAddr       string // host:port; empty for a job of one process
+	Interface            string // on which the other ranks find this one; empty: on all
 	Key                  []byte // the job's secret; empty if none is known
 
 	// CycleTime is how long a small tensor that is ready may be held back for

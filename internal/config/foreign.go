@@ -29,7 +29,6 @@ var foreign = slices.Concat(
 	meaningless(manyHosts, hints),
 	meaningless("there is no background thread to bind: the thread that waits for an operation runs it, and a goroutine, which has no thread of its own, runs what nobody waits for; bind the process, for instance with taskset",
 		"HOROVOD_THREAD_AFFINITY"),
-	meaningless("each rank listens on the interface through which it reaches the launcher", "HOROVOD_GLOO_IFACE"),
 	meaningless(noGPU+", so there is no fusion buffer on one", "HOROVOD_BATCH_D2D_MEMCOPIES"),
 	meaningless(noGPU, "HOROVOD_ENABLE_ASYNC_COMPLETION HOROVOD_DISABLE_NVTX_RANGES"),
 	meaningless(noNCCL, "HOROVOD_NUM_NCCL_STREAMS NCCL_IB_DISABLE NCCL_SOCKET_IFNAME"),

@@ -11,8 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,8 +22,6 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 	"github.com/gorovod/gorovod/internal/transport/p2p"
-	"github.com/gorovod/gorovod/internal/transport/shm"
-	"github.com/gorovod/gorovod/internal/transport/tcp"
 )
 
 // newsDelay is how long a rank that has seen a peer vanish waits for the
@@ -68,6 +64,7 @@ type member struct {
 	Host      string            `json:"host"`
 	PID       int               `json:"pid"`
 	LocalSize int               `json:"local_size"`
+	Machine   machine           `json:"machine"`
 	Knobs     map[string]string `json:"knobs"`
 }
 
@@ -135,7 +132,7 @@ func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
 // introduce exchanges who is where, and adopts rank 0's knobs.
 func (w *World) introduce(ctx context.Context, o Options) error {
 	c := w.Config
-	me, err := json.Marshal(member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Knobs: c.Agreed()})
+	me, err := json.Marshal(member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Machine: thisMachine(), Knobs: c.Agreed()})
 	if err != nil {
 		return err
 	}
@@ -161,112 +158,6 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 		o.Log.Warn("this rank's setting differs from rank 0's, which counts", "name", name, "rank", c.Rank, "here", mine[name], "rank 0", w.members[0].Knobs[name])
 	}
 	return nil
-}
-
-// connect chooses the transport: shared memory if every rank could map the
-// segment, else TCP. All ranks choose alike, because they exchange how it went.
-func (w *World) connect(ctx context.Context, generation uint64, o Options) error {
-	c := w.Config
-	if c.Transport != "tcp" {
-		network, trouble, err := w.tryShm(ctx, generation, o)
-		if err != nil {
-			return err
-		}
-		if network != nil {
-			w.net = network
-			return nil
-		}
-		if c.Transport == "shm" {
-			return fmt.Errorf("GOROVOD_TRANSPORT=shm, but shared memory can't be used: %s", trouble)
-		}
-		if w.oneHost() && c.Rank == 0 {
-			o.Log.Warn("shared memory can't be used; TCP is used instead", "reason", trouble)
-		}
-	}
-	l, err := w.listen()
-	if err != nil {
-		return err
-	}
-	addrs, err := w.session.Exchange(ctx, "tcp", []byte(l.Addr().String()))
-	if err != nil {
-		l.Close()
-		return err
-	}
-	network, err := tcp.New(tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: l,
-		Addrs: func(rank int) []string { return []string{string(addrs[rank])} }, Timeout: c.Timeout, Slots: slots(c), Wake: w.wake, TrackFD: o.TrackFD})
-	if err != nil {
-		return err
-	}
-	w.net = network
-	return nil
-}
-
-// tryShm returns a network if all ranks could attach, else why not. It leaves time
-// for TCP, and does not wait for a rank that has died.
-func (w *World) tryShm(ctx context.Context, generation uint64, o Options) (transport.Network, string, error) {
-	c := w.Config
-	if !w.oneHost() {
-		return nil, "the ranks are on several hosts", nil
-	}
-	limit := c.Timeout
-	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(deadline))
-	}
-	attach, cancel := context.WithTimeout(ctx, limit/3) // all ranks have met already
-	defer cancel()
-	w.mu.Lock()
-	news, dead := w.news, len(w.deaths) > 0
-	w.mu.Unlock()
-	if dead {
-		cancel()
-	}
-	go func() {
-		select {
-		case <-news:
-			cancel() // the exchange below fails with the launcher's report
-		case <-attach.Done():
-		}
-	}()
-
-	const attached = "ok"
-	verdict := attached
-	network, err := shm.Open(attach, shm.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Job: c.RendezvousAddr, Generation: generation,
-		Timeout: c.Timeout, Slots: slots(c), Cores: runtime.GOMAXPROCS(0), Died: w.onVanished, TrackFD: o.TrackFD})
-	if err != nil {
-		verdict = err.Error()
-		if len(verdict) > 4096 {
-			verdict = verdict[:4096]
-		}
-	}
-	verdicts, err := w.session.Exchange(ctx, "shm", []byte(verdict))
-	if err != nil {
-		if network != nil {
-			network.Close()
-		}
-		return nil, "", err
-	}
-	var troubles []string // one, if the ranks could tell one another
-	for _, v := range verdicts {
-		if v := string(v); v != attached && !slices.Contains(troubles, v) {
-			troubles = append(troubles, v)
-		}
-	}
-	if len(troubles) == 0 {
-		return network, "", nil
-	}
-	if network != nil {
-		network.Close()
-	}
-	return nil, strings.Join(troubles, "; "), nil
-}
-
-func (w *World) oneHost() bool {
-	for _, m := range w.members {
-		if m.Host != w.members[0].Host {
-			return false
-		}
-	}
-	return true
 }
 
 // slots is the size of a board: it exists even if the cache is disabled.

@@ -1,0 +1,139 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/transport/shm"
+	"github.com/gorovod/gorovod/internal/transport/tcp"
+)
+
+// connect chooses the transport: shared memory between the ranks of a host, if
+// all of them could map the segment, and TCP between hosts. All ranks choose
+// alike, because they exchange how it went.
+func (w *World) connect(ctx context.Context, generation uint64, o Options) error {
+	c := w.Config
+	var hosts [][]int
+	var local *shm.Network
+	if c.Transport != "tcp" {
+		var trouble string
+		var err error
+		if hosts, local, trouble, err = w.shareMemory(ctx, generation, o); err != nil {
+			return err
+		}
+		switch {
+		case len(hosts) == 1:
+			w.net = local
+			return nil
+		case c.Transport == "shm":
+			if local != nil {
+				local.Close()
+			}
+			return fmt.Errorf("GOROVOD_TRANSPORT=shm, but shared memory can't be used: %s", trouble)
+		}
+	}
+	l, own, err := w.listen()
+	if err != nil {
+		return err
+	}
+	addrs, err := w.exchangeAddresses(ctx, "tcp", own)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	network, err := tcp.New(tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: l,
+		Addrs: addrs, Timeout: c.Timeout, Slots: slots(c), Wake: w.wake, TrackFD: o.TrackFD})
+	if err != nil {
+		return err
+	}
+	w.net = network
+	return nil
+}
+
+// shareMemory attaches the ranks of each host to a segment of its own. It returns
+// which ranks share memory in truth, the same on all ranks: where one could
+// not attach, all of its host's are hosts of their own, and trouble says why of
+// the first such host. local is nil where this rank is alone. It leaves time for TCP,
+// and does not wait for a rank that has died.
+func (w *World) shareMemory(ctx context.Context, generation uint64, o Options) (hosts [][]int, local *shm.Network, trouble string, err error) {
+	c := w.Config
+	supposed := w.supposedHosts()
+	if len(supposed) > 1 {
+		trouble = "the ranks are on several hosts"
+		return supposed, nil, trouble, nil
+	}
+	mine := hostOf(supposed, c.Rank)
+	const attached = "ok"
+	verdict := attached
+	if len(mine) > 1 {
+		if local, err = w.attach(ctx, generation, mine, o); err != nil {
+			verdict = err.Error()
+			verdict = verdict[:min(len(verdict), 4096)]
+		}
+	}
+	verdicts, err := w.session.Exchange(ctx, "shm", []byte(verdict))
+	if err != nil {
+		if local != nil {
+			local.Close()
+		}
+		return nil, nil, "", err
+	}
+	for _, ranks := range supposed {
+		var troubles []string // one, if the ranks could tell one another
+		for _, r := range ranks {
+			if v := string(verdicts[r]); v != attached && !slices.Contains(troubles, v) {
+				troubles = append(troubles, v)
+			}
+		}
+		if len(troubles) == 0 {
+			hosts = append(hosts, ranks)
+			continue
+		}
+		for _, r := range ranks {
+			hosts = append(hosts, []int{r})
+		}
+		why := strings.Join(troubles, "; ")
+		if trouble == "" {
+			trouble = why
+		}
+		if ranks[0] == c.Rank && c.Transport != "shm" {
+			o.Log.Warn("shared memory can't be used; TCP is used instead", "ranks", ranks, "reason", why)
+		}
+	}
+	slices.SortFunc(hosts, func(a, b []int) int { return a[0] - b[0] })
+	if local != nil && len(hostOf(hosts, c.Rank)) == 1 {
+		local.Close()
+		local = nil
+	}
+	return hosts, local, trouble, nil
+}
+
+// attach attaches this rank to the segment of its host.
+func (w *World) attach(ctx context.Context, generation uint64, ranks []int, o Options) (*shm.Network, error) {
+	c := w.Config
+	limit := c.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline))
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit/3) // all ranks have met already
+	defer cancel()
+	w.mu.Lock()
+	news, dead := w.news, len(w.deaths) > 0
+	w.mu.Unlock()
+	if dead {
+		cancel()
+	}
+	go func() {
+		select {
+		case <-news:
+			cancel() // the exchange that follows fails with the launcher's report
+		case <-ctx.Done():
+		}
+	}()
+	return shm.Open(ctx, shm.Config{Rank: slices.Index(ranks, c.Rank), Size: len(ranks), Ranks: ranks, Key: c.Key, Job: c.RendezvousAddr, Generation: generation,
+		Timeout: c.Timeout, Slots: slots(c), Cores: runtime.GOMAXPROCS(0), Died: w.onVanished, TrackFD: o.TrackFD})
+}
