@@ -35,6 +35,7 @@ const gorovodUsage = `usage: gorovod run -np N [options] command [args...]   sta
        gorovod run --help                             list the options
        gorovod bench [--help]                         measure this machine, this engine and its peers
        gorovod doctor --env                           list the environment variables and their values
+       gorovod rendezvous -n N [--listen HOST:PORT]   let ranks meet that were started by other means
        gorovod --version
 `
 
@@ -61,6 +62,8 @@ func Main(argv []string) int {
 			return doctor.Main("gorovod doctor", argv[1:], os.Environ(), os.Stdout, os.Stderr)
 		case argv[0] == "bench":
 			return bench.Main("gorovod bench", argv[1:], os.Stdout, os.Stderr)
+		case argv[0] == "rendezvous":
+			return exit(name + " rendezvous")(serveRendezvous(name+" rendezvous", argv[1:], os.Getenv(secretVariable), os.Stdout))
 		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
 			return show(name, fmt.Sprintf("gorovod %s (interface of Horovod %s)\n", version.Version, version.Horovod))
 		case argv[0] == "--help" || argv[0] == "-h" || argv[0] == "help":
@@ -70,11 +73,17 @@ func Main(argv []string) int {
 			return exitUsage
 		}
 	}
-	code, err := run(name, argv)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", name, strings.TrimRight(err.Error(), "\n"))
+	return exit(name)(run(name, argv))
+}
+
+// exit tells of an error in the name of a command, and passes the exit code on.
+func exit(name string) func(code int, err error) int {
+	return func(code int, err error) int {
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %s\n", name, strings.TrimRight(err.Error(), "\n"))
+		}
+		return code
 	}
-	return code
 }
 
 // show prints what was asked for, and returns the exit code.
