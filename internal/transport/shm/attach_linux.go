@@ -20,7 +20,7 @@ import (
 //	rank 0: listen, make the segment            others: dial until rank 0 listens
 //	        ◀───────────── mutual proof, with rank, size and pid ─────────────▶
 //	        check uid and pid by SO_PEERCRED
-//	        ──────────────────────── granted, the memfd ──────────────────────▶
+//	        ───────────── granted, the memfd (and the bells) ─────────────────▶
 //	                                            map it, check its identity
 //	        ◀───────────────────────────── mapped ─────────────────────────────
 //	        wait until all have mapped it
@@ -33,7 +33,7 @@ import (
 const (
 	statusFailed   byte = iota // a failure follows
 	statusGaveUp               // to rank 0: the time is up; a failure follows
-	statusGranted              // carries the descriptor
+	statusGranted              // carries descriptors; repeated until all are there
 	statusMapped               // to rank 0
 	statusAttached             // all ranks have mapped the segment
 
@@ -93,8 +93,10 @@ func (n *Network) join(ctx context.Context) error {
 	return nil
 }
 
-// adopt maps the segment; the descriptor belongs to n afterwards.
-func (n *Network) adopt(fd int, prepare func(h *header) error) error {
+// adopt maps the segment; the descriptors, of the segment and of the bells, belong
+// to n afterwards.
+func (n *Network) adopt(fds []int, prepare func(h *header) error) error {
+	fd := fds[0]
 	h, err := mapHeader(fd, n.cfg.Size)
 	if err == nil {
 		err = prepare(h)
@@ -103,10 +105,15 @@ func (n *Network) adopt(fd int, prepare func(h *header) error) error {
 		n.seg, err = openSegment(fd, n.cfg)
 	}
 	if err != nil {
-		unix.Close(fd)
+		closeAll(fds)
 		return err
 	}
-	n.head, n.bell = h, &bell{head: h, rank: n.cfg.Rank}
+	own := bell{head: h, rank: n.cfg.Rank}
+	n.head, n.bell = h, &own
+	if n.cfg.Alarm {
+		h.events = newEvents(fds[1:], n.cfg.TrackFD)
+		n.bell = &alarm{bell: own}
+	}
 	return nil
 }
 

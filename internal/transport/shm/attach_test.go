@@ -227,10 +227,10 @@ func TestTwoOfOneRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	if fd, err := receiveSegment(first); err != nil {
+	if fds, err := receiveFDs(first, 1); err != nil {
 		t.Fatal(err)
 	} else {
-		unix.Close(fd)
+		closeAll(fds)
 	}
 	errs := openFailing(t, configs[1])
 	errs = append(errs, openFailing(t, configs[2])...)

@@ -43,7 +43,11 @@ func (h *header) ring(rank int) {
 	s := h.bell(rank)
 	if s.sleeping.Load() != 0 && s.sleeping.Swap(0) != 0 {
 		s.word.Add(1)
-		futexWake(&s.word)
+		if h.events != nil {
+			h.events.wake(rank)
+		} else {
+			futexWake(&s.word)
+		}
 	}
 	runtime.KeepAlive(h)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +41,16 @@ func (n *Network) create() error {
 	if err != nil {
 		return err
 	}
-	return n.adopt(fd, func(h *header) error {
+	fds := []int{fd}
+	if n.cfg.Alarm {
+		bells, err := createEvents(n.cfg.Size)
+		if err != nil {
+			unix.Close(fd)
+			return err
+		}
+		fds = append(fds, bells...)
+	}
+	return n.adopt(fds, func(h *header) error {
 		h.format(n.cfg)
 		h.pid(0).Store(int64(os.Getpid()))
 		return nil
@@ -230,9 +240,18 @@ func (d *door) grant(conn *net.UnixConn, rank, pid int) {
 	}
 	d.n.head.pid(rank).Store(int64(pid))
 	conn.SetWriteDeadline(time.Now().Add(farewell))
-	if _, _, err := conn.WriteMsgUnix([]byte{statusGranted}, unix.UnixRights(d.n.seg.fd), nil); err != nil && !gone(err) {
-		c := d.n.cfg
-		d.fail(asFailure(c.world(0), fmt.Errorf("hand the segment to rank %d: %w", c.world(rank), err)))
+	fds := []int{d.n.seg.fd}
+	if e := d.n.head.events; e != nil {
+		fds = append(fds, e.fds...) // nobody closes before all have attached
+	}
+	for some := range slices.Chunk(fds, maxRights) {
+		if _, _, err := conn.WriteMsgUnix([]byte{statusGranted}, unix.UnixRights(some...), nil); err != nil {
+			if !gone(err) {
+				c := d.n.cfg
+				d.fail(asFailure(c.world(0), fmt.Errorf("hand the segment to rank %d: %w", c.world(rank), err)))
+			}
+			return
+		}
 	}
 }
 

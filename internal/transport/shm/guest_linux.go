@@ -53,11 +53,11 @@ func (n *Network) explain(ctx context.Context, err error) error {
 
 // attach is what follows the proof.
 func (n *Network) attach(conn *net.UnixConn) error {
-	fd, err := receiveSegment(conn)
+	fds, err := n.receiveSegment(conn)
 	if err != nil {
 		return err
 	}
-	if err := n.mapSegment(fd); err != nil {
+	if err := n.mapSegment(fds); err != nil {
 		return err
 	}
 	conn.Write([]byte{statusMapped}) // if rank 0 has closed already its last word says why
@@ -117,42 +117,61 @@ func failed(conn *net.UnixConn, status byte) error {
 	return f
 }
 
-// receiveSegment waits for the memfd.
-func receiveSegment(conn *net.UnixConn) (fd int, err error) {
-	status, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+// maxRights is how many descriptors are sent at once; the kernel takes no more than
+// 253. Tests make it smaller.
+var maxRights = 250
+
+// receiveSegment waits for the memfd, which comes first, and the bells.
+func (n *Network) receiveSegment(conn *net.UnixConn) (fds []int, err error) {
+	want := 1
+	if n.cfg.Alarm {
+		want += n.cfg.Size
+	}
+	for len(fds) < want && err == nil {
+		var some []int
+		some, err = receiveFDs(conn, min(want-len(fds), maxRights))
+		fds = append(fds, some...)
+	}
+	if err != nil {
+		closeAll(fds)
+		return nil, err
+	}
+	return fds, nil
+}
+
+// receiveFDs receives a grant with so many descriptors.
+func receiveFDs(conn *net.UnixConn, count int) (fds []int, err error) {
+	status, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4*count))
 	k, oobn, _, _, err := conn.ReadMsgUnix(status, oob)
 	if err == nil && k == 0 {
 		err = io.EOF
 	}
 	if err != nil {
-		return -1, fmt.Errorf("receive the segment: %w", err)
+		return nil, fmt.Errorf("receive the segment: %w", err)
 	}
 	if status[0] != statusGranted {
-		return -1, failed(conn, status[0])
+		return nil, failed(conn, status[0])
 	}
-	return receivedFD(oob[:oobn])
-}
-
-func receivedFD(oob []byte) (int, error) {
-	msgs, err := unix.ParseSocketControlMessage(oob)
+	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err == nil && len(msgs) == 1 {
-		var fds []int
-		if fds, err = unix.ParseUnixRights(&msgs[0]); err == nil && len(fds) == 1 {
-			return fds[0], nil
-		}
+		fds, err = unix.ParseUnixRights(&msgs[0])
 	}
-	return -1, fmt.Errorf("the first rank of this host sent no descriptor (too many open files?): %w", errors.Join(err, errSegment))
+	if err != nil || len(fds) != count {
+		closeAll(fds)
+		return nil, fmt.Errorf("the first rank of this host sent %d of %d descriptors (too many open files?): %w", len(fds), count, errors.Join(err, errSegment))
+	}
+	return fds, nil
 }
 
 // mapSegment checks what rank 0 has sent and maps it.
-func (n *Network) mapSegment(fd int) error {
+func (n *Network) mapSegment(fds []int) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Size < int64(segmentBytes(n.cfg)) {
-		unix.Close(fd)
+	if err := unix.Fstat(fds[0], &st); err != nil || st.Size < int64(segmentBytes(n.cfg)) {
+		closeAll(fds)
 		return fmt.Errorf("rank %d's segment has %d bytes, want %d: do all ranks have the same configuration? %w",
 			n.cfg.world(0), st.Size, segmentBytes(n.cfg), errors.Join(err, errSegment))
 	}
-	return n.adopt(fd, func(h *header) error { return h.check(n.cfg) })
+	return n.adopt(fds, func(h *header) error { return h.check(n.cfg) })
 }
 
 // dial connects to rank 0's socket as soon as it is there.

@@ -17,8 +17,9 @@ import (
 // a bell may be used by any goroutine without a guard against Close. Each method
 // that touches the mapping keeps h alive until it returns.
 type header struct {
-	mem  []byte
-	size int // ranks
+	mem    []byte
+	size   int     // ranks
+	events *events // nil: bells are futexes
 }
 
 // mapHeader maps the first part of fd.

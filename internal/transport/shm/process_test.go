@@ -89,7 +89,7 @@ func play(role string) error {
 	case "hang": // takes the segment and does nothing
 		conn, err := prove(context.Background(), c, hello{c.Rank, c.Size, os.Getpid()})
 		if err == nil {
-			_, err = receiveSegment(conn)
+			_, err = receiveFDs(conn, 1)
 		}
 		if err != nil {
 			return err

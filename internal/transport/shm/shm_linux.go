@@ -36,6 +36,7 @@ type Config struct {
 	Timeout    time.Duration // for Open and for each OpenLane; 0 means 30 s
 	Slots      int           // capacity of each lane's board
 	BoardBytes int           // room for the boards of a Part; 0: as much as a lane's own needs
+	Alarm      bool          // the bell is a transport.Alarm, at the cost of a descriptor for each rank
 	Cores      int           // cores that the ranks share; 0: enough for all
 	// Died is called once for each peer whose process has ended, on a goroutine of
 	// the network; may be nil. It must not call Close.
@@ -99,7 +100,7 @@ type Network struct {
 	cfg  Config
 	head *header
 	seg  segment // the lanes; unmapped by Close
-	bell *bell
+	bell transport.Bell
 	err  atomic.Pointer[error]
 	shut atomic.Bool // Close has been called: this rank has no say any more
 
@@ -185,6 +186,9 @@ func (n *Network) Close() error {
 			l.quiesce()
 		}
 		n.lanes[i].open, n.lanes[i].board = false, nil
+	}
+	if n.head != nil && n.head.events != nil {
+		n.head.events.close()
 	}
 	return n.seg.close()
 }

@@ -24,6 +24,7 @@ type Config struct {
 	Timeout    time.Duration
 	Slots      int
 	BoardBytes int
+	Alarm      bool
 	Cores      int
 	Died       func(rank int, pid int)
 	TrackFD    func(fd int, open bool)

@@ -76,7 +76,16 @@ func descriptors(t testing.TB) int {
 	return len(list)
 }
 
-func TestNothingIsLeft(t *testing.T) {
+// bothBells runs a test with futexes and with descriptors as bells.
+func bothBells(t *testing.T, test func(t *testing.T, change func(*Config))) {
+	for name, alarm := range map[string]bool{"futex": false, "alarm": true} {
+		t.Run(name, func(t *testing.T) { test(t, func(c *Config) { c.Alarm = alarm }) })
+	}
+}
+
+func TestNothingIsLeft(t *testing.T) { bothBells(t, testNothingIsLeft) }
+
+func testNothingIsLeft(t *testing.T, bells func(*Config)) {
 	warm := openWorld(t, 2, nil) // Go's poller keeps its own descriptors
 	for _, n := range warm {
 		n.Close()
@@ -85,6 +94,7 @@ func TestNothingIsLeft(t *testing.T) {
 	tracked := map[int]bool{}
 	var mu sync.Mutex
 	nets := openWorld(t, 3, func(c *Config) {
+		bells(c)
 		c.TrackFD = func(fd int, open bool) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -288,8 +298,10 @@ func TestLaneWithoutItsFirstMemberTimesOut(t *testing.T) {
 	}
 }
 
-func TestRingAfterArmIsNotLost(t *testing.T) {
-	nets := openWorld(t, 2, nil)
+func TestRingAfterArmIsNotLost(t *testing.T) { bothBells(t, testRingAfterArm) }
+
+func testRingAfterArm(t *testing.T, bells func(*Config)) {
+	nets := openWorld(t, 2, bells)
 	bell := nets[1].Bell()
 	ticket := bell.Arm()
 	nets[0].head.ring(1)
@@ -308,9 +320,11 @@ func TestRingAfterArmIsNotLost(t *testing.T) {
 
 // TestSleepersAreWoken passes a token around ranks that always sleep: one lost
 // ring and it hangs.
-func TestSleepersAreWoken(t *testing.T) {
+func TestSleepersAreWoken(t *testing.T) { bothBells(t, testSleepersAreWoken) }
+
+func testSleepersAreWoken(t *testing.T, bells func(*Config)) {
 	const size, rounds = 3, 300
-	nets := openWorld(t, size, nil)
+	nets := openWorld(t, size, bells)
 	lanes := openLanes(t, nets, 0, []int{0, 1, 2})
 	var wg sync.WaitGroup
 	for r := range size {
@@ -336,8 +350,10 @@ func TestSleepersAreWoken(t *testing.T) {
 	wg.Wait()
 }
 
-func TestAbortReachesAll(t *testing.T) {
-	nets := openWorld(t, 3, nil)
+func TestAbortReachesAll(t *testing.T) { bothBells(t, testAbortReachesAll) }
+
+func testAbortReachesAll(t *testing.T, bells func(*Config)) {
+	nets := openWorld(t, 3, bells)
 	woken := make(chan error)
 	ticket := nets[2].Bell().Arm()
 	go func() {

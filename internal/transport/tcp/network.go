@@ -51,7 +51,9 @@ type Config struct {
 	Slots int
 	// Grace is how long a lost connection waits for a better cause. Default 1 s.
 	Grace time.Duration
-	// Bell is rung for this rank's driver; nil: the network has one of its own.
+	// Bell is rung for this rank's driver, also by others than this network; nil: there
+	// are none. Where it is a transport.Alarm, the driver can sleep on it and on
+	// sockets at once. The driver uses Network.Bell in any case.
 	Bell transport.Bell
 	// Wake is called after frames have come for a lane's board, and after an
 	// abort, for a driver that may not be looking. It is called on goroutines of
