@@ -37,11 +37,12 @@ tools:
 	@scripts/prepare.sh toolchain tools
 
 .PHONY: build
-build: ## build/gorovod, build/horovodrun, build/libgorovod.so
+build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod_tensorflow.so
 	@scripts/prepare.sh toolchain
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -o build/gorovod ./cmd/gorovod
 	ln -f build/gorovod build/horovodrun
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS) -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libgorovod/exports.map' -buildmode=c-shared -o build/libgorovod.so ./cmd/libgorovod
+	$(CC) -std=gnu2x -O2 -Wall -Wextra -Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden -shared -Iinclude -o build/libgorovod_tensorflow.so shim/tensorflow/*.c -ldl -lpthread
 
 .PHONY: wheel
 wheel: prepare build tools ## dist/gorovod-….whl, one for every Python 3
