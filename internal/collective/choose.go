@@ -108,6 +108,9 @@ func (l *Lane) Allgather(in, out []byte, counts []int64) Op {
 	case l.shared != nil:
 		l.begin()
 		return l.allgatherShared.start(l, in, out)
+	case l.hier != nil && l.hier.contiguous && l.options.Allgather != Flat:
+		l.begin()
+		return l.allgatherHierarchical.start(l, in, out)
 	default:
 		l.begin()
 		return l.ring.startAllgather(l, in, out)
@@ -127,6 +130,9 @@ func (l *Lane) Broadcast(root int, buf []byte) Op {
 	if l.shared != nil {
 		return l.broadcastShared.start(l, root, buf)
 	}
+	if l.hier != nil {
+		return l.broadcastHierarchical.start(l, root, buf)
+	}
 	return l.broadcastTree.start(l, root, buf)
 }
 
@@ -138,6 +144,9 @@ func (l *Lane) Barrier() Op {
 	l.begin()
 	if l.shared != nil {
 		return l.barrierShared.start(l)
+	}
+	if l.hier != nil {
+		return l.barrierHierarchical.start(l)
 	}
 	return l.barrierRounds.start(l)
 }

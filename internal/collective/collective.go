@@ -77,6 +77,11 @@ type Lane struct {
 	adasum                adasum
 	allreduceHierarchical allreduceHierarchical
 	allreduceReplicated   allreduceReplicated
+	allgatherHierarchical allgatherHierarchical
+	broadcastHierarchical broadcastHierarchical
+	barrierHierarchical   barrierHierarchical
+
+	reducescatterHierarchical reducescatterHierarchical
 }
 
 // NewLane takes over the data path of t. Nothing may have passed it before.

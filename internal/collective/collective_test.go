@@ -410,97 +410,105 @@ func TestOneOperationAtATime(t *testing.T) {
 func TestNoAllocations(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		for _, size := range []int{1, 2, 3} {
-			g := newGroup(t, size, inproc.Options{Shared: shared})
-			small, large := make([][]byte, size), make([][]byte, size)
-			outs := make([][]byte, size)
-			counts, most := make([]int64, size), make([]int64, size)
-			most[0] = 20 * testChunk
-			received := make([][]int64, size)
-			segments := []int{8, 20*testChunk - 8}
-			parts := make([][]Part, size)
-			for r := range size {
-				received[r] = make([]int64, size)
-				small[r], large[r] = make([]byte, 64), make([]byte, 20*testChunk)
-				outs[r] = make([]byte, 64*size, 20*testChunk)
-				counts[r] = 64
-				parts[r] = []Part{{small[r], small[r], 64}, {large[r], large[r], len(large[r])}, {nil, nil, 8}}
-			}
-			live := make([]Op, size)
-			finish := func() {
-				for left := size; left > 0; {
-					left = size
-					for r, op := range live {
-						if op == nil {
-							left--
-						} else if done, _ := op.Advance(); done {
-							live[r] = nil
-						}
-					}
+			checkAllocations(t, inproc.Options{Shared: shared}, size)
+		}
+	}
+	for _, hosts := range topologies[:4] {
+		checkAllocations(t, inproc.Options{Hosts: hosts}, sizeOf(hosts))
+	}
+}
+
+func checkAllocations(t *testing.T, o inproc.Options, size int) {
+	shared := o.Shared
+	g := newGroup(t, size, o)
+	small, large := make([][]byte, size), make([][]byte, size)
+	outs := make([][]byte, size)
+	counts, most := make([]int64, size), make([]int64, size)
+	most[0] = 20 * testChunk
+	received := make([][]int64, size)
+	segments := []int{8, 20*testChunk - 8}
+	parts := make([][]Part, size)
+	for r := range size {
+		received[r] = make([]int64, size)
+		small[r], large[r] = make([]byte, 64), make([]byte, 20*testChunk)
+		outs[r] = make([]byte, 64*size, 20*testChunk)
+		counts[r] = 64
+		parts[r] = []Part{{small[r], small[r], 64}, {large[r], large[r], len(large[r])}, {nil, nil, 8}}
+	}
+	live := make([]Op, size)
+	finish := func() {
+		for left := size; left > 0; {
+			left = size
+			for r, op := range live {
+				if op == nil {
+					left--
+				} else if done, _ := op.Advance(); done {
+					live[r] = nil
 				}
-			}
-			round := func() {
-				for r, l := range g.lanes {
-					live[r] = l.Allreduce(tensor.Float32, tensor.Sum, small[r], small[r], 0.5)
-				}
-				finish()
-				for r, l := range g.lanes {
-					live[r] = l.Allreduce(tensor.Float16, tensor.Sum, large[r], large[r], 0.5)
-				}
-				finish()
-				for r, l := range g.lanes {
-					if size > 1 && !shared {
-						l.begin()
-						live[r] = l.ring.startAllreduce(l, reduction{tensor.Int32, tensor.Sum, large[r], large[r], 1})
-					}
-				}
-				finish()
-				for r, l := range g.lanes {
-					if l.TakesParts() {
-						live[r] = l.AllreduceParts(tensor.Float32, tensor.Sum, parts[r], 0.5, 0.5)
-					}
-				}
-				finish()
-				for r, l := range g.lanes {
-					live[r] = l.Allgather(small[r], outs[r], counts)
-				}
-				finish()
-				for r, l := range g.lanes {
-					live[r] = l.Broadcast(size-1, large[r])
-				}
-				finish()
-				for r, l := range g.lanes {
-					live[r] = l.Reducescatter(tensor.Float32, tensor.Sum, outs[r], small[r], counts, 0.5)
-				}
-				finish()
-				for r, l := range g.lanes {
-					if size > 1 && !shared {
-						l.begin()
-						l.deal(l.offsets, most)
-						live[r] = l.reducescatterRing.start(l, reduction{tensor.Int32, tensor.Sum, large[r], outs[r][:most[r]], 1})
-					}
-				}
-				finish()
-				for r, l := range g.lanes {
-					live[r] = l.AlltoallCounts(counts, received[r])
-				}
-				finish()
-				for r, l := range g.lanes {
-					live[r] = l.Alltoall(outs[r], counts, large[r][:len(outs[r])], received[r])
-				}
-				finish()
-				for r, l := range g.lanes {
-					live[r] = l.Adasum(tensor.Float32, large[r], segments, 1)
-				}
-				finish()
-				for r, l := range g.lanes {
-					live[r] = l.Barrier()
-				}
-				finish()
-			}
-			if n := testing.AllocsPerRun(20, round); n != 0 {
-				t.Errorf("shared %v, %d members: %v allocations a round", shared, size, n)
 			}
 		}
+	}
+	round := func() {
+		for r, l := range g.lanes {
+			live[r] = l.Allreduce(tensor.Float32, tensor.Sum, small[r], small[r], 0.5)
+		}
+		finish()
+		for r, l := range g.lanes {
+			live[r] = l.Allreduce(tensor.Float16, tensor.Sum, large[r], large[r], 0.5)
+		}
+		finish()
+		for r, l := range g.lanes {
+			if size > 1 && !shared {
+				l.begin()
+				live[r] = l.ring.startAllreduce(l, reduction{tensor.Int32, tensor.Sum, large[r], large[r], 1})
+			}
+		}
+		finish()
+		for r, l := range g.lanes {
+			if l.TakesParts() {
+				live[r] = l.AllreduceParts(tensor.Float32, tensor.Sum, parts[r], 0.5, 0.5)
+			}
+		}
+		finish()
+		for r, l := range g.lanes {
+			live[r] = l.Allgather(small[r], outs[r], counts)
+		}
+		finish()
+		for r, l := range g.lanes {
+			live[r] = l.Broadcast(size-1, large[r])
+		}
+		finish()
+		for r, l := range g.lanes {
+			live[r] = l.Reducescatter(tensor.Float32, tensor.Sum, outs[r], small[r], counts, 0.5)
+		}
+		finish()
+		for r, l := range g.lanes {
+			if size > 1 && !shared {
+				l.begin()
+				l.deal(l.offsets, most)
+				live[r] = l.reducescatterRing.start(l, reduction{tensor.Int32, tensor.Sum, large[r], outs[r][:most[r]], 1})
+			}
+		}
+		finish()
+		for r, l := range g.lanes {
+			live[r] = l.AlltoallCounts(counts, received[r])
+		}
+		finish()
+		for r, l := range g.lanes {
+			live[r] = l.Alltoall(outs[r], counts, large[r][:len(outs[r])], received[r])
+		}
+		finish()
+		for r, l := range g.lanes {
+			live[r] = l.Adasum(tensor.Float32, large[r], segments, 1)
+		}
+		finish()
+		for r, l := range g.lanes {
+			live[r] = l.Barrier()
+		}
+		finish()
+	}
+	if n := testing.AllocsPerRun(20, round); n != 0 {
+		t.Errorf("%+v, %d members: %v allocations a round", o, size, n)
 	}
 }
 

@@ -38,7 +38,7 @@ func newGroup(t testing.TB, size int, o inproc.Options) *group {
 		lane := NewLane(l, Options{})
 		lane.Tune(Tuning{Chunk: o.ChunkBytes, Piece: testPiece})
 		if h := lane.hier; h != nil {
-			h.block, h.least = testBlock, testPiece
+			h.block, h.least, h.little = testBlock, testPiece, testChunk
 		}
 		g.lanes = append(g.lanes, lane)
 	}

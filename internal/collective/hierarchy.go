@@ -27,6 +27,7 @@ type hierarchy struct {
 
 	block  int     // the most of a block that a shard holds, in bytes
 	least  int     // leastShard, but in tests
+	little int     // the most that the first members of the hosts gather for all
 	counts []int64 // an entry for each member of this host, for an operation on local
 	blocks []int   // hosts+1 entries: where each host's part of an output starts, and the end
 	parts  []int64 // an entry for each host, for an operation on cross
@@ -73,6 +74,7 @@ func newHierarchy(t *transport.Lane, o Options) *hierarchy {
 		h.cross = newLane(h.host, len(peers), nil, &crossComm{t.Comm, h.host, peers}, o)
 	}
 	h.block = max(leastOfBlock, min(mostOfBlock, stepBytes*len(h.hosts)))
+	h.little = gatherBytes * (len(h.hosts) - 1)
 	h.counts = make([]int64, len(own))
 	h.blocks = make([]int, len(t.Hosts)+1)
 	h.parts = make([]int64, len(t.Hosts))

@@ -51,6 +51,9 @@ func (l *Lane) Reducescatter(dt tensor.DType, op tensor.ReduceOp, in, out []byte
 	case l.shared != nil:
 		l.begin()
 		return l.reducescatterShared.start(l, r)
+	case l.hier != nil && l.hier.equal() && l.options.Allreduce != Flat:
+		l.begin()
+		return l.reducescatterHierarchical.start(l, r)
 	case longest <= int64(exchangeBytes/l.size):
 		return l.reducescatterExchange.start(l, r, counts)
 	default:
