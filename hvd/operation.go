@@ -39,6 +39,21 @@ func WithPrescale(f float64) Option { return func(o *operation) { o.Prescale = f
 // WithPostscale multiplies the combined data.
 func WithPostscale(f float64) Option { return func(o *operation) { o.Postscale = f } }
 
+// Compression is how an allreduce travels between hosts: as it is, or in 16 bits a
+// number. Sums are made in the type of the elements, and inside a host nothing
+// is compressed. It has an effect on sums and averages of float32 and float64.
+type Compression = tensor.Wire
+
+// The compressions. NoCompression leaves it to the variable GOROVOD_COMPRESSION.
+const (
+	NoCompression = tensor.WireAsIs
+	FP16          = tensor.WireFloat16
+	BF16          = tensor.WireBFloat16
+)
+
+// WithCompression asks for c, the same on all processes.
+func WithCompression(c Compression) Option { return func(o *operation) { o.Wire = c } }
+
 // WithProcessSet lets the operation run among the members of s, which alone call
 // it; nil is all processes. On others the error is ErrInvalidArgument, and
 // ErrUnknownSet if s is not registered.

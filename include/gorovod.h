@@ -48,6 +48,11 @@ enum {
   GOROVOD_MIN = 3, GOROVOD_MAX = 4, GOROVOD_PRODUCT = 5
 };
 
+/* How an allreduce travels between hosts: as it is, or in 16 bits a number, while
+ * sums are made in the tensor's own type. It has an effect on sums and averages of
+ * float32 and float64. */
+enum { GOROVOD_WIRE_NONE = 0, GOROVOD_WIRE_FP16 = 1, GOROVOD_WIRE_BF16 = 2 };
+
 /* Errors of the process-set functions, as in Horovod. */
 enum {
   HOROVOD_PROCESS_SET_ERROR_INIT = -1,
@@ -146,7 +151,7 @@ typedef struct gorovod_op {
    * set, or 0 for the same number to all. Copied. */
   const int32_t *splits;
   int32_t nsplits;
-  int32_t reserved; /* must be 0 */
+  int32_t wire; /* GOROVOD_WIRE_NONE, … (allreduce); none: what GOROVOD_COMPRESSION says */
 } gorovod_op;
 
 /*

@@ -104,6 +104,7 @@ func translate(c *C.gorovod_op) (engine.Op, error) {
 	op := engine.Op{
 		Type: negotiate.RequestType(c._type), DType: tensor.DType(c.dtype), ReduceOp: tensor.ReduceOp(c.reduce_op),
 		Root: int(c.root_rank), Set: int(c.process_set), Prescale: float64(c.prescale), Postscale: float64(c.postscale),
+		Wire:     tensor.Wire(c.wire),
 		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0,
 	}
 	switch {
@@ -121,8 +122,8 @@ func translate(c *C.gorovod_op) (engine.Op, error) {
 		return op, fmt.Errorf("operation %d, data type %d or reduce operation %d is unknown", int(c._type), int(c.dtype), int(c.reduce_op))
 	}
 	switch {
-	case c.reserved != 0:
-		return op, fmt.Errorf("reserved must be 0")
+	case c.wire < 0 || c.wire >= tensor.NumWires:
+		return op, fmt.Errorf("wire %d is unknown", int(c.wire))
 	case c.nsplits < 0 || c.nsplits > 0 && c.splits == nil:
 		return op, fmt.Errorf("%d splits at a NULL pointer", int(c.nsplits))
 	}

@@ -16,6 +16,9 @@ import (
 // each operand are consecutive: all members get the same bits. 16-bit floats are
 // rounded after each round. The last round applies the scale.
 //
+// Compressed, each partner adds what both have sent, rounded, so that they agree; the
+// result is rounded only if it is to be sent to folded members. See wire.go.
+//
 // Steps: log2(size), two more unless size is a power of two. Bytes: each member
 // sends, receives and reduces n a round. Memory: n. Chosen where the ring is
 // dearer, see doublingIsCheaper.
@@ -28,8 +31,9 @@ type allreduceDoubling struct {
 	round    int    // 0 folds in
 	posted   bool   // this round's messages are posted
 	data     []byte // this member's data so far: in, then out
-	temp     []byte
-	sum      bool // this round's received data is to be combined
+	temp     []byte // what is received in order to be combined
+	wire     []byte // compressed: what is sent, or received as the result
+	sum      bool   // this round's received data is to be combined
 	peer     int
 	toPeer   bool // a message of this round goes to peer
 	fromPeer bool // a message of this round comes from peer
@@ -40,7 +44,14 @@ func (a *allreduceDoubling) start(l *Lane, todo reduction) Op {
 	*a = allreduceDoubling{
 		lane: l, todo: todo,
 		extra: l.size - 1<<rounds, last: rounds + 1,
-		data: todo.in, temp: l.temporary(len(todo.in)),
+		data: todo.in,
+	}
+	n := todo.sent(len(todo.in))
+	if todo.compressed() {
+		memory := l.temporary(2 * n)
+		a.temp, a.wire = memory[:n], memory[n:]
+	} else {
+		a.temp = l.temporary(n)
 	}
 	return a
 }
@@ -54,15 +65,18 @@ func (a *allreduceDoubling) Advance() (bool, error) {
 				a.lane.recv(a.peer, a.target())
 			}
 			if a.toPeer {
-				a.lane.send(a.peer, a.data)
+				a.lane.send(a.peer, a.outgoing())
 			}
 			a.posted = true
 		}
 		if a.fromPeer && !comm.Received(a.peer) || a.toPeer && !comm.Sent(a.peer) {
 			return false, nil
 		}
-		if a.sum {
+		switch {
+		case a.sum:
 			a.combine()
+		case a.fromPeer && a.todo.compressed():
+			a.todo.widen(a.todo.out, a.wire)
 		}
 		a.posted = false
 		a.lane.moved++
@@ -108,24 +122,55 @@ func (a *allreduceDoubling) member(number int) int {
 
 // target is where this round's message is received.
 func (a *allreduceDoubling) target() []byte {
-	if a.sum {
+	switch {
+	case a.sum:
 		return a.temp
+	case a.todo.compressed():
+		return a.wire
 	}
 	return a.todo.out
+}
+
+// outgoing is this round's message.
+func (a *allreduceDoubling) outgoing() []byte {
+	if !a.todo.compressed() {
+		return a.data
+	}
+	a.todo.narrow(a.wire, a.data)
+	return a.wire
 }
 
 // combine makes out of what this member has and what it received its data of
 // the next round.
 func (a *allreduceDoubling) combine() {
+	scale := 1.0
+	if a.round == a.last-1 {
+		scale = a.todo.scale
+	}
+	if a.todo.compressed() {
+		a.combineCompressed(scale)
+		return
+	}
 	srcs := a.lane.srcs[:2]
 	srcs[0], srcs[1] = a.data, a.temp
 	if a.peer < a.lane.rank {
 		srcs[0], srcs[1] = a.temp, a.data
 	}
-	scale := 1.0
-	if a.round == a.last-1 {
-		scale = a.todo.scale
-	}
 	reduce.Reduce(a.todo.dt, a.todo.op, a.todo.out, srcs, scale)
+	a.data = a.todo.out
+}
+
+// combineCompressed is combine of what has been sent and received. The sum of two
+// is the same in both orders.
+func (a *allreduceDoubling) combineCompressed(scale float64) {
+	mine := a.data
+	if a.toPeer {
+		a.todo.widen(a.todo.out, a.wire)
+		mine = a.todo.out
+	}
+	a.todo.add(a.todo.out, mine, a.temp, scale)
+	if a.round == a.last-1 && a.extra > 0 {
+		a.todo.round(a.todo.out, a.temp)
+	}
 	a.data = a.todo.out
 }

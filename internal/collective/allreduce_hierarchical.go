@@ -138,7 +138,7 @@ func (a *allreduceHierarchical) cross(b int) {
 		return
 	}
 	own := a.todo.out[from:to]
-	a.across.op = l.hier.reduceAcross(reduction{dt: a.todo.dt, op: a.todo.op, in: own, out: own, scale: a.todo.scale})
+	a.across.op = l.hier.reduceAcross(reduction{dt: a.todo.dt, op: a.todo.op, in: own, out: own, scale: a.todo.scale, wire: a.todo.wire})
 }
 
 func (a *allreduceHierarchical) gather(b int) {

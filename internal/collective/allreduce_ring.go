@@ -8,8 +8,11 @@ package collective
 // all members get the same bits. 16-bit floats are rounded at each hop. The scale
 // is applied by the hop that completes a segment.
 //
+// Compressed, what is sent is rounded at each hop, and so is the final form, once
+// and before it is passed around: see wire.go.
+//
 // Steps: 2(size-1), overlapped piece by piece. Bytes: each member sends and
-// receives 2n(size-1)/size, the least possible, and reduces n(size-1)/size.
+// receives 2n(size-1)/size, the least possible (n being what is sent), and reduces n(size-1)/size.
 // Memory: two pieces. Chosen where doubling is dearer, see doublingIsCheaper.
 func (r *ring) startAllreduce(l *Lane, todo reduction) Op {
 	for i := range l.size {

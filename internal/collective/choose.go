@@ -30,6 +30,13 @@ const (
 // them each host's operands are combined as over Shared, and then the hosts' as
 // over Comm. All members get the same bits. See also Options.Deterministic.
 func (l *Lane) Allreduce(dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op {
+	return l.AllreduceAs(tensor.WireAsIs, dt, op, in, out, scale)
+}
+
+// AllreduceAs is Allreduce with the elements in the form w on their way over Comm,
+// where Wire.For says that it has an effect. The sums are made in the elements' own
+// type: the operands are rounded whenever they are sent, and the result at most once more.
+func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op {
 	n := len(in)
 	if err := reduce.Check(dt, op); err != nil {
 		return l.refuse("allreduce: %w", err)
@@ -45,7 +52,7 @@ func (l *Lane) Allreduce(dt tensor.DType, op tensor.ReduceOp, in, out []byte, sc
 	case n == 0:
 		return l.done()
 	}
-	r := reduction{dt: dt, op: op, in: in, out: out, scale: scale}
+	r := reduction{dt: dt, op: op, in: in, out: out, scale: scale, wire: w.For(dt, op)}
 	if l.TakesParts() {
 		return l.startParts(l.whole(r))
 	}
@@ -57,7 +64,7 @@ func (l *Lane) Allreduce(dt tensor.DType, op tensor.ReduceOp, in, out []byte, sc
 		return l.allreduceHierarchical.start(l, r)
 	}
 	switch {
-	case doublingIsCheaper(l.size, n):
+	case doublingIsCheaper(l.size, r.sent(n)):
 		return l.allreduceDoubling.start(l, r)
 	default:
 		return l.ring.startAllreduce(l, r)
@@ -82,6 +89,7 @@ type reduction struct {
 	op      tensor.ReduceOp
 	in, out []byte
 	scale   float64
+	wire    tensor.Wire // how the elements travel over Comm; one that has an effect
 }
 
 // Allgather makes out the concatenation of the members' contributions in member

@@ -319,7 +319,7 @@ func agreementJob(rng *rand.Rand, a algorithm, size int, dt tensor.DType, n int)
 	return job{
 		name: fmt.Sprintf("allreduce %s of %d %v", a.name, n, dt),
 		start: func(l *Lane) Op {
-			return a.start(l, reduction{dt, tensor.Sum, ins[l.rank], outs[l.rank].data(), scale})
+			return a.start(l, reduction{dt: dt, op: tensor.Sum, in: ins[l.rank], out: outs[l.rank].data(), scale: scale})
 		},
 		check: func(r int) error {
 			if first == nil {
@@ -458,9 +458,13 @@ func checkAllocations(t *testing.T, o inproc.Options, size int) {
 		}
 		finish()
 		for r, l := range g.lanes {
+			live[r] = l.AllreduceAs(tensor.WireBFloat16, tensor.Float32, tensor.Sum, large[r], large[r], 0.5)
+		}
+		finish()
+		for r, l := range g.lanes {
 			if size > 1 && !shared {
 				l.begin()
-				live[r] = l.ring.startAllreduce(l, reduction{tensor.Int32, tensor.Sum, large[r], large[r], 1})
+				live[r] = l.ring.startAllreduce(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r], out: large[r], scale: 1})
 			}
 		}
 		finish()
@@ -486,7 +490,7 @@ func checkAllocations(t *testing.T, o inproc.Options, size int) {
 			if size > 1 && !shared {
 				l.begin()
 				l.deal(l.offsets, most)
-				live[r] = l.reducescatterRing.start(l, reduction{tensor.Int32, tensor.Sum, large[r], outs[r][:most[r]], 1})
+				live[r] = l.reducescatterRing.start(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r], out: outs[r][:most[r]], scale: 1})
 			}
 		}
 		finish()

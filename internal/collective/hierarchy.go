@@ -97,7 +97,7 @@ func (h *hierarchy) moved() uint64 {
 // has combined. Every allreduce between hosts starts here: this is the place to
 // give the data another form on the wire.
 func (h *hierarchy) reduceAcross(r reduction) Op {
-	return h.cross.Allreduce(r.dt, r.op, r.in, r.out, r.scale)
+	return h.cross.AllreduceAs(r.wire, r.dt, r.op, r.in, r.out, r.scale)
 }
 
 // deal makes counts the parts of length bytes that the members of this host

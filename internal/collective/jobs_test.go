@@ -17,7 +17,9 @@ type algorithm struct {
 	start func(l *Lane, r reduction) Op
 }
 
-func chosen(l *Lane, r reduction) Op { return l.Allreduce(r.dt, r.op, r.in, r.out, r.scale) }
+func chosen(l *Lane, r reduction) Op {
+	return l.AllreduceAs(r.wire, r.dt, r.op, r.in, r.out, r.scale)
+}
 
 func always(int, int) bool { return true }
 
@@ -94,7 +96,7 @@ func allreduceJob(rng *rand.Rand, a algorithm, size int, dt tensor.DType, op ten
 	return job{
 		name: fmt.Sprintf("allreduce %s of %d %v, %v, scale %v, in place %v, %d members", a.name, n, dt, op, scale, inPlace, size),
 		start: func(l *Lane) Op {
-			return a.start(l, reduction{dt, op, sources[l.rank], outs[l.rank].data(), scale})
+			return a.start(l, reduction{dt: dt, op: op, in: sources[l.rank], out: outs[l.rank].data(), scale: scale})
 		},
 		check: func(r int) error {
 			if !inPlace && !bytes.Equal(sources[r], ins[r]) {

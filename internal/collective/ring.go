@@ -26,7 +26,7 @@ type ring struct {
 	receiving cursor // the piece whose receive is to be posted next
 	arrived   cursor // the piece to be received and dealt with next
 	landing   []byte // where that piece is received; nil when no receive is posted
-	spare     int    // which half of the scratch memory the next receive may use
+	spare     int    // which of its two pieces of scratch memory the next receive may use
 }
 
 // cursor is a place in the stream of pieces that one member sends or receives.
@@ -105,9 +105,9 @@ func (r *ring) post() {
 		return
 	}
 	lo, hi := r.piece(r.receiving, 1)
-	if r.receiving.step < r.reducing {
-		half := r.lane.temporary(2 * r.lane.piece)[r.spare*r.lane.piece:]
-		r.landing = half[: hi-lo : hi-lo]
+	if r.receiving.step < r.reducing || r.todo.compressed() {
+		n := r.todo.sent(hi - lo)
+		r.landing = r.scratch(r.spare)[:n:n]
 		r.spare = 1 - r.spare
 	} else {
 		r.landing = r.todo.out[lo:hi:hi]
@@ -116,21 +116,46 @@ func (r *ring) post() {
 	r.receiving = r.after(r.receiving, 1)
 }
 
+// The scratch memory for pieces: two to receive into and, where they are compressed,
+// one to send from and one to round in.
+const (
+	sendingScratch  = 2
+	roundingScratch = 3
+)
+
+// scratch is the memory for piece number i of the above, as it is on the wire.
+func (r *ring) scratch(i int) []byte {
+	n := r.todo.sent(r.lane.piece)
+	count := 2
+	if r.todo.compressed() {
+		count = 4
+	}
+	return r.lane.temporary(count * n)[i*n:][:n]
+}
+
 // take deals with the piece that has landed, while the next one is arriving.
 func (r *ring) take() {
 	landed, at := r.landing, r.arrived
 	r.landing = nil
 	r.lane.moved++
 	r.post()
-	if at.step < r.reducing {
-		scale := 1.0
+	lo, hi := r.piece(at, 1)
+	scale := 1.0
+	if at.step == r.reducing-1 {
+		scale = r.todo.scale
+	}
+	switch out := r.todo.out[lo:hi]; {
+	case at.step < r.reducing && r.todo.compressed():
+		r.todo.add(out, r.todo.in[lo:hi], landed, scale)
 		if at.step == r.reducing-1 {
-			scale = r.todo.scale
+			r.todo.round(out, r.scratch(roundingScratch))
 		}
-		lo, hi := r.piece(at, 1)
+	case r.todo.compressed():
+		r.todo.widen(out, landed)
+	case at.step < r.reducing:
 		srcs := r.lane.srcs[:2]
 		srcs[0], srcs[1] = landed, r.todo.in[lo:hi]
-		reduce.Reduce(r.todo.dt, r.todo.op, r.todo.out[lo:hi], srcs, scale)
+		reduce.Reduce(r.todo.dt, r.todo.op, out, srcs, scale)
 	}
 	r.arrived = r.after(at, 1)
 }
@@ -148,6 +173,11 @@ func (r *ring) send() {
 	if r.sending.step == 0 && r.reducing > 0 {
 		src = r.todo.in
 	}
-	r.lane.send(r.next, src[lo:hi])
+	p := src[lo:hi]
+	if r.todo.compressed() {
+		p = r.scratch(sendingScratch)[:r.todo.sent(hi-lo)]
+		r.todo.narrow(p, src[lo:hi])
+	}
+	r.lane.send(r.next, p)
 	r.sending = r.after(r.sending, 0)
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 // Config is what the environment says.
@@ -34,8 +36,10 @@ type Config struct {
 	// JoinAllOps enables what Horovod refuses while a rank has joined; such a
 	// rank contributes an empty part.
 	JoinAllOps bool
-	Transport  string        // auto, shm, tcp
-	Timeout    time.Duration // of the start-up
+	// Compression is the form of float sums between hosts that ask for none.
+	Compression tensor.Wire
+	Transport   string        // auto, shm, tcp
+	Timeout     time.Duration // of the start-up
 
 	StallCheckDisable bool
 	StallCheckTime    time.Duration // above 0: when a waiting tensor is reported, and how often

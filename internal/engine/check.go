@@ -83,6 +83,9 @@ func (l *lane) checkReduction(op *Op, outBytes int) *Error {
 	if !op.ReduceOp.Valid() {
 		return errorf(InvalidArgument, "%s of tensor %q: unknown reduce operation %d.", kind, op.Name, op.ReduceOp)
 	}
+	if !op.Wire.Valid() {
+		return errorf(InvalidArgument, "%s of tensor %q: unknown compression %d.", kind, op.Name, op.Wire)
+	}
 	reduceOp, scale := op.ReduceOp, op.Postscale
 	if reduceOp == tensor.Average {
 		reduceOp = tensor.Sum

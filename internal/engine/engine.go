@@ -26,11 +26,13 @@ import (
 )
 
 // Options configure an Engine. All ranks of a world must use the same values of
-// FusionThreshold and CacheCapacity.
+// FusionThreshold, CacheCapacity and Wire.
 type Options struct {
 	Rank, Size      int
 	FusionThreshold int64 // bytes; 0 disables fusion
 	CacheCapacity   int   // slots; 0 disables the response cache
+	// Wire is how reductions travel between hosts that ask for nothing themselves.
+	Wire tensor.Wire
 	// GroupsApart keeps the tensors of a group from fusing with others.
 	GroupsApart bool
 	// JoinAllOps lets a rank that has joined take part in every operation, with an
@@ -245,8 +247,20 @@ func newEntry(l *lane, op *Op) *Entry {
 		en.request.ReduceOp = tensor.Sum
 		en.request.Postscale /= float64(len(l.members))
 	}
+	if op.Type == negotiate.Allreduce {
+		en.request.Wire = l.engine.wire(op)
+	}
 	en.op.Shape, en.op.Name, en.op.Splits = nil, "", nil
 	return en
+}
+
+// wire is how an Allreduce travels between hosts.
+func (e *Engine) wire(op *Op) tensor.Wire {
+	w := op.Wire
+	if w == tensor.WireAsIs {
+		w = e.opts.Wire
+	}
+	return w.For(op.DType, op.ReduceOp)
 }
 
 // lane finds where an operation belongs.

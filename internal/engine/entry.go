@@ -15,6 +15,7 @@ type Op struct {
 	Type      negotiate.RequestType
 	DType     tensor.DType
 	ReduceOp  tensor.ReduceOp // Allreduce
+	Wire      tensor.Wire     // Allreduce; it has an effect where Wire.For says so
 	Name      string          // may be reused by the caller after Enqueue
 	Root      int             // Broadcast: world rank. RemoveProcessSet: the set
 	Splits    []int32         // Alltoall: rows for each member; nil: the same for all

@@ -118,7 +118,7 @@ func (l *lane) startReduction(b *negotiate.Batch) {
 	}
 	if b.Type == negotiate.Allreduce {
 		l.trace(x.parts, activityAllreduce)
-		x.op = l.run.Allreduce(b.DType, op, in, out, scale)
+		x.op = l.run.AllreduceAs(b.Wire, b.DType, op, in, out, scale)
 		return
 	}
 	l.trace(x.parts, activityAdasum)

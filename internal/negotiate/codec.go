@@ -14,8 +14,8 @@ import (
 // for factors. A message has exactly one encoding, and carries no version: the
 // members have compared theirs when they joined.
 //
-//	Request:  type dtype op name root device shape prescale postscale group [groupsize] ranks
-//	Response: flags type dtype op name [err] root device shape firstdims prescale postscale group [groupsize] joined [slot gen]
+//	Request:  type dtype op wire name root device shape prescale postscale group [groupsize] ranks
+//	Response: flags type dtype op wire name [err] root device shape firstdims prescale postscale group [groupsize] joined [slot gen]
 
 // maxErr bounds Response.Err. The coordinator's messages stay below it by
 // construction (see spread), so that a Response always fits into a record.
@@ -31,7 +31,7 @@ const (
 // MaxDims and MaxRanks, have no negative dimension, a GroupSize only with a
 // Group, and ascending Ranks: Decode refuses anything else.
 func (r *Request) Append(b []byte) []byte {
-	b = append(b, byte(r.Type), byte(r.DType), byte(r.ReduceOp))
+	b = append(b, byte(r.Type), byte(r.DType), byte(r.ReduceOp), byte(r.Wire))
 	b = appendString(b, r.Name)
 	b = binary.AppendVarint(b, int64(r.Root))
 	b = binary.AppendVarint(b, int64(r.Device))
@@ -50,6 +50,7 @@ func (r *Request) Decode(p []byte) error {
 	q.Type = d.requestType()
 	q.DType = d.dtype()
 	q.ReduceOp = d.reduceOp()
+	q.Wire = d.wire()
 	q.Name = d.str(MaxName, "name")
 	q.Root = d.int32()
 	q.Device = d.int32()
@@ -74,7 +75,7 @@ func (r *Response) Append(b []byte) []byte {
 	if r.Slot != NoSlot {
 		flags |= flagSlot
 	}
-	b = append(b, flags, byte(r.Type), byte(r.DType), byte(r.ReduceOp))
+	b = append(b, flags, byte(r.Type), byte(r.DType), byte(r.ReduceOp), byte(r.Wire))
 	b = appendString(b, r.Name)
 	if r.Err != "" {
 		b = appendString(b, r.Err)
@@ -107,6 +108,7 @@ func (r *Response) Decode(p []byte) error {
 	q.Type = d.requestType()
 	q.DType = d.dtype()
 	q.ReduceOp = d.reduceOp()
+	q.Wire = d.wire()
 	q.Name = d.str(MaxName, "name")
 	if flags&flagErr != 0 {
 		if q.Err = d.str(maxErr, "error text"); q.Err == "" {
@@ -397,4 +399,12 @@ func (d *decoder) reduceOp() tensor.ReduceOp {
 		d.fail(fmt.Errorf("unknown %v", op))
 	}
 	return op
+}
+
+func (d *decoder) wire() tensor.Wire {
+	w := tensor.Wire(d.byte())
+	if !w.Valid() {
+		d.fail(fmt.Errorf("unknown %v", w))
+	}
+	return w
 }

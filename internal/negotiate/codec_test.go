@@ -19,7 +19,7 @@ func sampleRequests() []Request {
 	}
 	return []Request{
 		{},
-		{Type: Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "grad/ü", Device: CPUDevice, Shape: tensor.Shape{2, 0, 300}, Prescale: 1, Postscale: 0.5},
+		{Type: Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "grad/ü", Device: CPUDevice, Shape: tensor.Shape{2, 0, 300}, Prescale: 1, Postscale: 0.5, Wire: tensor.WireBFloat16},
 		{Type: Broadcast, DType: tensor.Bool, Name: "w", Root: math.MaxInt32, Device: math.MinInt32, Prescale: math.Inf(-1), Postscale: math.Copysign(0, -1)},
 		{Type: Reducescatter, DType: tensor.BFloat16, ReduceOp: tensor.Product, Name: strings.Repeat("n", MaxName), Root: math.MinInt32, Shape: dims,
 			Group: strings.Repeat("g", MaxName), GroupSize: math.MaxInt32, Ranks: longRanks(MaxRanks)},
@@ -31,7 +31,7 @@ func sampleRequests() []Request {
 func sampleResponses() []Response {
 	return []Response{
 		{Slot: NoSlot},
-		{Type: Allreduce, DType: tensor.Float16, ReduceOp: tensor.Max, Name: "a", Device: CPUDevice, Shape: tensor.Shape{7}, Prescale: 2, Postscale: 3, Slot: 0, Gen: math.MaxUint32},
+		{Type: Allreduce, DType: tensor.Float16, ReduceOp: tensor.Max, Name: "a", Device: CPUDevice, Shape: tensor.Shape{7}, Prescale: 2, Postscale: 3, Wire: tensor.WireFloat16, Slot: 0, Gen: math.MaxUint32},
 		{Type: Allgather, DType: tensor.Int64, Name: "g", Shape: tensor.Shape{6, 3}, FirstDims: []int64{1, 0, 5}, Slot: NoSlot - 1, Gen: 1},
 		{Type: Alltoall, Err: strings.Repeat("e", maxErr), Name: "x", Slot: NoSlot},
 		{Type: Reducescatter, Group: "g", GroupSize: 2, Joined: []int32{0, 3}, Slot: NoSlot},
@@ -119,17 +119,19 @@ func TestDecodeRefuses(t *testing.T) {
 		{"rank out of range", new(Request), append(bytes.TrimSuffix(request(func(*Request) {}), []byte{0}), 2, 0xff, 0xff, 0xff, 0xff, 7, 1)},
 		{"unknown dtype(11)", new(Request), request(func(r *Request) { r.DType = tensor.NumDTypes })},
 		{"unknown reduce op(6)", new(Request), request(func(r *Request) { r.ReduceOp = tensor.NumReduceOps })},
+		{"unknown wire(3)", new(Request), request(func(r *Request) { r.Wire = tensor.NumWires })},
+		{"unknown wire(3)", new(Response), response(func(r *Response) { r.Wire = tensor.NumWires })},
 		{"too long", new(Request), request(func(r *Request) { r.Name = strings.Repeat("n", MaxName+1) })},
 		{"256 dimensions", new(Request), request(func(r *Request) { r.Shape = make(tensor.Shape, MaxDims+1) })},
 		{"dimension out of range", new(Request), request(func(r *Request) { r.Shape[0] = -1 })},
 		{"too short", new(Request), nil},
-		{"not encoded minimally", new(Request), append([]byte{0, 0, 0, 0x80, 0}, make([]byte, 30)...)},
-		{"number out of range", new(Request), append([]byte{0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 30)...)},
+		{"not encoded minimally", new(Request), append([]byte{0, 0, 0, 0, 0x80, 0}, make([]byte, 30)...)},
+		{"number out of range", new(Request), append([]byte{0, 0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 30)...)},
 		// A length that promises more than there is must not be believed.
-		{"too short", new(Request), append([]byte{0, 0, 0}, 0x80, 0x7f)},
+		{"too short", new(Request), append([]byte{0, 0, 0, 0}, 0x80, 0x7f)},
 		{"unknown request type 8", new(Response), response(func(r *Response) { r.Type = 8 })},
 		{"unknown flags 0x4", new(Response), append([]byte{4}, response(func(*Response) {})[1:]...)},
-		{"empty error text", new(Response), []byte{flagErr, 0, 0, 0, 0, 0}},
+		{"empty error text", new(Response), []byte{flagErr, 0, 0, 0, 0, 0, 0}},
 		{"error text of 65537 bytes", new(Response), response(func(r *Response) { r.Err = strings.Repeat("e", maxErr+1) })},
 		{"too many elements", new(Response), response(func(r *Response) { r.Shape = tensor.Shape{1 << 62, 2} })},
 		{"too many bytes", new(Response), response(func(r *Response) { r.Shape, r.DType = tensor.Shape{1 << 62}, tensor.Float64 })},
@@ -139,7 +141,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"do not add up", new(Response), response(func(r *Response) { r.Type, r.Shape, r.FirstDims = Allgather, nil, []int64{0} })},
 		{"add up to too many", new(Response), response(func(r *Response) { r.Type, r.FirstDims = Allgather, []int64{math.MaxInt64, 2} })},
 		// A huge count of first dimensions must be refused before memory is allocated.
-		{"too short", new(Response), append([]byte{0, byte(Allgather), 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f)},
+		{"too short", new(Response), append([]byte{0, byte(Allgather), 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f)},
 	} {
 		if err := tc.to.Decode(tc.p); err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("got %v, want an error with %q", err, tc.err)

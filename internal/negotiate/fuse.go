@@ -8,6 +8,7 @@ type Batch struct {
 	Type                RequestType
 	DType               tensor.DType
 	ReduceOp            tensor.ReduceOp
+	Wire                tensor.Wire
 	Prescale, Postscale float64
 	Responses           []*Response // at least one, in log order
 	Bytes               int64       // the sum of the tensors' sizes, without any padding
@@ -70,7 +71,7 @@ func fusable(r *Response) bool { return (r.Type == Allreduce || r.Type == Adasum
 
 // sameBatch reports whether two fusable Responses are of the same kind.
 func sameBatch(a, b *Response, o FuseOptions) bool {
-	return a.Type == b.Type && a.DType == b.DType && a.Device == b.Device && a.ReduceOp == b.ReduceOp &&
+	return a.Type == b.Type && a.DType == b.DType && a.Device == b.Device && a.ReduceOp == b.ReduceOp && a.Wire == b.Wire &&
 		(!o.Groups || a.Group == b.Group) &&
 		sameFactor(a.Prescale, b.Prescale) && sameFactor(a.Postscale, b.Postscale)
 }
@@ -86,6 +87,7 @@ func appendBatch(dst []Batch, r *Response, size int64) []Batch {
 		Type:      r.Type,
 		DType:     r.DType,
 		ReduceOp:  r.ReduceOp,
+		Wire:      r.Wire,
 		Prescale:  r.Prescale,
 		Postscale: r.Postscale,
 		Responses: append(alone, r),

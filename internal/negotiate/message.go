@@ -53,6 +53,7 @@ type Request struct {
 	Type      RequestType
 	DType     tensor.DType
 	ReduceOp  tensor.ReduceOp // Allreduce only
+	Wire      tensor.Wire     // Allreduce only: how the elements travel between hosts
 	Name      string
 	Root      int32 // Broadcast: world rank; RemoveProcessSet: the set's id
 	Device    int32 // CPUDevice or a GPU's number
@@ -76,6 +77,7 @@ type Response struct {
 	Err       string // not empty: fail the tensor with PRECONDITION_ERROR and this text
 	DType     tensor.DType
 	ReduceOp  tensor.ReduceOp
+	Wire      tensor.Wire
 	Name      string
 	Root      int32 // Broadcast: world rank; Join: the last to join; Settle: who asked; else the process set's id
 	Device    int32

@@ -48,6 +48,7 @@ func merge(reqs []*Request) *Response {
 		resp.ReduceOp = reduceOp(first)
 		resp.Prescale = first.Prescale
 		resp.Postscale = first.Postscale
+		resp.Wire = wire(first)
 	case Broadcast:
 		resp.Shape = first.Shape
 		resp.Root = first.Root
@@ -82,6 +83,14 @@ func reduceOp(r *Request) tensor.ReduceOp {
 	return r.ReduceOp
 }
 
+// wire is what a Request means: only an allreduce can change its form.
+func wire(r *Request) tensor.Wire {
+	if r.Type != Allreduce {
+		return tensor.WireAsIs
+	}
+	return r.Wire
+}
+
 // answers reports whether r says the same as did member's Request that led to
 // this Response. Of the device only the kind counts: each member has its own GPU.
 func (r *Response) answers(q *Request, member int) bool {
@@ -91,7 +100,7 @@ func (r *Response) answers(q *Request, member int) bool {
 	}
 	switch r.Type {
 	case Allreduce, Adasum, Reducescatter:
-		return reduceOp(q) == r.ReduceOp && q.Shape.Equal(r.Shape) &&
+		return reduceOp(q) == r.ReduceOp && wire(q) == r.Wire && q.Shape.Equal(r.Shape) &&
 			sameFactor(q.Prescale, r.Prescale) && sameFactor(q.Postscale, r.Postscale)
 	case Broadcast:
 		return q.Root == r.Root && q.Shape.Equal(r.Shape)
@@ -114,6 +123,7 @@ func (r *Response) request(member int) *Request {
 		Type:      r.Type,
 		DType:     r.DType,
 		ReduceOp:  r.ReduceOp,
+		Wire:      r.Wire,
 		Name:      r.Name,
 		Root:      r.Root,
 		Device:    r.Device,
@@ -132,7 +142,7 @@ func (r *Response) request(member int) *Request {
 
 // repeats reports whether r says the same as o, their slots aside.
 func (r *Response) repeats(o *Response) bool {
-	return r.Type == o.Type && r.Err == o.Err && r.DType == o.DType && r.ReduceOp == o.ReduceOp &&
+	return r.Type == o.Type && r.Err == o.Err && r.DType == o.DType && r.ReduceOp == o.ReduceOp && r.Wire == o.Wire &&
 		r.Name == o.Name && r.Root == o.Root && r.Device == o.Device &&
 		r.Shape.Equal(o.Shape) && slices.Equal(r.FirstDims, o.FirstDims) &&
 		r.Group == o.Group && r.GroupSize == o.GroupSize && slices.Equal(r.Joined, o.Joined) &&
@@ -141,7 +151,7 @@ func (r *Response) repeats(o *Response) bool {
 
 // repeats reports whether r and o are equal in every field.
 func (r *Request) repeats(o *Request) bool {
-	return r.Type == o.Type && r.DType == o.DType && r.ReduceOp == o.ReduceOp &&
+	return r.Type == o.Type && r.DType == o.DType && r.ReduceOp == o.ReduceOp && r.Wire == o.Wire &&
 		r.Name == o.Name && r.Root == o.Root && r.Device == o.Device && r.Shape.Equal(o.Shape) &&
 		r.Group == o.Group && r.GroupSize == o.GroupSize && slices.Equal(r.Ranks, o.Ranks) &&
 		sameFactor(r.Prescale, o.Prescale) && sameFactor(r.Postscale, o.Postscale)

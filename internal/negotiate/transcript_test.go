@@ -177,6 +177,9 @@ func show(r *Response) string {
 	switch r.Type {
 	case Allreduce, Adasum, Reducescatter:
 		s += fmt.Sprintf(" %v factors (%v, %v)", r.ReduceOp, r.Prescale, r.Postscale)
+		if r.Wire != tensor.WireAsIs {
+			s += fmt.Sprintf(" as %v", r.Wire)
+		}
 	case Broadcast:
 		s += fmt.Sprintf(" from %d", r.Root)
 	case Allgather:
@@ -263,6 +266,12 @@ func request(t *testing.T, d *datadriven.TestData) *Request {
 			for r.ReduceOp.String() != v {
 				r.ReduceOp = (r.ReduceOp + 1) % tensor.NumReduceOps
 			}
+		case "wire":
+			w, err := tensor.ParseWire(v)
+			if err != nil {
+				d.Fatalf(t, "%s: %v", arg.Key, err)
+			}
+			r.Wire = w
 		case "shape":
 			r.Shape = nil
 			for _, v = range arg.Vals {

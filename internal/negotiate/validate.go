@@ -73,6 +73,14 @@ var checks = []check{
 		},
 		show: func(r *Request) string { return r.ReduceOp.String() },
 	},
+	{ // Not Horovod's, where a compressed tensor has another type.
+		types: []RequestType{Allreduce},
+		ok:    func(first, r *Request) bool { return r.Wire == first.Wire },
+		text: func(first, r *Request) string {
+			return fmt.Sprintf("Mismatched compression: One rank sent compression %v, but another rank sent compression %v.", first.Wire, r.Wire)
+		},
+		show: func(r *Request) string { return r.Wire.String() },
+	},
 	{
 		types:  []RequestType{Allgather, Alltoall, Reducescatter, Broadcast},
 		refuse: (*Coordinator).refuseJoined,

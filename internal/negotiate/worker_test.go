@@ -36,6 +36,7 @@ func TestLookupMatchesEveryField(t *testing.T) {
 		{"first dimension", func(r *Request) { r.Shape = tensor.Shape{4, 3} }, []RequestType{Allreduce, Broadcast, Allgather, Adasum, Reducescatter}},
 		{"second dimension", func(r *Request) { r.Shape = tensor.Shape{2, 4} }, shaped},
 		{"reduce op", func(r *Request) { r.ReduceOp++ }, []RequestType{Allreduce}},
+		{"wire", func(r *Request) { r.Wire++ }, []RequestType{Allreduce}},
 		{"prescale", func(r *Request) { r.Prescale = 2 }, scaled},
 		{"postscale", func(r *Request) { r.Postscale = 2 }, scaled},
 		{"group", func(r *Request) { r.Group = "h" }, all},

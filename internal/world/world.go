@@ -171,7 +171,7 @@ func (w *World) startEngine(o Options) error {
 			return fmt.Errorf("HOROVOD_TIMELINE: %w", err)
 		}
 	}
-	opts := engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity,
+	opts := engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity, Wire: c.Compression,
 		GroupsApart: c.DisableGroupFusion, JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
 		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Cause: w.cause, Log: o.Log}
 	if err := w.tune(&opts); err != nil {

@@ -86,7 +86,7 @@ class Op(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("splits", ctypes.c_void_p),
         ("nsplits", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("wire", ctypes.c_int32),
     ]
 
 

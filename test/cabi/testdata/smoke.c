@@ -348,7 +348,7 @@ static void refused(int rank, int size) {
   REFUSED(op.reduce_op = 42, "reduce operation");
   REFUSED(op.reduce_op = GOROVOD_ADASUM; op.dtype = GOROVOD_INT32, "Adasum");
   REFUSED(op.type = 64, "operation 64 is unknown");
-  REFUSED(op.reserved = 1, "reserved must be 0");
+  REFUSED(op.wire = 3, "wire 3 is unknown");
   REFUSED(op.type = GOROVOD_ALLTOALL; op.nsplits = 1, "NULL pointer");
   int32_t too_many[64] = {5};
   REFUSED(op.type = GOROVOD_ALLTOALL; op.splits = too_many; op.nsplits = size, "is greater than the first dimension 4");

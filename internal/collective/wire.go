@@ -1,0 +1,42 @@
+package collective
+
+import (
+	"github.com/gorovod/gorovod/internal/reduce"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// Compression on the wire. Partial sums stay in memory in the elements' own type.
+// What is sent is rounded to the wire's type on the way out, and added to a
+// partial sum, or widened, where it arrives. What an algorithm distributes as the
+// result is rounded once by its owner, who uses the rounded values too: narrowing
+// those again is exact, so that however often they are passed on all members get
+// the same bits.
+
+// compressed reports that elements change their form on the wire.
+func (r *reduction) compressed() bool { return r.wire != tensor.WireAsIs }
+
+// sent is how many bytes on the wire n bytes of elements are.
+func (r *reduction) sent(n int) int {
+	if !r.compressed() {
+		return n
+	}
+	return n / r.dt.Size() * r.wire.DType(r.dt).Size()
+}
+
+// narrow makes wire what src is on the wire.
+func (r *reduction) narrow(wire, src []byte) { reduce.Cast(r.wire.DType(r.dt), r.dt, wire, src) }
+
+// widen makes dst what has arrived as wire.
+func (r *reduction) widen(dst, wire []byte) { reduce.Cast(r.dt, r.wire.DType(r.dt), dst, wire) }
+
+// add makes dst = scale × (src + what has arrived as wire).
+func (r *reduction) add(dst, src, wire []byte, scale float64) {
+	reduce.AddCast(r.dt, r.wire.DType(r.dt), dst, src, wire, scale)
+}
+
+// round rounds data to what the wire can hold, by way of temp.
+func (r *reduction) round(data, temp []byte) {
+	temp = temp[:r.sent(len(data))]
+	r.narrow(temp, data)
+	r.widen(data, temp)
+}
