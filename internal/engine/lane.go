@@ -48,7 +48,7 @@ type lane struct {
 	// Handed to the board at every poll: made once, since each closure would be
 	// an allocation.
 	onStale   func(slot, gen uint32)
-	onRequest func(from int, p []byte)
+	onRequest func(from []int, p []byte)
 	heard     bool // one of them was called
 }
 
@@ -146,8 +146,9 @@ func (l *lane) coordinate() bool {
 	return worked || l.heard
 }
 
-// answer lets the coordinator take one request, and publishes what it says.
-func (l *lane) answer(from int, p []byte) {
+// answer lets the coordinator take what some members have asked for in the same
+// words, and publishes what it says.
+func (l *lane) answer(from []int, p []byte) {
 	l.heard = true
 	err := l.request.Decode(p)
 	var resps []*negotiate.Response
@@ -156,7 +157,7 @@ func (l *lane) answer(from int, p []byte) {
 		resps, err = l.coordinator.Step(from, &l.request)
 	}
 	if err != nil {
-		l.engine.net.Abort(fmt.Errorf("request from %s: %w", l.engine.opts.Describe(l.members[from]), err))
+		l.engine.net.Abort(fmt.Errorf("request from %s: %w", l.engine.opts.Describe(l.members[from[0]]), err))
 		return
 	}
 	for _, r := range resps {

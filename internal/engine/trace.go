@@ -61,8 +61,8 @@ func (l *lane) traceSubmit(en *Entry) {
 	t.NegotiateStart(en.request.Name, traceName(en.request.Type))
 }
 
-// traceRequest notes on the coordinator that a member has asked for a tensor.
-func (l *lane) traceRequest(from int, r *negotiate.Request) {
+// traceRequest notes on the coordinator that members have asked for a tensor.
+func (l *lane) traceRequest(from []int, r *negotiate.Request) {
 	t := l.engine.opts.Timeline
 	if t == nil || !t.On() {
 		return
@@ -71,7 +71,9 @@ func (l *lane) traceRequest(from int, r *negotiate.Request) {
 		return // a step of Join
 	}
 	t.NegotiateStart(r.Name, traceName(r.Type))
-	t.RankReady(r.Name, from)
+	for _, m := range from {
+		t.RankReady(r.Name, m)
+	}
 }
 
 // traceBatch notes that a batch has been negotiated.

@@ -14,11 +14,12 @@ type Slots interface {
 	// take a slot that stands for another name, but not one that a member has
 	// marked: that mark would be lost. False: there is none at this moment.
 	Acquire() (slot, gen uint32, ok bool)
-	// Retire ends the slot's generation and returns the lane members whose marks
-	// count at this moment, each of which it takes back: such a mark is not
-	// reported stale to its member, and all later marks of this generation are
-	// refused. Marks that have already completed a round are not among them. Any
-	// slot record of this generation is in the log before what is published next.
+	// Retire ends the slot's generation and returns lane members whose marks it
+	// takes back: such a mark is not reported stale to its member. All others that
+	// are under way are, at the latest before their member reads what is published
+	// next, and all later marks of this generation are refused. Marks that have
+	// already completed a round are among neither. Any slot record of this generation
+	// is in the log before what is published next.
 	Retire(slot uint32) (marked []int, ok bool)
 }
 
@@ -41,7 +42,8 @@ type Options struct {
 // announce it by marks that the Coordinator does not see. A Request in full for
 // such a name means that its sender asks for something else than the slot
 // stands for. Then the slot is retired, and the marks taken back are turned
-// into the Requests that they stood for. These belong to the same round of the
+// into the Requests that they stood for; marks that are refused, or come back as
+// stale, are followed by a Request in full. All of these belong to the same round of the
 // name as the Request, and to no other: the sender announces a round only after
 // it has read the record of the previous one, so that one was complete, and
 // every mark of it is gone; and the present round cannot complete without the
@@ -73,7 +75,8 @@ type Coordinator struct {
 
 	ids processSetIDs
 
-	out []*Response // what Step returns
+	out      []*Response // what Step returns
+	distinct []*Request  // of the tally that is being validated, those that differ
 }
 
 // NewCoordinator makes the Coordinator of a lane whose members have the given
@@ -92,26 +95,30 @@ func NewCoordinator(members []int, slots Slots, o Options) *Coordinator {
 	}
 }
 
-// Step takes one Request of lane member from, and returns the Responses to
-// publish, in order, before those of any later call. They must not be changed,
+// Step takes one Request, which the lane members from (ascending) have sent in
+// the same words, and returns the Responses to publish, in order, before those of
+// any later call. They must not be changed,
 // and the slice is valid until the next call; r is the caller's again. An error is a
 // violation of the protocol, by which the lane must be aborted.
-func (c *Coordinator) Step(from int, r *Request) ([]*Response, error) {
-	if from < 0 || from >= len(c.members) {
-		return nil, fmt.Errorf("request %q: from member %d of %d", r.Name, from, len(c.members))
+func (c *Coordinator) Step(from []int, r *Request) ([]*Response, error) {
+	for _, m := range from {
+		if m < 0 || m >= len(c.members) {
+			return nil, fmt.Errorf("request %q: from member %d of %d", r.Name, m, len(c.members))
+		}
+		if c.joined[m] && !r.Type.onSets() {
+			return nil, fmt.Errorf("request %q: rank %d sent it although it has joined", r.Name, c.members[m])
+		}
 	}
 	clear(c.out)
 	c.out = c.out[:0]
 	var err error
-	switch {
-	case c.joined[from] && !r.Type.onSets():
-		err = fmt.Errorf("request %q: rank %d sent it although it has joined", r.Name, c.members[from])
-	case r.Type == Tune:
-		err = fmt.Errorf("request %q: rank %d asks to tune", r.Name, c.members[from])
-	case r.Type == Join:
-		err = c.join(from, r.Name)
-	case r.Type == Settle:
-		err = c.settle(from, r.Name)
+	switch r.Type {
+	case Tune:
+		err = fmt.Errorf("request %q: rank %d asks to tune", r.Name, c.members[from[0]])
+	case Join:
+		err = c.each(from, r.Name, c.join)
+	case Settle:
+		err = c.each(from, r.Name, c.settle)
 	default:
 		err = c.count(from, r)
 	}
@@ -121,14 +128,23 @@ func (c *Coordinator) Step(from int, r *Request) ([]*Response, error) {
 	return c.out, nil
 }
 
+func (c *Coordinator) each(from []int, name string, f func(from int, name string) error) error {
+	for _, m := range from {
+		if err := f(m, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // count enters a Request into the tally of its name.
-func (c *Coordinator) count(from int, r *Request) error {
+func (c *Coordinator) count(from []int, r *Request) error {
 	t, err := c.tallyFor(r.Name)
 	if err != nil {
 		return err
 	}
-	if !t.add(from, r, false) {
-		return fmt.Errorf("request %q: rank %d sent it again before its end", r.Name, c.members[from])
+	if again := t.add(from, r, false); again >= 0 {
+		return fmt.Errorf("request %q: rank %d sent it again before its end", r.Name, c.members[again])
 	}
 	c.advance(t)
 	return nil
@@ -200,7 +216,7 @@ func (c *Coordinator) retire(resp *Response) (*tally, error) {
 	c.forget(resp)
 	t := c.openTally(resp.Name)
 	for _, m := range marked {
-		if m < 0 || m >= len(c.members) || !t.add(m, resp.request(m), true) {
+		if m < 0 || m >= len(c.members) || t.add([]int{m}, resp.request(m), true) >= 0 {
 			return nil, fmt.Errorf("request %q: its slot %d has a false mark of member %d", resp.Name, resp.Slot, m)
 		}
 	}

@@ -16,7 +16,7 @@ var _ Slots = transport.Board(nil)
 func step(t testing.TB, c *Coordinator, r *Request) *Response {
 	t.Helper()
 	for m := range c.members {
-		resps, err := c.Step(m, r)
+		resps, err := c.Step([]int{m}, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,10 +75,10 @@ func TestRetiredNameIsRemembered(t *testing.T) {
 	for i := range 1000 {
 		step(t, c, &Request{Name: fmt.Sprint(i)})
 	}
-	if _, err := c.Step(0, x); err != nil {
+	if _, err := c.Step([]int{0}, x); err != nil {
 		t.Fatal(err)
 	}
-	resps, err := c.Step(1, &Request{Name: "x", Shape: tensor.Shape{4}})
+	resps, err := c.Step([]int{1}, &Request{Name: "x", Shape: tensor.Shape{4}})
 	if err != nil || len(resps) != 1 || resps[0].Err == "" {
 		t.Fatalf("%+v, %v", resps, err)
 	}
@@ -104,12 +104,12 @@ func TestSecondSightNeedsEqualParameters(t *testing.T) {
 func TestStepKeepsNothingOfTheRequest(t *testing.T) {
 	c := NewCoordinator([]int{0, 1}, newModelBoard(2, 0, false), Options{})
 	r := &Request{Name: "x", Shape: tensor.Shape{3}}
-	if _, err := c.Step(0, r); err != nil {
+	if _, err := c.Step([]int{0}, r); err != nil {
 		t.Fatal(err)
 	}
 	r.Shape[0] = 4
 	r.Name = "y"
-	resps, err := c.Step(1, &Request{Name: "x", Shape: tensor.Shape{3}})
+	resps, err := c.Step([]int{1}, &Request{Name: "x", Shape: tensor.Shape{3}})
 	if err != nil || len(resps) != 1 || resps[0].Err != "" || resps[0].Name != "x" {
 		t.Errorf("%+v, %v", resps, err)
 	}
@@ -143,7 +143,7 @@ func TestStepViolations(t *testing.T) {
 		for range 2 {
 			step(t, c, &Request{Name: "x", Shape: tensor.Shape{3}})
 		}
-		_, err := c.Step(tc.from, &Request{Name: "x", Shape: tensor.Shape{4}})
+		_, err := c.Step([]int{tc.from}, &Request{Name: "x", Shape: tensor.Shape{4}})
 		if err == nil || !strings.Contains(err.Error(), tc.err) || !strings.Contains(err.Error(), `"x"`) {
 			t.Errorf("got %v, want an error with %q", err, tc.err)
 		}
@@ -158,7 +158,7 @@ func TestPendingOrder(t *testing.T) {
 		step(t, c, &Request{Name: fmt.Sprint("done", i)})
 	}
 	for _, name := range []string{"q", "b", "z", "a"} {
-		if _, err := c.Step(1, &Request{Name: name, Type: Broadcast}); err != nil {
+		if _, err := c.Step([]int{1}, &Request{Name: name, Type: Broadcast}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestLongestErrorFitsARecord(t *testing.T) {
 			shape[d] = math.MaxInt64
 		}
 		shape[0] -= int64(m % 16) // so that each value has many ranks, none beside another
-		resps, err := c.Step(m, &Request{Name: strings.Repeat("n", MaxName), Group: strings.Repeat("g", MaxName), GroupSize: 1, Shape: shape})
+		resps, err := c.Step([]int{m}, &Request{Name: strings.Repeat("n", MaxName), Group: strings.Repeat("g", MaxName), GroupSize: 1, Shape: shape})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestLongestSetsFitARecord(t *testing.T) {
 			if typ == Allreduce {
 				r.Group, r.GroupSize = strings.Repeat("\x00", MaxName-1)+string(rune('!'+m)), 1
 			}
-			resps, err := c.Step(m, r)
+			resps, err := c.Step([]int{m}, r)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ func TestJoinReleasesAGroupOnce(t *testing.T) {
 		from int
 		r    *Request
 	}{{0, in("a")}, {0, in("b")}, {1, in("b")}, {0, join}, {1, join}} {
-		resps, err := c.Step(s.from, s.r)
+		resps, err := c.Step([]int{s.from}, s.r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestJoinOfFalseSlots(t *testing.T) {
 		for range 2 {
 			step(t, c, &Request{Name: "x"})
 		}
-		_, err := c.Step(1, &Request{Type: typ, Name: "join.noname"})
+		_, err := c.Step([]int{1}, &Request{Type: typ, Name: "join.noname"})
 		if err == nil || !strings.Contains(err.Error(), `"x": its slot 0 cannot be retired`) {
 			t.Errorf("%v: got %v", typ, err)
 		}
@@ -54,13 +54,13 @@ func TestJoinLeavesNothing(t *testing.T) {
 			step(t, c, &Request{Name: "x", Group: "g", GroupSize: 1})
 		}
 		for m := range members {
-			if _, err := c.Step(m, &Request{Name: fmt.Sprint("pending", m)}); err != nil {
+			if _, err := c.Step([]int{m}, &Request{Name: fmt.Sprint("pending", m)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		step := 0
 		for m := range members {
-			resps, err := c.Step(m, &Request{Type: Join, Name: "join.noname"})
+			resps, err := c.Step([]int{m}, &Request{Type: Join, Name: "join.noname"})
 			if err != nil {
 				t.Fatal(err)
 			}

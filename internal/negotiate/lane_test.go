@@ -135,7 +135,7 @@ func (l *modelLane) coordinate(m int) ([]*Response, error) {
 	if err := r.Decode(p); err != nil {
 		return nil, err
 	}
-	resps, err := l.coord.Step(m, &r)
+	resps, err := l.coord.Step([]int{m}, &r)
 	for _, resp := range resps {
 		l.outbox = append(l.outbox, resp.Append(nil))
 	}

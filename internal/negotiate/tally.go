@@ -15,11 +15,13 @@ type tally struct {
 	one *Request
 }
 
-// add enters member's Request; false if it is there already. r is copied
-// unless the tally may keep it.
-func (t *tally) add(member int, r *Request, keep bool) bool {
-	if t.reqs[member] != nil {
-		return false
+// add enters the members' Request, and returns a member whose Request is there
+// already, else -1. r is copied unless the tally may keep it.
+func (t *tally) add(members []int, r *Request, keep bool) (again int) {
+	for _, m := range members {
+		if t.reqs[m] != nil {
+			return m
+		}
 	}
 	switch {
 	case t.one != nil && r.repeats(t.one):
@@ -33,9 +35,11 @@ func (t *tally) add(member int, r *Request, keep bool) bool {
 	if t.one == nil {
 		t.one = r
 	}
-	t.reqs[member] = r
-	t.n++
-	return true
+	for _, m := range members {
+		t.reqs[m] = r
+	}
+	t.n += len(members)
+	return -1
 }
 
 // first is the Request of the lowest member that has sent one.

@@ -176,6 +176,14 @@ var checks = []check{
 // comes first, then which ranks said what.
 func (c *Coordinator) validate(reqs []*Request) string {
 	first := firstOf(reqs)
+	// Members that say the same share a Request, and are looked at once.
+	c.distinct = c.distinct[:0]
+	for _, r := range reqs {
+		if r != nil && (len(c.distinct) == 0 || r != c.distinct[len(c.distinct)-1]) {
+			c.distinct = append(c.distinct, r)
+		}
+	}
+	defer clear(c.distinct)
 	for i := range checks {
 		k := &checks[i]
 		if k.types != nil && !slices.Contains(k.types, first.Type) {
@@ -187,8 +195,8 @@ func (c *Coordinator) validate(reqs []*Request) string {
 			}
 			continue
 		}
-		for _, r := range reqs {
-			if r == nil || k.ok(first, r) {
+		for _, r := range c.distinct {
+			if k.ok(first, r) {
 				continue
 			}
 			if k.show == nil {

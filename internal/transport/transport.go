@@ -80,6 +80,9 @@ const (
 	RecordSlot byte = 1
 	// RecordResponse carries one encoded Response of the coordinator.
 	RecordResponse byte = 2
+	// RecordRetired says that a generation of a slot has ended. It is the boards'
+	// own, between hosts: Next never returns it.
+	RecordRetired byte = 3
 )
 
 // MaxRecord is the largest encoded Request or Response in bytes.
@@ -127,9 +130,11 @@ type Board interface {
 
 	// The coordinator's part; the other members may not call these.
 
-	// Requests calls f for every posted Request, in order per member. p is valid
+	// Requests calls f for every posted Request. Several members that have posted
+	// the same may come together: from lists them, ascending. The Requests of one
+	// member are in order, but for what a Combiner has held. from and p are valid
 	// during the call only.
-	Requests(f func(from int, p []byte))
+	Requests(f func(from []int, p []byte))
 	// Publish appends an encoded Response to the log. False: no room now, retry later.
 	Publish(response []byte) bool
 	// Acquire returns a slot for a new Response with its new generation, retiring
@@ -144,10 +149,24 @@ type Board interface {
 	Marked(slot uint32) []int
 }
 
+// Combiner merges equal Requests on their way to the coordinator: the leader of a
+// host passes those of all members below it through one. It keeps what nobody
+// needs before others have asked for the same. Calls are not concurrent.
+type Combiner interface {
+	// Take takes an encoded Request that the members from (lane members, ascending)
+	// have posted, and calls pass for each Request that is to go on now, in order. It
+	// keeps neither from nor request; what pass is given is valid during the call only.
+	// An error means that the Request is malformed.
+	Take(from []int, request []byte, pass func(from []int, request []byte)) error
+}
+
 // Record is one entry of a lane's log.
 type Record struct {
-	Kind    byte
-	Slot    uint32 // RecordSlot
+	Kind byte
+	// Chained is the boards' own: the next record was completed by the same MarkGroup.
+	Chained bool
+	Slot    uint32 // RecordSlot, RecordRetired
+	Gen     uint32 // the slot's generation at that time; of RecordRetired the one that has ended
 	Payload []byte // RecordResponse
 }
 

@@ -43,6 +43,14 @@ type Config struct {
 	Slots     int // how many requests can be remembered
 	LogBytes  int // size of the log's ring; a multiple of 64
 	MailBytes int // size of each member's mailbox; a multiple of 64
+	// Closers is how many can close the log; 0 stands for Members.
+	Closers int
+	// Announce: the log says of each slot that its generation has ended
+	// (transport.RecordRetired), for those who mark it on other boards.
+	Announce bool
+	// Learn: nobody acquires slots here. A slot stands for something from the first
+	// mark of a generation until Forget ends it.
+	Learn bool
 }
 
 // Standard is a Config whose log and mailboxes hold messages of
@@ -57,6 +65,12 @@ func Standard(members, readers, slots int) Config {
 	}
 }
 
+// MinMail is the size of mailboxes that are not used.
+const MinMail = 64
+
+// MinLog is the size of a log that holds nothing but slot records.
+func MinLog(slots int) int { return roundUp(slots*recordHeader, 64) + 64 }
+
 func (c Config) check() error {
 	switch {
 	case c.Members < 1 || c.Members > maxMembers:
@@ -67,6 +81,10 @@ func (c Config) check() error {
 		return fmt.Errorf("board: %d slots, want 1 to %d", c.Slots, maxSlots)
 	case c.LogBytes%64 != 0 || c.LogBytes > maxRing || c.LogBytes < c.reserve()+64:
 		return fmt.Errorf("board: log of %d bytes, want a multiple of 64 from %d to %d", c.LogBytes, roundUp(c.reserve()+64, 64), maxRing)
+	case c.Closers < 0 || c.Closers > maxMembers:
+		return fmt.Errorf("board: %d closers, want up to %d", c.Closers, maxMembers)
+	case c.Announce && c.Learn:
+		return errors.New("board: who learns of slots has nothing to announce")
 	case c.MailBytes%64 != 0 || c.MailBytes > maxRing || c.MailBytes < 64:
 		return fmt.Errorf("board: mailbox of %d bytes, want a multiple of 64 from 64 to %d", c.MailBytes, maxRing)
 	}
@@ -74,13 +92,39 @@ func (c Config) check() error {
 }
 
 // reserve is the part of the log that Publish leaves free, so that slot records,
-// of which each slot has at most one unread, always find room.
-func (c Config) reserve() int { return c.Slots * recordHeader }
+// of which each slot has at most one unread, always find room; and with Announce
+// also the record of its retirement, or two of these.
+func (c Config) reserve() int {
+	if c.Announce {
+		return 2 * c.Slots * recordHeader
+	}
+	return c.Slots * recordHeader
+}
+
+// rules are the fields that say how the board behaves, as one number.
+func (c Config) rules() uint64 {
+	rules := uint64(c.closers()) << 8
+	if c.Announce {
+		rules |= 1
+	}
+	if c.Learn {
+		rules |= 2
+	}
+	return rules
+}
+
+// closers is how many can close the log.
+func (c Config) closers() int {
+	if c.Closers == 0 {
+		return c.Members
+	}
+	return c.Closers
+}
 
 // Board is one process's view of a region. Mark, Post, Close, ClosedBy and
 // Drained are safe on any goroutine; Next belongs to the goroutine that drives
-// the reader; Requests, Publish, Acquire, Retire and Marked belong to the
-// goroutine that drives the coordinator. One Board value may serve several
+// the reader; Requests, Publish, Acquire, Retire, Marked, Forget, Relay and End
+// belong to the goroutine that drives the coordinator. One Board value may serve several
 // members, but each reader and each poster must keep to one value.
 //
 // An error of any method means that the board cannot be used any more: the
@@ -116,7 +160,7 @@ func Format(mem []byte, c Config) (*Board, error) {
 		return nil, errors.New("board: the region to format is not zeroed")
 	}
 	r.members, r.readers, r.slots = uint64(c.Members), uint64(c.Readers), uint64(c.Slots)
-	r.logBytes, r.mailBytes = uint64(c.LogBytes), uint64(c.MailBytes)
+	r.logBytes, r.mailBytes, r.rules = uint64(c.LogBytes), uint64(c.MailBytes), c.rules()
 	r.magic.Store(magic)
 	return b, nil
 }
@@ -132,9 +176,9 @@ func Attach(mem []byte, c Config) (*Board, error) {
 		return nil, fmt.Errorf("%w: magic number %#x, want %#x", ErrCorrupt, m, uint64(magic))
 	}
 	if r.members != uint64(c.Members) || r.readers != uint64(c.Readers) || r.slots != uint64(c.Slots) ||
-		r.logBytes != uint64(c.LogBytes) || r.mailBytes != uint64(c.MailBytes) {
-		return nil, fmt.Errorf("%w: formatted for %d members, %d readers, %d slots, log %d, mailbox %d; want %+v",
-			ErrCorrupt, r.members, r.readers, r.slots, r.logBytes, r.mailBytes, c)
+		r.logBytes != uint64(c.LogBytes) || r.mailBytes != uint64(c.MailBytes) || r.rules != c.rules() {
+		return nil, fmt.Errorf("%w: formatted for %d members, %d readers, %d slots, log %d, mailbox %d, rules %#x; want %+v",
+			ErrCorrupt, r.members, r.readers, r.slots, r.logBytes, r.mailBytes, r.rules, c)
 	}
 	for i := range b.readers {
 		pos := b.cursor(i).Load()

@@ -6,7 +6,7 @@ import (
 )
 
 // magic also carries the version of the layout in its last digit.
-const magic = 0x676f726f766f6401
+const magic = 0x676f726f766f6402
 
 // registers is the head of the region. What members poll, what the lock protects
 // and the lock itself lie on different cache lines.
@@ -14,7 +14,8 @@ type registers struct {
 	magic                   atomic.Uint64
 	members, readers, slots uint64
 	logBytes, mailBytes     uint64
-	_                       [2]uint64
+	rules                   uint64
+	_                       uint64
 
 	// The lock: 0, or 1 + the member that holds it.
 	lock atomic.Uint32
@@ -43,7 +44,7 @@ type slot struct {
 	gen    uint32
 	taken  uint32 // 1 from Acquire to Retire
 	used   uint64 // clock at the last Acquire or completion
-	record uint64 // end of the slot's last record in the log; 0 if none
+	record uint64 // end of the last record in the log that speaks of the slot; 0 if none
 }
 
 // box is the head of a mailbox; its ring follows it. Positions grow for ever.

@@ -7,13 +7,27 @@ import (
 )
 
 // The log is a ring of records. A record's header word holds its kind in bits
-// 0-7, batchEnd in bit 8, and in bits 32-63 the slot (RecordSlot, no payload) or
-// the payload's length (RecordResponse).
+// 0-7, batchEnd in bit 8, and chained in bit 9. Of a Response bits 32-63 hold the
+// payload's length, of a slot bits 12-31 the slot and 32-63 its generation.
 //
 // Batches need no table: who cuts the log sets batchEnd in the last record that
 // is published and moves the cut behind it. Readers read below the cut only, up
 // to the first batchEnd, so all of them see the same batches.
-const batchEnd = 1 << 8
+//
+// A slot record that is chained was completed by one MarkGroup with the record
+// that follows it.
+const (
+	batchEnd = 1 << 8
+	chained  = 1 << 9
+)
+
+// slotRecord is the header of a record that speaks of a slot.
+func slotRecord(kind byte, slot, gen uint32) uint64 {
+	return uint64(kind) | uint64(slot)<<12 | uint64(gen)<<32
+}
+
+// responseRecord is the header of a Response of n bytes.
+func responseRecord(n int) uint64 { return uint64(transport.RecordResponse) | uint64(n)<<32 }
 
 func (b *Board) corruptLog(format string, args ...any) error {
 	return fmt.Errorf("%w: log: %s", ErrCorrupt, fmt.Sprintf(format, args...))
@@ -52,9 +66,9 @@ func (b *Board) room(n int) (bool, error) {
 
 // append writes a record for which there is room and returns its end. The lock
 // is held.
-func (b *Board) append(kind byte, value uint32, payload []byte) uint64 {
+func (b *Board) append(head uint64, payload []byte) uint64 {
 	pos := b.regs.tail.Load()
-	*word(b.log, pos) = uint64(kind) | uint64(value)<<32
+	*word(b.log, pos) = head
 	put(b.log, pos+recordHeader, payload)
 	b.regs.last = pos
 	end := pos + uint64(messageSize(len(payload)))
@@ -87,7 +101,7 @@ func (b *Board) Publish(p []byte) (bool, error) {
 	if err != nil || !room {
 		return false, err
 	}
-	b.append(transport.RecordResponse, uint32(len(p)), p)
+	b.append(responseRecord(len(p)), p)
 	return true, nil
 }
 
@@ -153,11 +167,12 @@ func (b *Board) readBatch(r *reader, cut uint64) (uint64, error) {
 		kind, value := byte(head), uint32(head>>32)
 		pos += recordHeader
 		switch kind {
-		case transport.RecordSlot:
-			if int64(value) >= int64(b.cfg.Slots) {
-				return 0, b.corruptLog("record of slot %d of %d", value, b.cfg.Slots)
+		case transport.RecordSlot, transport.RecordRetired:
+			slot := uint32(head) >> 12
+			if int64(slot) >= int64(b.cfg.Slots) {
+				return 0, b.corruptLog("record of slot %d of %d", slot, b.cfg.Slots)
 			}
-			r.records = append(r.records, transport.Record{Kind: kind, Slot: value})
+			r.records = append(r.records, transport.Record{Kind: kind, Slot: slot, Gen: value, Chained: head&chained != 0})
 		case transport.RecordResponse:
 			if value > transport.MaxRecord || uint64(roundUp(int(value), 8)) > cut-pos {
 				return 0, b.corruptLog("response of %d bytes, %d before the cut", value, cut-pos)
@@ -193,7 +208,7 @@ func (b *Board) Close(member int) error {
 // ClosedBy is the member that closed the log, -1 while it is open.
 func (b *Board) ClosedBy() int {
 	by := b.regs.closed.Load()
-	if int64(by) > int64(b.cfg.Members) {
+	if int64(by) > int64(b.cfg.closers()) {
 		return 0 // a damaged word; closed all the same
 	}
 	return int(by) - 1

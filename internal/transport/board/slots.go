@@ -58,9 +58,13 @@ func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 	}
 	result := Marked
 	for _, m := range group {
+		before := b.regs.last
 		r, err := b.mark(member, m.Slot)
 		if err != nil {
 			return 0, err
+		}
+		if r == Completed && result == Completed {
+			*word(b.log, before) |= chained
 		}
 		result = max(result, r)
 	}
@@ -72,9 +76,16 @@ func (b *Board) current(m transport.Mark) bool {
 	if int64(m.Slot) >= int64(b.cfg.Slots) {
 		return false
 	}
-	s, _ := b.slot(m.Slot)
+	s, marks := b.slot(m.Slot)
+	if b.cfg.Learn && newer(m.Gen, s.gen) {
+		clear(marks)
+		s.gen, s.taken = m.Gen, 1
+	}
 	return s.taken != 0 && s.gen == m.Gen
 }
+
+// newer reports whether generation a came after b. They wrap around.
+func newer(a, b uint32) bool { return int32(a-b) > 0 }
 
 // mark sets a member's bit. The lock is held.
 func (b *Board) mark(member int, slot uint32) (Result, error) {
@@ -96,7 +107,7 @@ func (b *Board) mark(member int, slot uint32) (Result, error) {
 	}
 	clear(marks)
 	s.used = b.tick()
-	s.record = b.append(transport.RecordSlot, slot, nil)
+	s.record = b.append(slotRecord(transport.RecordSlot, slot, s.gen), nil)
 	return Completed, nil
 }
 
@@ -147,9 +158,30 @@ func (b *Board) Acquire() (slot, gen uint32, ok bool, err error) {
 		return 0, 0, false, nil
 	}
 	s, _ := b.slot(slot)
+	if s.taken != 0 {
+		if err := b.announce(slot, s); err != nil {
+			return 0, 0, false, err
+		}
+	}
 	s.taken = 1
 	s.used = b.tick()
 	return slot, s.renew(), true, nil
+}
+
+// announce puts the end of the slot's generation into the log. The lock is held.
+func (b *Board) announce(n uint32, s *slot) error {
+	if !b.cfg.Announce {
+		return nil
+	}
+	room, err := b.room(recordHeader)
+	if err != nil {
+		return err
+	}
+	if !room {
+		return fmt.Errorf("%w: no room in the log for the end of slot %d", ErrCorrupt, n)
+	}
+	s.record = b.append(slotRecord(transport.RecordRetired, n, s.gen), nil)
+	return nil
 }
 
 // renew starts the slot's next generation; 0 is never one.
@@ -162,8 +194,8 @@ func (s *slot) renew() uint32 {
 }
 
 // Retire ends the slot's generation, so that later marks of it are Stale, and
-// returns the members that had marked it. A record of the slot that is in the
-// log already stands: it precedes in the log whatever takes the slot next. ok is
+// returns the members that had marked it, whose marks are dropped. A record of
+// the slot that is in the log already stands: it precedes in the log whatever takes the slot next. ok is
 // false for a slot that nobody has acquired.
 func (b *Board) Retire(slot uint32) (marked []int, ok bool, err error) {
 	if int64(slot) >= int64(b.cfg.Slots) {
@@ -179,9 +211,31 @@ func (b *Board) Retire(slot uint32) (marked []int, ok bool, err error) {
 	}
 	marked = b.membersIn(marks)
 	clear(marks)
+	if err := b.announce(slot, s); err != nil {
+		return nil, false, err
+	}
 	s.taken = 0
 	s.renew()
 	return marked, true, nil
+}
+
+// Forget ends a generation of a slot on a board that learns: marks of it that
+// come later, and older ones, are Stale, and those that are there are dropped.
+func (b *Board) Forget(slot, gen uint32) error {
+	if int64(slot) >= int64(b.cfg.Slots) {
+		return nil
+	}
+	if err := b.lock(0); err != nil {
+		return err
+	}
+	defer b.unlock()
+	s, marks := b.slot(slot)
+	if newer(s.gen, gen) {
+		return nil
+	}
+	clear(marks)
+	s.gen, s.taken = gen, 0
+	return nil
 }
 
 // Marked returns the members that have marked the slot.

@@ -13,9 +13,23 @@ type boardMember struct {
 	network *network
 	lane    *lane
 	member  int
+
+	// onRequest calls request, with from; made once, since a closure is an allocation.
+	onRequest func(from int, p []byte)
+	request   func(from []int, p []byte)
+	from      [1]int
 }
 
 var _ transport.Board = (*boardMember)(nil)
+
+func newBoardMember(n *network, l *lane, member int) *boardMember {
+	b := &boardMember{network: n, lane: l, member: member}
+	b.onRequest = func(from int, p []byte) {
+		b.from[0] = from
+		b.request(b.from[:], p)
+	}
+	return b
+}
 
 // coordinator is the lane member that answers Requests.
 const coordinator = 0
@@ -87,8 +101,9 @@ func (b *boardMember) Close() {
 
 func (b *boardMember) ClosedBy() int { return b.lane.board.ClosedBy() }
 
-func (b *boardMember) Requests(f func(from int, p []byte)) {
-	b.ok(b.lane.board.Requests(f))
+func (b *boardMember) Requests(f func(from []int, p []byte)) {
+	b.request = f
+	b.ok(b.lane.board.Requests(b.onRequest))
 }
 
 func (b *boardMember) Publish(response []byte) bool {

@@ -205,7 +205,7 @@ func (n *network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 	l.opened[member] = true
 	n.open[id] = key
 
-	out := &transport.Lane{Board: &boardMember{network: n, lane: l, member: member}, Hosts: l.hosts}
+	out := &transport.Lane{Board: newBoardMember(n, l, member), Hosts: l.hosts}
 	if s := l.shared[member]; s != nil {
 		out.Shared = s
 	}

@@ -91,7 +91,7 @@ func (c *coordinator) keep(from int, request []byte) bool {
 	return true
 }
 
-func (c *coordinator) Requests(f func(from int, p []byte)) {
+func (c *coordinator) Requests(f func(from []int, p []byte)) {
 	c.mu.Lock()
 	c.mail, c.reading = c.reading[:0], c.mail
 	c.mu.Unlock()
@@ -103,7 +103,7 @@ func (c *coordinator) Requests(f func(from int, p []byte)) {
 		p := rest[8 : 8+n : 8+n]
 		rest = rest[8+n:]
 		c.taken[from] += 1 + len(p)
-		f(int(from), p)
+		f([]int{int(from)}, p)
 	}
 	c.giveCredit()
 }

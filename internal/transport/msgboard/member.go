@@ -222,7 +222,7 @@ func (m *member) notCoordinator(call string) {
 	panic(fmt.Sprintf("msgboard: %s on member %d, which is not the coordinator", call, m.Member))
 }
 
-func (m *member) Requests(func(int, []byte)) { m.notCoordinator("Requests") }
+func (m *member) Requests(func([]int, []byte)) { m.notCoordinator("Requests") }
 
 func (m *member) Publish([]byte) bool {
 	m.notCoordinator("Publish")

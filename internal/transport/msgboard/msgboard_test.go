@@ -64,9 +64,9 @@ func TestRequestWindow(t *testing.T) {
 				t.Fatalf("member %d has no room in round %d", m, round)
 			}
 			l.deliverAll()
-			l.boards[0].Requests(func(from int, p []byte) {
-				if from != m || len(p) != len(request) {
-					t.Errorf("request of %d bytes from %d", len(p), from)
+			l.boards[0].Requests(func(from []int, p []byte) {
+				if from[0] != m || len(p) != len(request) {
+					t.Errorf("request of %d bytes from %v", len(p), from)
 				}
 				taken++
 			})
@@ -205,7 +205,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		direct.boards[0].Mark(slot, gen)
 		direct.boards[1].Mark(slot, gen)
-		direct.boards[0].Requests(func(int, []byte) {})
+		direct.boards[0].Requests(func([]int, []byte) {})
 		for _, b := range direct.boards {
 			if r := b.Next(); len(r) != 1 || r[0].Slot != slot {
 				t.Fatalf("records %v", r)
@@ -266,7 +266,7 @@ func FuzzReceive(f *testing.F) {
 		b.Stale(func(uint32, uint32) {})
 		b.Closed()
 		if toCoordinator {
-			b.Requests(func(from int, p []byte) {
+			b.Requests(func(from []int, p []byte) {
 				if !bytes.Equal(p, frame[1:]) {
 					t.Errorf("sent %x, read %x", frame[1:], p)
 				}

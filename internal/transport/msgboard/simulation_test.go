@@ -180,9 +180,9 @@ func (c *coordination) add(name string, from int) {
 }
 
 func (c *coordination) drive() {
-	c.board.Requests(func(from int, p []byte) {
+	c.board.Requests(func(from []int, p []byte) {
 		c.retire(string(p))
-		c.add(string(p), from)
+		c.add(string(p), from[0])
 	})
 	for len(c.toSend) > 0 {
 		name := c.toSend[0]

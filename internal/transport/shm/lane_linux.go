@@ -208,6 +208,11 @@ type laneBoard struct {
 	me     int
 	places []int // of the members
 
+	// onRequest calls request, with from; made once, since a closure is an allocation.
+	onRequest func(from int, p []byte)
+	request   func(from []int, p []byte)
+	from      [1]int
+
 	// use is held for reading by Mark and Post, which may come from any goroutine
 	// while the memory is being taken away.
 	use  sync.RWMutex
@@ -215,7 +220,12 @@ type laneBoard struct {
 }
 
 func newLaneBoard(n *Network, b *board.Board, me int, places []int) *laneBoard {
-	return &laneBoard{n: n, b: b, me: me, places: places}
+	l := &laneBoard{n: n, b: b, me: me, places: places}
+	l.onRequest = func(from int, p []byte) {
+		l.from[0] = from
+		l.request(l.from[:], p)
+	}
+	return l
 }
 
 // quiesce returns when no Mark or Post is running; later ones do nothing.
@@ -305,7 +315,10 @@ func (l *laneBoard) Close() {
 
 func (l *laneBoard) ClosedBy() int { return l.b.ClosedBy() }
 
-func (l *laneBoard) Requests(f func(from int, p []byte)) { l.ok(l.b.Requests(f)) }
+func (l *laneBoard) Requests(f func(from []int, p []byte)) {
+	l.request = f
+	l.ok(l.b.Requests(l.onRequest))
+}
 
 func (l *laneBoard) Publish(response []byte) bool {
 	published, err := l.b.Publish(response)

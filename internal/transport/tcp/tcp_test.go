@@ -195,7 +195,7 @@ func TestBoardConversation(t *testing.T) {
 	}
 	seen := map[int]string{}
 	until(t, networks[0], func() bool {
-		coordinator.Requests(func(from int, p []byte) { seen[from] = string(p) })
+		coordinator.Requests(func(from []int, p []byte) { seen[from[0]] = string(p) })
 		return len(seen) == 4
 	})
 	for m, text := range seen {
@@ -284,7 +284,7 @@ func TestLaneOpenedLate(t *testing.T) {
 	l0.Comm.Recv(1, p)
 	got := ""
 	until(t, networks[0], func() bool {
-		l0.Board.Requests(func(_ int, p []byte) { got = string(p) })
+		l0.Board.Requests(func(_ []int, p []byte) { got = string(p) })
 		return got == "early" && l0.Comm.Received(1)
 	})
 	if string(p) != "early data" {
@@ -316,7 +316,7 @@ func TestAbortReachesAll(t *testing.T) {
 	}
 	seen := 0
 	until(t, networks[0], func() bool {
-		lanes[0].Board.Requests(func(int, []byte) { seen++ })
+		lanes[0].Board.Requests(func([]int, []byte) { seen++ })
 		return seen == 3
 	})
 	cause := errors.New("the GPU has left the bus")

@@ -1,0 +1,192 @@
+package treeboard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// kind is the first byte of a frame.
+type kind byte
+
+// The kinds of frames. Numbers are little-endian uint32.
+const (
+	// Up: slots that all below have marked, each as slot and generation. The top
+	// bit of the slot says that it was completed together with the next one.
+	kindMark kind = 1
+	// Up: Requests, each as how many members have posted it (0: all that are below
+	// the sender), these members, its length, the encoded Request.
+	kindRequest kind = 2
+	kindClose   kind = 3 // up: the member that closes the log
+	kindBatch   kind = 4 // down: records
+	kindClosed  kind = 5 // down, the last but credit: the member that closed the log
+	kindCredit  kind = 6 // both ways: bytes of Requests, or of batches, that were passed on
+)
+
+// together is the bit of a mark's slot that chains it to the next.
+const together = 1 << 31
+
+func (k kind) String() string {
+	names := [...]string{kindMark: "mark", kindRequest: "request", kindClose: "close", kindBatch: "batch",
+		kindClosed: "closed", kindCredit: "credit"}
+	if int(k) < len(names) && names[k] != "" {
+		return names[k]
+	}
+	return fmt.Sprintf("unknown (%d)", byte(k))
+}
+
+var errShape = errors.New("the frame has the wrong shape")
+
+// split takes the kind off a frame and checks the length of its body.
+func split(frame []byte, slots int) (kind, []byte, error) {
+	if len(frame) == 0 {
+		return 0, nil, errShape
+	}
+	k, body := kind(frame[0]), frame[1:]
+	ok := false
+	switch k {
+	case kindMark:
+		ok = len(body) > 0 && len(body)%8 == 0 && len(body) <= 8*slots
+	case kindClose, kindClosed, kindCredit:
+		ok = len(body) == 4
+	case kindRequest:
+		ok = len(body) > 0 && len(frame) <= requestWindow
+	case kindBatch:
+		ok = len(body) > 0 && len(frame) <= batchLimit(slots)
+	}
+	if !ok {
+		return k, nil, fmt.Errorf("%v frame of %d bytes: %w", k, len(frame), errShape)
+	}
+	return k, body, nil
+}
+
+func appendNumber(p []byte, k kind, v uint32) []byte {
+	return put(append(p, byte(k)), v)
+}
+
+func put(p []byte, v uint32) []byte { return binary.LittleEndian.AppendUint32(p, v) }
+func number(p []byte) uint32        { return binary.LittleEndian.Uint32(p) }
+
+// appendMark encodes one completed slot.
+func appendMark(p []byte, r transport.Record) []byte {
+	slot := r.Slot
+	if r.Chained {
+		slot |= together
+	}
+	return put(put(p, slot), r.Gen)
+}
+
+// cutChain decodes the first mark of body, which must not be empty, and those that were
+// completed with it, into marks.
+func cutChain(marks []transport.Mark, body []byte, slots int) ([]transport.Mark, []byte, error) {
+	marks = marks[:0]
+	for more := true; more; body = body[8:] {
+		if len(body) == 0 {
+			return nil, nil, fmt.Errorf("the last mark is chained: %w", errShape)
+		}
+		slot := number(body)
+		more = slot&together != 0
+		slot &^= together
+		if int64(slot) >= int64(slots) {
+			return nil, nil, fmt.Errorf("mark of slot %d of %d", slot, slots)
+		}
+		marks = append(marks, transport.Mark{Slot: slot, Gen: number(body[4:])})
+	}
+	return marks, body, nil
+}
+
+// appendRequest encodes one Request; nil members stand for all below the sender.
+func appendRequest(p []byte, members []int, request []byte) []byte {
+	p = put(p, uint32(len(members)))
+	for _, m := range members {
+		p = put(p, uint32(m))
+	}
+	return append(put(p, uint32(len(request))), request...)
+}
+
+// cutRequest decodes the first Request of body, which must not be empty. Its
+// members are appended to set: none for all below the sender.
+func cutRequest(body []byte, set []int) (members []int, request, rest []byte, err error) {
+	if len(body) < 4 {
+		return nil, nil, nil, errShape
+	}
+	n := int64(number(body))
+	body = body[4:]
+	if n > int64(len(body)/4) {
+		return nil, nil, nil, errShape
+	}
+	for range n {
+		set = append(set, int(number(body)))
+		body = body[4:]
+	}
+	if len(body) < 4 {
+		return nil, nil, nil, errShape
+	}
+	length := number(body)
+	body = body[4:]
+	if length > transport.MaxRecord || int(length) > len(body) {
+		return nil, nil, nil, errShape
+	}
+	return set, body[:length:length], body[length:], nil
+}
+
+// appendRecord encodes one record of a batch: its kind, then the slot (and the
+// generation that has ended), or the length of the payload and the payload.
+func appendRecord(p []byte, r transport.Record) []byte {
+	p = append(p, r.Kind)
+	switch r.Kind {
+	case transport.RecordSlot:
+		return put(p, r.Slot)
+	case transport.RecordRetired:
+		return put(put(p, r.Slot), r.Gen)
+	}
+	return append(put(p, uint32(len(r.Payload))), r.Payload...)
+}
+
+// cutRecord decodes the first record of body, which must not be empty. The
+// record's payload lies in body.
+func cutRecord(body []byte, slots int) (r transport.Record, rest []byte, err error) {
+	if len(body) < 5 {
+		return r, nil, errShape
+	}
+	r.Kind = body[0]
+	n := number(body[1:])
+	rest = body[5:]
+	switch r.Kind {
+	case transport.RecordSlot, transport.RecordRetired:
+		if int64(n) >= int64(slots) {
+			return r, nil, fmt.Errorf("slot %d of %d", n, slots)
+		}
+		r.Slot = n
+		if r.Kind == transport.RecordRetired {
+			if len(rest) < 4 {
+				return r, nil, errShape
+			}
+			r.Gen, rest = number(rest), rest[4:]
+		}
+		return r, rest, nil
+	case transport.RecordResponse:
+		if n > transport.MaxRecord || int(n) > len(rest) {
+			return r, nil, errShape
+		}
+		r.Payload = rest[:n:n]
+		return r, rest[n:], nil
+	}
+	return r, nil, fmt.Errorf("record of unknown kind %d", r.Kind)
+}
+
+// cutBatch decodes all records of a batch frame's body.
+func cutBatch(records []transport.Record, body []byte, slots int) ([]transport.Record, error) {
+	records = records[:0]
+	for len(body) > 0 {
+		r, rest, err := cutRecord(body, slots)
+		if err != nil {
+			return nil, fmt.Errorf("batch: %w", err)
+		}
+		records = append(records, r)
+		body = rest
+	}
+	return records, nil
+}

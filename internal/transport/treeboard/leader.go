@@ -1,0 +1,158 @@
+package treeboard
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/board"
+)
+
+// leader is what the root and the other leaders have in common: the children.
+type leader struct {
+	*member
+
+	// work guards what follows, and that no two goroutines pass things on at once.
+	// It is taken before the boards' locks and member.mu.
+	work   sync.Mutex
+	unread []int64          // by child: bytes of batches sent without credit
+	owed   []int            // by child: bytes of Requests that came and were not credited
+	came   []int            // by child: of these, what has been passed on
+	frame  []byte           // the frame that is being sent
+	marks  []transport.Mark // of the chain that is being marked
+	set    []int            // of the Request that is being decoded
+}
+
+func newLeader(m *member) leader {
+	n := len(m.children)
+	return leader{member: m, unread: make([]int64, n), owed: make([]int, n), came: make([]int, n)}
+}
+
+// childOf is the place of a leader among the children.
+func (l *leader) childOf(from int) (int, error) {
+	c, ok := l.via[from]
+	if !ok {
+		return 0, fmt.Errorf("board frame from member %d, which leads no host below member %d", from, l.Member)
+	}
+	return c, nil
+}
+
+// receiveMarks marks for a child host, and reports whether that completed a slot.
+// Marks that come too late are dropped: all who made them learn it from the log.
+func (l *leader) receiveMarks(c int, body []byte) (completed bool, err error) {
+	for len(body) > 0 {
+		if l.marks, body, err = cutChain(l.marks, body, l.Slots); err != nil {
+			return false, err
+		}
+		r, err := l.Up.MarkGroup(len(l.locals)+c, l.marks)
+		if err != nil {
+			return false, err
+		}
+		completed = completed || r == board.Completed
+	}
+	return completed, nil
+}
+
+// receiveRequests takes the Requests of a frame, and calls f for each.
+func (l *leader) receiveRequests(c int, body []byte, f func(members []int, request []byte) error) error {
+	for len(body) > 0 {
+		var request []byte
+		var err error
+		if l.set, request, body, err = cutRequest(body, l.set[:0]); err != nil {
+			return fmt.Errorf("request frame: %w", err)
+		}
+		members := l.set
+		if len(members) == 0 {
+			members = l.children[c].members
+		}
+		if err := f(members, request); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRequests checks a frame's Requests, so that they can be decoded without one later.
+func (l *leader) checkRequests(c int, body []byte) error {
+	if l.owed[c] += 1 + len(body); l.owed[c] > requestWindow {
+		return fmt.Errorf("request frame beyond the window of %d bytes", requestWindow)
+	}
+	return l.receiveRequests(c, body, func(members []int, _ []byte) error {
+		last := -1
+		for _, m := range members {
+			if m <= last || m >= l.size || l.below[m] != c {
+				return fmt.Errorf("request frame: member %d is not below member %d, or out of order", m, l.children[c].leader)
+			}
+			last = m
+		}
+		return nil
+	})
+}
+
+// giveCredit gives back what the children have used of their windows, once that
+// is a fair part of it.
+func (l *leader) giveCredit() {
+	for c, n := range l.came {
+		if n < requestWindow/4 {
+			continue
+		}
+		l.came[c] = 0
+		l.owed[c] -= n
+		l.frame = appendNumber(l.frame[:0], kindCredit, uint32(n))
+		l.Pipe.Send(l.children[c].leader, l.frame)
+	}
+}
+
+// receiveCredit takes back a part of a child's window of batches.
+func (l *leader) receiveCredit(c int, n uint32) error {
+	if l.unread[c] -= int64(n); l.unread[c] < 0 {
+		return fmt.Errorf("credit for %d bytes, of %d sent", n, l.unread[c]+int64(n))
+	}
+	return nil
+}
+
+// open reports whether every child may be sent another batch.
+func (l *leader) open() bool {
+	for _, n := range l.unread {
+		if n >= batchWindow {
+			return false
+		}
+	}
+	return true
+}
+
+// forward sends a batch to the children.
+func (l *leader) forward(frame []byte) {
+	for c := range l.children {
+		l.unread[c] += int64(len(frame))
+		l.Pipe.Send(l.children[c].leader, frame)
+	}
+}
+
+// end tells all below that the log has come to its end.
+func (l *leader) end(by int) {
+	if !l.ok(l.Down.End(by)) {
+		return
+	}
+	l.frame = appendNumber(l.frame[:0], kindClosed, uint32(by))
+	for c := range l.children {
+		l.Pipe.Send(l.children[c].leader, l.frame)
+	}
+	l.ringAll()
+}
+
+// closer is the member that has closed this host's board; closedBelow is what the
+// children's frames said.
+func (l *leader) closer(closedBelow int) int {
+	if by := l.Up.ClosedBy(); by < len(l.locals) {
+		return l.locals[by]
+	}
+	return closedBelow
+}
+
+// Quiesce as of a member; also nothing is passed on any more.
+func (l *leader) Quiesce() {
+	l.work.Lock()
+	defer l.work.Unlock()
+	l.member.Quiesce()
+}

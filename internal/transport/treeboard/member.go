@@ -1,0 +1,236 @@
+package treeboard
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/board"
+)
+
+// member is what every member does; leaders embed it.
+type member struct {
+	Config
+	*tree
+
+	mu   sync.Mutex
+	gone bool // Quiesce has been called
+	// marked is by slot the generation of this member's mark that is under way, 0
+	// if none. Nil on the root's host, where the board judges marks at once and
+	// Retire takes them back.
+	marked []uint32
+	stale  []transport.Mark // marks that led to nothing, for Stale
+
+	// The driver's.
+	spare []transport.Mark // swapped with stale
+	kept  []transport.Record
+}
+
+func newMember(c Config, t *tree) *member {
+	m := &member{Config: c, tree: t}
+	if t.host > 0 {
+		m.marked = make([]uint32, c.Slots)
+	}
+	if m.RingLocal == nil {
+		m.RingLocal = func(int) {}
+	}
+	// A child host has no mailbox to be woken for.
+	m.Up.SetWake(m.ringLocal)
+	m.Down.SetWake(m.ringLocal)
+	return m
+}
+
+// ringLocal wakes a member of this host.
+func (m *member) ringLocal(i int) {
+	switch {
+	case i == m.local:
+		m.Ring()
+	case i < len(m.locals):
+		m.RingLocal(i)
+	}
+}
+
+func (m *member) ringAll() {
+	for i := range m.locals {
+		m.ringLocal(i)
+	}
+}
+
+// ok reports whether err is nil; if not, the lane cannot go on.
+func (m *member) ok(err error) bool {
+	if err != nil {
+		m.Abort(fmt.Errorf("member %d: %w", m.Member, err))
+	}
+	return err == nil
+}
+
+// mark marks all of marks or none, and reports what became of that.
+func (m *member) mark(marks ...transport.Mark) board.Result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone {
+		return board.Closed
+	}
+	r, err := m.Up.MarkGroup(m.local, marks)
+	if !m.ok(err) {
+		return board.Closed
+	}
+	if m.marked != nil && r != board.Stale {
+		// Before the driver can see the end of this generation, since that takes mu, too.
+		for _, k := range marks {
+			m.marked[k.Slot] = k.Gen
+		}
+	}
+	return r
+}
+
+// Mark returns true also when the lane is closed or has failed: the request will
+// be failed with that cause, there is no use in sending it again.
+func (m *member) Mark(slot, gen uint32) bool {
+	return m.afterMark(m.mark(transport.Mark{Slot: slot, Gen: gen}))
+}
+
+// MarkGroup is as Mark.
+func (m *member) MarkGroup(marks []transport.Mark) bool { return m.afterMark(m.mark(marks...)) }
+
+func (m *member) afterMark(r board.Result) bool {
+	if r == board.Completed {
+		m.ringLocal(0)
+	}
+	return r != board.Stale
+}
+
+func (m *member) Stale(f func(slot, gen uint32)) {
+	m.mu.Lock()
+	m.stale, m.spare = m.spare[:0], m.stale
+	m.mu.Unlock()
+	for _, s := range m.spare {
+		f(s.Slot, s.Gen)
+	}
+}
+
+func (m *member) Post(request []byte) bool {
+	posted := m.post(request)
+	if posted {
+		m.ringLocal(0)
+	}
+	return posted
+}
+
+// post puts a Request into this member's mailbox.
+func (m *member) post(request []byte) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone {
+		return true
+	}
+	posted, err := m.Up.Post(m.local, request)
+	return m.ok(err) && posted
+}
+
+func (m *member) Next() []transport.Record {
+	for {
+		records, err := m.Down.Next(m.local)
+		if !m.ok(err) || len(records) == 0 {
+			return nil
+		}
+		if records = m.resolve(records); len(records) > 0 {
+			return records
+		}
+	}
+}
+
+// resolve notes what the records say of this member's marks, in their order, and
+// returns those that are not the boards' own.
+func (m *member) resolve(records []transport.Record) []transport.Record {
+	retired := 0
+	m.mu.Lock()
+	late := len(m.stale)
+	for _, r := range records {
+		if r.Kind == transport.RecordRetired {
+			retired++
+		}
+		if m.marked == nil {
+			continue
+		}
+		switch gen := &m.marked[r.Slot]; r.Kind {
+		case transport.RecordSlot:
+			*gen = 0
+		case transport.RecordRetired:
+			if *gen == r.Gen && r.Gen != 0 {
+				*gen = 0
+				m.stale = append(m.stale, transport.Mark{Slot: r.Slot, Gen: r.Gen})
+			}
+		}
+	}
+	late = len(m.stale) - late
+	m.mu.Unlock()
+	if late > 0 {
+		m.Ring() // the driver must come round to Stale
+	}
+	if retired == 0 {
+		return records
+	}
+	m.kept = m.kept[:0]
+	for _, r := range records {
+		if r.Kind != transport.RecordRetired {
+			m.kept = append(m.kept, r)
+		}
+	}
+	return m.kept
+}
+
+func (m *member) Closed() bool  { return m.Down.Drained(m.local) }
+func (m *member) ClosedBy() int { return m.Down.ClosedBy() }
+
+func (m *member) Close() {
+	m.close()
+	m.ringLocal(0)
+}
+
+// close closes the host's own board; its leader tells the parent.
+func (m *member) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.gone {
+		m.ok(m.Up.Close(m.local))
+	}
+}
+
+func (m *member) Quiesce() {
+	m.mu.Lock()
+	m.gone = true
+	m.mu.Unlock()
+}
+
+func (m *member) Receive(from int, _ []byte) error {
+	return fmt.Errorf("board frame from member %d to member %d, which leads no host", from, m.Member)
+}
+
+// What follows is the coordinator's part, which member 0 alone has.
+
+func (m *member) notCoordinator(call string) {
+	panic(fmt.Sprintf("tree board: %s on member %d, which is not the coordinator", call, m.Member))
+}
+
+func (m *member) Requests(func([]int, []byte)) { m.notCoordinator("Requests") }
+
+func (m *member) Publish([]byte) bool {
+	m.notCoordinator("Publish")
+	return false
+}
+
+func (m *member) Acquire() (slot, gen uint32, ok bool) {
+	m.notCoordinator("Acquire")
+	return 0, 0, false
+}
+
+func (m *member) Retire(uint32) (marked []int, ok bool) {
+	m.notCoordinator("Retire")
+	return nil, false
+}
+
+func (m *member) Marked(uint32) []int {
+	m.notCoordinator("Marked")
+	return nil
+}

@@ -1,0 +1,235 @@
+package treeboard
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// root is member 0, which leads the root's host. Its driver cuts the lane's log.
+type root struct {
+	leader
+
+	// Guarded by work.
+	mail    []byte // request frames that the driver has not seen: child, length, body
+	closeBy int    // what a child's close frame said
+	held    []transport.Record
+	ended   bool
+
+	// The driver's.
+	reading []byte // swapped with mail
+	who     []int  // of the Request that is being decoded
+	// onRequest calls request, with one; made once, since a closure is an allocation.
+	onRequest func(from int, p []byte)
+	request   func(from []int, p []byte)
+	one       [1]int
+}
+
+func newRoot(m *member) *root {
+	r := &root{leader: newLeader(m), closeBy: -1}
+	r.onRequest = func(from int, p []byte) {
+		r.one[0] = r.locals[from]
+		r.request(r.one[:], p)
+	}
+	return r
+}
+
+func (r *root) Receive(from int, frame []byte) error {
+	k, body, err := split(frame, r.Slots)
+	if err != nil {
+		return err
+	}
+	c, err := r.childOf(from)
+	if err != nil {
+		return err
+	}
+	r.work.Lock()
+	defer r.work.Unlock()
+	if r.gone {
+		return nil
+	}
+	switch k {
+	case kindMark:
+		completed, err := r.receiveMarks(c, body)
+		if err != nil || !completed {
+			return err
+		}
+	case kindRequest:
+		if err := r.checkRequests(c, body); err != nil {
+			return err
+		}
+		r.mail = append(put(put(r.mail, uint32(c)), uint32(len(body))), body...)
+	case kindClose:
+		by := number(body)
+		if int64(by) >= int64(r.size) || r.below[by] != c {
+			return fmt.Errorf("close frame for member %d", by)
+		}
+		if r.Up.ClosedBy() < 0 {
+			r.closeBy = int(by)
+		}
+		if err := r.Up.Close(len(r.locals) + c); err != nil {
+			return err
+		}
+	case kindCredit:
+		if err := r.receiveCredit(c, number(body)); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%v frame from below", k)
+	}
+	r.Ring()
+	return nil
+}
+
+// Next cuts the next batch where the members of this host have read all before.
+func (r *root) Next() []transport.Record {
+	if records := r.leader.Next(); records != nil {
+		return records
+	}
+	if !r.cut() {
+		return nil
+	}
+	return r.leader.Next()
+}
+
+// cut cuts the next batch and relays it, and reports whether it did. While some
+// child's window is used up there is none; its credit rings the bell.
+func (r *root) cut() bool {
+	r.work.Lock()
+	defer r.work.Unlock()
+	if r.gone {
+		return false
+	}
+	if len(r.held) == 0 {
+		if !r.open() {
+			return false
+		}
+		var err error
+		if r.held, err = r.Up.Next(0); !r.ok(err) {
+			return false
+		}
+		if len(r.held) == 0 {
+			r.finish()
+			return false
+		}
+		if len(r.children) > 0 {
+			r.frame = append(r.frame[:0], byte(kindBatch))
+			for _, rec := range r.held {
+				r.frame = appendRecord(r.frame, rec)
+			}
+			r.forward(r.frame)
+		}
+	}
+	if room, err := r.Down.Relay(r.held); !r.ok(err) || !room {
+		return false
+	}
+	r.held = nil
+	r.finish()
+	for i := 1; i < len(r.locals); i++ {
+		r.RingLocal(i)
+	}
+	return true
+}
+
+// finish tells the others once that the log has come to its end. work is held.
+func (r *root) finish() {
+	if !r.ended && r.Up.Drained(0) {
+		r.ended = true
+		r.end(r.closer(r.closeBy))
+	}
+}
+
+func (r *root) Closed() bool {
+	if r.Up.ClosedBy() >= 0 && !r.Down.Drained(0) {
+		r.cut()
+	}
+	return r.leader.Closed()
+}
+
+func (r *root) ClosedBy() int {
+	r.work.Lock()
+	defer r.work.Unlock()
+	if r.gone || r.Up.ClosedBy() < 0 {
+		return -1
+	}
+	return r.closer(r.closeBy)
+}
+
+func (r *root) Requests(f func(from []int, p []byte)) {
+	r.work.Lock()
+	r.mail, r.reading = r.reading[:0], r.mail
+	r.work.Unlock()
+	r.request = f
+	r.ok(r.Up.Requests(r.onRequest))
+	if len(r.reading) == 0 {
+		return
+	}
+	for rest := r.reading; len(rest) > 0; {
+		c, n := number(rest), number(rest[4:])
+		body := rest[8 : 8+n]
+		rest = rest[8+n:]
+		for len(body) > 0 {
+			var p []byte
+			var err error
+			if r.who, p, body, err = cutRequest(body, r.who[:0]); err != nil {
+				panic(fmt.Sprintf("tree board: a frame that was checked when it came: %v", err))
+			}
+			members := r.who
+			if len(members) == 0 {
+				members = r.children[c].members
+			}
+			f(members, p)
+		}
+		r.work.Lock()
+		r.came[c] += 1 + int(n)
+		r.work.Unlock()
+	}
+	r.work.Lock()
+	r.giveCredit()
+	r.work.Unlock()
+}
+
+func (r *root) Publish(response []byte) bool {
+	ok, err := r.Up.Publish(response)
+	return r.ok(err) && ok
+}
+
+func (r *root) Acquire() (slot, gen uint32, ok bool) {
+	slot, gen, ok, err := r.Up.Acquire()
+	return slot, gen, r.ok(err) && ok
+}
+
+// Retire takes back the marks of this host's members. All others that are under
+// way come back to those who made them when they read the log.
+func (r *root) Retire(slot uint32) (marked []int, ok bool) {
+	who, ok, err := r.Up.Retire(slot)
+	if !r.ok(err) {
+		return nil, false
+	}
+	for _, i := range who {
+		if i < len(r.locals) {
+			marked = append(marked, r.locals[i])
+		}
+	}
+	return marked, ok
+}
+
+// Marked lists the members of this host that have marked the slot, and those
+// below a child from which the marks of all have come.
+func (r *root) Marked(slot uint32) []int {
+	who, err := r.Up.Marked(slot)
+	if !r.ok(err) {
+		return nil
+	}
+	var marked []int
+	for _, i := range who {
+		if i < len(r.locals) {
+			marked = append(marked, r.locals[i])
+		} else {
+			marked = append(marked, r.children[i-len(r.locals)].members...)
+		}
+	}
+	slices.Sort(marked)
+	return marked
+}

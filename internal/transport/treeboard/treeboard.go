@@ -1,0 +1,168 @@
+// Package treeboard is the transport.Board of a lane that spans hosts. The
+// members of a host share two slot boards; the first member of each is its
+// leader, and the leaders form a tree over which they send frames.
+//
+//	members of a host           their leader                  its parent
+//	Mark, Post, Close ──▶ up ──▶ what the host has completed ──▶ up of the parent's host
+//	           Next ◀── down ◀── batches, as the root cut them ◀── and so on from the root
+//
+// In a host's board "up" the local members mark slots, and the leader marks for
+// each child host when the frame comes that says that all below it have. What
+// completes there goes on to the parent as marks of this host. At the root, the
+// leader of the host of member 0, it is the lane's log, together with what the
+// Coordinator publishes; the root's driver cuts it, and every leader relays each
+// batch to its board "down", from which all members of the host read, and to its
+// children. So a leader's link carries each mark, batch and (by a Combiner) each
+// Request once, however many ranks a host has.
+//
+// A slot is retired at the root alone. The log says so (transport.RecordRetired), in
+// order with everything else, and each leader that relays this retires the slot on
+// its board: whoever has a mark of that generation then reports it by Stale,
+// except for the members of the root's own host, whose marks Retire takes back.
+// The other hosts' boards learn of a slot's next generation by its first mark,
+// which no one can make before this leader has relayed the end of the last.
+//
+// Nothing here blocks and no queue grows without a limit: each direction of a
+// link has a window of bytes, which the receiver gives back as it passes on what
+// came (credit). Where a window is used up, what came before waits where it is:
+// Requests in the members' mailboxes, batches with the parent.
+//
+// The package knows no sockets: frames travel over a Pipe.
+package treeboard
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/board"
+)
+
+// Arity is how many children a leader has at most: jobs of up to Arity+1 hosts are
+// a star, and what a frame costs more on its way down a deeper tree is little
+// beside what it costs to send it to many.
+const Arity = 8
+
+// Pipe carries a leader's frames to its parent and its children, in order per
+// receiver.
+type Pipe interface {
+	// Send queues a copy of frame for member to. It never blocks, and is safe on
+	// any goroutine. At most QueueLimit bytes are ever queued for a member.
+	Send(to int, frame []byte)
+}
+
+// Board is one member's end.
+type Board interface {
+	transport.Board
+	// Receive takes one frame from member from (valid during the call only), and
+	// passes on what it completes, here or on the way to others; what is left to
+	// the driver rings the bell. Frames of one member come from one goroutine, in the
+	// order in which they were sent; different members' may come at once. It never
+	// blocks. An error says that the sender has broken the protocol; the lane
+	// cannot go on then.
+	Receive(from int, frame []byte) error
+	// Quiesce returns when no call on another goroutine touches the boards; later
+	// calls do nothing. It is for boards in memory that is taken away.
+	Quiesce()
+}
+
+const (
+	// requestWindow is what a leader may have sent and its parent not yet passed
+	// on. It holds several of the largest Request.
+	requestWindow = 8 * transport.MaxRecord
+	// batchWindow: a leader relays no batch while a child has this much of earlier
+	// ones that it has not relayed.
+	batchWindow = 1 << 20
+)
+
+// Config describes one member's end of a lane.
+type Config struct {
+	Member int // this member; 0 is the coordinator
+	// Hosts are the lane's members by host, as in transport.Lane: each list
+	// ascending, the lists in the order of their first members.
+	Hosts [][]int
+	Slots int // cache slots; the same on all members
+	// Up and Down are the boards of this member's host, of the shapes UpConfig and
+	// DownConfig, in the same memory for all its members. Nil: New makes them, for a
+	// host of one member. The Board sets their wake functions.
+	Up, Down *board.Board
+	Pipe     Pipe // used by leaders only
+	// Combine makes what merges the Requests of the given members, those below a
+	// leader. Nil: all Requests go on as they are.
+	Combine func(members []int) transport.Combiner
+	// Ring wakes this member's driver, and makes it call Stale, Requests and Next
+	// at least once even where the rank has nothing pending. Called on any
+	// goroutine, also with locks of this package held: it must not block nor
+	// call the Board.
+	Ring func()
+	// RingLocal is Ring for the i-th member of this host. Not used, and may be nil,
+	// on a host of one member.
+	RingLocal func(i int)
+	// Abort takes an error after which the lane cannot go on, where the call
+	// that met it has no way to return one. As Ring, it must not block.
+	Abort func(error)
+}
+
+// UpConfig is the shape of a host's board for what goes up.
+func UpConfig(hosts [][]int, host, slots int) board.Config {
+	members := len(hosts[host]) + len(childrenOf(host, len(hosts)))
+	c := board.Standard(members, 1, slots)
+	if host == 0 {
+		c.Announce = true
+		c.LogBytes = logBytes(slots)
+	} else {
+		c.Learn = true
+		c.LogBytes = board.MinLog(slots)
+	}
+	return c
+}
+
+// DownConfig is the shape of a host's board for what comes down.
+func DownConfig(hosts [][]int, host, slots int) board.Config {
+	n := len(hosts[host])
+	return board.Config{Members: n, Readers: n, Slots: slots, LogBytes: logBytes(slots), MailBytes: board.MinMail, Closers: size(hosts)}
+}
+
+// logBytes is the size of the lane's log at the root, and of its relayed copies.
+func logBytes(slots int) int {
+	return board.Standard(1, 1, slots).LogBytes + board.MinLog(slots)
+}
+
+// batchLimit is the largest batch frame: a record takes hardly more bytes in a
+// frame than in the log.
+func batchLimit(slots int) int { return 1 + 2*logBytes(slots) }
+
+// QueueLimit is an upper limit of the bytes that a board with this many slots
+// has outstanding in a Pipe for one receiver, with up to 16 bytes of framing
+// for each frame.
+func QueueLimit(slots int) int {
+	return 2*(requestWindow+batchWindow+batchLimit(slots)) + 64*slots
+}
+
+// New makes one member's end. All ends of a lane must be made with the same
+// Hosts and Slots.
+func New(c Config) (Board, error) {
+	t, err := newTree(c.Hosts, c.Member)
+	if err != nil {
+		return nil, fmt.Errorf("tree board: %w", err)
+	}
+	if c.Up == nil || c.Down == nil {
+		if len(t.locals) > 1 {
+			return nil, errors.New("tree board: a host of several members needs boards that they share")
+		}
+		if c.Up, err = board.NewPrivate(UpConfig(c.Hosts, t.host, c.Slots)); err == nil {
+			c.Down, err = board.NewPrivate(DownConfig(c.Hosts, t.host, c.Slots))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tree board: %w", err)
+		}
+	}
+	m := newMember(c, t)
+	switch {
+	case t.local != 0:
+		return m, nil
+	case t.host == 0:
+		return newRoot(m), nil
+	}
+	return newRelay(m), nil
+}
