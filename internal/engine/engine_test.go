@@ -493,25 +493,3 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		t.Errorf("%d requests in full for one repeated tensor", n)
 	}
 }
-
-func BenchmarkAllreduce(b *testing.B) {
-	for _, bytes := range []int{4, 1 << 20} {
-		b.Run(fmt.Sprintf("bytes=%d", bytes), func(b *testing.B) {
-			engines := newWorld(b, 2, true, func(o *Options) { o.Spin = true })
-			b.ReportAllocs()
-			b.SetBytes(int64(bytes))
-			b.ResetTimer()
-			each(engines, func(r int, e *Engine) {
-				data := make([]byte, bytes)
-				op := sum("x", data)
-				op.WillWait = true
-				for range b.N {
-					if err := do(b, e, op); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		})
-	}
-}

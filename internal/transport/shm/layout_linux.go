@@ -12,9 +12,14 @@ const (
 	// MaxLanes is how many lanes a segment has room for; their ids are below it.
 	MaxLanes = 32
 
-	depth    = 4
-	baseTile = 256 << 10 // ChunkBytes before rounding
-	pageSize = 64 << 10  // a multiple of every architecture's page
+	depth = 4
+
+	// ChunkBytes before rounding: large, so that ranks that share cores seldom have
+	// to wait for one another, while all members' buffers together fit into a cache.
+	leastTile  = 64 << 10
+	mostTile   = 512 << 10
+	laneTarget = 8 << 20
+	pageSize   = 64 << 10 // a multiple of every architecture's page
 
 	magic   = 0x676f726f766f6453
 	version = 3
@@ -86,7 +91,9 @@ func bellsOffset(size int) int { return roundUp(pidsOffset()+8*size, 128) }
 func headBytes(size int) int { return roundUp(bellsOffset(size)+size*bellSize, pageSize) }
 
 // chunkBytes is ChunkBytes of a lane of n members.
-func chunkBytes(n int) int { return roundUp(baseTile, 64*n) }
+func chunkBytes(n int) int {
+	return roundUp(min(max(laneTarget/(depth*n), leastTile), mostTile), 64*n)
+}
 
 // laneLayout gives the offsets inside a lane's region.
 type laneLayout struct{ counters, buffers, size int }

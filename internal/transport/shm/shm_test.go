@@ -19,6 +19,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
 var generation atomic.Uint64
@@ -190,7 +191,7 @@ func TestLanesShareNothing(t *testing.T) {
 	a := openLanes(t, nets, 0, []int{0, 1, 2})
 	b := openLanes(t, nets, MaxLanes-1, []int{1, 2})
 	fill := func(s transport.Shared, tag byte) {
-		if s.ChunkBytes()%(64*s.Size()) != 0 || s.ChunkBytes() < baseTile {
+		if s.ChunkBytes()%(64*s.Size()) != 0 || s.ChunkBytes() < leastTile {
 			t.Fatalf("chunks of %d bytes for %d members", s.ChunkBytes(), s.Size())
 		}
 		for k := range uint64(s.Depth()) {
@@ -558,5 +559,20 @@ func TestGroupsAcrossRanks(t *testing.T) {
 	}
 	if marked := lanes[0].Board.Marked(group[0].Slot); len(marked) > 0 {
 		t.Errorf("of the stale group, slot %d is marked by %v", group[0].Slot, marked)
+	}
+}
+
+// The lanes of a segment have one size, whose room suffices for any lane's members.
+func TestLaneHasRoomForAnyMembers(t *testing.T) {
+	for _, size := range []int{1, 2, 3, 4, 5, 7, 8, 13, 31, 32, 33, 64, 127, 200} {
+		c := Config{Size: size, Slots: 64}
+		for n := 1; n <= size; n++ {
+			if need := layoutOf(board.Bytes(boardConfig(n, c.Slots)), n).size; need > laneBytes(c) {
+				t.Fatalf("a lane of %d members needs %d bytes, that of %d has %d", n, need, size, laneBytes(c))
+			}
+			if b := chunkBytes(n); b < leastTile || b%(64*n) != 0 {
+				t.Fatalf("%d members have buffers of %d bytes", n, b)
+			}
+		}
 	}
 }
