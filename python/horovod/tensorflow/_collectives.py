@@ -1,0 +1,217 @@
+"""Collectives for users: averages, compression and sparse tensors over those of :mod:`horovod.tensorflow.mpi_ops`."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import num_rank_is_power_2
+from horovod.tensorflow import mpi_ops
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.mpi_ops import Adasum, Average, Sum
+
+
+def _set_size(process_set: ProcessSet, dtype: tf.DType) -> tf.Tensor:
+    """The number of ranks of ``process_set`` when the graph runs."""
+    return tf.cast(mpi_ops.size_op(process_set.process_set_id), dtype)
+
+
+def _check_adasum(process_set: ProcessSet) -> None:
+    if process_set is not global_process_set and process_set.process_set_id != 0:
+        raise NotImplementedError("Adasum does not support non-global process sets yet.")
+    if not num_rank_is_power_2(mpi_ops.size()):
+        raise NotImplementedError("Running Adasum with non-power of 2 ranks is not supported yet.")
+
+
+def _allreduce_slices(
+    slices: tf.IndexedSlices,
+    op: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    name: Optional[str],
+    process_set: ProcessSet,
+    ignore_name_scope: bool,
+) -> tf.IndexedSlices:
+    """Rows of a sparse tensor: those of all ranks, one after the other, which add up where indices repeat."""
+    if op not in (Average, Sum):
+        raise NotImplementedError(
+            "Sparse tensors (tf.IndexedSlices) can be reduced with Average and Sum only; to use another operation, "
+            "convert them to dense ones: pass sparse_as_dense=True to DistributedOptimizer or DistributedGradientTape."
+        )
+    if prescale_factor != 1.0 or postscale_factor != 1.0:
+        raise NotImplementedError("prescale_factor and postscale_factor are not supported for tf.IndexedSlices.")
+    with tf.name_scope((name or "allreduce_slices").replace(":", "_") if not tf.executing_eagerly() else "allreduce"):
+        values = mpi_ops.allgather(slices.values, name and f"{name}.values", ignore_name_scope, process_set)
+        indices = mpi_ops.allgather(slices.indices, name and f"{name}.indices", ignore_name_scope, process_set)
+    if op == Average:
+        values = tf.math.divide(values, _set_size(process_set, values.dtype))
+    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+
+
+def allreduce(
+    tensor: Any,
+    average: Optional[bool] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> Any:
+    """Reduce ``tensor`` over the ranks of ``process_set``: the average, unless ``op`` says otherwise.
+
+    ``tensor`` is a tensor, variable, array or ``tf.IndexedSlices``; shape and dtype must be equal on all ranks, but
+    for the number of rows of the latter. ``device_dense`` and ``device_sparse`` place the surrounding arithmetic; the
+    communication itself is the CPU's. Raises NotImplementedError for what Adasum or sparse tensors cannot do.
+    """
+    op = mpi_ops.handle_average_backwards_compatibility(op, average)
+    if isinstance(tensor, tf.IndexedSlices):
+        with tf.device(device_sparse):
+            return _allreduce_slices(
+                tensor, op, prescale_factor, postscale_factor, name, process_set, ignore_name_scope
+            )
+    if op == Adasum:
+        _check_adasum(process_set)
+    with tf.device(device_dense):
+        compressed, context = compression.compress(tf.convert_to_tensor(tensor))
+        reduced = mpi_ops._allreduce(
+            compressed,
+            name=name,
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            ignore_name_scope=ignore_name_scope,
+            process_set=process_set,
+        )
+        return compression.decompress(reduced, context)
+
+
+def _by_dtype(tensors: Sequence[Any]) -> list[list[int]]:
+    """Indices of ``tensors`` by dtype, each in order: a native group has one."""
+    kinds: dict[tf.DType, list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        kinds.setdefault(tensor.dtype, []).append(i)
+    return list(kinds.values())
+
+
+def _grouped(tensors: Sequence[Any], compression: Any, name: Optional[str], run: Any) -> list[Any]:
+    """Compress, ``run(tensors, name)`` on those of each dtype, decompress; in the order of ``tensors``."""
+    compressed = [compression.compress(tensor) for tensor in tensors]
+    results: list[Any] = [None] * len(tensors)
+    kinds = _by_dtype([tensor for tensor, _ in compressed])
+    for kind in kinds:
+        own = name and (name if len(kinds) == 1 else f"{name}.{compressed[kind[0]][0].dtype.name}")
+        for i, reduced in zip(kind, run([compressed[i][0] for i in kind], own)):
+            results[i] = compression.decompress(reduced, compressed[i][1])
+    return results
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: Optional[bool] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: Optional[str] = None,
+) -> list[Any]:
+    """:func:`allreduce` of each of ``tensors``: none of the dense ones of a dtype before all are ready on all ranks."""
+    if not tensors:
+        return []
+    op = mpi_ops.handle_average_backwards_compatibility(op, average)
+    results: list[Any] = list(tensors)
+    dense = [i for i, t in enumerate(tensors) if not isinstance(t, tf.IndexedSlices)]
+    for i, tensor in enumerate(tensors):
+        if isinstance(tensor, tf.IndexedSlices):
+            results[i] = allreduce(
+                tensor,
+                device_sparse=device_sparse,
+                op=op,
+                prescale_factor=prescale_factor,
+                postscale_factor=postscale_factor,
+                name=name and f"{name}.slices.{i}",
+                process_set=process_set,
+                ignore_name_scope=ignore_name_scope,
+            )
+    if dense and op == Adasum:
+        _check_adasum(process_set)
+
+    def run(part: list[Any], own: Optional[str]) -> list[Any]:
+        return mpi_ops._grouped_allreduce(
+            part,
+            name=own,
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            ignore_name_scope=ignore_name_scope,
+            process_set=process_set,
+        )
+
+    with tf.device(device_dense):
+        inputs = [tf.convert_to_tensor(tensors[i]) for i in dense]
+        for i, reduced in zip(dense, _grouped(inputs, compression, name, run)):
+            results[i] = reduced
+    return results
+
+
+def _check_scatter(op: int) -> None:
+    if op == Adasum:
+        raise NotImplementedError("The Adasum reduction is not supported for reducescatter.")
+
+
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: int = Average,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """This rank's rows of the reduction of ``tensor`` over the ranks of ``process_set``. Average and Sum only."""
+    _check_scatter(op)
+    with tf.device(device_dense):
+        compressed, context = compression.compress(tf.convert_to_tensor(tensor))
+        reduced = mpi_ops._reducescatter(
+            compressed, name, op, ignore_name_scope, process_set, prescale_factor, postscale_factor
+        )
+        return compression.decompress(reduced, context)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Any]:
+    """:func:`reducescatter` of each of ``tensors``, those of a dtype as one: none before all are ready on all ranks."""
+    if not tensors:
+        return []
+    _check_scatter(op)
+
+    def run(part: list[Any], own: Optional[str]) -> list[Any]:
+        return mpi_ops._grouped_reducescatter(
+            part,
+            name=own,
+            op=op,
+            process_set=process_set,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+        )
+
+    with tf.device(device_dense):
+        return _grouped([tf.convert_to_tensor(t) for t in tensors], compression, None, run)

@@ -1,0 +1,187 @@
+"""Making ranks equal at the start: variables and objects from one rank to all."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import is_version_greater_equal_than
+from horovod.tensorflow.mpi_ops import _normalize_name, allgather, broadcast, broadcast_, rank
+
+try:
+    import cloudpickle as pickle
+except ImportError:  # objects of classes that every rank can import need no more
+    import pickle
+
+
+def broadcast_variables(
+    variables: Sequence[Any],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
+    inplace: bool = False,
+) -> Any:
+    """Overwrite ``variables`` with those of rank ``root_rank``, on all ranks of ``process_set``.
+
+    In a graph, returns the operation that does so. ``inplace`` is accepted as in Horovod, where it needs TensorFlow
+    2.6: the values are moved the same way. The variables must be the same on all ranks, in the same order.
+    """
+    if inplace:
+        if not is_version_greater_equal_than(tf.__version__.split("-")[0].split("rc")[0], "2.6.0"):
+            raise NotImplementedError("In-place broadcasts need TensorFlow 2.6 or later.")
+        return tf.group(*_operations(broadcast_(list(variables), root_rank, process_set=process_set)))
+    return _assign_broadcast(list(variables), root_rank, process_set)
+
+
+def _operations(values: Sequence[Any]) -> list[Any]:
+    return [] if tf.executing_eagerly() else [v for v in values if v is not None]
+
+
+def _assign_broadcast(variables: Sequence[Any], root_rank: int, process_set: ProcessSet) -> Any:
+    """As one function in eager mode, so that all variables travel together."""
+
+    def assign() -> Any:
+        assigned = []
+        for i, variable in enumerate(variables):
+            # Variables' names need not be unique, nor be equal on all ranks.
+            name = f"HorovodBroadcast_{_normalize_name(_name(variable))}_{i}"
+            value = broadcast(variable, root_rank, name, process_set=process_set)
+            assigned.append(
+                variable.assign(value) if hasattr(variable, "assign") else tf.compat.v1.assign(variable, value)
+            )
+        return tf.group(*_operations(assigned))
+
+    if tf.executing_eagerly() and variables:
+        return tf.function(assign, autograph=False)()
+    return assign()
+
+
+def _name(variable: Any) -> str:
+    return getattr(variable, "name", None) or "variable"
+
+
+def broadcast_global_variables(root_rank: int) -> Any:
+    """The operation that overwrites all global variables with those of ``root_rank``. Graphs only, else RuntimeError."""
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "hvd.broadcast_global_variables() does not support eager execution. Please use "
+            "`hvd.broadcast_variables(<model/optimizer variables>)` instead."
+        )
+    return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
+
+
+class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
+    """Makes all ranks start with the variables of ``root_rank``, for ``MonitoredTrainingSession`` and estimators.
+
+    Needed where training starts from random weights, or from a checkpoint that one rank restores.
+    """
+
+    def __init__(self, root_rank: int, device: str = "") -> None:
+        """``device`` is where the operation is placed; the communication is the CPU's."""
+        super().__init__()
+        self.root_rank = root_rank
+        self.bcast_op: Any = None
+        self.device = device
+
+    def begin(self) -> None:
+        """Build the broadcast, unless that has been done in this graph."""
+        if self.bcast_op is None or self.bcast_op.graph != tf.compat.v1.get_default_graph():
+            with tf.device(self.device):
+                self.bcast_op = broadcast_global_variables(self.root_rank)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Run it."""
+        session.run(self.bcast_op)
+
+
+def _to_array(obj: Any) -> np.ndarray:
+    return np.frombuffer(pickle.dumps(obj), np.uint8)
+
+
+def _evaluate(session: Optional[Any], build: Callable[[Any], Any], value: np.ndarray) -> np.ndarray:
+    """``build(value)`` as an array: at once in eager mode, else in ``session``."""
+    if tf.executing_eagerly():
+        return build(tf.convert_to_tensor(value)).numpy()
+    return (session or _default_session()).run(build(tf.convert_to_tensor(value)))
+
+
+def _default_session() -> Any:
+    session = tf.compat.v1.get_default_session()
+    if session is None:
+        raise ValueError("there is no default session: pass session=…, or call inside `with session:`")
+    return session
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    session: Optional[Any] = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Return the ``obj`` of rank ``root_rank`` on all ranks of ``process_set``: pickled; the root gets its own. Blocks.
+
+    The argument of other ranks does not matter. In a graph, ``session`` (or the default one) runs what is needed.
+    ``name`` must be the same on all ranks.
+    """
+    name = name or "broadcast_object"
+    content = _to_array(obj) if rank() == root_rank else np.zeros(0, np.uint8)
+
+    def send(part: str) -> Callable[[Any], Any]:
+        return lambda value: broadcast(value, root_rank, f"{name}.{part}", process_set=process_set)
+
+    length = _evaluate(session, send("sz"), np.array([content.size], np.int64))
+    if rank() != root_rank:
+        content = np.zeros(int(length[0]), np.uint8)
+    content = _evaluate(session, send("t"), content)
+    return obj if rank() == root_rank else pickle.loads(content.tobytes())
+
+
+def broadcast_object_fn(
+    root_rank: int = 0,
+    session: Optional[Any] = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[[Any], Any]:
+    """A function ``f(obj)`` that does what :func:`broadcast_object` does, any number of times.
+
+    In a graph its operations are built once, so that it may be called after the graph is finalised.
+    """
+    name = name or "broadcast_object_fn"
+    if tf.executing_eagerly():
+        return lambda obj: broadcast_object(obj, root_rank, name=name, process_set=process_set)
+    size_in = tf.compat.v1.placeholder(tf.int64, [1])
+    content_in = tf.compat.v1.placeholder(tf.uint8, [None])
+    size_out = broadcast(size_in, root_rank, f"{name}.sz", process_set=process_set)
+    content_out = broadcast(content_in, root_rank, f"{name}.t", process_set=process_set)
+
+    def send(obj: Any) -> Any:
+        run = (session or _default_session()).run
+        is_root = rank() == root_rank
+        content = _to_array(obj) if is_root else np.zeros(0, np.uint8)
+        length = run(size_out, {size_in: [content.size]})
+        content = run(content_out, {content_in: content if is_root else np.zeros(int(length[0]), np.uint8)})
+        return obj if is_root else pickle.loads(content.tobytes())
+
+    return send
+
+
+def allgather_object(
+    obj: Any,
+    session: Optional[Any] = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Return the objects of all ranks of ``process_set``, in the order of ranks; pickled on the way. Blocks."""
+    name = name or "allgather_object"
+    content = _to_array(obj)
+
+    def gather(part: str) -> Callable[[Any], Any]:
+        return lambda value: allgather(value, f"{name}.{part}", process_set=process_set)
+
+    lengths = _evaluate(session, gather("sz"), np.array([content.size], np.int64))
+    contents = _evaluate(session, gather("t"), content)
+    ends = np.cumsum(lengths)
+    return [pickle.loads(contents[end - length : end].tobytes()) for end, length in zip(ends, lengths)]

@@ -1,0 +1,391 @@
+"""Collectives as TensorFlow operations, and their gradients.
+
+They work eagerly, in ``tf.function`` and in graphs with sessions. Ranks may run them in any order; those of one name
+belong together. In a graph that is the name of the node, in eager mode the argument ``name``, and where there is none,
+the kind of the operation. Their kernels run on the CPU and occupy no thread while they wait.
+
+A failure raises ``tf.errors.FailedPreconditionError`` where ranks disagree, ``InvalidArgumentError`` for a wrong
+argument, and ``UnknownError`` where a rank has died or left, with the cause in the message.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Optional, Sequence
+
+import tensorflow as tf
+from tensorflow.python.framework import ops
+
+from horovod.common.basics import HorovodBasics
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.process_sets import _setup as _setup_process_sets
+from horovod.common.util import get_average_backwards_compatibility_fun
+from horovod.tensorflow import _library
+
+_basics = HorovodBasics(__file__)
+_native = _library.load()
+
+
+def init(*args: Any, **kwargs: Any) -> None:
+    """See :meth:`horovod.common.basics.HorovodBasics.init`."""
+    _basics.init(*args, **kwargs)
+    _setup_process_sets(_basics)
+
+
+shutdown = _basics.shutdown
+is_initialized = _basics.is_initialized
+start_timeline = _basics.start_timeline
+stop_timeline = _basics.stop_timeline
+size = _basics.size
+local_size = _basics.local_size
+cross_size = _basics.cross_size
+rank = _basics.rank
+local_rank = _basics.local_rank
+cross_rank = _basics.cross_rank
+is_homogeneous = _basics.is_homogeneous
+mpi_threads_supported = _basics.mpi_threads_supported
+mpi_enabled = _basics.mpi_enabled
+mpi_built = _basics.mpi_built
+gloo_enabled = _basics.gloo_enabled
+gloo_built = _basics.gloo_built
+nccl_built = _basics.nccl_built
+ddl_built = _basics.ddl_built
+ccl_built = _basics.ccl_built
+cuda_built = _basics.cuda_built
+rocm_built = _basics.rocm_built
+
+Average = _basics.Average
+Sum = _basics.Sum
+Adasum = _basics.Adasum
+Min = _basics.Min
+Max = _basics.Max
+Product = _basics.Product
+
+handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_basics)
+
+
+def _normalize_name(name: str) -> str:
+    """``name`` with ``_`` for every character that an operation's name cannot have."""
+    return re.sub("[^a-zA-Z0-9_]", "_", name)
+
+
+def _names(kind: str, name: Optional[str], *tensors: Any) -> dict[str, str]:
+    """The arguments by which an operation gets its name: that of its node, and in eager mode that of the tensor."""
+    if tf.executing_eagerly():
+        return {"tensor_name": name} if name else {}
+    if name is None:
+        name = "_".join([kind, *(_normalize_name(t.name) for t in tensors)])
+    return {"name": name}
+
+
+def _set_id(process_set: ProcessSet) -> int:
+    if process_set.process_set_id is None:
+        raise ValueError(f"the process set is not initialized: {process_set}")
+    return process_set.process_set_id
+
+
+def _ends(tensors: Sequence[Any]) -> Sequence[Any]:
+    return tensors[:1] if len(tensors) < 2 else (tensors[0], tensors[-1])
+
+
+def _allreduce(
+    tensor: Any,
+    name: Optional[str] = None,
+    op: int = Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
+    """The reduction of ``tensor`` over the ranks of ``process_set``, of equal shape and dtype on all. Differentiable."""
+    tensor = tf.convert_to_tensor(tensor)
+    return _native.horovod_allreduce(
+        tensor,
+        reduce_op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=_set_id(process_set),
+        **_names("HorovodAllreduce", name, tensor),
+    )
+
+
+def _grouped_allreduce(
+    tensors: Sequence[Any],
+    name: Optional[str] = None,
+    op: int = Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[tf.Tensor]:
+    """The reductions of ``tensors``, of one dtype, none before all are ready on all ranks. Differentiable."""
+    tensors = [tf.convert_to_tensor(t) for t in tensors]
+    if not tensors:
+        return []
+    return _native.horovod_grouped_allreduce(
+        tensors,
+        reduce_op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=_set_id(process_set),
+        **_names("HorovodGroupedAllreduce", name, *_ends(tensors)),
+    )
+
+
+def allgather(
+    tensor: Any,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
+    """The tensors of all ranks, one after the other along the first dimension, which may differ. Differentiable."""
+    tensor = tf.convert_to_tensor(tensor)
+    return _native.horovod_allgather(
+        tensor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=_set_id(process_set),
+        **_names("HorovodAllgather", name, tensor),
+    )
+
+
+def grouped_allgather(
+    tensors: Sequence[Any],
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[tf.Tensor]:
+    """:func:`allgather` of each of ``tensors``, of one dtype, none before all are ready on all ranks."""
+    tensors = [tf.convert_to_tensor(t) for t in tensors]
+    if not tensors:
+        return []
+    return _native.horovod_grouped_allgather(
+        tensors,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=_set_id(process_set),
+        **_names("HorovodGroupedAllgather", name, *_ends(tensors)),
+    )
+
+
+def broadcast(
+    tensor: Any,
+    root_rank: int,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
+    """The tensor of ``root_rank``, a rank of the world, on all ranks of ``process_set``. Differentiable."""
+    tensor = tf.convert_to_tensor(tensor)
+    return _native.horovod_broadcast(
+        tensor,
+        root_rank=root_rank,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=_set_id(process_set),
+        **_names("HorovodBroadcast", name, tensor),
+    )
+
+
+def broadcast_(
+    variables: Sequence[Any],
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Overwrite ``variables`` with those of ``root_rank``. Returns their new values, in a graph what assigns them."""
+    prefix = name or "HorovodBroadcast"
+    assigned = []
+    for variable in variables:
+        value = broadcast(variable, root_rank, f"{prefix}_{_normalize_name(variable.name)}", process_set=process_set)
+        assigned.append(variable.assign(value) if hasattr(variable, "assign") else tf.compat.v1.assign(variable, value))
+    return assigned
+
+
+def alltoall(
+    tensor: Any,
+    splits: Any = None,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Send ``splits[i]`` rows of ``tensor`` to the ``i``-th rank; without ``splits`` the same number to each.
+
+    Returns the rows that have come, in the order of the ranks, and, if ``splits`` is given, also how many have come
+    from each (int32). Differentiable in the rows.
+    """
+    tensor = tf.convert_to_tensor(tensor)
+    rows = tf.zeros([0], tf.int32) if splits is None else tf.convert_to_tensor(splits, tf.int32)
+    output, received = _native.horovod_alltoall(
+        tensor,
+        splits=rows,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=_set_id(process_set),
+        **_names("HorovodAlltoall", name, tensor),
+    )
+    return output if splits is None else (output, received)
+
+
+def _reducescatter(
+    tensor: Any,
+    name: Optional[str] = None,
+    op: int = Sum,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> tf.Tensor:
+    """This rank's rows of the reduction of ``tensor``; the first ranks get one more if they cannot be equal."""
+    tensor = tf.convert_to_tensor(tensor)
+    return _native.horovod_reducescatter(
+        tensor,
+        reduce_op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=_set_id(process_set),
+        **_names("HorovodReducescatter", name, tensor),
+    )
+
+
+def _grouped_reducescatter(
+    tensors: Sequence[Any],
+    name: Optional[str] = None,
+    op: int = Sum,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[tf.Tensor]:
+    """:func:`_reducescatter` of each of ``tensors``, of one dtype, none before all are ready on all ranks."""
+    tensors = [tf.convert_to_tensor(t) for t in tensors]
+    if not tensors:
+        return []
+    return _native.horovod_grouped_reducescatter(
+        tensors,
+        reduce_op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=_set_id(process_set),
+        **_names("HorovodGroupedReducescatter", name, *_ends(tensors)),
+    )
+
+
+def join() -> tf.Tensor:
+    """Take part in the others' reductions with zeros until all ranks have joined. Returns the last one to join."""
+    return _native.horovod_join()
+
+
+def size_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
+    """The number of ranks of a process set, when the graph runs."""
+    return _native.horovod_size(process_set_id=process_set_id, name=name)
+
+
+def process_set_included_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
+    """1 if this rank is in the process set, else 0, when the graph runs."""
+    return _native.horovod_process_set_included(process_set_id=process_set_id, name=name)
+
+
+def local_size_op(name: Optional[str] = None) -> tf.Tensor:
+    """The number of ranks of this host, when the graph runs."""
+    return _native.horovod_local_size(name=name)
+
+
+def rank_op(name: Optional[str] = None) -> tf.Tensor:
+    """This rank, when the graph runs."""
+    return _native.horovod_rank(name=name)
+
+
+def local_rank_op(name: Optional[str] = None) -> tf.Tensor:
+    """This rank's number on its host, when the graph runs."""
+    return _native.horovod_local_rank(name=name)
+
+
+class _SameSet:
+    """The process set of the operation whose gradient is computed."""
+
+    def __init__(self, process_set_id: int) -> None:
+        self.process_set_id = process_set_id
+
+
+def _like(op: Any) -> dict[str, Any]:
+    return {
+        "process_set": _SameSet(op.get_attr("process_set_id")),
+        "ignore_name_scope": op.get_attr("ignore_name_scope"),
+    }
+
+
+def _reduction(op: Any) -> dict[str, Any]:
+    return {
+        "op": op.get_attr("reduce_op"),
+        "prescale_factor": op.get_attr("prescale_factor"),
+        "postscale_factor": op.get_attr("postscale_factor"),
+        **_like(op),
+    }
+
+
+@ops.RegisterGradient("HorovodAllreduce")
+def _allreduce_grad(op: Any, grad: Any) -> Any:
+    return _allreduce(grad, **_reduction(op))
+
+
+@ops.RegisterGradient("HorovodGroupedAllreduce")
+def _grouped_allreduce_grad(op: Any, *grads: Any) -> Any:
+    return _grouped_allreduce(grads, **_reduction(op))
+
+
+def _own_rows(op: Any, x: Any, grad: Any) -> Any:
+    """The part of an allgather's gradient that belongs to this rank's rows."""
+    like = _like(op)
+    rows = allgather(tf.shape(x, out_type=tf.int32)[:1], **like)
+    me = tf.reduce_sum(rows[: _rank_in(like["process_set"].process_set_id)])
+    return grad[me : me + tf.shape(x)[0]]
+
+
+def _rank_in(process_set_id: int) -> int:
+    return rank() if process_set_id == 0 else _basics._process_set_rank(process_set_id)
+
+
+@ops.RegisterGradient("HorovodAllgather")
+def _allgather_grad(op: Any, grad: Any) -> Any:
+    return _own_rows(op, op.inputs[0], _allreduce(grad, op=Average, **_like(op)))
+
+
+@ops.RegisterGradient("HorovodGroupedAllgather")
+def _grouped_allgather_grad(op: Any, *grads: Any) -> Any:
+    reduced = _grouped_allreduce(grads, op=Average, **_like(op))
+    return [_own_rows(op, x, grad) for x, grad in zip(op.inputs, reduced)]
+
+
+@ops.RegisterGradient("HorovodBroadcast")
+def _broadcast_grad(op: Any, grad: Any) -> Any:
+    reduced = _allreduce(grad, op=Average, **_like(op))
+    return reduced if rank() == op.get_attr("root_rank") else reduced * 0
+
+
+@ops.RegisterGradient("HorovodAlltoall")
+def _alltoall_grad(op: Any, grad: Any, _: Any) -> Any:
+    back, _ = alltoall(grad, splits=op.outputs[1], **_like(op))
+    return [back, None]
+
+
+def _scattered_back(op: Any, grad: Any) -> Any:
+    scale = op.get_attr("prescale_factor") * op.get_attr("postscale_factor")
+    if op.get_attr("reduce_op") == Sum:
+        process_set_id = op.get_attr("process_set_id")
+        scale *= size() if process_set_id == 0 else _basics._process_set_size(process_set_id)
+    return grad if scale == 1 else grad * tf.cast(scale, grad.dtype)
+
+
+@ops.RegisterGradient("HorovodReducescatter")
+def _reducescatter_grad(op: Any, grad: Any) -> Any:
+    return allgather(_scattered_back(op, grad), **_like(op))
+
+
+@ops.RegisterGradient("HorovodGroupedReducescatter")
+def _grouped_reducescatter_grad(op: Any, *grads: Any) -> Any:
+    return grouped_allgather([_scattered_back(op, grad) for grad in grads], **_like(op))
+
+
+for _kind in ("Join", "Barrier", "Rank", "Size", "LocalRank", "LocalSize", "ProcessSetIncluded"):
+    ops.NotDifferentiable(f"Horovod{_kind}")
