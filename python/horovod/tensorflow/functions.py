@@ -53,8 +53,10 @@ def _assign_broadcast(variables: Sequence[Any], root_rank: int, process_set: Pro
             )
         return tf.group(*_operations(assigned))
 
-    if tf.executing_eagerly() and variables:
-        return tf.function(assign, autograph=False)()
+    if tf.executing_eagerly():
+        if variables:
+            tf.function(lambda: assign() and None, autograph=False)()
+        return None
     return assign()
 
 
@@ -63,7 +65,7 @@ def _name(variable: Any) -> str:
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
-    """The operation that overwrites all global variables with those of ``root_rank``. Graphs only, else RuntimeError."""
+    """The operation that overwrites all global variables with those of ``root_rank``; RuntimeError in eager mode."""
     if tf.executing_eagerly():
         raise RuntimeError(
             "hvd.broadcast_global_variables() does not support eager execution. Please use "

@@ -97,7 +97,7 @@ def _allreduce(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> tf.Tensor:
-    """The reduction of ``tensor`` over the ranks of ``process_set``, of equal shape and dtype on all. Differentiable."""
+    """The reduction of ``tensor`` over the ranks of ``process_set``, of one shape and dtype. Differentiable."""
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_allreduce(
         tensor,
