@@ -111,6 +111,9 @@ int horovod_comm_process_set(void *comm);
 
 /* The caller will wait for the operation at once: no background thread is woken for it. */
 #define GOROVOD_WILL_WAIT 1u
+/* The handle is released when the operation has ended well, and an output that the engine
+ * owns with it: only *status tells of that, so it is needed. After a failure the handle stays. */
+#define GOROVOD_RELEASE_IF_OK 2u
 
 /*
  * One operation. Zero the struct, set size to sizeof(gorovod_op), then what is
@@ -118,7 +121,7 @@ int horovod_comm_process_set(void *comm);
  */
 typedef struct gorovod_op {
   uint32_t size;
-  uint32_t flags;       /* GOROVOD_WILL_WAIT */
+  uint32_t flags;       /* GOROVOD_WILL_WAIT, GOROVOD_RELEASE_IF_OK */
   int32_t type;         /* GOROVOD_ALLREDUCE, … */
   int32_t dtype;        /* GOROVOD_FLOAT32, … */
   int32_t reduce_op;    /* GOROVOD_SUM, … (allreduce, reducescatter) */
@@ -130,7 +133,9 @@ typedef struct gorovod_op {
   double prescale;      /* 0 is taken as it stands: set 1.0 for no scaling */
   double postscale;
   const int64_t *shape; /* ndim lengths; copied */
-  const char *name;     /* NUL-terminated UTF-8; copied. May be NULL for barrier and join only */
+  /* NUL-terminated UTF-8; copied. May be NULL for barrier and join, and in a group, where
+   * the i-th of n operations, from 1, is then called GROUP_iofn. */
+  const char *name;
   /* Contiguous data; must stay valid and untouched until the operation is done. */
   const void *input;
   /* Same size as input for allreduce and broadcast; may equal input. This member's
@@ -152,6 +157,10 @@ typedef struct gorovod_op {
   const int32_t *splits;
   int32_t nsplits;
   int32_t wire; /* GOROVOD_WIRE_NONE, … (allreduce); none: what GOROVOD_COMPRESSION says */
+  /* Optional: from the submission on this is GOROVOD_IN_PROGRESS, until the operation has
+   * ended and its result is there: then, how it ended. The engine writes it last of
+   * all, so that it tells without a call when all memory is the caller's again. */
+  int32_t *status;
 } gorovod_op;
 
 /*

@@ -9,6 +9,9 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -30,8 +33,8 @@ func bytes(p unsafe.Pointer, n int64) []byte {
 
 //export goEnqueue
 func goEnqueue(c *C.gorovod_op, handle *C.int64_t, reason *C.char) C.int {
-	op, err := translate(c)
-	if err != nil {
+	var op engine.Op
+	if err := translate(&op, c, ""); err != nil {
 		explain(reason, err.Error())
 		return C.GOROVOD_INVALID_ARGUMENT
 	}
@@ -41,34 +44,61 @@ func goEnqueue(c *C.gorovod_op, handle *C.int64_t, reason *C.char) C.int {
 		explain(reason, failure.Reason)
 		return C.int(failure.Code)
 	}
-	*handle = C.int64_t(name(e, number))
+	*handle = C.int64_t(name(e, c, number))
 	return C.GOROVOD_OK
 }
 
+// groupCall is the memory that a call of goEnqueueGroup needs, reused.
+type groupCall struct {
+	ops     []engine.Op
+	names   []byte // of those that the caller has not named, one after the other
+	numbers []chan int64
+}
+
+var groupCalls = sync.Pool{New: func() any { return new(groupCall) }}
+
+// put returns the memory, without a trace of what the operations hold.
+func (g *groupCall) put() {
+	clear(g.ops)
+	clear(g.numbers)
+	groupCalls.Put(g)
+}
+
 //export goEnqueueGroup
-func goEnqueueGroup(group *C.char, list *C.gorovod_op, n C.int, out *C.int64_t, reason *C.char) C.int {
-	ops := make([]engine.Op, int(n))
-	numbers := make([]chan int64, len(ops))
-	for i := range ops {
-		c := &unsafe.Slice(list, len(ops))[i]
-		op, err := translate(c)
-		if err == nil && (op.Type == negotiate.Barrier || op.Type == negotiate.Join) {
+func goEnqueueGroup(group *C.char, list **C.gorovod_op, n C.int, out *C.int64_t, reason *C.char) C.int {
+	g := groupCalls.Get().(*groupCall)
+	defer g.put()
+	g.ops = slices.Grow(g.ops[:0], int(n))[:n]
+	g.numbers = slices.Grow(g.numbers[:0], int(n))[:n]
+	prefix := view(group)
+	g.names = slices.Grow(g.names[:0], int(n)*(len(prefix)+len("_10of10")+2*10)) // never moved below
+	cs := unsafe.Slice(list, int(n))
+	for i, c := range cs {
+		unnamed := ""
+		if c.name == nil {
+			start := len(g.names)
+			g.names = append(append(g.names, prefix...), '_')
+			g.names = strconv.AppendInt(g.names, int64(i+1), 10)
+			g.names = strconv.AppendInt(append(g.names, "of"...), int64(n), 10)
+			unnamed = unsafe.String(&g.names[start], len(g.names)-start)
+		}
+		err := translate(&g.ops[i], c, unnamed)
+		if err == nil && (g.ops[i].Type == negotiate.Barrier || g.ops[i].Type == negotiate.Join) {
 			err = fmt.Errorf("a barrier or join cannot be in a group")
 		}
 		if err != nil {
 			explain(reason, fmt.Sprintf("operation %d of the group: %v", i, err))
 			return C.GOROVOD_INVALID_ARGUMENT
 		}
-		ops[i] = op
-		numbers[i] = callBack(&ops[i], c)
+		g.numbers[i] = callBack(&g.ops[i], c)
 	}
-	entries, failure := process.EnqueueGroup(C.GoString(group), ops)
+	entries, failure := process.EnqueueGroup(prefix, g.ops)
 	if failure != nil {
 		explain(reason, failure.Reason)
 		return C.int(failure.Code)
 	}
 	for i, e := range entries {
-		unsafe.Slice(out, len(ops))[i] = C.int64_t(name(e, numbers[i]))
+		unsafe.Slice(out, int(n))[i] = C.int64_t(name(e, cs[i], g.numbers[i]))
 	}
 	return C.GOROVOD_OK
 }
@@ -90,70 +120,95 @@ func callBack(op *engine.Op, c *C.gorovod_op) chan int64 {
 	return number
 }
 
-// name gives an Entry its handle.
-func name(e *engine.Entry, number chan int64) int64 {
-	h := handles.Add(e)
+// name gives an Entry its handle. The Entry may be gone afterwards.
+func name(e *engine.Entry, c *C.gorovod_op, number chan int64) int64 {
+	var h int64
+	if c.flags&C.GOROVOD_RELEASE_IF_OK != 0 {
+		h = handles.AddUntilOK(e)
+	} else {
+		h = handles.Add(e)
+	}
 	if number != nil {
 		number <- h
 	}
 	return h
 }
 
-// translate makes an engine.Op of a C operation. Its name and shape are views of C memory.
-func translate(c *C.gorovod_op) (engine.Op, error) {
-	op := engine.Op{
+// view is a C string's memory as a string.
+func view(s *C.char) string {
+	p := unsafe.Pointer(s)
+	n := 0
+	for *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return unsafe.String((*byte)(p), n)
+}
+
+// releaseIfOK is made once, since each method value would be an allocation.
+var releaseIfOK = handles.ReleaseIfOK
+
+// translate makes an engine.Op of a C operation, whose name is unnamed unless it
+// has one. Its name and shape are views of C memory.
+func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
+	*op = engine.Op{
 		Type: negotiate.RequestType(c._type), DType: tensor.DType(c.dtype), ReduceOp: tensor.ReduceOp(c.reduce_op),
 		Root: int(c.root_rank), Set: int(c.process_set), Prescale: float64(c.prescale), Postscale: float64(c.postscale),
 		Wire:     tensor.Wire(c.wire),
-		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0,
+		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0, Status: (*int32)(unsafe.Pointer(c.status)), Name: unnamed,
+	}
+	if c.flags&C.GOROVOD_RELEASE_IF_OK != 0 {
+		op.Ended = releaseIfOK
 	}
 	switch {
-	case c.flags&^C.GOROVOD_WILL_WAIT != 0:
-		return op, fmt.Errorf("unknown flags %#x", uint32(c.flags))
+	case c.flags&^(C.GOROVOD_WILL_WAIT|C.GOROVOD_RELEASE_IF_OK) != 0:
+		return fmt.Errorf("unknown flags %#x", uint32(c.flags))
 	case c.device != negotiate.CPUDevice:
-		return op, fmt.Errorf("device %d: only host memory (-1) is supported; copy the tensor there", int(c.device))
+		return fmt.Errorf("device %d: only host memory (-1) is supported; copy the tensor there", int(c.device))
 	case c.priority != 0:
-		return op, fmt.Errorf("priority %d: this version knows no priorities; it must be 0", int(c.priority))
+		return fmt.Errorf("priority %d: this version knows no priorities; it must be 0", int(c.priority))
 	case c.ndim < 0 || c.ndim > negotiate.MaxDims:
-		return op, fmt.Errorf("%d dimensions: 0 to %d are possible", int(c.ndim), negotiate.MaxDims)
+		return fmt.Errorf("%d dimensions: 0 to %d are possible", int(c.ndim), negotiate.MaxDims)
 	case c.ndim > 0 && c.shape == nil:
-		return op, fmt.Errorf("shape is NULL, but there are %d dimensions", int(c.ndim))
+		return fmt.Errorf("shape is NULL, but there are %d dimensions", int(c.ndim))
 	case c._type < 0 || c._type > 255 || c.dtype < 0 || c.dtype > 255 || c.reduce_op < 0 || c.reduce_op > 255:
-		return op, fmt.Errorf("operation %d, data type %d or reduce operation %d is unknown", int(c._type), int(c.dtype), int(c.reduce_op))
+		return fmt.Errorf("operation %d, data type %d or reduce operation %d is unknown", int(c._type), int(c.dtype), int(c.reduce_op))
 	}
 	switch {
 	case c.wire < 0 || c.wire >= tensor.NumWires:
-		return op, fmt.Errorf("wire %d is unknown", int(c.wire))
+		return fmt.Errorf("wire %d is unknown", int(c.wire))
+	case c.flags&C.GOROVOD_RELEASE_IF_OK != 0 && c.status == nil:
+		return fmt.Errorf("a handle that is released by itself needs a status")
 	case c.nsplits < 0 || c.nsplits > 0 && c.splits == nil:
-		return op, fmt.Errorf("%d splits at a NULL pointer", int(c.nsplits))
+		return fmt.Errorf("%d splits at a NULL pointer", int(c.nsplits))
 	}
 	switch op.Type {
 	case negotiate.Barrier:
 		op.Name, op.DType = "barrier.noname", tensor.Uint8
-		return op, nil
+		return nil
 	case negotiate.Join:
 		op.Name, op.DType = engine.JoinName, tensor.Uint8
-		return op, nil
+		return nil
 	case negotiate.Allreduce:
 		if op.ReduceOp == tensor.Adasum {
 			op.Type = negotiate.Adasum
 		}
 	case negotiate.Allgather, negotiate.Broadcast, negotiate.Alltoall, negotiate.Reducescatter:
 	default:
-		return op, fmt.Errorf("operation %d is unknown", int(c._type))
+		return fmt.Errorf("operation %d is unknown", int(c._type))
 	}
-	if c.name == nil {
-		return op, fmt.Errorf("the tensor has no name")
+	if c.name != nil {
+		op.Name = view(c.name)
+	} else if unnamed == "" {
+		return fmt.Errorf("the tensor has no name")
 	}
-	op.Name = unsafe.String((*byte)(unsafe.Pointer(c.name)), int(C.strlen(c.name)))
 	op.Shape = unsafe.Slice((*int64)(unsafe.Pointer(c.shape)), int(c.ndim))
 	n, err := op.Shape.NumElements()
 	if err != nil {
-		return op, err
+		return err
 	}
 	n *= int64(op.DType.Size())
 	if n > 0 && c.input == nil {
-		return op, fmt.Errorf("tensor %q: input is NULL", op.Name)
+		return fmt.Errorf("tensor %q: input is NULL", op.Name)
 	}
 	op.In = bytes(unsafe.Pointer(c.input), n)
 	op.Splits = unsafe.Slice((*int32)(unsafe.Pointer(c.splits)), int(c.nsplits))
@@ -167,21 +222,21 @@ func translate(c *C.gorovod_op) (engine.Op, error) {
 	case op.Type == negotiate.Reducescatter:
 		rows, err := process.ScatteredRows(op.Set, op.Shape)
 		if err != nil {
-			return op, err
+			return err
 		}
 		if rows > 0 {
 			op.Out = bytes(c.output, rows*(n/op.Shape[0]))
 		}
 	default:
 		if n > 0 && c.output == nil {
-			return op, fmt.Errorf("tensor %q: output is NULL", op.Name)
+			return fmt.Errorf("tensor %q: output is NULL", op.Name)
 		}
 		op.Out = bytes(c.output, n)
 	}
 	if ready, context := c.ready, c.context; ready != nil {
 		op.Ready = func() bool { return C.shim_call_ready(ready, context) != 0 }
 	}
-	return op, nil
+	return nil
 }
 
 // allocate makes the output of an operation: the caller's, or malloc'ed memory.

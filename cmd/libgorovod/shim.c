@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -47,6 +48,10 @@ static char *fresh_reason(void) {
 
 static pid_t home; /* the process that loaded the library */
 
+/* A page that is 1 here and that the kernel makes 0 in a child: asking it costs
+ * no system call. NULL where the kernel (before 4.14) cannot. */
+static const volatile unsigned char *here;
+
 enum { MAX_FDS = 1 << 16 };
 static unsigned char tracked[MAX_FDS];
 
@@ -67,12 +72,24 @@ static void in_child(void) {
 
 __attribute__((constructor)) static void remember_home(void) {
   home = getpid();
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  unsigned char *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p != MAP_FAILED) {
+    if (madvise(p, page, MADV_WIPEONFORK) == 0) {
+      *p = 1;
+      here = p;
+    } else {
+      munmap(p, page);
+    }
+  }
   pthread_key_create(&reason_key, free);
   pthread_atfork(NULL, NULL, in_child);
 }
 
+static int at_home(void) { return here != NULL ? *here : getpid() == home; }
+
 static int is_child(void) {
-  if (getpid() == home) return 0;
+  if (at_home()) return 0;
   EXPLAIN(
       "Horovod cannot be used in a forked child (pid %ld) of the process that loaded it (pid %ld): "
            "call it in the parent, or start this process with exec (multiprocessing start method \"spawn\").",
@@ -97,10 +114,10 @@ bool horovod_init_multi_comm(void *comm, int ncomms, const int *set_ranks, const
 
 /* A child leaves its parent's engine alone; atexit handlers run there too. */
 void horovod_shutdown(void) {
-  if (getpid() == home) goShutdown();
+  if (at_home()) goShutdown();
 }
 
-int horovod_is_initialized(void) { return getpid() == home && goIsInitialized(); }
+int horovod_is_initialized(void) { return at_home() && goIsInitialized(); }
 
 #define TOPOLOGY(name, which) \
   int name(void) { return is_child() ? -1 : goTopology(which); }
@@ -192,39 +209,48 @@ int horovod_comm_process_set(void *comm) {
 /* What every caller must know of the op: it ended here in the first version. */
 #define FIRST_SIZE offsetof(gorovod_op, splits)
 
-/* Makes a complete op of what the caller's version knows of it. */
-static int complete(const gorovod_op *op, gorovod_op *known) {
+/* Returns an op with all that this version knows: the caller's, or where its version
+ * knew another size, a copy of it in *room. NULL for what is no op. */
+static const gorovod_op *complete(const gorovod_op *op, gorovod_op *room) {
   if (op == NULL) {
     EXPLAIN("the op must not be NULL");
-    return 0;
+    return NULL;
   }
+  if (op->size == sizeof *op) return op;
   if (op->size < FIRST_SIZE) {
     EXPLAIN("op->size is %u, at least %zu is needed", op->size, FIRST_SIZE);
-    return 0;
+    return NULL;
   }
   /* A caller built for a later version may say more: what is not known here must be unused. */
-  for (size_t i = sizeof *known; i < op->size; i++) {
+  for (size_t i = sizeof *room; i < op->size; i++) {
     if (((const unsigned char *)op)[i]) {
-      EXPLAIN("byte %zu of the op is set, but this version (%s) knows %zu only", i, goVersion(), sizeof *known);
-      return 0;
+      EXPLAIN("byte %zu of the op is set, but this version (%s) knows %zu only", i, goVersion(), sizeof *room);
+      return NULL;
     }
   }
-  memset(known, 0, sizeof *known);
-  memcpy(known, op, op->size < sizeof *known ? op->size : sizeof *known);
-  return 1;
+  memset(room, 0, sizeof *room);
+  memcpy(room, op, op->size < sizeof *room ? op->size : sizeof *room);
+  return room;
+}
+
+/* What is in progress from now on, unless it is refused. */
+static void begin(const gorovod_op *op) {
+  if (op->status != NULL) __atomic_store_n(op->status, GOROVOD_IN_PROGRESS, __ATOMIC_RELEASE);
 }
 
 int gorovod_enqueue(const gorovod_op *op, int64_t *handle) {
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  gorovod_op known;
   if (handle == NULL) {
     EXPLAIN("handle must not be NULL");
     return GOROVOD_INVALID_ARGUMENT;
   }
   *handle = 0;
-  if (!complete(op, &known)) return GOROVOD_INVALID_ARGUMENT;
-  return goEnqueue(&known, handle, reason);
+  gorovod_op room;
+  op = complete(op, &room);
+  if (op == NULL) return GOROVOD_INVALID_ARGUMENT;
+  begin(op);
+  return goEnqueue((gorovod_op *)op, handle, reason);
 }
 
 int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n, int64_t *handles) {
@@ -234,17 +260,32 @@ int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n,
     EXPLAIN("name, ops and handles must not be NULL, and n not negative");
     return GOROVOD_INVALID_ARGUMENT;
   }
-  gorovod_op *known = calloc((size_t)n + 1, sizeof *known);
-  if (known == NULL) {
-    EXPLAIN("no memory for %d operations", n);
-    return GOROVOD_UNKNOWN_ERROR;
-  }
-  int status = GOROVOD_OK;
-  for (int i = 0; i < n && status == GOROVOD_OK; i++) {
+  int others = 0; /* of another version's size */
+  for (int i = 0; i < n; i++) {
     handles[i] = 0;
-    if (!complete(ops[i], &known[i])) status = GOROVOD_INVALID_ARGUMENT;
+    others += ops[i] == NULL || ops[i]->size != sizeof(gorovod_op);
   }
-  if (status == GOROVOD_OK) status = goEnqueueGroup((char *)name, known, n, handles, reason);
+  /* Of those, complete copies, and a list of pointers to take the place of the caller's. */
+  gorovod_op *room = NULL;
+  const gorovod_op **known = NULL;
+  int status = GOROVOD_OK;
+  if (others > 0) {
+    room = calloc((size_t)others + 1, sizeof *room);
+    known = calloc((size_t)n, sizeof *known);
+    if (room == NULL || known == NULL) {
+      EXPLAIN("no memory for %d operations", n);
+      status = GOROVOD_UNKNOWN_ERROR;
+    }
+    for (int i = 0, copied = 0; i < n && status == GOROVOD_OK; i++) {
+      known[i] = complete(ops[i], &room[copied]);
+      if (known[i] == NULL) status = GOROVOD_INVALID_ARGUMENT;
+      copied += known[i] == &room[copied];
+    }
+    ops = known;
+  }
+  for (int i = 0; i < n && status == GOROVOD_OK; i++) begin(ops[i]);
+  if (status == GOROVOD_OK) status = goEnqueueGroup((char *)name, (gorovod_op **)ops, n, handles, reason);
+  free(room);
   free(known);
   return status;
 }

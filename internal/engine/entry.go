@@ -38,6 +38,12 @@ type Op struct {
 	Done func(*Entry)
 	// WillWait says that the caller waits at once, so that no goroutine needs to be woken.
 	WillWait bool
+	// Status, if set, receives the outcome's Code, once everything else that the
+	// operation writes to the caller's memory is there. The engine then knows it no more.
+	Status *int32
+	// Ended, if set, is called by the driver after that, once. It must be short and
+	// may not block or call the engine.
+	Ended func(*Entry)
 }
 
 // Entry is an operation that has been submitted. Its methods are safe on any
@@ -63,6 +69,9 @@ type Entry struct {
 	waiting  atomic.Bool
 	wake     chan struct{} // capacity 1
 	refs     atomic.Int32  // the holder and the engine; the last one recycles
+
+	// Tag is the holder's; 0 after Enqueue.
+	Tag int64
 }
 
 var entries = sync.Pool{New: func() any { return &Entry{wake: make(chan struct{}, 1)} }}
@@ -129,12 +138,23 @@ func (e *Entry) recycle() {
 func (e *Entry) finish(err *Error) {
 	e.err = err
 	done := e.op.Done
+	if status := e.op.Status; status != nil {
+		code := OK
+		if err != nil {
+			code = err.Code
+		}
+		e.op.Status = nil
+		atomic.StoreInt32(status, int32(code))
+	}
 	e.done.Store(true)
 	if e.waiting.Load() {
 		select {
 		case e.wake <- struct{}{}:
 		default:
 		}
+	}
+	if e.op.Ended != nil {
+		e.op.Ended(e)
 	}
 	if done != nil {
 		go func() {

@@ -21,10 +21,43 @@ type handle struct {
 
 const indexBits = 24
 
-// Add names e.
+// Add names e, whose holder the number becomes.
 func (h *Handles) Add(e *engine.Entry) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.add(e)
+}
+
+// AddUntilOK is Add for an operation whose Ended is h.ReleaseIfOK: the number
+// names nothing any more once the operation has ended well, at once if it has already.
+func (h *Handles) AddUntilOK(e *engine.Entry) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	number := h.add(e)
+	if e.Done() && e.Err() == nil { // ReleaseIfOK has found no number, or waits for the lock and will find none
+		h.remove(number)
+		e.Release()
+		return number
+	}
+	e.Tag = number
+	return number
+}
+
+// ReleaseIfOK removes and releases an Entry that was named by AddUntilOK and has
+// ended well. It is the Ended of such operations.
+func (h *Handles) ReleaseIfOK(e *engine.Entry) {
+	if e.Err() != nil {
+		return
+	}
+	h.mu.Lock()
+	gone := h.remove(e.Tag)
+	h.mu.Unlock()
+	if gone != nil {
+		gone.Release()
+	}
+}
+
+func (h *Handles) add(e *engine.Entry) int64 {
 	if len(h.free) == 0 {
 		h.slots = append(h.slots, handle{number: int64(len(h.slots) + 1)})
 		h.free = append(h.free, uint32(len(h.slots)-1))
@@ -51,6 +84,10 @@ func (h *Handles) Get(number int64) *engine.Entry {
 func (h *Handles) Remove(number int64) *engine.Entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.remove(number)
+}
+
+func (h *Handles) remove(number int64) *engine.Entry {
 	s := h.find(number)
 	if s == nil {
 		return nil

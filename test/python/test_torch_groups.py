@@ -1,5 +1,6 @@
 """Alltoall, reducescatter, sparse allreduce, and the calls on groups of tensors, against their definition."""
 
+import itertools
 import random
 
 import pytest
@@ -19,6 +20,7 @@ from definitions import (
 )
 
 import horovod.torch as hvd
+from horovod.common import _lib, _slots
 from horovod.torch import _submission, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
@@ -365,36 +367,48 @@ def test_groups_start_when_they_are_complete_everywhere():
 
 def test_a_group_is_one_crossing(monkeypatch):
     crossings = []
-    enqueue_group = _submission._lib.enqueue_group
-    monkeypatch.setattr(_submission._lib, "enqueue", lambda *_: pytest.fail("one by one"))
+    enqueue_group = _slots.enqueue_group
+    monkeypatch.setattr(_slots, "enqueue", lambda *_: pytest.fail("one by one"))
     monkeypatch.setattr(
-        _submission._lib,
+        _slots,
         "enqueue_group",
-        lambda name, ops: crossings.append((name, len(ops))) or enqueue_group(name, ops),
+        lambda name, slots: crossings.append((name, len(slots))) or enqueue_group(name, slots),
     )
     hvd.grouped_allreduce([torch.ones(2)] * 5, name="crossing")
     assert crossings == [(b"grouped_allreduce.crossing", 5)]
 
 
-def test_names_of_groups(monkeypatch):
-    names = []
-    operation = _submission._lib.operation
-    monkeypatch.setattr(
-        _submission._lib, "operation", lambda *a, **k: names.append(a[3].decode()) or operation(*a, **k)
-    )
-    hvd.grouped_allreduce([torch.ones(1)] * 2, name="b")
-    hvd.grouped_allgather([torch.ones(1)] * 2, name="b")
-    hvd.grouped_reducescatter([torch.ones(1)], name="b")
-    handle = hvd.grouped_allreduce_async([torch.ones(1)])
-    hvd.synchronize(handle)
-    assert names == [
-        "grouped_allreduce.b_1of2",
-        "grouped_allreduce.b_2of2",
-        "grouped_allgather.b_1of2",
-        "grouped_allgather.b_2of2",
-        "grouped_reducescatter.b_1of1",
-        f"grouped_allreduce.noname.{handle}_1of1",
-    ]
+@several()
+@pytest.mark.parametrize("kind", ["allreduce", "allgather", "reducescatter"])
+@pytest.mark.parametrize("name", ["b", None])
+def test_names_of_groups(kind, name):
+    """Each tensor's name is taken as long as another operation of that name is under way."""
+    if name is None:
+        _submission._handles = itertools.count(1000)
+    wire_name = f"grouped_{kind}.{name or 'noname.1000'}_2of2"
+    mine = torch.ones(2)
+
+    def take_the_name():
+        address = mine.data_ptr()
+        slot = _slots.describe(
+            wire_name.encode(), mine.shape, 0, _lib.ALLREDUCE, _lib.FLOAT32, hvd.Sum, 0, 0, 1.0, 1.0, address, address
+        )  # fmt: skip
+        _slots.enqueue(slot)
+        return slot
+
+    if hvd.rank() == 0:
+        slot = take_the_name()
+        with pytest.raises(ValueError, match=f'"{wire_name}".* same name'):
+            getattr(hvd, f"grouped_{kind}_async")([torch.ones(2), torch.ones(3)], name=name)
+    else:
+        next(_submission._handles)
+    hvd.barrier()
+    if hvd.rank() != 0:
+        slot = take_the_name()
+    assert _lib.wait(slot.handle) == _lib.OK
+    assert mine.tolist() == [hvd.size()] * 2
+    _lib.release(slot.handle)
+    works()
 
 
 def test_group_errors():

@@ -28,7 +28,7 @@ from definitions import (
 )
 
 import horovod.torch as hvd
-from horovod.common import _lib
+from horovod.common import _lib, _slots
 from horovod.torch import _submission, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
@@ -269,7 +269,7 @@ def test_tensors_elsewhere_go_through_host_memory(monkeypatch):
     check(hvd.broadcast(mine, root), inputs[root])
     check(mine, before)
     handle = hvd.allreduce_async_(mine, op=hvd.Sum)
-    assert mpi_ops._handle_map[handle].parts[0].host_input.data_ptr() != mine.data_ptr()
+    assert mpi_ops._handle_map[handle].copies[0].data_ptr() != mine.data_ptr()
     assert hvd.synchronize(handle) is mine
     check(mine, total)
     leaf = torch.nn.Parameter(before.clone())
@@ -480,14 +480,18 @@ def test_mismatched_kinds():
     def submit(odd):
         # The front end puts the kind into the name, so only another user of the engine can get this.
         mine = torch.ones(3)
-        kind, output = (_lib.ALLGATHER, None) if odd else (_lib.BROADCAST, mine.data_ptr())
-        handle = _lib.enqueue(_lib.operation(kind, _lib.FLOAT32, (3,), b"m.kind", mine.data_ptr(), output, 0))
-        status = _lib.wait(handle)
-        assert status == _lib.PRECONDITION_ERROR
+        kind, output = (_lib.ALLGATHER, 0) if odd else (_lib.BROADCAST, mine.data_ptr())
+        slot = _slots.describe(
+            b"m.kind", mine.shape, 0, kind, _lib.FLOAT32, 0, 0, 0, 1.0, 1.0, mine.data_ptr(), output
+        )  # fmt: skip
+        _slots.enqueue(slot)
+        status = _lib.wait(slot.handle)
+        assert status == slot.words[slot.word] == _lib.PRECONDITION_ERROR
         try:
             raise _lib.error(status)
         finally:
-            _lib.release(handle)
+            _lib.release(slot.handle)
+            slot.free()
 
     mismatch("Mismatched operations", submit)
 

@@ -1,10 +1,10 @@
-"""The binding of libgorovod.so: the only module that talks to it.
+"""The binding of libgorovod.so. Only this module talks to it, and ``_slots``, which submits operations.
 
 The library is looked for at ``$GOROVOD_LIBRARY``, then at ``horovod/lib/libgorovod.so`` (where a wheel has it), then
 at ``build/libgorovod.so`` of the checkout that this file is in. The C interface is described in ``include/gorovod.h``.
 
-Every call goes out without the GIL. ``gorovod_last_error`` belongs to the calling thread, so whoever wants the reason
-of a failure asks in the thread that made the call.
+Every call of this module goes out without the GIL. ``gorovod_last_error`` belongs to the calling thread, so whoever
+wants the reason of a failure asks in the thread that made the call.
 """
 
 from __future__ import annotations
@@ -51,46 +51,8 @@ ALLTOALL = 5
 BARRIER = 6
 REDUCESCATTER = 7
 
-# Flag: the caller waits at once, so no background thread need be woken.
-WILL_WAIT = 1
-
 # The longest that a wait stays in C: Python sees signals in between.
 _WAIT_SLICE_MS = 100
-
-_HOST_MEMORY = -1
-
-
-class Op(ctypes.Structure):
-    """``gorovod_op``; see :func:`operation`."""
-
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("type", ctypes.c_int32),
-        ("dtype", ctypes.c_int32),
-        ("reduce_op", ctypes.c_int32),
-        ("root_rank", ctypes.c_int32),
-        ("process_set", ctypes.c_int32),
-        ("device", ctypes.c_int32),
-        ("priority", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("prescale", ctypes.c_double),
-        ("postscale", ctypes.c_double),
-        ("shape", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("input", ctypes.c_void_p),
-        ("output", ctypes.c_void_p),
-        ("alloc", ctypes.c_void_p),
-        ("ready", ctypes.c_void_p),
-        ("done", ctypes.c_void_p),
-        ("context", ctypes.c_void_p),
-        ("splits", ctypes.c_void_p),
-        ("nsplits", ctypes.c_int32),
-        ("wire", ctypes.c_int32),
-    ]
-
-
-_OP_SIZE = ctypes.sizeof(Op)
 
 _int_p = ctypes.POINTER(ctypes.c_int)
 _int32_p = ctypes.POINTER(ctypes.c_int32)
@@ -135,9 +97,6 @@ _PROTOTYPES = {
     "horovod_number_of_process_sets": (ctypes.c_int, []),
     "horovod_process_set_ids": (None, [_int_p]),
     "horovod_process_set_ranks": (ctypes.c_int, [ctypes.c_int, _int_p]),
-    "gorovod_enqueue": (ctypes.c_int, [ctypes.POINTER(Op), _int64_p]),
-    "gorovod_enqueue_group": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, _int64_p]),
-    "gorovod_poll": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_wait": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int64]),
     "gorovod_output": (ctypes.c_int, [ctypes.c_int64, _void_pp, ctypes.c_int, _int_p, _int64_p]),
     "gorovod_take_output": (ctypes.c_int, [ctypes.c_int64, _void_pp]),
@@ -170,13 +129,17 @@ def path() -> Path:
     )
 
 
-# The process that loaded the library.
-_home_pid: Optional[int] = None
+_forked = False
 
 
 def in_forked_child() -> bool:
     """Whether this process is a forked child of the one that loaded the library: it may not use it."""
-    return _home_pid is not None and _home_pid != os.getpid()
+    return _forked
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
 
 
 @functools.lru_cache(maxsize=None)
@@ -189,10 +152,9 @@ def load() -> ctypes.CDLL:
             function = getattr(library, name)
             function.restype = result
             function.argtypes = arguments
-        global _home_pid
-        _home_pid = os.getpid()
     except (OSError, AttributeError) as e:
         raise ImportError(f"{file} cannot be used: {e}") from e
+    os.register_at_fork(after_in_child=_after_fork)
     return library
 
 
@@ -219,72 +181,9 @@ def int32(value: int, what: str) -> int:
 
 
 @functools.lru_cache(maxsize=None)
-def _array_type(element: type, length: int) -> type:
+def array_type(element: type, length: int) -> type:
+    """The ctypes type of ``length`` elements."""
     return element * length
-
-
-def operation(
-    kind: int,
-    dtype: int,
-    shape: Sequence[int],
-    name: Optional[bytes],
-    input: Optional[int],
-    output: Optional[int],
-    process_set: int,
-    flags: int = 0,
-    reduce_op: int = 0,
-    root_rank: int = 0,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    splits: Sequence[int] = (),
-) -> Op:
-    """Describe an operation on host memory at address ``input``; see ``gorovod_op``. Splits count rows.
-
-    Raises ValueError for a number that does not fit into C's.
-    """
-    ndim = len(shape)
-    lengths = _array_type(ctypes.c_int64, ndim)(*shape)
-    op = Op(
-        _OP_SIZE, flags, kind, dtype, int32(reduce_op, "reduce operation"), int32(root_rank, "root rank"),
-        int32(process_set, "process set id"), _HOST_MEMORY, 0, ndim, prescale, postscale,
-        ctypes.addressof(lengths), name, input, output,
-    )  # fmt: skip
-    op.lengths = lengths  # lives as long as the address of it
-    if splits:
-        op.rows = _array_type(ctypes.c_int32, len(splits))(*(int32(rows, "split") for rows in splits))
-        op.splits, op.nsplits = ctypes.addressof(op.rows), len(splits)
-    return op
-
-
-def enqueue(op: Op) -> int:
-    """Submit an operation and return the engine's handle at once. Raises as :func:`error` says.
-
-    The memory must stay valid and untouched until the operation has ended.
-    """
-    handle = ctypes.c_int64()
-    status = load().gorovod_enqueue(op, handle)
-    if status != OK:
-        raise error(status)
-    return handle.value
-
-
-def enqueue_group(name: bytes, ops: Sequence[Op]) -> list[int]:
-    """Submit operations that start together, all or none, and return their handles. Otherwise as :func:`enqueue`."""
-    n = len(ops)
-    pointers = _array_type(ctypes.c_void_p, n)(*map(ctypes.addressof, ops))
-    handles = _array_type(ctypes.c_int64, n)()
-    status = load().gorovod_enqueue_group(name, pointers, n, handles)
-    if status != OK:
-        raise error(status)
-    return list(handles)
-
-
-def poll(handle: int) -> bool:
-    """Whether the operation has ended, well or badly. Raises HorovodInternalError in a forked child."""
-    status = load().gorovod_poll(handle)
-    if status == PRECONDITION_ERROR and in_forked_child():
-        raise error(status)
-    return status != IN_PROGRESS
 
 
 def wait(handle: int) -> int:
@@ -302,7 +201,7 @@ def output(handle: int, ndim: int) -> tuple[Optional[int], tuple[int, ...]]:
     The address is valid until the release, or until :func:`take_output`. A finished allgather, alltoall or
     reducescatter has such an output, unless it was submitted with one.
     """
-    data, dims, shape = ctypes.c_void_p(), ctypes.c_int(), _array_type(ctypes.c_int64, ndim)()
+    data, dims, shape = ctypes.c_void_p(), ctypes.c_int(), array_type(ctypes.c_int64, ndim)()
     status = load().gorovod_output(handle, data, ndim, dims, shape)
     if status != OK:
         raise error(status)
@@ -343,7 +242,7 @@ def received_splits(handle: int) -> list[int]:
     """How many rows a finished alltoall has brought from each member."""
     function = load().gorovod_received_splits
     size = function(handle, 0, None)
-    rows = _array_type(ctypes.c_int32, max(size, 0))()
+    rows = array_type(ctypes.c_int32, max(size, 0))()
     if size < 0 or function(handle, size, rows) < 0:
         raise error(UNKNOWN_ERROR)
     return list(rows)

@@ -21,9 +21,9 @@ from horovod.torch._basics import (
     handle_average_backwards_compatibility,
 )
 from horovod.torch._submission import (
-    AlltoallPart,
-    JoinPart,
-    Part,
+    Alltoall,
+    Join,
+    Operation,
     Result,
     empty_like,
     empty_share,
@@ -64,10 +64,7 @@ def _allreduce_async(
 ) -> int:
     check_reduce_op(op, process_set)
     output = tensor if in_place else empty_like(tensor)
-    return submit(
-        "allreduce", tensor, output, name, process_set, wait,
-        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
-    )  # fmt: skip
+    return submit("allreduce", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor)
 
 
 def allreduce_async(
@@ -294,7 +291,8 @@ def _rows_to_each(splits: Splits) -> list[int]:
 def _alltoall_async(
     tensor: torch.Tensor, splits: Splits, name: Optional[str], process_set: ProcessSet, wait: bool
 ) -> int:
-    return submit("alltoall", tensor, None, name, process_set, wait, AlltoallPart, splits=_rows_to_each(splits))
+    rows = _rows_to_each(splits)
+    return submit("alltoall", tensor, None, name, process_set, wait, operation_of=Alltoall, splits=rows)
 
 
 def alltoall_async(
@@ -369,10 +367,8 @@ def _reducescatter_async(
     wait: bool,
 ) -> int:
     check_scattered(tensor)
-    return submit(
-        "reducescatter", tensor, empty_share(tensor, process_set), name, process_set, wait,
-        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
-    )  # fmt: skip
+    output = empty_share(tensor, process_set)
+    return submit("reducescatter", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor)
 
 
 def reducescatter_async(
@@ -471,7 +467,7 @@ def sparse_allreduce_async(
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Return when every rank of ``process_set`` has called this. Raises HorovodInternalError if one cannot."""
-    synchronize(submit_without_tensor(_lib.BARRIER, process_set, Part()))
+    synchronize(submit_without_tensor(_lib.BARRIER, process_set, Operation))
 
 
 def join(device: int = -1) -> int:
@@ -481,4 +477,4 @@ def join(device: int = -1) -> int:
     of all ranks. Their other operations fail unless GOROVOD_JOIN_ALL_OPS=1 is set. ``device``, where Horovod makes
     these zeros, has no meaning here. Raises HorovodInternalError if a rank is gone.
     """
-    return synchronize(submit_without_tensor(_lib.JOIN, global_process_set, JoinPart()))
+    return synchronize(submit_without_tensor(_lib.JOIN, global_process_set, Join))

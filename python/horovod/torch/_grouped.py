@@ -50,10 +50,7 @@ def _grouped_allreduce_async(
     check_reduce_op(op, process_set)
     tensors = list(tensors)
     outputs = tensors if in_place else [empty_like(tensor) for tensor in tensors]
-    return submit_group(
-        "allreduce", tensors, outputs, name, process_set, wait,
-        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
-    )  # fmt: skip
+    return submit_group("allreduce", tensors, outputs, name, process_set, wait, op, prescale_factor, postscale_factor)
 
 
 def grouped_allreduce_async(
@@ -224,9 +221,8 @@ def _grouped_reducescatter_async(
         check_scattered(tensor)
     outputs = [empty_share(tensor, process_set) for tensor in tensors]
     return submit_group(
-        "reducescatter", tensors, outputs, name, process_set, wait,
-        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
-    )  # fmt: skip
+        "reducescatter", tensors, outputs, name, process_set, wait, op, prescale_factor, postscale_factor
+    )
 
 
 def grouped_reducescatter_async(

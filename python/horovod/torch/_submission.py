@@ -20,11 +20,11 @@ import ctypes
 import itertools
 import math
 import threading
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Optional, Sequence, Union
 
 import torch
 
-from horovod.common import _lib
+from horovod.common import _lib, _slots
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 
@@ -55,112 +55,165 @@ _KINDS = {
 _LARGE_BYTES = 1 << 16
 
 
-class Part:
-    """One tensor of an operation, and the memory that the engine uses for it.
+# What the engine works on where it cannot use the tensors' own memory: input and output.
+_Copies = Optional[tuple[torch.Tensor, Optional[torch.Tensor]]]
+
+
+class Operation:
+    """What a handle stands for: an operation on one tensor, or on none.
 
     ``output`` is a tensor for the result, perhaps ``input`` itself; None if the engine allocates it. A barrier has
-    neither. Where the engine cannot use a tensor's memory, this makes the copy that it uses.
+    neither.
     """
 
-    __slots__ = ("engine_handle", "host_input", "host_output", "input", "output")
+    __slots__ = ("copies", "input", "output", "slot", "taken", "waiting")
 
-    def __init__(self, input: Optional[torch.Tensor] = None, output: Optional[torch.Tensor] = None) -> None:
-        self.engine_handle = 0
+    def __init__(
+        self, slot: _slots.Slot, input: Optional[torch.Tensor], output: Optional[torch.Tensor], copies: _Copies
+    ) -> None:
+        self.slot = slot
         self.input = input
         self.output = output
-        self.host_input = input if input is None or _usable(input) else _host_memory(input).copy_(input.detach())
-        if output is input:
-            self.host_output = self.host_input
-        else:
-            self.host_output = output if output is None or _usable(output) else _host_memory(output)
+        self.copies = copies
+        self.waiting = 0  # how many threads wait for the end: they look at the slot
+        self.taken = False  # somebody has, or is about to have, its result
 
-    def operation(self, kind: str, dtype: int, name: str, process_set: int, wait: bool, **arguments: Any) -> _lib.Op:
-        """The description of this tensor's collective, for the engine."""
-        return _lib.operation(
-            _KINDS[kind],
-            dtype,
-            self.input.shape,
-            name.encode(),
-            self.host_input.data_ptr(),
-            None if self.host_output is None else self.host_output.data_ptr(),
-            process_set,
-            _lib.WILL_WAIT if wait else 0,
-            **arguments,
-        )
+    def status(self) -> int:
+        """How it has ended, or IN_PROGRESS."""
+        slot = self.slot
+        return slot.words[slot.word]
+
+    def wait(self) -> int:
+        """Wait for the end, and return how it was."""
+        return _ended(self.slot)
+
+    def failure(self) -> Exception:
+        """What the operation died of."""
+        return _failure(self.slot)
 
     def result(self) -> Any:
         """The output of the operation, which has ended well."""
-        if self.output is None:
-            return None if self.input is None else self._allocated()
-        if self.host_output is not self.output:
-            self.output.detach().copy_(self.host_output)
-        return self.output
+        return _result(self.slot, self.input, self.output, self.copies)
 
-    def _allocated(self) -> torch.Tensor:
-        dtype = self.input.dtype
-        address, shape = _lib.output(self.engine_handle, self.input.dim())
-        size = math.prod(shape) * self.input.element_size()
-        if size >= _LARGE_BYTES:
-            output = torch.frombuffer(_lib.take_output(self.engine_handle, size), dtype=dtype)
-            output.resize_(shape)  # unlike view, in place: autograd must not take the result for a view
-        else:
-            output = torch.empty(shape, dtype=dtype)
-            if size:
-                ctypes.memmove(output.data_ptr(), address, size)
-        return output.to(self.input.device)
+    def release(self, reuse: bool) -> None:
+        """Forget the operation, which has ended; ``reuse`` says that nobody looks at its slot any more."""
+        _release(self.slot, self.output, reuse)
 
 
-class AlltoallPart(Part):
+class Alltoall(Operation):
     """Its result is the pair of the tensor and of the rows received from each member, an int32 tensor."""
 
     __slots__ = ()
 
     def result(self) -> tuple[torch.Tensor, torch.Tensor]:
-        return self._allocated(), torch.tensor(_lib.received_splits(self.engine_handle), dtype=torch.int32)
+        received = _lib.received_splits(self.slot.handle)
+        return super().result(), torch.tensor(received, dtype=torch.int32)
 
 
-class JoinPart(Part):
+class Join(Operation):
     """Its result is the rank that joined last."""
 
     __slots__ = ()
 
     def result(self) -> int:
-        return _lib.last_joined(self.engine_handle)
+        return _lib.last_joined(self.slot.handle)
 
 
-class _Operation:
-    """What a handle stands for: one tensor's operation, or a group of them."""
+class Group:
+    """As :class:`Operation`, for many tensors that were submitted together."""
 
-    __slots__ = ("grouped", "parts", "taken", "waiting")
+    __slots__ = ("copies", "inputs", "outputs", "slots", "taken", "waiting")
 
-    def __init__(self, parts: Sequence[Part], grouped: bool) -> None:
-        self.parts = parts
-        self.grouped = grouped
-        self.waiting = False  # a thread is in synchronize and will take it
-        self.taken = False  # its engine handles are, or are about to be, released
+    def __init__(
+        self,
+        slots: Sequence[_slots.Slot],
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[Optional[torch.Tensor]],
+        copies: Sequence[_Copies],
+    ) -> None:
+        self.slots = slots
+        self.inputs = inputs
+        self.outputs = outputs
+        self.copies = copies
+        self.waiting = 0
+        self.taken = False
 
-    def wait(self) -> Optional[Exception]:
-        """Wait until every part has ended, and return what the first one that failed died of."""
-        failure = None
-        for part in self.parts:
-            status = _lib.wait(part.engine_handle)
-            if status != _lib.OK and failure is None:
-                failure = _lib.error(status)
-        return failure
+    def status(self) -> int:
+        """As of an operation: the first failure that there is, once all have ended."""
+        statuses = {slot.words[slot.word] for slot in self.slots}
+        if _lib.IN_PROGRESS in statuses:
+            return _lib.IN_PROGRESS
+        statuses.discard(_lib.OK)
+        return statuses.pop() if statuses else _lib.OK
 
-    def result(self) -> Any:
-        return [part.result() for part in self.parts] if self.grouped else self.parts[0].result()
+    def wait(self) -> int:
+        # Most have ended when the last one has.
+        for slot in reversed(self.slots):
+            if slot.words[slot.word] == _lib.IN_PROGRESS:
+                _ended(slot)
+        return self.status()
 
-    def release(self) -> None:
-        for part in self.parts:
-            _lib.release(part.engine_handle)
+    def failure(self) -> Exception:
+        return next(_failure(slot) for slot in self.slots if slot.words[slot.word] != _lib.OK)
+
+    def result(self) -> list[torch.Tensor]:
+        return list(map(_result, self.slots, self.inputs, self.outputs, self.copies))
+
+    def release(self, reuse: bool) -> None:
+        for slot, output in zip(self.slots, self.outputs):
+            _release(slot, output, reuse)
 
 
-_handle_map: dict[int, _Operation] = {}
+def _ended(slot: _slots.Slot) -> int:
+    """Wait for the end of the slot's operation, and return how it was."""
+    while slot.words[slot.word] == _lib.IN_PROGRESS:
+        status = _lib.wait(slot.handle)
+        if slot.words[slot.word] == _lib.IN_PROGRESS:
+            raise _lib.error(status)  # it is not the operation that has ended
+    return slot.words[slot.word]
+
+
+def _failure(slot: _slots.Slot) -> Exception:
+    return _lib.error(_lib.wait(slot.handle))
+
+
+def _result(
+    slot: _slots.Slot, input: Optional[torch.Tensor], output: Optional[torch.Tensor], copies: _Copies
+) -> Optional[torch.Tensor]:
+    if output is None:
+        return None if input is None else _allocated(slot.handle, input)
+    if copies is not None and copies[1] is not output:
+        output.detach().copy_(copies[1])
+    return output
+
+
+def _allocated(engine_handle: int, input: torch.Tensor) -> torch.Tensor:
+    dtype = input.dtype
+    address, shape = _lib.output(engine_handle, input.dim())
+    size = math.prod(shape) * input.element_size()
+    if size >= _LARGE_BYTES:
+        output = torch.frombuffer(_lib.take_output(engine_handle, size), dtype=dtype)
+        output.resize_(shape)  # unlike view, in place: autograd must not take the result for a view
+    else:
+        output = torch.empty(shape, dtype=dtype)
+        if size:
+            ctypes.memmove(output.data_ptr(), address, size)
+    return output.to(input.device)
+
+
+def _release(slot: _slots.Slot, output: Optional[torch.Tensor], reuse: bool) -> None:
+    status = slot.words[slot.word]
+    if status != _lib.OK or output is None:
+        _lib.release(slot.handle)
+    if reuse and status != _lib.IN_PROGRESS:
+        slot.free()
+
+
+_handle_map: dict[int, Union[Operation, Group]] = {}
 _handles = itertools.count(1)
 # How often Horovod was initialised or shut down.
 _generation = 0
-# Protects the field taken, and the removal from _handle_map.
+# Protects the fields taken and waiting, and the removal from _handle_map.
 _taking = threading.Lock()
 
 
@@ -175,7 +228,7 @@ def forget_all() -> None:
         _handles = itertools.count(1)
         _generation += 1
     for operation in forgotten:
-        operation.release()
+        operation.release(reuse=True)
 
 
 def generation() -> int:
@@ -248,6 +301,16 @@ def _host_memory(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
 
 
+def _for_engine(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> _Copies:
+    """Copies in host memory, if the engine needs them."""
+    if _usable(tensor) and (output is None or output is tensor or _usable(output)):
+        return None
+    source = tensor if _usable(tensor) else _host_memory(tensor).copy_(tensor.detach())
+    if output is tensor:
+        return source, source
+    return source, output if output is None or _usable(output) else _host_memory(output)
+
+
 def submit(
     kind: str,
     tensor: torch.Tensor,
@@ -255,21 +318,46 @@ def submit(
     name: Optional[str],
     process_set: ProcessSet,
     wait: bool,
-    part_of: Callable[..., Part] = Part,
-    **arguments: Any,
+    reduce_op: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    root_rank: int = 0,
+    operation_of: type[Operation] = Operation,
+    splits: Sequence[int] = (),
 ) -> int:
-    """Submit a collective that reads ``tensor`` and writes ``output`` (see :class:`Part`), and return a handle.
+    """Submit a collective that reads ``tensor`` and writes ``output`` (see :class:`Operation`), and return a handle.
 
-    ``wait`` says that the caller will wait for it at once. ``arguments`` are those of ``_lib.operation``.
+    ``wait`` says that the caller will wait for it at once. The other arguments are those of ``gorovod_op``.
     """
     dtype = engine_dtype(tensor)
     set_id = process_set_id(process_set)
-    _check_name(name)
+    if name is not None:
+        _check_name(name)
     handle = next(_handles)
     wire_name = f"{kind}.noname.{handle}" if name is None else f"{kind}.{name}"
-    part = part_of(tensor, output)
-    op = part.operation(kind, dtype, wire_name, set_id, wait, **arguments)
-    return _enter(handle, _Operation([part], grouped=False), lambda: [_lib.enqueue(op)])
+    copies = _for_engine(tensor, output)
+    source, target = (tensor, output) if copies is None else copies
+    address = source.data_ptr()
+    slot = _slots.describe(
+        wire_name.encode(), tensor.shape,
+        (_slots.WILL_WAIT if wait else 0) if output is None else _WAITED if wait else _slots.RELEASE_IF_OK,
+        _KINDS[kind], dtype, reduce_op, root_rank, set_id, prescale, postscale,
+        address, address if target is source else 0 if target is None else target.data_ptr(),
+    )  # fmt: skip
+    if splits:
+        slot.set_splits(splits)
+    # In the table first: an interrupt after the submission must find the tensors kept alive.
+    _handle_map[handle] = operation_of(slot, tensor, output, copies)
+    try:
+        _slots.enqueue(slot)
+    except Exception:
+        del _handle_map[handle]
+        slot.free()
+        raise
+    return handle
+
+
+_WAITED = _slots.WILL_WAIT | _slots.RELEASE_IF_OK
 
 
 def submit_group(
@@ -279,50 +367,69 @@ def submit_group(
     name: Optional[str],
     process_set: ProcessSet,
     wait: bool,
-    **arguments: Any,
+    reduce_op: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
 ) -> int:
     """As :func:`submit`, with many tensors at once: none of them starts before all are ready on every rank."""
-    dtypes = [engine_dtype(tensor) for tensor in tensors]
+    dtypes = list(map(engine_dtype, tensors))
     set_id = process_set_id(process_set)
     _check_name(name)
     handle = next(_handles)
     group = f"grouped_{kind}.noname.{handle}" if name is None else f"grouped_{kind}.{name}"
-    parts = [Part(tensor, output) for tensor, output in zip(tensors, outputs)]
-    ops = [
-        part.operation(kind, dtype, f"{group}_{i}of{len(parts)}", set_id, wait, **arguments)
-        for i, (part, dtype) in enumerate(zip(parts, dtypes), 1)
-    ]
-    return _enter(handle, _Operation(parts, grouped=True), lambda: _lib.enqueue_group(group.encode(), ops))
-
-
-def submit_without_tensor(kind: int, process_set: ProcessSet, part: Part) -> int:
-    """Submit a barrier or a join, and return a handle. The caller will wait for it at once."""
-    op = _lib.operation(kind, _lib.UINT8, (), None, None, None, process_set_id(process_set), _lib.WILL_WAIT)
-    return _enter(next(_handles), _Operation([part], grouped=False), lambda: [_lib.enqueue(op)])
-
-
-def _enter(handle: int, operation: _Operation, enqueue: Callable[[], list[int]]) -> int:
-    # In the table first: an interrupt after the submission must find the tensors kept alive.
-    _handle_map[handle] = operation
+    copies = list(map(_for_engine, tensors, outputs))
+    engine_kind, waits, slots = _KINDS[kind], _slots.WILL_WAIT if wait else 0, []
     try:
-        engine_handles = enqueue()
+        for tensor, output, pair, dtype in zip(tensors, outputs, copies, dtypes):
+            source, target = (tensor, output) if pair is None else pair
+            address = source.data_ptr()
+            slot = _slots.describe(
+                None, tensor.shape, waits if output is None else waits | _slots.RELEASE_IF_OK,
+                engine_kind, dtype, reduce_op, 0, set_id, prescale, postscale,
+                address, address if target is source else 0 if target is None else target.data_ptr(),
+            )  # fmt: skip
+            slots.append(slot)
+        _handle_map[handle] = Group(slots, tensors, outputs, copies)
+        _slots.enqueue_group(group.encode(), slots)
+    except Exception:
+        _handle_map.pop(handle, None)
+        for slot in slots:
+            slot.free()
+        raise
+    return handle
+
+
+def submit_without_tensor(kind: int, process_set: ProcessSet, operation_of: type[Operation]) -> int:
+    """Submit a barrier or a join, and return a handle. The caller will wait for it at once."""
+    set_id = process_set_id(process_set)
+    slot = _slots.describe(None, (), _slots.WILL_WAIT, kind, _lib.UINT8, 0, 0, set_id, 1.0, 1.0, 0, 0)
+    handle = next(_handles)
+    _handle_map[handle] = operation_of(slot, None, None, None)
+    try:
+        _slots.enqueue(slot)
     except Exception:
         del _handle_map[handle]
+        slot.free()
         raise
-    for part, engine_handle in zip(operation.parts, engine_handles):
-        part.engine_handle = engine_handle
     return handle
 
 
 def poll(handle: int) -> bool:
     """Whether the operation has ended, so that :func:`synchronize` will not block.
 
-    Raises ValueError for a handle that was synchronised already.
+    Raises ValueError for a handle that was synchronised already, HorovodInternalError in a forked child.
     """
     operation = _handle_map.get(handle)
     if operation is None:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
-    return all(_lib.poll(part.engine_handle) for part in operation.parts)
+    if _lib.in_forked_child():
+        raise _refused()
+    return operation.status() != _lib.IN_PROGRESS
+
+
+def _refused() -> Exception:
+    """What the engine says to a forked child."""
+    return _lib.error(_lib.wait(0))
 
 
 def synchronize(handle: int) -> Any:
@@ -347,7 +454,7 @@ class Result:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        self._operation: Optional[_Operation] = _handle_map[handle]
+        self._operation: Union[Operation, Group, None] = _handle_map[handle]
         self._output: Any = None
         self._failure: Optional[Exception] = None
 
@@ -365,24 +472,31 @@ class Result:
         return self._output
 
 
-def _take(handle: int, operation: _Operation) -> Any:
+def _take(handle: int, operation: Union[Operation, Group]) -> Any:
     """Wait for the operation, release it and return its output; None if that was done already."""
-    operation.waiting = True
-    try:
-        # What forget_all has released stays taken, so this asks the engine in vain at worst.
-        failure = operation.wait()
-    except BaseException:
-        operation.waiting = False
-        raise
+    if _lib.in_forked_child():
+        raise _refused()
+    status = operation.status()
+    if status == _lib.IN_PROGRESS:
+        with _taking:
+            if operation.taken:
+                return None
+            operation.waiting += 1
+        try:
+            status = operation.wait()
+        finally:
+            with _taking:
+                operation.waiting -= 1
     with _taking:
         if operation.taken:
             return None  # by another thread, or by forget_all
         operation.taken = True
         if _handle_map.get(handle) is operation:
             del _handle_map[handle]
+        reuse = operation.waiting == 0
     try:
-        if failure is not None:
-            raise failure
+        if status != _lib.OK:
+            raise operation.failure()
         return operation.result()
     finally:
-        operation.release()
+        operation.release(reuse)

@@ -394,6 +394,70 @@ static void refused(int rank, int size) {
   }
 }
 
+/* The end of an operation is told without a call, and its handle goes by itself if it ended well. */
+static void statuses(int rank, int size) {
+  enum { N = 300 };
+  int64_t one[] = {1}, h;
+  float in = 1, out = 0;
+  int32_t status = GOROVOD_OK;
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "told", GOROVOD_FLOAT32, 1, one, &in, &out);
+  op.status = &status;
+  op.flags = GOROVOD_RELEASE_IF_OK;
+  for (int i = 0; i < N; i++) {
+    out = 0;
+    CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK && h > 0);
+    while (__atomic_load_n(&status, __ATOMIC_ACQUIRE) == GOROVOD_IN_PROGRESS) {
+      if (i % 4) gorovod_wait(h, 100);
+      else usleep(100); /* somebody else drives */
+    }
+    CHECK(status == GOROVOD_OK && out == (float)size);
+  }
+  for (int i = 0; i < 1000 && gorovod_release(h) == GOROVOD_OK; i++) CHECK(i == 0);
+  CHECK(gorovod_poll(h) == GOROVOD_INVALID_ARGUMENT);
+
+  /* A failure keeps the handle, to be asked for the reason. */
+  if (size > 1) {
+    op.name = "told badly";
+    op.dtype = rank == 1 ? GOROVOD_INT32 : GOROVOD_FLOAT32;
+    CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK);
+    CHECK(gorovod_wait(h, -1) == GOROVOD_PRECONDITION_ERROR && status == GOROVOD_PRECONDITION_ERROR);
+    CHECK(strstr(gorovod_last_error(), "Mismatched data types") != NULL);
+    CHECK(gorovod_release(h) == GOROVOD_OK);
+    op.dtype = GOROVOD_FLOAT32;
+  }
+
+  /* A group: names of its own making, and an op of the first version among the others. */
+  float ins[N], outs[N];
+  int32_t ends[N];
+  int64_t hs[N];
+  gorovod_op ops[N];
+  const gorovod_op *list[N];
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < N; i++) {
+      ins[i] = (float)(rank + i);
+      outs[i] = -1;
+      ops[i] = op;
+      list[i] = &ops[i];
+      ops[i].name = NULL;
+      ops[i].input = &ins[i];
+      ops[i].output = &outs[i];
+      ops[i].status = &ends[i];
+    }
+    ops[7].size = offsetof(gorovod_op, status);
+    ops[7].flags = 0;
+    ops[9].name = "its own";
+    CHECK(gorovod_enqueue_group("unnamed", list, N, hs) == GOROVOD_OK);
+    CHECK(gorovod_wait(hs[7], -1) == GOROVOD_OK && gorovod_release(hs[7]) == GOROVOD_OK);
+    for (int i = 0; i < N; i++) {
+      while (i != 7 && __atomic_load_n(&ends[i], __ATOMIC_ACQUIRE) == GOROVOD_IN_PROGRESS) gorovod_wait(hs[i], 100);
+      CHECK(outs[i] == (float)(size * (size - 1) / 2 + size * i));
+    }
+  }
+  op.status = NULL;
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(strstr(gorovod_last_error(), "needs a status") != NULL);
+}
+
 /* A forked child is refused at once, and its end disturbs nobody. */
 static void forked(void) {
   pid_t child = fork();
@@ -429,6 +493,7 @@ int main(void) {
     if (generation == 2) process_sets(rank, size);
     called = ready_now = 0;
     callbacks(size);
+    statuses(rank, size);
     refused(rank, size);
     forked();
     gorovod_op barrier = make(GOROVOD_BARRIER, NULL, 0, 0, NULL, NULL, NULL);

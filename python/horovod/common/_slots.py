@@ -1,0 +1,241 @@
+"""The memory of operations under way: what ``gorovod_enqueue`` reads, and where the engine says how it went.
+
+A *slot* holds a ``gorovod_op`` (see ``include/gorovod.h``), the name and the shape that it points to, and the status
+that the engine writes when the operation has ended. Slots are reused, so that a submission costs one packing of
+numbers and one call, and an end is seen without a call.
+
+The submitting calls keep the GIL: they never wait for another rank, and giving it up would let another thread take it
+for milliseconds. The engine calls nothing of Python while it holds a lock of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Any, Optional, Sequence
+
+from horovod.common import _lib
+
+# Flag: the caller waits at once, so no background thread need be woken.
+WILL_WAIT = 1
+# Flag: the handle is released when the operation has ended well.
+RELEASE_IF_OK = 2
+
+_HOST_MEMORY = -1
+
+
+class _Op(ctypes.Structure):
+    """``gorovod_op``."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("type", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("reduce_op", ctypes.c_int32),
+        ("root_rank", ctypes.c_int32),
+        ("process_set", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("priority", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("prescale", ctypes.c_double),
+        ("postscale", ctypes.c_double),
+        ("shape", ctypes.c_void_p),
+        ("name", ctypes.c_void_p),
+        ("input", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("alloc", ctypes.c_void_p),
+        ("ready", ctypes.c_void_p),
+        ("done", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+        ("splits", ctypes.c_void_p),
+        ("nsplits", ctypes.c_int32),
+        ("wire", ctypes.c_int32),
+        ("status", ctypes.c_void_p),
+    ]
+
+
+# A name or a shape that is longer has memory of its own.
+_NAME_BYTES = 256
+_DIMS = 8
+
+
+class _Memory(ctypes.Structure):
+    """A slot. From the name to the output all is packed anew for each operation."""
+
+    _fields_ = [
+        ("handle", ctypes.c_int64),
+        ("status", ctypes.c_int32),
+        ("name", ctypes.c_char * _NAME_BYTES),
+        ("shape", ctypes.c_int64 * _DIMS),
+        ("op", _Op),
+        ("_", ctypes.c_int64 * 4),  # the statuses lie in cache lines of their own
+    ]
+
+
+_BYTES = ctypes.sizeof(_Memory)
+_OP_SIZE = ctypes.sizeof(_Op)
+_AT_NAME, _AT_OP, _AT_STATUS = _Memory.name.offset, _Memory.op.offset, _Memory.status.offset
+_AT_ONCE = 64  # slots are made
+
+_NAME = f"{_NAME_BYTES - 1}sx{_Memory.shape.offset - _AT_NAME - _NAME_BYTES}x"
+_NUMBERS = "2I8i2d4Q"
+
+# The packing of a slot by the number of dimensions.
+_pack = [struct.Struct(f"={_NAME}{n}q{8 * (_DIMS - n)}x{_NUMBERS}").pack_into for n in range(_DIMS + 1)]
+assert struct.calcsize(f"={_NAME}{_DIMS}q") == _AT_OP - _AT_NAME
+assert struct.calcsize(f"={_NUMBERS}") == _Op.alloc.offset
+
+
+class Slot:
+    """Memory for one operation at a time. ``words[word]`` is its status, ``_lib.IN_PROGRESS`` until its end."""
+
+    __slots__ = (
+        "_extra",
+        "_memory",
+        "_view",
+        "address",
+        "handle_ref",
+        "name_address",
+        "op_ref",
+        "shape_address",
+        "start",
+        "word",
+        "words",
+    )
+
+    def __init__(self, memory: Any, view: memoryview, words: memoryview, index: int) -> None:
+        self._view, self.words = view, words
+        self.start = index * _BYTES + _AT_NAME
+        self.word = (index * _BYTES + _AT_STATUS) // 4
+        self._memory = own = memory[index]
+        self._extra: Optional[list] = None  # keeps alive what does not fit
+        base = ctypes.addressof(own)
+        self.address = base + _AT_OP
+        self.name_address = base + _AT_NAME
+        self.shape_address = base + _Memory.shape.offset
+        self.op_ref = ctypes.byref(own, _AT_OP)
+        self.handle_ref = ctypes.byref(own)
+        own.op.status = base + _AT_STATUS
+
+    @property
+    def handle(self) -> int:
+        """The engine's handle. It names nothing if it was to be released at the end, which has come."""
+        return self._memory.handle
+
+    @handle.setter
+    def handle(self, handle: int) -> None:
+        self._memory.handle = handle
+
+    def set_splits(self, splits: Sequence[int]) -> None:
+        """Set how many rows go to each member. Raises ValueError for a number that does not fit into C's."""
+        rows = _lib.array_type(ctypes.c_int32, len(splits))(*(_lib.int32(rows, "split") for rows in splits))
+        self._extra = [self._extra, rows]
+        self._memory.op.splits, self._memory.op.nsplits = ctypes.addressof(rows), len(splits)
+
+    def _set_large(self, name: Optional[bytes], shape: Sequence[int]) -> None:
+        lengths = _lib.array_type(ctypes.c_int64, len(shape))(*shape)
+        text = name if name is None else ctypes.create_string_buffer(name)
+        self._extra = [lengths, text]
+        op = self._memory.op
+        op.shape, op.ndim = ctypes.addressof(lengths), len(shape)
+        op.name = text if text is None else ctypes.addressof(text)
+
+    def free(self) -> None:
+        """Let another operation have the memory. Nobody may use it for this one any more, the engine least of all."""
+        if self._extra is not None:
+            self._extra = None
+            self._memory.op.splits, self._memory.op.nsplits = None, 0
+        _free.append(self)
+
+
+_free: list[Slot] = []
+
+
+def _more() -> Slot:
+    memory = (_Memory * _AT_ONCE)()
+    view = memoryview(memory).cast("B")
+    words = view.cast("i")
+    slots = [Slot(memory, view, words, i) for i in range(_AT_ONCE)]
+    slots.reverse()
+    _free.extend(slots[:-1])
+    return slots[-1]
+
+
+def describe(
+    name: Optional[bytes],
+    shape: Sequence[int],
+    flags: int,
+    kind: int,
+    dtype: int,
+    reduce_op: int,
+    root_rank: int,
+    process_set: int,
+    prescale: float,
+    postscale: float,
+    input: int,
+    output: int,
+) -> Slot:
+    """Describe an operation on host memory at the address ``input``; see ``gorovod_op``. 0 is no address.
+
+    Raises ValueError for a number that does not fit into C's, TypeError for what is no number.
+    """
+    try:
+        slot = _free.pop()
+    except IndexError:
+        slot = _more()
+    ndim = len(shape)
+    try:
+        if name is None and ndim <= _DIMS:
+            _pack[ndim](
+                slot._view, slot.start, b"", *shape, _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set,
+                _HOST_MEMORY, 0, ndim, prescale, postscale, slot.shape_address, 0, input, output,
+            )  # fmt: skip
+        elif name is not None and ndim <= _DIMS and len(name) < _NAME_BYTES:
+            _pack[ndim](
+                slot._view, slot.start, name, *shape, _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set,
+                _HOST_MEMORY, 0, ndim, prescale, postscale, slot.shape_address, slot.name_address, input, output,
+            )  # fmt: skip
+        else:
+            _pack[0](
+                slot._view, slot.start, b"", _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set,
+                _HOST_MEMORY, 0, 0, prescale, postscale, 0, 0, input, output,
+            )  # fmt: skip
+            slot._set_large(name, shape)
+    except struct.error as e:
+        slot.free()
+        _lib.int32(reduce_op, "reduce operation")
+        _lib.int32(root_rank, "root rank")
+        _lib.int32(process_set, "process set id")
+        raise TypeError(f"prescale factor {prescale!r} or postscale factor {postscale!r}: {e}") from None
+    return slot
+
+
+_library = ctypes.PyDLL(str(_lib.path()))
+_enqueue, _enqueue_group = _library.gorovod_enqueue, _library.gorovod_enqueue_group
+_enqueue.restype = _enqueue_group.restype = ctypes.c_int
+
+
+def enqueue(slot: Slot) -> None:
+    """Submit the operation. Raises as ``_lib.error`` says.
+
+    The slot and the tensor's memory must stay valid and untouched until the operation has ended.
+    """
+    status = _enqueue(slot.op_ref, slot.handle_ref)
+    if status != _lib.OK:
+        raise _lib.error(status)
+
+
+def enqueue_group(name: bytes, slots: Sequence[Slot]) -> None:
+    """Submit operations that start together, all or none. The i-th of n without a name, from 1, is named NAME_iofn.
+
+    Otherwise as :func:`enqueue`.
+    """
+    n = len(slots)
+    ops = _lib.array_type(ctypes.c_void_p, n)(*[slot.address for slot in slots])
+    handles = _lib.array_type(ctypes.c_int64, n)()
+    status = _enqueue_group(name, ops, n, handles)
+    if status != _lib.OK:
+        raise _lib.error(status)
+    for slot, handle in zip(slots, handles):
+        slot.handle = handle
