@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -60,8 +61,8 @@ func (l *Lane) Adasum(dt tensor.DType, data []byte, segments []int, scale float6
 //	         coefficients and combines its piece
 //	collect  an allgather of the pieces that result
 //
-// A dot product is summed in float64, in the order of the elements within blocks
-// of a segment, then in the order of the blocks. Pieces consist of whole blocks,
+// A dot product is summed in float64, by reduce.Dots within blocks of a segment,
+// then in the order of the blocks. Pieces consist of whole blocks,
 // so who computes which has no influence on the bits. Elements are combined in
 // float64, and rounded once a level; the last level applies the scale.
 //
@@ -251,7 +252,8 @@ func (a *adasum) multiply() Op {
 		for s := a.first; s.start < end; s = a.after(s) {
 			for b := max(s.block, a.blocks[rank]); b < min(s.block+s.blocks, a.blocks[rank+1]); b++ {
 				lo, hi := a.block(s, b)
-				d := multiplyFloats(a.dt, x[lo-start:hi-start], y[lo-start:hi-start])
+				var d products
+				d.xy, d.xx, d.yy = reduce.Dots(a.dt, x[lo-start:hi-start], y[lo-start:hi-start])
 				d.store(a.product(rank, pair, b))
 			}
 		}
@@ -280,7 +282,7 @@ func (a *adasum) combine() {
 			if a.level == a.levels-1 {
 				cx, cy = cx*a.scale, cy*a.scale
 			}
-			combineFloats(a.dt, x[lo:hi], y[lo:hi], cx, cy)
+			reduce.Blend(a.dt, x[lo:hi], y[lo:hi], cx, cy)
 		}
 	}
 	a.lane.moved++

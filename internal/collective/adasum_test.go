@@ -189,33 +189,3 @@ func normals(rng *rand.Rand, n int) []float64 {
 	}
 	return v
 }
-
-// Rounding a float64 to 16 bits by way of oddFloat32 is rounding it once, also
-// where the nearest float32 is half way between two 16-bit floats.
-func TestRoundingOnce(t *testing.T) {
-	rng := random(t)
-	for _, dt := range []tensor.DType{tensor.Float16, tensor.BFloat16} {
-		for range 20_000 {
-			h := decodeBits(dt, rng.Uint64N(0x7b00))
-			next := decodeBits(dt, encode32(dt, float32(h))+1)
-			half := (h + next) / 2
-			for _, f := range []float64{half, math.Nextafter(half, 0), math.Nextafter(half, 1e300), -half, h + (next-h)*rng.Float64()} {
-				var p [2]byte
-				narrow(dt, p[:], []float64{f})
-				if got, want := load(p[:], 2), nearest16(dt, f); got != want {
-					t.Fatalf("%v: %v becomes %v, nearest is %v", dt, f, decodeBits(dt, got), decodeBits(dt, want))
-				}
-			}
-		}
-	}
-	for _, f := range []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64} {
-		var p [2]byte
-		narrow(tensor.Float16, p[:], []float64{f})
-		if got, want := decodeBits(tensor.Float16, load(p[:], 2)), float64(float32(f)); got != want || math.Signbit(got) != math.Signbit(f) {
-			t.Errorf("%v becomes %v", f, got)
-		}
-	}
-	if f := oddFloat32(math.NaN()); f == f {
-		t.Errorf("a NaN becomes %v", f)
-	}
-}

@@ -207,14 +207,14 @@ func naivePair(dt tensor.DType, x, y []byte, scale float64) []byte {
 	block := max(1024, (n+511)/512)
 	var xy, xx, yy float64
 	for from := 0; from < n; from += block {
-		var bxy, bxx, byy float64
+		var sums [3][16]float64
 		for i := from; i < min(from+block, n); i++ {
 			u, v := decode64(dt, x[i*size:]), decode64(dt, y[i*size:])
-			bxy += float64(u * v)
-			bxx += float64(u * u)
-			byy += float64(v * v)
+			sums[0][(i-from)%16] += float64(u * v)
+			sums[1][(i-from)%16] += float64(u * u)
+			sums[2][(i-from)%16] += float64(v * v)
 		}
-		xy, xx, yy = xy+bxy, xx+bxx, yy+byy
+		xy, xx, yy = xy+pairwise(sums[0][:]), xx+pairwise(sums[1][:]), yy+pairwise(sums[2][:])
 	}
 	cx, cy := 1.0, 1.0
 	if xx >= 1.4916681462400413e-154 { // the square root of C's DBL_MIN
@@ -231,6 +231,16 @@ func naivePair(dt tensor.DType, x, y []byte, scale float64) []byte {
 		encode64(dt, out[i*size:], float64(cx*u)+float64(cy*v))
 	}
 	return out
+}
+
+// pairwise adds the halves of v to one another until one number is left.
+func pairwise(v []float64) float64 {
+	for ; len(v) > 1; v = v[:len(v)/2] {
+		for i := range len(v) / 2 {
+			v[i] += v[len(v)/2+i]
+		}
+	}
+	return v[0]
 }
 
 func decode64(dt tensor.DType, p []byte) float64 {

@@ -132,3 +132,24 @@ func BenchmarkAddCast(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkAdasum is what Adasum does with each pair of vectors: products, then sum.
+func BenchmarkAdasum(b *testing.B) {
+	for _, dt := range floats {
+		for _, size := range benchSizes {
+			x, y := touched(dt, size.bytes), touched(dt, size.bytes)
+			b.Run(fmt.Sprintf("dots/%v/%s", dt, size.name), func(b *testing.B) {
+				b.SetBytes(int64(2 * size.bytes))
+				for b.Loop() {
+					Dots(dt, x, y)
+				}
+			})
+			b.Run(fmt.Sprintf("blend/%v/%s", dt, size.name), func(b *testing.B) {
+				b.SetBytes(int64(3 * size.bytes))
+				for b.Loop() {
+					Blend(dt, x, y, 0.5, 0.5)
+				}
+			})
+		}
+	}
+}

@@ -99,3 +99,47 @@ test: \
 
 #define NARROW_F16(i, reg, low, tmp, tmplow) VCVTPS2PH $0, reg, (i*2*VN)(DI)(AX*2)
 #define NARROW_F32(i, reg, low, tmp, tmplow) VMOVUPS reg, (i*4*VN)(DI)(AX*4)
+
+// DOUBLE_*(i, base, reg, low) makes float64 of the half vector number i from AX on.
+#define DOUBLE_F16(i, base, reg, low) VCVTPH2PS (i*VN)(base)(AX*2), low; VCVTPS2PD low, reg
+#define DOUBLE_BF16(i, base, reg, low) VPMOVZXWD (i*VN)(base)(AX*2), low; VPSLLD $16, low, low; VCVTPS2PD low, reg
+#define DOUBLE_F32(i, base, reg, low) VCVTPS2PD (i*2*VN)(base)(AX*4), reg
+#define DOUBLE_F64(i, base, reg, low) VMOVUPS (i*4*VN)(base)(AX*8), reg
+
+// DOT_STEP adds the products of half vector i to the sums XY, XX and YY.
+#define DOT_STEP(DOUBLE, i, XY, XX, YY) \
+	DOUBLE(i, R8, V0, L0); \
+	DOUBLE(i, R10, V1, L1); \
+	VMULPD V0, V1, V2; \
+	VADDPD V2, XY, XY; \
+	VMULPD V0, V0, V0; \
+	VADDPD V0, XX, XX; \
+	VMULPD V1, V1, V1; \
+	VADDPD V1, YY, YY
+
+// BLEND sets the first source to V15 times itself and V13 times the second.
+#define BLEND_STEP(DOUBLE, ROUND, i, a, alow, b, blow) \
+	DOUBLE(i, R8, a, alow); \
+	DOUBLE(i, R10, b, blow); \
+	VMULPD V15, a, a; \
+	VMULPD V13, b, b; \
+	VADDPD b, a, a; \
+	ROUND(i, a, alow, b, blow)
+
+#define BLEND(DOUBLE, ROUND) \
+	MOVQ (SI), R8; \
+	MOVQ 24(SI), R10; \
+	JMP  test; \
+loop: \
+	BLEND_STEP(DOUBLE, ROUND, 0, V0, L0, V4, L4); \
+	BLEND_STEP(DOUBLE, ROUND, 1, V1, L1, V5, L5); \
+	BLEND_STEP(DOUBLE, ROUND, 2, V2, L2, V6, L6); \
+	BLEND_STEP(DOUBLE, ROUND, 3, V3, L3, V7, L7); \
+	ADDQ $(2*VN), AX; \
+test: \
+	CMPQ AX, DX; \
+	JLT  loop
+
+// The tmp of CANON is V8; L14 is the lower half of V14.
+#define ROUND_F64(i, reg, low, tmp, tmplow) CANON_PD(reg, V8); VMOVUPS reg, (i*4*VN)(DI)(AX*8)
+#define ROUND_F32(i, reg, low, tmp, tmplow) HALVE(reg, low); CANON_LOW(low, tmplow); VMOVUPS low, (i*2*VN)(DI)(AX*4)

@@ -71,3 +71,27 @@ store: \
 test: \
 	CMPQ AX, DX; \
 	JLT  loop
+
+#define HALVE(reg, low) VCVTPD2PSY reg, low
+#define CANON_LOW(low, tmp) VCMPPS $3, low, low, tmp; VBLENDVPS tmp, X14, low, low
+
+// 16 sums of each product.
+#define DOT(DOUBLE) \
+	MOVQ (SI), R8; \
+	MOVQ 24(SI), R10; \
+	VMOVUPS (0*32)(DI), Y4; VMOVUPS (1*32)(DI), Y5; VMOVUPS (2*32)(DI), Y6; VMOVUPS (3*32)(DI), Y7; \
+	VMOVUPS (4*32)(DI), Y8; VMOVUPS (5*32)(DI), Y9; VMOVUPS (6*32)(DI), Y10; VMOVUPS (7*32)(DI), Y11; \
+	VMOVUPS (8*32)(DI), Y12; VMOVUPS (9*32)(DI), Y13; VMOVUPS (10*32)(DI), Y14; VMOVUPS (11*32)(DI), Y15; \
+	JMP  test; \
+loop: \
+	DOT_STEP(DOUBLE, 0, V4, V8, V12); \
+	DOT_STEP(DOUBLE, 1, V5, V9, V13); \
+	DOT_STEP(DOUBLE, 2, V6, V10, V14); \
+	DOT_STEP(DOUBLE, 3, V7, V11, V15); \
+	ADDQ $16, AX; \
+test: \
+	CMPQ AX, DX; \
+	JLT  loop; \
+	VMOVUPS Y4, (0*32)(DI); VMOVUPS Y5, (1*32)(DI); VMOVUPS Y6, (2*32)(DI); VMOVUPS Y7, (3*32)(DI); \
+	VMOVUPS Y8, (4*32)(DI); VMOVUPS Y9, (5*32)(DI); VMOVUPS Y10, (6*32)(DI); VMOVUPS Y11, (7*32)(DI); \
+	VMOVUPS Y12, (8*32)(DI); VMOVUPS Y13, (9*32)(DI); VMOVUPS Y14, (10*32)(DI); VMOVUPS Y15, (11*32)(DI)

@@ -71,3 +71,54 @@
 	VCVTTPD2QQ reg, reg; \
 	VPTERNLOGQ $0x55, reg, reg, K1, reg; \
 	VMOVUPS reg, (64*i)(DI)(AX*8)
+
+#undef CANON_PD
+#define CANON_PD(reg, tmp) VCMPPD $3, reg, reg, K1; VMOVAPD V14, K1, reg
+
+#undef HALVE
+#define HALVE(reg, low) VCVTPD2PS reg, low
+#undef CANON_LOW
+#define CANON_LOW(low, tmp) VCMPPS $3, low, low, K1; VMOVAPS Y14, K1, low
+
+// To odd: toward zero, and then the last bit is set if anything was lost. Rounding
+// that to 16 bits is rounding once.
+#define HALVE_ODD(reg, low, tmp) \
+	VMOVAPS reg, tmp; \
+	VCVTPD2PS.RZ_SAE reg, low; \
+	VCVTPS2PD low, Z9; \
+	VCMPPD $12, tmp, Z9, K1; \
+	VPORD Y11, low, K1, low
+
+#define ROUND_F16(i, reg, low, tmp, tmplow) \
+	HALVE_ODD(reg, low, tmp); \
+	CANON_LOW(low, tmplow); \
+	VCVTPS2PH $0, low, (i*VN)(DI)(AX*2)
+
+#define ROUND_BF16_HALF(i, reg, low, tmp, tmplow) \
+	HALVE_ODD(reg, low, tmp); \
+	CANON_LOW(low, tmplow); \
+	VPSRLD $16, low, tmplow; \
+	VPANDD Y11, tmplow, tmplow; \
+	VPADDD Y12, low, low; \
+	VPADDD tmplow, low, low; \
+	VPSRLD $16, low, low; \
+	VPMOVDW low, (i*VN)(DI)(AX*2)
+
+#undef DOT
+#define DOT(DOUBLE) \
+	MOVQ (SI), R8; \
+	MOVQ 24(SI), R10; \
+	VMOVUPS (0*64)(DI), Z4; VMOVUPS (1*64)(DI), Z5; \
+	VMOVUPS (2*64)(DI), Z6; VMOVUPS (3*64)(DI), Z7; \
+	VMOVUPS (4*64)(DI), Z8; VMOVUPS (5*64)(DI), Z9; \
+	JMP  test; \
+loop: \
+	DOT_STEP(DOUBLE, 0, V4, V6, V8); \
+	DOT_STEP(DOUBLE, 1, V5, V7, V9); \
+	ADDQ $16, AX; \
+test: \
+	CMPQ AX, DX; \
+	JLT  loop; \
+	VMOVUPS Z4, (0*64)(DI); VMOVUPS Z5, (1*64)(DI); \
+	VMOVUPS Z6, (2*64)(DI); VMOVUPS Z7, (3*64)(DI); \
+	VMOVUPS Z8, (4*64)(DI); VMOVUPS Z9, (5*64)(DI)

@@ -34,6 +34,16 @@ const (
 	addFloat16
 	addBFloat16
 
+	// The sums of three dot products, and two factors' sum, likewise.
+	dotFloat16
+	dotBFloat16
+	dotFloat32
+	dotFloat64
+	blendFloat16
+	blendBFloat16
+	blendFloat32
+	blendFloat64
+
 	// Integers times a float64, likewise.
 	scaleUint8
 	scaleInt8
@@ -98,6 +108,15 @@ var casts = [tensor.NumDTypes][tensor.NumDTypes]kernel{
 	tensor.Float32:  {tensor.Float16: float32ToFloat16, tensor.BFloat16: float32ToBFloat16, tensor.Float64: float32ToFloat64},
 	tensor.Float64:  {tensor.Float16: float64ToFloat16, tensor.BFloat16: float64ToBFloat16, tensor.Float32: float64ToFloat32},
 }
+
+var (
+	dotKernels = [tensor.NumDTypes]kernel{
+		tensor.Float16: dotFloat16, tensor.BFloat16: dotBFloat16, tensor.Float32: dotFloat32, tensor.Float64: dotFloat64,
+	}
+	blendKernels = [tensor.NumDTypes]kernel{
+		tensor.Float16: blendFloat16, tensor.BFloat16: blendBFloat16, tensor.Float32: blendFloat32, tensor.Float64: blendFloat64,
+	}
+)
 
 // scalings has noKernel for what is no integer.
 var scalings = [tensor.NumDTypes]kernel{

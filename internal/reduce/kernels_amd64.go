@@ -114,6 +114,24 @@ func scaleRange(v variant, k kernel, dst []byte, srcs [][]byte, factor, low, hig
 	runElements(v, k, &j, from, to)
 }
 
+// dotRange adds the products of the elements from from to to to d.
+func dotRange(v variant, k kernel, d *dots, srcs [][]byte, from, to int) {
+	j := job{dst: (*byte)(unsafe.Pointer(d)), srcs: unsafe.SliceData(srcs), nsrc: len(srcs)}
+	runElements(v, k, &j, from, to)
+}
+
+// blendRange blends the elements from from to to in the first source.
+func blendRange(v variant, k kernel, dt tensor.DType, srcs [][]byte, cx, cy float64, from, to int) {
+	j := job{
+		dst: unsafe.SliceData(srcs[0]), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
+		scale: math.Float64bits(cx), flip: math.Float64bits(cy), canon: 0x7fc0_0000_7fc0_0000,
+	}
+	if dt == tensor.Float64 {
+		j.canon = 0x7ff8_0000_0000_0000
+	}
+	runElements(v, k, &j, from, to)
+}
+
 // run calls a kernel, with the default floating-point mode for as long.
 //
 //go:noescape

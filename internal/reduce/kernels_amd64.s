@@ -288,6 +288,30 @@ TEXT scaleInt64AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	SCALE_EACH_I64
 	RET
 
+TEXT dotFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	DOT(DOUBLE_F16)
+	RET
+
+TEXT dotBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	DOT(DOUBLE_BF16)
+	RET
+
+TEXT dotFloat32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	DOT(DOUBLE_F32)
+	RET
+
+TEXT dotFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	DOT(DOUBLE_F64)
+	RET
+
+TEXT blendFloat32AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	BLEND(DOUBLE_F32, ROUND_F32)
+	RET
+
+TEXT blendFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	BLEND(DOUBLE_F64, ROUND_F64)
+	RET
+
 // AVX-512: whole groups of four vectors, then the AVX2 kernel for the rest. Only the
 // 16-bit floats gain by it (by half and more). The others wait for memory as soon as
 // the arrays are too large for the first-level cache, and lose if they are not aligned.
@@ -471,6 +495,44 @@ TEXT scaleInt64AVX512<>(SB), NOSPLIT|NOFRAME, $0
 	SCALE_INTEGERS(WIDEN_I64, NARROW_I64)
 	RET
 
+TEXT dotFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	DOT(DOUBLE_F16)
+	RET
+
+TEXT dotBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	DOT(DOUBLE_BF16)
+	RET
+
+TEXT dotFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	DOT(DOUBLE_F32)
+	RET
+
+TEXT dotFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	DOT(DOUBLE_F64)
+	RET
+
+TEXT blendFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CONSTANTS_BF16
+	BLEND(DOUBLE_F16, ROUND_F16)
+	RET
+
+TEXT blendBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	CONSTANTS_BF16
+	BLEND(DOUBLE_BF16, ROUND_BF16_HALF)
+	RET
+
+TEXT blendFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	BLEND(DOUBLE_F32, ROUND_F32)
+	RET
+
+TEXT blendFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	BLEND(DOUBLE_F64, ROUND_F64)
+	RET
+
 // By the kernel's number in kernel.go; those of AVX-512 come after all of AVX2.
 
 #define ENTRY(k, f) DATA kernels<>+((k)*8)(SB)/8, $f<>(SB)
@@ -495,6 +557,12 @@ ENTRY(const_float64ToBFloat16, float64ToBFloat16AVX2)
 ENTRY(const_float64ToFloat32, float64ToFloat32AVX2)
 ENTRY(const_addFloat16, addFloat16AVX2)
 ENTRY(const_addBFloat16, addBFloat16AVX2)
+ENTRY(const_dotFloat16, dotFloat16AVX2)
+ENTRY(const_dotBFloat16, dotBFloat16AVX2)
+ENTRY(const_dotFloat32, dotFloat32AVX2)
+ENTRY(const_dotFloat64, dotFloat64AVX2)
+ENTRY(const_blendFloat32, blendFloat32AVX2)
+ENTRY(const_blendFloat64, blendFloat64AVX2)
 ENTRY(const_scaleUint8, scaleUint8AVX2)
 ENTRY(const_scaleInt8, scaleInt8AVX2)
 ENTRY(const_scaleUint16, scaleUint16AVX2)
@@ -547,6 +615,14 @@ ENTRY(const_float64ToBFloat16+const_numKernels, float64ToBFloat16AVX512)
 ENTRY(const_float64ToFloat32+const_numKernels, float64ToFloat32AVX512)
 ENTRY(const_addFloat16+const_numKernels, addFloat16AVX512)
 ENTRY(const_addBFloat16+const_numKernels, addBFloat16AVX512)
+ENTRY(const_dotFloat16+const_numKernels, dotFloat16AVX512)
+ENTRY(const_dotBFloat16+const_numKernels, dotBFloat16AVX512)
+ENTRY(const_dotFloat32+const_numKernels, dotFloat32AVX512)
+ENTRY(const_dotFloat64+const_numKernels, dotFloat64AVX512)
+ENTRY(const_blendFloat16+const_numKernels, blendFloat16AVX512)
+ENTRY(const_blendBFloat16+const_numKernels, blendBFloat16AVX512)
+ENTRY(const_blendFloat32+const_numKernels, blendFloat32AVX512)
+ENTRY(const_blendFloat64+const_numKernels, blendFloat64AVX512)
 ENTRY(const_scaleUint8+const_numKernels, scaleUint8AVX512)
 ENTRY(const_scaleInt8+const_numKernels, scaleInt8AVX512)
 ENTRY(const_scaleUint16+const_numKernels, scaleUint16AVX512)

@@ -20,3 +20,11 @@ func castRange(v variant, _ kernel, _ []byte, _ [][]byte, _ float64, _, _ int) {
 func scaleRange(v variant, _ kernel, _ []byte, _ [][]byte, _, _, _ float64, _, _ int) {
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }
+
+func dotRange(v variant, _ kernel, _ *dots, _ [][]byte, _, _ int) {
+	panic("reduce: no " + v.String() + " kernels on this processor")
+}
+
+func blendRange(v variant, _ kernel, _ tensor.DType, _ [][]byte, _, _ float64, _, _ int) {
+	panic("reduce: no " + v.String() + " kernels on this processor")
+}
