@@ -53,8 +53,13 @@ from horovod.tensorflow.mpi_ops import (
     start_timeline,
     stop_timeline,
 )
+from horovod.tensorflow.optimizer import DistributedOptimizer
+from horovod.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 
 __all__ = [
+    "PartialDistributedGradientTape",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
     "Adasum",
     "Average",
     "BroadcastGlobalVariablesHook",

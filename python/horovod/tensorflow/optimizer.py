@@ -1,0 +1,247 @@
+"""Distributed optimizers: those of ``tf.compat.v1.train`` here, Keras' in :mod:`horovod.tensorflow.keras`."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow import mpi_ops
+from horovod.tensorflow._collectives import allreduce
+from horovod.tensorflow._reduction import Groups, LocalGradients, Reducer, check_predivide, resolve_groups
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
+from horovod.tensorflow.mpi_ops import Adasum, Average
+
+_LegacyOptimizer = tf.compat.v1.train.Optimizer
+
+
+class _DistributedOptimizer(_LegacyOptimizer):
+    """Wraps ``optimizer``: gradients are reduced over the ranks before they are applied."""
+
+    def __init__(
+        self,
+        optimizer: Any,
+        name: Optional[str],
+        use_locking: bool,
+        reducer: Reducer,
+        backward_passes_per_step: int,
+        average_aggregated_gradients: bool,
+        process_set: ProcessSet,
+        scale_local_gradients: bool,
+    ) -> None:
+        super().__init__(name=name or f"Distributed{type(optimizer).__name__}", use_locking=use_locking)
+        self._optimizer = optimizer
+        self._reducer = reducer
+        self._local = LocalGradients(process_set, scale_local_gradients)
+        self._agg_helper = None
+        if backward_passes_per_step > 1:
+            if tf.executing_eagerly():
+                raise ValueError(
+                    "backward_passes_per_step > 1 is not yet supported for _LegacyOptimizer with eager execution."
+                )
+            self._agg_helper = LocalGradientAggregationHelper(
+                backward_passes_per_step,
+                reducer,
+                reducer.sparse_as_dense,
+                average_aggregated_gradients,
+                mpi_ops.rank(),
+                LocalGradientAggregationHelper._OPTIMIZER_TYPE_LEGACY,
+                process_set,
+                scale_local_gradients,
+                name=self._name,
+            )
+
+    def register_local_var(self, var: Any) -> None:
+        """Keep the gradient of ``var`` from being reduced."""
+        if self._agg_helper is not None:
+            self._agg_helper.register_local_var(var)
+        else:
+            self._local.register(var)
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
+        """The gradients and variables of the wrapped optimizer, the gradients reduced over the ranks."""
+        pairs = self._optimizer.compute_gradients(*args, **kwargs)
+        gradients = [g for g, _ in pairs]
+        variables = [v for _, v in pairs]
+        if self._agg_helper is not None:
+            return list(zip(self._agg_helper.compute_gradients(gradients, variables), variables))
+        shared = [i for i, v in enumerate(variables) if not self._local.contains(v)]
+        reduced = self._reducer([gradients[i] for i in shared], [variables[i] for i in shared])
+        for i, gradient in zip(shared, reduced):
+            gradients[i] = gradient
+        for i, variable in enumerate(variables):
+            if self._local.contains(variable):
+                gradients[i] = self._local.scaled(gradients[i])
+        return list(zip(gradients, variables))
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's; while gradients are being added up it only counts the step."""
+        if self._agg_helper is None:
+            return self._optimizer.apply_gradients(*args, **kwargs)
+        return self._agg_helper.apply_gradients(
+            lambda: self._optimizer.apply_gradients(*args, **kwargs), self, *args, **kwargs
+        )
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._optimizer.variables(*args, **kwargs)
+
+
+class _DistributedAdasumOptimizer(_LegacyOptimizer):
+    """Wraps ``optimizer``: each rank applies its own gradients, and what they change is combined with Adasum."""
+
+    def __init__(
+        self,
+        optimizer: Any,
+        name: Optional[str] = None,
+        use_locking: bool = False,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: Any = Compression.none,
+        backward_passes_per_step: int = 1,
+    ) -> None:
+        super().__init__(name=name or f"DistributedDelta{type(optimizer).__name__}", use_locking=use_locking)
+        self._optimizer = optimizer
+        self._options = {"device_dense": device_dense, "device_sparse": device_sparse, "compression": compression}
+        self._passes = backward_passes_per_step
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._optimizer.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
+        """Apply the gradients; at every n-th pass, combine with the other ranks what has changed since the last one."""
+        pairs = list(grads_and_vars)
+        variables = [v for g, v in pairs if g is not None]
+        starts = [self._start_of(v) for v in variables]
+        with tf.compat.v1.variable_scope(self._name, reuse=tf.compat.v1.AUTO_REUSE):
+            passes = tf.compat.v1.get_variable(
+                "step_count", shape=(), dtype=tf.int32, trainable=False, initializer=tf.compat.v1.zeros_initializer()
+            )
+        # The start is noted before the first of the passes.
+        first = tf.equal(tf.identity(passes) % self._passes, 0)
+        with tf.control_dependencies([first]):
+            noted = [s.assign(tf.where(first, tf.identity(v), tf.identity(s))) for v, s in zip(variables, starts)]
+        with tf.control_dependencies(noted):
+            applied = self._optimizer.apply_gradients(pairs, global_step=global_step, name=name)
+        with tf.control_dependencies([applied]):
+            counted = tf.identity(tf.compat.v1.assign_add(passes, 1))
+
+        def combine() -> Any:
+            changes = []
+            for v, s in zip(variables, starts):
+                start = tf.identity(s)
+                change = allreduce(
+                    tf.identity(v) - start,
+                    op=Adasum,
+                    name=f"{self._name}_{mpi_ops._normalize_name(v.name)}",
+                    **self._options,
+                )
+                changes.append(v.assign(start + change))
+            return tf.group(*changes)
+
+        with tf.control_dependencies([counted]):
+            return tf.cond(tf.equal(counted % self._passes, 0), combine, lambda: tf.group())
+
+    def _start_of(self, variable: Any) -> Any:
+        return self._zeros_slot(variable, "delta_start", self._name)
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._optimizer.variables(*args, **kwargs)
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    name: Optional[str] = None,
+    use_locking: bool = False,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """An optimizer that does what ``optimizer`` does with gradients that are reduced over the ranks first.
+
+    ``optimizer`` is one of ``tf.compat.v1.train`` or of Keras. Gradients are added up over
+    ``backward_passes_per_step`` passes before they are reduced, and then divided by that number if
+    ``average_aggregated_gradients``. ``groups`` is a number of groups, or lists of variables, whose gradients are
+    reduced as one. Gradients of variables given to ``register_local_var`` stay as they are, divided by the number of
+    ranks if ``scale_local_gradients``. Raises ValueError and NotImplementedError for what cannot be combined.
+    """
+    check_predivide(gradient_predivide_factor, op)
+    if op == Adasum and average_aggregated_gradients:
+        raise ValueError("Adasum does not support average_aggregated_gradients == True")
+    groups = resolve_groups(num_groups, groups)
+    if not isinstance(optimizer, _LegacyOptimizer):
+        from horovod.tensorflow import keras
+
+        if op == Adasum:
+            raise ValueError("op == Adasum is not supported yet with Keras")
+        return keras.DistributedOptimizer(
+            optimizer,
+            name=name,
+            device_dense=device_dense,
+            device_sparse=device_sparse,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            gradient_predivide_factor=gradient_predivide_factor,
+            op=op,
+            backward_passes_per_step=backward_passes_per_step,
+            average_aggregated_gradients=average_aggregated_gradients,
+            groups=groups,
+            process_set=process_set,
+            scale_local_gradients=scale_local_gradients,
+        )
+    if op == Adasum:
+        if process_set is not global_process_set:
+            raise NotImplementedError("Adasum does not support non-global process sets yet.")
+        return _DistributedAdasumOptimizer(
+            optimizer, name, use_locking, device_dense, device_sparse, compression, backward_passes_per_step
+        )
+    reducer = Reducer(
+        name or f"Distributed{type(optimizer).__name__}",
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        groups,
+        process_set,
+    )
+    return _DistributedOptimizer(
+        optimizer,
+        name,
+        use_locking,
+        reducer,
+        backward_passes_per_step,
+        average_aggregated_gradients,
+        process_set,
+        scale_local_gradients,
+    )

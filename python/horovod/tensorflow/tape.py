@@ -1,0 +1,182 @@
+"""Gradient tapes whose gradients are reduced over the ranks."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._reduction import (
+    Groups,
+    LocalGradients,
+    Reducer,
+    check_predivide,
+    resolve_groups,
+    shared_reducer,
+)
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.mpi_ops import Average
+
+
+class _DistributedGradientTape:
+    """Mixed into the class of the tape that is wrapped, whose state it takes over."""
+
+    def _wrap(self, tape: tf.GradientTape, reducer: Reducer, local: LocalGradients) -> None:
+        self.__dict__.update(tape.__dict__)
+        self._reducer = reducer
+        self._local = local
+
+    def register_local_source(self, source: Any) -> None:
+        """Keep the gradient of ``source``, a variable, from being reduced."""
+        self._local.register(source)
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """The gradients, reduced over the ranks, in the structure of ``sources``."""
+        gradients = super().gradient(target, sources, output_gradients, **kwargs)
+        flat = tf.nest.flatten(sources)
+        found = _flat_like(gradients, len(flat))
+        shared = [i for i, source in enumerate(flat) if not self._local.contains(source)]
+        reduced = self._reducer([found[i] for i in shared], [flat[i] for i in shared], use_generic_names)
+        for i, gradient in zip(shared, reduced):
+            found[i] = gradient
+        for i, source in enumerate(flat):
+            if self._local.contains(source):
+                found[i] = self._local.scaled(found[i])
+        return tf.nest.pack_sequence_as(sources, found)
+
+    def get_local_and_global_gradients(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+        **kwargs: Any,
+    ) -> tuple[list[Any], list[Any]]:
+        """The gradients of this rank, and the reduced ones: two lists in the order of the flattened ``sources``."""
+        flat = tf.nest.flatten(sources)
+        found = _flat_like(super().gradient(target, flat, output_gradients, **kwargs), len(flat))
+        return found, self._reducer(found, flat, use_generic_names)
+
+
+def _flat_like(gradients: Any, n: int) -> list[Any]:
+    """``gradients`` as a list of ``n``; tf.nest would take None and tf.IndexedSlices apart."""
+    if isinstance(gradients, (list, tuple)) and len(gradients) == n:
+        return list(gradients)
+    flat = tf.nest.flatten(gradients)
+    if len(flat) != n:
+        raise ValueError(f"{len(flat)} gradients for {n} sources")
+    return flat
+
+
+def _distributed(
+    gradtape: tf.GradientTape,
+    device_dense: str,
+    device_sparse: str,
+    compression: Any,
+    sparse_as_dense: bool,
+    op: int,
+    gradient_predivide_factor: float,
+    num_groups: int,
+    groups: Groups,
+    process_set: ProcessSet,
+    scale_local_gradients: bool,
+) -> Any:
+    check_predivide(gradient_predivide_factor, op)
+    groups = resolve_groups(num_groups, groups)
+    kind = gradtape.__class__
+    wrapper = type(kind.__name__, (_DistributedGradientTape, kind), {})
+    tape = wrapper.__new__(wrapper)
+    reducer = shared_reducer(
+        "DistributedGradientTape",
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        groups,
+        process_set,
+    )
+    tape._wrap(gradtape, reducer, LocalGradients(process_set, scale_local_gradients))
+    return tape
+
+
+def DistributedGradientTape(
+    gradtape: tf.GradientTape,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """A tape that goes on where ``gradtape`` is, and reduces the gradients that it is asked for.
+
+    ``compression`` is used on the way, ``sparse_as_dense`` turns sparse gradients into dense ones first. ``groups`` is
+    a number of groups, or lists of variables whose gradients are reduced as one. Gradients of sources given to
+    ``register_local_source`` stay as they are, divided by the number of ranks if ``scale_local_gradients``.
+    """
+    return _distributed(
+        gradtape,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
+
+
+def PartialDistributedGradientTape(
+    gradtape: tf.GradientTape,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Optional[Any] = None,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """:func:`DistributedGradientTape` whose ``local_layers`` (a Keras layer or a list of them) stay this rank's own."""
+    layers: Sequence[Any] = []
+    if local_layers is not None:
+        layers = local_layers if isinstance(local_layers, (list, tuple)) else [local_layers]
+        if not all(isinstance(layer, tf.keras.layers.Layer) for layer in layers):
+            raise ValueError("All local layers must be of tf.keras.layers.Layer type.")
+    tape = _distributed(
+        gradtape,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
+    for layer in layers:
+        for variable in layer.trainable_weights:
+            tape.register_local_source(variable)
+    return tape
