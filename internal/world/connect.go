@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/hosts"
 	"github.com/gorovod/gorovod/internal/transport/shm"
 	"github.com/gorovod/gorovod/internal/transport/tcp"
 )
@@ -17,16 +19,16 @@ import (
 // alike, because they exchange how it went.
 func (w *World) connect(ctx context.Context, generation uint64, o Options) error {
 	c := w.Config
-	var hosts [][]int
+	var byHost [][]int
 	var local *shm.Network
 	if c.Transport != "tcp" {
 		var trouble string
 		var err error
-		if hosts, local, trouble, err = w.shareMemory(ctx, generation, o); err != nil {
+		if byHost, local, trouble, err = w.shareMemory(ctx, generation, o); err != nil {
 			return err
 		}
 		switch {
-		case len(hosts) == 1:
+		case len(byHost) == 1:
 			w.net = local
 			return nil
 		case c.Transport == "shm":
@@ -36,22 +38,42 @@ func (w *World) connect(ctx context.Context, generation uint64, o Options) error
 			return fmt.Errorf("GOROVOD_TRANSPORT=shm, but shared memory can't be used: %s", trouble)
 		}
 	}
-	l, own, err := w.listen()
+	between, err := w.overTCP(ctx, generation, o)
 	if err != nil {
+		if local != nil {
+			local.Close()
+		}
 		return err
 	}
-	addrs, err := w.exchangeAddresses(ctx, "tcp", own)
-	if err != nil {
-		l.Close()
-		return err
+	var network transport.Network
+	if byHost == nil || len(byHost) == c.Size {
+		network, err = tcp.New(between)
+	} else {
+		network, err = hosts.New(hosts.Config{Hosts: byHost, Local: local, TCP: between})
 	}
-	network, err := tcp.New(tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: l,
-		Addrs: addrs, Timeout: c.Timeout, Slots: slots(c), Wake: w.wake, TrackFD: o.TrackFD})
 	if err != nil {
 		return err
 	}
 	w.net = network
+	o.Log.Debug("the transport between hosts is TCP", "ranks that share memory", byHost)
 	return nil
+}
+
+// overTCP tells the other ranks where this one listens, and returns what the network
+// over TCP needs, the listener included.
+func (w *World) overTCP(ctx context.Context, generation uint64, o Options) (tcp.Config, error) {
+	c := w.Config
+	l, own, err := w.listen()
+	if err != nil {
+		return tcp.Config{}, err
+	}
+	addrs, err := w.exchangeAddresses(ctx, "tcp", own)
+	if err != nil {
+		l.Close()
+		return tcp.Config{}, err
+	}
+	return tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: l,
+		Addrs: addrs, Timeout: c.Timeout, Slots: slots(c), Wake: w.wake, TrackFD: o.TrackFD}, nil
 }
 
 // shareMemory attaches the ranks of each host to a segment of its own. It returns
@@ -59,18 +81,20 @@ func (w *World) connect(ctx context.Context, generation uint64, o Options) error
 // not attach, all of its host's are hosts of their own, and trouble says why of
 // the first such host. local is nil where this rank is alone. It leaves time for TCP,
 // and does not wait for a rank that has died.
-func (w *World) shareMemory(ctx context.Context, generation uint64, o Options) (hosts [][]int, local *shm.Network, trouble string, err error) {
+func (w *World) shareMemory(ctx context.Context, generation uint64, o Options) (byHost [][]int, local *shm.Network, trouble string, err error) {
 	c := w.Config
 	supposed := w.supposedHosts()
 	if len(supposed) > 1 {
 		trouble = "the ranks are on several hosts"
-		return supposed, nil, trouble, nil
+		if c.Transport == "shm" || len(supposed) == c.Size {
+			return supposed, nil, trouble, nil
+		}
 	}
 	mine := hostOf(supposed, c.Rank)
 	const attached = "ok"
 	verdict := attached
 	if len(mine) > 1 {
-		if local, err = w.attach(ctx, generation, mine, o); err != nil {
+		if local, err = w.attach(ctx, generation, mine, len(supposed) > 1, o); err != nil {
 			verdict = err.Error()
 			verdict = verdict[:min(len(verdict), 4096)]
 		}
@@ -90,11 +114,11 @@ func (w *World) shareMemory(ctx context.Context, generation uint64, o Options) (
 			}
 		}
 		if len(troubles) == 0 {
-			hosts = append(hosts, ranks)
+			byHost = append(byHost, ranks)
 			continue
 		}
 		for _, r := range ranks {
-			hosts = append(hosts, []int{r})
+			byHost = append(byHost, []int{r})
 		}
 		why := strings.Join(troubles, "; ")
 		if trouble == "" {
@@ -104,16 +128,17 @@ func (w *World) shareMemory(ctx context.Context, generation uint64, o Options) (
 			o.Log.Warn("shared memory can't be used; TCP is used instead", "ranks", ranks, "reason", why)
 		}
 	}
-	slices.SortFunc(hosts, func(a, b []int) int { return a[0] - b[0] })
-	if local != nil && len(hostOf(hosts, c.Rank)) == 1 {
+	slices.SortFunc(byHost, func(a, b []int) int { return a[0] - b[0] })
+	if local != nil && len(hostOf(byHost, c.Rank)) == 1 {
 		local.Close()
 		local = nil
 	}
-	return hosts, local, trouble, nil
+	return byHost, local, trouble, nil
 }
 
-// attach attaches this rank to the segment of its host.
-func (w *World) attach(ctx context.Context, generation uint64, ranks []int, o Options) (*shm.Network, error) {
+// attach attaches this rank to the segment of its host; several says that there are
+// others.
+func (w *World) attach(ctx context.Context, generation uint64, ranks []int, several bool, o Options) (*shm.Network, error) {
 	c := w.Config
 	limit := c.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -135,5 +160,5 @@ func (w *World) attach(ctx context.Context, generation uint64, ranks []int, o Op
 		}
 	}()
 	return shm.Open(ctx, shm.Config{Rank: slices.Index(ranks, c.Rank), Size: len(ranks), Ranks: ranks, Key: c.Key, Job: c.RendezvousAddr, Generation: generation,
-		Timeout: c.Timeout, Slots: slots(c), Cores: runtime.GOMAXPROCS(0), Died: w.onVanished, TrackFD: o.TrackFD})
+		Timeout: c.Timeout, Slots: slots(c), Alarm: several, Cores: runtime.GOMAXPROCS(0), Died: w.onVanished, TrackFD: o.TrackFD})
 }

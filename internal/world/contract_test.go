@@ -20,12 +20,13 @@ var update = flag.Bool("update", false, "rewrite the tables of docs/contract.md"
 
 // columns are the transports of the table.
 var columns = []struct {
-	name, transport string
-	fits            func(n int) bool
+	name       string
+	transports [5][]string // by number of ranks, as launcher.config has them
 }{
-	{"solo", "auto", func(n int) bool { return n == 1 }},
-	{"shm", "shm", func(n int) bool { return n > 1 }},
-	{"tcp", "tcp", func(n int) bool { return n > 1 }},
+	{"solo", [5][]string{1: {"auto"}}},
+	{"shm", [5][]string{2: {"shm"}, 3: {"shm"}, 4: {"shm"}}},
+	{"tcp", [5][]string{2: {"tcp"}, 3: {"tcp"}, 4: {"tcp"}}},
+	{"hosts", [5][]string{3: {"on aba"}, 4: {"on aabb", "on aaab"}}},
 }
 
 // rows are the operations of the table.
@@ -83,26 +84,27 @@ func TestContract(t *testing.T) {
 	passed := make(tally)
 	for _, n := range sizes {
 		t.Run(fmt.Sprintf("%d ranks", n), func(t *testing.T) {
-			over := make([]*worlds, len(columns))
+			over := make([][]*worlds, len(columns))
 			for i, c := range columns {
-				if c.fits(n) {
-					over[i] = joinAll(t, n, c.transport)
+				for _, transport := range c.transports[n] {
+					over[i] = append(over[i], joinAll(t, n, transport))
+				}
+			}
+			all := func(do func(w *worlds, column string)) {
+				for i, c := range columns {
+					for _, w := range over[i] {
+						do(w, c.name)
+					}
 				}
 			}
 			for _, dt := range types {
 				for _, row := range rows {
 					steps := row.steps(dt, n)
-					for i, c := range columns {
-						over[i].tryAll(row.name, steps, passed.at(row.name, dt.String(), c.name))
-					}
+					all(func(w *worlds, column string) { w.tryAll(row.name, steps, passed.at(row.name, dt.String(), column)) })
 				}
-				for i, c := range columns {
-					over[i].tryJoin(dt, passed.at(joinRow, dt.String(), c.name))
-				}
+				all(func(w *worlds, column string) { w.tryJoin(dt, passed.at(joinRow, dt.String(), column)) })
 			}
-			for i, c := range columns {
-				over[i].tryBarrier(passed.at(barrierRow, "", c.name))
-			}
+			all(func(w *worlds, column string) { w.tryBarrier(passed.at(barrierRow, "", column)) })
 		})
 	}
 	if raceDetector || testing.Short() || t.Failed() {
@@ -126,7 +128,7 @@ func asProcesses(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 }
 
-// worlds are all ranks of a world, in one process; a nil one does nothing.
+// worlds are all ranks of a world, in one process.
 type worlds struct {
 	t         *testing.T
 	transport string
@@ -165,9 +167,6 @@ func (all *worlds) leave() {
 // tryAll runs the steps one by one, then all of them at once, with slots where
 // the first round has left them, fusion, and the waits in another order.
 func (all *worlds) tryAll(row string, steps []step, c *cell) {
-	if all == nil {
-		return
-	}
 	for _, together := range []bool{false, true} {
 		attempts, outcomes := make([][][]*attempt, len(all.ws)), make([][][]*engine.Error, len(all.ws))
 		each(len(all.ws), func(r int) {
@@ -251,9 +250,6 @@ func (all *worlds) submit(rank int, row string, steps []step, together bool) (at
 // tryJoin lets each rank in turn be the one that joins last, after reductions in which
 // the others take part with zeros.
 func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
-	if all == nil {
-		return
-	}
 	n := len(all.ws)
 	for late := range n {
 		var trials []*trial
@@ -318,9 +314,6 @@ func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
 
 // tryBarrier makes sure that nobody leaves a barrier that somebody has not entered.
 func (all *worlds) tryBarrier(c *cell) {
-	if all == nil {
-		return
-	}
 	const rounds = 50
 	n := int64(len(all.ws))
 	var entered atomic.Int64

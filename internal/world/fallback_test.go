@@ -172,17 +172,50 @@ func starve(t *testing.T, room int) {
 	}
 }
 
-// Where nobody can tell the others, since the socket's name is taken by a process
-// that says nothing, there is still time for TCP.
-func TestTCPHasTimeLeft(t *testing.T) {
-	l := newLauncher(t, 3)
+// squat takes the name of the socket of the host whose first rank it is given.
+func squat(t *testing.T, l *launcher, first int) {
+	t.Helper()
 	h := hmac.New(sha256.New, key)
-	fmt.Fprintf(h, "segment|%q|%d|%d", l.addr, 1, 0) // as package shm names it
+	fmt.Fprintf(h, "segment|%q|%d|%d", l.addr, 1, first) // as package shm names it
 	squatter, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@gorovod-" + hex.EncodeToString(h.Sum(nil)[:16]), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer squatter.Close()
+	t.Cleanup(func() { squatter.Close() })
+}
+
+// Where the ranks of one host cannot share memory, they are hosts of their own, and
+// those of another still share.
+func TestHostsThatCannotShareFallApart(t *testing.T) {
+	l := newLauncher(t, 4)
+	squat(t, l, 1)
+	each(4, func(r int) {
+		c := l.config(r, 4, "on abab")
+		c.Timeout = 6 * time.Second
+		var log bytes.Buffer
+		w, err := Join(context.Background(), c, 1, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+			return
+		}
+		defer w.Leave(limit)
+		if warned := strings.Contains(log.String(), "TCP is used instead") && strings.Contains(log.String(), "ranks=\"[1 3]\""); warned != (r == 1) {
+			t.Errorf("rank %d logged %q", r, log.String())
+		}
+		if !strings.Contains(log.String(), "\"[[0 2] [1] [3]]\"") {
+			t.Errorf("rank %d logged other hosts: %s", r, log.String())
+		}
+		if v, err := add(w, "x", float32(r)); err != nil || v != 6 {
+			t.Errorf("rank %d: %v %v", r, v, err)
+		}
+	})
+}
+
+// Where nobody can tell the others, since the socket's name is taken by a process
+// that says nothing, there is still time for TCP.
+func TestTCPHasTimeLeft(t *testing.T) {
+	l := newLauncher(t, 3)
+	squat(t, l, 0)
 	each(3, func(r int) {
 		c := l.config(r, 3, "auto")
 		c.Timeout = 6 * time.Second

@@ -255,7 +255,7 @@ func refusals() []refusal {
 func TestRefusals(t *testing.T) {
 	asProcesses(t)
 	var tables []string
-	for _, transport := range []string{"shm", "tcp"} {
+	for _, transport := range []string{"shm", "tcp", "on aba"} {
 		t.Run(transport, func(t *testing.T) {
 			all := refusing(t, transport)
 			var b strings.Builder
@@ -480,7 +480,7 @@ func (all *worlds) disagree(d disagreement) (text string) {
 // outside are left alone.
 func TestDisagreementInASet(t *testing.T) {
 	asProcesses(t)
-	for _, transport := range []string{"shm", "tcp"} {
+	for _, transport := range []string{"shm", "tcp", "on aba"} {
 		t.Run(transport, func(t *testing.T) {
 			all := refusing(t, transport)
 			each(refusalRanks, func(r int) {
@@ -503,7 +503,7 @@ func TestDisagreementInASet(t *testing.T) {
 // pending and what comes later; then a new generation works.
 func TestShutDownError(t *testing.T) {
 	asProcesses(t)
-	for _, transport := range []string{"shm", "tcp"} {
+	for _, transport := range []string{"shm", "tcp", "on aba"} {
 		for gone := range refusalRanks {
 			t.Run(fmt.Sprintf("%s/rank %d", transport, gone), func(t *testing.T) {
 				t.Parallel() // each waits for news of a death that does not come

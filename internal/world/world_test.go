@@ -48,8 +48,15 @@ func newLauncher(t *testing.T, size int) *launcher {
 	return &launcher{s, l.Addr().String()}
 }
 
+// config is a rank's. A transport that begins with "on " gives each rank the host
+// of the letter at its place: "on aab" pretends that ranks 0 and 1 are on one
+// host and rank 2 on another.
 func (l *launcher) config(rank, size int, transport string) *config.Config {
-	return &config.Config{Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1, Hostname: "testhost", RendezvousAddr: l.addr, Key: key,
+	host := "testhost"
+	if letters, ok := strings.CutPrefix(transport, "on "); ok {
+		host, transport = letters[rank:rank+1], "auto"
+	}
+	return &config.Config{Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1, Hostname: host, RendezvousAddr: l.addr, Key: key,
 		FusionThreshold: 1 << 20, CacheCapacity: 16, Timeout: 10 * time.Second, Transport: transport}
 }
 
@@ -80,7 +87,7 @@ func add(w *World, name string, v float32) (float32, *engine.Error) {
 
 // A world is joined, used and left several times, over each transport.
 func TestGenerations(t *testing.T) {
-	for _, transport := range []string{"auto", "tcp"} {
+	for _, transport := range []string{"auto", "tcp", "on aab"} {
 		t.Run(transport, func(t *testing.T) {
 			l := newLauncher(t, 3)
 			for generation := uint64(1); generation <= 3; generation++ {
@@ -90,7 +97,7 @@ func TestGenerations(t *testing.T) {
 						t.Errorf("rank %d: %v", r, err)
 						return
 					}
-					if want := map[string]string{"auto": "shm", "tcp": "tcp"}[transport]; w.Engine.Network() != want {
+					if want := map[string]string{"auto": "shm", "tcp": "tcp", "on aab": "shm+tcp"}[transport]; w.Engine.Network() != want {
 						t.Errorf("network %s, want %s", w.Engine.Network(), want)
 					}
 					for i := range 5 {
@@ -157,7 +164,7 @@ func TestRankZerosKnobsAreAdopted(t *testing.T) {
 
 // The launcher's news of a death end what is pending, with its text.
 func TestDeathEndsThePending(t *testing.T) {
-	for _, transport := range []string{"shm", "tcp"} {
+	for _, transport := range []string{"shm", "tcp", "on aba"} {
 		t.Run(transport, func(t *testing.T) {
 			l := newLauncher(t, 3)
 			var ready sync.WaitGroup

@@ -1,0 +1,104 @@
+package hosts
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// OpenLane implements transport.Network.
+func (n *Network) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
+	for _, m := range members {
+		if m < 0 || m >= len(n.hosts) {
+			return nil, fmt.Errorf("open lane %d: members %v are not ranks of a world of %d", id, members, len(n.hosts))
+		}
+	}
+	n.mu.Lock()
+	_, open := n.lanes[id]
+	n.mu.Unlock()
+	if open {
+		return nil, fmt.Errorf("open lane %d: rank %d has opened it already", id, n.rank)
+	}
+	var lane *transport.Lane
+	var p parts
+	var err error
+	if hosts := n.byHost(members); len(hosts) == 1 && n.local != nil {
+		p.local = true
+		lane, err = n.local.OpenLane(id, incarnation, members)
+	} else {
+		lane, p, err = n.openAcross(id, incarnation, members, hosts)
+	}
+	if err != nil {
+		n.Abort(err) // the others would wait for this rank
+		return nil, err
+	}
+	n.mu.Lock()
+	n.lanes[id] = p
+	n.mu.Unlock()
+	return lane, nil
+}
+
+// openAcross opens a lane whose members are on several hosts, or alone.
+func (n *Network) openAcross(id int, incarnation uint32, members []int, hosts [][]int) (*transport.Lane, parts, error) {
+	p := parts{tcp: true}
+	var shared transport.Shared
+	if own := n.onThisHost(members); len(own) > 1 {
+		part, err := n.local.OpenPart(id, own)
+		if err != nil {
+			return nil, p, err
+		}
+		p.local, shared = true, part.Shared
+	}
+	lane, err := n.tcp.OpenLane(id, incarnation, members)
+	if err != nil {
+		if p.local {
+			n.local.CloseLane(id)
+		}
+		return nil, p, err
+	}
+	lane.Shared, lane.Hosts = shared, hosts
+	return lane, p, nil
+}
+
+// byHost lists the places of members by host, the hosts in the order of their
+// first members.
+func (n *Network) byHost(members []int) [][]int {
+	var hosts [][]int
+	at := make(map[int]int)
+	for m, rank := range members {
+		i, ok := at[n.hosts[rank]]
+		if !ok {
+			i = len(hosts)
+			at[n.hosts[rank]] = i
+			hosts = append(hosts, nil)
+		}
+		hosts[i] = append(hosts[i], m)
+	}
+	return hosts
+}
+
+// onThisHost are those of members that are on this rank's host.
+func (n *Network) onThisHost(members []int) []int {
+	return slices.DeleteFunc(slices.Clone(members), func(m int) bool { return n.hosts[m] != n.hosts[n.rank] })
+}
+
+// CloseLane implements transport.Network.
+func (n *Network) CloseLane(id int) error {
+	n.mu.Lock()
+	p, ok := n.lanes[id]
+	delete(n.lanes, id)
+	n.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("close lane %d: rank %d has not opened it", id, n.rank)
+	}
+	if p.tcp {
+		if err := n.tcp.CloseLane(id); err != nil {
+			return err
+		}
+	}
+	if p.local {
+		return n.local.CloseLane(id)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+// Package hosts is the transport.Network of ranks on several hosts: each host's
+// ranks have a segment (package shm), and all ranks TCP among them (package tcp).
+//
+//	lane's members    Board       Shared              Comm
+//	all on one host   shm         all                 none
+//	on several        tcp         those of this host  all
+//
+// One bell serves both networks, and an abort of one becomes one of the other,
+// with the same cause, wherever it was latched first.
+package hosts
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/shm"
+	"github.com/gorovod/gorovod/internal/transport/tcp"
+)
+
+// Config describes one rank's part in one generation of the world.
+type Config struct {
+	// Hosts are the world's ranks by host, the same on all ranks: each list ascending.
+	Hosts [][]int
+	// Local is the network of this host's ranks, opened with Alarm, nil where this rank
+	// is the only one. New takes it over, also when it returns an error.
+	Local *shm.Network
+	// TCP is that of all ranks, but for the Bell, which is Local's.
+	TCP tcp.Config
+}
+
+// Network is a rank's attachment to both networks.
+type Network struct {
+	hosts []int // by world rank: the number of its host
+	rank  int
+	local *shm.Network // nil on a host of one rank
+	tcp   *tcp.Network
+	cause atomic.Pointer[error]
+
+	mu    sync.Mutex
+	lanes map[int]parts // the open ones
+}
+
+// parts says where a lane has been opened.
+type parts struct{ local, tcp bool }
+
+var _ transport.Network = (*Network)(nil)
+
+// New starts to accept connections. It does not block.
+func New(c Config) (*Network, error) {
+	n := &Network{rank: c.TCP.Rank, local: c.Local, lanes: make(map[int]parts)}
+	err := n.number(c.Hosts, c.TCP.Size)
+	if err == nil {
+		if c.Local != nil {
+			c.TCP.Bell = c.Local.Bell()
+		}
+		n.tcp, err = tcp.New(c.TCP)
+	} else if c.TCP.Listener != nil {
+		c.TCP.Listener.Close()
+	}
+	if err != nil {
+		if c.Local != nil {
+			c.Local.Close()
+		}
+		return nil, fmt.Errorf("networks of %d hosts: %w", len(c.Hosts), err)
+	}
+	return n, nil
+}
+
+// number notes the ranks' hosts.
+func (n *Network) number(hosts [][]int, size int) error {
+	n.hosts = make([]int, size)
+	count := 0
+	for h, ranks := range hosts {
+		for i, r := range ranks {
+			if r < 0 || r >= size || n.hosts[r] != 0 || i > 0 && r <= ranks[i-1] {
+				return fmt.Errorf("the hosts %v do not have each of %d ranks once, ascending", hosts, size)
+			}
+			n.hosts[r] = h + 1
+			count++
+		}
+		if slices.Contains(ranks, n.rank) && (len(ranks) > 1) != (n.local != nil) {
+			return fmt.Errorf("rank %d of the hosts %v: a segment %v", n.rank, hosts, n.local != nil)
+		}
+	}
+	if count != size {
+		return fmt.Errorf("the hosts %v do not have each of %d ranks", hosts, size)
+	}
+	return nil
+}
+
+// Name implements transport.Network.
+func (n *Network) Name() string { return "shm+tcp" }
+
+// Bell implements transport.Network.
+func (n *Network) Bell() transport.Bell { return n.tcp.Bell() }
+
+// Err implements transport.Network. It is where an abort that another rank has
+// told one of the networks comes to the other: whoever is told wakes the driver.
+func (n *Network) Err() error {
+	if cause := n.cause.Load(); cause != nil {
+		return *cause
+	}
+	err := n.tcp.Err()
+	if err == nil && n.local != nil {
+		err = n.local.Err()
+	}
+	if err != nil {
+		n.Abort(err)
+		return *n.cause.Load()
+	}
+	return nil
+}
+
+// Abort implements transport.Network.
+func (n *Network) Abort(cause error) {
+	if cause == nil {
+		cause = errors.New("aborted without a cause")
+	}
+	if !n.cause.CompareAndSwap(nil, &cause) {
+		return
+	}
+	if n.local != nil {
+		n.local.Abort(cause)
+	}
+	n.tcp.Abort(cause)
+}
+
+// Close implements transport.Network. The connections' readers end before the
+// segment is taken away.
+func (n *Network) Close() error {
+	err := n.tcp.Close()
+	if n.local != nil {
+		err = errors.Join(err, n.local.Close())
+	}
+	return err
+}
