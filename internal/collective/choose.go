@@ -57,13 +57,15 @@ func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, i
 		return l.startParts(l.whole(r))
 	}
 	l.begin()
-	switch l.allreduceForm(n) {
+	switch l.allreduceForm(n, r.sent(n)) {
 	case replicated:
 		return l.allreduceReplicated.start(l, r)
 	case sharded:
 		return l.allreduceHierarchical.start(l, r)
 	}
 	switch {
+	case l.options.Deterministic:
+		return l.allreduceDirect.startAllreduce(l, r)
 	case doublingIsCheaper(l.size, r.sent(n)):
 		return l.allreduceDoubling.start(l, r)
 	default:

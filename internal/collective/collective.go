@@ -75,6 +75,7 @@ type Lane struct {
 	reducescatterExchange reducescatterExchange
 	reducescatterRing     reducescatterRing
 	adasum                adasum
+	allreduceDirect       allreduceDirect
 	allreduceHierarchical allreduceHierarchical
 	allreduceReplicated   allreduceReplicated
 	allgatherHierarchical allgatherHierarchical

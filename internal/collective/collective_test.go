@@ -415,12 +415,14 @@ func TestNoAllocations(t *testing.T) {
 	}
 	for _, hosts := range topologies[:4] {
 		checkAllocations(t, inproc.Options{Hosts: hosts}, sizeOf(hosts))
+		checkAllocations(t, inproc.Options{Hosts: hosts}, sizeOf(hosts), Options{Deterministic: true})
 	}
+	checkAllocations(t, inproc.Options{}, 3, Options{Deterministic: true})
 }
 
-func checkAllocations(t *testing.T, o inproc.Options, size int) {
+func checkAllocations(t *testing.T, o inproc.Options, size int, options ...Options) {
 	shared := o.Shared
-	g := newGroup(t, size, o)
+	g := newGroup(t, size, o, options...)
 	small, large := make([][]byte, size), make([][]byte, size)
 	outs := make([][]byte, size)
 	counts, most := make([]int64, size), make([]int64, size)

@@ -19,8 +19,9 @@ type group struct {
 }
 
 // newGroup makes buffers and pieces so small that little data has many of them.
-func newGroup(t testing.TB, size int, o inproc.Options) *group {
+func newGroup(t testing.TB, size int, o inproc.Options, options ...Options) *group {
 	t.Helper()
+	options = append(options, Options{})
 	if o.ChunkBytes == 0 {
 		o.ChunkBytes = testChunk
 	}
@@ -35,7 +36,7 @@ func newGroup(t testing.TB, size int, o inproc.Options) *group {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lane := NewLane(l, Options{})
+		lane := NewLane(l, options[0])
 		lane.Tune(Tuning{Chunk: o.ChunkBytes, Piece: testPiece})
 		if h := lane.hier; h != nil {
 			h.block, h.least, h.little = testBlock, testPiece, testChunk

@@ -32,19 +32,19 @@ const (
 	sharded
 )
 
-// allreduceForm chooses for n bytes. A deterministic lane must not choose by
+// allreduceForm chooses for n bytes, which are `sent` on the wire. A deterministic lane must not choose by
 // length between flat and the others, whose order of combining differs.
-func (l *Lane) allreduceForm(n int) form {
+func (l *Lane) allreduceForm(n, sent int) form {
 	h := l.hier
 	if h == nil || l.options.Allreduce == Flat {
 		return flat
 	}
 	hosts, shards := len(h.hosts), h.shardsOf(n)
-	best, cost := sharded, 2*syncBytes+2*n/3+acrossCost(hosts, ceilDiv(n, shards), shards, shards)
-	if c := syncBytes + n/3 + acrossCost(hosts, n, h.shards, h.shards); h.equal() && c <= cost {
+	best, cost := sharded, 2*syncBytes+2*n/3+acrossCost(hosts, ceilDiv(sent, shards), shards, shards)
+	if c := syncBytes + n/3 + acrossCost(hosts, sent, h.shards, h.shards); h.equal() && c <= cost {
 		best, cost = replicated, c
 	}
-	if l.options.Allreduce == ByModel && !l.options.Deterministic && acrossCost(l.size, n, h.most, h.leaving) < cost {
+	if l.options.Allreduce == ByModel && !l.options.Deterministic && acrossCost(l.size, sent, h.most, h.leaving) < cost {
 		best = flat
 	}
 	return best

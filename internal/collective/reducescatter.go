@@ -16,7 +16,9 @@ const exchangeBytes = 256 << 10
 // an error.
 //
 // Over Shared the result has the bits of Allreduce's. Over Comm the association
-// is the algorithm's.
+// is the algorithm's, and over hosts with equally many members it is Allreduce's
+// inside each. On a deterministic lane it is Allreduce's, but over unequal hosts,
+// where it is the order of the members.
 func (l *Lane) Reducescatter(dt tensor.DType, op tensor.ReduceOp, in, out []byte, counts []int64, scale float64) Op {
 	if err := reduce.Check(dt, op); err != nil {
 		return l.refuse("reducescatter: %w", err)
@@ -54,6 +56,9 @@ func (l *Lane) Reducescatter(dt tensor.DType, op tensor.ReduceOp, in, out []byte
 	case l.hier != nil && l.hier.equal() && l.options.Allreduce != Flat:
 		l.begin()
 		return l.reducescatterHierarchical.start(l, r)
+	case l.options.Deterministic:
+		l.begin()
+		return l.allreduceDirect.start(l, r, nil, false)
 	case longest <= int64(exchangeBytes/l.size):
 		return l.reducescatterExchange.start(l, r, counts)
 	default:
