@@ -28,7 +28,7 @@ func (n *Network) take(p []byte, raw *link.Conn) {
 		raw.Close()
 		return
 	}
-	c := &conn{Conn: raw, rank: int(h.from), inbound: true, stream: h.stream}
+	c := n.newConn(raw, int(h.from), h.stream, true)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {

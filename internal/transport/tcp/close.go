@@ -38,12 +38,14 @@ func (n *Network) Close() error {
 			c.Close()
 		}
 	}
+	n.closeKeeper()
 	n.farewells.Wait()
 	n.goroutines.Wait()
 	for _, c := range conns {
 		c.Close()
 	}
 	n.lastCancel()
+	n.closeBell()
 	close(n.finished)
 	return nil
 }

@@ -33,7 +33,7 @@ func (n *Network) CloseLane(id int) error {
 		case c.lane != l:
 		case c.inbound:
 			c.SetReadDeadline(past)
-		case c.stream == data && !n.ending(): // else abort has set a deadline
+		case c.stream >= data && !n.ending(): // else abort has set a deadline
 			c.SetWriteDeadline(past)
 		}
 	}

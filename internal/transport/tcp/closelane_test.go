@@ -75,18 +75,15 @@ func TestTheSenderClosesTheLaneFirst(t *testing.T) {
 	until(t, networks[0], func() bool { return lanes[0].Comm.Sent(1) })
 	until(t, networks[1], func() bool { return lanes[1].Comm.Received(0) })
 	p := pattern(tooMuch, 1)
-	out := &networks[0].lanes[5].dataOut[1]
 	lanes[0].Comm.Send(1, p)
-	eventually(t, func() bool { return len(out.posted) == 0 })
-	time.Sleep(5 * time.Millisecond) // so that it has most likely begun to write
+	if lanes[0].Comm.Sent(1) || !networks[0].lanes[5].dataOut[1].streams[0].begun() {
+		t.Error("the message has not been begun, or is too small")
+	}
 	mustClose(t, networks[0], 5)
 	clear(p)
 	got := make([]byte, tooMuch)
 	lanes[1].Comm.Recv(0, got)
-	eventually(t, func() bool { return lanes[1].Comm.Received(0) || connections(networks[1]) == 0 })
-	if !lanes[1].Comm.Received(0) {
-		t.Skip("the lane was closed before the message was begun")
-	}
+	until(t, networks[1], func() bool { return lanes[1].Comm.Received(0) })
 	if !bytes.Equal(got, pattern(tooMuch, 1)) {
 		t.Error("the message is damaged")
 	}
@@ -146,6 +143,7 @@ func TestANewIncarnationWaits(t *testing.T) {
 	networks := quiet(t, 2)
 	old := openAll(t, networks, 5)
 	old[1].Comm.Send(0, []byte("old"))
+	until(t, networks[1], func() bool { return old[1].Comm.Sent(0) })
 	eventually(t, func() bool { return connections(networks[0]) == 1 })
 	mustClose(t, networks[1], 5)
 	l1, err := networks[1].OpenLane(5, 1, []int{0, 1})
@@ -372,7 +370,7 @@ func TestLanesComeAndGo(t *testing.T) {
 		}
 	}
 	noConnections(t, networks)
-	eventually(t, func() bool { return open.Load() == size }) // the listeners
+	eventually(t, func() bool { return open.Load() == int64(size*ownDescriptors(networks[0])) })
 }
 
 // visit exchanges a message with each other member, and checks what comes.

@@ -1,205 +1,123 @@
 package tcp
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"net"
-	"os"
-	"slices"
-	"sync/atomic"
 
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
 // comm is a lane as its collectives see it.
+//
+// A message of some size is cut into as many parts as there are streams to the
+// peer, one each; a small one goes over the first stream alone. The parts follow
+// from the length and from Config.Streams, so nothing is said about them.
+//
+// The driver moves the data itself, by system calls that do not block, when it
+// posts and when it asks. Whoever asks after one operation in vain moves
+// all others that are outstanding in the lane, so that no two members can wait for
+// each other while each could go on with something else. What is posted but not
+// asked after yet keeps the driver from sleeping.
 type comm lane
 
 var _ transport.Comm = (*comm)(nil)
 
-func (c *comm) Rank() int               { return c.me }
-func (c *comm) Size() int               { return len(c.members) }
-func (c *comm) Sent(to int) bool        { return !c.dataOut[to].busy.Load() }
-func (c *comm) Received(from int) bool  { return !c.dataIn[from].busy.Load() }
-func (c *comm) Send(to int, p []byte)   { c.dataOut[to].post(p) }
-func (c *comm) Recv(from int, p []byte) { c.dataIn[from].post(p) }
+func (c *comm) Rank() int { return c.me }
+func (c *comm) Size() int { return len(c.members) }
 
-// dataOut carries messages to one other member.
-type dataOut struct {
-	lane    *lane
-	to      int
-	posted  chan []byte // capacity 1
-	busy    atomic.Bool // from post until run has written the message
-	started bool        // the driver's
-
-	// What run leaves to finish when the lane is closed.
-	conn *conn
-	rest []byte // of the message that was cut short; a copy
-
-	// run's.
-	sequence uint32
-	header   [headerSize]byte
-	parts    [2][]byte
-	vector   net.Buffers
-}
-
-func (o *dataOut) init(l *lane, to int) {
-	o.lane, o.to, o.posted = l, to, make(chan []byte, 1)
-}
-
-// post panics when the message before it is outstanding.
-func (o *dataOut) post(p []byte) {
-	if o.to == o.lane.me || o.busy.Swap(true) {
-		panic(fmt.Sprintf("tcp: member %d posts a send to member %d, which is itself or has one outstanding", o.lane.me, o.to))
-	}
-	o.posted <- p
-	if !o.started {
-		o.started = true
-		n := o.lane.net
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.startUser(o.lane, &n.farewells, o.run, o.finish)
+// Send implements transport.Comm. It panics when the message before is
+// outstanding.
+func (c *comm) Send(to int, p []byte) {
+	o := &c.dataOut[to]
+	o.post(p)
+	c.net.goOn()
+	if !o.listed && !o.done() {
+		o.listed = true
+		c.sending = append(c.sending, o)
 	}
 }
 
-// run connects and writes what is posted, until the network or the lane ends.
-func (o *dataOut) run() {
-	l, n, rank := o.lane, o.lane.net, o.lane.members[o.to]
-	c := l.dial(l.ctx, o.to, data)
-	for c != nil {
-		select {
-		case p := <-o.posted:
-			if isClosed(l.closed) {
-				o.conn = c
-				return
-			}
-			if err := o.write(c, p); err != nil {
-				if isClosed(l.closed) && errors.Is(err, os.ErrDeadlineExceeded) {
-					o.conn = c
-					return
-				}
-				if n.failed(c, brokenError{error: err}) {
-					c = nil
-					continue
-				}
-				return
-			}
-			o.busy.Store(false)
-			n.bell.Ring()
-		case <-l.closed:
-			o.conn = c
-			return
-		case <-n.aborted:
-			n.farewell(c, o.sequence)
-			return
-		case <-n.leaving:
-			n.farewell(c, o.sequence)
-			c.Close()
-			return
+// Recv implements transport.Comm. It panics when the message before is
+// outstanding.
+func (c *comm) Recv(from int, p []byte) {
+	i := &c.dataIn[from]
+	i.post(p)
+	c.net.goOn()
+	if !i.listed {
+		i.listed = true
+		c.receiving = append(c.receiving, i)
+	}
+}
+
+// Sent implements transport.Comm.
+func (c *comm) Sent(to int) bool {
+	if o := &c.dataOut[to]; !o.done() {
+		c.move()
+		return o.done()
+	}
+	return true
+}
+
+// Received implements transport.Comm.
+func (c *comm) Received(from int) bool {
+	if i := &c.dataIn[from]; !i.done() {
+		c.move()
+		return i.done()
+	}
+	return true
+}
+
+// move does what can be done now for all that is outstanding. What came is taken
+// first: that lets others go on.
+func (c *comm) move() {
+	kept := c.receiving[:0]
+	for _, i := range c.receiving {
+		if i.move(); i.done() {
+			i.listed = false
+		} else {
+			kept = append(kept, i)
 		}
 	}
-	if n.peers[rank].left.Load() && n.forsaken(l) {
-		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d had data for it in lane %d", rank, n.cfg.Rank, l.id))
-	}
-}
-
-// finish ends the connection of a lane that has been closed.
-func (o *dataOut) finish() {
-	if o.conn != nil {
-		o.lane.net.leave(o.conn, o.rest, o.sequence)
-	}
-}
-
-func (o *dataOut) write(c *conn, p []byte) error {
-	header{messageData, o.sequence, uint64(len(p))}.put(o.header[:])
-	o.sequence++
-	o.parts[0], o.parts[1] = o.header[:], p
-	o.vector = o.parts[:]
-	_, err := o.vector.WriteTo(c.TCPConn) // the TCPConn itself: it knows writev
-	if err != nil && isClosed(o.lane.closed) {
-		o.rest = slices.Concat(o.vector...)
-	}
-	o.parts[1] = nil
-	return err
-}
-
-// dataIn takes messages from one other member.
-type dataIn struct {
-	lane      *lane
-	from      int
-	posted    chan []byte // capacity 1
-	busy      atomic.Bool // from post until run has filled the buffer
-	connected bool        // guarded by Network.mu
-	left      bool        // read's; the other end has left in good order
-}
-
-func (i *dataIn) init(l *lane, from int) {
-	i.lane, i.from, i.posted = l, from, make(chan []byte, 1)
-}
-
-// post panics when the receive before it is outstanding.
-func (i *dataIn) post(p []byte) {
-	if i.from == i.lane.me || i.busy.Swap(true) {
-		panic(fmt.Sprintf("tcp: member %d posts a receive from member %d, which is itself or has one outstanding", i.lane.me, i.from))
-	}
-	i.posted <- p
-}
-
-// readAhead is the size of a data connection's buffer. A message that fits
-// costs one system call; of a larger one this much is copied, and the rest goes
-// straight to where it belongs.
-const readAhead = 4 << 10
-
-// read fills what is posted, until the connection or the lane ends.
-func (i *dataIn) read(c *conn) {
-	n := i.lane.net
-	in := incoming{r: bufio.NewReaderSize(c.TCPConn, readAhead)}
-	i.left = n.serve(c, &in, func(h header) error {
-		if h.kind != messageData {
-			return fmt.Errorf("message of kind %d on the data stream", h.kind)
+	c.receiving = kept
+	left := c.sending[:0]
+	for _, o := range c.sending {
+		if o.move(); o.done() {
+			o.listed = false
+		} else {
+			left = append(left, o)
 		}
-		p, err := i.await()
-		if err != nil {
-			return err
-		}
-		if uint64(len(p)) != h.length {
-			return fmt.Errorf("lane %d: rank %d sent %d bytes where rank %d expects %d",
-				i.lane.id, c.rank, h.length, n.cfg.Rank, len(p))
-		}
-		if err := readPayload(in.r, p); err != nil {
-			return err
-		}
-		i.busy.Store(false)
-		n.bell.Ring()
-		return nil
-	})
+	}
+	c.sending = left
 }
 
-// finish is what comes after read, when no posted buffer is touched any more.
-func (i *dataIn) finish(c *conn) {
-	n := i.lane.net
-	if c.abandoned() {
-		n.drain(c)
-		return
-	}
-	if !i.left {
-		return
-	}
-	if _, err := i.await(); err == nil && n.forsaken(i.lane) {
-		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d waits for data of it in lane %d", c.rank, n.cfg.Rank, i.lane.id))
+// goOn says that a poll has not come to its end, so that the driver's next sleep
+// is none.
+func (n *Network) goOn() {
+	if n.edges != nil {
+		n.edges.goOn()
 	}
 }
 
-// await waits for a posted buffer.
-func (i *dataIn) await() ([]byte, error) {
-	select {
-	case p := <-i.posted:
-		return p, nil
-	case <-i.lane.closed:
-	case <-i.lane.net.aborted:
-	case <-i.lane.net.leaving:
+// quantum is how much a stream may move at a time, so that a direction in which
+// all is ready does not keep the other one waiting.
+const quantum = 512 << 10
+
+// minPart is the least that is worth a stream of its own.
+const minPart = 64 << 10
+
+// parts is the number of streams over which a message of n bytes goes.
+func parts(n, streams int) int { return max(1, min(streams, n/minPart)) }
+
+// part is the i-th of k parts of p.
+func part(p []byte, i, k int) []byte {
+	const line = 64
+	at := func(i int) int {
+		if i == k {
+			return len(p)
+		}
+		return len(p) / k * i &^ (line - 1)
 	}
-	return nil, errEnding
+	lo, hi := at(i), at(i+1)
+	return p[lo:hi:hi]
 }
 
 // errEnding ends a reader's work because the network has been aborted or closed,

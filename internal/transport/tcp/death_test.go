@@ -35,7 +35,7 @@ func rawMessage(kind message, sequence uint32, length uint64, payload string) []
 func TestDeathInTheMiddleOfAMessage(t *testing.T) {
 	for name, end := range map[string]func(c *conn){
 		"end of file": func(c *conn) { c.CloseWrite() },
-		"reset":       func(c *conn) { c.SetLinger(0); c.Close() },
+		"reset":       func(c *conn) { c.link.SetLinger(0); c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost := make(chan int, 9)
@@ -162,9 +162,11 @@ func TestBrokenProtocolAborts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			networks := world(t, 2, nil)
-			openAll(t, networks, 0)
+			lanes := openAll(t, networks, 0)
 			dialAs(t, networks[0], 0, 1, test.stream).Write(test.bytes)
-			if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), test.want) {
+			lanes[1].Comm.Recv(0, make([]byte, 100)) // else nobody reads data
+			until(t, networks[1], func() bool { return lanes[1].Comm.Received(0) || networks[1].Err() != nil })
+			if err := networks[1].Err(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
@@ -269,7 +271,7 @@ func TestMismatchesAreRefused(t *testing.T) {
 	if _, err := n.OpenLane(1, 0, []int{0, 1}); err != nil {
 		t.Fatal(err)
 	}
-	good := hello{generation: 7, lane: 1, from: 1, to: 0, size: 3, slots: 8}
+	good := hello{generation: 7, lane: 1, from: 1, to: 0, size: 3, slots: 8, streams: 1}
 	dial := func(h hello) (*link.Conn, error) {
 		c, _, err := networks[1].dialer.Try(t.Context(), 0, 0, h.encode())
 		return c, err
@@ -288,6 +290,7 @@ func TestMismatchesAreRefused(t *testing.T) {
 		"rank 0 to rank 0":  func(h *hello) { h.from = 0 },
 		"rank 3 to rank 0":  func(h *hello) { h.from = 3 },
 		"stream 2":          func(h *hello) { h.stream = 2 },
+		"2 data streams":    func(h *hello) { h.streams = 2 },
 		"not in lane 1":     func(h *hello) { h.from = 2 },
 		"connected already": func(h *hello) {},
 	} {

@@ -24,7 +24,7 @@ func (n *Network) connect(ctx context.Context, h hello) (*conn, error) {
 	switch {
 	case err == nil:
 		p.route.Store(int32(route))
-		return &conn{Conn: raw, rank: int(h.to), stream: h.stream}, nil
+		return n.newConn(raw, int(h.to), h.stream, false), nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%w (after %v)", err, n.cfg.Timeout)
 	}

@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// stream is one of a lane's two ways from member to member.
+// stream is one of a lane's ways from member to member.
 type stream uint8
 
 const (
 	control stream = 0
-	data    stream = 1
+	data    stream = 1 // the first of Config.Streams
 )
 
 // version is the version of what is spoken on a proved connection.
-const version = 2
+const version = 3
 
 // maxEarly bounds the connections per rank that wait for their lane to be opened.
 const maxEarly = 64
@@ -27,10 +27,11 @@ type hello struct {
 	from, to, size uint32
 	slots          uint32
 	incarnation    uint32 // of the lane
+	streams        uint32 // how many data streams there are
 	stream         stream
 }
 
-const helloSize = 4 + 8 + 8 + 5*4
+const helloSize = 4 + 8 + 8 + 6*4
 
 // nativeOrder is 1 on machines that store the low byte first: data travels as
 // it lies in memory.
@@ -44,6 +45,7 @@ func (n *Network) hello(l *lane, rank int, s stream) hello {
 		from:       uint32(n.cfg.Rank), to: uint32(rank), size: uint32(n.cfg.Size),
 		slots:       uint32(n.cfg.Slots),
 		incarnation: l.incarnation,
+		streams:     uint32(n.cfg.Streams),
 		stream:      s,
 	}
 }
@@ -54,7 +56,7 @@ func (h hello) encode() []byte {
 	p = append(p, nativeOrder, byte(h.stream))
 	p = binary.LittleEndian.AppendUint64(p, h.generation)
 	p = binary.LittleEndian.AppendUint64(p, uint64(h.lane))
-	for _, v := range []uint32{h.from, h.to, h.size, h.slots, h.incarnation} {
+	for _, v := range []uint32{h.from, h.to, h.size, h.slots, h.incarnation, h.streams} {
 		p = binary.LittleEndian.AppendUint32(p, v)
 	}
 	return p
@@ -78,7 +80,7 @@ func parseHello(p []byte) (hello, error) {
 		stream:     stream(p[3]),
 		generation: binary.LittleEndian.Uint64(p[4:]),
 		lane:       int64(binary.LittleEndian.Uint64(p[12:])),
-		from:       u32(0), to: u32(1), size: u32(2), slots: u32(3), incarnation: u32(4),
+		from:       u32(0), to: u32(1), size: u32(2), slots: u32(3), incarnation: u32(4), streams: u32(5),
 	}, nil
 }
 
@@ -93,7 +95,9 @@ func (n *Network) admit(h hello) error {
 		return fmt.Errorf("looks for rank %d, here is rank %d", h.to, n.cfg.Rank)
 	case h.from >= h.size || h.from == h.to:
 		return fmt.Errorf("rank %d to rank %d of %d", h.from, h.to, h.size)
-	case h.stream > data:
+	case h.streams != uint32(n.cfg.Streams):
+		return fmt.Errorf("%d data streams, here it is %d", h.streams, n.cfg.Streams)
+	case h.stream >= data+stream(n.cfg.Streams):
 		return fmt.Errorf("stream %d", h.stream)
 	}
 	switch l := n.lanes[int(h.lane)]; {

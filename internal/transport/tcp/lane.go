@@ -33,6 +33,10 @@ type lane struct {
 	controlOut []controlOut
 	dataOut    []dataOut
 	dataIn     []dataIn
+	// The driver's: those of them that may have something outstanding.
+	sending   []*dataOut
+	receiving []*dataIn
+
 	controlled []bool // a control connection of this member has come; guarded by Network.mu
 }
 
@@ -66,7 +70,7 @@ func (l *lane) admit(h hello) error {
 	if !ok {
 		return fmt.Errorf("rank %d is not in lane %d of rank %d", h.from, l.id, h.to)
 	}
-	if h.stream == control && l.controlled[m] || h.stream == data && l.dataIn[m].connected {
+	if h.stream == control && l.controlled[m] || h.stream >= data && l.dataIn[m].streams[h.stream-data].connected {
 		return errors.New("connected already")
 	}
 	return nil
@@ -82,9 +86,10 @@ func (n *Network) handOver(l *lane, h hello, c *conn) {
 	}
 	c.lane = l
 	m, _ := l.member(int(h.from))
-	if h.stream == data {
-		l.dataIn[m].connected = true
-		n.startUser(l, &n.goroutines, func() { l.dataIn[m].read(c) }, func() { l.dataIn[m].finish(c) })
+	if h.stream >= data {
+		s := &l.dataIn[m].streams[h.stream-data]
+		s.connected = true
+		n.startUser(l, &n.goroutines, func() { s.serve(c) }, func() { s.finish(c) })
 		return
 	}
 	l.controlled[m] = true
@@ -155,8 +160,8 @@ func (n *Network) watch(c *conn) {
 	}
 }
 
-// dial makes this rank's connection to a member for one stream, and starts its
-// watcher. Nil: the network cannot go on, the lane has been closed,
+// dial makes this rank's connection to a member for one stream. It starts the
+// watcher of a control stream; that of a data stream comes later, see lend. Nil: the network cannot go on, the lane has been closed,
 // or the member has left.
 func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
 	n, rank := l.net, l.members[to]
@@ -169,7 +174,9 @@ func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
 	}
 	c.lane = l
 	if n.register(c) {
-		n.start(&n.goroutines, func() { n.watch(c) })
+		if s == control {
+			n.start(&n.goroutines, func() { n.watch(c) })
+		}
 		return c
 	}
 	// Too late for the others' attention, but not for the last word.

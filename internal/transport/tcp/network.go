@@ -4,12 +4,17 @@
 // those of its Comm. Nothing is multiplexed, so the kernel does the flow control
 // and no lane ever waits for another.
 //
-//	driver ── Send ──▶ dataOut.run ══ socket ══▶ dataIn.run ──▶ the posted buffer
+//	driver ── Send, Sent ──▶ outStream ══ socket ══▶ inStream ◀── Recv, Received ── driver
 //	board ── frame ──▶ controlOut.run ══ socket ══▶ readControl ──▶ msgboard.Receive
 //
-// One goroutine writes a connection and one at the other end reads it; what they
-// complete are atomics that the driver polls, and each completion rings the
-// bell. The direction from receiver to sender is silent but for the last word:
+// Data is moved by the drivers themselves, whenever they poll: the runtime's poller
+// knows nothing of the data connections, and a driver that sleeps is woken by the
+// kernel (bell). Whatever happens on one that is not plain data (the other end
+// leaves or breaks, the lane is closed, the network aborted) is its goroutine's
+// work, which takes the connection back from the driver for good (conn).
+//
+// A control connection has one goroutine that writes it and one at the other end
+// that reads it. The direction from receiver to sender is silent but for the last word:
 // goodbye or abort, so an abort reaches a peer even when the data is stuck.
 //
 // A connection is proved (package link) before anything else is read from it.
@@ -49,6 +54,9 @@ type Config struct {
 	Timeout time.Duration
 	// Slots is the number of cache slots of each lane's board. Default 1024.
 	Slots int
+	// Streams is the number of connections that carry the data from a rank to
+	// another, the same on all ranks. Default 1, at most MaxStreams.
+	Streams int
 	// Grace is how long a lost connection waits for a better cause. Default 1 s.
 	Grace time.Duration
 	// Bell is rung for this rank's driver, also by others than this network; nil: there
@@ -68,13 +76,14 @@ type Config struct {
 	TrackFD func(fd int, open bool)
 }
 
+// MaxStreams bounds Config.Streams.
+const MaxStreams = 64
+
 func (c *Config) check() error {
 	setDefault(&c.Timeout, 30*time.Second)
 	setDefault(&c.Slots, 1024)
 	setDefault(&c.Grace, time.Second)
-	if c.Bell == nil {
-		c.Bell = newBell()
-	}
+	setDefault(&c.Streams, 1)
 	setDefaultFunc(&c.Wake, func() {})
 	setDefaultFunc(&c.Lost, func(int, error) {})
 	setDefaultFunc(&c.TrackFD, func(int, bool) {})
@@ -87,6 +96,8 @@ func (c *Config) check() error {
 		return errors.New("tcp: no key")
 	case c.Addrs == nil && c.Size > 1:
 		return errors.New("tcp: no addresses")
+	case c.Streams < 1 || c.Streams > MaxStreams:
+		return fmt.Errorf("tcp: %d streams", c.Streams)
 	case c.Timeout < 0 || c.Grace < 0 || c.Slots < 0:
 		return fmt.Errorf("tcp: time-out %v, grace %v, %d slots", c.Timeout, c.Grace, c.Slots)
 	}
@@ -112,6 +123,11 @@ type Network struct {
 	acceptor *link.Acceptor
 	dialer   *link.Dialer
 	bell     transport.Bell
+	// Nil where connections are not lent to the driver, see conn.
+	edges  *edges
+	keeper *keeper
+	// closeAlarm closes the alarm that is this network's own; nil if there is none.
+	closeAlarm func(track func(fd int, open bool))
 
 	// ctx ends with the network's readiness to make connections: when it is
 	// aborted or closed.
@@ -163,7 +179,6 @@ func New(c Config) (*Network, error) {
 	n := &Network{
 		cfg:      c,
 		dialer:   &link.Dialer{Key: c.Key, Addrs: c.Addrs, Track: c.TrackFD},
-		bell:     c.Bell,
 		aborted:  make(chan struct{}),
 		leaving:  make(chan struct{}),
 		finished: make(chan struct{}),
@@ -173,6 +188,10 @@ func New(c Config) (*Network, error) {
 		conns:    make(map[*conn]struct{}),
 		early:    make(map[hello]*conn),
 	}
+	if err := n.openBell(); err != nil {
+		c.Listener.Close()
+		return nil, fmt.Errorf("tcp: %w", err)
+	}
 	n.lastCtx, n.lastCancel = context.WithCancel(context.Background())
 	n.ctx, n.cancel = context.WithCancel(n.lastCtx)
 	n.acceptor = &link.Acceptor{
@@ -180,6 +199,9 @@ func New(c Config) (*Network, error) {
 		Go:    func(f func()) bool { return n.start(&n.goroutines, f) },
 		Admit: n.judge,
 		Take:  n.take,
+	}
+	if n.keeper != nil {
+		n.start(&n.goroutines, n.keeper.run)
 	}
 	n.acceptor.Start(func(err error) { n.Abort(fmt.Errorf("tcp: rank %d: %w", c.Rank, err)) })
 	return n, nil

@@ -13,8 +13,11 @@ package link
 import (
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const begin byte = 0x42
@@ -56,4 +59,35 @@ func (c *Conn) Close() error {
 		c.TCPConn.Close()
 	})
 	return nil
+}
+
+// Detach takes the connection away from Go's runtime: c is closed, and fd, which
+// does not block, is the caller's and tracked. Attach is the way back.
+func (c *Conn) Detach() (fd int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	if controlErr := raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); controlErr != nil {
+		return -1, controlErr
+	}
+	if err != nil {
+		return -1, err
+	}
+	c.track(fd, true)
+	c.Close()
+	return fd, nil
+}
+
+// Attach makes a Conn of what Detach has given, and takes fd over, also when it
+// returns an error.
+func Attach(fd int, track func(fd int, open bool)) (*Conn, error) {
+	file := os.NewFile(uintptr(fd), "connection")
+	raw, err := net.FileConn(file)
+	track(fd, false)
+	file.Close()
+	if err != nil {
+		return nil, err
+	}
+	return newConn(raw.(*net.TCPConn), track), nil
 }

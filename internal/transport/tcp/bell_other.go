@@ -1,9 +1,22 @@
+//go:build !linux
+
 package tcp
 
 import (
 	"sync/atomic"
 	"time"
 )
+
+// openBell takes the bell that it is given, or makes one.
+func (n *Network) openBell() error {
+	n.bell = n.cfg.Bell
+	if n.bell == nil {
+		n.bell = newBell()
+	}
+	return nil
+}
+
+func (n *Network) closeBell() {}
 
 // bell is a transport.Bell for a driver that is rung from its own process only.
 //
