@@ -61,6 +61,8 @@ var implemented = []Knob{
 		setting: whole(func(c *Config) *int { return &c.Autotune.Points }, 1, 1000)},
 	{Name: "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", Doc: "how much measurements are thought to scatter beyond what is seen: a variance, in (bytes/µs)², from 0 to 1",
 		setting: fraction(func(c *Config) *float64 { return &c.Autotune.Noise })},
+	{Name: "GOROVOD_TCP_STREAMS", Agreed: true, Doc: "TCP connections that carry the data from a rank to another, 1 to 64: a message of at least 128 KiB is cut into as many parts. More than one helps where a single one cannot fill the link",
+		setting: whole(func(c *Config) *int { return &c.TCPStreams }, 1, 64)},
 	{Name: "HOROVOD_CONTROLLER", Doc: "`gloo`, which selects the native transports; `mpi` is refused: there is no MPI in this version",
 		setting: backend(map[string]string{"mpi": "there is no MPI backend in this version"})},
 	{Name: "HOROVOD_CPU_OPERATIONS", Doc: "`gloo`, which selects the native transports; `mpi` and `ccl` are refused: there is no MPI and no oneCCL in this version",
