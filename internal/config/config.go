@@ -39,6 +39,7 @@ type Config struct {
 	// Compression is the form of float sums between hosts that ask for none.
 	Compression tensor.Wire
 	Transport   string        // auto, shm, tcp
+	TCPStreams  int           // connections for the data from each rank to another
 	Timeout     time.Duration // of the start-up
 
 	StallCheckDisable bool
@@ -93,7 +94,7 @@ type reading struct {
 func defaults() *Config {
 	return &Config{
 		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
-		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Timeout: 30 * time.Second,
+		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", TCPStreams: 1, Timeout: 30 * time.Second,
 		Autotune:       Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
 		StallCheckTime: 60 * time.Second, LogLevel: slog.LevelWarn,
 	}

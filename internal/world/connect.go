@@ -73,7 +73,7 @@ func (w *World) overTCP(ctx context.Context, generation uint64, o Options) (tcp.
 		return tcp.Config{}, err
 	}
 	return tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: l,
-		Addrs: addrs, Timeout: c.Timeout, Slots: slots(c), Wake: w.wake, TrackFD: o.TrackFD}, nil
+		Addrs: addrs, Timeout: c.Timeout, Slots: slots(c), Streams: c.TCPStreams, Wake: w.wake, TrackFD: o.TrackFD}, nil
 }
 
 // shareMemory attaches the ranks of each host to a segment of its own. It returns
