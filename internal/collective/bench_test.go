@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -30,42 +31,93 @@ func BenchmarkAllreduceComm(b *testing.B) {
 }
 
 func benchmarkAllreduce(b *testing.B, size, n int, o inproc.Options) {
+	benchmarkShared(b, size, n, n, o, func(l *Lane, in, _ []byte) Op {
+		return l.Allreduce(tensor.Float32, tensor.Sum, in, in, 1)
+	})
+}
+
+// BenchmarkShared is of the others over Shared. The rate is that of the longer of a
+// member's input and output. "copy" is the limit: each member copies that length,
+// from and to memory of its own, alone.
+func BenchmarkShared(b *testing.B) {
+	for _, size := range []int{2, 4} {
+		for _, n := range []int{64 << 10, 1 << 20, 64 << 20} {
+			counts := make([]int64, size)
+			for m := range counts {
+				counts[m] = int64(n / size)
+			}
+			part := n / size
+			for _, c := range []struct {
+				name    string
+				in, out int
+				start   func(l *Lane, in, out []byte) Op
+			}{
+				{"copy", n, n, func(l *Lane, in, out []byte) Op { copy(out, in); return &l.ended }},
+				{"allgather", part, n, func(l *Lane, in, out []byte) Op { return l.Allgather(in, out, counts) }},
+				{"broadcast", n, 0, func(l *Lane, in, _ []byte) Op { return l.Broadcast(0, in) }},
+				{"alltoall", n, n, func(l *Lane, in, out []byte) Op { return l.Alltoall(in, counts, out, counts) }},
+				{"reducescatter", n, part, func(l *Lane, in, out []byte) Op {
+					return l.Reducescatter(tensor.Float32, tensor.Sum, in, out, counts, 1)
+				}},
+			} {
+				b.Run(fmt.Sprintf("members=%d/bytes=%d/%s", size, n, c.name), func(b *testing.B) {
+					benchmarkShared(b, size, c.in, c.out, inproc.Options{Shared: true}, c.start)
+				})
+			}
+		}
+	}
+}
+
+// benchmarkShared runs one operation over and over on all members, each with an
+// input and an output of its own.
+func benchmarkShared(b *testing.B, size, in, out int, o inproc.Options, start func(l *Lane, in, out []byte) Op) {
 	networks := inproc.NewWorld(size, o)
 	members := make([]int, size)
 	for r := range members {
 		members[r] = r
 	}
 	lanes := make([]*Lane, size)
-	tensors := make([][]byte, size)
+	ins, outs := make([][]byte, size), make([][]byte, size)
 	for r := range lanes {
 		l, err := networks[r].OpenLane(0, 0, members)
 		if err != nil {
 			b.Fatal(err)
 		}
 		lanes[r] = NewLane(l, Options{})
-		tensors[r] = make([]byte, n)
-		clear(tensors[r]) // touch
+		ins[r], outs[r] = make([]byte, in), make([]byte, out)
+		for i := 0; i < in; i += 1 << 10 { // untouched, it would be one page of zeros
+			ins[r][i] = 1
+		}
+		clear(outs[r])
 	}
-	b.SetBytes(int64(n))
+	b.SetBytes(int64(max(in, out)))
+	b.ReportAllocs()
 	b.ResetTimer()
 	var wg sync.WaitGroup
 	for r, l := range lanes {
 		wg.Go(func() {
 			for range b.N {
-				op := l.Allreduce(tensor.Float32, tensor.Sum, tensors[r], tensors[r], 1)
-				drive(op, networks[r].Bell())
+				drive(start(l, ins[r], outs[r]), networks[r].Bell(), size > runtime.GOMAXPROCS(0))
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// drive polls op as an engine does: it spins for a while, then sleeps.
-func drive(op Op, bell transport.Bell) {
+// drive polls op as an engine does: it spins for a while, or gives turns away where
+// others need the core, then sleeps.
+func drive(op Op, bell transport.Bell, crowded bool) {
+	polls := 20_000
+	if crowded {
+		polls = 20
+	}
 	for {
-		for range 5000 {
+		for range polls {
 			if done, _ := op.Advance(); done {
 				return
+			}
+			if crowded {
+				runtime.Gosched()
 			}
 		}
 		ticket := bell.Arm()
