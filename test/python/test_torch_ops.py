@@ -3,6 +3,7 @@
 import functools
 import gc
 import operator
+import os
 import random
 import shutil
 import tempfile
@@ -111,6 +112,63 @@ def test_compression():
     whole = torch.ones(3, dtype=torch.int64)
     assert hvd.Compression.fp16.compress(whole)[0] is whole
     check(hvd.allreduce(whole, op=hvd.Max, compression=hvd.Compression.fp16), whole)
+
+
+COMPRESSORS = (hvd.Compression.fp16, hvd.Compression.bf16)
+
+
+@pytest.mark.parametrize("compression", COMPRESSORS)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+def test_compression_rounds_between_hosts_only(compression, dtype):
+    fine = 1 + 2.0**-12  # no 16-bit float
+    if hvd.size() == 1 or (os.environ.get("GOROVOD_TRANSPORT") != "tcp" and hvd.local_size() == hvd.size()):
+        expected = fine
+    else:
+        expected = 1.0
+
+    def check_all(result, value):
+        torch.testing.assert_close(result, torch.full_like(result, value), rtol=1e-6, atol=0)
+
+    mine = torch.full((5,), fine, dtype=dtype)
+    for op, factor in ((hvd.Sum, hvd.size()), (hvd.Average, 1)):
+        result = hvd.allreduce(mine, op=op, compression=compression)
+        assert result.dtype is dtype
+        check_all(result, factor * expected)
+        for result in hvd.grouped_allreduce([mine, mine.float()], op=op, compression=compression):
+            check_all(result, factor * expected)
+        check_all(mine, fine)
+        # The next operation without compression has none.
+        check_all(hvd.allreduce(mine, op=op), factor * fine)
+    mine.requires_grad_()
+    hvd.allreduce(mine, op=hvd.Sum, compression=compression).backward(torch.full((5,), fine, dtype=dtype))
+    check_all(mine.grad, hvd.size() * expected)
+
+
+def test_compression_by_the_front_end():
+    class Doubling(hvd.Compression.fp16):  # of one's own, though a built-in one's child
+        @staticmethod
+        def compress(tensor):
+            return tensor * 2, None
+
+        @staticmethod
+        def decompress(tensor, ctx):
+            return tensor / 2
+
+    fine = torch.full((3,), 1 + 2.0**-12)
+    check(hvd.allreduce(fine, op=hvd.Average, compression=Doubling), fine)
+    for compression in COMPRESSORS:
+        assert torch.equal(hvd.allreduce(fine, op=hvd.Max, compression=compression), torch.ones(3))
+        compressed, ctx = compression.compress(fine)
+        assert compressed.element_size() == 2
+        assert torch.equal(compression.decompress(compressed, ctx), torch.ones(3))
+    halves = torch.ones(3, dtype=torch.float16)
+    assert hvd.Compression.bf16.compress(halves)[0] is halves
+
+
+@several()
+def test_compression_must_agree():
+    with pytest.raises(hvd.HorovodInternalError, match="Mismatched compression: One rank sent compression fp16"):
+        hvd.allreduce(torch.ones(3), compression=COMPRESSORS[min(hvd.rank(), 1)])
 
 
 # ---- allgather

@@ -42,6 +42,11 @@ FLOAT64 = 8
 BOOL = 9
 BFLOAT16 = 10
 
+# How an allreduce travels between hosts.
+WIRE_AS_IT_IS = 0
+WIRE_FP16 = 1
+WIRE_BF16 = 2
+
 # Operations.
 ALLREDUCE = 0
 ALLGATHER = 1

@@ -133,6 +133,11 @@ class Slot:
         self._extra = [self._extra, rows]
         self._memory.op.splits, self._memory.op.nsplits = ctypes.addressof(rows), len(splits)
 
+    def set_wire(self, wire: int) -> None:
+        """Set how the operation travels between hosts."""
+        self._extra = [self._extra]
+        self._memory.op.wire = wire
+
     def _set_large(self, name: Optional[bytes], shape: Sequence[int]) -> None:
         lengths = _lib.array_type(ctypes.c_int64, len(shape))(*shape)
         text = name if name is None else ctypes.create_string_buffer(name)
@@ -145,7 +150,8 @@ class Slot:
         """Let another operation have the memory. Nobody may use it for this one any more, the engine least of all."""
         if self._extra is not None:
             self._extra = None
-            self._memory.op.splits, self._memory.op.nsplits = None, 0
+            op = self._memory.op
+            op.splits, op.nsplits, op.wire = None, 0, 0
         _free.append(self)
 
 

@@ -31,7 +31,7 @@ from horovod.torch._submission import (
     submit_without_tensor,
     synchronize,
 )
-from horovod.torch.compression import Compression, Compressor
+from horovod.torch.compression import AS_IT_IS, Compression, Compressor, prepare, wire_of
 
 _REDUCE_OPS = frozenset((Average, Sum, Adasum, Min, Max, Product))
 
@@ -52,7 +52,7 @@ def needs_grad(tensor: torch.Tensor) -> bool:
 # ---- allreduce
 
 
-def _allreduce_async(
+def submit_allreduce(
     tensor: torch.Tensor,
     in_place: bool,
     name: Optional[str],
@@ -61,10 +61,14 @@ def _allreduce_async(
     postscale_factor: float,
     process_set: ProcessSet,
     wait: bool,
+    wire: int = AS_IT_IS,
 ) -> int:
+    """As :func:`allreduce_async`; ``wire`` and ``wait`` as in :func:`submit`."""
     check_reduce_op(op, process_set)
     output = tensor if in_place else empty_like(tensor)
-    return submit("allreduce", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor)
+    return submit(
+        "allreduce", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor, wire=wire
+    )
 
 
 def allreduce_async(
@@ -81,7 +85,7 @@ def allreduce_async(
     ``tensor`` must not change before that. The result is not recorded by autograd. Errors as :func:`allreduce`.
     """
     op = handle_average_backwards_compatibility(op, average)
-    return _allreduce_async(tensor, False, name, op, prescale_factor, postscale_factor, process_set, wait=False)
+    return submit_allreduce(tensor, False, name, op, prescale_factor, postscale_factor, process_set, wait=False)
 
 
 def allreduce_async_(
@@ -95,7 +99,7 @@ def allreduce_async_(
 ) -> int:
     """As :func:`allreduce_async`, but into ``tensor`` itself."""
     op = handle_average_backwards_compatibility(op, average)
-    return _allreduce_async(tensor, True, name, op, prescale_factor, postscale_factor, process_set, wait=False)
+    return submit_allreduce(tensor, True, name, op, prescale_factor, postscale_factor, process_set, wait=False)
 
 
 def allreduce_(
@@ -110,7 +114,7 @@ def allreduce_(
     """As :func:`allreduce`, but into ``tensor`` itself, which is returned. Not recorded by autograd."""
     op = handle_average_backwards_compatibility(op, average)
     return synchronize(
-        _allreduce_async(tensor, True, name, op, prescale_factor, postscale_factor, process_set, wait=True)
+        submit_allreduce(tensor, True, name, op, prescale_factor, postscale_factor, process_set, wait=True)
     )
 
 
@@ -118,23 +122,25 @@ class HorovodAllreduce(torch.autograd.Function):
     """Allreduce whose gradient is the allreduce of the gradient, with the same op and factors."""
 
     @staticmethod
-    def forward(ctx, tensor, name, op, prescale_factor, postscale_factor, process_set):  # noqa: ANN001, ANN205, D102
-        ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
+    def forward(ctx, tensor, name, op, prescale_factor, postscale_factor, process_set, compression):  # noqa: ANN001, ANN205, D102
+        ctx.arguments = (op, prescale_factor, postscale_factor, process_set, compression)
+        wire = wire_of(compression, tensor, op)
         return synchronize(
-            _allreduce_async(tensor, False, name, op, prescale_factor, postscale_factor, process_set, wait=True)
+            submit_allreduce(tensor, False, name, op, prescale_factor, postscale_factor, process_set, True, wire)
         )
 
     @staticmethod
     def backward(ctx, grad_output):  # noqa: ANN001, ANN205, D102
-        op, prescale_factor, postscale_factor, process_set = ctx.arguments
+        op, prescale_factor, postscale_factor, process_set, compression = ctx.arguments
         grad = allreduce(
             grad_output.contiguous(),
+            compression=compression,
             op=op,
             prescale_factor=prescale_factor,
             postscale_factor=postscale_factor,
             process_set=process_set,
         )
-        return grad, None, None, None, None, None
+        return grad, None, None, None, None, None, None
 
 
 def allreduce(
@@ -153,22 +159,24 @@ def allreduce(
     all ranks must have issued as many before. What members of a process set issue there, others do not count; name
     these operations, or those after them.
 
-    Shape, dtype (uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, bool), ``op`` and factors must
-    be the same on all ranks. ``op`` is Average (default), Sum, Min, Max, Product or, on floating-point tensors, Adasum
-    (arXiv:2006.02924); ``average`` is its deprecated form. Each element is multiplied by ``prescale_factor`` before
-    and by ``postscale_factor`` after; on integers, in double precision and truncated. The result is differentiable.
+    Shape, dtype (uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, bool), ``op``, factors and
+    ``compression`` (see :class:`Compression`) must be the same on all ranks. ``op`` is Average (default), Sum, Min,
+    Max, Product or, on floating-point tensors, Adasum (arXiv:2006.02924); ``average`` is its deprecated form. Each
+    element is multiplied by ``prescale_factor`` before and by ``postscale_factor`` after; on integers, in double
+    precision and truncated. The result is differentiable.
 
     Raises ValueError for a tensor that is not contiguous, of another dtype, or whose name is in use; TypeError for
     what is no tensor; NotImplementedError for Adasum on other than all ranks; HorovodInternalError if the ranks
     disagree or one of them is gone.
     """
     op = handle_average_backwards_compatibility(op, average)
-    compressed, ctx = compression.compress(tensor)
+    compressed, ctx, wire = prepare(compression, tensor, op)
     if needs_grad(compressed):
-        reduced = HorovodAllreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set)
+        rest = compression if wire else Compression.none
+        reduced = HorovodAllreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set, rest)
     else:
         reduced = synchronize(
-            _allreduce_async(compressed, False, name, op, prescale_factor, postscale_factor, process_set, wait=True)
+            submit_allreduce(compressed, False, name, op, prescale_factor, postscale_factor, process_set, True, wire)
         )
     return compression.decompress(reduced, ctx)
 

@@ -12,11 +12,13 @@ import torch
 
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
+from horovod.torch._collectives import submit_allreduce
+from horovod.torch._grouped import submit_grouped_allreduce
 from horovod.torch._submission import Result
 from horovod.torch._submitting import Submitted, SubmittingOptimizer
-from horovod.torch.compression import Compressor
+from horovod.torch.compression import Compressor, prepare
 from horovod.torch.functions import broadcast_object
-from horovod.torch.mpi_ops import allreduce_async_, grouped_allreduce_async_, size, sparse_allreduce_async
+from horovod.torch.mpi_ops import size, sparse_allreduce_async
 
 
 class GradientOptimizer(SubmittingOptimizer):
@@ -68,7 +70,7 @@ class GradientOptimizer(SubmittingOptimizer):
     def _submit(self, p: torch.Tensor) -> None:
         """Submit the gradient of ``p``, and of its group."""
         group = self._group_of.get(p, [p])
-        dense_of, tensors, ctxs, sparse_dims = [], [], [], []
+        dense_of, tensors, ctxs, wires, sparse_dims = [], [], [], [], []
         for q in group:
             if q.grad is None:
                 q.grad = torch.zeros_like(q)
@@ -79,22 +81,18 @@ class GradientOptimizer(SubmittingOptimizer):
                 continue
             sparse_dims.append(gradient.sparse_dim() if gradient.is_sparse else 0)
             dense = gradient.to_dense() if gradient.is_sparse else gradient
-            compressed, ctx = self._compression.compress(dense.contiguous())
+            compressed, ctx, wire = prepare(self._compression, dense.contiguous(), self.op)
             dense_of.append(q)
             tensors.append(compressed)
             ctxs.append(ctx)
+            wires.append(wire)
         if not tensors:
             return
-        arguments = {
-            "op": self.op,
-            "prescale_factor": self._prescale,
-            "postscale_factor": self._postscale,
-            "process_set": self.process_set,
-        }
+        arguments = (self.op, self._prescale, self._postscale, self.process_set, False)
         if p not in self._group_of:
-            waits = [Result(allreduce_async_(tensors[0], name=self._names[p], **arguments))]
+            waits = [Result(submit_allreduce(tensors[0], True, self._names[p], *arguments, wires[0]))]
         else:
-            results = Result(grouped_allreduce_async_(tensors, name=self._names[group[0]], **arguments))
+            results = Result(submit_grouped_allreduce(tensors, True, self._names[group[0]], *arguments, wires))
             waits = [partial(_of_group, results, i) for i in range(len(tensors))]
         for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):
             self._submitted[q] = Submitted(wait, ctx, dims)

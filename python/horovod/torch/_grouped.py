@@ -20,7 +20,7 @@ from horovod.torch._collectives import (
     scattered_gradient_factor,
 )
 from horovod.torch._submission import empty_like, empty_share, submit_group, synchronize
-from horovod.torch.compression import Compression, Compressor
+from horovod.torch.compression import Compression, Compressor, prepare, wire_of
 
 Tensors = Sequence[torch.Tensor]
 
@@ -37,7 +37,7 @@ def _decompress(compression: type[Compressor], tensors: Tensors, ctxs: list) -> 
 # ---- allreduce
 
 
-def _grouped_allreduce_async(
+def submit_grouped_allreduce(
     tensors: Tensors,
     in_place: bool,
     name: Optional[str],
@@ -46,11 +46,15 @@ def _grouped_allreduce_async(
     postscale_factor: float,
     process_set: ProcessSet,
     wait: bool,
+    wires: Optional[Sequence[int]] = None,
 ) -> int:
+    """As :func:`grouped_allreduce_async`; ``wires`` and ``wait`` as in :func:`submit_group`."""
     check_reduce_op(op, process_set)
     tensors = list(tensors)
     outputs = tensors if in_place else [empty_like(tensor) for tensor in tensors]
-    return submit_group("allreduce", tensors, outputs, name, process_set, wait, op, prescale_factor, postscale_factor)
+    return submit_group(
+        "allreduce", tensors, outputs, name, process_set, wait, op, prescale_factor, postscale_factor, wires
+    )
 
 
 def grouped_allreduce_async(
@@ -67,7 +71,7 @@ def grouped_allreduce_async(
     The tensors must not change before that. The results are not recorded by autograd.
     """
     op = handle_average_backwards_compatibility(op, average)
-    return _grouped_allreduce_async(
+    return submit_grouped_allreduce(
         tensors, False, name, op, prescale_factor, postscale_factor, process_set, wait=False
     )
 
@@ -83,7 +87,7 @@ def grouped_allreduce_async_(
 ) -> int:
     """As :func:`grouped_allreduce_async`, but into the tensors themselves."""
     op = handle_average_backwards_compatibility(op, average)
-    return _grouped_allreduce_async(tensors, True, name, op, prescale_factor, postscale_factor, process_set, wait=False)
+    return submit_grouped_allreduce(tensors, True, name, op, prescale_factor, postscale_factor, process_set, wait=False)
 
 
 def grouped_allreduce_(
@@ -98,7 +102,7 @@ def grouped_allreduce_(
     """As :func:`grouped_allreduce`, but into the tensors themselves, which are returned. Not recorded by autograd."""
     op = handle_average_backwards_compatibility(op, average)
     return synchronize(
-        _grouped_allreduce_async(tensors, True, name, op, prescale_factor, postscale_factor, process_set, wait=True)
+        submit_grouped_allreduce(tensors, True, name, op, prescale_factor, postscale_factor, process_set, wait=True)
     )
 
 
@@ -106,27 +110,29 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
     """Grouped allreduce whose gradient is the grouped allreduce of the gradients, with the same op and factors."""
 
     @staticmethod
-    def forward(ctx, name, op, prescale_factor, postscale_factor, process_set, *tensors):  # noqa: ANN001, ANN205, D102
-        ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
+    def forward(ctx, name, op, prescale_factor, postscale_factor, process_set, compression, *tensors):  # noqa: ANN001, ANN205, D102
+        ctx.arguments = (op, prescale_factor, postscale_factor, process_set, compression)
+        wires = [wire_of(compression, tensor, op) for tensor in tensors]
         return tuple(
             synchronize(
-                _grouped_allreduce_async(
-                    tensors, False, name, op, prescale_factor, postscale_factor, process_set, wait=True
+                submit_grouped_allreduce(
+                    tensors, False, name, op, prescale_factor, postscale_factor, process_set, True, wires
                 )
             )
         )
 
     @staticmethod
     def backward(ctx, *grad_outputs):  # noqa: ANN001, ANN205, D102
-        op, prescale_factor, postscale_factor, process_set = ctx.arguments
+        op, prescale_factor, postscale_factor, process_set, compression = ctx.arguments
         grads = grouped_allreduce(
             [grad.contiguous() for grad in grad_outputs],
+            compression=compression,
             op=op,
             prescale_factor=prescale_factor,
             postscale_factor=postscale_factor,
             process_set=process_set,
         )
-        return (None, None, None, None, None, *grads)
+        return (None, None, None, None, None, None, *grads)
 
 
 def grouped_allreduce(
@@ -145,13 +151,17 @@ def grouped_allreduce(
     concerns one tensor, the whole call dies, after all have ended. The results are differentiable.
     """
     op = handle_average_backwards_compatibility(op, average)
-    compressed, ctxs = _compress(compression, tensors)
+    prepared = [prepare(compression, tensor, op) for tensor in tensors]
+    compressed, ctxs, wires = ([one[i] for one in prepared] for i in range(3))
     if any(map(needs_grad, compressed)):
-        reduced = HorovodGroupedAllreduce.apply(name, op, prescale_factor, postscale_factor, process_set, *compressed)
+        rest = compression if any(wires) else Compression.none
+        reduced = HorovodGroupedAllreduce.apply(
+            name, op, prescale_factor, postscale_factor, process_set, rest, *compressed
+        )
     else:
         reduced = synchronize(
-            _grouped_allreduce_async(
-                compressed, False, name, op, prescale_factor, postscale_factor, process_set, wait=True
+            submit_grouped_allreduce(
+                compressed, False, name, op, prescale_factor, postscale_factor, process_set, True, wires
             )
         )
     return _decompress(compression, reduced, ctxs)

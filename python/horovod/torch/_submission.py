@@ -324,6 +324,7 @@ def submit(
     root_rank: int = 0,
     operation_of: type[Operation] = Operation,
     splits: Sequence[int] = (),
+    wire: int = _lib.WIRE_AS_IT_IS,
 ) -> int:
     """Submit a collective that reads ``tensor`` and writes ``output`` (see :class:`Operation`), and return a handle.
 
@@ -346,6 +347,8 @@ def submit(
     )  # fmt: skip
     if splits:
         slot.set_splits(splits)
+    if wire:
+        slot.set_wire(wire)
     # In the table first: an interrupt after the submission must find the tensors kept alive.
     _handle_map[handle] = operation_of(slot, tensor, output, copies)
     try:
@@ -370,6 +373,7 @@ def submit_group(
     reduce_op: int = 0,
     prescale: float = 1.0,
     postscale: float = 1.0,
+    wires: Optional[Sequence[int]] = None,
 ) -> int:
     """As :func:`submit`, with many tensors at once: none of them starts before all are ready on every rank."""
     dtypes = list(map(engine_dtype, tensors))
@@ -389,6 +393,8 @@ def submit_group(
                 address, address if target is source else 0 if target is None else target.data_ptr(),
             )  # fmt: skip
             slots.append(slot)
+            if wires is not None and wires[len(slots) - 1]:
+                slot.set_wire(wires[len(slots) - 1])
         _handle_map[handle] = Group(slots, tensors, outputs, copies)
         _slots.enqueue_group(group.encode(), slots)
     except Exception:
