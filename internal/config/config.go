@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -36,6 +35,10 @@ type Config struct {
 	// JoinAllOps enables what Horovod refuses while a rank has joined; such a
 	// rank contributes an empty part.
 	JoinAllOps bool
+	// Deterministic fixes the order in which elements are combined between hosts.
+	Deterministic bool
+	// What is said about the forms of operations over several hosts.
+	HierarchicalAllreduce, HierarchicalAllgather, TorusAllreduce Hint
 	// Compression is the form of float sums between hosts that ask for none.
 	Compression tensor.Wire
 	Transport   string        // auto, shm, tcp
@@ -76,6 +79,15 @@ type Autotune struct {
 
 // IsSet reports whether the environment gives the knob a value.
 func (c *Config) IsSet(name string) bool { return c.readings[name] != nil }
+
+// Hint is a wish that may be left open.
+type Hint int8
+
+const (
+	NoHint Hint = iota
+	No
+	Yes
+)
 
 // TimelineDynamic as Timeline means that a timeline may be started later.
 const TimelineDynamic = "DYNAMIC"
@@ -190,11 +202,6 @@ func (c *Config) validate() {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%s is below HOROVOD_STALL_CHECK_TIME_SECONDS=%s, so it is ignored: a stall is reported before it ends the job",
 			seconds(c.StallShutdownTime), seconds(c.StallCheckTime)))
 		c.StallShutdownTime = 0
-	}
-	for _, name := range strings.Fields(hints) {
-		if r := c.readings[name]; r != nil && c.CrossSize > 1 && truth(r.text) {
-			c.Warnings = append(c.Warnings, fmt.Sprintf("%s=%s: this version has no hierarchical algorithms between hosts, so it has no effect", name, r.text))
-		}
 	}
 }
 

@@ -138,8 +138,8 @@ func TestWarnings(t *testing.T) {
 		{[]string{"PMI_SIZE", "1"}, ""},
 		{[]string{"PMI_SIZE", "2", "HOROVOD_SIZE", "1"}, ""},
 		{[]string{"HOROVOD_TORUS_ALLREDUCE", "1"}, ""},
-		{[]string{"HOROVOD_TORUS_ALLREDUCE", "1", "HOROVOD_CROSS_SIZE", "2"}, "HOROVOD_TORUS_ALLREDUCE=1: this version has no hierarchical"},
-		{[]string{"HOROVOD_TORUS_ALLREDUCE", "0", "HOROVOD_CROSS_SIZE", "2"}, ""},
+		{[]string{"HOROVOD_TORUS_ALLREDUCE", "auto"}, ""},
+		{[]string{"HOROVOD_TORUS_ALLREDUCE", "yes"}, "HOROVOD_TORUS_ALLREDUCE=yes: it is neither auto nor a number"},
 	} {
 		got, err := Load(env(c.env...))
 		if err != nil {
@@ -160,6 +160,20 @@ func TestTruth(t *testing.T) {
 	for v, want := range map[string]bool{"0": false, "1": true, " 2": true, "-1": true, "+1": true, "1x": true, "00": false, "true": false, "x1": false, "0x1": false, "-": false, "99999999999999999999": true} {
 		if truth(v) != want {
 			t.Errorf("%q is %v", v, !want)
+		}
+	}
+}
+
+// What is left open is not the same as 0, and rank 0's silence counts, too.
+func TestHints(t *testing.T) {
+	for v, want := range map[string]Hint{"": NoHint, "auto": NoHint, "0": No, "1": Yes, " 2": Yes, "yes": No} {
+		c, err := Load(env("HOROVOD_HIERARCHICAL_ALLREDUCE", v))
+		if err != nil || c.HierarchicalAllreduce != want || c.HierarchicalAllgather != NoHint {
+			t.Errorf("%q: %v, %v", v, c.HierarchicalAllreduce, err)
+		}
+		zero, _ := Load(env())
+		if _, err := c.Adopt(zero.Agreed()); err != nil || c.HierarchicalAllreduce != NoHint {
+			t.Errorf("%q: %v after rank 0 has said nothing, %v", v, c.HierarchicalAllreduce, err)
 		}
 	}
 }

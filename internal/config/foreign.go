@@ -15,9 +15,6 @@ const (
 	buildTime = "for the compilation of Horovod, which does not look at it later; nothing is compiled here"
 )
 
-// hints are meaningless on one host only; on several, validate warns of them.
-const hints = "HOROVOD_HIERARCHICAL_ALLREDUCE HOROVOD_HIERARCHICAL_ALLGATHER HOROVOD_TORUS_ALLREDUCE"
-
 // foreign are Horovod's variables that have no effect here.
 var foreign = slices.Concat(
 	[]Knob{
@@ -26,7 +23,6 @@ var foreign = slices.Concat(
 		{Name: "DDL_OPTIONS", Class: Refused, Doc: "there is no DDL backend; any value is refused",
 			setting: refuse(anything, "there is no DDL backend")},
 	},
-	meaningless(manyHosts, hints),
 	meaningless("there is no background thread to bind: the thread that waits for an operation runs it, and a goroutine, which has no thread of its own, runs what nobody waits for; bind the process, for instance with taskset",
 		"HOROVOD_THREAD_AFFINITY"),
 	meaningless(noGPU+", so there is no fusion buffer on one", "HOROVOD_BATCH_D2D_MEMCOPIES"),

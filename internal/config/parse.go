@@ -104,6 +104,28 @@ func boolean(field func(*Config) *bool) setting {
 	}
 }
 
+// hint is 0, 1, or auto where nothing is said.
+func hint(field func(*Config) *Hint) setting {
+	names := []string{NoHint: "auto", No: "0", Yes: "1"}
+	return setting{
+		parse: func(c *Config, v string) error {
+			switch {
+			case v == names[NoHint]:
+				*field(c) = NoHint
+			case truth(v):
+				*field(c) = Yes
+			default:
+				*field(c) = No
+				if !numeric(v) {
+					return remark("it is neither auto nor a number, which counts as 0, as in Horovod; 1 turns it on")
+				}
+			}
+			return nil
+		},
+		show: func(c *Config) string { return names[*field(c)] },
+	}
+}
+
 // truth follows Horovod: text that begins with a number other than 0 is true, all
 // other text is false.
 func truth(v string) bool {

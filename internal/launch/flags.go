@@ -33,6 +33,9 @@ type flags struct {
 	FusionThresholdMB            *int     `name:"fusion-threshold-mb" placeholder:"MIB" help:"How much is reduced together; 0 disables fusion. Default: 128."`
 	CacheCapacity                *int     `placeholder:"N" help:"Number of tensors whose negotiation is remembered; 0 disables the cache. Default: 1024."`
 	CycleTimeMS                  *float64 `name:"cycle-time-ms" placeholder:"MS" help:"How long a small tensor that is ready may be held back for others to travel with it. Default: 0."`
+	HierarchicalAllreduce        *bool    `negatable:"" help:"Make allreduces over several hosts of parts inside the hosts and parts between them; no-: do not. Default: where it is thought to be faster."`
+	HierarchicalAllgather        *bool    `negatable:"" help:"The same for allgathers."`
+	TorusAllreduce               *bool    `negatable:"" help:"Another name for --hierarchical-allreduce: both do the same."`
 	Autotune                     *bool    `negatable:"" help:"Search for better settings while the job runs."`
 	AutotuneLogFile              string   `placeholder:"FILE" help:"Write what has been tried to FILE, as CSV."`
 	AutotuneWarmupSamples        *int     `placeholder:"N" help:"How many measurements at the start are forgotten. Default: 3."`
@@ -266,6 +269,14 @@ func (f *flags) tune(env []string) []string {
 	if f.CycleTimeMS != nil {
 		set("HOROVOD_CYCLE_TIME", strconv.FormatFloat(*f.CycleTimeMS, 'f', -1, 64))
 	}
+	hint := func(name string, on *bool) {
+		if on != nil {
+			flag(name, *on)
+		}
+	}
+	hint("HOROVOD_HIERARCHICAL_ALLREDUCE", f.HierarchicalAllreduce)
+	hint("HOROVOD_HIERARCHICAL_ALLGATHER", f.HierarchicalAllgather)
+	hint("HOROVOD_TORUS_ALLREDUCE", f.TorusAllreduce)
 	if f.Autotune != nil {
 		flag("HOROVOD_AUTOTUNE", *f.Autotune)
 	}

@@ -111,6 +111,23 @@ func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
 	}
 }
 
+func TestHintsReachTheEnvironment(t *testing.T) {
+	f, err := parseFlags("horovodrun", strings.Fields("-np 2 --hierarchical-allreduce --no-hierarchical-allgather x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"HOROVOD_HIERARCHICAL_ALLREDUCE=1", "HOROVOD_HIERARCHICAL_ALLGATHER=0"}
+	if got := f.tune(nil); !slices.Equal(got, want) { // of the torus nothing is said
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if f, err = parseFlags("horovodrun", strings.Fields("-np 2 --no-torus-allreduce x")); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.tune(nil); !slices.Equal(got, []string{"HOROVOD_TORUS_ALLREDUCE=0"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestTunablesReachTheEnvironment(t *testing.T) {
 	f, err := parseFlags("horovodrun", strings.Fields(
 		"-np 2 --fusion-threshold-mb 3 --cache-capacity 7 --start-timeout 11 --gloo-timeout-seconds 12 --log-level DEBUG --grace-period 0.5 x"))

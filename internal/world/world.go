@@ -182,6 +182,7 @@ func (w *World) startEngine(o Options) error {
 		w.inspectStalls()
 		opts.Stalled = w.stall.Check
 	}
+	opts.Collective = algorithms(c)
 	e, err := engine.New(w.net, opts)
 	if err != nil {
 		return err

@@ -1,0 +1,29 @@
+package world
+
+import (
+	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/config"
+)
+
+// algorithms is what the configuration says of the collectives' algorithms.
+func algorithms(c *config.Config) collective.Options {
+	return collective.Options{
+		Deterministic: c.Deterministic,
+		Allreduce:     hint(c.HierarchicalAllreduce, c.TorusAllreduce),
+		Allgather:     hint(c.HierarchicalAllgather),
+	}
+}
+
+// hint makes one of several names of it: any Yes counts, then any No.
+func hint(hints ...config.Hint) collective.Hint {
+	h := collective.ByModel
+	for _, said := range hints {
+		switch said {
+		case config.Yes:
+			return collective.Hierarchical
+		case config.No:
+			h = collective.Flat
+		}
+	}
+	return h
+}
