@@ -45,7 +45,7 @@ func castWith(v variant, to, from tensor.DType, dst, src []byte) {
 		step := callBytes / max(to.Size(), from.Size())
 		srcs := [1][]byte{src}
 		for at := 0; at < done; at += step {
-			castRange(v, casts[from][to], dst, srcs[:], 1, at, min(at+step, done))
+			castRange(v, casts[from][to], dst, srcs[:], at, min(at+step, done))
 		}
 	}
 	castPortable(to, from, dst[done*to.Size():], src[done*from.Size():])
@@ -60,16 +60,12 @@ func addCastWith(v variant, dt, wire tensor.DType, dst, a, b []byte, scale float
 		panic(fmt.Sprintf("reduce: %d bytes of %v and %d of %v into %d", len(a), dt, len(b), wire, len(dst)))
 	}
 	done := 0
-	if v != portable && dt == tensor.Float32 {
+	if v != portable {
 		done = n &^ (wideElements - 1)
-		k := addFloat16
-		if wire == tensor.BFloat16 {
-			k = addBFloat16
-		}
 		srcs := [2][]byte{b, a}
-		const step = callBytes / (4 + 2) &^ (wideElements - 1)
+		step := callBytes / (dt.Size() + 2) &^ (wideElements - 1)
 		for at := 0; at < done; at += step {
-			castRange(v, k, dst, srcs[:], scale, at, min(at+step, done))
+			addRange(v, dt, wire, dst, srcs[:], scale, at, min(at+step, done))
 		}
 	}
 	size := dt.Size()
@@ -80,9 +76,9 @@ func addCastWith(v variant, dt, wire tensor.DType, dst, a, b []byte, scale float
 	for len(b) > 0 {
 		m := min(len(b)/2, blockLen)
 		wideB := block[:m*size]
-		castWith(v, dt, wire, wideB, b[:2*m])
+		castPortable(dt, wire, wideB, b[:2*m])
 		srcs := [2][]byte{a[:m*size], wideB}
-		reduceWith(v, dt, tensor.Sum, dst[:m*size], srcs[:], scale)
+		reducePortable(dt, tensor.Sum, dst[:m*size], srcs[:], scale)
 		dst, a, b = dst[m*size:], a[m*size:], b[2*m:]
 	}
 }

@@ -67,6 +67,36 @@ test: \
 	CMPQ AX, DX; \
 	JLT  loop
 
+// ADD_DOUBLED is the same for float64, whose vectors hold half of VN.
+#define ADD_DOUBLED(DOUBLE) \
+	MOVQ (SI), R8; \
+	MOVQ 24(SI), R10; \
+	JMP  test; \
+loop: \
+	DOUBLE(0, R8, V0, L0); \
+	DOUBLE(1, R8, V1, L1); \
+	DOUBLE(2, R8, V2, L2); \
+	DOUBLE(3, R8, V3, L3); \
+	VADDPD (0*4*VN)(R10)(AX*8), V0, V0; \
+	VADDPD (1*4*VN)(R10)(AX*8), V1, V1; \
+	VADDPD (2*4*VN)(R10)(AX*8), V2, V2; \
+	VADDPD (3*4*VN)(R10)(AX*8), V3, V3; \
+	TESTQ R9, R9; \
+	JEQ  canon; \
+	SCALE_PD(V0); \
+	SCALE_PD(V1); \
+	SCALE_PD(V2); \
+	SCALE_PD(V3); \
+canon: \
+	ROUND_F64(0, V0, L0, V4, L4); \
+	ROUND_F64(1, V1, L1, V5, L5); \
+	ROUND_F64(2, V2, L2, V6, L6); \
+	ROUND_F64(3, V3, L3, V7, L7); \
+	ADDQ $(2*VN), AX; \
+test: \
+	CMPQ AX, DX; \
+	JLT  loop
+
 // SCALE_INTEGERS multiplies in float64, whose vectors hold half of VN, saturates
 // and truncates toward zero. The factor is finite, so that no product is a NaN.
 #define SCALE_INTEGERS(WIDEN, NARROW) \

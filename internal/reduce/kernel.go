@@ -30,9 +30,11 @@ const (
 	float64ToFloat16
 	float64ToBFloat16
 	float64ToFloat32
-	// A float32 plus a 16-bit float, likewise.
-	addFloat16
-	addBFloat16
+	// A float32 or float64 plus a 16-bit float, likewise.
+	addFloat16To32
+	addBFloat16To32
+	addFloat16To64
+	addBFloat16To64
 
 	// The sums of three dot products, and two factors' sum, likewise.
 	dotFloat16
@@ -107,6 +109,12 @@ var casts = [tensor.NumDTypes][tensor.NumDTypes]kernel{
 	tensor.BFloat16: {tensor.Float16: bfloat16ToFloat16, tensor.Float32: bfloat16ToFloat32, tensor.Float64: bfloat16ToFloat64},
 	tensor.Float32:  {tensor.Float16: float32ToFloat16, tensor.BFloat16: float32ToBFloat16, tensor.Float64: float32ToFloat64},
 	tensor.Float64:  {tensor.Float16: float64ToFloat16, tensor.BFloat16: float64ToBFloat16, tensor.Float32: float64ToFloat32},
+}
+
+// additions has the type of the sum first.
+var additions = [tensor.NumDTypes][tensor.NumDTypes]kernel{
+	tensor.Float32: {tensor.Float16: addFloat16To32, tensor.BFloat16: addBFloat16To32},
+	tensor.Float64: {tensor.Float16: addFloat16To64, tensor.BFloat16: addBFloat16To64},
 }
 
 var (

@@ -92,16 +92,29 @@ func runElements(v variant, k kernel, j *job, from, to int) {
 }
 
 // castRange converts the elements from from to to.
-func castRange(v variant, k kernel, dst []byte, srcs [][]byte, scale float64, from, to int) {
+func castRange(v variant, k kernel, dst []byte, srcs [][]byte, from, to int) {
+	j := job{
+		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
+		canon: 0x7fc0_0000_7fc0_0000,
+	}
+	runElements(v, k, &j, from, to)
+}
+
+// addRange adds the elements from from to to of the second source, and of the first,
+// of type wire.
+func addRange(v variant, dt, wire tensor.DType, dst []byte, srcs [][]byte, scale float64, from, to int) {
 	j := job{
 		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
 		scale: uint64(math.Float32bits(float32(scale))) * 0x1_0000_0001,
 		canon: 0x7fc0_0000_7fc0_0000,
 	}
+	if dt == tensor.Float64 {
+		j.scale, j.canon = math.Float64bits(scale), 0x7ff8_0000_0000_0000
+	}
 	if scale != 1 {
 		j.scaled = 1
 	}
-	runElements(v, k, &j, from, to)
+	runElements(v, additions[dt][wire], &j, from, to)
 }
 
 // scaleRange multiplies the integers from from to to by factor, which is finite;

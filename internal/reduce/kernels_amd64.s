@@ -256,12 +256,20 @@ TEXT float64ToFloat32AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	CAST(WIDEN_F64, NARROW_F32)
 	RET
 
-TEXT addFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+TEXT addFloat16To32AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	ADD_WIDENED(WIDEN_F16)
 	RET
 
-TEXT addBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+TEXT addFloat16To64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	ADD_DOUBLED(DOUBLE_F16)
+	RET
+
+TEXT addBFloat16To32AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	ADD_WIDENED(WIDEN_BF16)
+	RET
+
+TEXT addBFloat16To64AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	ADD_DOUBLED(DOUBLE_BF16)
 	RET
 
 TEXT scaleUint8AVX2<>(SB), NOSPLIT|NOFRAME, $0
@@ -455,14 +463,24 @@ TEXT float64ToFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
 	CAST(WIDEN_F64, NARROW_F32)
 	RET
 
-TEXT addFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+TEXT addFloat16To32AVX512<>(SB), NOSPLIT|NOFRAME, $0
 	BROADCAST512
 	ADD_WIDENED(WIDEN_F16)
 	RET
 
-TEXT addBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+TEXT addFloat16To64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	ADD_DOUBLED(DOUBLE_F16)
+	RET
+
+TEXT addBFloat16To32AVX512<>(SB), NOSPLIT|NOFRAME, $0
 	BROADCAST512
 	ADD_WIDENED(WIDEN_BF16)
+	RET
+
+TEXT addBFloat16To64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	BROADCAST512
+	ADD_DOUBLED(DOUBLE_BF16)
 	RET
 
 TEXT scaleUint8AVX512<>(SB), NOSPLIT|NOFRAME, $0
@@ -555,8 +573,10 @@ ENTRY(const_float32ToFloat64, float32ToFloat64AVX2)
 ENTRY(const_float64ToFloat16, float64ToFloat16AVX2)
 ENTRY(const_float64ToBFloat16, float64ToBFloat16AVX2)
 ENTRY(const_float64ToFloat32, float64ToFloat32AVX2)
-ENTRY(const_addFloat16, addFloat16AVX2)
-ENTRY(const_addBFloat16, addBFloat16AVX2)
+ENTRY(const_addFloat16To32, addFloat16To32AVX2)
+ENTRY(const_addBFloat16To32, addBFloat16To32AVX2)
+ENTRY(const_addFloat16To64, addFloat16To64AVX2)
+ENTRY(const_addBFloat16To64, addBFloat16To64AVX2)
 ENTRY(const_dotFloat16, dotFloat16AVX2)
 ENTRY(const_dotBFloat16, dotBFloat16AVX2)
 ENTRY(const_dotFloat32, dotFloat32AVX2)
@@ -613,8 +633,10 @@ ENTRY(const_float32ToFloat64+const_numKernels, float32ToFloat64AVX512)
 ENTRY(const_float64ToFloat16+const_numKernels, float64ToFloat16AVX512)
 ENTRY(const_float64ToBFloat16+const_numKernels, float64ToBFloat16AVX512)
 ENTRY(const_float64ToFloat32+const_numKernels, float64ToFloat32AVX512)
-ENTRY(const_addFloat16+const_numKernels, addFloat16AVX512)
-ENTRY(const_addBFloat16+const_numKernels, addBFloat16AVX512)
+ENTRY(const_addFloat16To32+const_numKernels, addFloat16To32AVX512)
+ENTRY(const_addBFloat16To32+const_numKernels, addBFloat16To32AVX512)
+ENTRY(const_addFloat16To64+const_numKernels, addFloat16To64AVX512)
+ENTRY(const_addBFloat16To64+const_numKernels, addBFloat16To64AVX512)
 ENTRY(const_dotFloat16+const_numKernels, dotFloat16AVX512)
 ENTRY(const_dotBFloat16+const_numKernels, dotBFloat16AVX512)
 ENTRY(const_dotFloat32+const_numKernels, dotFloat32AVX512)

@@ -13,7 +13,11 @@ func runKernelRange(v variant, _ kernel, _ tensor.DType, _ tensor.ReduceOp, _ []
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }
 
-func castRange(v variant, _ kernel, _ []byte, _ [][]byte, _ float64, _, _ int) {
+func addRange(v variant, _, _ tensor.DType, _ []byte, _ [][]byte, _ float64, _, _ int) {
+	panic("reduce: no " + v.String() + " kernels on this processor")
+}
+
+func castRange(v variant, _ kernel, _ []byte, _ [][]byte, _, _ int) {
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }
 

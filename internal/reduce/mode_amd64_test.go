@@ -52,6 +52,46 @@ func TestThreadsModeChangesNothing(t *testing.T) {
 	}
 }
 
+// Of the other kernels those that round.
+func TestThreadsModeChangesNoConversion(t *testing.T) {
+	if best == portable {
+		t.Skip("the processor has no assembly kernels")
+	}
+	rnd := source(t)
+	const n = 300
+	wide, fine := fill(rnd, tensor.Float64, n, 0), fill(rnd, tensor.Float32, n, 0)
+	half := fill(rnd, tensor.BFloat16, n, 0)
+	for _, v := range variants()[1:] {
+		all := func() (results [][]byte) {
+			add := func(size int, f func(dst []byte)) {
+				dst := make([]byte, size*n)
+				f(dst)
+				results = append(results, dst[:size*(n&^(wideElements-1))]) // the rest is portable
+			}
+			add(4, func(dst []byte) { castWith(v, tensor.Float32, tensor.Float64, dst, wide) })
+			add(2, func(dst []byte) { castWith(v, tensor.Float16, tensor.Float32, dst, fine) })
+			add(2, func(dst []byte) { castWith(v, tensor.BFloat16, tensor.Float32, dst, fine) })
+			add(4, func(dst []byte) { addCastWith(v, tensor.Float32, tensor.BFloat16, dst, fine, half, 0.3) })
+			add(8, func(dst []byte) { addCastWith(v, tensor.Float64, tensor.BFloat16, dst, wide, half, 0.3) })
+			add(4, func(dst []byte) { copy(dst, fine); blendWith(v, tensor.Float32, dst, fine, 0.3, 1e-30) })
+			return results
+		}
+		want := all()
+		for _, mode := range []uint32{1<<15 | 1<<6, 2 << 13} { // subnormals flushed, rounding up
+			runtime.LockOSThread()
+			setMode(0x1f80 | mode)
+			got := all()
+			setMode(0x1f80)
+			runtime.UnlockOSThread()
+			for i := range want {
+				if !bytes.Equal(got[i], want[i]) {
+					t.Errorf("%v: result %d changes with the mode %#x", v, i, mode)
+				}
+			}
+		}
+	}
+}
+
 // probeMode finds out by arithmetic whether the thread flushes subnormals or rounds up.
 func probeMode() uint32 {
 	switch {
