@@ -174,6 +174,18 @@ int gorovod_enqueue(const gorovod_op *op, int64_t *handle);
  * A barrier or join cannot be in a group.
  */
 int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n, int64_t *handles);
+/* Has done called once when the operation has ended, on a thread of its own, as if it had been
+ * in the op; at once if it has ended. One such call for each handle. */
+int gorovod_on_done(int64_t handle, void (*done)(void *context, int64_t handle, int status, const char *reason),
+                    void *context);
+/* Memory for an output whose size is known before. */
+typedef struct gorovod_memory {
+  void *data;
+  size_t bytes;
+} gorovod_memory;
+/* An op's alloc whose context is a gorovod_memory: the output goes there, and the operation fails
+ * on this rank if it has not that size. */
+void *gorovod_given_output(void *context, size_t bytes, int ndim, const int64_t *shape);
 /* GOROVOD_IN_PROGRESS, or how the operation ended. An unknown handle: GOROVOD_INVALID_ARGUMENT. */
 int gorovod_poll(int64_t handle);
 /* As gorovod_poll, but waits up to timeout_ms for the end (< 0: without limit). The
@@ -200,6 +212,15 @@ void gorovod_free(void *data);
  */
 int gorovod_send(int to, uint32_t tag, const void *data, size_t bytes, int64_t timeout_ms);
 int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *received, int64_t timeout_ms);
+/* As gorovod_recv, from whichever rank has sent a message with this tag; *from (may be NULL) is that rank. */
+int gorovod_recv_any(uint32_t tag, void *data, size_t bytes, int *from, size_t *received, int64_t timeout_ms);
+/*
+ * For a job that horovodrun has not started: one process serves the rendezvous, on a port
+ * of the address host that the system chooses. Its ranks then set HOROVOD_RANK, HOROVOD_SIZE and so
+ * on, HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, and HOROVOD_SECRET_KEY, which is key in hexadecimal, before
+ * horovod_init. It is served until the process ends or calls this again.
+ */
+int gorovod_serve(const char *host, const void *key, size_t key_bytes, int size, int *port);
 /* Forgets the handle. Of an operation in progress: it goes on, its result is dropped. */
 int gorovod_release(int64_t handle);
 /* The reason of this thread's last failed call; empty if none. Valid until the next call. */

@@ -41,6 +41,20 @@ func goRecv(from C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, receive
 	return mailStatus(err, reason)
 }
 
+//export goRecvAny
+func goRecvAny(tag C.uint32_t, data unsafe.Pointer, n C.size_t, from *C.int, received *C.size_t, timeout C.int64_t, reason *C.char) C.int {
+	if status := checkMessage(0, data, n, reason); status != C.GOROVOD_OK {
+		return status
+	}
+	ctx, cancel := within(timeout)
+	defer cancel()
+	sender, got, err := process.RecvAny(ctx, uint32(tag), bytes(data, int64(n)))
+	if err == nil {
+		*from, *received = C.int(sender), C.size_t(got)
+	}
+	return mailStatus(err, reason)
+}
+
 func checkMessage(peer C.int, data unsafe.Pointer, n C.size_t, reason *C.char) C.int {
 	w := process.World()
 	switch {

@@ -111,13 +111,32 @@ func callBack(op *engine.Op, c *C.gorovod_op) chan int64 {
 	}
 	done, context := c.done, c.context
 	number := make(chan int64, 1)
-	op.Done = func(e *engine.Entry) {
-		status, why := outcome(e)
-		cwhy := C.CString(why)
-		C.shim_call_done(done, context, C.int64_t(<-number), C.int(status), cwhy)
-		C.free(unsafe.Pointer(cwhy))
-	}
+	op.Done = func(e *engine.Entry) { report(e, <-number, done, context) }
 	return number
+}
+
+// report calls a C function with how the operation has ended.
+func report(e *engine.Entry, handle int64, done *[0]byte, context unsafe.Pointer) {
+	status, why := outcome(e)
+	cwhy := C.CString(why)
+	C.shim_call_done(done, context, C.int64_t(handle), C.int(status), cwhy)
+	C.free(unsafe.Pointer(cwhy))
+}
+
+//export goOnDone
+func goOnDone(handle C.int64_t, done, context unsafe.Pointer, reason *C.char) C.int {
+	e := handles.Get(int64(handle))
+	if e == nil {
+		explain(reason, unknownHandle(handle))
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	defer e.Release()
+	number := int64(handle)
+	if err := e.OnDone(func(e *engine.Entry) { report(e, number, (*[0]byte)(done), context) }); err != nil {
+		explain(reason, err.Error())
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	return C.GOROVOD_OK
 }
 
 // name gives an Entry its handle. The Entry may be gone afterwards.

@@ -290,6 +290,22 @@ int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n,
   return status;
 }
 
+int gorovod_on_done(int64_t handle, void (*done)(void *, int64_t, int, const char *), void *context) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  if (done == NULL) {
+    EXPLAIN("done must not be NULL");
+    return GOROVOD_INVALID_ARGUMENT;
+  }
+  return goOnDone(handle, (void *)done, context, reason);
+}
+
+void *gorovod_given_output(void *context, size_t bytes, int ndim, const int64_t *shape) {
+  const gorovod_memory *given = context;
+  (void)ndim, (void)shape;
+  return given->bytes == bytes ? given->data : NULL;
+}
+
 int gorovod_poll(int64_t handle) { return gorovod_wait(handle, 0); }
 
 int gorovod_wait(int64_t handle, int64_t timeout_ms) {
@@ -332,6 +348,27 @@ int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *recei
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
   return goRecv(from, tag, data, bytes, received, timeout_ms, reason);
+}
+
+int gorovod_recv_any(uint32_t tag, void *data, size_t bytes, int *from, size_t *received, int64_t timeout_ms) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  int sender = -1;
+  size_t length = 0;
+  int status = goRecvAny(tag, data, bytes, &sender, &length, timeout_ms, reason);
+  if (from != NULL) *from = sender;
+  if (received != NULL) *received = length;
+  return status;
+}
+
+int gorovod_serve(const char *host, const void *key, size_t key_bytes, int size, int *port) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  if (host == NULL || key == NULL || port == NULL) {
+    EXPLAIN("host, key and port must not be NULL");
+    return GOROVOD_INVALID_ARGUMENT;
+  }
+  return goServe((char *)host, (void *)key, key_bytes, size, port, reason);
 }
 
 void gorovod_free(void *data) { free(data); }

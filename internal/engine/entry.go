@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +70,7 @@ type Entry struct {
 	waiting  atomic.Bool
 	wake     chan struct{} // capacity 1
 	refs     atomic.Int32  // the holder and the engine; the last one recycles
+	late     atomic.Pointer[func(*Entry)]
 
 	// Tag is the holder's; 0 after Enqueue.
 	Tag int64
@@ -147,6 +149,7 @@ func (e *Entry) finish(err *Error) {
 		atomic.StoreInt32(status, int32(code))
 	}
 	e.done.Store(true)
+	e.callLate()
 	if e.waiting.Load() {
 		select {
 		case e.wake <- struct{}{}:
@@ -164,6 +167,37 @@ func (e *Entry) finish(err *Error) {
 		return
 	}
 	e.Release()
+}
+
+// OnDone has f called once, on a goroutine of its own, when the operation has
+// ended: at once if it has. It may be called once, besides Op.Done; the caller
+// holds the Entry, and f may use it until it returns.
+func (e *Entry) OnDone(f func(*Entry)) error {
+	e.Retain()
+	if !e.late.CompareAndSwap(nil, &f) {
+		e.Release()
+		return errors.New("the operation has a callback already")
+	}
+	if e.done.Load() {
+		e.callLate()
+	}
+	return nil
+}
+
+// called stands for a callback of OnDone that has been started.
+var called = func(*Entry) {}
+
+// callLate starts what OnDone was given. It is called with done set: by finish,
+// and by an OnDone that came after that; one of them finds the callback.
+func (e *Entry) callLate() {
+	f := e.late.Load()
+	if f == nil || f == &called || !e.late.CompareAndSwap(f, &called) {
+		return
+	}
+	go func() {
+		(*f)(e)
+		e.Release()
+	}()
 }
 
 // park blocks until the Entry is done or d has passed, while another goroutine drives.

@@ -23,3 +23,12 @@ func Recv(ctx context.Context, from int, tag uint32, p []byte) (int, error) {
 	}
 	return w.Recv(ctx, from, tag, p)
 }
+
+// RecvAny receives a message of whichever rank sends one; see p2p.Mail.
+func RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, err error) {
+	w := current.Load()
+	if w == nil {
+		return 0, 0, engine.ErrNotInitialized
+	}
+	return w.RecvAny(ctx, tag, p)
+}

@@ -18,6 +18,11 @@ func (w *World) Recv(ctx context.Context, from int, tag uint32, p []byte) (int, 
 	return w.mail.Recv(ctx, from, tag, p)
 }
 
+// RecvAny receives a message from whichever rank sends one; see p2p.Mail.
+func (w *World) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, err error) {
+	return w.mail.RecvAny(ctx, tag, p)
+}
+
 // openMail prepares the messages between ranks.
 func (w *World) openMail(ctx context.Context, generation uint64, o Options) error {
 	c := w.Config

@@ -1,7 +1,7 @@
 // Package p2p sends tagged messages between any two ranks, outside of the order
 // of any lane, as MPI_Send and MPI_Recv do. Messages of one sender, receiver and
 // tag arrive in the order in which they were sent; a receive names the sender and
-// the tag. Calls block, and are safe on any goroutine.
+// the tag, or the tag alone. Calls block, and are safe on any goroutine.
 //
 // Every ordered pair of ranks that talks has a connection of its own, made by the
 // sender when it first has something to say. One goroutine reads it at the other end:
@@ -28,6 +28,7 @@ import (
 	"net"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
@@ -120,6 +121,9 @@ type Mail struct {
 	cause  error // the first of Abort and Close
 	closed bool  // no goroutine starts any more
 	conns  map[*link.Conn]struct{}
+
+	arrived chan struct{} // closed when a box has something new to offer; nil if nobody waits for that. mu
+	served  atomic.Uint32 // RecvAny calls that have looked: where the next one starts
 }
 
 // New starts to accept connections. It does not block.

@@ -20,6 +20,7 @@ type box struct {
 	conn    *link.Conn           // nil until the sender has connected
 	waiting map[uint32][]*waiter // by tag, oldest first
 	kept    map[uint32][][]byte  // by tag, oldest first; none where somebody waits
+	stuck   map[uint32]int       // by tag, how many messages wait for room or for a waiter
 	bytes   int                  // of kept and of what is being read to be kept
 	changed chan struct{}        // closed at the next change; nil if nobody waits for one
 	err     error                // why nothing more comes
@@ -40,7 +41,7 @@ var errCancelled = errors.New("cancelled")
 
 func (b *box) init(m *Mail, from int) {
 	b.m, b.from = m, from
-	b.waiting, b.kept = make(map[uint32][]*waiter), make(map[uint32][][]byte)
+	b.waiting, b.kept, b.stuck = make(map[uint32][]*waiter), make(map[uint32][][]byte), make(map[uint32]int)
 }
 
 // Recv waits for the next message of a rank, which may be this one, with this tag
@@ -49,7 +50,9 @@ func (b *box) init(m *Mail, from int) {
 // is lost.
 func (m *Mail) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, err error) {
 	if err = m.enter(ctx, from); err == nil {
-		n, err = m.boxes[from].receive(ctx, tag, p)
+		b := &m.boxes[from]
+		b.mu.Lock()
+		n, err = b.receive(ctx, tag, p)
 	}
 	if err == nil {
 		return n, nil
@@ -60,8 +63,8 @@ func (m *Mail) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int,
 	return 0, fmt.Errorf("receive with tag %d from rank %d: %w", tag, from, err)
 }
 
+// receive is Recv on one box. b.mu is held when it is called, and not when it returns.
 func (b *box) receive(ctx context.Context, tag uint32, p []byte) (int, error) {
-	b.mu.Lock()
 	if q := b.kept[tag]; len(q) > 0 {
 		defer b.mu.Unlock()
 		if err := fits(len(q[0]), p); err != nil {
@@ -176,13 +179,24 @@ func (b *box) place(ctx context.Context, tag uint32, length int) (*waiter, error
 			b.changed = make(chan struct{})
 		}
 		changed := b.changed
+		b.stuck[tag]++
+		b.m.announce()
 		b.mu.Unlock()
+		var err error
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			err = ctx.Err()
 		case <-b.m.ended:
-			return nil, b.m.err()
+			err = b.m.err()
+		}
+		b.mu.Lock()
+		if b.stuck[tag]--; b.stuck[tag] == 0 {
+			delete(b.stuck, tag)
+		}
+		b.mu.Unlock()
+		if err != nil {
+			return nil, err
 		}
 	}
 }
@@ -199,6 +213,7 @@ func (b *box) put(ctx context.Context, tag uint32, p []byte) error {
 		return nil
 	}
 	b.kept[tag] = append(b.kept[tag], slices.Clone(p))
+	b.m.announce()
 	return nil
 }
 
@@ -213,6 +228,7 @@ func (b *box) store(tag uint32, p []byte) {
 		return
 	}
 	b.kept[tag] = append(b.kept[tag], p)
+	b.m.announce()
 }
 
 // fail says that nothing more comes. What is kept can still be received.

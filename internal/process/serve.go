@@ -1,0 +1,94 @@
+package process
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+// serving is the rendezvous that this process offers to a job that no launcher of
+// ours has started. It outlives Shutdown: another Init of the job meets there.
+var serving struct {
+	sync.Mutex
+	server *rendezvous.Server
+}
+
+// Serve starts a rendezvous for a job of size ranks whose secret is key, and
+// returns the port, chosen by the system, on the address host. It ends with the
+// process, or with the next call.
+func Serve(host string, key []byte, size int) (port int, err error) {
+	if size < 1 || len(key) == 0 {
+		return 0, fmt.Errorf("rendezvous: %d ranks and a secret of %d bytes", size, len(key))
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("rendezvous: %w", err)
+	}
+	s := rendezvous.NewServer(key, size)
+	serving.Lock()
+	defer serving.Unlock()
+	if serving.server != nil {
+		serving.server.Close()
+	}
+	serving.server = s
+	go s.Serve(track(l))
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// trackedListener tells TrackFD of the descriptors behind a rendezvous, so that a
+// forked child does not keep the port, or the ranks' connections, open.
+type trackedListener struct {
+	net.Listener
+	fd int
+}
+
+func track(l net.Listener) net.Listener {
+	return &trackedListener{l, opened(l)}
+}
+
+func (l *trackedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &trackedConn{c, opened(c), sync.Once{}}, nil
+}
+
+func (l *trackedListener) Close() error {
+	closing(l.fd)
+	return l.Listener.Close()
+}
+
+type trackedConn struct {
+	net.Conn
+	fd   int
+	once sync.Once // Close may be called twice; the number may be another's by then
+}
+
+func (c *trackedConn) Close() error {
+	c.once.Do(func() { closing(c.fd) })
+	return c.Conn.Close()
+}
+
+// opened tells TrackFD of the descriptor of c, and returns it; -1 if it has none.
+func opened(c any) int {
+	fd := -1
+	if s, ok := c.(syscall.Conn); ok && TrackFD != nil {
+		if raw, err := s.SyscallConn(); err == nil {
+			raw.Control(func(n uintptr) { fd = int(n) })
+		}
+	}
+	if fd >= 0 {
+		TrackFD(fd, true)
+	}
+	return fd
+}
+
+func closing(fd int) {
+	if fd >= 0 && TrackFD != nil {
+		TrackFD(fd, false)
+	}
+}

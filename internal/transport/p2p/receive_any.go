@@ -1,0 +1,71 @@
+package p2p
+
+import (
+	"context"
+	"fmt"
+)
+
+// RecvAny waits for the next message with this tag, whoever has sent it, and
+// returns the sender and the length. Messages of one sender come in order; among
+// senders it goes round. Errors as Recv; the death of one rank ends it only if
+// the world is aborted, as others may still send.
+func (m *Mail) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, err error) {
+	for err = m.enter(ctx, 0); err == nil; {
+		arrived := m.arrivals()
+		start := int(m.served.Add(1))
+		for i := range m.boxes {
+			b := &m.boxes[(start+i)%len(m.boxes)]
+			b.mu.Lock()
+			if !b.offers(tag) {
+				b.mu.Unlock()
+				continue
+			}
+			if n, err = b.receive(ctx, tag, p); err == nil {
+				return b.from, n, nil
+			}
+			break
+		}
+		if err != nil {
+			break
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-m.ended:
+			err = m.err()
+		}
+	}
+	if cause := m.err(); cause != nil {
+		return 0, 0, cause
+	}
+	return 0, 0, fmt.Errorf("receive with tag %d from any rank: %w", tag, err)
+}
+
+// offers reports whether a receive with this tag would get a message at once. b.mu is held.
+func (b *box) offers(tag uint32) bool {
+	if len(b.waiting[tag]) > 0 {
+		return false // somebody waits for this sender's next one
+	}
+	return len(b.kept[tag]) > 0 || b.stuck[tag] > 0
+}
+
+// arrivals is closed when a box has something new to offer.
+func (m *Mail) arrivals() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.arrived == nil {
+		m.arrived = make(chan struct{})
+	}
+	return m.arrived
+}
+
+// announce wakes those who wait for a message of any rank.
+func (m *Mail) announce() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.arrived != nil {
+		close(m.arrived)
+		m.arrived = nil
+	}
+}
