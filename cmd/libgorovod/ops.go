@@ -270,7 +270,10 @@ func allocate(alloc *[0]byte, context unsafe.Pointer, shape tensor.Shape, n int)
 	} else {
 		p = C.malloc(C.size_t(max(1, n)))
 	}
-	if p == nil {
+	switch {
+	case p == nil && alloc != nil:
+		return nil, fmt.Errorf("the caller has no memory of this size")
+	case p == nil:
 		return nil, fmt.Errorf("no memory")
 	}
 	// A slice of length 0 still has to carry the address.

@@ -62,6 +62,7 @@ _WAIT_SLICE_MS = 100
 _int_p = ctypes.POINTER(ctypes.c_int)
 _int32_p = ctypes.POINTER(ctypes.c_int32)
 _int64_p = ctypes.POINTER(ctypes.c_int64)
+_size_p = ctypes.POINTER(ctypes.c_size_t)
 _void_pp = ctypes.POINTER(ctypes.c_void_p)
 
 # name: (result, arguments)
@@ -108,6 +109,17 @@ _PROTOTYPES = {
     "gorovod_free": (None, [ctypes.c_void_p]),
     "gorovod_received_splits": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int, _int32_p]),
     "gorovod_last_joined": (ctypes.c_int, [ctypes.c_int64]),
+    "gorovod_on_done": (ctypes.c_int, [ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]),
+    "gorovod_send": (ctypes.c_int, [ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]),
+    "gorovod_recv": (
+        ctypes.c_int,
+        [ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, _size_p, ctypes.c_int64],
+    ),
+    "gorovod_recv_any": (
+        ctypes.c_int,
+        [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, _int_p, _size_p, ctypes.c_int64],
+    ),
+    "gorovod_serve": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, _int_p]),
     "gorovod_release": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_last_error": (ctypes.c_char_p, []),
     "gorovod_version": (ctypes.c_char_p, []),
@@ -269,3 +281,49 @@ def release(handle: int) -> None:
 def int_array(values: Sequence[int]) -> ctypes.Array:
     """``values`` as a C array of int. Raises ValueError for one that does not fit."""
     return (ctypes.c_int * len(values))(*(int32(value, "value") for value in values))
+
+
+Done = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p)
+
+
+def on_done(handle: int, done: ctypes._CFuncPtr, context: int) -> None:
+    """Have ``done``, a :data:`Done` that lives for ever, called with ``context`` (not 0) at the operation's end.
+
+    It is called on a thread of the engine's, once; perhaps before this returns. Raises as :func:`error` says, also if
+    the operation has such a callback already.
+    """
+    status = load().gorovod_on_done(handle, ctypes.cast(done, ctypes.c_void_p), context)
+    if status != OK:
+        raise error(status)
+
+
+def send(to: int, tag: int, address: int, size: int, timeout_ms: int = -1) -> None:
+    """Send a message of ``size`` bytes to a rank, and return when the memory may be reused. Raises as :func:`error`."""
+    status = load().gorovod_send(to, tag, address, size, timeout_ms)
+    if status != OK:
+        raise error(status)
+
+
+def recv(source: Optional[int], tag: int, address: int, size: int) -> tuple[int, int]:
+    """Wait for a message of at most ``size`` bytes, from any rank if ``source`` is None.
+
+    Returns the sender and the length. Raises as :func:`error` says; ValueError if the message is longer.
+    """
+    received = ctypes.c_size_t()
+    sender = ctypes.c_int(-1 if source is None else source)
+    if source is None:
+        status = load().gorovod_recv_any(tag, address, size, sender, received, -1)
+    else:
+        status = load().gorovod_recv(source, tag, address, size, received, -1)
+    if status != OK:
+        raise error(status)
+    return sender.value, received.value
+
+
+def serve(host: str, key: bytes, size: int) -> int:
+    """Serve the rendezvous of a job of ``size`` ranks in this process, and return its port on address ``host``."""
+    port = ctypes.c_int()
+    status = load().gorovod_serve(host.encode(), key, len(key), size, port)
+    if status != OK:
+        raise error(status)
+    return port.value

@@ -55,6 +55,12 @@ class _Op(ctypes.Structure):
     ]
 
 
+class _GivenMemory(ctypes.Structure):
+    """``gorovod_memory``."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
+
+
 # A name or a shape that is longer has memory of its own.
 _NAME_BYTES = 256
 _DIMS = 8
@@ -133,6 +139,15 @@ class Slot:
         self._extra = [self._extra, rows]
         self._memory.op.splits, self._memory.op.nsplits = ctypes.addressof(rows), len(splits)
 
+    def give_output(self, address: int, size: int) -> None:
+        """Have an allgather or alltoall write its output, which must have ``size`` bytes, to ``address``."""
+        memory = _GivenMemory(address, size)
+        self._extra = [self._extra, memory]
+        op = self._memory.op
+        op.alloc, op.context = _given_output, ctypes.addressof(memory)
+        if size == 0:
+            memory.data = op.context  # a tensor without elements has no address, but NULL would be a refusal
+
     def set_wire(self, wire: int) -> None:
         """Set how the operation travels between hosts."""
         self._extra = [self._extra]
@@ -152,6 +167,7 @@ class Slot:
             self._extra = None
             op = self._memory.op
             op.splits, op.nsplits, op.wire = None, 0, 0
+            op.alloc = op.context = None
         _free.append(self)
 
 
@@ -220,6 +236,7 @@ def describe(
 _library = ctypes.PyDLL(str(_lib.path()))
 _enqueue, _enqueue_group = _library.gorovod_enqueue, _library.gorovod_enqueue_group
 _enqueue.restype = _enqueue_group.restype = ctypes.c_int
+_given_output = ctypes.cast(_library.gorovod_given_output, ctypes.c_void_p).value
 
 
 def enqueue(slot: Slot) -> None:

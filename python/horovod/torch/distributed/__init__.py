@@ -1,0 +1,74 @@
+"""torch.distributed over gorovod: importing this registers the backend ``gorovod``.
+
+    import torch.distributed as dist
+    import horovod.torch.distributed
+
+    dist.init_process_group("gorovod")
+
+works under ``horovodrun`` and under ``torchrun``, and so does what builds on process groups: DistributedDataParallel,
+and FSDP2, DTensor and device meshes where PyTorch has them. Horovod's own functions (``horovod.torch``) may be used
+beside it: ``init_process_group`` initialises Horovod too. ``docs/torch_distributed.md`` tells more.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from typing import Any
+
+import torch.distributed as dist
+
+if not dist.is_available():
+    raise ImportError("this PyTorch was built without torch.distributed")
+
+from horovod.common.exceptions import HorovodInternalError
+from horovod.torch.distributed import _join, _sets
+from horovod.torch.distributed._group import ProcessGroup
+from horovod.torch.distributed._work import Work
+from horovod.torch.distributed.hooks import CompressedState, allreduce_hook, compressed_hook
+
+__all__ = [
+    "CompressedState",
+    "HorovodInternalError",
+    "ProcessGroup",
+    "Work",
+    "allreduce_hook",
+    "compressed_hook",
+]
+
+_NAME = "gorovod"
+
+
+def _create(options: Any, _: Any = None) -> ProcessGroup:
+    """Make this process's end of a group, for init_process_group and new_group."""
+    ranks = list(options.global_ranks_in_group)
+    rank = options.group_rank
+    if not ranks:  # the default group
+        _join.join(options.store, rank, options.group_size)
+        _sets.start()
+        ranks = list(range(options.group_size))
+    if ranks != sorted(ranks):
+        raise ValueError(f"the ranks of a gorovod group must ascend: {ranks}")
+    return ProcessGroup(ranks, rank, _number(options.store, rank), options.timeout)
+
+
+# How many groups this process has numbered, as their rank 0.
+_numbered = itertools.count(1)
+
+
+def _number(store: dist.Store, rank: int) -> int:
+    """A number that the group's members share. Two groups of the same lowest rank differ in it."""
+    if rank == 0:
+        store.set("gorovod/number", str(next(_numbered)))
+    return int(store.get("gorovod/number"))
+
+
+def _register() -> None:
+    arguments: dict[str, Any] = {"extended_api": True}
+    if "devices" in inspect.signature(dist.Backend.register_backend).parameters:  # PyTorch 2.0
+        arguments["devices"] = ["cpu", "cuda"]
+    dist.Backend.register_backend(_NAME, _create, **arguments)
+    _join.register_rendezvous()
+
+
+_register()

@@ -1,0 +1,173 @@
+"""How the engine is started for torch.distributed, under horovodrun and under other launchers.
+
+Under horovodrun the engine needs nothing, but ``env://`` does: its store is made with the engine's help. Under other
+launchers, such as torchrun, there is a store: rank 0 serves a rendezvous for the engine, and puts its address and the
+job's secret there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import platform
+import secrets
+import socket
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+import torch.distributed as dist
+
+import horovod.torch as hvd
+from horovod.common import _lib
+from horovod.torch.distributed import _work
+
+_DRAIN_S = 5
+
+
+def _started_by_horovodrun() -> bool:
+    return bool(os.environ.get("HOROVOD_SIZE"))
+
+
+def join(store: dist.Store, rank: int, size: int) -> None:
+    """Start the engine, unless that has happened. All ranks call this.
+
+    Raises RuntimeError if it runs with another rank or number of ranks, ValueError if it cannot be started.
+    """
+    if not hvd.is_initialized():
+        if _started_by_horovodrun():
+            hvd.init(process_sets="dynamic")
+        else:
+            with _environment(_place(store, rank, size)):
+                hvd.init(process_sets="dynamic")
+        # At exit, what is registered last is called first: shutdown ends what is under way, and callbacks run then.
+        atexit.unregister(_leave)
+        atexit.register(_leave)
+    if (hvd.rank(), hvd.size()) != (rank, size):
+        raise RuntimeError(
+            f"torch.distributed calls this process rank {rank} of {size}, but Horovod runs as rank {hvd.rank()} of "
+            f"{hvd.size()}: start both in one way, or call hvd.shutdown() first"
+        )
+
+
+def _leave() -> None:
+    hvd.shutdown()
+    _work.drain(_DRAIN_S)
+
+
+def _place(store: dist.Store, rank: int, size: int) -> dict[str, str]:
+    """What horovodrun would have told this rank, by way of the store."""
+    host = platform.node() or "localhost"
+    # Each start has keys of its own: the store may have seen others.
+    start = store.add(f"gorovod/starts/{rank}", 1)
+    store.set(f"gorovod/{start}/host/{rank}", host)
+    hosts = [store.get(f"gorovod/{start}/host/{r}").decode() for r in range(size)]
+    if rank == 0:
+        address = "127.0.0.1" if len(set(hosts)) == 1 else _own_address()
+        key = secrets.token_bytes(32)
+        try:
+            offer = {"address": address, "port": _lib.serve(address, key, size), "key": key.hex()}
+        except Exception as e:
+            offer = {"error": str(e)}
+        store.set(f"gorovod/{start}/rendezvous", json.dumps(offer))
+    offer = json.loads(store.get(f"gorovod/{start}/rendezvous"))
+    if "error" in offer:
+        raise ValueError(f"rank 0 cannot serve the rendezvous: {offer['error']}")
+    neighbours = [r for r in range(size) if hosts[r] == host]
+    local_rank = neighbours.index(rank)
+    of_hosts = [[r for r in range(size) if hosts[r] == h] for h in dict.fromkeys(hosts)]
+    across = [ranks[local_rank] for ranks in of_hosts if len(ranks) > local_rank]
+    return {
+        "HOROVOD_HOSTNAME": host,
+        "HOROVOD_RANK": str(rank),
+        "HOROVOD_SIZE": str(size),
+        "HOROVOD_LOCAL_RANK": str(local_rank),
+        "HOROVOD_LOCAL_SIZE": str(len(neighbours)),
+        "HOROVOD_CROSS_RANK": str(across.index(rank)),
+        "HOROVOD_CROSS_SIZE": str(len(across)),
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": offer["address"],
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(offer["port"]),
+        "HOROVOD_SECRET_KEY": offer["key"],
+    }
+
+
+def _own_address() -> str:
+    """The address by which the other hosts reach this one: that which leads to the master, or to this host's name."""
+    target = os.environ.get("MASTER_ADDR") or socket.gethostname()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((target, 1))  # sends nothing
+        return probe.getsockname()[0]
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set these for a while. Children that are started later are no ranks, and need not know the secret."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def horovod_rendezvous(
+    url: str, timeout: timedelta = dist.constants.default_pg_timeout, **_: Any
+) -> Iterator[tuple[dist.Store, int, int]]:
+    """The rendezvous ``horovod://``: ranks as Horovod has them, and a store on rank 0's host."""
+    hvd.init(process_sets="dynamic")
+    rank, size = hvd.rank(), hvd.size()
+    asked = parse_qs(urlparse(url).query)
+    for name, value in (("rank", rank), ("world_size", size)):
+        if asked.get(name, [str(value)])[0] not in (str(value), "-1"):
+            raise ValueError(f"init_process_group was given {name}={asked[name][0]}, but Horovod has {value}")
+    address = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 1))  # sends nothing: tells by which address this host is reached from there
+        address = probe.getsockname()[0]
+    store, failure = None, None
+    if rank == 0:
+        try:
+            store = _tcp_store(address, 0, size, True, timeout)
+        except Exception as e:
+            failure = e
+    place = hvd.broadcast_object(
+        None if store is None else (address, store.port), root_rank=0, name="torch.distributed.store"
+    )
+    if place is None:
+        raise failure or ValueError("rank 0 cannot open the store of torch.distributed")
+    if store is None:
+        store = _tcp_store(*place, size, False, timeout)
+    yield store, rank, size
+    raise RuntimeError("Unable to perform rerendezvous using horovod:// method")
+
+
+def _tcp_store(address: str, port: int, size: int, is_master: bool, timeout: timedelta) -> dist.TCPStore:
+    """A store that waits for nobody. Port 0: one that the system chooses."""
+    arguments = {"timeout": timeout, "wait_for_workers": False}
+    try:
+        return dist.TCPStore(address, port, size, is_master, **arguments)
+    except RuntimeError as e:
+        if "libuv" not in str(e):  # Debian's PyTorch 2.6 wants it by default, and is built without
+            raise
+        return dist.TCPStore(address, port, size, is_master, use_libuv=False, **arguments)
+
+
+def register_rendezvous() -> None:
+    """Offer ``horovod://``, and let ``env://``, the default, mean it where only horovodrun has set the environment."""
+    dist.register_rendezvous_handler("horovod", horovod_rendezvous)
+    handlers = sys.modules["torch.distributed.rendezvous"]._rendezvous_handlers  # the package has a function so named
+    by_environment = handlers["env"]
+
+    def env_or_horovod(url: str, **arguments: Any) -> Iterator[tuple[dist.Store, int, int]]:
+        theirs = "MASTER_ADDR" in os.environ or not _started_by_horovodrun()
+        return (by_environment if theirs else horovod_rendezvous)(url, **arguments)
+
+    handlers["env"] = env_or_horovod

@@ -1,0 +1,101 @@
+"""Tensors as the engine sees them: contiguous host memory with an element type."""
+
+from __future__ import annotations
+
+import math
+from typing import Optional, Sequence
+
+import torch
+
+from horovod.common import _lib
+from horovod.torch._submission import _DTYPES as ENGINE_DTYPES
+
+
+def elements(tensor: torch.Tensor, moved: bool) -> int:
+    """The engine's element type. One that the engine does not know travels as bytes if it is only ``moved``.
+
+    Raises ValueError for a tensor to be reduced whose type the engine does not know.
+    """
+    dtype = ENGINE_DTYPES.get(tensor.dtype)
+    if dtype is None and not moved:
+        raise ValueError(f"{tensor.dtype} cannot be reduced over gorovod; convert the tensor first")
+    return _lib.UINT8 if dtype is None else dtype
+
+
+def rows(tensor: torch.Tensor) -> int:
+    """How many elements the engine counts in the tensor."""
+    n = math.prod(tensor.shape)
+    return n if tensor.dtype in ENGINE_DTYPES else n * tensor.element_size()
+
+
+def size(tensor: torch.Tensor) -> int:
+    """Bytes of the values."""
+    return math.prod(tensor.shape) * tensor.element_size()
+
+
+def _usable(tensor: torch.Tensor) -> bool:
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"a tensor of layout {tensor.layout} is not supported: make it dense first")
+    return tensor.device.type == "cpu" and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
+
+
+def readable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself, or a copy of it that the engine can read. ValueError for one that is not dense."""
+    tensor = tensor.detach()
+    if _usable(tensor):
+        return tensor
+    return tensor.cpu().resolve_conj().resolve_neg().contiguous()
+
+
+def writable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself, or memory of its shape that the engine can write, to be copied into it.
+
+    Raises ValueError for one that is not dense.
+    """
+    tensor = tensor.detach()
+    if _usable(tensor):
+        return tensor
+    return torch.empty(tensor.shape, dtype=tensor.dtype)
+
+
+def store(host: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Bring what :func:`writable` or :func:`readable` has returned for ``tensor`` back into it."""
+    if host.data_ptr() != tensor.data_ptr() or host.device != tensor.device:
+        tensor.detach().copy_(host)
+
+
+def packed(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """One tensor on the host, of one dimension, with the values of all, one after the other.
+
+    Raises ValueError if their types differ.
+    """
+    if len({t.dtype for t in tensors}) > 1:
+        raise ValueError(f"the tensors must have one type, but have {sorted({str(t.dtype) for t in tensors})}")
+    flat = torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype)
+    unpack(flat, tensors, into=False)
+    return flat
+
+
+def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor], into: bool = True) -> None:
+    """Copy the parts of ``flat`` into the tensors, or them into it."""
+    at = 0
+    for tensor in tensors:
+        part = flat[at : at + tensor.numel()].view(tensor.shape)
+        at += tensor.numel()
+        if into:
+            tensor.detach().copy_(part)
+        else:
+            part.copy_(tensor.detach())
+
+
+def same_size(tensors: Sequence[torch.Tensor], count: int, what: str, like: Optional[torch.Tensor] = None) -> None:
+    """Raise ValueError unless these are ``count`` tensors of one size and type, that of ``like`` if given."""
+    if len(tensors) != count:
+        raise ValueError(f"{what} must be {count} tensors, one for each rank of the group, not {len(tensors)}")
+    like = tensors[0] if like is None else like
+    for tensor in tensors:
+        if tensor.numel() != like.numel() or tensor.dtype != like.dtype:
+            raise ValueError(
+                f"{what} must hold tensors of one size and type: {tuple(tensor.shape)} of {tensor.dtype} is not like "
+                f"{tuple(like.shape)} of {like.dtype}"
+            )

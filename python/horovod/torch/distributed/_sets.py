@@ -1,0 +1,174 @@
+"""Process sets for groups. torch.distributed asks only the members of a group; the engine asks all ranks.
+
+So every rank has a thread that adds and removes sets on demand. Rank 0 gives their order:
+
+    member ── acquire, release ──▶ rank 0: order() ── add, remove, grant ──▶ every rank: obey()
+
+Groups of the same ranks share a set. It is removed when every member has released it as often as acquired.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import ctypes
+import datetime
+import json
+import threading
+import time
+import weakref
+from typing import Optional, Sequence
+
+from horovod.common import _lib
+from horovod.common.exceptions import HorovodInternalError
+from horovod.torch._basics import _basics
+
+_REQUESTS = (1 << 31) | 1
+_ORDERS = (1 << 31) | 2
+_MESSAGE_BYTES = 1 << 16
+
+
+class Set:
+    """A process set of the engine's that is in use; ``number`` is its id."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class _Table:
+    """What a rank knows of the sets in one generation of the engine."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.numbers: dict[tuple[int, ...], int] = {}
+        self.ours: set[int] = set()  # those that the threads have added
+        self.refused: dict[tuple[int, ...], str] = {}
+        self.granted: dict[int, tuple[Optional[int], str]] = {}  # by ticket
+        self.tickets = 0
+        self.ended: Optional[str] = None
+
+
+_table: Optional[_Table] = None
+
+
+def start() -> None:
+    """Start this rank's threads, for this generation of the engine. All ranks call it."""
+    global _table
+    if _table is not None and _table.ended is None:
+        return
+    _table = _Table()
+    threading.Thread(target=_obey, args=(_table,), name="gorovod sets", daemon=True).start()
+    if _basics.rank() == 0:
+        threading.Thread(target=_order, args=(_basics.size(),), name="gorovod sets order", daemon=True).start()
+
+
+def acquire(ranks: Sequence[int], rank: int, timeout: datetime.timedelta) -> Set:
+    """The set of these world ranks, for a group of theirs; all call it. It is released with the returned object.
+
+    Raises ValueError if the engine refuses the set, HorovodInternalError if it has come to its end.
+    """
+    if list(ranks) == list(range(_basics.size())):
+        return Set(0)
+    table = _table
+    if table is None:
+        raise RuntimeError('initialise the default group with backend "gorovod" before new_group(backend="gorovod")')
+    with table.changed:
+        ticket = table.tickets = table.tickets + 1
+    key = tuple(ranks)
+    _send(0, _REQUESTS, {"do": "acquire", "ranks": key, "from": _basics.rank(), "ticket": ticket})
+    with table.changed:
+        deadline = time.monotonic() + timeout.total_seconds()
+        while ticket not in table.granted and table.ended is None:
+            if time.monotonic() > deadline:
+                raise HorovodInternalError(f"no process set for ranks {list(ranks)}: not all ranks have answered")
+            table.changed.wait(0.1)
+        if ticket not in table.granted:
+            raise HorovodInternalError(f"no process set for ranks {list(ranks)}: {table.ended}")
+        number, reason = table.granted.pop(ticket)
+    if number is None:
+        raise ValueError(f"no process set for ranks {list(ranks)}: {reason}")
+    used = Set(number)
+    weakref.finalize(used, _release, key, table).atexit = False
+    return used
+
+
+def _release(key: tuple[int, ...], table: _Table) -> None:
+    if table is _table and table.ended is None:
+        with contextlib.suppress(Exception):  # the engine may have come to its end
+            _send(0, _REQUESTS, {"do": "release", "ranks": key, "from": _basics.rank(), "ticket": 0}, timeout_ms=1000)
+
+
+def _send(to: int, tag: int, message: dict, timeout_ms: int = -1) -> None:
+    text = json.dumps(message).encode()
+    buffer = ctypes.create_string_buffer(text, len(text))
+    _lib.send(to, tag, ctypes.addressof(buffer), len(text), timeout_ms)
+
+
+def _receive(source: Optional[int], tag: int, buffer: ctypes.Array) -> dict:
+    _, length = _lib.recv(source, tag, ctypes.addressof(buffer), len(buffer))
+    return json.loads(buffer.raw[:length])
+
+
+def _order(size: int) -> None:
+    """Rank 0's thread: turns requests into orders, which all ranks get in the same order."""
+    uses: collections.Counter[tuple[int, ...]] = collections.Counter()
+    buffer = ctypes.create_string_buffer(_MESSAGE_BYTES)
+
+    def to_all(do: str, key: tuple[int, ...]) -> None:
+        for rank in range(size):
+            _send(rank, _ORDERS, {"do": do, "ranks": key, "ticket": 0})
+
+    with contextlib.suppress(HorovodInternalError):  # the engine's end is this thread's
+        while True:
+            request = _receive(None, _REQUESTS, buffer)
+            key = tuple(request["ranks"])
+            if request["do"] == "acquire":
+                if uses[key] == 0:
+                    to_all("add", key)
+                uses[key] += 1
+                _send(request["from"], _ORDERS, {"do": "grant", "ranks": key, "ticket": request["ticket"]})
+            else:
+                uses[key] -= 1
+                if uses[key] == 0:
+                    to_all("remove", key)
+
+
+def _obey(table: _Table) -> None:
+    """Every rank's thread: adds and removes sets as rank 0 orders."""
+    buffer = ctypes.create_string_buffer(_MESSAGE_BYTES)
+    try:
+        while True:
+            order = _receive(0, _ORDERS, buffer)
+            key = tuple(order["ranks"])
+            if order["do"] == "add":
+                _add(table, key)
+            elif order["do"] == "remove":
+                _remove(table, key)
+            else:
+                with table.changed:
+                    table.granted[order["ticket"]] = (table.numbers.get(key), table.refused.get(key, ""))
+                    table.changed.notify_all()
+    except Exception as e:
+        with table.changed:
+            table.ended = str(e)
+            table.changed.notify_all()
+
+
+def _add(table: _Table, key: tuple[int, ...]) -> None:
+    known = {tuple(ranks): number for number, ranks in _basics._get_process_set_ids_and_ranks().items()}
+    number = known.get(key)  # from hvd.add_process_set: on all ranks
+    try:
+        if number is None:
+            number = _basics._add_process_set_impl(key)
+            table.ours.add(number)
+        table.numbers[key] = number
+        table.refused.pop(key, None)
+    except ValueError as e:
+        table.refused[key] = str(e)
+
+
+def _remove(table: _Table, key: tuple[int, ...]) -> None:
+    number = table.numbers.pop(key, None)
+    if number in table.ours:
+        table.ours.remove(number)
+        _basics._remove_process_set_impl(number)

@@ -1,0 +1,346 @@
+"""Work: what torch.distributed gets for an operation that has been started."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import itertools
+import threading
+import time
+from typing import Any, Callable, Optional, Sequence
+
+import torch
+from torch._C._distributed_c10d import Work as _TorchWork
+
+from horovod.common import _lib, _slots
+from horovod.common._slots import Slot
+from horovod.common.exceptions import HorovodInternalError
+
+# PyTorch's C++ keeps a Work alive without its Python half, before 2.7 at least: calls then end in the base class, and
+# hang. So every Work is held here until it has ended and somebody has asked for its outcome; of those that nobody asks
+# for, the last ones are.
+_held: dict[int, Work] = {}  # by serial number
+_serials = itertools.count()
+_forgotten: collections.deque[int] = collections.deque()  # those of _held that have ended, and some that are gone
+_FORGOTTEN_KEPT = 64
+_holding = threading.Lock()
+
+
+def hold(work: Work) -> None:
+    """Hold a new Work. Now and then, look which of the others have ended without anybody noticing."""
+    with _holding:
+        _held[work._serial] = work
+        look = len(_held) >= hold.look_at
+        under_way = [w for w in _held.values() if not w._over and w is not work] if look else []
+    if look:
+        hold.look_at = 2 * (_FORGOTTEN_KEPT + sum(not w.is_completed() for w in under_way))
+
+
+hold.look_at = 2 * _FORGOTTEN_KEPT
+
+
+def drain(seconds: float) -> None:
+    """Wait until nothing that was started is under way, at most that long: before the interpreter ends."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not all(work._over for work in list(_held.values())):
+        time.sleep(0.005)
+
+
+class Work(_TorchWork):
+    """An operation that has been started; ``outputs`` are the tensors that it writes.
+
+    A derived class offers :meth:`_await`, :meth:`_outcome` and :meth:`_watch`, and calls :func:`hold` when it is made.
+    All methods may be called on any thread.
+    """
+
+    def __init__(self, what: str, outputs: Sequence[torch.Tensor], timeout: datetime.timedelta) -> None:
+        super().__init__()
+        self._what = what
+        self._outputs = list(outputs)
+        self._limit = timeout.total_seconds()
+        self._started = time.monotonic()
+        self._mutex = threading.Lock()
+        self._concluding = threading.Lock()
+        self._over = False
+        self._failure: Optional[Exception] = None
+        self._asked = False
+        self._future: Optional[torch.futures.Future] = None
+        self._callbacks: list[Callable[[], None]] = []
+        self._serial = next(_serials)
+
+    # What derived classes do.
+
+    def _await(self, seconds: float) -> bool:
+        """Wait for the end, at most that long, and return whether it has come."""
+        raise NotImplementedError
+
+    def _outcome(self) -> None:
+        """Bring the outputs to their places, or raise what the operation has died of. Called once, after the end."""
+        raise NotImplementedError
+
+    def _watch(self) -> None:
+        """See to it that :meth:`_conclude` is called at the end, though nobody waits. Called once at most."""
+        raise NotImplementedError
+
+    # What they use.
+
+    def _conclude(self) -> None:
+        """Note the outcome, and tell those who wait for it. Only after the end."""
+        with self._concluding:
+            if self._over:
+                return
+            try:
+                self._outcome()
+            except Exception as e:
+                self._failure = e if isinstance(e, HorovodInternalError) else HorovodInternalError(str(e))
+            with self._mutex:
+                self._over = True
+                callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+        self._let_go()
+
+    def _then(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` after the end: at once, or on a thread of the engine's."""
+        with self._mutex:
+            over, first = self._over, not self._callbacks
+            if not over:
+                self._callbacks.append(callback)
+        if over:
+            callback()
+        elif first:
+            self._watch()
+
+    def _let_go(self) -> None:
+        """Hold this Work no longer than somebody may need it."""
+        with _holding:
+            if not self._over or self._serial not in _held:
+                return
+            if self._asked:
+                del _held[self._serial]
+                return
+            _forgotten.append(self._serial)
+            while len(_forgotten) > _FORGOTTEN_KEPT:
+                _held.pop(_forgotten.popleft(), None)
+
+    # What torch.distributed calls.
+
+    def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
+        """Wait for the end; then the outputs are valid.
+
+        Raises HorovodInternalError (a RuntimeError) with the cause if the operation failed, or if it has not ended
+        within ``timeout``, or without one, within the group's time-out from its start. It goes on then.
+        """
+        if not self._over:
+            limit = timeout.total_seconds()
+            left = limit if limit > 0 else self._started + self._limit - time.monotonic()
+            if not self._await(max(left, 0.0)):
+                spent = limit if limit > 0 else self._limit
+                raise HorovodInternalError(f"{self._what} has not ended within {spent:g} s; it is still under way.")
+            self._conclude()
+        self._asked = True
+        self._let_go()
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def synchronize(self) -> None:
+        """As :meth:`wait`."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether the operation has ended, well or badly; never blocks."""
+        if not self._over and self._await(0.0):
+            self._conclude()
+        return self._over
+
+    def is_success(self) -> bool:
+        """Whether the operation has ended well."""
+        return self.is_completed() and self._failure is None
+
+    def exception(self) -> Optional[Exception]:
+        """What the operation has died of; None if it has not."""
+        return self._failure if self.is_completed() else None
+
+    def result(self) -> list[torch.Tensor]:
+        """The outputs; waits for them."""
+        self.wait()
+        return self._outputs
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of the list of outputs. If the operation fails it holds a RuntimeError with the cause."""
+        self._asked = True
+        with self._mutex:
+            future = self._future
+            if future is None:
+                devices = list({t.device for t in self._outputs if t.device.type == "cuda"})
+                end: torch.futures.Future = torch.futures.Future(devices=devices)
+                # Only a callback that raises makes a future fail for C++, too.
+                future = self._future = end.then(self._value)
+        if not hasattr(self, "_linked"):
+            self._linked = True
+            self._then(lambda: end.set_result(None))
+        return future
+
+    def _value(self, _: Any) -> list[torch.Tensor]:
+        if self._failure is not None:
+            raise self._failure
+        return self._outputs
+
+
+class Collective(Work):
+    """A collective of the engine's, or a group of them that starts together.
+
+    ``slots`` describe it, and ``keep`` keeps its tensors alive. ``finish``, called with the handles, brings the results
+    to the outputs. ``latest`` has the latest operation of each name that is under way: the engine has one of a name at
+    a time, so this one is submitted at the end of the one before. Raises what ``_slots.enqueue`` raises.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        name: str,
+        outputs: Sequence[torch.Tensor],
+        timeout: datetime.timedelta,
+        slots: Sequence[Slot],
+        keep: object,
+        finish: Optional[Callable[[Sequence[int]], None]],
+        latest: dict[str, Collective],
+    ) -> None:
+        self._latest = latest
+        self._before = before = latest.get(name)
+        self._to_watch = False
+        self._key = name
+        super().__init__(what, outputs, timeout)
+        latest[name] = self
+        self._slots = slots
+        self._handles: Sequence[int] = ()  # a slot's is another operation's once the slot is free
+        self._keep: object = keep
+        self._finish = finish
+        self._refused: Optional[Exception] = None
+        if before is None or before.is_completed():
+            self._submit()
+            if self._refused is not None:
+                self._conclude()
+                raise self._refused
+        else:
+            before._then(self._submit)
+        hold(self)
+
+    def _finish_with(self, finish: Callable[[Sequence[int]], None], outputs: Sequence[torch.Tensor]) -> Collective:
+        """Have ``finish`` called in place of what was given, for other outputs. Before anybody knows of this Work."""
+        self._finish, self._outputs = finish, list(outputs)
+        return self
+
+    def _submit(self) -> None:
+        try:
+            if len(self._slots) == 1:
+                _slots.enqueue(self._slots[0])
+            elif self._slots:
+                _slots.enqueue_group(self._key.encode(), self._slots)
+            self._handles = [slot.handle for slot in self._slots]
+        except Exception as e:
+            self._refused = e
+        with self._mutex:
+            self._before = None
+            watch = self._to_watch
+        if watch:
+            self._link()
+
+    def _await(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        before = self._before
+        if before is not None:
+            if not before._await(seconds):
+                return False
+            before._conclude()
+            while self._before is not None:  # the thread that has concluded it submits this one
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(0.0001)
+        gorovod_wait = _lib.load().gorovod_wait
+        for handle in self._handles:
+            while True:
+                left_ms = int((deadline - time.monotonic()) * 1000)
+                # In slices, so that Ctrl-C works.
+                if gorovod_wait(handle, min(max(left_ms, 0), 100)) != _lib.IN_PROGRESS:
+                    break
+                if left_ms <= 0:
+                    return False
+        return True
+
+    def _outcome(self) -> None:
+        try:
+            if self._refused is not None:
+                raise self._refused
+            failure = None
+            for handle in self._handles:
+                status = _lib.wait(handle)
+                if status != _lib.OK and failure is None:
+                    failure = _lib.error(status)
+            if failure is not None:
+                raise failure
+            if self._finish is not None:
+                self._finish(self._handles)
+        finally:
+            for handle in self._handles:
+                _lib.release(handle)
+            for slot in self._slots:
+                slot.free()
+            self._slots = ()
+            self._keep = self._finish = None  # and the memory with them
+            if self._latest.get(self._key) is self:
+                del self._latest[self._key]
+
+    def _watch(self) -> None:
+        with self._mutex:
+            self._to_watch = True
+            if self._before is not None:
+                return  # _submit will
+        self._link()
+
+    def _link(self) -> None:
+        if self._over or self._refused is not None:
+            self._conclude()
+            return
+        if not self._handles:  # a group of none
+            self._conclude()
+        link = _Link(self, len(self._handles))
+        for handle in self._handles:
+            link.add(handle)
+
+
+class _Link:
+    """Counts the ends of a Work's handles, and concludes it at the last one."""
+
+    _contexts = itertools.count(1)
+    _waiting: dict[int, _Link] = {}
+
+    def __init__(self, work: Collective, count: int) -> None:
+        self._work = work
+        self._left = count
+        self._counting = threading.Lock()
+
+    def add(self, handle: int) -> None:
+        context = next(self._contexts)
+        self._waiting[context] = self
+        try:
+            _lib.on_done(handle, _on_done, context)
+        except (ValueError, HorovodInternalError):  # released: somebody else has concluded it
+            self.ended(context)
+
+    def ended(self, context: int) -> None:
+        if self._waiting.pop(context, None) is None:
+            return
+        with self._counting:
+            self._left -= 1
+            last = self._left == 0
+        if last:
+            self._work._conclude()
+
+
+@_lib.Done
+def _on_done(context: int, handle: int, status: int, reason: bytes) -> None:
+    link = _Link._waiting.get(context)
+    if link is not None:
+        link.ended(context)
