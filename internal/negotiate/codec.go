@@ -21,6 +21,9 @@ import (
 // construction (see spread), so that a Response always fits into a record.
 const maxErr = 64 << 10
 
+// flagContested is set in the type of a Request that is contested.
+const flagContested = 1 << 7
+
 // The flags of an encoded Response.
 const (
 	flagErr  = 1 << 0
@@ -31,7 +34,11 @@ const (
 // MaxDims and MaxRanks, have no negative dimension, a GroupSize only with a
 // Group, and ascending Ranks: Decode refuses anything else.
 func (r *Request) Append(b []byte) []byte {
-	b = append(b, byte(r.Type), byte(r.DType), byte(r.ReduceOp), byte(r.Wire))
+	first := byte(r.Type)
+	if r.Contested {
+		first |= flagContested
+	}
+	b = append(b, first, byte(r.DType), byte(r.ReduceOp), byte(r.Wire))
 	b = appendString(b, r.Name)
 	b = binary.AppendVarint(b, int64(r.Root))
 	b = binary.AppendVarint(b, int64(r.Device))
@@ -47,7 +54,7 @@ func (r *Request) Append(b []byte) []byte {
 func (r *Request) Decode(p []byte) error {
 	d := decoder{p: p}
 	var q Request
-	q.Type = d.requestType()
+	q.Type, q.Contested = d.contestedType()
 	q.DType = d.dtype()
 	q.ReduceOp = d.reduceOp()
 	q.Wire = d.wire()
@@ -377,8 +384,16 @@ func (d *decoder) count(limit int, what string) int {
 	return int(n)
 }
 
-func (d *decoder) requestType() RequestType {
-	t := RequestType(d.byte())
+func (d *decoder) requestType() RequestType { return d.checkType(d.byte()) }
+
+// contestedType is a Request's type, with flagContested.
+func (d *decoder) contestedType() (t RequestType, contested bool) {
+	b := d.byte()
+	return d.checkType(b &^ flagContested), b&flagContested != 0
+}
+
+func (d *decoder) checkType(b byte) RequestType {
+	t := RequestType(b)
 	if !t.Valid() {
 		d.fail(fmt.Errorf("unknown %v", t))
 	}

@@ -66,6 +66,10 @@ type Request struct {
 	Group     string
 	GroupSize int32
 	Ranks     []int32 // AddProcessSet: the set's world ranks, ascending
+	// Contested says that the sender's cache has a slot for the name, and yet it
+	// asks in full. Others may have marked the slot, and would ask in full only after
+	// the coordinator has seen this Request: so it must wait for nobody (Combiner).
+	Contested bool
 }
 
 // NoSlot is the Slot of a Response that is not cached.

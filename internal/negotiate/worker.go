@@ -30,10 +30,11 @@ func NewWorker(member int) *Worker {
 // the board, and r posted in full only if the board refuses them as stale;
 // otherwise r is to be posted in full at once. A name may not be announced
 // again before its last Response or slot record has been read from the log.
-// Lookup does not allocate.
+// Lookup sets r.Contested, and does not allocate.
 func (w *Worker) Lookup(r *Request) (slot, gen uint32, cached bool) {
 	resp := w.byName[r.Name]
-	if resp == nil || !resp.answers(r, w.member) {
+	r.Contested = resp != nil && !resp.answers(r, w.member)
+	if resp == nil || r.Contested {
 		return NoSlot, 0, false
 	}
 	return resp.Slot, resp.Gen, true
@@ -52,6 +53,9 @@ func (w *Worker) LookupGroup(dst []SlotGen, rs []*Request) ([]SlotGen, bool) {
 	for _, r := range rs {
 		slot, gen, cached := w.Lookup(r)
 		if !cached {
+			for _, r := range rs {
+				r.Contested = w.byName[r.Name] != nil
+			}
 			return dst[:n], false
 		}
 		dst = append(dst, SlotGen{slot, gen})

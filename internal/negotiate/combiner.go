@@ -1,0 +1,212 @@
+package negotiate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Combiner merges the Requests of some of a lane's members, those below one
+// leader, on their way to the Coordinator. It holds the Requests for a name until
+// all of these members have asked for it or have joined, and then lets them go,
+// each once for all that have sent it in the same words.
+//
+// No Request is held that somebody needs: the Coordinator answers a name only when
+// every member has asked for it or has joined, so it cannot answer before the last
+// of these members has, and then nothing is held. What it does earlier is to retire
+// the slot that the name has, which makes those ask who have marked it: hence a
+// Contested Request goes on at once. (A name that has no slot gets none while a
+// Request for it is held, since it gets one by a Response to its present round.)
+// So do Settle, by which a member waits for itself alone, and Join, before which all
+// that is held goes on: a member's Requests must not come after its Join.
+//
+// Requests of one member for different names may so change places. The
+// Coordinator takes notice of their order only to answer a group, or what a Join
+// completes, in some order that is the same on all members.
+//
+// In every round of a name each member asks once, in full or by a mark, unless it
+// has joined; and where one asks in full, all do, since the name's marks below a
+// leader are dropped when its slot is retired, and come back to their members. So
+// rounds need no number: one ends here when all have asked or joined.
+//
+// A Combiner is not safe for concurrent use. It implements transport.Combiner.
+type Combiner struct {
+	members []int       // ascending
+	place   map[int]int // of a member among members
+	joined  []bool      // by place
+	joins   int         // how many are true
+
+	open    map[string]*asked
+	opened  uint64   // how many rounds have been opened ever
+	spare   []*asked // empty ones, to be used again
+	request Request  // decoded by Take
+}
+
+// asked is what has been asked under one name in its present round.
+type asked struct {
+	name string
+	by   []bool // by place
+	n    int    // how many of by are true
+	sets bool   // nothing but process sets: those who have joined ask, too
+	held []variant
+	seq  uint64 // order of the first Requests
+}
+
+// variant is a Request in one wording, with those who have sent it and wait.
+type variant struct {
+	members []int
+	request []byte
+}
+
+// NewCombiner makes the Combiner of the given lane members, ascending.
+func NewCombiner(members []int) *Combiner {
+	c := &Combiner{members: slices.Clone(members), place: make(map[int]int, len(members)),
+		joined: make([]bool, len(members)), open: make(map[string]*asked)}
+	for i, m := range members {
+		c.place[m] = i
+	}
+	return c
+}
+
+// Take takes a Request, and calls pass for each one that is to go on.
+func (c *Combiner) Take(from []int, request []byte, pass func(from []int, request []byte)) error {
+	r := &c.request
+	if err := r.Decode(request); err != nil {
+		return err
+	}
+	for _, m := range from {
+		if _, ok := c.place[m]; !ok {
+			return fmt.Errorf("request %q: member %d has another way", r.Name, m)
+		}
+	}
+	c.rejoin(from, r)
+	switch r.Type {
+	case Settle:
+		pass(from, request)
+		return nil
+	case Join:
+		c.join(from, pass)
+		pass(from, request)
+		return nil
+	}
+	a := c.asked(r.Name)
+	for _, m := range from {
+		i := c.place[m]
+		if a.by[i] {
+			return fmt.Errorf("request %q: member %d sent it again before its end", r.Name, m)
+		}
+		a.by[i] = true
+	}
+	a.n += len(from)
+	a.sets = a.sets && r.Type.onSets()
+	if r.Contested {
+		pass(from, request)
+	} else {
+		a.hold(from, request)
+	}
+	if c.complete(a) {
+		a.release(pass)
+		c.drop(a)
+	}
+	return nil
+}
+
+// rejoin notes that all have joined, and that this is over, when a member asks
+// again that had joined.
+func (c *Combiner) rejoin(from []int, r *Request) {
+	if c.joins == 0 || r.Type.onSets() {
+		return
+	}
+	for _, m := range from {
+		if c.joined[c.place[m]] {
+			clear(c.joined)
+			c.joins = 0
+			return
+		}
+	}
+}
+
+// join lets everything go that is held, and notes who asks for nothing more.
+func (c *Combiner) join(from []int, pass func([]int, []byte)) {
+	for _, m := range from {
+		c.joined[c.place[m]] = true
+		c.joins++
+	}
+	inOrder := func(a, b *asked) int { return cmp.Compare(a.seq, b.seq) }
+	for _, a := range slices.SortedFunc(maps.Values(c.open), inOrder) {
+		a.release(pass)
+		if c.complete(a) {
+			c.drop(a)
+		}
+	}
+}
+
+// asked returns the open round of a name, opening one if there is none.
+func (c *Combiner) asked(name string) *asked {
+	if a := c.open[name]; a != nil {
+		return a
+	}
+	var a *asked
+	if n := len(c.spare); n > 0 {
+		a, c.spare = c.spare[n-1], c.spare[:n-1]
+	} else {
+		a = &asked{by: make([]bool, len(c.members))}
+	}
+	c.opened++
+	a.name, a.sets, a.seq = name, true, c.opened
+	c.open[name] = a
+	return a
+}
+
+// complete reports whether nobody is missing who may still ask.
+func (c *Combiner) complete(a *asked) bool {
+	if a.n == len(c.members) {
+		return true
+	}
+	if a.n+c.joins < len(c.members) || a.sets {
+		return false
+	}
+	for i, asked := range a.by {
+		if !asked && !c.joined[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// drop ends a round.
+func (c *Combiner) drop(a *asked) {
+	delete(c.open, a.name)
+	clear(a.by)
+	a.name, a.n = "", 0
+	c.spare = append(c.spare, a)
+}
+
+// hold keeps a Request with those that are worded alike.
+func (a *asked) hold(from []int, request []byte) {
+	for i := range a.held {
+		if v := &a.held[i]; string(v.request) == string(request) {
+			v.members = append(v.members, from...)
+			return
+		}
+	}
+	if len(a.held) < cap(a.held) {
+		a.held = a.held[:len(a.held)+1]
+	} else {
+		a.held = append(a.held, variant{})
+	}
+	v := &a.held[len(a.held)-1]
+	v.members = append(v.members[:0], from...)
+	v.request = append(v.request[:0], request...)
+}
+
+// release lets go what is held.
+func (a *asked) release(pass func([]int, []byte)) {
+	for i := range a.held {
+		v := &a.held[i]
+		slices.Sort(v.members)
+		pass(v.members, v.request)
+	}
+	a.held = a.held[:0]
+}

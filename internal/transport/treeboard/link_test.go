@@ -1,0 +1,130 @@
+package treeboard
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/board"
+)
+
+// link is a Pipe in memory. Frames wait, in order per pair, until deliver.
+type link struct {
+	t      testing.TB
+	hosts  [][]int
+	boards []Board
+	queues map[[2]int][][]byte
+	sent   map[[2]int]int // bytes, ever
+	limit  int
+	rings  []int // by member: how often it was woken
+}
+
+type end struct {
+	*link
+	from int
+}
+
+func (e end) Send(to int, frame []byte) {
+	key := [2]int{e.from, to}
+	e.queues[key] = append(e.queues[key], bytes.Clone(frame))
+	e.sent[key] += len(frame)
+	sum := 0
+	for _, f := range e.queues[key] {
+		sum += len(f) + 16
+	}
+	if sum > e.limit {
+		e.t.Fatalf("%d bytes are queued from %d to %d; QueueLimit is %d", sum, e.from, to, e.limit)
+	}
+}
+
+// newLink makes a lane; its boards have no Combiner unless combine makes one.
+func newLink(t testing.TB, hosts [][]int, slots int, combine func([]int) transport.Combiner) *link {
+	t.Helper()
+	n := size(hosts)
+	l := &link{t: t, hosts: hosts, boards: make([]Board, n), queues: map[[2]int][][]byte{}, sent: map[[2]int]int{},
+		limit: QueueLimit(slots), rings: make([]int, n)}
+	for h, members := range hosts {
+		up, err := board.NewPrivate(UpConfig(hosts, h, slots))
+		if err != nil {
+			t.Fatal(err)
+		}
+		down, err := board.NewPrivate(DownConfig(hosts, h, slots))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range members {
+			b, err := New(Config{Member: m, Hosts: hosts, Slots: slots, Up: up, Down: down, Pipe: end{l, m}, Combine: combine,
+				Ring:      func() { l.rings[m]++ },
+				RingLocal: func(i int) { l.rings[members[i]]++ },
+				Abort:     func(err error) { t.Fatalf("member %d aborts: %v", m, err) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.boards[m] = b
+		}
+	}
+	return l
+}
+
+// alone are n hosts of one member each.
+func alone(n int) [][]int { return hostsOf(n, 1) }
+
+// hostsOf are n members on hosts of each.
+func hostsOf(n, each int) [][]int {
+	var hosts [][]int
+	for m := range n {
+		if m%each == 0 {
+			hosts = append(hosts, nil)
+		}
+		hosts[m/each] = append(hosts[m/each], m)
+	}
+	return hosts
+}
+
+// deliver hands over the first n frames from one member to another.
+func (l *link) deliver(from, to, n int) {
+	l.t.Helper()
+	key := [2]int{from, to}
+	for ; n > 0 && len(l.queues[key]) > 0; n-- {
+		f := l.queues[key][0]
+		l.queues[key] = l.queues[key][1:]
+		if err := l.boards[to].Receive(from, f); err != nil {
+			l.t.Fatalf("from %d to %d: %v", from, to, err)
+		}
+		clear(f) // Receive may not keep it
+	}
+}
+
+// pairs are the links of the tree, both ways.
+func (l *link) pairs() [][2]int {
+	var pairs [][2]int
+	for h := 1; h < len(l.hosts); h++ {
+		a, b := l.hosts[h][0], l.hosts[(h-1)/Arity][0]
+		pairs = append(pairs, [2]int{a, b}, [2]int{b, a})
+	}
+	return pairs
+}
+
+// deliverAll hands over everything that is under way, and what that sends.
+func (l *link) deliverAll() {
+	l.t.Helper()
+	for moved := true; moved; {
+		moved = false
+		for _, p := range l.pairs() {
+			moved = moved || len(l.queues[p]) > 0
+			l.deliver(p[0], p[1], 1<<30)
+		}
+	}
+}
+
+// poll lets every leader pass on what its host has, as its driver does each time
+// round, until nothing is under way.
+func (l *link) poll() {
+	l.t.Helper()
+	for range 2 * len(l.hosts) {
+		for h := 1; h < len(l.hosts); h++ {
+			l.boards[l.hosts[h][0]].(*relay).passOn()
+		}
+		l.deliverAll()
+	}
+}

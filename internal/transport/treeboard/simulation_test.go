@@ -1,0 +1,373 @@
+package treeboard
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport"
+	"pgregory.net/rapid"
+)
+
+const joinName = "join.noname"
+
+// worker is a member as the engine makes one: it executes every name `rounds`
+// times, those of a group together, then joins.
+type worker struct {
+	s      *simulation
+	member int
+	board  Board
+	cache  *negotiate.Worker
+	log    []string // the batches that it has seen, as text
+	asked  map[string]*ask
+	done   map[string]int
+	toPost [][]byte
+	joined bool // it has asked to join
+}
+
+// ask is a name that is under way.
+type ask struct {
+	r         negotiate.Request
+	slot, gen uint32
+}
+
+// request is what a member asks for under a name in its round: another shape now
+// and then, by all at the same time or by one alone.
+func (w *worker) request(name string) negotiate.Request {
+	r := negotiate.Request{Name: name, Shape: tensor.Shape{1 + int64(w.done[name]/3)}, Device: negotiate.CPUDevice, Prescale: 1, Postscale: 1}
+	if i := slices.Index(w.s.odd, name); i >= 0 {
+		r.Device = -1
+		if w.done[name]%4 == 2 && w.member == w.s.oddMember {
+			r.Shape = tensor.Shape{77}
+		}
+	}
+	for g, names := range w.s.groups {
+		if slices.Contains(names, name) && len(names) > 1 {
+			r.Group, r.GroupSize = fmt.Sprintf("g%d", g), int32(len(names))
+		}
+	}
+	return r
+}
+
+// submit asks for all names of a group.
+func (w *worker) submit(names []string) {
+	asks := make([]*ask, len(names))
+	var rs []*negotiate.Request
+	for i, n := range names {
+		asks[i] = &ask{r: w.request(n), slot: negotiate.NoSlot}
+		w.asked[n] = asks[i]
+		rs = append(rs, &asks[i].r)
+	}
+	if slots, cached := w.cache.LookupGroup(nil, rs); cached {
+		var marks []transport.Mark
+		for i, s := range slots {
+			asks[i].slot, asks[i].gen = s.Slot, s.Gen
+			marks = append(marks, transport.Mark{Slot: s.Slot, Gen: s.Gen})
+		}
+		if len(marks) > 1 && w.board.MarkGroup(marks) || len(marks) == 1 && w.board.Mark(marks[0].Slot, marks[0].Gen) {
+			return
+		}
+	}
+	for _, a := range asks {
+		w.post(a)
+	}
+}
+
+func (w *worker) post(a *ask) {
+	a.slot = negotiate.NoSlot
+	w.toPost = append(w.toPost, a.r.Append(nil))
+	w.flush()
+}
+
+func (w *worker) flush() {
+	for len(w.toPost) > 0 && w.board.Post(w.toPost[0]) {
+		w.toPost = w.toPost[1:]
+	}
+}
+
+// stale posts what was marked in vain, and all of its group that is still marked.
+func (w *worker) stale(slot, gen uint32) {
+	for _, names := range w.s.groups {
+		for _, n := range names {
+			if a := w.asked[n]; a != nil && a.slot == slot && a.gen == gen {
+				for _, n := range names {
+					if a := w.asked[n]; a != nil && a.slot != negotiate.NoSlot {
+						w.post(a)
+					}
+				}
+				return
+			}
+		}
+	}
+}
+
+func (w *worker) drive() {
+	w.board.Stale(w.stale)
+	w.flush()
+	records := w.board.Next()
+	if records == nil {
+		return
+	}
+	batch := ""
+	for _, rec := range records {
+		var resp *negotiate.Response
+		switch rec.Kind {
+		case transport.RecordSlot:
+			var err error
+			if resp, err = w.cache.Slot(rec.Slot); err != nil {
+				w.s.fatalf("member %d: %v", w.member, err)
+			}
+			batch += fmt.Sprintf("slot %d;", rec.Slot)
+		case transport.RecordResponse:
+			resp = new(negotiate.Response)
+			if err := resp.Decode(rec.Payload); err != nil {
+				w.s.fatalf("member %d: %v", w.member, err)
+			}
+			w.cache.Apply(resp)
+			batch += fmt.Sprintf("%v %s %v slot %d %d;", resp.Type, resp.Name, resp.Err != "", resp.Slot, resp.Gen)
+		default:
+			w.s.fatalf("member %d: record of kind %d", w.member, rec.Kind)
+		}
+		w.execute(resp)
+	}
+	w.log = append(w.log, batch)
+}
+
+func (w *worker) execute(resp *negotiate.Response) {
+	switch resp.Type {
+	case negotiate.Settle:
+		if int(resp.Root) == w.member {
+			w.board.Stale(w.stale)
+			w.toPost = append(w.toPost, (&negotiate.Request{Type: negotiate.Join, Name: joinName}).Append(nil))
+			w.flush()
+		}
+		return
+	case negotiate.Join:
+		if !w.joined {
+			w.s.fatalf("member %d: all have joined, but it has not", w.member)
+		}
+		w.joined = false
+		w.done[joinName]++
+		return
+	}
+	if w.asked[resp.Name] == nil && !w.joined {
+		w.s.fatalf("member %d: %q is executed, but was not submitted", w.member, resp.Name)
+	}
+	delete(w.asked, resp.Name)
+	w.done[resp.Name]++ // also without an own part, so that all agree after a Join
+}
+
+// settle begins a Join.
+func (w *worker) settle() {
+	w.joined = true
+	w.toPost = append(w.toPost, (&negotiate.Request{Type: negotiate.Settle, Name: fmt.Sprintf("%s.settle.%d", joinName, w.member)}).Append(nil))
+	w.flush()
+}
+
+type simulation struct {
+	t         *rapid.T
+	link      *link
+	groups    [][]string
+	odd       []string // names of which one member asks for another shape at times
+	oddMember int
+	rounds    int
+	workers   []*worker
+	coord     *negotiate.Coordinator
+	outbox    [][]byte
+}
+
+func (s *simulation) fatalf(format string, args ...any) {
+	s.t.Helper()
+	s.t.Fatalf(format, args...)
+}
+
+// coordinate takes Requests and publishes Responses.
+func (s *simulation) coordinate() {
+	s.publish()
+	s.link.boards[0].Requests(func(from []int, p []byte) {
+		var r negotiate.Request
+		if err := r.Decode(p); err != nil {
+			s.fatalf("%v", err)
+		}
+		resps, err := s.coord.Step(from, &r)
+		if err != nil {
+			s.fatalf("members %v: %v", from, err)
+		}
+		for _, resp := range resps {
+			s.outbox = append(s.outbox, resp.Append(nil))
+		}
+		s.publish()
+	})
+}
+
+func (s *simulation) publish() {
+	for len(s.outbox) > 0 && s.link.boards[0].Publish(s.outbox[0]) {
+		s.outbox = s.outbox[1:]
+	}
+}
+
+// ready lists the groups that a worker may submit now.
+func (s *simulation) ready(w *worker) [][]string {
+	if w.joined {
+		return nil
+	}
+	var ready [][]string
+	for _, names := range s.groups {
+		free := true
+		for _, n := range names {
+			free = free && w.asked[n] == nil && w.done[n] < s.rounds
+		}
+		if free {
+			ready = append(ready, names)
+		}
+	}
+	return ready
+}
+
+// finished: everything has been executed as often as it was to be, then joined.
+func (s *simulation) finished() bool {
+	for _, w := range s.workers {
+		if len(w.asked) > 0 || w.joined || w.done[joinName] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// drawHosts puts up to 24 members on hosts.
+func drawHosts(t *rapid.T) [][]int {
+	n := rapid.IntRange(1, 4).Draw(t, "hosts")
+	if rapid.IntRange(0, 3).Draw(t, "deep") == 0 {
+		n = rapid.IntRange(Arity+1, 2*Arity+4).Draw(t, "many hosts")
+	}
+	hosts := make([][]int, n)
+	m := 0
+	for h := range hosts {
+		hosts[h] = append(hosts[h], m)
+		m++
+	}
+	for range rapid.IntRange(0, 6).Draw(t, "more members") {
+		h := rapid.IntRange(0, n-1).Draw(t, "host")
+		hosts[h] = append(hosts[h], m)
+		m++
+	}
+	return hosts
+}
+
+// TestSimulation runs random interleavings of members, deliveries and
+// the coordinator, with fewer slots than names, groups, members that ask for
+// something else than the others, and Joins: all members see the same batches, execute
+// all that they submit once, and groups as a whole; nothing gets stuck.
+func TestSimulation(t *testing.T) {
+	for _, combine := range []bool{false, true} {
+		t.Run(fmt.Sprint("combine ", combine), func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) { simulate(t, rt, combine) })
+		})
+	}
+}
+
+func simulate(t *testing.T, rt *rapid.T, combine bool) {
+	s := &simulation{t: rt, rounds: rapid.IntRange(1, 8).Draw(rt, "rounds")}
+	hosts := drawHosts(rt)
+	slots := rapid.IntRange(1, 8).Draw(rt, "slots")
+	var merge func([]int) transport.Combiner
+	if combine {
+		merge = func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }
+	}
+	s.link = newLink(t, hosts, slots, merge)
+	n := len(s.link.boards)
+	members := make([]int, n)
+	for m := range members {
+		members[m] = m
+	}
+	s.coord = negotiate.NewCoordinator(members, s.link.boards[0], negotiate.Options{Capacity: slots})
+	for g := range rapid.IntRange(1, 5).Draw(rt, "groups") {
+		var names []string
+		for i := range rapid.IntRange(1, 3).Draw(rt, "names") {
+			names = append(names, fmt.Sprintf("t%d.%d", g, i))
+		}
+		s.groups = append(s.groups, names)
+		if rapid.Bool().Draw(rt, "odd") {
+			s.odd = append(s.odd, names[0])
+		}
+	}
+	s.oddMember = rapid.IntRange(0, n-1).Draw(rt, "odd member")
+	for m := range n {
+		s.workers = append(s.workers, &worker{s: s, member: m, board: s.link.boards[m], cache: negotiate.NewWorker(m),
+			asked: map[string]*ask{}, done: map[string]int{}})
+	}
+	rnd := rapid.Uint64().Draw(rt, "order") | 1
+	pick := func(n int) int { // xorshift: a draw for each step would be slow
+		rnd ^= rnd << 13
+		rnd ^= rnd >> 7
+		rnd ^= rnd << 17
+		return int(rnd % uint64(n))
+	}
+	pairs := s.link.pairs()
+	steps := 0
+	for ; !s.finished(); steps++ {
+		if steps > 100_000 {
+			s.stuck()
+		}
+		w := s.workers[pick(n)]
+		switch pick(8) {
+		case 0, 1:
+			if ready := s.ready(w); len(ready) > 0 {
+				w.submit(ready[pick(len(ready))])
+			} else if !w.joined && len(w.asked) == 0 && w.done[joinName] == 0 {
+				w.settle()
+			}
+		case 2, 3:
+			w.drive()
+		case 4:
+			s.coordinate()
+		case 5, 6:
+			if len(pairs) > 0 {
+				p := pairs[pick(len(pairs))]
+				s.link.deliver(p[0], p[1], 1+pick(3))
+			}
+		case 7:
+			// A rank joins at any time, while others go on.
+			if pick(40) == 0 && !w.joined && w.done[joinName] == 0 {
+				w.settle()
+			}
+		}
+	}
+	s.close(pick(n))
+}
+
+// stuck says who waits for what.
+func (s *simulation) stuck() {
+	for _, w := range s.workers {
+		for n, a := range w.asked {
+			s.t.Logf("member %d waits for %s (slot %d gen %d), round %d", w.member, n, int32(a.slot), a.gen, w.done[n])
+		}
+		if w.joined {
+			s.t.Logf("member %d waits for the others to join", w.member)
+		}
+	}
+	s.fatalf("hosts %v: stuck", s.link.hosts)
+}
+
+// close ends the lane, and compares what the members saw.
+func (s *simulation) close(by int) {
+	s.link.boards[by].Close()
+	for range 4 {
+		s.link.poll()
+		for _, w := range s.workers {
+			w.drive()
+			w.board.Closed()
+		}
+	}
+	want := fmt.Sprint(s.workers[0].log)
+	for _, w := range s.workers {
+		if got := fmt.Sprint(w.log); got != want {
+			s.fatalf("hosts %v: member %d saw %s, member 0 %s", s.link.hosts, w.member, got, want)
+		}
+		if !w.board.Closed() || w.board.ClosedBy() != by {
+			s.fatalf("hosts %v: member %d: closed %v by %d, want by %d", s.link.hosts, w.member, w.board.Closed(), w.board.ClosedBy(), by)
+		}
+	}
+}
