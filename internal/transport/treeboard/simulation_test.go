@@ -2,6 +2,7 @@ package treeboard
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -226,11 +227,18 @@ func (s *simulation) ready(w *worker) [][]string {
 	return ready
 }
 
-// finished: everything has been executed as often as it was to be, then joined.
+// finished: everything has been executed as often as it was to be.
 func (s *simulation) finished() bool {
 	for _, w := range s.workers {
-		if len(w.asked) > 0 || w.joined || w.done[joinName] == 0 {
+		if len(w.asked) > 0 || w.joined {
 			return false
+		}
+		for _, names := range s.groups {
+			for _, n := range names {
+				if w.done[n] < s.rounds {
+					return false
+				}
+			}
 		}
 	}
 	return true
@@ -269,7 +277,7 @@ func TestSimulation(t *testing.T) {
 }
 
 func simulate(t *testing.T, rt *rapid.T, combine bool) {
-	s := &simulation{t: rt, rounds: rapid.IntRange(1, 8).Draw(rt, "rounds")}
+	s := &simulation{t: rt, rounds: rapid.IntRange(1, 12).Draw(rt, "rounds")}
 	hosts := drawHosts(rt)
 	slots := rapid.IntRange(1, 8).Draw(rt, "slots")
 	var merge func([]int) transport.Combiner
@@ -298,13 +306,9 @@ func simulate(t *testing.T, rt *rapid.T, combine bool) {
 		s.workers = append(s.workers, &worker{s: s, member: m, board: s.link.boards[m], cache: negotiate.NewWorker(m),
 			asked: map[string]*ask{}, done: map[string]int{}})
 	}
-	rnd := rapid.Uint64().Draw(rt, "order") | 1
-	pick := func(n int) int { // xorshift: a draw for each step would be slow
-		rnd ^= rnd << 13
-		rnd ^= rnd >> 7
-		rnd ^= rnd << 17
-		return int(rnd % uint64(n))
-	}
+	rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "order"), 0)) // a draw for each step would be slow
+	pick := rnd.IntN
+	joins := rapid.IntRange(0, 2).Draw(rt, "joins") // a rank joins at any time, while others go on
 	pairs := s.link.pairs()
 	steps := 0
 	for ; !s.finished(); steps++ {
@@ -316,7 +320,7 @@ func simulate(t *testing.T, rt *rapid.T, combine bool) {
 		case 0, 1:
 			if ready := s.ready(w); len(ready) > 0 {
 				w.submit(ready[pick(len(ready))])
-			} else if !w.joined && len(w.asked) == 0 && w.done[joinName] == 0 {
+			} else if !w.joined && len(w.asked) == 0 && s.isAwaited(w) {
 				w.settle()
 			}
 		case 2, 3:
@@ -329,13 +333,17 @@ func simulate(t *testing.T, rt *rapid.T, combine bool) {
 				s.link.deliver(p[0], p[1], 1+pick(3))
 			}
 		case 7:
-			// A rank joins at any time, while others go on.
-			if pick(40) == 0 && !w.joined && w.done[joinName] == 0 {
+			if pick(20*n) == 0 && !w.joined && w.done[joinName] < joins {
 				w.settle()
 			}
 		}
 	}
 	s.close(pick(n))
+}
+
+// isAwaited reports whether somebody has joined and waits for w to do so.
+func (s *simulation) isAwaited(w *worker) bool {
+	return slices.ContainsFunc(s.workers, func(o *worker) bool { return o.joined && o.done[joinName] == w.done[joinName] })
 }
 
 // stuck says who waits for what.
