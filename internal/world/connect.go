@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/hosts"
 	"github.com/gorovod/gorovod/internal/transport/shm"
@@ -73,7 +74,8 @@ func (w *World) overTCP(ctx context.Context, generation uint64, o Options) (tcp.
 		return tcp.Config{}, err
 	}
 	return tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: l,
-		Addrs: addrs, Timeout: c.Timeout, Slots: slots(c), Streams: c.TCPStreams, Wake: w.wake, TrackFD: o.TrackFD}, nil
+		Addrs: addrs, Timeout: c.Timeout, Slots: slots(c), Streams: c.TCPStreams, Wake: w.wake,
+		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }, TrackFD: o.TrackFD}, nil
 }
 
 // shareMemory attaches the ranks of each host to a segment of its own. It returns

@@ -198,7 +198,7 @@ func (n *Network) departed(rank int) {
 		}
 		for _, l := range n.openLanes() {
 			member, ok := l.member(rank)
-			if ok && (member == 0 || l.me == 0) && l.board.ClosedBy() < 0 && n.forsaken(l) {
+			if ok && l.board.Linked(member) && l.board.ClosedBy() < 0 && n.forsaken(l) {
 				n.Abort(fmt.Errorf("rank %d has closed its network while lane %d was open", rank, l.id))
 				return
 			}

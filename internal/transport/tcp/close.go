@@ -46,6 +46,9 @@ func (n *Network) Close() error {
 	}
 	n.lastCancel()
 	n.closeBell()
+	for _, l := range n.openLanes() {
+		l.board.Quiesce()
+	}
 	close(n.finished)
 	return nil
 }

@@ -39,6 +39,7 @@ func (n *Network) CloseLane(id int) error {
 	}
 	n.mu.Unlock()
 	l.using.Wait()
+	l.board.Quiesce()
 	return nil
 }
 

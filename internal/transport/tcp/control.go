@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/gorovod/gorovod/internal/transport/msgboard"
+	"github.com/gorovod/gorovod/internal/transport/treeboard"
 )
 
 // lanePipe is a lane as its board sees it.
 type lanePipe lane
 
-var _ msgboard.Pipe = (*lanePipe)(nil)
+var _ treeboard.Pipe = (*lanePipe)(nil)
 
 func (p *lanePipe) Send(to int, frame []byte) { p.controlOut[to].send(frame) }
 
@@ -42,7 +42,7 @@ func (o *controlOut) send(frame []byte) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if limit := msgboard.QueueLimit(n.cfg.Slots); len(o.queue)+headerSize+len(frame) > limit {
+	if limit := treeboard.QueueLimit(n.cfg.Slots); len(o.queue)+headerSize+len(frame) > limit {
 		n.Abort(fmt.Errorf("more than %d bytes of board frames wait for rank %d", limit, rank))
 		return
 	}
@@ -78,11 +78,7 @@ func (o *controlOut) claim() bool {
 // run connects and writes what is queued, until the network or the lane ends.
 func (o *controlOut) run() {
 	n := o.lane.net
-	ctx := o.lane.ctx
-	if o.lane.me == 0 {
-		ctx = o.lane.lastCtx // the last that a member hears may be that the log is closed
-	}
-	c := o.lane.dial(ctx, o.to, control)
+	c := o.lane.dial(o.lane.lastCtx, o.to, control) // the last that a member hears may be that the log is closed
 	if c == nil {
 		if n.isAborted() {
 			o.lane.tell(o.to)
@@ -138,7 +134,7 @@ func (o *controlOut) nextSequence() uint32 {
 
 // readControl reads a member's board frames.
 func (l *lane) readControl(c *conn, from int) {
-	limit := uint64(msgboard.QueueLimit(l.net.cfg.Slots))
+	limit := uint64(treeboard.QueueLimit(l.net.cfg.Slots))
 	in := incoming{r: bufio.NewReaderSize(c, 16<<10)}
 	var frame []byte
 	l.net.serve(c, &in, func(h header) error {

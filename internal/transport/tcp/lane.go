@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/transport/msgboard"
+	"github.com/gorovod/gorovod/internal/transport/treeboard"
 )
 
 // lane is one process set's part of a network.
@@ -19,7 +19,7 @@ type lane struct {
 	incarnation uint32
 	members     []int // world ranks
 	me          int   // this rank's place among them
-	board       msgboard.Board
+	board       treeboard.Board
 
 	closed chan struct{} // by CloseLane
 	// ctx and lastCtx are the network's, and cancel is CloseLane's.

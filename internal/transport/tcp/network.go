@@ -5,7 +5,7 @@
 // and no lane ever waits for another.
 //
 //	driver ── Send, Sent ──▶ outStream ══ socket ══▶ inStream ◀── Recv, Received ── driver
-//	board ── frame ──▶ controlOut.run ══ socket ══▶ readControl ──▶ msgboard.Receive
+//	board ── frame ──▶ controlOut.run ══ socket ══▶ readControl ──▶ treeboard.Receive
 //
 // Data is moved by the drivers themselves, whenever they poll: the runtime's poller
 // knows nothing of the data connections, and a driver that sleeps is woken by the
@@ -33,8 +33,9 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/transport"
-	"github.com/gorovod/gorovod/internal/transport/msgboard"
+	"github.com/gorovod/gorovod/internal/transport/board"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
+	"github.com/gorovod/gorovod/internal/transport/treeboard"
 )
 
 // Config describes one rank's attachment to one generation of the world.
@@ -57,6 +58,9 @@ type Config struct {
 	// Streams is the number of connections that carry the data from a rank to
 	// another, the same on all ranks. Default 1, at most MaxStreams.
 	Streams int
+	// Combine makes what merges the Requests of the given members of a lane on their
+	// way to its coordinator. Nil: they go as they are.
+	Combine func(members []int) transport.Combiner
 	// Grace is how long a lost connection waits for a better cause. Default 1 s.
 	Grace time.Duration
 	// Bell is rung for this rank's driver, also by others than this network; nil: there
@@ -215,6 +219,33 @@ func (n *Network) Bell() transport.Bell { return n.bell }
 
 // OpenLane implements transport.Network. It does not wait for the other members.
 func (n *Network) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
+	return n.OpenLaneOn(id, incarnation, members, Local{})
+}
+
+// Local is what the members of a lane that are on one host share.
+type Local struct {
+	// Hosts are the lane's members by host, as in transport.Lane. Nil: each is a host
+	// of its own.
+	Hosts [][]int
+	// Up and Down are the boards of this member's host, see treeboard.Config. They may
+	// be nil where it is alone. Nothing of the network touches them after
+	// CloseLane or Close.
+	Up, Down *board.Board
+	// Ring wakes the driver of the i-th member on this host.
+	Ring func(i int)
+}
+
+// alone are n hosts of one member each.
+func alone(n int) [][]int {
+	hosts := make([][]int, n)
+	for m := range hosts {
+		hosts[m] = []int{m}
+	}
+	return hosts
+}
+
+// OpenLaneOn is OpenLane for a lane some of whose members share memory.
+func (n *Network) OpenLaneOn(id int, incarnation uint32, members []int, local Local) (*transport.Lane, error) {
 	if err := n.Err(); err != nil {
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
@@ -228,14 +259,17 @@ func (n *Network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 		return nil, fmt.Errorf("open lane %d: rank %d is not among the members %v", id, n.cfg.Rank, members)
 	}
 	l := newLane(n, id, incarnation, members, me)
-	board, err := msgboard.New(msgboard.Config{
-		Member: me, Size: len(members), Slots: n.cfg.Slots,
-		Pipe: (*lanePipe)(l), Ring: n.bell.Ring, Abort: n.Abort,
+	if local.Hosts == nil {
+		local.Hosts = alone(len(members))
+	}
+	b, err := treeboard.New(treeboard.Config{
+		Member: me, Hosts: local.Hosts, Slots: n.cfg.Slots, Up: local.Up, Down: local.Down,
+		Pipe: (*lanePipe)(l), Combine: n.cfg.Combine, Ring: n.bell.Ring, RingLocal: local.Ring, Abort: n.Abort,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
-	l.board = board
+	l.board = b
 
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -255,7 +289,7 @@ func (n *Network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 			n.place(h, c)
 		}
 	}
-	return &transport.Lane{Board: board, Comm: (*comm)(l)}, nil
+	return &transport.Lane{Board: b, Comm: (*comm)(l)}, nil
 }
 
 // start runs f on a goroutine that Close waits for; false if it is too late for

@@ -242,6 +242,11 @@ func TestBoardConversation(t *testing.T) {
 	lanes[2].Board.Mark(slot, gen)
 	until(t, networks[2], func() bool {
 		stale := false
+		for _, m := range []int{0, 2} { // it is the log that says so
+			if r := lanes[m].Board.Next(); r != nil {
+				t.Errorf("member %d: %v", m, r)
+			}
+		}
 		lanes[2].Board.Stale(func(s, g uint32) { stale = s == slot && g == gen })
 		return stale
 	})

@@ -37,6 +37,11 @@ func (l *leader) childOf(from int) (int, error) {
 	return c, nil
 }
 
+func (l *leader) Linked(member int) bool {
+	_, child := l.via[member]
+	return child || member == l.parent
+}
+
 // receiveMarks marks for a child host, and reports whether that completed a slot.
 // Marks that come too late are dropped: all who made them learn it from the log.
 func (l *leader) receiveMarks(c int, body []byte) (completed bool, err error) {

@@ -180,8 +180,16 @@ func (m *member) resolve(records []transport.Record) []transport.Record {
 	return m.kept
 }
 
-func (m *member) Closed() bool  { return m.Down.Drained(m.local) }
-func (m *member) ClosedBy() int { return m.Down.ClosedBy() }
+func (m *member) Closed() bool { return m.Down.Drained(m.local) }
+
+func (m *member) ClosedBy() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone {
+		return -1
+	}
+	return m.Down.ClosedBy()
+}
 
 func (m *member) Close() {
 	m.close()
@@ -202,6 +210,9 @@ func (m *member) Quiesce() {
 	m.gone = true
 	m.mu.Unlock()
 }
+
+// Linked is false of all: only leaders send and receive.
+func (m *member) Linked(int) bool { return false }
 
 func (m *member) Receive(from int, _ []byte) error {
 	return fmt.Errorf("board frame from member %d to member %d, which leads no host", from, m.Member)

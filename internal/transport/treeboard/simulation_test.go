@@ -112,6 +112,7 @@ func (w *worker) drive() {
 		return
 	}
 	batch := ""
+	executed := map[string]int{}
 	for _, rec := range records {
 		var resp *negotiate.Response
 		switch rec.Kind {
@@ -132,6 +133,12 @@ func (w *worker) drive() {
 			w.s.fatalf("member %d: record of kind %d", w.member, rec.Kind)
 		}
 		w.execute(resp)
+		executed[resp.Group]++
+	}
+	for g, names := range w.s.groups {
+		if n := executed[fmt.Sprintf("g%d", g)]; n != 0 && n != len(names) {
+			w.s.fatalf("member %d: %d of the %d tensors of a group are in one batch: %s", w.member, n, len(names), batch)
+		}
 	}
 	w.log = append(w.log, batch)
 }

@@ -61,6 +61,9 @@ type Board interface {
 	// blocks. An error says that the sender has broken the protocol; the lane
 	// cannot go on then.
 	Receive(from int, frame []byte) error
+	// Linked reports whether frames go between this member and another one: it leads
+	// the parent's host, or a child's.
+	Linked(member int) bool
 	// Quiesce returns when no call on another goroutine touches the boards; later
 	// calls do nothing. It is for boards in memory that is taken away.
 	Quiesce()
@@ -90,10 +93,14 @@ type Config struct {
 	// Combine makes what merges the Requests of the given members, those below a
 	// leader. Nil: all Requests go on as they are.
 	Combine func(members []int) transport.Combiner
-	// Ring wakes this member's driver, and makes it call Stale, Requests and Next
-	// at least once even where the rank has nothing pending. Called on any
-	// goroutine, also with locks of this package held: it must not block nor
-	// call the Board.
+	// Ring wakes this member's driver, which then calls Stale, Requests and Next.
+	// Called on any goroutine, also with locks of this package held: it must not
+	// block nor call the Board.
+	//
+	// A rank that has nothing pending has no driver that could be woken. That is no
+	// harm to what its members do together, to which it must first submit its own
+	// part; but who calls Receive should see to it that it drives once, since
+	// members that settle, or leave, wait for nobody.
 	Ring func()
 	// RingLocal is Ring for the i-th member of this host. Not used, and may be nil,
 	// on a host of one member.
