@@ -9,11 +9,12 @@ import (
 
 // Polls without progress before the driver sleeps: where each rank has a core
 // of its own, long enough to outlast a peer's scheduling hiccup; where ranks
-// share cores, a few turns given away.
+// share cores, some turns given away, which are cheaper than a sleep and the
+// call that ends it, also when nobody takes them.
 const (
 	spinPolls   = 2000
 	politePolls = 100 // after so many the core is offered to others while spinning
-	yieldPolls  = 20
+	yieldPolls  = 100
 )
 
 // maxSleep bounds how long the driver sleeps before it looks around again.
