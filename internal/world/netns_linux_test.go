@@ -1,0 +1,246 @@
+package world
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/test/netns"
+)
+
+// These tests run ranks as processes in two network namespaces, two in each: the
+// test binary starts itself with netnsRole and HOROVOD_* as a user would set them.
+const (
+	netnsRole  = "WORLD_TEST_NETNS"
+	netnsRanks = 4
+)
+
+// process is a rank or the rendezvous. Its stdout is read line by line.
+type process struct {
+	*exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Scanner
+	stderr bytes.Buffer
+}
+
+// startIn starts this test's own binary on a host, in a role.
+func startIn(t testing.TB, h netns.Host, role string, env ...string) *process {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	p := &process{Cmd: h.Command(t.Context(), os.Args[0], "-test.run=^"+name+"$", "-test.bench=^"+name+"$", "-test.timeout=60s")}
+	p.Env = append(append(os.Environ(), netnsRole+"="+role), env...)
+	p.Stderr = &p.stderr
+	var err error
+	if p.in, err = p.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.out = bufio.NewScanner(out)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // also of one that never answers: Fatal has come before Wait
+		p.Process.Kill()
+		p.Wait()
+	})
+	return p
+}
+
+// line is the process's next line that begins with tag, without that.
+func (p *process) line(tag string) (string, error) {
+	for p.out.Scan() {
+		if rest, ok := strings.CutPrefix(p.out.Text(), tag+" "); ok {
+			return rest, nil
+		}
+	}
+	return "", fmt.Errorf("it has ended without a %q: %s", tag, p.stderr.String())
+}
+
+// startRanks starts a rendezvous on the first host, and two ranks on each.
+func startRanks(t testing.TB, hosts [2]netns.Host, role string) []*process {
+	t.Helper()
+	port, err := startIn(t, hosts[0], "rendezvous").line("port")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranks := make([]*process, netnsRanks)
+	for r := range ranks {
+		env := []string{"HOROVOD_RANK=" + strconv.Itoa(r), "HOROVOD_SIZE=" + strconv.Itoa(netnsRanks),
+			"HOROVOD_LOCAL_RANK=" + strconv.Itoa(r%2), "HOROVOD_LOCAL_SIZE=2", "HOROVOD_CROSS_RANK=" + strconv.Itoa(r/2), "HOROVOD_CROSS_SIZE=2",
+			"HOROVOD_GLOO_RENDEZVOUS_ADDR=" + hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=" + port, "HOROVOD_SECRET_KEY=" + hex.EncodeToString(key)}
+		if r%2 == 0 { // the others find out by themselves
+			env = append(env, "HOROVOD_GLOO_IFACE="+netns.Interface)
+		}
+		ranks[r] = startIn(t, hosts[r/2], role, env...)
+	}
+	return ranks
+}
+
+// asRole plays a part, if this process has been started for one.
+func asRole(t testing.TB, rank func(w *World)) (played bool) {
+	switch os.Getenv(netnsRole) {
+	case "":
+		return false
+	case "rendezvous":
+		l, err := net.Listen("tcp", ":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("port", l.Addr().(*net.TCPAddr).Port)
+		s := rendezvous.NewServer(key, netnsRanks)
+		go s.Serve(l)
+		io.Copy(io.Discard, os.Stdin)
+		s.Close()
+		return true
+	}
+	c, err := config.Load(os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Timeout = 20 * time.Second
+	w, err := Join(context.Background(), c, 1, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Leave(limit)
+	if w.Engine.Network() != "shm+tcp" {
+		t.Fatalf("rank %d: the network is %s", c.Rank, w.Engine.Network())
+	}
+	rank(w)
+	return true
+}
+
+// Every operation between two hosts that have nothing in common but a wire, though
+// they have one name. Then a rank is killed, and the others on both hosts are told.
+func TestTwoNamespaces(t *testing.T) {
+	if asRole(t, func(w *World) {
+		tried, failed := runContract(t, w)
+		fmt.Println("tried", tried, failed)
+		io.Copy(io.Discard, os.Stdin) // the victim is killed here
+		_, err := add(w, "the last", 1)
+		fmt.Println("told", err)
+	}) {
+		return
+	}
+	if raceDetector {
+		t.Skip("its ranks are other processes, which the contract tests cover")
+	}
+	const victim = 3
+	hosts := netns.Two(t, "1gbit")
+	ranks := startRanks(t, hosts, "rank")
+	for r, p := range ranks {
+		text, err := p.line("tried")
+		var tried, failed int
+		fmt.Sscan(text, &tried, &failed)
+		if err != nil || failed > 0 || tried < 500 {
+			t.Fatalf("rank %d: %d tried, %d failed: %v\n%s", r, tried, failed, err, p.stderr.String())
+		}
+	}
+	ranks[victim].Process.Signal(syscall.SIGKILL)
+	killed := time.Now()
+	var telling sync.WaitGroup
+	for r, p := range ranks[:victim] {
+		telling.Go(func() {
+			p.in.Close()
+			if text, err := p.line("told"); err != nil || !strings.Contains(text, fmt.Sprintf("rank %d", victim)) {
+				t.Errorf("rank %d was told %q: %v", r, text, err)
+			}
+		})
+	}
+	telling.Wait()
+	t.Logf("all were told %v after the death", time.Since(killed).Round(time.Millisecond))
+}
+
+// runContract runs this rank's part of the contract's operations on two types.
+func runContract(t *testing.T, w *World) (tried, failed int) {
+	rank, n := w.Config.Rank, w.Config.Size
+	all := &worlds{t: t, transport: "namespaces", ws: make([]*World, n)}
+	all.ws[rank] = w
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		for _, row := range rows {
+			steps := row.steps(dt, n)
+			for _, together := range []bool{false, true} {
+				attempts, outcomes := all.submit(rank, row.name, steps, together)
+				for i, s := range steps {
+					for k, trial := range s.trials {
+						tried++
+						if err := trial.judge(rank, attempts[i][k], outcomes[i][k]); err != nil {
+							failed++
+							fmt.Fprintf(os.Stderr, "%s: %v: %v\n", row.name, trial, err)
+						}
+					}
+				}
+			}
+		}
+	}
+	return tried, failed
+}
+
+// BenchmarkTwoNamespaces measures a large allreduce over a wire of 1 Gbit/s, and
+// how much of that rate it makes use of: of 2(H-1)/H·N bytes for each host.
+func BenchmarkTwoNamespaces(b *testing.B) {
+	const rounds, size = 5, 64 << 20
+	if asRole(b, func(w *World) {
+		data := make([]byte, size)
+		for i := range rounds + 1 {
+			began := time.Now()
+			e, err := w.Engine.Enqueue(&engine.Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "gradient", Shape: tensor.Shape{size / 4},
+				Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if !e.Wait(limit) || e.Err() != nil {
+				b.Fatal(e.Err())
+			}
+			e.Release()
+			if i > 0 { // the first has made the connections
+				fmt.Println("took", time.Since(began).Nanoseconds())
+			}
+		}
+	}) {
+		return
+	}
+	hosts := netns.Two(b, "1gbit")
+	for b.Loop() {
+		ranks := startRanks(b, hosts, "rank")
+		best := time.Duration(0)
+		for range rounds {
+			var slowest time.Duration
+			for _, p := range ranks {
+				text, err := p.line("took")
+				ns, _ := strconv.ParseInt(text, 10, 64)
+				if err != nil {
+					b.Fatal(err)
+				}
+				slowest = max(slowest, time.Duration(ns))
+			}
+			b.Logf("64 MiB in %v", slowest)
+			if best == 0 || slowest < best {
+				best = slowest
+			}
+		}
+		bound := time.Duration(float64(size) * 8 / 1e9 * float64(time.Second))
+		b.ReportMetric(float64(best.Milliseconds()), "ms/64MiB")
+		b.ReportMetric(100*bound.Seconds()/best.Seconds(), "%-of-bound")
+	}
+}

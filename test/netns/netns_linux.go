@@ -1,0 +1,93 @@
+// Package netns makes hosts for tests out of network namespaces. They are held by
+// open files alone, so that nothing is left of them when the test's process ends,
+// however it does.
+package netns
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Host is a network namespace with loopback and one interface, Interface.
+type Host struct {
+	Address string
+	file    *os.File
+}
+
+// Interface is the name of each Host's way to the other.
+const Interface = "wire0"
+
+// Two makes two hosts, joined by a wire of that rate, as tc has it ("1gbit"), in each
+// direction; empty for no limit. It skips the test, with the reason, where this
+// process may not make namespaces or lacks the tools. The wire is cut and the hosts
+// are gone when the test has ended.
+func Two(t testing.TB, rate string) [2]Host {
+	t.Helper()
+	for _, tool := range []string{"ip", "tc", "nsenter"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("network namespaces need %s: %v", tool, err)
+		}
+	}
+	var hosts [2]Host
+	for i := range hosts {
+		f, err := create()
+		if err != nil {
+			t.Skipf("no network namespaces: %v", err)
+		}
+		t.Cleanup(func() { f.Close() })
+		hosts[i] = Host{Address: fmt.Sprintf("10.77.0.%d", i+1), file: f}
+	}
+	run := func(h Host, name string, args ...string) {
+		t.Helper()
+		if out, err := h.Command(t.Context(), name, args...).CombinedOutput(); err != nil {
+			t.Skipf("%s %v: %v: %s", name, args, err, out)
+		}
+	}
+	run(hosts[0], "ip", "link", "add", Interface, "type", "veth", "peer", "name", Interface, "netns", hosts[1].path())
+	for _, h := range hosts {
+		run(h, "ip", "address", "add", h.Address+"/24", "dev", Interface)
+		for _, link := range []string{"lo", Interface} {
+			run(h, "ip", "link", "set", link, "up")
+		}
+		if rate != "" {
+			run(h, "tc", "qdisc", "add", "dev", Interface, "root", "tbf", "rate", rate, "burst", "512kb", "latency", "20ms")
+		}
+	}
+	return hosts
+}
+
+// create makes a namespace, on a thread that ends with it.
+func create() (*os.File, error) {
+	type made struct {
+		file *os.File
+		err  error
+	}
+	done := make(chan made)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the runtime ends the thread
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- made{err: fmt.Errorf("unshare: %w", err)}
+			return
+		}
+		f, err := os.Open("/proc/thread-self/ns/net")
+		done <- made{f, err}
+	}()
+	m := <-done
+	return m.file, m.err
+}
+
+func (h Host) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.file.Fd()) }
+
+// Command is a command on the host, which dies with the test's process.
+func (h Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + h.path(), name}, args...)...)
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return c
+}
