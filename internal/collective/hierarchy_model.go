@@ -16,9 +16,10 @@ import "math/bits"
 //	flat        the same with s = P, where k is L for doubling, and for the ring the
 //	            number of members of a host whose successor is on another one
 //	replicated  y + n/3 + across(H, n, S), for equal hosts only
-//	sharded     2y + 2n/3 + across(H, n/S, S)
+//	sharded     2y + 2n/3b + the larger of 2n(b-1)/3b and across(H, n/S, S)
 //
-// since shared memory moves bytes about three times as fast as a connection.
+// since shared memory moves bytes about three times as fast as a connection, and
+// of b blocks all but one pass through it while another is between the hosts.
 
 // syncBytes is what a synchronisation of the members of a host costs: about 2 µs.
 const syncBytes = 6 << 10
@@ -40,7 +41,10 @@ func (l *Lane) allreduceForm(n, sent int) form {
 		return flat
 	}
 	hosts, shards := len(h.hosts), h.shardsOf(n)
-	best, cost := sharded, 2*syncBytes+2*n/3+acrossCost(hosts, ceilDiv(sent, shards), shards, shards)
+	blocks, _ := h.blocksOf(n, shards)
+	inside := 2 * n / 3
+	first := inside / blocks
+	best, cost := sharded, 2*syncBytes+first+max(inside-first, acrossCost(hosts, ceilDiv(sent, shards), shards, shards))
 	if c := syncBytes + n/3 + acrossCost(hosts, sent, h.shards, h.shards); h.equal() && c <= cost {
 		best, cost = replicated, c
 	}
