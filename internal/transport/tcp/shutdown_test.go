@@ -29,7 +29,7 @@ func TestShutdownIsSilent(t *testing.T) {
 func shutdown(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	size := 2 + rnd.IntN(3)
-	networks := world(t, size, func(_ int, c *Config) { c.Grace = time.Millisecond })
+	networks := world(t, size, func(_ int, c *Config) { c.Grace = 20 * time.Millisecond })
 	lanes := openAll(t, networks, 0)
 	slot, gen, _ := lanes[0].Board.Acquire()
 	closer, last := rnd.IntN(size), rnd.IntN(30)
@@ -135,7 +135,7 @@ func TestAnyDeathEndsEverybody(t *testing.T) {
 func death(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	size := 2 + rnd.IntN(3)
-	networks := world(t, size, func(_ int, c *Config) { c.Grace = time.Millisecond })
+	networks := world(t, size, func(_ int, c *Config) { c.Grace = 20 * time.Millisecond })
 	lanes := openAll(t, networks, 0)
 	slot, gen, _ := lanes[0].Board.Acquire()
 	victim, last := rnd.IntN(size), 1+rnd.IntN(20)

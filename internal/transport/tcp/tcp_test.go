@@ -105,8 +105,15 @@ func untilErr(t *testing.T, n *Network) error {
 
 // All pairs exchange messages of all sizes, both directions at once.
 func TestMessagesArriveWholeAndInOrder(t *testing.T) {
-	sizes := []int{0, 1, 15, 16, 17, readAhead - headerSize, readAhead - 1, readAhead, readAhead + 1, 3, 0, 70_000, 1 << 20, 5 << 20, 5}
-	networks := world(t, 3, nil)
+	for _, streams := range []int{1, 2, 3} {
+		t.Run(fmt.Sprintf("%d streams", streams), func(t *testing.T) { exchangeAll(t, streams) })
+	}
+}
+
+func exchangeAll(t *testing.T, streams int) {
+	sizes := []int{0, 1, 15, 16, 17, readAhead - headerSize, readAhead - 1, readAhead, readAhead + 1, 3, 0, 70_000,
+		2*minPart - 1, 2 * minPart, 2*minPart + 1, 3*minPart + 65, 1 << 20, 5 << 20, 5}
+	networks := world(t, 3, func(_ int, c *Config) { c.Streams = streams })
 	lanes := openAll(t, networks, 0)
 	message := func(from, to, k int) []byte {
 		p := make([]byte, sizes[k])
@@ -340,13 +347,15 @@ func TestAbortReachesAll(t *testing.T) {
 
 // Nobody reads the data, and the abort must come through all the same.
 func TestAbortPassesStuckData(t *testing.T) {
-	networks := world(t, 2, nil)
-	lanes := openAll(t, networks, 0)
-	lanes[0].Comm.Send(1, make([]byte, 64<<20))
-	eventually(t, func() bool { return connections(networks[1]) == 1 })
-	networks[1].Abort(errors.New("enough"))
-	if err := untilErr(t, networks[0]); err.Error() != "enough (reported by rank 1)" {
-		t.Error(err)
+	for _, streams := range []int{1, 3} {
+		networks := world(t, 2, func(_ int, c *Config) { c.Streams = streams })
+		lanes := openAll(t, networks, 0)
+		lanes[0].Comm.Send(1, make([]byte, 64<<20))
+		eventually(t, func() bool { return !lanes[0].Comm.Sent(1) && connections(networks[1]) == streams })
+		networks[1].Abort(errors.New("enough"))
+		if err := untilErr(t, networks[0]); err.Error() != "enough (reported by rank 1)" {
+			t.Error(err)
+		}
 	}
 }
 
