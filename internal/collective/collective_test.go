@@ -293,18 +293,26 @@ func TestRanksAgreeOverComm(t *testing.T) {
 	for _, size := range sizes[1:] {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			rng := random(t)
-			g := newGroup(t, size, inproc.Options{})
-			var jobs []job
-			for _, a := range commAlgorithms {
-				for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16} {
-					for _, n := range []int{1, 65, 1000} {
-						jobs = append(jobs, agreementJob(rng, a, size, dt, n))
-					}
-				}
-			}
-			g.runScheduled(t, rng, jobs)
+			checkAgreement(t, rng, inproc.Options{}, size)
 		})
 	}
+	for _, hosts := range topologies {
+		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
+			checkAgreement(t, random(t), inproc.Options{Hosts: hosts}, sizeOf(hosts))
+		})
+	}
+}
+
+func checkAgreement(t *testing.T, rng *rand.Rand, o inproc.Options, size int) {
+	var jobs []job
+	for _, a := range algorithms(o) {
+		for _, dt := range floats {
+			for _, n := range []int{1, 65, 1000} {
+				jobs = append(jobs, agreementJob(rng, a, size, dt, n))
+			}
+		}
+	}
+	newGroup(t, size, o).runScheduled(t, rng, jobs)
 }
 
 func agreementJob(rng *rand.Rand, a algorithm, size int, dt tensor.DType, n int) job {

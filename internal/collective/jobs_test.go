@@ -66,7 +66,7 @@ func algorithms(o inproc.Options) []algorithm {
 	case o.Shared:
 		return sharedAlgorithms
 	case o.Hosts != nil:
-		return slices.Concat(hostsAlgorithms, commAlgorithms)
+		return slices.Concat(hostsAlgorithms, commAlgorithms[:1])
 	}
 	return commAlgorithms
 }
