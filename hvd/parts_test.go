@@ -137,6 +137,12 @@ func elements(ctx context.Context, r, n int) error {
 	if err := hvd.Allreduce(ctx, "warm", warm, hvd.WithOp(hvd.Max)); err != nil || warm[0] != -0.5 || warm[1] != celsius(n-1) {
 		return fmt.Errorf("a type defined as float64 %v: %w", warm, err)
 	}
+	const odd = 1 + 0x1p-12 // no 16-bit float
+	fine := []float32{odd}
+	sent := n > 1 && os.Getenv("GOROVOD_TRANSPORT") == "tcp"
+	if err := hvd.Allreduce(ctx, "fine", fine, hvd.WithOp(hvd.Sum), hvd.WithCompression(hvd.BF16)); err != nil || (fine[0] != odd*float32(n)) != sent || int(fine[0]) != n {
+		return fmt.Errorf("compressed %v: %w", fine, err)
+	}
 	levels, err := hvd.Allgather(ctx, "levels", []level{level(-r)})
 	if err != nil || len(levels) != n || levels[n-1] != level(1-n) {
 		return fmt.Errorf("a type defined as int16 %v: %w", levels, err)
