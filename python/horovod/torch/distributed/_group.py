@@ -483,7 +483,36 @@ class ProcessGroup(dist.ProcessGroup):
         name = f"receive from {'any rank' if src is None else f'rank {src}'} with tag {tag}"
         return Message(name, [tensor], self._timeout, ("from", source, number), transfer)
 
+    def gather_single(self, output: Optional[torch.Tensor], input: torch.Tensor, opts: Any) -> Work:
+        """As :meth:`gather`, into one tensor of ``size()`` times the elements; None except on the root."""
+        parts = []
+        if output is not None and self._rank == self._root(opts):
+            self._check_share(output, input, "output", "input")
+            if not output.is_contiguous():
+                raise ValueError("the output of gather_single must be contiguous")
+            parts = [list(output.view(self.size(), *input.shape).unbind())]
+        return self.gather(parts, [input], opts)
+
     # ---- What torch.distributed asks for besides.
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        """Give later operations another time-out."""
+        self._timeout = timeout
+
+    # PyTorch 2 asks a group's backends for what they support. This group has none; it answers itself.
+
+    supports_coalescing = False
+    supports_splitting = False
+
+    def _get_backend(self, _: torch.device) -> ProcessGroup:
+        return self
+
+    # Newer names.
+    all_gather_single = _allgather_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    all_to_all_single = alltoall_base
+    reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
     def _start_coalescing(self, *_: Any) -> None:
         """Operations start at once; nothing has to be collected."""
