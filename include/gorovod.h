@@ -215,7 +215,7 @@ int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *recei
 /* As gorovod_recv, from whichever rank has sent a message with this tag; *from (may be NULL) is that rank. */
 int gorovod_recv_any(uint32_t tag, void *data, size_t bytes, int *from, size_t *received, int64_t timeout_ms);
 /*
- * For a job that horovodrun has not started: one process serves the rendezvous, on a port
+ * For a job that horovodrun has not started: rank 0 serves the rendezvous, on a port
  * of the address host that the system chooses. Its ranks then set HOROVOD_RANK, HOROVOD_SIZE and so
  * on, HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, and HOROVOD_SECRET_KEY, which is key in hexadecimal, before
  * horovod_init. It is served until the process ends or calls this again.

@@ -16,8 +16,8 @@ var serving struct {
 	server *rendezvous.Server
 }
 
-// Serve starts a rendezvous for a job of size ranks whose secret is key, and
-// returns the port, chosen by the system, on the address host. It ends with the
+// Serve starts a rendezvous, in the process that will be rank 0, for a job of size
+// ranks whose secret is key, and returns the port, chosen by the system, on the address host. It ends with the
 // process, or with the next call.
 func Serve(host string, key []byte, size int) (port int, err error) {
 	if size < 1 || len(key) == 0 {
@@ -28,6 +28,7 @@ func Serve(host string, key []byte, size int) (port int, err error) {
 		return 0, fmt.Errorf("rendezvous: %w", err)
 	}
 	s := rendezvous.NewServer(key, size)
+	s.ServedBy = "rank 0"
 	serving.Lock()
 	defer serving.Unlock()
 	if serving.server != nil {

@@ -46,6 +46,10 @@ const (
 
 // Server is the launcher's end. All methods are safe on any goroutine.
 type Server struct {
+	// ServedBy names the process that serves, such as "rank 0", where that is not
+	// the launcher. Set before Serve.
+	ServedBy string
+
 	key  []byte
 	size int
 	// How long to wait for what a closed connection should bring; tests shorten them.
@@ -242,7 +246,7 @@ func (s *Server) admit(p *peer) (refusal string) {
 	g.members[p.Rank] = p
 	s.peers[p] = struct{}{}
 	s.ranks[p.Rank].joined = true
-	s.send(p, message{Type: typeWelcome, Generation: g.number})
+	s.send(p, message{Type: typeWelcome, Generation: g.number, Text: s.ServedBy})
 	for i := range s.deaths {
 		s.send(p, message{Type: typeDeath, Death: &s.deaths[i]})
 	}

@@ -49,6 +49,7 @@ type Session struct {
 	conn   net.Conn
 	fd     int
 	agreed uint64
+	server string        // who serves, if it is not the launcher
 	ended  chan struct{} // closed when the connection is over; err says why
 
 	writing sync.Mutex
@@ -140,13 +141,16 @@ func (s *Session) enter(key []byte) error {
 	if m.Type != typeWelcome {
 		return errors.New(m.Text)
 	}
-	s.agreed = m.Generation
+	s.agreed, s.server = m.Generation, m.Text
 	return nil
 }
 
 // Generation is the agreed number of this generation: the same on all its
 // ranks, and given to no other generation of the job.
 func (s *Session) Generation() uint64 { return s.agreed }
+
+// ServedBy names the process that serves, such as "rank 0"; empty for the launcher.
+func (s *Session) ServedBy() string { return s.server }
 
 // read is the goroutine that takes frames until the connection ends.
 func (s *Session) read() {

@@ -125,7 +125,13 @@ func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
 		w.mail.Close()
 		return err
 	}
-	w.session.OnLost(func(err error) { w.abort(fmt.Errorf("the launcher is gone: %w", err)) })
+	w.session.OnLost(func(err error) {
+		who := "the launcher"
+		if server := w.session.ServedBy(); server != "" {
+			who = server + ", which serves the rendezvous,"
+		}
+		w.abort(fmt.Errorf("%s is gone: %w", who, err))
+	})
 	return nil
 }
 

@@ -1,0 +1,133 @@
+"""torch.distributed over gorovod as users start it: horovodrun, torchrun, and ranks that die under them.
+
+Run by one plain Python: each test starts a job of its own.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from test_faults import FAULTS, LAUNCHER, LONGEST_JOB_S, ROOT, TOLD_WITHIN_S, Job
+
+pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="starts jobs of its own")
+
+EXAMPLE = ROOT / "examples" / "pytorch_ddp.py"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
+
+
+def run(*command):
+    done = subprocess.run(
+        [str(part) for part in command], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=2 * LONGEST_JOB_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def torchrun(ranks, *command):
+    """Debian's of 1.13 needs the redirection, as its Python is too new for it; 2.6 was built without libuv."""
+    if shutil.which("torchrun") is None:
+        pytest.skip("there is no torchrun")
+    flags = ["-r", "1", "-t", "1"] if torch.__version__.startswith("1.") else []
+    try:
+        return run("torchrun", "--nproc_per_node", ranks, *flags, *command)
+    except AssertionError as e:
+        if "built without libuv" in str(e) or "build without libuv" in str(e):
+            pytest.skip("this torchrun wants libuv, which its PyTorch was built without")
+        raise
+
+
+def weights(path):
+    return torch.cat([w.flatten() for w in torch.load(path).values()])
+
+
+def test_weights_are_those_over_gloo(tmp_path):
+    """The same training under each launcher. Of two ranks' gradients there is one sum, so the bits are the same."""
+    arguments = ["--epochs", "3", "--save"]
+    under = {
+        "ours": (LAUNCHER, "-np", 2, sys.executable, EXAMPLE, *arguments, tmp_path / "ours"),
+        "gloo": (LAUNCHER, "-np", 2, sys.executable, EXAMPLE, "--backend", "gloo", *arguments, tmp_path / "gloo"),
+        "hook": (LAUNCHER, "-np", 2, sys.executable, EXAMPLE, "--hook", "fp16", *arguments, tmp_path / "hook"),
+    }
+    for command in under.values():
+        run(*command)
+    assert torch.equal(weights(tmp_path / "ours"), weights(tmp_path / "gloo"))
+    torch.testing.assert_close(weights(tmp_path / "hook"), weights(tmp_path / "gloo"), rtol=0.1, atol=0.05)
+
+
+def test_torchrun(tmp_path):
+    text = torchrun(2, EXAMPLE, "--epochs", "3", "--save", tmp_path / "ours")
+    assert "test accuracy" in text
+    run(LAUNCHER, "-np", 2, sys.executable, EXAMPLE, "--epochs", "3", "--save", tmp_path / "theirs")
+    assert torch.equal(weights(tmp_path / "ours"), weights(tmp_path / "theirs"))
+
+
+@pytest.mark.parametrize(("ranks", "victim", "what"), [(2, 1, "ddp"), (3, 0, "allreduce")])
+def test_killed_under_horovodrun(ranks, victim, what):
+    job = Job(ranks, "killed_in_ddp.py", VICTIM=str(victim), STEP="3", WHAT=what)
+    assert job.finish() != 0
+    for text in job.survivors(set(range(ranks)) - {victim}):
+        assert f"rank {victim}" in text
+        assert "signal 9" in text
+        assert text.startswith("internal" if what == "allreduce" else ("internal", "runtime"))
+
+
+@pytest.mark.parametrize(("victim", "what"), [(1, "ddp"), (0, "ddp"), (1, "allreduce"), (0, "allreduce")])
+def test_killed_without_a_launcher(victim, what):
+    """As under torchrun, whose ranks know RANK, WORLD_SIZE and the master only. Rank 0 has the rendezvous."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(FAULTS / "killed_in_ddp.py")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True,
+            env={
+                **ENVIRONMENT, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port), "VICTIM": str(victim), "STEP": "3", "WHAT": what,
+            },
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    texts = [rank.communicate(timeout=LONGEST_JOB_S)[0] for rank in ranks]
+    died = re.search(r"DYING ([\d.]+)", texts[victim])
+    survived = re.search(r"SURVIVED ([\d.]+) (.*)", texts[1 - victim])
+    assert died and survived, texts
+    assert float(survived[1]) - float(died[1]) < TOLD_WITHIN_S
+    assert f"rank {victim}" in survived[2], survived[2]
+
+
+def test_exit_with_operations_under_way(tmp_path):
+    """Nothing hangs or crashes in a process that ends without waiting for what it has started."""
+    script = tmp_path / "leaves.py"
+    script.write_text(
+        "import torch, torch.distributed as dist, horovod.torch.distributed\n"
+        "dist.init_process_group('gorovod')\n"
+        "futures = [dist.all_reduce(torch.ones(100), async_op=True).get_future() for _ in range(20)]\n"
+        "if dist.get_rank() == 0: work = dist.all_reduce(torch.ones(3), async_op=True).get_future()\n"
+    )
+    start = time.monotonic()
+    run(LAUNCHER, "-np", 2, sys.executable, script)
+    assert time.monotonic() - start < LONGEST_JOB_S
+
+
+def test_other_ranks_than_horovods(tmp_path):
+    script = Path(tmp_path) / "differs.py"
+    script.write_text(
+        "import torch.distributed as dist, horovod.torch as hvd, horovod.torch.distributed\n"
+        "hvd.init()\n"
+        "store = dist.HashStore()\n"
+        "try:\n"
+        "    dist.init_process_group('gorovod', store=store, rank=0, world_size=1)\n"
+        "except RuntimeError as e:\n"
+        "    print('REFUSED', e)\n"
+    )
+    text = run(LAUNCHER, "-np", 2, sys.executable, script)
+    assert text.count("REFUSED torch.distributed calls this process rank 0 of 1, but Horovod runs as") == 2, text
