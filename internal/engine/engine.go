@@ -116,6 +116,9 @@ func New(net transport.Network, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.world = l
+	if n, ok := net.(transport.Attended); ok {
+		n.Attend(e.Wake)
+	}
 	e.sets = map[int]*processSet{0: {id: 0, members: members, lane: l}}
 	e.publishLanes()
 	if o.Tune != nil && o.Rank == 0 {

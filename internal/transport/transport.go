@@ -38,6 +38,14 @@ type Network interface {
 	Close() error
 }
 
+// Attended is a Network that may have news for a rank which has nothing pending,
+// so that nobody drives: its board passes on what others say.
+type Attended interface {
+	// Attend gives the function that makes the rank's driver look once. It is called
+	// on goroutines of the network, and must not block.
+	Attend(wake func())
+}
+
 // Lane is one process set's private way: its own board, its own data path,
 // its own sequence.
 //

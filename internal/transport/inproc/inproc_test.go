@@ -365,7 +365,7 @@ func TestOpenLaneRefuses(t *testing.T) {
 }
 
 func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
-	networks := NewWorld(3, Options{Slots: 4})
+	networks := NewWorld(3, Options{Shared: true, Slots: 4})
 	lanes := openLanes(t, networks)
 	arm := func() []uint32 {
 		tickets := make([]uint32, len(networks))
@@ -447,7 +447,7 @@ func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
 
 // A member whose mailbox was full is rung once there is room.
 func TestBoardRingsWhoFoundNoRoom(t *testing.T) {
-	networks := NewWorld(2, Options{})
+	networks := NewWorld(2, Options{Shared: true})
 	lanes := openLanes(t, networks)
 	for lanes[1].Board.Post(make([]byte, transport.MaxRecord/4)) {
 	}
@@ -473,7 +473,7 @@ func TestBoardErrorAborts(t *testing.T) {
 
 // A group is published together by the last mark, which rings everybody.
 func TestBoardMarksGroups(t *testing.T) {
-	networks := NewWorld(2, Options{Slots: 4})
+	networks := NewWorld(2, Options{Shared: true, Slots: 4})
 	lanes := openLanes(t, networks)
 	group := make([]transport.Mark, 3)
 	for i := range group {

@@ -19,7 +19,8 @@ import (
 // Options shape a world. The zero value is a world over Comm with the defaults.
 type Options struct {
 	// Shared makes lanes offer transport.Shared over heap memory; else they
-	// offer transport.Comm, whose cost grows only with the pairs that talk.
+	// offer transport.Comm, whose cost grows only with the pairs that talk, and
+	// every rank is a host of its own.
 	Shared bool
 	// Hosts puts the ranks on simulated hosts: the ranks of each, ascending, each
 	// rank once. A lane on several hosts then offers Comm among all of its members
@@ -34,6 +35,12 @@ type Options struct {
 	Depth int
 	// Slots is the number of cache slots of a lane's board. Default 1024.
 	Slots int
+	// Combine makes what merges the Requests of a lane's members below a leader, see
+	// treeboard.Config. Optional.
+	Combine func(members []int) transport.Combiner
+	// OnFrame is told of each frame that a board sends from one leader to another
+	// (world ranks), before it is sent. It must be safe for concurrent calls. Optional.
+	OnFrame func(from, to int, frame []byte)
 }
 
 func (o Options) withDefaults() Options {
@@ -77,10 +84,11 @@ func (o Options) hosts(size int) []int {
 type world struct {
 	size    int
 	options Options
-	bells   []*bell                 // by world rank
-	hosts   []int                   // by world rank: the number of its host; nil without Options.Hosts
-	closed  []atomic.Bool           // by world rank: its network has been closed
-	cause   atomic.Pointer[causeOf] // why the world was aborted
+	bells   []*bell                  // by world rank
+	hosts   []int                    // by world rank: the number of its host; nil without Options.Hosts
+	wake    []atomic.Pointer[func()] // by world rank: what Attend was given
+	closed  []atomic.Bool            // by world rank: its network has been closed
+	cause   atomic.Pointer[causeOf]  // why the world was aborted
 
 	mu    sync.Mutex
 	lanes map[laneKey]*lane
@@ -105,6 +113,7 @@ func NewWorld(size int, o Options) []transport.Network {
 		options: o.withDefaults(),
 		hosts:   o.hosts(size),
 		bells:   make([]*bell, size),
+		wake:    make([]atomic.Pointer[func()], size),
 		closed:  make([]atomic.Bool, size),
 		lanes:   make(map[laneKey]*lane),
 	}
@@ -140,7 +149,8 @@ type lane struct {
 	members []int
 	opened  []bool       // by member; guarded by world.mu
 	bells   []*bell      // by member
-	board   *board.Board // serves all members
+	board   *board.Board // serves all members; nil on several hosts
+	tree    *tree        // nil on one host
 	comm    *exchange    // nil over Shared alone
 	// By member, the way through its host's memory; nil for one that has none.
 	shared []*sharedMember
@@ -205,7 +215,12 @@ func (n *network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 	l.opened[member] = true
 	n.open[id] = key
 
-	out := &transport.Lane{Board: newBoardMember(n, l, member), Hosts: l.hosts}
+	out := &transport.Lane{Hosts: l.hosts}
+	if l.tree != nil {
+		out.Board = l.tree.boards[member]
+	} else {
+		out.Board = newBoardMember(n, l, member)
+	}
 	if s := l.shared[member]; s != nil {
 		out.Shared = s
 	}
@@ -232,13 +247,23 @@ func (w *world) newLane(members []int) (*lane, error) {
 	for i, m := range members {
 		l.bells[i] = w.bells[m]
 	}
+	l.connect(w)
 	var err error
+	if l.comm != nil {
+		hosts := l.hosts
+		if hosts == nil {
+			for m := range members {
+				hosts = append(hosts, []int{m})
+			}
+		}
+		l.tree, err = newTree(w, l.members, hosts, l.bells)
+		return l, err
+	}
 	if l.board, err = board.NewPrivate(board.Standard(len(members), len(members), w.options.Slots)); err != nil {
 		return nil, err
 	}
 	l.board.SetWake(func(member int) { l.bells[member].Ring() })
 	l.board.SetStop(w.err)
-	l.connect(w)
 	return l, nil
 }
 

@@ -1,0 +1,49 @@
+// Command simulate counts what it costs many ranks on many hosts to agree on a
+// training step: frames between the hosts' leaders, bytes of a leader's link, and
+// the coordinator's work, with and without the response cache. The ranks live in
+// this process, with the engine's own boards, caches and coordinator.
+//
+//	go run ./bench/simulate [-ranks 4096]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+func main() {
+	ranks := flag.Int("ranks", 4096, "the most ranks to simulate")
+	flag.Parse()
+	if err := table(*ranks); err != nil {
+		fmt.Fprintln(os.Stderr, "simulate:", err)
+		os.Exit(1)
+	}
+}
+
+// shapes vary one of hosts, ranks per host and tensors at a time.
+var shapes = []shape{
+	{hosts: 2, perHost: 8, tensors: 100}, {hosts: 8, perHost: 8, tensors: 100}, {hosts: 64, perHost: 8, tensors: 100}, {hosts: 512, perHost: 8, tensors: 100},
+	{hosts: 64, perHost: 1, tensors: 100}, {hosts: 64, perHost: 16, tensors: 100}, {hosts: 64, perHost: 64, tensors: 100},
+	{hosts: 64, perHost: 8, tensors: 10}, {hosts: 64, perHost: 8, tensors: 1000},
+}
+
+func table(ranks int) error {
+	fmt.Println("| ranks | hosts | tensors | cache | frames | up, bytes per link | down, bytes per link | coordinator's steps | its time |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	for _, s := range shapes {
+		if s.hosts*s.perHost > ranks {
+			continue
+		}
+		for _, s.cached = range []bool{false, true} {
+			c, err := simulate(s)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("| %d | %d | %d | %v | %d | %d | %d | %d | %v |\n", s.hosts*s.perHost, s.hosts, s.tensors, s.cached,
+				c.frames, c.linkUp, c.linkDown, c.requests, c.work.Round(10*time.Microsecond))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+// shape is one job to simulate.
+type shape struct {
+	hosts, perHost, tensors int
+	cached                  bool
+}
+
+// cost is what one step of it takes.
+type cost struct {
+	frames   int           // between leaders, in all
+	linkUp   int           // bytes that the busiest leader sends to its parent
+	linkDown int           // bytes that a leader is sent by its parent, at most
+	requests int           // what the coordinator decides on: its Steps
+	work     time.Duration // that it spends on it
+}
+
+// job is a world of ranks that only negotiate: their boards, caches and the coordinator are
+// those of the engine, and nothing is reduced.
+type job struct {
+	shape
+	lanes   []*transport.Lane
+	workers []*negotiate.Worker
+	coord   *negotiate.Coordinator
+	answers [][]byte
+	done    []int // by rank: tensors agreed upon in this step
+
+	counting     atomic.Bool
+	frames       atomic.Int64
+	up, down     []atomic.Int64 // by rank, of leaders
+	steps        int
+	work         time.Duration
+	requestFault error
+}
+
+func newJob(s shape) (*job, error) {
+	n := s.hosts * s.perHost
+	j := &job{shape: s, done: make([]int, n), up: make([]atomic.Int64, n), down: make([]atomic.Int64, n)}
+	hosts, members := make([][]int, s.hosts), make([]int, n)
+	for r := range n {
+		members[r] = r
+		hosts[r/s.perHost] = append(hosts[r/s.perHost], r)
+	}
+	capacity := 0
+	if s.cached {
+		capacity = s.tensors
+	}
+	for r, net := range inproc.NewWorld(n, inproc.Options{Hosts: hosts, Slots: max(1, capacity), ChunkBytes: 64, Depth: 2,
+		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }, OnFrame: j.count}) {
+		lane, err := net.OpenLane(0, 0, members)
+		if err != nil {
+			return nil, err
+		}
+		j.lanes = append(j.lanes, lane)
+		j.workers = append(j.workers, negotiate.NewWorker(r))
+	}
+	j.coord = negotiate.NewCoordinator(members, j.lanes[0].Board, negotiate.Options{Capacity: capacity})
+	return j, nil
+}
+
+// count is inproc's OnFrame: a frame goes up if it is for a leader before its sender.
+func (j *job) count(from, to int, frame []byte) {
+	if !j.counting.Load() {
+		return
+	}
+	j.frames.Add(1)
+	if to < from {
+		j.up[from].Add(int64(len(frame)))
+	} else {
+		j.down[to].Add(int64(len(frame)))
+	}
+}
+
+// step lets every rank submit every tensor, and ends when all have agreed on all.
+func (j *job) step() error {
+	clear(j.done)
+	for i := range j.tensors {
+		for r := range j.lanes {
+			j.submit(r, i)
+		}
+	}
+	deadline := time.Now().Add(time.Minute)
+	for left := len(j.lanes); left > 0; {
+		left = 0
+		if err := j.coordinate(); err != nil {
+			return err
+		}
+		for r := range j.lanes {
+			if err := j.read(r); err != nil {
+				return err
+			}
+			if j.done[r] < j.tensors {
+				left++
+			}
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%+v: %d ranks have not agreed after a minute", j.shape, left)
+		}
+	}
+	return nil
+}
+
+func (j *job) submit(rank, i int) {
+	r := negotiate.Request{Name: fmt.Sprintf("gradient.%d", i), Shape: tensor.Shape{1000}, Device: negotiate.CPUDevice, Prescale: 1, Postscale: 1}
+	b := j.lanes[rank].Board
+	if slot, gen, cached := j.workers[rank].Lookup(&r); cached && b.Mark(slot, gen) {
+		return
+	}
+	p := r.Append(nil)
+	for !b.Post(p) { // no room: let what came before be taken
+		j.coordinate()
+		for h := range j.hosts {
+			j.lanes[h*j.perHost].Board.Stale(func(uint32, uint32) {})
+		}
+	}
+}
+
+// coordinate is what the engine of rank 0 does.
+func (j *job) coordinate() error {
+	b := j.lanes[0].Board
+	publish := func() {
+		for len(j.answers) > 0 && b.Publish(j.answers[0]) {
+			j.answers = j.answers[1:]
+		}
+	}
+	publish()
+	b.Requests(func(from []int, p []byte) {
+		var r negotiate.Request
+		if err := r.Decode(p); err != nil {
+			j.requestFault = err
+			return
+		}
+		start := time.Now()
+		resps, err := j.coord.Step(from, &r)
+		j.work += time.Since(start)
+		j.steps++
+		if err != nil {
+			j.requestFault = err
+		}
+		for _, resp := range resps {
+			j.answers = append(j.answers, resp.Append(nil))
+		}
+		publish()
+	})
+	return j.requestFault
+}
+
+// read reads what a rank's log says.
+func (j *job) read(rank int) error {
+	b, w := j.lanes[rank].Board, j.workers[rank]
+	b.Stale(func(slot, _ uint32) { j.requestFault = fmt.Errorf("rank %d: slot %d has been retired", rank, slot) })
+	for _, rec := range b.Next() {
+		if rec.Kind == transport.RecordSlot {
+			if _, err := w.Slot(rec.Slot); err != nil {
+				return err
+			}
+		} else {
+			var resp negotiate.Response
+			if err := resp.Decode(rec.Payload); err != nil {
+				return err
+			}
+			w.Apply(&resp)
+		}
+		j.done[rank]++
+	}
+	return j.requestFault
+}
+
+// simulate returns what a step costs once the caches are filled.
+func simulate(s shape) (cost, error) {
+	j, err := newJob(s)
+	if err != nil {
+		return cost{}, err
+	}
+	for range 2 { // a name has a slot from the second time on
+		if err := j.step(); err != nil {
+			return cost{}, err
+		}
+	}
+	j.steps, j.work = 0, 0
+	j.counting.Store(true)
+	if err := j.step(); err != nil {
+		return cost{}, err
+	}
+	c := cost{frames: int(j.frames.Load()), requests: j.steps, work: j.work}
+	for r := range j.lanes {
+		c.linkUp = max(c.linkUp, int(j.up[r].Load()))
+		c.linkDown = max(c.linkDown, int(j.down[r].Load()))
+	}
+	return c, nil
+}
