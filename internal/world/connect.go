@@ -161,6 +161,10 @@ func (w *World) attach(ctx context.Context, generation uint64, ranks []int, seve
 		case <-ctx.Done():
 		}
 	}()
+	boards := 0
+	if several {
+		boards = hosts.BoardBytes(len(ranks), slots(c))
+	}
 	return shm.Open(ctx, shm.Config{Rank: slices.Index(ranks, c.Rank), Size: len(ranks), Ranks: ranks, Key: c.Key, Job: c.RendezvousAddr, Generation: generation,
-		Timeout: c.Timeout, Slots: slots(c), Alarm: several, Cores: runtime.GOMAXPROCS(0), Died: w.onVanished, TrackFD: o.TrackFD})
+		Timeout: c.Timeout, Slots: slots(c), Alarm: several, BoardBytes: boards, Cores: runtime.GOMAXPROCS(0), Died: w.onVanished, TrackFD: o.TrackFD})
 }

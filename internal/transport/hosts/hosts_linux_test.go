@@ -53,7 +53,7 @@ func world(t *testing.T, hosts ...[]int) []*Network {
 					Addrs: func(rank int) []string { return []string{listeners[rank].Addr().String()} }}}
 				if len(ranks) > 1 {
 					c.Local, errs[r] = shm.Open(t.Context(), shm.Config{Rank: place, Size: len(ranks), Ranks: ranks, Key: []byte("secret"),
-						Job: fmt.Sprint(t.Name(), os.Getpid()), Generation: gen, Timeout: patience, Slots: 8, Alarm: true})
+						Job: fmt.Sprint(t.Name(), os.Getpid()), Generation: gen, Timeout: patience, Slots: 8, Alarm: true, BoardBytes: BoardBytes(len(ranks), 8)})
 				}
 				if errs[r] == nil {
 					networks[r], errs[r] = New(c)
@@ -218,9 +218,9 @@ func TestCloseLane(t *testing.T) {
 		var busy sync.WaitGroup
 		for _, l := range lanes {
 			busy.Go(func() {
-				for ctx.Err() == nil {
+				for gen := uint32(1); ctx.Err() == nil; gen++ {
 					l.Board.Post([]byte("please"))
-					l.Board.Mark(1, 1)
+					l.Board.Mark(1, gen) // no member marks a generation twice
 				}
 			})
 		}
@@ -254,9 +254,9 @@ func TestCloseUnderUse(t *testing.T) {
 	var busy sync.WaitGroup
 	for _, l := range lanes {
 		busy.Go(func() {
-			for ctx.Err() == nil {
+			for gen := uint32(1); ctx.Err() == nil; gen++ {
 				l.Board.Post([]byte("please"))
-				l.Board.Mark(1, 1)
+				l.Board.Mark(1, gen)
 			}
 		})
 	}

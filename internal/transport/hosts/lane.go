@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/shm"
+	"github.com/gorovod/gorovod/internal/transport/tcp"
+	"github.com/gorovod/gorovod/internal/transport/treeboard"
 )
 
 // OpenLane implements transport.Network.
@@ -42,15 +45,18 @@ func (n *Network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 // openAcross opens a lane whose members are on several hosts, or alone.
 func (n *Network) openAcross(id int, incarnation uint32, members []int, hosts [][]int) (*transport.Lane, parts, error) {
 	p := parts{tcp: true}
+	own, host := n.onThisHost(members, hosts)
+	local := tcp.Local{Hosts: hosts}
 	var shared transport.Shared
-	if own := n.onThisHost(members); len(own) > 1 {
-		part, err := n.local.OpenPart(id, own)
+	if len(own) > 1 {
+		part, err := n.local.OpenPart(id, own, treeboard.UpConfig(hosts, host, n.slots), treeboard.DownConfig(hosts, host, n.slots))
 		if err != nil {
 			return nil, p, err
 		}
 		p.local, shared = true, part.Shared
+		local.Up, local.Down, local.Ring = part.Boards[0], part.Boards[1], part.Ring
 	}
-	lane, err := n.tcp.OpenLane(id, incarnation, members)
+	lane, err := n.tcp.OpenLaneOn(id, incarnation, members, local)
 	if err != nil {
 		if p.local {
 			n.local.CloseLane(id)
@@ -78,9 +84,27 @@ func (n *Network) byHost(members []int) [][]int {
 	return hosts
 }
 
-// onThisHost are those of members that are on this rank's host.
-func (n *Network) onThisHost(members []int) []int {
-	return slices.DeleteFunc(slices.Clone(members), func(m int) bool { return n.hosts[m] != n.hosts[n.rank] })
+// onThisHost are those of members that are on this rank's host, which is the
+// returned one of hosts; none if this rank is not a member.
+func (n *Network) onThisHost(members []int, hosts [][]int) (own []int, host int) {
+	host = slices.IndexFunc(hosts, func(places []int) bool { return n.hosts[members[places[0]]] == n.hosts[n.rank] })
+	if host >= 0 {
+		for _, m := range hosts[host] {
+			own = append(own, members[m])
+		}
+	}
+	return own, host
+}
+
+// BoardBytes is what shm.Config.BoardBytes must be on a host of so many ranks: none
+// of its lanes needs more than one of all of them whose host is the root of the tree,
+// with as many children as there can be.
+func BoardBytes(ranks, slots int) int {
+	tree := [][]int{make([]int, ranks)}
+	for range treeboard.Arity {
+		tree = append(tree, make([]int, 1))
+	}
+	return shm.BoardBytes(treeboard.UpConfig(tree, 0, slots), treeboard.DownConfig(tree, 0, slots))
 }
 
 // CloseLane implements transport.Network.

@@ -1,11 +1,12 @@
 // Package hosts is the transport.Network of ranks on several hosts: each host's
 // ranks have a segment (package shm), and all ranks TCP among them (package tcp).
 //
-//	lane's members    Board       Shared              Comm
-//	all on one host   shm         all                 none
-//	on several        tcp         those of this host  all
+//	lane's members    Board                Shared              Comm
+//	all on one host   in the segment       all                 none
+//	on several        a tree of leaders    those of this host  all
 //
-// One bell serves both networks, and an abort of one becomes one of the other,
+// The tree's leaders share two boards with the members of their host, in the
+// segment, and send one another frames over TCP (package treeboard). One bell serves both networks, and an abort of one becomes one of the other,
 // with the same cause, wherever it was latched first.
 package hosts
 
@@ -25,10 +26,11 @@ import (
 type Config struct {
 	// Hosts are the world's ranks by host, the same on all ranks: each list ascending.
 	Hosts [][]int
-	// Local is the network of this host's ranks, opened with Alarm, nil where this rank
-	// is the only one. New takes it over, also when it returns an error.
+	// Local is the network of this host's ranks, opened with Alarm and BoardBytes, nil
+	// where this rank is the only one. New takes it over, also when it returns an error.
 	Local *shm.Network
-	// TCP is that of all ranks, but for the Bell, which is Local's.
+	// TCP is that of all ranks, but for the Bell, which is Local's. Slots must be set,
+	// and be Local's.
 	TCP tcp.Config
 }
 
@@ -36,6 +38,7 @@ type Config struct {
 type Network struct {
 	hosts []int // by world rank: the number of its host
 	rank  int
+	slots int
 	local *shm.Network // nil on a host of one rank
 	tcp   *tcp.Network
 	cause atomic.Pointer[error]
@@ -51,7 +54,7 @@ var _ transport.Network = (*Network)(nil)
 
 // New starts to accept connections. It does not block.
 func New(c Config) (*Network, error) {
-	n := &Network{rank: c.TCP.Rank, local: c.Local, lanes: make(map[int]parts)}
+	n := &Network{rank: c.TCP.Rank, slots: c.TCP.Slots, local: c.Local, lanes: make(map[int]parts)}
 	err := n.number(c.Hosts, c.TCP.Size)
 	if err == nil {
 		if c.Local != nil {

@@ -89,10 +89,10 @@ func (n *Network) openPart(id int, members []int, shapes ...board.Config) (*Part
 
 func (n *Network) openRegion(id, me int, members, places []int, shapes []board.Config) (*Part, error) {
 	o, st := &n.lanes[id], &n.head.regs().lanes[id]
-	l := layoutOf(boardBytes(shapes), len(members))
+	l := layoutOf(BoardBytes(shapes...), len(members))
 	room := laneBytes(n.cfg)
 	if l.size > room {
-		return nil, fmt.Errorf("its boards take %d bytes, %d are left for them", boardBytes(shapes), n.cfg.BoardBytes)
+		return nil, fmt.Errorf("its boards take %d bytes, %d are left for them", BoardBytes(shapes...), n.cfg.BoardBytes)
 	}
 	off := id * room
 	region := n.seg.mem[off:][:l.size:l.size]

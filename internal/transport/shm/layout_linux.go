@@ -113,8 +113,9 @@ func laneBytes(c Config) int {
 	return roundUp(layoutOf(boards, c.Size).size+c.Size*depth*64*c.Size, pageSize)
 }
 
-// boardBytes is what the boards of a lane take, each from a multiple of 64 bytes on.
-func boardBytes(shapes []board.Config) (n int) {
+// BoardBytes is what boards of these shapes take in a lane, each from a multiple of 64
+// bytes on.
+func BoardBytes(shapes ...board.Config) (n int) {
 	for _, c := range shapes {
 		n += roundUp(board.Bytes(c), 64)
 	}

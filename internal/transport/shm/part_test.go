@@ -71,7 +71,7 @@ func TestHostsAreApart(t *testing.T) {
 func TestPart(t *testing.T) {
 	small, large := board.Standard(2, 1, 8), board.Standard(2, 2, 64)
 	large.LogBytes *= 2
-	room := boardBytes([]board.Config{small, large})
+	room := BoardBytes(small, large)
 	nets := openHosts(t, room, []int{0}, []int{1, 2})
 	open := func(shapes ...board.Config) (parts [2]*Part, errs [2]error) {
 		var wg sync.WaitGroup

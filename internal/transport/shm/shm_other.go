@@ -52,6 +52,9 @@ var errUnsupported = fmt.Errorf("shared memory between ranks is not supported on
 // MaxLanes is as on Linux.
 const MaxLanes = 32
 
+// BoardBytes is not needed on this system.
+func BoardBytes(...board.Config) int { return 0 }
+
 // Open always fails.
 func Open(context.Context, Config) (*Network, error) {
 	return nil, errUnsupported
