@@ -20,8 +20,10 @@ HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 LOGS = ROOT / "build" / "test-logs"
 # Tests that start horovodrun, kill ranks, and so on.
 ALONE = {"test_faults.py", "test_torch_distributed_jobs.py", "test_demo.py", "test_loss_curve.py"}
-# Every transport gets its turn: (ranks, environment) of each run.
+# Every transport gets its turn: (ranks, environment) of each run. Names with a dash are options of the launcher.
 OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})
+# Two names of this host, so that the ranks take themselves to be on two.
+ON_TWO_HOSTS = (4, {"-H": "localhost:2,127.0.0.1:2"})
 OUTCOMES = ("passed", "failed", "skipped")
 
 
@@ -83,7 +85,9 @@ def test_ranks(file, ranks, extra, timeout):
     # -x: a rank that has failed a test is out of step with the others.
     each = ["bash", "-c", 'exec "$@" >"$0/rank.$HOROVOD_RANK" 2>&1', str(folder), *pytest(file), "-x"]
     launcher = folder / "horovodrun"
-    ok = run([HOROVODRUN, "-np", str(ranks), *each], launcher, {**os.environ, **extra}, timeout)
+    options = [word for name, value in extra.items() if name.startswith("-") for word in (name, value)]
+    env = {name: value for name, value in extra.items() if not name.startswith("-")}
+    ok = run([HOROVODRUN, "-np", str(ranks), *options, *each], launcher, {**os.environ, **env}, timeout)
     return ok, [folder / f"rank.{rank}" for rank in range(ranks)], launcher
 
 
@@ -118,8 +122,9 @@ def main():
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
 
     runs = [(ranks, {}, f) for ranks in numbers for f in files if f.name not in ALONE]
-    if OVER_TCP[0] in numbers:
-        runs += [(*OVER_TCP, f) for f in files if f.name == "test_torch_ops.py"]
+    for way in (OVER_TCP, ON_TWO_HOSTS):
+        if way[0] in numbers:
+            runs += [(*way, f) for f in files if f.name == "test_torch_ops.py"]
     runs += [(None, {}, f) for f in files if f.name in ALONE]
 
     totals = Totals()

@@ -1,7 +1,8 @@
 // Package transport defines how the members of a lane reach one another: a
 // Board on which they agree what to do next, and memory or messages through
 // which the data moves. Its subpackages implement it: shm (one host), tcp
-// (several hosts), inproc (ranks of one process, for tests and simulation).
+// (connections alone), hosts (both), inproc (ranks of one process, for tests and
+// simulation).
 // A transport knows nothing of tensors, names or collectives.
 //
 // Nothing in these interfaces blocks except Bell.Sleep and Network.OpenLane:
@@ -14,7 +15,7 @@ import "time"
 
 // Network is a rank's attachment to one generation of the world.
 type Network interface {
-	// Name says what carries the data: "shm", "tcp" or "inproc".
+	// Name says what carries the data: "shm", "tcp", "shm+tcp" or "inproc".
 	Name() string
 	// OpenLane makes the lane with the given id among members (world ranks,
 	// ascending, including this one). All members must open it. It blocks
