@@ -24,22 +24,6 @@ const maxSleep = 500 * time.Millisecond
 // whose input is still being written.
 const unreadySleep = 200 * time.Microsecond
 
-// background drives whenever something is pending and nobody waits.
-func (e *Engine) background() {
-	defer close(e.stopped)
-	for {
-		select {
-		case <-e.kick:
-		case <-e.quit:
-			return
-		}
-		if e.wanted.Load() == 0 && e.role.TryLock() {
-			e.drive(nil, time.Time{})
-			e.leaveRole()
-		}
-	}
-}
-
 // ensureDriver wakes the background goroutine unless somebody drives.
 func (e *Engine) ensureDriver() {
 	if e.pending.Load() == 0 {
@@ -60,17 +44,11 @@ func (e *Engine) leaveRole() {
 	}
 }
 
-// drive makes progress until en is done (for nil: until nothing is pending, or
-// after Shutdown has begun until every log is drained), the deadline has passed
-// (zero: none), or somebody needs the role. The caller holds the role.
+// drive makes progress until en is done (for nil, after Shutdown has begun: until
+// every log is drained), the deadline has passed (zero: none), or somebody needs
+// the role. The caller holds the role.
 func (e *Engine) drive(en *Entry, deadline time.Time) {
-	defer func() {
-		if p := recover(); p != nil {
-			cause := fmt.Errorf("panic in the engine of %s: %v\n%s", e.opts.Describe(e.opts.Rank), p, debug.Stack())
-			e.net.Abort(cause)
-			e.fail(e.networkError(cause))
-		}
-	}()
+	defer e.abortOnPanic()
 	polls := 0
 	for {
 		worked := e.progress()
@@ -82,18 +60,10 @@ func (e *Engine) drive(en *Entry, deadline time.Time) {
 			continue
 		}
 		polls++
-		if e.opts.Spin {
-			if polls < spinPolls {
-				if polls >= politePolls && polls%8 == 0 {
-					yield()
-				}
-				if polls%128 == 0 && !deadline.IsZero() && !time.Now().Before(deadline) {
-					return
-				}
-				continue
+		if e.spin(polls) {
+			if polls%128 == 0 && !deadline.IsZero() && !time.Now().Before(deadline) {
+				return
 			}
-		} else if polls < yieldPolls {
-			yield()
 			continue
 		}
 		d := maxSleep
@@ -102,20 +72,51 @@ func (e *Engine) drive(en *Entry, deadline time.Time) {
 				return
 			}
 		}
-		d = min(d, e.nextLook())
-		ticket := e.bell.Arm()
-		if e.progress() || e.enough(en) {
-			e.bell.Disarm()
-		} else {
-			e.bell.Sleep(ticket, d)
-			e.counters.WakeUps.Add(1)
-			e.checkStall()
-		}
+		e.sleep(en, d)
 		polls = 0
 		if !e.opts.Spin {
 			polls = yieldPolls / 2
 		}
 	}
+}
+
+// abortOnPanic, deferred by who drives, makes an abort of a panic.
+func (e *Engine) abortOnPanic() {
+	if p := recover(); p != nil {
+		cause := fmt.Errorf("panic in the engine of %s: %v\n%s", e.opts.Describe(e.opts.Rank), p, debug.Stack())
+		e.net.Abort(cause)
+		e.fail(e.networkError(cause))
+	}
+}
+
+// spin reports whether to poll once more, after so many polls without progress,
+// instead of sleeping. It gives the core away at times.
+func (e *Engine) spin(polls int) bool {
+	if !e.opts.Spin {
+		if polls < yieldPolls {
+			yield()
+			return true
+		}
+		return false
+	}
+	if polls >= politePolls && polls%8 == 0 {
+		yield()
+	}
+	return polls < spinPolls
+}
+
+// sleep waits for the bell, at most d, unless there is something to do now. en is
+// what the driver waits for, nil for nothing.
+func (e *Engine) sleep(en *Entry, d time.Duration) {
+	d = min(d, e.nextLook())
+	ticket := e.bell.Arm()
+	if e.progress() || e.enough(en) || en == nil && e.claims.Load() > 0 {
+		e.bell.Disarm()
+		return
+	}
+	e.bell.Sleep(ticket, d)
+	e.counters.WakeUps.Add(1)
+	e.checkStall()
 }
 
 // enough reports whether the driver's purpose is reached.

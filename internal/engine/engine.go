@@ -75,6 +75,9 @@ type Engine struct {
 
 	role         sync.Mutex    // the drive lock
 	wanted       atomic.Int32  // those who need the role now (Shutdown): a driver yields to them
+	aside        atomic.Bool   // the background goroutine has the role
+	dozing       atomic.Bool   // and sleeps on the bell
+	claims       atomic.Int32  // waiters that want the role from it now
 	pending      atomic.Int64  // operations not yet done
 	kick         chan struct{} // wakes the background goroutine
 	quit         chan struct{} // closed to end the background goroutine
@@ -297,7 +300,7 @@ func (e *Engine) Wait(en *Entry, timeout time.Duration) bool {
 		deadline = time.Now().Add(timeout)
 	}
 	for {
-		if e.wanted.Load() == 0 && e.role.TryLock() {
+		if e.wanted.Load() == 0 && e.role.TryLock() || e.takeOver() {
 			e.drive(en, deadline)
 			e.leaveRole()
 		} else {

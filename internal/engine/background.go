@@ -1,0 +1,121 @@
+package engine
+
+import "time"
+
+// The background goroutine works when nobody waits, so it is in no hurry: it
+// lets submissions gather before it looks, and where it finds nothing to do it
+// stays away for longer and longer instead of polling on a core that the program
+// computes on. In the end it sleeps on the bell.
+const (
+	gatherTime = 50 * time.Microsecond
+	maxNap     = 200 * time.Microsecond
+	patience   = 2 * time.Millisecond // of naps without any progress, before the bell
+)
+
+// takeOverTries bounds how often a waiter tries to get the drive lock from the
+// background goroutine before it leaves the work to it.
+const takeOverTries = 200
+
+// background drives whenever something is pending and nobody waits.
+func (e *Engine) background() {
+	defer close(e.stopped)
+	for {
+		select {
+		case <-e.kick:
+			e.attend()
+		case <-e.quit:
+			return
+		}
+	}
+}
+
+// attend drives until nothing is pending, or somebody else drives: leaveRole sees
+// to it that this one goes on afterwards.
+func (e *Engine) attend() {
+	nap, idle := gatherTime, time.Duration(0)
+	for {
+		time.Sleep(nap)
+		if e.wanted.Load() > 0 || !e.role.TryLock() {
+			return
+		}
+		e.aside.Store(true)
+		moved := e.driveAside(idle >= patience)
+		e.aside.Store(false)
+		e.role.Unlock()
+		switch {
+		case e.pending.Load() == 0 || e.wanted.Load() > 0 || e.closing.Load():
+			return
+		case moved:
+			nap, idle = gatherTime, 0
+		default:
+			idle += nap
+			nap = min(2*nap, maxNap)
+		}
+	}
+}
+
+// driveAside makes progress while there is some to make, or a collective is under
+// way, and nobody else needs the role. With doze it sleeps on the bell if it finds
+// nothing to do. It reports whether it is worth looking again soon. The caller
+// holds the role.
+func (e *Engine) driveAside(doze bool) bool {
+	defer e.abortOnPanic()
+	moved, polls := false, 0
+	for {
+		worked := e.progress()
+		moved = moved || worked
+		if e.failure.Load() != nil || e.pending.Load() == 0 || e.wanted.Load() > 0 || e.claims.Load() > 0 {
+			return moved
+		}
+		switch {
+		case worked:
+			polls = 0
+		case e.midway():
+			if polls++; !e.spin(polls) {
+				e.sleep(nil, maxSleep)
+				polls = 0
+			}
+		case doze && !moved:
+			e.dozing.Store(true)
+			e.sleep(nil, maxSleep)
+			e.dozing.Store(false)
+			moved = true
+		default:
+			return moved
+		}
+	}
+}
+
+// midway reports whether a collective has begun and not ended: other members work
+// for it now. The caller holds the role.
+func (e *Engine) midway() bool {
+	for _, l := range *e.lanes.Load() {
+		if l.current.op != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// takeOver gets the role for a waiter if the background goroutine has it and
+// gives it up at once. It does not where it is amid a long step.
+func (e *Engine) takeOver() bool {
+	if !e.aside.Load() {
+		return false
+	}
+	e.claims.Add(1)
+	defer e.claims.Add(-1)
+	if e.dozing.Load() {
+		e.ring()
+	}
+	for range takeOverTries {
+		if e.wanted.Load() > 0 {
+			return false
+		}
+		if e.role.TryLock() {
+			return true
+		}
+		yield()
+	}
+	return false
+}
