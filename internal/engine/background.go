@@ -7,7 +7,7 @@ import "time"
 // stays away for longer and longer instead of polling on a core that the program
 // computes on. In the end it sleeps on the bell.
 const (
-	gatherTime = 50 * time.Microsecond
+	gatherTime = 100 * time.Microsecond
 	maxNap     = 200 * time.Microsecond
 	patience   = 2 * time.Millisecond // of naps without any progress, before the bell
 )

@@ -33,7 +33,8 @@ from horovod.torch._submission import (
 )
 from horovod.torch.compression import AS_IT_IS, Compression, Compressor, prepare, wire_of
 
-_REDUCE_OPS = frozenset((Average, Sum, Adasum, Min, Max, Product))
+_PLAIN_OPS = frozenset((Average, Sum, Min, Max, Product))
+_REDUCE_OPS = _PLAIN_OPS | {Adasum}
 
 
 def check_reduce_op(op: int, process_set: ProcessSet) -> None:
@@ -64,7 +65,8 @@ def submit_allreduce(
     wire: int = AS_IT_IS,
 ) -> int:
     """As :func:`allreduce_async`; ``wire`` and ``wait`` as in :func:`submit`."""
-    check_reduce_op(op, process_set)
+    if op not in _PLAIN_OPS:
+        check_reduce_op(op, process_set)
     output = tensor if in_place else empty_like(tensor)
     return submit(
         "allreduce", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor, wire=wire

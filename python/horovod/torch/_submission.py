@@ -293,7 +293,7 @@ def empty_share(tensor: torch.Tensor, process_set: ProcessSet) -> Optional[torch
 
 def _usable(tensor: torch.Tensor) -> bool:
     """Whether the engine can work on the tensor's memory: it is the host's, and its values are not to be negated."""
-    return tensor.device.type == "cpu" and not tensor.is_neg()
+    return tensor.is_cpu and not tensor.is_neg()
 
 
 def _host_memory(tensor: torch.Tensor) -> torch.Tensor:
@@ -303,7 +303,7 @@ def _host_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 def _for_engine(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> _Copies:
     """Copies in host memory, if the engine needs them."""
-    if _usable(tensor) and (output is None or output is tensor or _usable(output)):
+    if _usable(tensor) and (output is tensor or output is None or _usable(output)):
         return None
     source = tensor if _usable(tensor) else _host_memory(tensor).copy_(tensor.detach())
     if output is tensor:
@@ -331,8 +331,10 @@ def submit(
     ``wait`` says that the caller will wait for it at once. The other arguments are those of ``gorovod_op``.
     """
     dtype = engine_dtype(tensor)
-    set_id = process_set_id(process_set)
-    if name is not None:
+    set_id = process_set.process_set_id
+    if set_id is None:
+        set_id = process_set_id(process_set)  # says what is wrong
+    if name is not None and "\0" in name:
         _check_name(name)
     handle = next(_handles)
     wire_name = f"{kind}.noname.{handle}" if name is None else f"{kind}.{name}"
