@@ -31,6 +31,16 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
+func TestBERTLarge(t *testing.T) {
+	sizes, sum := bertLarge(), 0
+	for _, n := range sizes {
+		sum += n
+	}
+	if len(sizes) != 398 || sum != 336226108 {
+		t.Errorf("%d tensors of %d floats", len(sizes), sum)
+	}
+}
+
 func TestResNet50(t *testing.T) {
 	sizes := resNet50()
 	sum := 0

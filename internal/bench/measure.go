@@ -122,12 +122,16 @@ func (o *options) mostReps() int {
 
 // enoughMemory refuses what would have the machine swap or kill.
 func (o *options) enoughMemory(floats, contenders int) error {
-	resnet := 0
-	for _, n := range resNet50() {
-		resnet += n
+	lists := resNet50()
+	if o.BERT {
+		lists = append(lists, bertLarge()...)
 	}
-	// Each rank has both, and as much again in its engine's buffers, perhaps.
-	need := o.NumProc * (contenders*2*4*(floats+resnet) + 2*addBytes(o.NumProc))
+	gradients := 0
+	for _, n := range lists {
+		gradients += n
+	}
+	// Each rank has all, and as much again in its engine's buffers, perhaps.
+	need := o.NumProc * (contenders*2*4*(floats+gradients) + 2*addBytes(o.NumProc))
 	if have := availableBytes(); have > 0 && need > have {
 		return fmt.Errorf("%d contenders of %d ranks need up to %.1f GiB of memory, and there are %.1f: choose a smaller --max-size, or fewer --peers",
 			contenders, o.NumProc, float64(need)/(1<<30), float64(have)/(1<<30))

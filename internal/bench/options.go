@@ -28,6 +28,7 @@ type options struct {
 	Quick   bool     `help:"Fewer sizes, and by default 20 seconds."`
 	Time    float64  `placeholder:"SECONDS" help:"How long it may take in all. Default: 90."`
 	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"The largest tensor. Default: 256."`
+	BERT    bool     `name:"bert" help:"The gradients of BERT-large, too: 1.3 GB for each rank of each contender."`
 	Peers   []string `placeholder:"NAME" help:"Whom to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
 	Python  string   `env:"PYTHON" placeholder:"FILE" help:"A Python with torch, for python and gloo. Default: python3."`
 	Horovod string   `placeholder:"FILE" help:"A Python with upstream's horovod and torch."`

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -57,6 +58,7 @@ const (
 	nameMany      = "1000 floats"
 	nameGrouped   = "1000 floats, grouped"
 	nameResNet    = "ResNet-50 gradients"
+	nameBERT      = "BERT-large gradients"
 )
 
 // mebibyte is the size whose Open MPI time tells the machine's mode.
@@ -83,6 +85,9 @@ func (o *options) tasks() []task {
 	all = append(all, task{nameMany, modeAsync, ones, 1}, task{nameGrouped, modeGrouped, ones, 1})
 	if !o.tiny {
 		all = append(all, task{nameResNet, modeAsync, resNet50(), 1})
+	}
+	if o.BERT {
+		all = append(all, task{nameBERT, modeAsync, bertLarge(), 1})
 	}
 	return all
 }
@@ -150,8 +155,34 @@ func resNet50() []int {
 		}
 	}
 	sizes = append(sizes, 2048*1000, 1000)
-	for i, j := 0, len(sizes)-1; i < j; i, j = i+1, j-1 {
-		sizes[i], sizes[j] = sizes[j], sizes[i]
+	slices.Reverse(sizes)
+	return sizes
+}
+
+// bertLarge are the lengths of the parameters of BERT-large (uncased) with the
+// heads of its pre-training, last layer first. The decoder shares its matrix with
+// the embedding of words.
+func bertLarge() []int {
+	const layers, hidden, inner, words, positions, kinds = 24, 1024, 4096, 30522, 512, 2
+	var sizes []int
+	linear := func(in, out int) { sizes = append(sizes, in*out, out) }
+	norm := func() { sizes = append(sizes, hidden, hidden) }
+	sizes = append(sizes, words*hidden, positions*hidden, kinds*hidden)
+	norm()
+	for range layers {
+		for range 4 { // query, key, value, output
+			linear(hidden, hidden)
+		}
+		norm()
+		linear(hidden, inner)
+		linear(inner, hidden)
+		norm()
 	}
+	linear(hidden, hidden)       // pooler
+	sizes = append(sizes, words) // the decoder's bias
+	linear(hidden, hidden)       // transform of the masked words' head
+	norm()
+	linear(hidden, 2) // next sentence
+	slices.Reverse(sizes)
 	return sizes
 }
