@@ -1,0 +1,155 @@
+"""Training that survives errors and changes of the hosts: state that can be rolled back, and the loop around it.
+
+A training function runs inside :func:`run_fn`. It works on a :class:`State`, which it commits now and then. After a
+:class:`HorovodInternalError` the state is restored as it was committed last; after a :class:`HostsUpdatedInterrupt`
+it stays as it is. Then the job is joined anew, the state is made that of rank 0 everywhere, and the function is called
+again. It must be able to go on from any state that was committed.
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+from typing import Any, Callable, Iterable
+
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationManager
+
+notification_manager = WorkerNotificationManager()
+
+
+class State:
+    """What a training function changes, and what must not be lost.
+
+    A derived class offers :meth:`save`, :meth:`restore` and :meth:`sync`.
+
+    bcast_object: as ``hvd.broadcast_object`` from rank 0, of one argument.
+    get_rank: as ``hvd.rank``.
+    """
+
+    def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]) -> None:
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._host_messages: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
+        self._last_updated_timestamp = 0
+        self._reset_callbacks: list[Callable[[], Any]] = []
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
+        """Have ``callbacks``, too, called after each reset: to scale the learning rate by the new size, say."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        """Called when the job has been joined anew, before :meth:`sync`."""
+        self._take_messages()
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp: int, update_res: int) -> None:
+        """Note a change of the hosts for :meth:`check_host_updates`. Any thread may call this."""
+        self._host_messages.put((timestamp, update_res))
+
+    def commit(self) -> None:
+        """:meth:`save`, then :meth:`check_host_updates`. Each call costs both, so not every batch needs one."""
+        self.save()
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """Raise HostsUpdatedInterrupt, on all ranks, if rank 0 has heard that hosts have changed. All ranks call this.
+
+        Blocks until they have. The state is not saved: what is done since the last commit is kept, but lost if an
+        error follows.
+        """
+        previous = last = self._last_updated_timestamp
+        result = HostUpdateResult.no_update
+        for timestamp, update in self._take_messages():
+            if timestamp > last:
+                last = timestamp
+                result |= update
+        previous, last, result = self._bcast_object((previous, last, int(result)))
+        self._last_updated_timestamp = last
+        if last > previous:
+            # Where hosts have only gone, whoever is left has the state already.
+            raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
+
+    def _take_messages(self) -> list[tuple[int, int]]:
+        messages = []
+        while True:
+            try:
+                messages.append(self._host_messages.get_nowait())
+            except queue.Empty:
+                return messages
+
+    def save(self) -> None:
+        """Remember the state, in this process's memory."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Make the state what it was at the last :meth:`save`."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Make the state that of rank 0, on all ranks, and remember it. All ranks call this. Blocks."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Adapt to a job whose size and ranks are others than before."""
+
+
+class ObjectState(State):
+    """Picklable values, each an attribute named by its keyword.
+
+    What is saved is the value itself, no copy: replace values, such as numbers, rather than changing them in place.
+    """
+
+    def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
+        self._saved_state = dict(kwargs)
+        self._assign()
+        super().__init__(bcast_object=bcast_object, get_rank=get_rank)
+
+    def _assign(self) -> None:
+        for name, value in self._saved_state.items():
+            setattr(self, name, value)
+
+    def save(self) -> None:
+        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
+
+    def restore(self) -> None:
+        self._assign()
+
+    def sync(self) -> None:
+        if self._saved_state:
+            self.save()
+            self._saved_state = self._bcast_object(self._saved_state)
+            self._assign()
+
+
+def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
+    """Wrap ``func(state, *args, **kwargs)`` into the loop that this module describes, and return its result.
+
+    ``reset`` leaves the job and joins it anew. What is raised other than HorovodInternalError and
+    HostsUpdatedInterrupt ends the loop, also when ``reset`` raises it.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
+        notification_manager.init()
+        notification_manager.register_listener(state)
+        skip_sync = False
+        try:
+            while True:
+                try:
+                    if not skip_sync:
+                        state.sync()
+                    return func(state, *args, **kwargs)
+                except HorovodInternalError:
+                    state.restore()
+                    skip_sync = False
+                except HostsUpdatedInterrupt as e:
+                    skip_sync = e.skip_sync
+                reset()
+                state.on_reset()
+        finally:
+            notification_manager.remove_listener(state)
+
+    return wrapper

@@ -1,0 +1,1 @@
+"""Elastic jobs: what their workers have to do with their driver."""

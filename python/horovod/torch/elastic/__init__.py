@@ -1,0 +1,41 @@
+"""Elastic training: ``@hvd.elastic.run`` around a training function, and the state that it works on.
+
+    @hvd.elastic.run
+    def train(state):
+        for state.epoch in range(state.epoch, epochs):
+            for i, batch in enumerate(loader_over(state.sampler)):
+                ...
+                state.sampler.record_batch(i, batch_size)
+                state.commit()
+            state.sampler.set_epoch(state.epoch + 1)
+
+    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, sampler=sampler, epoch=0)
+    train(state)
+
+The loop and its rules are those of :mod:`horovod.common.elastic`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from horovod.common.elastic import run_fn
+from horovod.torch.elastic.sampler import ElasticSampler
+from horovod.torch.elastic.state import TorchState
+from horovod.torch.mpi_ops import init, shutdown
+
+__all__ = ["ElasticSampler", "TorchState", "run"]
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a training function whose first argument is a :class:`TorchState`, or another ``State``.
+
+    It is called again, after the job was joined anew, when a HorovodInternalError or a HostsUpdatedInterrupt leaves
+    it; see :mod:`horovod.common.elastic`. Other exceptions go through.
+    """
+    return run_fn(func, _reset)
+
+
+def _reset() -> None:
+    shutdown()
+    init()

@@ -1,0 +1,77 @@
+"""A sampler that goes on in the middle of an epoch, with another number of ranks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import Any, Iterator, Sized
+
+import torch.utils.data
+
+from horovod.torch.mpi_ops import rank, size
+
+
+class ElasticSampler(torch.utils.data.Sampler):
+    """Deals the indices of ``dataset`` that are left of an epoch out to the ranks.
+
+    Record each batch with :meth:`record_batch`, and call :meth:`set_epoch` at the *end* of each epoch. Where the
+    indices cannot be divided equally, the first ones are dealt out again. With ``shuffle`` each epoch has an order of
+    its own, the same on all ranks, by ``seed``.
+
+    In a ``TorchState`` the sampler is part of the state. Raises ValueError if Horovod is not initialised.
+    """
+
+    epoch: int
+    processed_num: int  # indices of this epoch that are done, of all ranks together
+    num_replicas: int
+    rank: int
+    remaining_indices: list[int]  # of this epoch when it was last reset
+    num_samples: int  # for each rank
+    total_size: int
+
+    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
+        self.dataset = dataset
+        self.shuffle = shuffle
+        self.seed = seed
+        self.epoch = 0
+        self.processed_num = 0
+        self.reset()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin ``epoch``, with all indices."""
+        self.epoch = epoch
+        self.processed_num = 0
+        self.reset()
+
+    def record_batch(self, batch_idx: int, batch_size: int) -> None:
+        """Note that every rank has processed a batch of ``batch_size``. ``batch_idx`` has no meaning."""
+        self.processed_num += batch_size * self.num_replicas
+
+    def state_dict(self) -> dict[str, Any]:
+        """The epoch, and how far it is done."""
+        return {"epoch": self.epoch, "processed_num": self.processed_num}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a :meth:`state_dict`."""
+        self.epoch = state_dict["epoch"]
+        self.processed_num = state_dict["processed_num"]
+        self.reset()
+
+    def reset(self) -> None:
+        """Deal out anew, to the ranks that there are now, what the epoch has left."""
+        self.num_replicas = size()
+        self.rank = rank()
+        indices = list(range(len(self.dataset)))
+        if self.shuffle:
+            random.Random(self.seed + self.epoch).shuffle(indices)
+        self.remaining_indices = indices[self.processed_num :]
+        self.num_samples = math.ceil(len(self.remaining_indices) / self.num_replicas)
+        self.total_size = self.num_samples * self.num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        around = itertools.cycle(self.remaining_indices)
+        return itertools.islice(around, self.rank, self.total_size, self.num_replicas)
+
+    def __len__(self) -> int:
+        return self.num_samples

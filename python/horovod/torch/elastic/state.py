@@ -1,0 +1,188 @@
+"""The state of training with PyTorch: model, optimizer and sampler by handlers of their kinds, and plain values."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Optional
+
+import torch
+
+from horovod.common.elastic import ObjectState
+from horovod.torch.elastic.sampler import ElasticSampler
+from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from horovod.torch.mpi_ops import rank
+
+
+class StateHandler:
+    """Saves, restores and synchronises one value of a :class:`TorchState`."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def save(self) -> None:
+        """Remember a copy of the value's state."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Give the value the state that was saved last."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Give the value the state that it has on rank 0, on all ranks, and save it. Blocks."""
+        raise NotImplementedError
+
+    def set_value(self, value: Any) -> None:
+        """Handle ``value`` from now on, and save it."""
+        self.value = value
+        self.save()
+
+
+class ModelStateHandler(StateHandler):
+    """Of a ``torch.nn.Module``: its parameters and buffers."""
+
+    value: torch.nn.Module
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(model)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        self.value.load_state_dict(self._saved)
+
+    def sync(self) -> None:
+        broadcast_parameters(self.value.state_dict(), root_rank=0)
+        self.save()
+
+
+class OptimizerStateHandler(StateHandler):
+    """Of a ``torch.optim.Optimizer``, distributed or not: its state and hyper-parameters."""
+
+    value: torch.optim.Optimizer
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(optimizer)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        # A copy, since load_state_dict keeps the tensors that fit, and the optimizer goes on to change them.
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+
+    def sync(self) -> None:
+        broadcast_optimizer_state(self.value, root_rank=0)
+        self.save()
+
+
+class SamplerStateHandler(StateHandler):
+    """Of an :class:`ElasticSampler`: the epoch, and how far it is done."""
+
+    value: ElasticSampler
+
+    def __init__(self, sampler: ElasticSampler) -> None:
+        super().__init__(sampler)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = self.value.state_dict()
+
+    def restore(self) -> None:
+        self.value.load_state_dict(self._saved)
+
+    def sync(self) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict()))
+        self.save()
+
+
+_handler_registry: list[tuple[type, type[StateHandler]]] = [
+    (torch.nn.Module, ModelStateHandler),
+    (torch.optim.Optimizer, OptimizerStateHandler),
+    (ElasticSampler, SamplerStateHandler),
+]
+
+
+def get_handler_registry() -> list[tuple[type, type[StateHandler]]]:
+    """The types whose values have handlers, the first that fits counts."""
+    return _handler_registry
+
+
+def set_handler_registry(registry: list[tuple[type, type[StateHandler]]]) -> None:
+    """Replace the registry, for states that are made from now on."""
+    global _handler_registry
+    _handler_registry = registry
+
+
+def _handler_of(value: Any) -> Optional[StateHandler]:
+    for kind, handler in _handler_registry:
+        if isinstance(value, kind):
+            return handler(value)
+    return None
+
+
+class TorchState(ObjectState):
+    """The state of training with PyTorch.
+
+    model, optimizer: what is trained, and by what; either may be left out.
+    kwargs: further values. Modules, optimizers and :class:`ElasticSampler` are handled like ``model`` and
+        ``optimizer``: copied at :meth:`save`. Others are plain picklable objects, of which not a copy but the object
+        itself is saved, such as the numbers of epoch and batch.
+
+    Each is an attribute. Assigning to one that is handled saves the new value at once.
+    """
+
+    _handlers: dict[str, StateHandler]
+
+    def __init__(
+        self,
+        model: Optional[torch.nn.Module] = None,
+        optimizer: Optional[torch.optim.Optimizer] = None,
+        **kwargs: Any,
+    ) -> None:
+        handled = {}
+        for name, value in {"model": model, "optimizer": optimizer, **kwargs}.items():
+            handler = _handler_of(value)
+            if handler is not None:
+                handled[name] = handler
+        object.__setattr__(self, "_handlers", {})  # which __setattr__ asks for
+        for name, handler in handled.items():
+            object.__setattr__(self, name, handler.value)
+        for name, value in {"model": model, "optimizer": optimizer}.items():
+            if name not in handled:
+                object.__setattr__(self, name, value)
+        super().__init__(
+            bcast_object=broadcast_object,
+            get_rank=rank,
+            **{name: value for name, value in kwargs.items() if name not in handled},
+        )
+        self._handlers = handled
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        handler = self._handlers.get(name)
+        if handler is not None:
+            handler.set_value(value)
+
+    def save(self) -> None:
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self) -> None:
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def sync(self) -> None:
+        for handler in self._handlers.values():
+            handler.sync()
+        super().sync()
+
+    def reset(self) -> None:
+        """Deal the samplers' indices out to the ranks that there are now, also where no :meth:`sync` follows."""
+        for handler in self._handlers.values():
+            if isinstance(handler, SamplerStateHandler):
+                handler.value.reset()
