@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 LOGS = ROOT / "build" / "test-logs"
 # Tests that start horovodrun, kill ranks, and so on.
-ALONE = {"test_faults.py", "test_torch_distributed_jobs.py", "test_demo.py", "test_loss_curve.py"}
+ALONE = {"test_api.py", "test_faults.py", "test_torch_distributed_jobs.py", "test_demo.py", "test_loss_curve.py"}
 # Every transport gets its turn: (ranks, environment) of each run. Names with a dash are options of the launcher.
 OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})
 # Two names of this host, so that the ranks take themselves to be on two.

@@ -134,13 +134,13 @@ def num_rank_is_power_2(num_rank: int) -> bool:
     return num_rank > 0 and num_rank & (num_rank - 1) == 0
 
 
-def split_list(items: Sequence[Any], num_parts: int) -> list[Sequence[Any]]:
-    """Cut ``items`` into ``num_parts`` contiguous parts; the first ``len(items) % num_parts`` are one longer."""
-    length, longer = divmod(len(items), num_parts)
+def split_list(l: Sequence[Any], n: int) -> list[Sequence[Any]]:
+    """Cut ``l`` into ``n`` contiguous parts; the first ``len(l) % n`` are one longer."""
+    length, longer = divmod(len(l), n)
     parts, start = [], 0
-    for i in range(num_parts):
+    for i in range(n):
         end = start + length + (1 if i < longer else 0)
-        parts.append(items[start:end])
+        parts.append(l[start:end])
         start = end
     return parts
 

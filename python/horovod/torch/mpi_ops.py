@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Iterable, Optional, Sequence, Union
 
-from horovod.common import process_sets
 from horovod.common.basics import HorovodBasics
-from horovod.common.process_sets import ProcessSet, global_process_set  # noqa: F401
+from horovod.common.process_sets import ProcessSet, _setup, global_process_set  # noqa: F401
 from horovod.torch._basics import (  # noqa: F401
     Adasum,
     Average,
@@ -79,11 +78,14 @@ cuda_built = _basics.cuda_built
 rocm_built = _basics.rocm_built
 
 
-def init(*args: Any, **kwargs: Any) -> None:
-    process_sets._setup(_basics)
+def init(
+    comm: Optional[Iterable[int]] = None,
+    process_sets: Union[None, str, Sequence[ProcessSet]] = None,
+) -> None:
+    _setup(_basics)
     if not _basics.is_initialized():
         begin_generation()
-    _basics.init(*args, **kwargs)
+    _basics.init(comm, process_sets)
 
 
 init.__doc__ = HorovodBasics.init.__doc__
