@@ -402,3 +402,29 @@ func BenchmarkMarkNext(bm *testing.B) {
 		b.Next(1)
 	}
 }
+
+// A log that has been closed stays as it is, whatever happens to slots.
+func TestNothingIsAnnouncedAfterClose(t *testing.T) {
+	c := Standard(2, 1, 4)
+	c.Announce = true
+	b := mustNew(t, c)
+	slot, gen := mustAcquire(t, b)
+	mustAcquire(t, b)
+	mustMark(t, b, 1, slot, gen, Marked)
+	if err := b.Close(0); err != nil {
+		t.Fatal(err)
+	}
+	if !b.Drained(0) {
+		t.Fatal("an empty log is not drained")
+	}
+	if marked, ok, err := b.Retire(slot); err != nil || !ok || !slices.Equal(marked, []int{1}) {
+		t.Fatalf("Retire = %v, %v, %v", marked, ok, err)
+	}
+	for range 4 {
+		mustAcquire(t, b) // takes the other slot away, too
+	}
+	if !b.Drained(0) {
+		t.Error("the closed log has grown")
+	}
+	mustNext(t, b, 0, 0)
+}

@@ -168,9 +168,10 @@ func (b *Board) Acquire() (slot, gen uint32, ok bool, err error) {
 	return slot, s.renew(), true, nil
 }
 
-// announce puts the end of the slot's generation into the log. The lock is held.
+// announce puts the end of the slot's generation into the log, unless that has
+// been closed: all that is under way fails then. The lock is held.
 func (b *Board) announce(n uint32, s *slot) error {
-	if !b.cfg.Announce {
+	if !b.cfg.Announce || b.regs.closed.Load() != 0 {
 		return nil
 	}
 	room, err := b.room(recordHeader)
