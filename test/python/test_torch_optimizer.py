@@ -546,10 +546,11 @@ def test_shutdown_before_backward():
 
 @several()
 def test_shutdown_while_a_sparse_sum_is_under_way():
-    wait = hvd.sparse_allreduce_async(torch.eye(3).to_sparse(), "lost", hvd.Sum)
-    hvd.shutdown()
     with pytest.raises(hvd.HorovodInternalError):
+        wait = hvd.sparse_allreduce_async(torch.eye(3).to_sparse(), "lost", hvd.Sum)  # fails if another rank was faster
+        hvd.shutdown()
         wait()
+    hvd.shutdown()
     hvd.init()
 
 
