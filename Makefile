@@ -55,7 +55,7 @@ demo: prepare build ## train a small network on 4 ranks
 	build/horovodrun -np $(NP) $(python) examples/pytorch_digits.py
 
 .PHONY: test
-test: test-go test-python ## all tests
+test: test-go test-python test-tensorflow ## all tests
 
 .PHONY: test-go
 test-go: build ## vet, the Go tests, and again with the race detector where goroutines meet
@@ -66,6 +66,14 @@ test-go: build ## vet, the Go tests, and again with the race detector where goro
 .PHONY: test-python
 test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, demos
 	$(python) scripts/python_tests.py
+
+.PHONY: test-tensorflow
+test-tensorflow: build ## the TensorFlow tests on 1 and 2 ranks, with the newest TensorFlow and 2.15 (TENSORFLOWS=…)
+	@scripts/prepare.sh tensorflow
+	for python in $$(cat build/tensorflows); do \
+	  echo "-- $$($$python -c 'import importlib.metadata as m; print("TensorFlow", m.version("tensorflow-cpu"), "Keras", m.version("keras"))')"; \
+	  $$python scripts/python_tests.py --ranks 1,2 --logs build/test-logs-$$(basename $${python%/bin/python}) test/tensorflow/test_*.py; \
+	done
 
 .PHONY: lint
 lint: tools ## gofmt, vet, staticcheck, ruff

@@ -4,6 +4,7 @@
 #   scripts/prepare.sh toolchain   Go and a C compiler
 #   scripts/prepare.sh python      a Python with torch; its path goes to build/python
 #   scripts/prepare.sh tools       build/tools: ruff and hatchling, pinned
+#   scripts/prepare.sh tensorflow  build/tensorflow-VERSION: virtual environments with TensorFlow
 #
 # Does nothing quickly when nothing is missing. Changes the system (apt-get)
 # only as root; otherwise everything goes under build/.
@@ -14,6 +15,8 @@ mkdir -p build
 
 TOOLS=(ruff==0.17.5 hatchling==1.33.0)
 MODULES=(torch numpy pytest cloudpickle)
+# The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.
+TENSORFLOWS=${TENSORFLOWS:-2.21.0 2.15.1}
 
 say() { echo "prepare: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -96,10 +99,33 @@ tools() {
   echo "${TOOLS[*]}" >build/tools/.complete
 }
 
-[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools"
+# One environment for each of TENSORFLOWS, and their Pythons' paths in build/tensorflows. A version that
+# PyPI does not have for this Python is left out, aloud.
+tensorflow() {
+  local version venv pythons=()
+  for version in $TENSORFLOWS; do
+    venv=build/tensorflow-$version
+    if [ ! -e "$venv/.complete" ]; then
+      say "installing tensorflow-cpu $version into $venv: a download of some 250 MB"
+      make_venv "$venv"
+      if ! "$venv/bin/python" -m pip install --quiet "tensorflow-cpu==$version" pytest cloudpickle >"$venv.log" 2>&1; then
+        grep -q "No matching distribution found for tensorflow-cpu" "$venv.log" || { tail -n 20 "$venv.log" >&2; exit 1; }
+        say "PyPI has no tensorflow-cpu $version for $("$venv/bin/python" --version): its tests are left out"
+        rm -rf "$venv"
+        continue
+      fi
+      touch "$venv/.complete"
+    fi
+    pythons+=("$PWD/$venv/bin/python")
+  done
+  printf '%s\n' "${pythons[@]}" >build/tensorflows
+  [ "${#pythons[@]}" -gt 0 ] || die "none of TensorFlow $TENSORFLOWS can be installed for $(python3 --version)"
+}
+
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, tensorflow"
 for part; do
   case $part in
-  toolchain | python | tools) "$part" ;;
-  *) die "$part: not one of toolchain, python, tools" ;;
+  toolchain | python | tools | tensorflow) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools, tensorflow" ;;
   esac
 done

@@ -2,8 +2,8 @@
 
     python scripts/python_tests.py [--ranks N,…] [FILE…]
 
-Files that start horovodrun themselves run once, alone. Every rank's output
-goes to build/test-logs; only what a failure needs is shown.
+The ranks run under the Python that runs this. Files that start horovodrun themselves
+run once, alone. Every rank's output goes to build/test-logs; only what a failure needs is shown.
 """
 
 import argparse
@@ -19,7 +19,14 @@ ROOT = Path(__file__).resolve().parent.parent
 HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 LOGS = ROOT / "build" / "test-logs"
 # Tests that start horovodrun, kill ranks, and so on.
-ALONE = {"test_api.py", "test_faults.py", "test_torch_distributed_jobs.py", "test_demo.py", "test_loss_curve.py"}
+ALONE = {
+    "test_api.py",
+    "test_demo.py",
+    "test_faults.py",
+    "test_loss_curve.py",
+    "test_tensorflow_jobs.py",
+    "test_torch_distributed_jobs.py",
+}
 # Every transport gets its turn: (ranks, environment) of each run. Names with a dash are options of the launcher.
 OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})
 # Two names of this host, so that the ranks take themselves to be on two.
@@ -106,15 +113,18 @@ def report_failure(logs, launcher):
 
 
 def main():
+    global LOGS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, help="default: all of test/ and test/python/")
     parser.add_argument("--ranks", default="1,2,3,4", help="numbers of ranks, separated by commas (%(default)s)")
+    parser.add_argument("--logs", type=Path, default=LOGS, help="folder for the ranks' output; emptied first")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one file on one number of ranks")
     args = parser.parse_args()
     numbers = [int(n) for n in args.ranks.split(",")]
     files = [f.resolve() for f in args.files] or sorted(ROOT.glob("test/test_*.py")) + sorted(
         ROOT.glob("test/python/test_*.py")
     )
+    LOGS = args.logs.resolve()
     subprocess.run(["rm", "-rf", str(LOGS)], check=True)
     LOGS.mkdir(parents=True)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -158,6 +158,10 @@ static void take(struct call *c, int i, gorovod_op *op, int64_t *shape) {
     fail(c->status, TF_INVALID_ARGUMENT, "%s: tensors of type %d are not supported", o->name, tf.TF_TensorType(o->in));
     return;
   }
+  if (op->ndim == 0 && c->kernel->type == GOROVOD_REDUCESCATTER) {
+    fail(c->status, TF_INVALID_ARGUMENT, "%s: reducescatter of a scalar, which has no rows", o->name);
+    return;
+  }
   if (keeps_shape(c->kernel->type)) {
     /* The reference in our hand would keep the memory from being taken over. */
     tf.TF_DeleteTensor(o->in);

@@ -17,7 +17,7 @@ struct kernel {
 
 static int value(const struct kernel *k) {
   switch (k->fact) {
-    case RANK: return engine.rank();
+    case RANK: return k->process_set == 0 ? engine.rank() : engine.process_set_rank(k->process_set);
     case SIZE: return k->process_set == 0 ? engine.size() : engine.process_set_size(k->process_set);
     case LOCAL_RANK: return engine.local_rank();
     case LOCAL_SIZE: return engine.local_size();
@@ -54,7 +54,7 @@ static struct kernel *new_kernel(TF_OpKernelConstruction *c, enum fact fact, boo
 }
 
 #define FACTS(F)             \
-  F(Rank, RANK, false)       \
+  F(Rank, RANK, true)        \
   F(Size, SIZE, true)        \
   F(LocalRank, LOCAL_RANK, false) \
   F(LocalSize, LOCAL_SIZE, false) \

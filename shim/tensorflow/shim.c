@@ -28,6 +28,7 @@ const char *gorovod_tensorflow_bind(const char *path) {
   BIND(size, "horovod_size")
   BIND(local_rank, "horovod_local_rank")
   BIND(local_size, "horovod_local_size")
+  BIND(process_set_rank, "horovod_process_set_rank")
   BIND(process_set_size, "horovod_process_set_size")
   BIND(process_set_included, "horovod_process_set_included")
 #undef BIND

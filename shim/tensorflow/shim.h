@@ -25,6 +25,7 @@ struct engine {
   int (*size)(void);
   int (*local_rank)(void);
   int (*local_size)(void);
+  int (*process_set_rank)(int);
   int (*process_set_size)(int);
   int (*process_set_included)(int);
 };

@@ -130,8 +130,12 @@ class LocalGradientAggregationHelper:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Run ``apply_grads_closure()`` at every n-th pass; at the others only count the step."""
-        gradients = [g for g, _ in args[0]] if args else []
+        """Run ``apply_grads_closure()`` at every n-th pass; at the others only count the step.
+
+        The further arguments are those of the optimizer's ``apply_gradients``.
+        """
+        pairs = args[0] if args else kwargs["grads_and_vars"]
+        gradients = [g for g, _ in pairs]
         with tf.control_dependencies(get_not_none_from_list(gradients)):
             over = tf.equal(
                 self.counter.read_value() if _resource(self.counter) else self.counter, self.backward_passes_per_step
@@ -144,7 +148,7 @@ class LocalGradientAggregationHelper:
         def count() -> Any:
             if self.optimizer_type == self._OPTIMIZER_TYPE_KERAS:
                 return tf.group(optimizer.iterations.assign_add(1))
-            step: Optional[Any] = kwargs.get("global_step")
+            step: Optional[Any] = args[1] if len(args) > 1 else kwargs.get("global_step")
             return tf.no_op() if step is None else tf.group(tf.compat.v1.assign_add(step, tf.ones_like(step)))
 
         return tf.cond(over, apply, count)

@@ -338,12 +338,9 @@ def _own_rows(op: Any, x: Any, grad: Any) -> Any:
     """The part of an allgather's gradient that belongs to this rank's rows."""
     like = _like(op)
     rows = allgather(tf.shape(x, out_type=tf.int32)[:1], **like)
-    me = tf.reduce_sum(rows[: _rank_in(like["process_set"].process_set_id)])
+    place = _native.horovod_rank(process_set_id=like["process_set"].process_set_id)
+    me = tf.reduce_sum(rows[:place])
     return grad[me : me + tf.shape(x)[0]]
-
-
-def _rank_in(process_set_id: int) -> int:
-    return rank() if process_set_id == 0 else _basics._process_set_rank(process_set_id)
 
 
 @ops.RegisterGradient("HorovodAllgather")
@@ -360,7 +357,7 @@ def _grouped_allgather_grad(op: Any, *grads: Any) -> Any:
 @ops.RegisterGradient("HorovodBroadcast")
 def _broadcast_grad(op: Any, grad: Any) -> Any:
     reduced = _allreduce(grad, op=Average, **_like(op))
-    return reduced if rank() == op.get_attr("root_rank") else reduced * 0
+    return tf.where(tf.equal(rank_op(), op.get_attr("root_rank")), reduced, tf.zeros_like(reduced))
 
 
 @ops.RegisterGradient("HorovodAlltoall")
@@ -371,10 +368,11 @@ def _alltoall_grad(op: Any, grad: Any, _: Any) -> Any:
 
 def _scattered_back(op: Any, grad: Any) -> Any:
     scale = op.get_attr("prescale_factor") * op.get_attr("postscale_factor")
+    if scale != 1:
+        grad *= tf.cast(scale, grad.dtype)
     if op.get_attr("reduce_op") == Sum:
-        process_set_id = op.get_attr("process_set_id")
-        scale *= size() if process_set_id == 0 else _basics._process_set_size(process_set_id)
-    return grad if scale == 1 else grad * tf.cast(scale, grad.dtype)
+        grad *= tf.cast(size_op(op.get_attr("process_set_id")), grad.dtype)
+    return grad
 
 
 @ops.RegisterGradient("HorovodReducescatter")

@@ -76,13 +76,16 @@ class _DistributedOptimizer(_LegacyOptimizer):
                 gradients[i] = self._local.scaled(gradients[i])
         return list(zip(gradients, variables))
 
-    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
         """As the wrapped optimizer's; while gradients are being added up it only counts the step."""
+        pairs = list(grads_and_vars)
+
+        def apply() -> Any:
+            return self._optimizer.apply_gradients(pairs, global_step=global_step, name=name)
+
         if self._agg_helper is None:
-            return self._optimizer.apply_gradients(*args, **kwargs)
-        return self._agg_helper.apply_gradients(
-            lambda: self._optimizer.apply_gradients(*args, **kwargs), self, *args, **kwargs
-        )
+            return apply()
+        return self._agg_helper.apply_gradients(apply, self, pairs, global_step=global_step)
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         """As the wrapped optimizer's."""
