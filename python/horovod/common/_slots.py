@@ -133,6 +133,12 @@ class Slot:
     def handle(self, handle: int) -> None:
         self._memory.handle = handle
 
+    @property
+    def name(self) -> Optional[bytes]:
+        """The operation's name, if it was given one of its own. Slow."""
+        address = self._memory.op.name
+        return None if address is None else ctypes.string_at(address)
+
     def set_splits(self, splits: Sequence[int]) -> None:
         """Set how many rows go to each member. Raises ValueError for a number that does not fit into C's."""
         rows = _lib.array_type(ctypes.c_int32, len(splits))(*(_lib.int32(rows, "split") for rows in splits))

@@ -67,7 +67,7 @@ def submit_allreduce(
     """As :func:`allreduce_async`; ``wire`` and ``wait`` as in :func:`submit`."""
     if op not in _PLAIN_OPS:
         check_reduce_op(op, process_set)
-    output = tensor if in_place else empty_like(tensor)
+    output = tensor if in_place else empty_like(tensor, name)
     return submit(
         "allreduce", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor, wire=wire
     )
@@ -230,7 +230,7 @@ def broadcast_async(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Start :func:`broadcast` and return a handle for :func:`poll` and :func:`synchronize`."""
-    return submit("broadcast", tensor, empty_like(tensor), name, process_set, wait=False, root_rank=root_rank)
+    return submit("broadcast", tensor, empty_like(tensor, name), name, process_set, wait=False, root_rank=root_rank)
 
 
 def broadcast_async_(
@@ -255,7 +255,7 @@ class HorovodBroadcast(torch.autograd.Function):
         ctx.root_rank = root_rank
         ctx.process_set = process_set
         return synchronize(
-            submit("broadcast", tensor, empty_like(tensor), name, process_set, wait=True, root_rank=root_rank)
+            submit("broadcast", tensor, empty_like(tensor, name), name, process_set, wait=True, root_rank=root_rank)
         )
 
     @staticmethod
@@ -274,7 +274,7 @@ def broadcast(
     """
     if needs_grad(tensor):
         return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
-    output = empty_like(tensor)
+    output = empty_like(tensor, name)
     return synchronize(submit("broadcast", tensor, output, name, process_set, wait=True, root_rank=root_rank))
 
 
@@ -377,7 +377,7 @@ def _reducescatter_async(
     wait: bool,
 ) -> int:
     check_scattered(tensor)
-    output = empty_share(tensor, process_set)
+    output = empty_share(tensor, process_set, name)
     return submit("reducescatter", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor)
 
 

@@ -61,7 +61,11 @@ class GradientOptimizer(SubmittingOptimizer):
             list(parameters), self.process_set.ranks[0], "DistributedOptimizer.groups", self.process_set
         )
         if set(names) != set(parameters):
-            raise ValueError("groups need the same named parameters on all ranks")
+            missing, further = sorted(set(names) - set(parameters)), sorted(set(parameters) - set(names))
+            raise ValueError(
+                "groups need the same named parameters on all ranks; in comparison with the first, this one lacks "
+                f"{missing or 'none'} and has {further or 'none'} more"
+            )
         return split_list([parameters[name] for name in names], min(count, max(1, len(names))))
 
     def _is_complete(self, p: torch.Tensor) -> bool:
@@ -92,7 +96,8 @@ class GradientOptimizer(SubmittingOptimizer):
         if p not in self._group_of:
             waits = [Result(submit_allreduce(tensors[0], True, self._names[p], *arguments, wires[0]))]
         else:
-            results = Result(submit_grouped_allreduce(tensors, True, self._names[group[0]], *arguments, wires))
+            names = [self._names[q] for q in dense_of]
+            results = Result(submit_grouped_allreduce(tensors, True, self._names[group[0]], *arguments, wires, names))
             waits = [partial(_of_group, results, i) for i in range(len(tensors))]
         for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):
             self._submitted[q] = Submitted(wait, ctx, dims)
@@ -105,6 +110,8 @@ class GradientOptimizer(SubmittingOptimizer):
         reduced = self._compression.decompress(reduced, submitted.ctx)
         if submitted.sparse_dims:
             p.grad = reduced.to_sparse(submitted.sparse_dims)
+        elif p.grad is None:  # somebody has dropped it meanwhile
+            p.grad = reduced
         elif reduced.data_ptr() != p.grad.data_ptr():
             with torch.no_grad():
                 p.grad.copy_(reduced)

@@ -47,13 +47,14 @@ def submit_grouped_allreduce(
     process_set: ProcessSet,
     wait: bool,
     wires: Optional[Sequence[int]] = None,
+    names: Optional[Sequence[str]] = None,
 ) -> int:
-    """As :func:`grouped_allreduce_async`; ``wires`` and ``wait`` as in :func:`submit_group`."""
+    """As :func:`grouped_allreduce_async`; ``wires``, ``names`` and ``wait`` as in :func:`submit_group`."""
     check_reduce_op(op, process_set)
     tensors = list(tensors)
-    outputs = tensors if in_place else [empty_like(tensor) for tensor in tensors]
+    outputs = tensors if in_place else [empty_like(tensor, name) for tensor in tensors]
     return submit_group(
-        "allreduce", tensors, outputs, name, process_set, wait, op, prescale_factor, postscale_factor, wires
+        "allreduce", tensors, outputs, name, process_set, wait, op, prescale_factor, postscale_factor, wires, names
     )
 
 
@@ -229,7 +230,7 @@ def _grouped_reducescatter_async(
     tensors = list(tensors)
     for tensor in tensors:
         check_scattered(tensor)
-    outputs = [empty_share(tensor, process_set) for tensor in tensors]
+    outputs = [empty_share(tensor, process_set, name) for tensor in tensors]
     return submit_group(
         "reducescatter", tensors, outputs, name, process_set, wait, op, prescale_factor, postscale_factor
     )

@@ -20,7 +20,7 @@ import ctypes
 import itertools
 import math
 import threading
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
@@ -58,6 +58,9 @@ _LARGE_BYTES = 1 << 16
 # What the engine works on where it cannot use the tensors' own memory: input and output.
 _Copies = Optional[tuple[torch.Tensor, Optional[torch.Tensor]]]
 
+# What a caller calls the i-th tensor of a group, from 0.
+_Names = Callable[[int], str]
+
 
 class Operation:
     """What a handle stands for: an operation on one tensor, or on none.
@@ -89,7 +92,7 @@ class Operation:
 
     def failure(self) -> Exception:
         """What the operation died of."""
-        return _failure(self.slot)
+        return _about(_lib.error(_lib.wait(self.slot.handle)), _name_of(self.slot))
 
     def result(self) -> Any:
         """The output of the operation, which has ended well."""
@@ -122,7 +125,7 @@ class Join(Operation):
 class Group:
     """As :class:`Operation`, for many tensors that were submitted together."""
 
-    __slots__ = ("copies", "inputs", "outputs", "slots", "taken", "waiting")
+    __slots__ = ("copies", "inputs", "names", "outputs", "slots", "taken", "waiting")
 
     def __init__(
         self,
@@ -130,11 +133,13 @@ class Group:
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[Optional[torch.Tensor]],
         copies: Sequence[_Copies],
+        names: _Names,
     ) -> None:
         self.slots = slots
         self.inputs = inputs
         self.outputs = outputs
         self.copies = copies
+        self.names = names
         self.waiting = 0
         self.taken = False
 
@@ -154,7 +159,8 @@ class Group:
         return self.status()
 
     def failure(self) -> Exception:
-        return next(_failure(slot) for slot in self.slots if slot.words[slot.word] != _lib.OK)
+        failed = next(i for i, slot in enumerate(self.slots) if slot.words[slot.word] != _lib.OK)
+        return _about(_lib.error(_lib.wait(self.slots[failed].handle)), self.names(failed))
 
     def result(self) -> list[torch.Tensor]:
         return list(map(_result, self.slots, self.inputs, self.outputs, self.copies))
@@ -173,8 +179,23 @@ def _ended(slot: _slots.Slot) -> int:
     return slot.words[slot.word]
 
 
-def _failure(slot: _slots.Slot) -> Exception:
-    return _lib.error(_lib.wait(slot.handle))
+def _name_of(slot: _slots.Slot) -> Optional[str]:
+    """What the caller calls the operation; of one without a name what the engine does. None for a barrier or a join."""
+    if slot.name is None:
+        return None
+    name = slot.name.decode(errors="replace")
+    given = name.partition(".")[2]
+    return name if given.startswith("noname.") else given
+
+
+def _about(error: Exception, name: Optional[str]) -> Exception:
+    """``error``, which tells now what it is about, too."""
+    text = str(error)
+    return error if name is None or f'{name}"' in text else type(error)(f"{text} {_tensor(name)}")
+
+
+def _tensor(name: str) -> str:
+    return f'(tensor "{name}")'
 
 
 def _result(
@@ -243,23 +264,27 @@ def begin_generation() -> None:
         _generation += 1
 
 
-def engine_dtype(tensor: torch.Tensor) -> int:
-    """Check that the engine can work on ``tensor``, and return its element type. Raises ValueError or TypeError."""
+def engine_dtype(tensor: torch.Tensor, name: Optional[str] = None) -> int:
+    """Check that the engine can work on ``tensor``, and return its element type. Raises ValueError or TypeError.
+
+    Errors mention ``name``.
+    """
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}")
+        raise _about(TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}"), name)
     if tensor.layout is not torch.strided:
-        raise ValueError(f"Tensor of layout {tensor.layout} is not supported; convert it with to_dense() first.")
+        text = f"Tensor of layout {tensor.layout} is not supported; convert it with to_dense() first."
+        raise _about(ValueError(text), name)
     dtype = _DTYPES.get(tensor.dtype)
     if dtype is None:
-        raise ValueError(f"Tensor type {tensor.type()} is not supported.")
+        raise _about(ValueError(f"Tensor type {tensor.type()} is not supported."), name)
     if not tensor.is_contiguous():
-        raise ValueError("Tensor is required to be contiguous.")
+        raise _about(ValueError("Tensor is required to be contiguous."), name)
     return dtype
 
 
-def empty_like(tensor: torch.Tensor) -> torch.Tensor:
-    """An output for ``tensor``, which is checked before."""
-    engine_dtype(tensor)
+def empty_like(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
+    """An output for ``tensor``, which is checked before, as :func:`engine_dtype` does."""
+    engine_dtype(tensor, name)
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
@@ -276,12 +301,12 @@ def process_set_id(process_set: ProcessSet) -> int:
     return number
 
 
-def empty_share(tensor: torch.Tensor, process_set: ProcessSet) -> Optional[torch.Tensor]:
-    """An output for this rank's rows of ``tensor``, which has some dimension and is checked before.
+def empty_share(tensor: torch.Tensor, process_set: ProcessSet, name: Optional[str] = None) -> Optional[torch.Tensor]:
+    """An output for this rank's rows of ``tensor``, which has some dimension and is checked before, as in empty_like.
 
     None if this process is no member, which the engine will tell.
     """
-    engine_dtype(tensor)
+    engine_dtype(tensor, name)
     member = _lib.rank_and_size(process_set_id(process_set))
     if member is None:
         return None
@@ -330,7 +355,7 @@ def submit(
 
     ``wait`` says that the caller will wait for it at once. The other arguments are those of ``gorovod_op``.
     """
-    dtype = engine_dtype(tensor)
+    dtype = engine_dtype(tensor, name)
     set_id = process_set.process_set_id
     if set_id is None:
         set_id = process_set_id(process_set)  # says what is wrong
@@ -376,13 +401,18 @@ def submit_group(
     prescale: float = 1.0,
     postscale: float = 1.0,
     wires: Optional[Sequence[int]] = None,
+    names: Optional[Sequence[str]] = None,
 ) -> int:
-    """As :func:`submit`, with many tensors at once: none of them starts before all are ready on every rank."""
-    dtypes = list(map(engine_dtype, tensors))
+    """As :func:`submit`, with many tensors at once: none of them starts before all are ready on every rank.
+
+    ``names`` are for errors: what the caller calls the tensors, if that is not ``<name>_<i>of<n>``.
+    """
+    dtypes = [engine_dtype(tensor, None if names is None else names[i]) for i, tensor in enumerate(tensors)]
     set_id = process_set_id(process_set)
     _check_name(name)
     handle = next(_handles)
     group = f"grouped_{kind}.noname.{handle}" if name is None else f"grouped_{kind}.{name}"
+    name_of = names.__getitem__ if names is not None else _numbered(group if name is None else name, len(tensors))
     copies = list(map(_for_engine, tensors, outputs))
     engine_kind, waits, slots = _KINDS[kind], _slots.WILL_WAIT if wait else 0, []
     try:
@@ -397,7 +427,7 @@ def submit_group(
             slots.append(slot)
             if wires is not None and wires[len(slots) - 1]:
                 slot.set_wire(wires[len(slots) - 1])
-        _handle_map[handle] = Group(slots, tensors, outputs, copies)
+        _handle_map[handle] = Group(slots, tensors, outputs, copies, name_of)
         _slots.enqueue_group(group.encode(), slots)
     except Exception:
         _handle_map.pop(handle, None)
@@ -405,6 +435,10 @@ def submit_group(
             slot.free()
         raise
     return handle
+
+
+def _numbered(name: str, n: int) -> _Names:
+    return lambda i: f"{name}_{i + 1}of{n}"
 
 
 def submit_without_tensor(kind: int, process_set: ProcessSet, operation_of: type[Operation]) -> int:

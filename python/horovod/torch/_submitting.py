@@ -82,9 +82,11 @@ class SubmittingOptimizer:
         if self._delay[p] <= 0:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
-                "backward_passes_per_step to accumulate gradients locally."
+                f'backward_passes_per_step to accumulate gradients locally. (parameter "{self._names[p]}")'
             )
-        assert not p.grad.requires_grad, "DistributedOptimizer does not support backward(create_graph=True)."
+        assert not p.grad.requires_grad, (
+            f'DistributedOptimizer does not support backward(create_graph=True). (parameter "{self._names[p]}")'
+        )
         self._delay[p] -= 1
         self._submitted[p] = _NOT_YET
         if self._is_complete(p):
@@ -175,10 +177,15 @@ def _parameter_names(
             f"Parameter names in named_parameters must be unique. Found duplicates: {', '.join(duplicates)}"
         )
     names = {p: name for name, p in named}
-    unnamed = [id(p) for group in param_groups for p in group["params"] if p not in names]
+    unnamed = [
+        f"{id(p)} (parameter {j} of group {i}, of shape {list(p.shape)})"
+        for i, group in enumerate(param_groups)
+        for j, p in enumerate(group["params"])
+        if p not in names
+    ]
     if unnamed:
         raise ValueError(
             "named_parameters was specified, but one or more model parameters were not named. Python object ids: "
-            + ", ".join(map(str, unnamed))
+            + ", ".join(unnamed)
         )
     return names
