@@ -1,6 +1,7 @@
 """What the tests share: what each rank contributes, and what the collectives make of it by definition."""
 
 import functools
+import itertools
 import operator
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 import horovod.torch as hvd
 from horovod.runner.common.util.env import get_env_rank_and_size
+from horovod.torch import _submission
 
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -86,6 +88,15 @@ def mismatch(match, submit):
         with pytest.raises(hvd.HorovodInternalError, match=match):
             submit(hvd.rank() == hvd.size() - 1)
         works()
+
+
+def in_step():
+    """After operations on a set: unnamed ones are matched by their numbers, of which only members have used some."""
+    _submission._handles = itertools.count(int(hvd.allreduce(torch.tensor(_peek()), name="in_step", op=hvd.Max)) + 5)
+
+
+def _peek():
+    return next(_submission._handles)
 
 
 def rejoin(**arguments):

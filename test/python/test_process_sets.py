@@ -5,10 +5,10 @@ import random
 
 import pytest
 import torch
-from definitions import check, hvd_size, of_rank, reduced, rejoin, several, works
+from definitions import check, hvd_size, in_step, of_rank, reduced, rejoin, several, works
 
 import horovod.torch as hvd
-from horovod.torch import _submission, mpi_ops
+from horovod.torch import mpi_ops
 
 NO_SUCH_SET = "Process set provided does not exist, or has not been registered"
 
@@ -46,15 +46,6 @@ def add(ranks):
 
 def of_members(process_set, *args, **kwargs):
     return [of_rank(r, *args, **kwargs) for r in process_set.ranks]
-
-
-def in_step():
-    """Unnamed operations are matched by their numbers, of which only members have used some."""
-    _submission._handles = itertools.count(int(hvd.allreduce(torch.tensor(_peek()), name="in_step", op=hvd.Max)) + 5)
-
-
-def _peek():
-    return next(_submission._handles)
 
 
 def uses_every_operation(process_set, tag=""):
