@@ -29,6 +29,8 @@ type conn struct {
 	// come, the other end has closed it, or the driver has met what it does
 	// not deal with. Capacity 1.
 	stirred chan struct{}
+	// frames takes what comes while nobody drives; nil for data. Set before lend.
+	frames *controlIn
 
 	mu              sync.Mutex
 	link            *link.Conn // nil while it is lent, or lost on the way back

@@ -1,17 +1,26 @@
 package tcp
 
 import (
+	"errors"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// keeper watches lent connections for what is no data, so that a rank that drives
-// nothing hears of it, too: an inbound connection for its end, behind which the
-// last words stand, and one that this rank has dialled for anything, since that
-// direction is silent. What it sees, it says once, by stir. Data wakes it not.
+// keeper watches lent connections for what their driver does not, so that a rank
+// that drives nothing hears of it, too.
+//
+// Of data it is an inbound connection's end, behind which the last words stand, and
+// anything on one that this rank has dialled, since that direction is silent. What it
+// sees, it says once, by stir. Data wakes it not.
+//
+// Of board frames it is all that comes. As long as the driver polls, these are the
+// driver's: then the keeper looks away, and again and again whether that is still so.
+// Else it takes them itself.
 type keeper struct {
 	epoll *os.File // known to the runtime, which waits for it
 	raw   syscall.RawConn
@@ -19,7 +28,12 @@ type keeper struct {
 	mu      sync.Mutex
 	watched map[uint64]*conn
 	last    uint64
+
+	away []*conn // run's: not watched at the moment
 }
+
+// lookAway is for how long a keeper that has met a driver looks away.
+const lookAway = 2 * time.Millisecond
 
 func newKeeper(track func(fd int, open bool)) (*keeper, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
@@ -39,24 +53,90 @@ func newKeeper(track func(fd int, open bool)) (*keeper, error) {
 // run works until close.
 func (k *keeper) run() {
 	events := make([]unix.EpollEvent, 64)
+	n := 0
+	wait := func(fd uintptr) bool {
+		n, _ = unix.EpollWait(int(fd), events, 0)
+		return n > 0
+	}
 	for {
-		n := 0
-		err := k.raw.Read(func(fd uintptr) bool {
-			n, _ = unix.EpollWait(int(fd), events, 0)
-			return n > 0
-		})
-		if err != nil {
+		switch err := k.raw.Read(wait); {
+		case err == nil:
+			for _, e := range events[:n] {
+				k.mu.Lock()
+				c := k.watched[eventNumber(&e)]
+				k.mu.Unlock()
+				if c != nil {
+					k.see(c, e.Events)
+				}
+			}
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			k.lookAgain()
+		default:
 			return
 		}
-		for _, e := range events[:n] {
-			k.mu.Lock()
-			c := k.watched[eventNumber(&e)]
-			k.mu.Unlock()
-			if c != nil {
-				c.stir()
-			}
-		}
 	}
+}
+
+// see deals with one event.
+func (k *keeper) see(c *conn, events uint32) {
+	i := c.frames
+	switch {
+	case i == nil || events&^unix.EPOLLIN != 0:
+		c.stir()
+	case i.driven():
+		if len(k.away) == 0 {
+			k.epoll.SetReadDeadline(time.Now().Add(lookAway))
+		}
+		k.away = append(k.away, c)
+	default:
+		if i.take() {
+			i.lane.net.cfg.Wake()
+		}
+		k.watch(c)
+	}
+}
+
+// driven reports whether the driver has polled since the last call.
+func (i *controlIn) driven() bool {
+	before := i.polls
+	i.polls = i.lane.polls.Load()
+	return i.polls != before
+}
+
+// lookAgain watches those again that nobody has polled for some time.
+func (k *keeper) lookAgain() {
+	k.away = slices.DeleteFunc(k.away, func(c *conn) bool {
+		if c.frames.driven() {
+			return false
+		}
+		k.watch(c)
+		return true
+	})
+	next := time.Time{}
+	if len(k.away) > 0 {
+		next = time.Now().Add(lookAway)
+	}
+	k.epoll.SetReadDeadline(next)
+}
+
+// watch watches c again after an event.
+func (k *keeper) watch(c *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fd >= 0 {
+		k.control(unix.EPOLL_CTL_MOD, c, c.watched, c.fd)
+	}
+}
+
+// control tells the kernel what to watch fd, which is c's, for.
+func (k *keeper) control(operation int, c *conn, number uint64, fd int) (err error) {
+	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT}
+	if !c.inbound || c.frames != nil {
+		e.Events |= unix.EPOLLIN
+	}
+	setEventNumber(&e, number)
+	controlErr := k.raw.Control(func(epoll uintptr) { err = unix.EpollCtl(int(epoll), operation, fd, &e) })
+	return errors.Join(controlErr, err)
 }
 
 // add begins to watch fd, which is c's.
@@ -66,15 +146,7 @@ func (k *keeper) add(c *conn, fd int) (number uint64, err error) {
 	number = k.last
 	k.watched[number] = c
 	k.mu.Unlock()
-	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT}
-	if !c.inbound {
-		e.Events |= unix.EPOLLIN
-	}
-	setEventNumber(&e, number)
-	controlErr := k.raw.Control(func(epoll uintptr) { err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, fd, &e) })
-	if controlErr != nil {
-		err = controlErr
-	}
+	err = k.control(unix.EPOLL_CTL_ADD, c, number, fd)
 	if err != nil {
 		k.forget(number)
 	}

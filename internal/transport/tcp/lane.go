@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/transport/treeboard"
@@ -31,11 +32,15 @@ type lane struct {
 
 	// By member. This member's own are not used.
 	controlOut []controlOut
+	controlIn  []controlIn
 	dataOut    []dataOut
 	dataIn     []dataIn
 	// The driver's: those of them that may have something outstanding.
 	sending   []*dataOut
 	receiving []*dataIn
+
+	linked []int         // the members whose frames come here
+	polls  atomic.Uint32 // by the driver, for frames
 
 	controlled []bool // a control connection of this member has come; guarded by Network.mu
 }
@@ -45,6 +50,7 @@ func newLane(n *Network, id int, incarnation uint32, members []int, me int) *lan
 		net: n, id: id, incarnation: incarnation, members: slices.Clone(members), me: me,
 		closed:     make(chan struct{}),
 		controlOut: make([]controlOut, len(members)),
+		controlIn:  make([]controlIn, len(members)),
 		dataOut:    make([]dataOut, len(members)),
 		dataIn:     make([]dataIn, len(members)),
 		controlled: make([]bool, len(members)),
@@ -55,6 +61,7 @@ func newLane(n *Network, id int, incarnation uint32, members []int, me int) *lan
 	l.cancel = func() { cancels[0](); cancels[1]() }
 	for m := range members {
 		l.controlOut[m].init(l, m)
+		l.controlIn[m].init(l, m)
 		l.dataOut[m].init(l, m)
 		l.dataIn[m].init(l, m)
 	}
@@ -93,7 +100,7 @@ func (n *Network) handOver(l *lane, h hello, c *conn) {
 		return
 	}
 	l.controlled[m] = true
-	n.startLocked(&n.goroutines, func() { l.readControl(c, m) })
+	n.startLocked(&n.goroutines, func() { l.controlIn[m].serve(c) })
 }
 
 // serve reads c to its end and calls take for every message of the stream;

@@ -62,16 +62,21 @@ func (c *conn) receive(s *scatter, head, body []byte) (int, error) {
 
 var errNothing = errors.New("nothing can be done now")
 
-// call makes one system call on a lent connection. It is a raw one: it never
-// blocks, and what it may copy takes the kernel well below a millisecond.
+// call makes one system call on a lent connection.
 func (c *conn) call(number uintptr, s *scatter, flags uintptr) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fd < 0 {
 		return 0, errNotLent
 	}
+	return s.call(number, uintptr(c.fd), flags)
+}
+
+// call makes one system call. It is a raw one: it never blocks, and what it may copy
+// takes the kernel well below a millisecond.
+func (s *scatter) call(number, fd, flags uintptr) (int, error) {
 	for {
-		n, _, e := unix.RawSyscall(number, uintptr(c.fd), uintptr(unsafe.Pointer(&s.message)), flags)
+		n, _, e := unix.RawSyscall(number, fd, uintptr(unsafe.Pointer(&s.message)), flags)
 		switch e {
 		case 0:
 			return int(n), nil
@@ -82,4 +87,41 @@ func (c *conn) call(number uintptr, s *scatter, flags uintptr) (int, error) {
 			return 0, e
 		}
 	}
+}
+
+// writer writes to a connection that the runtime keeps what can be written at
+// once. Its user sees to it that nobody else writes meanwhile.
+type writer struct {
+	raw     syscall.RawConn
+	scatter scatter
+	written int
+	attempt func(fd uintptr) bool // made once, since a closure is an allocation
+}
+
+// newWriter takes c over from the driver. Nil: there is no connection any more.
+func newWriter(c *conn) *writer {
+	l, err := c.takeBack()
+	if err != nil {
+		return nil
+	}
+	w := &writer{}
+	if w.raw, err = l.SyscallConn(); err != nil {
+		return nil
+	}
+	w.attempt = func(fd uintptr) bool {
+		w.written, _ = w.scatter.call(unix.SYS_SENDMSG, fd, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return true
+	}
+	return w
+}
+
+// write returns how many bytes of head and then body it has written. Where an error
+// keeps it from writing more, the next ordinary write meets that, too.
+func (w *writer) write(head, body []byte) int {
+	w.scatter.set(head, body)
+	w.written = 0
+	if w.raw.Write(w.attempt) != nil {
+		return 0
+	}
+	return w.written
 }

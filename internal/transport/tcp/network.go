@@ -5,7 +5,7 @@
 // and no lane ever waits for another.
 //
 //	driver ── Send, Sent ──▶ outStream ══ socket ══▶ inStream ◀── Recv, Received ── driver
-//	board ── frame ──▶ controlOut.run ══ socket ══▶ readControl ──▶ treeboard.Receive
+//	board ── frame ──▶ controlOut ══ socket ══▶ controlIn ──▶ treeboard.Receive ◀── driver, keeper
 //
 // Data is moved by the drivers themselves, whenever they poll: the runtime's poller
 // knows nothing of the data connections, and a driver that sleeps is woken by the
@@ -13,8 +13,9 @@
 // leaves or breaks, the lane is closed, the network aborted) is its goroutine's
 // work, which takes the connection back from the driver for good (conn).
 //
-// A control connection has one goroutine that writes it and one at the other end
-// that reads it. The direction from receiver to sender is silent but for the last word:
+// A board's frame is written by who has it, and by a goroutine where the socket has
+// no room. At the other end the driver takes it when it polls; the keeper does for a
+// rank that does not drive. The direction from receiver to sender is silent but for the last word:
 // goodbye or abort, so an abort reaches a peer even when the data is stuck.
 //
 // A connection is proved (package link) before anything else is read from it.
@@ -270,6 +271,13 @@ func (n *Network) OpenLaneOn(id int, incarnation uint32, members []int, local Lo
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
 	l.board = b
+	polled := transport.Board(b)
+	for m := range members {
+		if b.Linked(m) {
+			l.linked = append(l.linked, m)
+			polled = &polledBoard{Board: b, lane: l}
+		}
+	}
 
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -289,7 +297,7 @@ func (n *Network) OpenLaneOn(id int, incarnation uint32, members []int, local Lo
 			n.place(h, c)
 		}
 	}
-	return &transport.Lane{Board: b, Comm: (*comm)(l)}, nil
+	return &transport.Lane{Board: polled, Comm: (*comm)(l)}, nil
 }
 
 // start runs f on a goroutine that Close waits for; false if it is too late for

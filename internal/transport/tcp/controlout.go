@@ -1,8 +1,8 @@
 package tcp
 
 import (
-	"bufio"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gorovod/gorovod/internal/transport/treeboard"
@@ -15,7 +15,9 @@ var _ treeboard.Pipe = (*lanePipe)(nil)
 
 func (p *lanePipe) Send(to int, frame []byte) { p.controlOut[to].send(frame) }
 
-// controlOut carries this member's board frames to one other member.
+// controlOut carries this member's board frames to one other member. Who has a
+// frame writes it at once where the socket has room; the rest, and all that comes
+// before the connection is there, is queued for run.
 type controlOut struct {
 	lane *lane
 	to   int
@@ -23,8 +25,11 @@ type controlOut struct {
 
 	mu       sync.Mutex
 	started  bool
-	queue    []byte // messages for run to write
-	sequence uint32 // of the next message
+	direct   *writer          // nil unless run has connected, and waits for news
+	queue    []byte           // messages for run to write
+	begun    int              // bytes of queue that are the rest of a message written in part
+	sequence uint32           // of the next message
+	head     [headerSize]byte // of the message that is being sent
 
 	writing []byte // run's; swapped with queue
 }
@@ -33,8 +38,8 @@ func (o *controlOut) init(l *lane, to int) {
 	o.lane, o.to, o.news = l, to, make(chan struct{}, 1)
 }
 
-// send queues a frame. What is sent to a member that has left is dropped: its
-// log is closed, or departed will find that it is not.
+// send writes or queues a frame. What is sent to a member that has left is dropped:
+// its log is closed, or departed will find that it is not.
 func (o *controlOut) send(frame []byte) {
 	n, rank := o.lane.net, o.lane.members[o.to]
 	if n.peers[rank].left.Load() || n.ending() || isClosed(o.lane.closed) {
@@ -46,11 +51,22 @@ func (o *controlOut) send(frame []byte) {
 		n.Abort(fmt.Errorf("more than %d bytes of board frames wait for rank %d", limit, rank))
 		return
 	}
-	at := len(o.queue)
-	var h [headerSize]byte
-	header{messageBoard, o.sequence, uint64(len(frame))}.put(h[:])
+	head := o.head[:]
+	header{messageBoard, o.sequence, uint64(len(frame))}.put(head)
 	o.sequence++
-	o.queue = append(append(o.queue, h[:]...), frame...)
+	at := len(o.queue)
+	if at == 0 && o.direct != nil {
+		written := o.direct.write(head, frame)
+		if written == headerSize+len(frame) {
+			return
+		}
+		o.queue = append(append(o.queue, head[min(written, headerSize):]...), frame[max(0, written-headerSize):]...)
+		if written > 0 {
+			o.begun = len(o.queue)
+		}
+	} else {
+		o.queue = append(append(o.queue, head...), frame...)
+	}
 	if at > 0 {
 		return // run has been told already
 	}
@@ -85,7 +101,9 @@ func (o *controlOut) run() {
 		}
 		return
 	}
+	w := newWriter(c)
 	for {
+		o.open(w)
 		select {
 		case <-o.news:
 			if _, err := c.Write(o.take()); err != nil {
@@ -95,66 +113,56 @@ func (o *controlOut) run() {
 				return
 			}
 		case <-o.lane.closed:
-			n.leave(c, nil, o.nextSequence())
+			rest, sequence := o.last()
+			n.leave(c, rest, sequence)
 			return
 		case <-n.aborted:
-			n.farewell(c, o.nextSequence())
+			rest, sequence := o.last()
+			c.Write(rest)
+			n.farewell(c, sequence)
 			return
 		case <-n.leaving:
 			c.Write(o.take()) // the log's last word may be among it
-			n.farewell(c, o.nextSequence())
+			_, sequence := o.last()
+			n.farewell(c, sequence)
 			c.Close()
 			return
 		}
 	}
 }
 
+// open lets those who have frames write them, as long as nothing is queued.
+func (o *controlOut) open(w *writer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) == 0 {
+		o.direct = w
+	}
+}
+
+// take is what run writes now. Nobody else does from here until open.
 func (o *controlOut) take() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.direct, o.begun = nil, 0
 	o.queue, o.writing = o.writing[:0], o.queue
 	return o.writing
 }
 
-// nextSequence is the sequence number after what has been written; what is
-// still queued will not be.
-func (o *controlOut) nextSequence() uint32 {
+// last ends the writing of frames: it returns what is left of one that has been
+// written in part, and the sequence number of the message after that. What is still
+// queued will not be written.
+func (o *controlOut) last() (rest []byte, sequence uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.direct = nil
 	unwritten := uint32(0)
-	for q := o.queue; len(q) > 0; unwritten++ {
+	for q := o.queue[o.begun:]; len(q) > 0; unwritten++ {
 		h, err := parseHeader(q)
 		if err != nil {
 			panic(fmt.Sprintf("tcp: in this rank's own queue: %v", err))
 		}
 		q = q[headerSize+h.length:]
 	}
-	return o.sequence - unwritten
-}
-
-// readControl reads a member's board frames.
-func (l *lane) readControl(c *conn, from int) {
-	limit := uint64(treeboard.QueueLimit(l.net.cfg.Slots))
-	in := incoming{r: bufio.NewReaderSize(c, 16<<10)}
-	var frame []byte
-	l.net.serve(c, &in, func(h header) error {
-		if h.kind != messageBoard || h.length > limit {
-			return fmt.Errorf("message of kind %d and %d bytes on the control stream", h.kind, h.length)
-		}
-		if uint64(cap(frame)) < h.length {
-			frame = make([]byte, h.length)
-		}
-		frame = frame[:h.length]
-		if err := readPayload(in.r, frame); err != nil {
-			return err
-		}
-		if err := l.board.Receive(from, frame); err != nil {
-			return fmt.Errorf("lane %d: %w", l.id, err)
-		}
-		l.net.cfg.Wake()
-		return nil
-	})
-	if c.abandoned() {
-		l.net.drain(c)
-	}
+	return slices.Clone(o.queue[:o.begun]), o.sequence - unwritten
 }
