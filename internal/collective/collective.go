@@ -69,6 +69,7 @@ type Lane struct {
 	reducescatterShared   reducescatterShared
 	ring                  ring
 	allreduceDoubling     allreduceDoubling
+	allreduceHalving      allreduceHalving
 	alltoallPairwise      alltoallPairwise
 	broadcastTree         broadcastTree
 	barrierRounds         barrierDissemination

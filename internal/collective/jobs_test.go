@@ -45,6 +45,10 @@ var commAlgorithms = []algorithm{
 		l.begin()
 		return l.allreduceDoubling.start(l, r)
 	}},
+	{"halving", func(n, size int) bool { return size > 1 }, func(l *Lane, r reduction) Op {
+		l.begin()
+		return l.allreduceHalving.start(l, r)
+	}},
 }
 
 var hostsAlgorithms = []algorithm{
