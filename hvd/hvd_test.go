@@ -19,14 +19,25 @@ import (
 
 // TestMain is also the program that the ranks of TestJobs run.
 func TestMain(m *testing.M) {
-	if os.Getenv("HVD_TEST_RANK") != "" {
-		if err := rank(); err != nil {
+	if part := os.Getenv("HVD_TEST_RANK"); part != "" {
+		if err := runPart(part); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// runPart is what a rank of a test does.
+func runPart(part string) error {
+	switch part {
+	case "leave":
+		return leave(context.Background())
+	case "join":
+		return join(context.Background())
+	}
+	return rank()
 }
 
 // TestJobs runs the whole interface on several processes.

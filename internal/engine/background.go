@@ -35,7 +35,7 @@ func (e *Engine) attend() {
 	nap, idle := gatherTime, time.Duration(0)
 	for {
 		time.Sleep(nap)
-		if e.wanted.Load() > 0 || !e.role.TryLock() {
+		if e.wanted.Load() > 0 || e.pending.Load() == 0 && !e.called.Load() || !e.role.TryLock() {
 			return
 		}
 		e.aside.Store(true)

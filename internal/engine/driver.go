@@ -36,10 +36,11 @@ func (e *Engine) ensureDriver() {
 	e.Wake()
 }
 
-// leaveRole gives up the drive lock, and sees to it that somebody drives on.
+// leaveRole gives up the drive lock, and sees to it that somebody drives on, or
+// looks at what has come after the last look.
 func (e *Engine) leaveRole() {
 	e.role.Unlock()
-	if e.pending.Load() > 0 && e.wanted.Load() == 0 && !e.closing.Load() {
+	if (e.pending.Load() > 0 || e.called.Load()) && e.wanted.Load() == 0 && !e.closing.Load() {
 		e.Wake()
 	}
 }
@@ -141,6 +142,9 @@ func (e *Engine) progress() bool {
 	if err := e.net.Err(); err != nil {
 		e.fail(e.networkError(err))
 		return true
+	}
+	if e.called.Load() {
+		e.called.Store(false) // before looking: what it was for is there
 	}
 	worked := false
 	for _, l := range *e.lanes.Load() {

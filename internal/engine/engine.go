@@ -79,6 +79,7 @@ type Engine struct {
 	dozing       atomic.Bool   // and sleeps on the bell
 	claims       atomic.Int32  // waiters that want the role from it now
 	pending      atomic.Int64  // operations not yet done
+	called       atomic.Bool   // Wake was called, and nobody has begun to look since
 	kick         chan struct{} // wakes the background goroutine
 	quit         chan struct{} // closed to end the background goroutine
 	stopped      chan struct{} // closed when it has ended
@@ -149,6 +150,7 @@ func (e *Engine) Abort(cause error) { e.net.Abort(cause) }
 // Wake makes the engine look at its boards although it has nothing pending: a
 // transport calls it when messages for a coordinator have come in.
 func (e *Engine) Wake() {
+	e.called.Store(true)
 	select {
 	case e.kick <- struct{}{}:
 	default:

@@ -23,6 +23,7 @@ const (
 	kindBatch   kind = 4 // down: records
 	kindClosed  kind = 5 // down, the last but credit: the member that closed the log
 	kindCredit  kind = 6 // both ways: bytes of Requests, or of batches, that were passed on
+	kindCall    kind = 7 // to the leader of the sender's own host: look at the board that they share
 )
 
 // together is the bit of a mark's slot that chains it to the next.
@@ -30,7 +31,7 @@ const together = 1 << 31
 
 func (k kind) String() string {
 	names := [...]string{kindMark: "mark", kindRequest: "request", kindClose: "close", kindBatch: "batch",
-		kindClosed: "closed", kindCredit: "credit"}
+		kindClosed: "closed", kindCredit: "credit", kindCall: "call"}
 	if int(k) < len(names) && names[k] != "" {
 		return names[k]
 	}
@@ -51,6 +52,8 @@ func split(frame []byte, slots int) (kind, []byte, error) {
 		ok = len(body) > 0 && len(body)%8 == 0 && len(body) <= 8*slots
 	case kindClose, kindClosed, kindCredit:
 		ok = len(body) == 4
+	case kindCall:
+		ok = len(body) == 0
 	case kindRequest:
 		ok = len(body) > 0 && len(frame) <= requestWindow
 	case kindBatch:

@@ -2,6 +2,7 @@ package treeboard
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gorovod/gorovod/internal/transport"
@@ -35,6 +36,14 @@ func (l *leader) childOf(from int) (int, error) {
 		return 0, fmt.Errorf("board frame from member %d, which leads no host below member %d", from, l.Member)
 	}
 	return c, nil
+}
+
+// checkCall refuses a call that does not come from a member of this host.
+func (l *leader) checkCall(from int) error {
+	if !slices.Contains(l.locals[1:], from) {
+		return fmt.Errorf("call frame from member %d, which is not on the host of member %d", from, l.Member)
+	}
+	return nil
 }
 
 func (l *leader) Linked(member int) bool {

@@ -17,6 +17,7 @@ type link struct {
 	sent   map[[2]int]int // bytes, ever
 	limit  int
 	rings  []int // by member: how often it was woken
+	abort  func(member int, err error)
 }
 
 type end struct {
@@ -43,6 +44,7 @@ func newLink(t testing.TB, hosts [][]int, slots int, combine func([]int) transpo
 	n := size(hosts)
 	l := &link{t: t, hosts: hosts, boards: make([]Board, n), queues: map[[2]int][][]byte{}, sent: map[[2]int]int{},
 		limit: QueueLimit(slots), rings: make([]int, n)}
+	l.abort = func(member int, err error) { t.Fatalf("member %d aborts: %v", member, err) }
 	for h, members := range hosts {
 		up, err := board.NewPrivate(UpConfig(hosts, h, slots))
 		if err != nil {
@@ -56,7 +58,7 @@ func newLink(t testing.TB, hosts [][]int, slots int, combine func([]int) transpo
 			b, err := New(Config{Member: m, Hosts: hosts, Slots: slots, Up: up, Down: down, Pipe: end{l, m}, Combine: combine,
 				Ring:      func() { l.rings[m]++ },
 				RingLocal: func(i int) { l.rings[members[i]]++ },
-				Abort:     func(err error) { t.Fatalf("member %d aborts: %v", m, err) }})
+				Abort:     func(err error) { l.abort(m, err) }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,6 +100,11 @@ func (l *link) deliver(from, to, n int) {
 // pairs are the links of the tree, both ways.
 func (l *link) pairs() [][2]int {
 	var pairs [][2]int
+	for _, members := range l.hosts {
+		for _, m := range members[1:] {
+			pairs = append(pairs, [2]int{m, members[0]})
+		}
+	}
 	for h := 1; h < len(l.hosts); h++ {
 		a, b := l.hosts[h][0], l.hosts[(h-1)/Arity][0]
 		pairs = append(pairs, [2]int{a, b}, [2]int{b, a})

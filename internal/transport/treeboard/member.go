@@ -191,18 +191,25 @@ func (m *member) ClosedBy() int {
 	return m.Down.ClosedBy()
 }
 
+// Close also calls the leader, since nobody else waits for it: all other things
+// that a member does lead to something only when the leader has submitted its own
+// part, and drives.
 func (m *member) Close() {
-	m.close()
+	if m.close() && m.local != 0 {
+		m.Pipe.Send(m.locals[0], []byte{byte(kindCall)})
+	}
 	m.ringLocal(0)
 }
 
-// close closes the host's own board; its leader tells the parent.
-func (m *member) close() {
+// close closes the host's own board, and reports whether it was open; the host's
+// leader tells the parent.
+func (m *member) close() (wasOpen bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.gone {
-		m.ok(m.Up.Close(m.local))
+	if m.gone || m.Up.ClosedBy() >= 0 {
+		return false
 	}
+	return m.ok(m.Up.Close(m.local))
 }
 
 func (m *member) Quiesce() {

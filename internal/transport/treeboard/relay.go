@@ -195,6 +195,13 @@ func (l *relay) Receive(from int, frame []byte) error {
 	if err != nil {
 		return err
 	}
+	if k == kindCall {
+		if err := l.checkCall(from); err != nil {
+			return err
+		}
+		l.passOn()
+		return nil
+	}
 	l.work.Lock()
 	defer l.work.Unlock()
 	if l.gone {

@@ -40,6 +40,13 @@ func (r *root) Receive(from int, frame []byte) error {
 	if err != nil {
 		return err
 	}
+	if k == kindCall {
+		if err := r.checkCall(from); err != nil {
+			return err
+		}
+		r.Ring() // the rest is the driver's, to which Receive's caller sees
+		return nil
+	}
 	c, err := r.childOf(from)
 	if err != nil {
 		return err

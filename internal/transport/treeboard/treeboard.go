@@ -43,8 +43,8 @@ import (
 // beside what it costs to send it to many.
 const Arity = 8
 
-// Pipe carries a leader's frames to its parent and its children, in order per
-// receiver.
+// Pipe carries a leader's frames to its parent and its children, and a member's
+// rare calls to the leader of its host, in order per receiver.
 type Pipe interface {
 	// Send queues a copy of frame for member to. It never blocks, and is safe on
 	// any goroutine. At most QueueLimit bytes are ever queued for a member.
@@ -89,7 +89,7 @@ type Config struct {
 	// DownConfig, in the same memory for all its members. Nil: New makes them, for a
 	// host of one member. The Board sets their wake functions.
 	Up, Down *board.Board
-	Pipe     Pipe // used by leaders only
+	Pipe     Pipe
 	// Combine makes what merges the Requests of the given members, those below a
 	// leader. Nil: all Requests go on as they are.
 	Combine func(members []int) transport.Combiner
@@ -99,7 +99,7 @@ type Config struct {
 	//
 	// A rank that has nothing pending has no driver that could be woken. That is no
 	// harm to what its members do together, to which it must first submit its own
-	// part; but who calls Receive should see to it that it drives once, since
+	// part; but who calls Receive must see to it that it drives once, since
 	// members that settle, or leave, wait for nobody.
 	Ring func()
 	// RingLocal is Ring for the i-th member of this host. Not used, and may be nil,

@@ -1,0 +1,469 @@
+package treeboard
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// deep is a tree of three levels: host 1 has a member besides its leader, and the
+// last host is below it.
+func deep() [][]int {
+	hosts := [][]int{{0, 2}, {1, 3}}
+	for m := range Arity {
+		hosts = append(hosts, []int{4 + m})
+	}
+	return hosts
+}
+
+// below1 is the leader of the host below host 1 in deep.
+const below1 = 3 + Arity
+
+// acquire gives all members a slot without a Response, which is all that Mark needs.
+func acquire(t *testing.T, l *link) (slot, gen uint32) {
+	t.Helper()
+	slot, gen, ok := l.boards[0].Acquire()
+	if !ok {
+		t.Fatal("no slot")
+	}
+	return slot, gen
+}
+
+func acquireGroup(t *testing.T, l *link, n int) []transport.Mark {
+	t.Helper()
+	group := make([]transport.Mark, n)
+	for i := range group {
+		group[i].Slot, group[i].Gen = acquire(t, l)
+	}
+	return group
+}
+
+// read lets every member read all that comes.
+func (l *link) read() map[int][]transport.Record {
+	all := map[int][]transport.Record{}
+	for range 3 {
+		for m, b := range l.boards {
+			for r := b.Next(); r != nil; r = b.Next() {
+				all[m] = append(all[m], slices.Clone(r)...)
+			}
+		}
+		l.poll()
+	}
+	return all
+}
+
+func stale(b Board) (marks []transport.Mark) {
+	b.Stale(func(slot, gen uint32) { marks = append(marks, transport.Mark{Slot: slot, Gen: gen}) })
+	return marks
+}
+
+// A mark that is anywhere on its way when its slot is retired comes back to who made
+// it, once: from Retire on the root's host, from the log elsewhere.
+func TestMarkOfARetiredSlotComesBack(t *testing.T) {
+	l := newLink(t, deep(), 4, nil)
+	slot, gen := acquire(t, l)
+	mark := transport.Mark{Slot: slot, Gen: gen}
+	for _, m := range []int{2, 3, below1, 4} {
+		if !l.boards[m].Mark(slot, gen) {
+			t.Fatalf("member %d: refused", m)
+		}
+		if m == below1 {
+			l.poll() // those so far have got as far as they can; member 4's is under way
+		}
+	}
+	marked, ok := l.boards[0].Retire(slot)
+	if !ok || !slices.Equal(marked, []int{2}) {
+		t.Fatalf("retire: marked %v, %v", marked, ok)
+	}
+	l.read()
+	for m, b := range l.boards {
+		var want []transport.Mark
+		if m == 3 || m == below1 || m == 4 {
+			want = []transport.Mark{mark}
+		}
+		if got := stale(b); !slices.Equal(got, want) {
+			t.Errorf("member %d: stale marks %v, want %v", m, got, want)
+		}
+		if got := stale(b); got != nil {
+			t.Errorf("member %d is told twice", m)
+		}
+		if b.Mark(slot, gen) {
+			t.Errorf("member %d: a mark of a retired slot is believed", m)
+		}
+	}
+}
+
+// The marks of a group travel in one frame and are published in one batch, in
+// the order of who completes them.
+func TestAGroupIsOneFrameAndOneBatch(t *testing.T) {
+	l := newLink(t, deep(), 8, nil)
+	group := acquireGroup(t, l, 4)
+	for m, b := range l.boards {
+		if !b.MarkGroup(group) {
+			t.Fatalf("member %d: refused", m)
+		}
+		if l.boards[0].Next() != nil {
+			t.Fatal("published although marks are missing")
+		}
+		if n := len(l.queues[[2]int{m, 0}]); m > 3 && m < below1 && n != 1 {
+			t.Fatalf("member %d sends %d frames", m, n)
+		}
+		if m != below1 {
+			l.poll()
+		}
+	}
+	l.poll()
+	for m, records := range l.read() {
+		var slots []transport.Mark
+		for _, r := range records {
+			slots = append(slots, transport.Mark{Slot: r.Slot, Gen: r.Gen})
+		}
+		for i := range slots {
+			slots[i].Gen = group[0].Gen
+		}
+		if len(slots) != len(group) || slots[0].Slot != group[0].Slot || slots[3].Slot != group[3].Slot {
+			t.Errorf("member %d: %v, want %v", m, records, group)
+		}
+	}
+}
+
+// What a host completes of a group in one step is marked in one step all the way up,
+// also where one of the slots has been retired meanwhile: then none of them is.
+func TestAGroupStaysWholeOnItsWay(t *testing.T) {
+	for _, m := range []int{4, below1} { // below the root, and below a leader between
+		for retired := range 3 {
+			l := newLink(t, deep(), 8, nil)
+			group := acquireGroup(t, l, 3)
+			for other, b := range l.boards {
+				if other != m && other != 0 && !b.MarkGroup(group) {
+					t.Fatalf("member %d: refused", other)
+				}
+			}
+			l.poll()
+			l.boards[m].MarkGroup(group)
+			if _, ok := l.boards[0].Retire(group[retired].Slot); !ok {
+				t.Fatal("not retired")
+			}
+			l.poll()
+			if m == below1 {
+				continue // it may have been marked below before the end came there
+			}
+			for _, g := range group {
+				if marked := l.boards[0].Marked(g.Slot); slices.Contains(marked, m) {
+					t.Errorf("member %d, slot %d retired: slot %d is marked by %v", m, group[retired].Slot, g.Slot, marked)
+				}
+			}
+		}
+	}
+}
+
+// The frames that carry a group say which marks belong together, and only these.
+func TestChains(t *testing.T) {
+	l := newLink(t, alone(2), 8, nil)
+	group := acquireGroup(t, l, 5)
+	l.boards[1].MarkGroup(group[:3])
+	l.boards[1].Mark(group[3].Slot, group[3].Gen)
+	l.boards[1].Mark(group[4].Slot, group[4].Gen)
+	var chains [][]transport.Mark
+	for _, frame := range l.queues[[2]int{1, 0}] {
+		k, body, err := split(frame, 8)
+		for err == nil && k == kindMark && len(body) > 0 {
+			var chain []transport.Mark
+			if chain, body, err = cutChain(nil, body, 8); err == nil {
+				chains = append(chains, chain)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(chains) != 3 || !slices.Equal(chains[0], group[:3]) || len(chains[1]) != 1 || len(chains[2]) != 1 {
+		t.Errorf("chains %v", chains)
+	}
+}
+
+// A member whose Requests nobody takes gets no room, and then room again.
+func TestRequestWindow(t *testing.T) {
+	request := make([]byte, transport.MaxRecord)
+	for _, m := range []int{0, 1, 2, 3, below1} {
+		l := newLink(t, deep(), 4, nil)
+		posted, taken := 0, 0
+		for round := range 3 {
+			before := posted
+			for stuck := false; !stuck; l.poll() {
+				stuck = true
+				for l.boards[m].Post(request) {
+					stuck = false
+					if posted++; posted > 100 {
+						t.Fatal("no limit")
+					}
+				}
+			}
+			if posted == before {
+				t.Fatalf("member %d has no room in round %d", m, round)
+			}
+			for more := true; more; l.poll() {
+				more = false
+				l.boards[0].Requests(func(from []int, p []byte) {
+					if !slices.Equal(from, []int{m}) || len(p) != len(request) {
+						t.Errorf("request of %d bytes from %v", len(p), from)
+					}
+					taken++
+					more = true
+				})
+			}
+		}
+		if taken != posted {
+			t.Errorf("member %d posted %d requests, %d came", m, posted, taken)
+		}
+	}
+}
+
+// A host that takes no batches holds the root back, and no queue grows without limit
+// meanwhile; what the others read does not change that.
+func TestBatchWindow(t *testing.T) {
+	for _, slow := range []int{2, 3, 4, below1} {
+		l := newLink(t, deep(), 4, nil)
+		payload := make([]byte, transport.MaxRecord)
+		read := make([]int, len(l.boards))
+		readAll := func(skip int) (moved bool) {
+			for m, b := range l.boards {
+				for m != skip && b.Next() != nil {
+					read[m]++
+					moved = true
+				}
+			}
+			l.poll()
+			return moved
+		}
+		for n := 0; ; n++ {
+			for l.boards[0].Publish(payload) {
+			}
+			if !readAll(slow) {
+				break
+			}
+			if n == 1000 {
+				t.Fatalf("the root never waits for member %d", slow)
+			}
+		}
+		if read[0] == 0 {
+			t.Fatalf("held back by member %d from the beginning", slow)
+		}
+		before := read[0]
+		for readAll(-1) || l.boards[0].Publish(payload) && read[0] < 2*before {
+		}
+		if read[0] <= before {
+			t.Errorf("held back although member %d has read", slow)
+		}
+		for m := range read {
+			if read[m] != read[0] {
+				t.Errorf("member %d has read %d batches, member 0 %d", m, read[m], read[0])
+			}
+		}
+	}
+}
+
+func TestWhatWasPublishedBeforeCloseIsRead(t *testing.T) {
+	for by := range deep() {
+		l := newLink(t, deep(), 4, nil)
+		l.boards[0].Publish([]byte("last"))
+		l.boards[by].Close()
+		l.poll()
+		if l.boards[0].ClosedBy() != by {
+			t.Fatalf("closed by %d, want %d", l.boards[0].ClosedBy(), by)
+		}
+		if l.boards[0].Publish([]byte("too late")) {
+			t.Error("published after close")
+		}
+		for m, b := range l.boards {
+			if b.Closed() {
+				t.Errorf("member %d: closed before the log is read", m)
+			}
+		}
+		all := l.read()
+		for m, b := range l.boards {
+			if r := all[m]; len(r) != 1 || string(r[0].Payload) != "last" {
+				t.Errorf("member %d: records %v", m, r)
+			}
+			if !b.Closed() || b.ClosedBy() != by {
+				t.Errorf("member %d: closed %v by %d, want %d", m, b.Closed(), b.ClosedBy(), by)
+			}
+		}
+	}
+}
+
+// The end of the log reaches all although the driver of member 0 asks for nothing but Closed.
+func TestClosedWithoutNext(t *testing.T) {
+	l := newLink(t, deep(), 4, nil)
+	l.boards[0].Close()
+	if !l.boards[0].Closed() {
+		t.Fatal("an empty log that is closed is at its end")
+	}
+	l.deliverAll()
+	for m, b := range l.boards {
+		if !b.Closed() {
+			t.Errorf("member %d does not know", m)
+		}
+	}
+}
+
+// A member's Close gets to the root by frames alone: its leader, and those between, have
+// nothing pending and are driven by nobody.
+func TestCloseNeedsNoDriver(t *testing.T) {
+	hosts := [][]int{{0, 1}, {2, 3}}
+	for h := range Arity {
+		hosts = append(hosts, []int{4 + 2*h, 5 + 2*h})
+	}
+	for by := 1; by < 2*len(hosts); by += 2 {
+		l := newLink(t, hosts, 4, nil)
+		l.boards[by].Close()
+		clear(l.rings)
+		l.deliverAll()
+		if by > 1 && l.boards[0].ClosedBy() != by {
+			t.Errorf("member %d has closed the log; for member 0 it was %d", by, l.boards[0].ClosedBy())
+		}
+		if l.rings[0] == 0 {
+			t.Errorf("nobody wakes member 0 when member %d closes the log", by)
+		}
+		for m := range l.boards {
+			l.boards[m].Close() // later ones call nobody
+			if n := len(l.queues[[2]int{m, m &^ 1}]); m != by && n > 0 {
+				t.Errorf("member %d calls its leader although the host's board is closed", m)
+			}
+			if m&^1 == by&^1 {
+				break
+			}
+		}
+	}
+}
+
+// What is news for a driver must wake it, whoever brings it.
+func TestNewsRings(t *testing.T) {
+	l := newLink(t, [][]int{{0, 1}, {2, 3}}, 4, nil)
+	b := l.boards
+	slot, gen := acquire(t, l)
+	markBut := func(last int) {
+		l.read()
+		for m := range b {
+			if m != last {
+				b[m].Mark(slot, gen)
+				l.poll()
+			}
+		}
+		clear(l.rings)
+		b[last].Mark(slot, gen)
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want []int // who must be woken
+	}{
+		{"own request", func() { b[0].Post([]byte("x")) }, []int{0}},
+		{"neighbour's request", func() { b[1].Post([]byte("x")) }, []int{0}},
+		{"request for a leader", func() { b[3].Post([]byte("x")) }, []int{2}},
+		{"a leader's request", func() { b[2].Post([]byte("x")) }, []int{0}},
+		{"completion by another host", func() { markBut(2) }, []int{0}},
+		{"batch", func() { b[0].Next() }, []int{1, 2, 3}},
+		{"completion by a neighbour", func() { markBut(1) }, []int{0}},
+		{"batch", func() { l.read() }, []int{1, 2, 3}},
+		{"what a leader must pass on", func() { b[2].Mark(slot, gen); l.poll(); clear(l.rings); b[3].Mark(slot, gen) }, []int{2}},
+		{"a leader's close", func() { b[2].Close() }, []int{0}},
+		{"the log's end", func() { l.read() }, []int{1, 2, 3}},
+	} {
+		l.deliverAll()
+		clear(l.rings)
+		step.do()
+		l.deliverAll()
+		for _, m := range step.want {
+			if l.rings[m] == 0 {
+				t.Errorf("%s: member %d sleeps on", step.name, m)
+			}
+		}
+	}
+}
+
+func TestBrokenProtocol(t *testing.T) {
+	mark := func(slot uint32) []byte {
+		return appendMark([]byte{byte(kindMark)}, transport.Record{Slot: slot, Gen: 1})
+	}
+	request := func(members ...int) []byte {
+		return appendRequest([]byte{byte(kindRequest)}, members, []byte("x"))
+	}
+	for name, test := range map[string]struct {
+		to, from int
+		frame    []byte
+		want     string
+	}{
+		"empty":                       {0, 1, nil, "wrong shape"},
+		"unknown kind":                {0, 1, []byte{99}, "unknown (99)"},
+		"short mark":                  {0, 1, []byte{1, 0, 0}, "wrong shape"},
+		"too many marks":              {0, 1, make([]byte, 1+5*8), "wrong shape"},
+		"slot out of range":           {0, 1, mark(4), "slot 4 of 4"},
+		"a chain without an end":      {0, 1, mark(together), "chained"},
+		"a chain with one slot twice": {0, 1, append(appendMark([]byte{byte(kindMark)}, transport.Record{Slot: 1, Gen: 1, Chained: true}), mark(1)[1:]...), "twice"},
+		"batch to the root":           {0, 1, []byte{4, 1, 0, 0, 0, 0}, "batch frame from below"},
+		"batch from below":            {1, below1, []byte{4, 1, 0, 0, 0, 0}, "batch frame from below"},
+		"credit not owed by a child":  {0, 1, appendNumber(nil, kindCredit, 1), "credit for 1 bytes"},
+		"credit not owed":             {1, 0, appendNumber(nil, kindCredit, 1), "credit for 1 bytes"},
+		"stranger":                    {0, below1, mark(0), "leads no host below"},
+		"neighbour":                   {0, 2, mark(0), "leads no host below"},
+		"not a leader":                {3, 1, mark(0), "leads no host"},
+		"mark from above":             {1, 0, mark(0), "mark frame from above"},
+		"request of a stranger":       {0, 1, request(4), "member 4 is not below"},
+		"request of two, unordered":   {0, 1, request(3, 1), "out of order"},
+		"request of more than all":    {0, 1, []byte{2, 255, 255, 255, 255, 0, 0, 0, 0}, "wrong shape"},
+		"request beyond the end":      {0, 1, []byte{2, 0, 0, 0, 0, 9, 0, 0, 0}, "wrong shape"},
+		"close for a stranger":        {0, 1, appendNumber(nil, kindClose, 4), "close frame for member 4"},
+		"empty batch":                 {1, 0, []byte{4}, "wrong shape"},
+		"record beyond the end":       {1, 0, []byte{4, 2, 200, 0, 0, 0, 1}, "wrong shape"},
+		"record of a wrong slot":      {1, 0, []byte{4, 1, 4, 0, 0, 0}, "slot 4 of 4"},
+		"record of a wrong kind":      {1, 0, []byte{4, 9, 0, 0, 0, 0}, "unknown kind 9"},
+		"closed by nobody":            {1, 0, appendNumber(nil, kindClosed, 4+Arity), "closed by member"},
+		"a call from another host":    {0, 1, []byte{byte(kindCall)}, "not on the host"},
+		"a call from above":           {1, 0, []byte{byte(kindCall)}, "not on the host"},
+	} {
+		l := newLink(t, deep(), 4, nil)
+		acquireGroup(t, l, 4)
+		err := l.boards[test.to].Receive(test.from, test.frame)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+		if marked := l.boards[0].Marked(0); len(marked) > 0 {
+			t.Errorf("%s: slot 0 is marked by %v", name, marked)
+		}
+	}
+}
+
+func TestMarkingTwiceIsAnError(t *testing.T) {
+	l := newLink(t, alone(2), 4, nil)
+	slot, gen := acquire(t, l)
+	frame := appendMark([]byte{byte(kindMark)}, transport.Record{Slot: slot, Gen: gen})
+	if err := l.boards[0].Receive(1, frame); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.boards[0].Receive(1, frame); err == nil {
+		t.Fatal("a second mark passes")
+	}
+}
+
+// A child that sends beyond its window, or after the end, is found out.
+func TestWindowsAreKept(t *testing.T) {
+	l := newLink(t, alone(2), 4, nil)
+	big := appendRequest([]byte{byte(kindRequest)}, nil, make([]byte, transport.MaxRecord))
+	var err error
+	n := 0
+	for ; err == nil && n < 100; n++ {
+		err = l.boards[0].Receive(1, big)
+	}
+	if err == nil || (n-1)*len(big) > requestWindow {
+		t.Errorf("%d frames of %d bytes: %v", n, len(big), err)
+	}
+	if err := l.boards[1].Receive(0, appendNumber(nil, kindClosed, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.boards[1].Receive(0, []byte{4, 1, 0, 0, 0, 0}); err == nil || !strings.Contains(err.Error(), "after the log was closed") {
+		t.Errorf("a batch after the end: %v", err)
+	}
+}
