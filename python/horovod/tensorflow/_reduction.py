@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import OrderedDict
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Sequence
 
 import tensorflow as tf
 
+from horovod.common._groups import Groups
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 from horovod.tensorflow import mpi_ops
 from horovod.tensorflow._collectives import allreduce, grouped_allreduce
 from horovod.tensorflow.mpi_ops import Average
-
-Groups = Union[None, int, Sequence[Sequence[Any]]]
-
-
-def resolve_groups(num_groups: int, groups: Groups) -> Groups:
-    """``groups``, or ``num_groups`` (deprecated) in its place. Raises ValueError for what is neither."""
-    if num_groups != 0:
-        warnings.warn(
-            "Parameter `num_groups` has been replaced by `groups` and will be removed in v0.23.0.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        if groups is None:
-            groups = num_groups
-    if groups is not None and not (isinstance(groups, list) or (isinstance(groups, int) and groups > 0)):
-        raise ValueError("groups should be a non-negative integer or a list of list of tf.Variable.")
-    return groups
 
 
 def check_predivide(gradient_predivide_factor: float, op: int) -> None:

@@ -6,10 +6,11 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from horovod.common._groups import Groups, resolve_groups
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import mpi_ops
 from horovod.tensorflow._collectives import allreduce
-from horovod.tensorflow._reduction import Groups, LocalGradients, Reducer, check_predivide, resolve_groups
+from horovod.tensorflow._reduction import LocalGradients, Reducer, check_predivide
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.mpi_ops import Adasum, Average

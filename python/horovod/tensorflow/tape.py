@@ -6,13 +6,12 @@ from typing import Any, Optional, Sequence
 
 import tensorflow as tf
 
+from horovod.common._groups import Groups, resolve_groups
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._reduction import (
-    Groups,
     LocalGradients,
     Reducer,
     check_predivide,
-    resolve_groups,
     shared_reducer,
 )
 from horovod.tensorflow.compression import Compression

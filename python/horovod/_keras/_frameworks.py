@@ -1,0 +1,36 @@
+"""Which framework Keras runs on, and the module that speaks to it.
+
+Such a module offers
+
+- ``hvd``: the front end of the framework, such as :mod:`horovod.tensorflow`,
+- ``Gradients``: what a distributed optimizer does with gradients,
+- ``prepare(optimizer)``: called for each optimizer that is made a distributed one,
+- ``broadcast_variables(variables, root_rank)``: of Keras, in place,
+- ``broadcast_global_variables(root_rank)``: where there are such,
+- ``allreduce``, ``allgather``, ``broadcast``, ``reducescatter``: of arrays and what can be made one,
+- ``internal_error(error)``: what an exception of the framework is to an elastic job.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+
+def major(keras: Any) -> int:
+    """2 or 3: the version of a module of Keras."""
+    return 3 if hasattr(keras, "ops") else 2
+
+
+def backend(keras: Any) -> str:
+    """The name of the framework that ``keras`` runs on."""
+    return keras.backend.backend() if major(keras) == 3 else "tensorflow"
+
+
+def framework(keras: Any) -> ModuleType:
+    """The module for the framework of ``keras``. Raises ImportError if there is none."""
+    name = backend(keras)
+    if name not in ("tensorflow", "torch", "jax"):
+        raise ImportError(f"Keras runs on {name} here; horovod.keras works on TensorFlow, PyTorch and JAX")
+    return importlib.import_module(f"horovod._keras._{name}")

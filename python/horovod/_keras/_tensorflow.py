@@ -1,0 +1,192 @@
+"""Keras on TensorFlow: Keras 2, and Keras 3 with its TensorFlow backend."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+import horovod.tensorflow as hvd
+from horovod._keras._options import Options
+from horovod.common.exceptions import HorovodInternalError
+from horovod.tensorflow._reduction import LocalGradients, Reducer
+from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
+from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
+
+__all__ = [
+    "Gradients",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "broadcast_variables",
+    "hvd",
+    "internal_error",
+    "prepare",
+    "reducescatter",
+]
+
+
+def _native(variable: Any) -> Any:
+    """TensorFlow's variable of a variable of Keras 3; others as they are."""
+    return variable if isinstance(variable, tf.Variable) else getattr(variable, "_value", variable)
+
+
+class Gradients:
+    """Reduces the gradients of one optimizer."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        groups = options.groups
+        if isinstance(groups, list):
+            groups = [[_native(v) for v in group] for group in groups]
+        self._reducer = Reducer(
+            name,
+            options.device_dense,
+            options.device_sparse,
+            options.compression,
+            options.sparse_as_dense,
+            options.op,
+            options.gradient_predivide_factor,
+            groups,
+            options.process_set,
+        )
+        self._options = options
+        self._helper: Any = self._new_helper(name) if options.backward_passes_per_step > 1 else None
+        self._local = LocalGradients(options.process_set, options.scale_local_gradients)
+        self._local_layers: list[Any] = []
+
+    def _new_helper(self, name: str) -> Any:
+        options = self._options
+        if tf.compat.v1.executing_eagerly_outside_functions():
+            return LocalGradientAggregationHelperEager(
+                options.backward_passes_per_step,
+                self._reduce,
+                options.sparse_as_dense,
+                options.average_aggregated_gradients,
+                options.process_set,
+                options.scale_local_gradients,
+            )
+        return LocalGradientAggregationHelper(
+            options.backward_passes_per_step,
+            self._reduce,
+            options.sparse_as_dense,
+            options.average_aggregated_gradients,
+            hvd.rank(),
+            LocalGradientAggregationHelper._OPTIMIZER_TYPE_KERAS,
+            options.process_set,
+            options.scale_local_gradients,
+            name=name,
+        )
+
+    def register_local_var(self, variable: Any) -> None:
+        """Keep the gradient of ``variable`` from being reduced."""
+        register = self._local.register if self._helper is None else self._helper.register_local_var
+        register(_native(variable))
+
+    def register_local_layers(self, layers: Sequence[Any]) -> None:
+        """Keep the gradients of the weights of ``layers``, also those that they do not have yet, from being reduced."""
+        self._local_layers.extend(layers)
+
+    def _reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+        # By their numbers, since names of layers need not be equal on all ranks.
+        return self._reducer(gradients, variables, use_generic_names=True)
+
+    def apply(
+        self, optimizer: Any, gradients: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
+    ) -> Any:
+        """``apply`` reduced gradients; while they are being added up only count the step of ``optimizer``."""
+        for layer in self._local_layers:
+            for variable in layer.trainable_weights:
+                self.register_local_var(variable)
+        native = [_native(v) for v in variables]
+        if self._helper is not None:
+            reduced = self._helper.compute_gradients(gradients, native)
+            return self._helper.apply_gradients(lambda: apply(reduced), optimizer, list(zip(reduced, native)))
+        shared = [i for i, v in enumerate(native) if not self._local.contains(v)]
+        reduced = [self._local.scaled(g) if self._local.contains(v) else g for g, v in zip(gradients, native)]
+        for i, gradient in zip(shared, self._reduce([gradients[i] for i in shared], [native[i] for i in shared])):
+            reduced[i] = gradient
+        return apply(reduced)
+
+
+def prepare(optimizer: Any) -> None:
+    """Keep Keras 3 from compiling a model with this optimizer by XLA, which has no collectives of other libraries."""
+    if not hasattr(type(optimizer), "stateless_apply"):
+        return
+    from keras.src.trainers import trainer
+
+    supports = trainer.model_supports_jit
+    if getattr(supports, "knows_horovod", False):
+        return
+
+    def model_supports_jit(model: Any) -> bool:
+        from horovod._keras.optimizer import is_distributed
+
+        return not is_distributed(getattr(model, "optimizer", None)) and supports(model)
+
+    model_supports_jit.knows_horovod = True  # type: ignore[attr-defined]
+    trainer.model_supports_jit = model_supports_jit
+
+
+def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
+    """Overwrite variables of Keras with those of ``root_rank``."""
+    operation = hvd.broadcast_variables([_native(v) for v in variables], root_rank)
+    if operation is not None:
+        _evaluated(operation)
+
+
+def broadcast_global_variables(root_rank: int) -> None:
+    """Overwrite all global variables with those of ``root_rank``. RuntimeError in eager mode."""
+    _evaluated(hvd.broadcast_global_variables(root_rank))
+
+
+def _evaluated(tensor: Any) -> Any:
+    if tf.executing_eagerly():
+        return tensor.numpy()
+    return tf.compat.v1.keras.backend.get_session().run(tensor)
+
+
+def allreduce(
+    value: Any,
+    name: Optional[str] = None,
+    average: Optional[bool] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: Optional[int] = None,
+    compression: Any = hvd.Compression.none,
+) -> np.ndarray:
+    """The reduction of ``value``, an array or what can be made one, over all ranks: the average, unless ``op`` says
+    otherwise. Blocks."""
+    tensor = hvd.allreduce(
+        tf.convert_to_tensor(value),
+        name=name,
+        average=average,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        compression=compression,
+    )
+    return _evaluated(tensor)
+
+
+def allgather(value: Any, name: Optional[str] = None) -> np.ndarray:
+    """The values of all ranks, one after the other along the first dimension, which may differ. Blocks."""
+    return _evaluated(hvd.allgather(tf.convert_to_tensor(value), name=name))
+
+
+def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> np.ndarray:
+    """The value of ``root_rank`` on all ranks. Blocks."""
+    return _evaluated(hvd.broadcast(tf.convert_to_tensor(value), root_rank, name=name))
+
+
+def reducescatter(value: Any, name: Optional[str] = None, op: int = hvd.Average) -> np.ndarray:
+    """This rank's rows of the reduction of ``value`` over all ranks. Blocks."""
+    return _evaluated(hvd.reducescatter(tf.convert_to_tensor(value), name=name, op=op))
+
+
+def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
+    """What ``error`` is to an elastic job: the error of a collective, or None where it is another one."""
+    from horovod.tensorflow.elastic import internal_error as of_tensorflow
+
+    return of_tensorflow(error)

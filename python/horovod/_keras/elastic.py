@@ -1,0 +1,189 @@
+"""Elastic training with Keras: the state of a model and its optimizer, and callbacks that keep it up to date.
+
+As in :mod:`.callbacks`, ``_keras`` is the module of Keras that a class is for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, Callable, Iterator
+
+from horovod._keras import _frameworks
+from horovod._keras.callbacks import Logs, optimizer_variables
+from horovod.common.elastic import ObjectState, run_fn
+
+
+def run(keras: Any, func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a training function for the framework of ``keras``."""
+    framework = _frameworks.framework(keras)
+
+    @functools.wraps(func)
+    def converted(*args: Any, **kwargs: Any) -> Any:
+        with _internal_errors(keras):
+            return func(*args, **kwargs)
+
+    def reset() -> None:
+        framework.hvd.shutdown()
+        framework.hvd.init()
+
+    return run_fn(converted, reset)
+
+
+@contextlib.contextmanager
+def _internal_errors(keras: Any) -> Iterator[None]:
+    """Raise HorovodInternalError for errors of the framework that are those of collectives."""
+    try:
+        yield
+    except Exception as e:
+        error = _frameworks.framework(keras).internal_error(e)
+        if error is None:
+            raise
+        raise error from e
+
+
+class State(ObjectState):
+    """The weights of a model, the variables of its optimizer, and plain values, each an attribute by its keyword.
+
+    model: built, else ValueError. optimizer: that of the model by default; it is built for the model, too.
+    """
+
+    _keras: Any
+
+    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        if not model.built or not model.weights:
+            raise ValueError("Model must be built first. Run `model.build(input_shape)`.")
+        self.model = model
+        self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
+        _build(self.optimizer, model)
+        self._save_variables()
+        super().__init__(
+            bcast_object=self._broadcast_object, get_rank=_frameworks.framework(self._keras).hvd.rank, **kwargs
+        )
+
+    def _broadcast_object(self, obj: Any) -> Any:
+        with _internal_errors(self._keras):
+            return _frameworks.framework(self._keras).hvd.broadcast_object(obj, root_rank=0)
+
+    def _variables(self) -> list[Any]:
+        return [*self.model.weights, *optimizer_variables(self.optimizer)]
+
+    def _save_variables(self) -> None:
+        variables = self._variables()
+        if _frameworks.major(self._keras) == 3:
+            self._values = [self._keras.ops.convert_to_numpy(v).copy() for v in variables]
+        else:
+            self._values = self._keras.backend.batch_get_value(variables)
+
+    def save(self) -> None:
+        """Remember a copy of the variables, and the values."""
+        self._save_variables()
+        super().save()
+
+    def restore(self) -> None:
+        """Make variables and values what they were at the last :meth:`save`."""
+        pairs = list(zip(self._variables(), self._values))
+        if _frameworks.major(self._keras) == 3:
+            for variable, value in pairs:
+                variable.assign(value)
+        else:
+            self._keras.backend.batch_set_value(pairs)
+        super().restore()
+
+    def sync(self) -> None:
+        """Make variables and values those of rank 0, on all ranks, and remember them. Blocks."""
+        with _internal_errors(self._keras):
+            _frameworks.framework(self._keras).broadcast_variables(self._variables(), 0)
+        self._save_variables()
+        super().sync()
+
+
+def _build(optimizer: Any, model: Any) -> None:
+    """Have ``optimizer`` make its variables, so that it has the same ones on all ranks."""
+    if hasattr(optimizer, "_create_all_weights"):  # a legacy optimizer of Keras 2
+        optimizer._create_all_weights(model.trainable_variables)
+    elif hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
+        optimizer.build(model.trainable_variables)
+
+
+class CommitState:
+    """Commits ``state`` every ``batches_per_commit`` batches, and at the end of each epoch.
+
+    Place it after the callbacks that change the state. A commit costs a copy of the model.
+    """
+
+    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
+        super().__init__()
+        self.state = state
+        self.batches_per_commit = batches_per_commit
+        self.batches_remaining = batches_per_commit
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Count from the start."""
+        self.batches_remaining = self.batches_per_commit
+
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Commit, if it is time."""
+        self.batches_remaining -= 1
+        if self.batches_remaining == 0:
+            self.state.commit()
+            self.batches_remaining = self.batches_per_commit
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Commit."""
+        self.state.commit()
+
+
+class UpdateBatchState:
+    """Keeps ``state.batch``: the batch of the epoch that was done last, 0 after an epoch.
+
+    After a restart ``params["steps"]`` of the first epoch is less by the batches that had been done. Not all versions
+    of Keras look at it: pass ``steps_per_epoch`` to ``fit``, too, where an epoch is not to begin anew.
+    """
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self.steps_per_epoch = None
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Forget how many steps an epoch has."""
+        self.steps_per_epoch = None
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        """Leave out of the first epoch what is done."""
+        if not self.params.get("steps"):
+            return
+        if self.steps_per_epoch is None:
+            self.steps_per_epoch = self.params["steps"]
+            self.params["steps"] = self.steps_per_epoch - self.state.batch
+        else:
+            self.params["steps"] = self.steps_per_epoch
+
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Note the batch."""
+        self.state.batch = batch
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Begin again."""
+        self.state.batch = 0
+
+
+class UpdateEpochState:
+    """Keeps ``state.epoch``: how many epochs are done, those before a restart included.
+
+    After a restart pass ``epochs=total - state.epoch`` to ``fit``.
+    """
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self.initial_epoch = state.epoch
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Note how many epochs are done already."""
+        self.initial_epoch = self.state.epoch
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Note the epoch."""
+        self.state.epoch = self.initial_epoch + epoch + 1

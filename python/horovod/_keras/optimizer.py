@@ -1,0 +1,147 @@
+"""Distributed optimizers: the classes of Keras, with gradients that are reduced over the ranks before they are applied.
+
+The class of a distributed optimizer has the name, the module and the configuration of the class that it is made of, so
+that a model that is saved with it is loaded without Horovod, too.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Optional, Sequence
+
+from horovod._keras import _frameworks
+from horovod._keras._options import Options
+
+
+class _Distributed:
+    """What all distributed optimizers offer. Mixed into a class of Keras."""
+
+    def _distribute(self, gradients: Any) -> None:
+        # Not by assignment: Keras would look for variables in it, and save them with the model.
+        self.__dict__["_horovod_gradients"] = gradients
+
+    def register_local_var(self, var: Any) -> None:
+        """Keep the gradient of ``var`` from being reduced."""
+        self._horovod_gradients.register_local_var(var)
+
+    def register_local_layers(self, layers: Sequence[Any]) -> None:
+        """Keep the gradients of all weights of ``layers``, which may be built later, from being reduced."""
+        self._horovod_gradients.register_local_layers(layers)
+
+
+class _OfKeras3(_Distributed):
+    def apply(self, grads: Sequence[Any], trainable_variables: Optional[Sequence[Any]] = None) -> None:
+        """As Keras' own, with the reduced gradients."""
+        grads = list(grads)
+        if not grads:
+            return super().apply(grads, trainable_variables)
+        if trainable_variables is None:
+            variables = self._trainable_variables
+        else:
+            variables = trainable_variables = list(trainable_variables)
+            if not self.built:  # here, since below this may be inside of a branch
+                self.build(variables)
+
+        apply = super().apply
+        self._horovod_gradients.apply(
+            self, grads, variables, lambda reduced: apply(list(reduced), trainable_variables) and None
+        )
+
+
+class _OfKeras2(_Distributed):
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """As Keras' own, with the reduced gradients."""
+        pairs = list(grads_and_vars)
+        if not pairs:
+            return super().apply_gradients(pairs, *args, **kwargs)
+        variables = [v for _, v in pairs]
+        apply = super().apply_gradients
+        return self._horovod_gradients.apply(
+            self,
+            [g for g, _ in pairs],
+            variables,
+            lambda reduced: apply(list(zip(reduced, variables)), *args, **kwargs),
+        )
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Whether ``optimizer`` reduces gradients already."""
+    return isinstance(optimizer, _Distributed)
+
+
+def _is_of_keras_3(kind: type) -> bool:
+    return hasattr(kind, "stateless_apply")
+
+
+@functools.lru_cache(maxsize=None)
+def distributed_class(kind: type) -> type:
+    """The distributed form of a class of optimizers; that of one is itself."""
+    if issubclass(kind, _Distributed):
+        return kind
+    names = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+    # By these Keras 2 knows what it exports, and under which name.
+    names.update({k: v for k, v in vars(kind).items() if k.startswith("_keras_api_names")})
+    made = type(kind.__name__, (_OfKeras3 if _is_of_keras_3(kind) else _OfKeras2, kind), names)
+    made.__qualname__ = kind.__qualname__
+    _save_as(made, kind)
+    return made
+
+
+def _save_as(made: type, kind: type) -> None:
+    """Have Keras 3, and Keras 2 for classes that it does not know, save objects of ``made`` as those of ``kind``."""
+    for package in ("keras", "tf_keras"):
+        try:
+            source = __import__(f"{package}.src", fromlist=["src"])
+            registration = __import__(f"{package}.src.saving.object_registration", fromlist=["saving"])
+        except ImportError:
+            continue
+        exported = getattr(getattr(source, "api_export", None), "REGISTERED_OBJS_TO_NAMES", {})
+        for known in (exported, getattr(registration, "_GLOBAL_CUSTOM_NAMES", {})):
+            if kind in known:
+                known[made] = known[kind]
+        names = getattr(registration, "GLOBAL_CUSTOM_NAMES", {})
+        if kind in names:
+            names[made] = names[kind]
+
+
+def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options) -> Any:
+    """A distributed optimizer that does what ``optimizer`` does. Raises ValueError for options that cannot be."""
+    framework = _frameworks.framework(keras)
+    options.check(framework.hvd)
+    kind = type(optimizer)
+    if not hasattr(kind, "get_config") or not hasattr(kind, "apply_gradients"):
+        raise ValueError(f"DistributedOptimizer takes an optimizer of Keras, not {optimizer!r}")
+    made = distributed_class(kind).from_config(_config(optimizer))
+    _keep_state(optimizer, made)
+    made._distribute(framework.Gradients(name or f"Distributed{kind.__name__}", options))
+    framework.prepare(made)
+    return made
+
+
+def distribute_in_place(keras: Any, optimizer: Any, options: Options) -> None:
+    """Make ``optimizer`` itself a distributed one; it keeps its state."""
+    framework = _frameworks.framework(keras)
+    options.check(framework.hvd)
+    kind = type(optimizer)
+    optimizer.__class__ = distributed_class(kind)
+    optimizer._distribute(framework.Gradients(f"Distributed{kind.__name__}", options))
+    framework.prepare(optimizer)
+
+
+def _config(optimizer: Any) -> dict[str, Any]:
+    """The configuration, in which a learning rate schedule is the object itself: its class need not be registered."""
+    config = optimizer.get_config()
+    rate = vars(optimizer).get("_learning_rate")
+    if isinstance(config.get("learning_rate"), dict) and callable(rate):
+        config["learning_rate"] = rate
+    return config
+
+
+def _keep_state(optimizer: Any, made: Any) -> None:
+    """Copy what an optimizer of Keras 3 has learnt; others cannot tell which variables it belongs to."""
+    variables = getattr(optimizer, "_trainable_variables", None)
+    if not (_is_of_keras_3(type(optimizer)) and optimizer.built and variables):
+        return
+    made.build(list(variables))
+    for new, old in zip(made.variables, optimizer.variables):
+        new.assign(old)

@@ -1,0 +1,46 @@
+"""Callbacks for ``model.fit``: ``from horovod.keras.callbacks import …``."""
+
+from __future__ import annotations
+
+from typing import Union
+
+import keras
+
+from horovod._keras import callbacks as _impl
+
+__all__ = [
+    "BestModelCheckpoint",
+    "BroadcastGlobalVariablesCallback",
+    "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback",
+    "MetricAverageCallback",
+]
+
+
+class BroadcastGlobalVariablesCallback(_impl.BroadcastGlobalVariables, keras.callbacks.Callback):
+    __doc__ = _impl.BroadcastGlobalVariables.__doc__
+    _keras = keras
+
+
+class MetricAverageCallback(_impl.MetricAverage, keras.callbacks.Callback):
+    __doc__ = _impl.MetricAverage.__doc__
+    _keras = keras
+
+
+class LearningRateScheduleCallback(_impl.LearningRateSchedule, keras.callbacks.Callback):
+    __doc__ = _impl.LearningRateSchedule.__doc__
+    _keras = keras
+
+
+class LearningRateWarmupCallback(_impl.LearningRateWarmup, keras.callbacks.Callback):
+    __doc__ = _impl.LearningRateWarmup.__doc__
+    _keras = keras
+
+
+class BestModelCheckpoint(_impl.best_model_checkpoint(keras)):
+    """Keras' ModelCheckpoint of the best model only. Set ``filepath`` before training."""
+
+    def __init__(
+        self, monitor: str = "val_loss", verbose: int = 0, mode: str = "auto", save_freq: Union[str, int] = "epoch"
+    ) -> None:
+        super().__init__(monitor, verbose, False, mode, save_freq)

@@ -1,0 +1,133 @@
+"""Elastic training: ``@hvd.elastic.run`` around a training function, and the state that it works on.
+
+@hvd.elastic.run
+def train(state):
+    while state.batch < batches:
+        step()
+        state.batch += 1
+        state.commit()
+
+state = hvd.elastic.TensorFlowKerasState(model, optimizer, batch=0)
+train(state)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, Callable, Iterator, Optional, Sequence
+
+import tensorflow as tf
+
+from horovod._keras.elastic import State as _KerasState
+from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.exceptions import HorovodInternalError
+from horovod.tensorflow.functions import broadcast_object, broadcast_variables
+from horovod.tensorflow.mpi_ops import init, rank, shutdown
+
+__all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a training function whose first argument is a :class:`TensorFlowState`, or another ``State``.
+
+    It is called again, after the job was joined anew, when the error of a collective or a HostsUpdatedInterrupt leaves
+    it; see :mod:`horovod.common.elastic`. Other exceptions go through.
+    """
+
+    @functools.wraps(func)
+    def converted(*args: Any, **kwargs: Any) -> Any:
+        with internal_errors():
+            return func(*args, **kwargs)
+
+    return run_fn(converted, _reset)
+
+
+def _reset() -> None:
+    shutdown()
+    init()
+
+
+def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
+    """The HorovodInternalError that TensorFlow's ``error`` stands for; None where it has another cause."""
+    if isinstance(error, tf.errors.UnknownError) and "Horovod" in str(error):
+        return HorovodInternalError(str(error))
+    return None
+
+
+@contextlib.contextmanager
+def internal_errors() -> Iterator[None]:
+    """Raise HorovodInternalError for errors of TensorFlow that are those of collectives."""
+    try:
+        yield
+    except tf.errors.UnknownError as e:
+        error = internal_error(e)
+        if error is None:
+            raise
+        raise error from e
+
+
+class TensorFlowKerasState(_KerasState):
+    """The weights of a Keras model, the variables of its optimizer, and plain values, each an attribute by its keyword.
+
+    model: of ``tf.keras``, built, else ValueError. optimizer: that of the model by default; it is built for the model,
+    too. backend: accepted as in Horovod.
+    """
+
+    def __init__(self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> None:
+        super().__init__(model, optimizer, **kwargs)
+
+    @property
+    def _keras(self) -> Any:  # a property, since not everyone who uses TensorFlow wants Keras
+        return tf.keras
+
+
+class TensorFlowState(ObjectState):
+    """TensorFlow variables, and plain values, each an attribute by its keyword.
+
+    variables: all global variables by default. session: in a graph, what runs; the default session by default.
+    """
+
+    def __init__(self, variables: Optional[Sequence[Any]] = None, session: Optional[Any] = None, **kwargs: Any) -> None:
+        self.variables = list(variables) if variables is not None else tf.compat.v1.global_variables()
+        self.session = session
+        if session is None and not tf.executing_eagerly():
+            self.session = tf.compat.v1.get_default_session()
+        self._broadcast: Any = None
+        self._values = self._read()
+        super().__init__(bcast_object=self._broadcast_object, get_rank=rank, **kwargs)
+
+    def _broadcast_object(self, obj: Any) -> Any:
+        with internal_errors():
+            return broadcast_object(obj, session=self.session)
+
+    def _read(self) -> list[Any]:
+        if tf.executing_eagerly():
+            return [v.numpy() for v in self.variables]
+        return self.session.run(self.variables)
+
+    def save(self) -> None:
+        """Remember a copy of the variables, and the values."""
+        self._values = self._read()
+        super().save()
+
+    def restore(self) -> None:
+        """Make the variables and values what they were at the last :meth:`save`."""
+        for variable, value in zip(self.variables, self._values):
+            if tf.executing_eagerly():
+                variable.assign(value)
+            else:
+                variable.load(value, self.session)
+        super().restore()
+
+    def sync(self) -> None:
+        """Make the variables and values those of rank 0, on all ranks, and remember them. Blocks."""
+        with internal_errors():
+            if tf.executing_eagerly():
+                broadcast_variables(self.variables, root_rank=0)
+            else:
+                if self._broadcast is None:
+                    self._broadcast = broadcast_variables(self.variables, root_rank=0)
+                self.session.run(self._broadcast)
+        self._values = self._read()
+        super().sync()

@@ -1,0 +1,155 @@
+"""Horovod for ``tf.keras``: ``import horovod.tensorflow.keras as hvd``."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import tensorflow as tf
+
+from horovod._keras._options import Options
+from horovod._keras._tensorflow import allgather, allreduce, broadcast, broadcast_global_variables, reducescatter
+from horovod._keras.optimizer import distribute
+from horovod._keras.saving import load_model as _load_model
+from horovod.common._groups import Groups, resolve_groups
+from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.keras import callbacks, elastic
+from horovod.tensorflow.mpi_ops import (
+    Average,
+    Sum,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+
+__all__ = [
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "ProcessSet",
+    "Sum",
+    "add_process_set",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "callbacks",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "elastic",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "load_model",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "rank",
+    "reducescatter",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
+]
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    name: Optional[str] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """An optimizer that does what ``optimizer`` does, with gradients that are reduced over the ranks first.
+
+    name: of the operations; "Distributed" and the name of the optimizer's class by default.
+    device_dense, device_sparse: where the arithmetic around the communication is done, in TensorFlow.
+    compression: ``Compression.fp16`` and so on, used on the way.
+    sparse_as_dense: turn sparse gradients into dense ones first.
+    gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
+    op: ``Average`` or ``Sum``.
+    backward_passes_per_step: how many gradients are added up before they are reduced and applied; until then the
+        steps are only counted.
+    average_aggregated_gradients: whether these sums are divided by their number.
+    groups: a number of groups, or lists of variables, whose gradients are reduced as one.
+    process_set: the ranks that train together.
+    scale_local_gradients: divide gradients that are not reduced by the number of ranks.
+
+    Pass the result to ``model.compile``. Its class has the name of the optimizer's, so that a saved model can be loaded
+    without Horovod. ``register_local_var(variable)`` keeps the gradient of a variable from being reduced. Raises
+    ValueError for what cannot be combined.
+    """
+    groups = resolve_groups(num_groups, groups)
+    return distribute(
+        tf.keras,
+        optimizer,
+        name,
+        Options(
+            device_dense=device_dense,
+            device_sparse=device_sparse,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            gradient_predivide_factor=gradient_predivide_factor,
+            op=op,
+            backward_passes_per_step=backward_passes_per_step,
+            average_aggregated_gradients=average_aggregated_gradients,
+            groups=groups,
+            process_set=process_set,
+            scale_local_gradients=scale_local_gradients,
+        ),
+    )
+
+
+def load_model(
+    filepath: Any,
+    custom_optimizers: Optional[Sequence[type]] = None,
+    custom_objects: Optional[dict[str, Any]] = None,
+    compression: Any = Compression.none,
+    legacy_opts: bool = False,
+) -> Any:
+    """Load a model that Keras has saved, with or without Horovod; its optimizer becomes a distributed one.
+
+    The optimizer keeps its state. ``custom_optimizers`` are classes that Keras does not know, ``custom_objects`` other
+    objects by their names. ``legacy_opts`` loads the optimizer as one of Keras 2's legacy ones; Keras 3 has none
+    (ValueError). Let all ranks load a model, or one, and a BroadcastGlobalVariablesCallback send it to the others.
+    """
+    return _load_model(tf.keras, filepath, custom_optimizers, custom_objects, compression, legacy_opts)

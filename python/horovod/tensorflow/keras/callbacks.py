@@ -1,0 +1,51 @@
+"""Callbacks for ``model.fit``: ``from horovod.tensorflow.keras.callbacks import …``."""
+
+from __future__ import annotations
+
+from typing import Union
+
+import tensorflow as tf
+
+from horovod._keras import callbacks as _impl
+
+__all__ = [
+    "BestModelCheckpoint",
+    "BroadcastGlobalVariablesCallback",
+    "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback",
+    "MetricAverageCallback",
+]
+
+
+class BroadcastGlobalVariablesCallback(_impl.BroadcastGlobalVariables, tf.keras.callbacks.Callback):
+    __doc__ = _impl.BroadcastGlobalVariables.__doc__
+    _keras = tf.keras
+
+
+class MetricAverageCallback(_impl.MetricAverage, tf.keras.callbacks.Callback):
+    __doc__ = _impl.MetricAverage.__doc__
+    _keras = tf.keras
+
+
+class LearningRateScheduleCallback(_impl.LearningRateSchedule, tf.keras.callbacks.Callback):
+    __doc__ = _impl.LearningRateSchedule.__doc__
+    _keras = tf.keras
+
+
+class LearningRateWarmupCallback(_impl.LearningRateWarmup, tf.keras.callbacks.Callback):
+    __doc__ = _impl.LearningRateWarmup.__doc__
+    _keras = tf.keras
+
+
+class BestModelCheckpoint(_impl.best_model_checkpoint(tf.keras)):
+    """Keras' ModelCheckpoint of the best model only. Set ``filepath`` before training."""
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: Union[str, int] = "epoch",
+    ) -> None:
+        super().__init__(monitor, verbose, save_weights_only, mode, save_freq)

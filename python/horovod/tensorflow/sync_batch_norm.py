@@ -1,0 +1,52 @@
+"""Batch normalization over the batches of all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.tensorflow.mpi_ops import Sum, _allreduce, size
+
+
+class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
+    """Keras' BatchNormalization whose mean and variance are those of the batches of all ranks together.
+
+    Batches may have different sizes; they count by the number of their elements. Only training communicates: all ranks
+    must run the layer, the same number of times. The arguments are those of BatchNormalization; ``fused`` must be
+    False, else ValueError.
+    """
+
+    def __init__(self, fused: bool = False, **kwargs: Any) -> None:
+        if fused in (True, None):
+            raise ValueError("SyncBatchNormalization does not support fused=True.")
+        if not hasattr(tf.keras, "ops"):  # Keras 3 has no such argument
+            kwargs["fused"] = fused
+        super().__init__(**kwargs)
+        self.supports_jit = False  # collectives cannot be compiled by XLA
+
+    def _moments(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Keras' mean and variance of this rank's batch, in whichever shape it wants them, made those of all ranks."""
+        mean, variance = super()._moments(inputs, *args, **kwargs)
+        if size() == 1:
+            return mean, variance
+        mask = kwargs.get("mask", args[-1] if args and tf.is_tensor(args[-1]) else None)
+        count = self._count(inputs, mean, mask)
+        weighted = tf.stack([mean * count, (variance + tf.square(mean)) * count, tf.zeros_like(mean) + count])
+        total = _allreduce(weighted, op=Sum, name=self._operation())
+        # Rounding must not make a variance negative.
+        all_mean = total[0] / total[2]
+        return all_mean, tf.maximum(total[1] / total[2] - tf.square(all_mean), 0)
+
+    def _operation(self) -> Any:
+        # In a graph its node's name tells layers apart; in eager mode only this does.
+        return f"sync_batch_normalization.{self.name}" if tf.executing_eagerly() else None
+
+    @staticmethod
+    def _count(inputs: Any, mean: Any, mask: Any) -> Any:
+        """How many elements each number of ``mean`` is the mean of."""
+        count = tf.cast(tf.size(inputs), mean.dtype) / tf.cast(tf.size(mean), mean.dtype)
+        if mask is None:
+            return count
+        mask = tf.cast(mask, mean.dtype)
+        return count * tf.reduce_sum(mask) / tf.cast(tf.size(mask), mean.dtype)
