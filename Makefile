@@ -13,6 +13,9 @@ FUZZTIME ?= 20s
 SOAKTIME ?= 600
 NP       ?= 4
 BENCHNP  ?= 2
+OUT      ?= build
+# A compiler that links against the C library of 2012 (glibc 2.17), for the wheel.
+OLD_CC   := $(CURDIR)/build/wheel-tools/bin/python -m ziglang cc -target $(shell uname -m)-linux-gnu.2.17
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Where goroutines meet: slow enough under the race detector to leave the rest out.
@@ -39,15 +42,17 @@ tools:
 .PHONY: build
 build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod_tensorflow.so
 	@scripts/prepare.sh toolchain
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -o build/gorovod ./cmd/gorovod
-	ln -f build/gorovod build/horovodrun
-	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS) -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libgorovod/exports.map' -buildmode=c-shared -o build/libgorovod.so ./cmd/libgorovod
-	$(CC) -std=gnu2x -O2 -Wall -Wextra -Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden -shared -Iinclude -o build/libgorovod_tensorflow.so shim/tensorflow/*.c -ldl -lpthread
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $(OUT)/gorovod ./cmd/gorovod
+	ln -f $(OUT)/gorovod $(OUT)/horovodrun
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS) -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libgorovod/exports.map' -buildmode=c-shared -o $(OUT)/libgorovod.so ./cmd/libgorovod
+	$(CC) -std=gnu2x -O2 -Wall -Wextra -Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden -shared -Iinclude -o $(OUT)/libgorovod_tensorflow.so shim/tensorflow/*.c -ldl -lpthread
 
 .PHONY: wheel
-wheel: prepare build tools ## dist/gorovod-….whl, one for every Python 3
+wheel: prepare ## dist/gorovod-….whl, one for every Python 3 on any Linux since 2014
+	@scripts/prepare.sh wheel
+	$(MAKE) --no-print-directory build OUT=build/wheel CC='$(OLD_CC)'
 	rm -rf dist
-	build/tools/bin/python -m hatchling build -t wheel -d dist
+	build/wheel-tools/bin/python -m hatchling build -t wheel -d dist
 	scripts/check_wheel.sh dist/*.whl $(python)
 
 .PHONY: demo

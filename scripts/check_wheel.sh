@@ -1,31 +1,53 @@
 #!/usr/bin/env bash
-# Installs a wheel into an empty folder and uses it there, away from the checkout:
-# scripts/check_wheel.sh dist/gorovod-….whl PYTHON
+# Checks a wheel: what it needs of the system (auditwheel), then how it serves in a fresh
+# virtual environment, away from the checkout: scripts/check_wheel.sh dist/gorovod-….whl PYTHON
+#
+# PYTHON has torch, which the environment sees. Tests and the demo run there from the wheel.
 set -euo pipefail
 wheel=$(realpath "$1")
 python=$2
 cd "$(dirname "$0")/.."
+checkout=$PWD
+tools=$PWD/build/wheel-tools/bin
 
-site=$(mktemp -d)
-trap 'rm -rf "$site"' EXIT
-build/tools/bin/python -m pip install --quiet --no-deps --target "$site" "$wheel"
-cat >"$site/use.py" <<'PY'
-import os
+# The file's name promises what auditwheel finds.
+audit=$("$tools/auditwheel" show --json "$wheel")
+"$tools/python" - "$wheel" "$audit" <<'PY'
+import json
 import sys
 
-import torch
-
-import horovod.torch as hvd
-
-hvd.init()
-total = hvd.allreduce(torch.tensor([hvd.rank() + 1]), op=hvd.Sum, name="x").item()
-assert (hvd.size(), total) == (2, 3), (hvd.size(), total)
-assert os.path.dirname(hvd.__file__).startswith(sys.argv[1]), hvd.__file__
-hvd.shutdown()
+name, found = sys.argv[1], json.loads(sys.argv[2])
+promised = name.removesuffix(".whl").split("-")[-1].split(".")
+assert found["overall_tag"] in promised, f"the tag says {promised}, auditwheel {found['overall_tag']}"
+assert int(found["overall_tag"].split("_")[2]) <= 28, found["overall_tag"]
+assert not found["external_libs"], found["external_libs"]
+print(f"auditwheel: {found['overall_tag']}, symbols of", *sorted(found["versioned_symbols"]["libc.so.6"]))
 PY
-cd "$site"
-unset GOROVOD_LIBRARY
-export PYTHONPATH=$site
-"$site/bin/gorovod" --version
-"$site/bin/horovodrun" -np 2 "$python" use.py "$site"
-echo "$(basename "$wheel"): installed and used on 2 ranks; $(stat -c %s "$wheel") bytes"
+
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+"$python" -m venv --system-site-packages --without-pip "$room/venv"
+"$tools/python" -m pip --python "$room/venv/bin/python" install --quiet --no-deps "$wheel"
+cp -r test scripts examples "$room"
+cat >"$room/use.py" <<'PY'
+import sys
+import warnings
+
+warnings.simplefilter("error")
+import horovod
+
+warnings.simplefilter("default")
+assert horovod.__file__.startswith(sys.prefix), horovod.__file__
+assert horovod.__version__.startswith("0.28.1"), horovod.__version__
+PY
+
+unset GOROVOD_LIBRARY PYTHONPATH
+cd "$room"
+export PATH=$room/venv/bin:$PATH HOROVODRUN=$room/venv/bin/horovodrun
+gorovod --version
+python use.py
+python scripts/python_tests.py --ranks 2 test/python/test_{basics,fork,torch_ops}.py
+horovodrun -np 2 python examples/pytorch_digits.py
+# The same libraries, as a C program sees them.
+(cd "$checkout" && GOROVOD_TEST_BUILD=$checkout/build/wheel go test -count=1 ./test/cabi)
+echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes, good"

@@ -3,7 +3,8 @@
 #
 #   scripts/prepare.sh toolchain   Go and a C compiler
 #   scripts/prepare.sh python      a Python with torch; its path goes to build/python
-#   scripts/prepare.sh tools       build/tools: ruff and hatchling, pinned
+#   scripts/prepare.sh tools       build/tools: linters, pinned
+#   scripts/prepare.sh wheel       build/wheel-tools: what makes and checks wheels, pinned
 #   scripts/prepare.sh tensorflow  build/tensorflow-VERSION: virtual environments with TensorFlow
 #
 # Does nothing quickly when nothing is missing. Changes the system (apt-get)
@@ -13,7 +14,8 @@ cd "$(dirname "$0")/.."
 mkdir -p build
 [ -f build/go.mod ] || echo "// Go's ./... ends here." >build/go.mod
 
-TOOLS=(ruff==0.17.5 hatchling==1.33.0)
+TOOLS=(ruff==0.17.5)
+WHEEL_TOOLS=(hatchling==1.33.0 ziglang==0.16.0 auditwheel==6.8.2)
 MODULES=(torch numpy pytest cloudpickle)
 # The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.
 TENSORFLOWS=${TENSORFLOWS:-2.21.0 2.15.1}
@@ -35,7 +37,8 @@ apt_install() {
 
 toolchain() {
   command -v go >/dev/null || die "go is not in PATH; gorovod needs Go 1.26 or later"
-  if ! command -v "${CC:-cc}" >/dev/null && ! command -v gcc >/dev/null; then
+  local cc=(${CC:-cc}) # it may have arguments
+  if ! command -v "${cc[0]}" >/dev/null && ! command -v gcc >/dev/null; then
     can_apt || die "no C compiler; libgorovod.so needs one (gcc or clang)"
     apt_install gcc libc6-dev
   fi
@@ -91,13 +94,20 @@ make_venv() {
   python3 -m venv "$1"
 }
 
-tools() {
-  [ "$(cat build/tools/.complete 2>/dev/null)" = "${TOOLS[*]}" ] && return
-  say "installing ${TOOLS[*]} into build/tools"
-  make_venv build/tools
-  build/tools/bin/python -m pip install --quiet "${TOOLS[@]}" >&2
-  echo "${TOOLS[*]}" >build/tools/.complete
+# Makes a virtual environment of its own for the packages $2….
+install_into() {
+  local venv=$1
+  shift
+  [ "$(cat "$venv/.complete" 2>/dev/null)" = "$*" ] && return
+  say "installing $* into $venv"
+  make_venv "$venv"
+  "$venv/bin/python" -m pip install --quiet "$@" >&2
+  echo "$*" >"$venv/.complete"
 }
+
+tools() { install_into build/tools "${TOOLS[@]}"; }
+
+wheel() { install_into build/wheel-tools "${WHEEL_TOOLS[@]}"; }
 
 # One environment for each of TENSORFLOWS, and their Pythons' paths in build/tensorflows. A version that
 # PyPI does not have for this Python is left out, aloud.
@@ -122,10 +132,10 @@ tensorflow() {
   [ "${#pythons[@]}" -gt 0 ] || die "none of TensorFlow $TENSORFLOWS can be installed for $(python3 --version)"
 }
 
-[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, tensorflow"
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, wheel, tensorflow"
 for part; do
   case $part in
-  toolchain | python | tools | tensorflow) "$part" ;;
-  *) die "$part: not one of toolchain, python, tools, tensorflow" ;;
+  toolchain | python | tools | wheel | tensorflow) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools, wheel, tensorflow" ;;
   esac
 done

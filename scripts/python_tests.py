@@ -26,6 +26,7 @@ ALONE = {
     "test_loss_curve.py",
     "test_tensorflow_jobs.py",
     "test_torch_distributed_jobs.py",
+    "test_upstream.py",
 }
 # Every transport gets its turn: (ranks, environment) of each run. Names with a dash are options of the launcher.
 OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})

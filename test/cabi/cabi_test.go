@@ -2,6 +2,7 @@
 package cabi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,10 +14,11 @@ import (
 	"time"
 )
 
-// built returns the absolute path of something that make build makes.
+// built returns the absolute path of something that make build makes, in build/
+// or in the folder that GOROVOD_TEST_BUILD names.
 func built(t *testing.T, name string) string {
 	t.Helper()
-	p, err := filepath.Abs(filepath.Join("../../build", name))
+	p, err := filepath.Abs(filepath.Join(cmp.Or(os.Getenv("GOROVOD_TEST_BUILD"), "../../build"), name))
 	if err != nil {
 		t.Fatal(err)
 	}
