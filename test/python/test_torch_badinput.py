@@ -1,0 +1,367 @@
+"""What users get wrong, or what training runs into: the right error on the ranks that it concerns, and no hang."""
+
+import gc
+import os
+import signal
+import threading
+import warnings
+
+import pytest
+import torch
+from definitions import check, several, works
+
+import horovod.torch as hvd
+from horovod.torch import _submission, mpi_ops
+
+pytestmark = pytest.mark.usefixtures("job")
+
+
+def parameter(*shape, value=0.0, dtype=torch.float32):
+    return torch.nn.Parameter(torch.full(shape or (2,), value, dtype=dtype))
+
+
+def sgd(named, lr=1.0, **kwargs):
+    return hvd.DistributedOptimizer(torch.optim.SGD([p for _, p in named], lr=lr), named, **kwargs)
+
+
+# ---- types
+
+
+def test_integers():
+    """Their average truncates, and they have no gradient; a parameter of them cannot be trained anywhere in PyTorch."""
+    whole = torch.tensor([1, 2, -3]) * (hvd.rank() + 1)
+    total = sum(torch.tensor([1, 2, -3]) * (r + 1) for r in range(hvd.size()))
+    check(hvd.allreduce(whole), torch.div(total, hvd.size(), rounding_mode="trunc"))
+    assert not hvd.allreduce(whole).requires_grad
+    with pytest.raises(RuntimeError, match="floating point"):
+        torch.nn.Parameter(torch.ones(2, dtype=torch.int32))
+    frozen = torch.nn.Parameter(torch.ones(2, dtype=torch.int32), requires_grad=False)
+    p = parameter()
+    optimizer = sgd([("p", p), ("frozen", frozen)])
+    p.sum().backward()
+    optimizer.step()
+    check(p.detach(), torch.full((2,), -1.0))
+    check(frozen.detach(), torch.ones(2, dtype=torch.int32))
+
+
+@several()
+def test_a_type_that_cannot_be_reduced():
+    p = parameter(dtype=torch.complex64, value=1.0)
+    optimizer = sgd([("layer.phase", p)])
+    with pytest.raises(ValueError, match=r'ComplexFloatTensor is not supported\. \(tensor "layer.phase"\)'):
+        p.abs().sum().backward()
+    with pytest.raises(ValueError, match="layer.phase"):
+        optimizer.step()
+    with pytest.raises(ValueError, match="layer.phase"):
+        hvd.broadcast_parameters({"layer.phase": p.detach()}, 0)
+    works()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"groups": 1}, {"compression": hvd.Compression.fp16}, {"op": hvd.Sum}], ids=str
+)
+def test_narrow_parameters(dtype, options):
+    """A network of 16-bit floats is trained and made equal like another."""
+    w, b = parameter(3, dtype=dtype), parameter(1, dtype=dtype)
+    with torch.no_grad():
+        w.fill_(hvd.rank())
+    hvd.broadcast_parameters({"w": w.detach(), "b": b.detach()}, hvd.size() - 1)
+    check(w.detach(), torch.full((3,), float(hvd.size() - 1), dtype=dtype))
+    optimizer = sgd([("w", w), ("b", b)], **options)
+    for _ in range(2):
+        ((w * (hvd.rank() + 1)).sum() + b.sum() * 2).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    n = hvd.size()
+    mean = (n + 1) / 2 * (n if "op" in options else 1)
+    check(w.detach(), torch.full((3,), n - 1 - 2 * mean, dtype=dtype))
+    check(b.detach(), torch.full((1,), -4.0 * (n if "op" in options else 1), dtype=dtype))
+
+
+# ---- names
+
+
+def test_a_parameter_without_name():
+    a, b = parameter(), parameter(3)
+    with pytest.raises(ValueError, match=rf"were not named.*{id(b)} \(parameter 1 of group 0, of shape \[3\]\)"):
+        hvd.DistributedOptimizer(torch.optim.SGD([a, b], lr=1.0), [("a", a)])
+
+
+@several()
+@pytest.mark.parametrize("groups", [None, 1, 2], ids=str)
+def test_any_order_of_parameters(groups):
+    """The ranks hold, name and use their parameters in other orders."""
+    shapes = {"a": (2,), "b": (3, 2), "c": (1,), "d": (2,)}
+    order = list(shapes)
+    order = order[hvd.rank() :] + order[: hvd.rank()]
+    named = [(name, parameter(*shapes[name])) for name in order]
+    optimizer = sgd(named, groups=groups)
+    for step in range(3):
+        used = named if step % 2 else named[::-1]
+        sum(p.sum() * (ord(name) + hvd.rank()) for name, p in used).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    for name, p in named:
+        check(p.detach(), torch.full(shapes[name], -3 * (ord(name) + (hvd.size() - 1) / 2)))
+
+
+@several()
+def test_a_mismatch_names_the_parameter():
+    good = parameter()
+    for groups in (None, 1):
+        bad = parameter(2 + hvd.rank())
+        optimizer = sgd([("good", good), ("encoder.bad", bad)], groups=groups)
+        (good.sum() + bad.sum()).backward()
+        with pytest.raises(
+            hvd.HorovodInternalError, match=r'Mismatched ALLREDUCE tensor shapes.*\(tensor "encoder.bad"\)$'
+        ):
+            optimizer.step()
+        optimizer.zero_grad()
+    for call, name in [
+        (lambda t: hvd.allreduce(t, name="x"), "x"),
+        (lambda t: hvd.grouped_allreduce([good.detach(), t], name="x"), "x_2of2"),
+        (lambda t: hvd.broadcast_(t, 0, name="x"), "x"),
+        (lambda t: hvd.broadcast_parameters({"net.x": t}, 0), "net.x"),
+    ]:
+        with pytest.raises(hvd.HorovodInternalError, match=rf'\(tensor "{name}"\)$'):
+            call(torch.ones(2 + hvd.rank()))
+    with pytest.raises(hvd.HorovodInternalError, match=r'\(tensor "allreduce.noname.\d+"\)$'):
+        hvd.allreduce(torch.ones(2 + hvd.rank()))
+    works()
+
+
+@several()
+def test_refusals_name_the_tensor():
+    bent = torch.ones(2, 3).t()
+    for call in (
+        lambda: hvd.allreduce(bent, name="x"),
+        lambda: hvd.allreduce_(bent, name="x"),
+        lambda: hvd.grouped_allreduce([bent], name="x"),
+        lambda: hvd.allgather(bent, name="x"),
+        lambda: hvd.broadcast(bent, 0, name="x"),
+        lambda: hvd.alltoall(bent, name="x"),
+        lambda: hvd.reducescatter(bent, name="x"),
+        lambda: hvd.grouped_reducescatter([bent], name="x"),
+    ):
+        with pytest.raises(ValueError, match=r'^Tensor is required to be contiguous\. \(tensor "x"\)$'):
+            call()
+
+
+@several()
+def test_a_parameter_that_one_rank_lacks():
+    """The others wait for it until that rank goes, and are told the name then."""
+    shared, extra = parameter(), parameter()
+    lacks = hvd.rank() == 0
+    named = [("shared", shared)] if lacks else [("shared", shared), ("head.extra", extra)]
+    optimizer = sgd(named)
+    sum(p.sum() for _, p in named).backward()
+    if lacks:
+        optimizer.step()
+        hvd.shutdown()
+    else:
+        with pytest.raises(hvd.HorovodInternalError, match=r'shut down.*\(tensor "head.extra"\)$'):
+            optimizer.step()
+        hvd.shutdown()
+    hvd.init()
+    works()
+
+
+@several()
+def test_groups_need_the_same_parameters():
+    named = [("shared", parameter())] + ([("head.extra", parameter())] if hvd.rank() else [])
+    if hvd.rank() == 0:
+        sgd(named, groups=2)
+    else:
+        with pytest.raises(ValueError, match=r"lacks none and has \['head.extra'\] more"):
+            sgd(named, groups=2)
+    works("after")
+
+
+# ---- the order of calls
+
+
+def test_a_second_step():
+    """As with the optimizer alone: it uses the same gradients again."""
+    p = parameter()
+    optimizer = sgd([("p", p)])
+    (p * (hvd.rank() + 1)).sum().backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.step()
+        optimizer.step()
+    check(p.detach(), torch.full((2,), -2 * (hvd.size() + 1) / 2))
+
+
+def test_a_step_before_any_backward():
+    p = parameter()
+    optimizer = sgd([("p", p)])
+    optimizer.step()
+    check(p.detach(), torch.zeros(2))
+
+
+@several()
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum])
+def test_a_second_backward(op):
+    p = parameter()
+    optimizer = sgd([("body.weight", p)], op=op)
+    p.sum().backward()
+    with pytest.raises(AssertionError, match=r'backward_passes_per_step.*\(parameter "body.weight"\)'):
+        p.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    p.sum().backward()
+    optimizer.step()
+    works()
+
+
+@several()
+def test_a_graph_of_the_gradient():
+    p = parameter(value=1.0)
+    optimizer = sgd([("body.weight", p)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's own, about cycles
+        with pytest.raises(AssertionError, match=r'create_graph=True.*\(parameter "body.weight"\)'):
+            (p * p).sum().backward(create_graph=True)
+    p.grad = None
+    optimizer.synchronize()
+    optimizer.zero_grad()
+
+
+# ---- values
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"groups": 1},
+        {"compression": hvd.Compression.fp16},
+        {"op": hvd.Sum},
+        {"op": hvd.Min},
+        {"op": hvd.Max},
+        {"gradient_predivide_factor": 2.0},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_nan_and_infinity_pass_through(options, value):
+    """From one rank to all, in their own element only: whoever scales losses looks for them."""
+    p, q = parameter(4), parameter(3)
+    optimizer = sgd([("p", p), ("q", q)], **options)
+    weights = torch.ones(4)
+    if hvd.rank() == hvd.size() - 1:
+        weights[2] = value
+    ((p * weights).sum() + q.sum()).backward()
+    optimizer.step()
+    of_min = options.get("op") == hvd.Min and value == float("inf") and hvd.size() > 1
+    assert p.isfinite().tolist() == [True, True, of_min, True]
+    if value != value:
+        assert p.isnan().tolist() == [False, False, True, False]
+    assert bool(q.isfinite().all())
+    assert bool(hvd.allreduce(torch.tensor([value])).isfinite()) is False
+
+
+# ---- memory
+
+
+def test_a_model_elsewhere_with_buffers_in_host_memory(monkeypatch):
+    """The parameters as if on a GPU, the buffers here; one dict has both."""
+    net = torch.nn.BatchNorm1d(3)
+    with torch.no_grad():
+        for t in net.state_dict().values():
+            t.fill_(hvd.rank() + 1)
+    elsewhere = {p.data_ptr() for p in net.parameters()}
+    copied = []
+
+    def usable(tensor):
+        if tensor.data_ptr() in elsewhere:
+            copied.append(tensor)
+            return False
+        return True
+
+    monkeypatch.setattr(_submission, "_usable", usable)
+    hvd.broadcast_parameters(net.state_dict(), hvd.size() - 1)
+    assert copied
+    for t in net.state_dict().values():
+        check(t, torch.full_like(t, hvd.size()))
+    a, b = net.weight.detach(), net.running_mean
+    for result in hvd.grouped_allreduce_([a, b], op=hvd.Sum):
+        check(result, torch.full((3,), float(hvd.size() ** 2)))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_model_on_a_gpu_with_buffers_in_host_memory():
+    net = torch.nn.BatchNorm1d(3)
+    net.weight.data, net.bias.data = net.weight.data.cuda(), net.bias.data.cuda()
+    with torch.no_grad():
+        for t in net.state_dict().values():
+            t.fill_(hvd.rank() + 1)
+    hvd.broadcast_parameters(net.state_dict(), hvd.size() - 1)
+    for t in net.state_dict().values():
+        check(t.cpu(), torch.full_like(t, hvd.size()).cpu())
+
+
+def test_tensors_that_are_freed_early():
+    """Whoever drops a tensor, a gradient or the whole optimizer while they travel harms nobody."""
+    for i in range(5):
+        for call in (hvd.allreduce_async, hvd.allreduce_async_, hvd.allgather_async):
+            call(torch.ones(5000), name=f"dropped.{call.__name__}.{i}")
+        hvd.grouped_allreduce_async([torch.ones(5000), torch.ones(3)], name=f"dropped.group.{i}")
+        hvd.sparse_allreduce_async(torch.eye(3).to_sparse(), f"dropped.sparse.{i}", hvd.Sum)
+    p = parameter(5000)
+    optimizer = sgd([("p", p)])
+    p.sum().backward()
+    del p, optimizer
+    gc.collect()
+    rubbish = [torch.full((5000,), 7.0) for _ in range(20)]  # where they were
+    works("after")
+    assert all(bool((t == 7).all()) for t in rubbish)
+    hvd.barrier()
+    hvd.shutdown()
+    assert mpi_ops._handle_map == {}
+    hvd.init()
+
+
+@several()
+@pytest.mark.parametrize("options", [{}, {"groups": 1}, {"compression": hvd.Compression.bf16}], ids=str)
+def test_gradients_that_are_dropped_before_the_step(options):
+    """model.zero_grad(set_to_none=True) in place of the optimizer's: the sum that is under way counts."""
+    p = parameter()
+    optimizer = sgd([("p", p)], **options)
+    for _ in range(2):
+        (p * (hvd.rank() + 1)).sum().backward()
+        p.grad = None
+        optimizer.step()
+        optimizer.zero_grad()
+    check(p.detach(), torch.full((2,), -float(hvd.size() + 1)))
+
+
+# ---- interrupts
+
+
+@several()
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum])
+@pytest.mark.parametrize("by", ["step", "synchronize of a handle"])
+def test_ctrl_c_in_the_midst_of_synchronize(by, op):
+    """Rank 0 waits for the others, who come only after it was interrupted; then it waits again."""
+    p = parameter()
+    optimizer = sgd([("p", p)], op=op)
+    handle = None
+    if hvd.rank() != 0:
+        hvd.barrier()
+    p.sum().backward()
+    if by != "step":
+        handle = hvd.allreduce_async(torch.ones(3), name="interrupted", op=hvd.Sum)
+    if hvd.rank() == 0:
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.step() if by == "step" else hvd.synchronize(handle)
+        timer.join()
+        hvd.barrier()
+    if handle is not None:
+        check(hvd.synchronize(handle), torch.full((3,), float(hvd.size())))
+    optimizer.step()
+    check(p.detach(), torch.full((2,), -1.0))
+    works("after")
