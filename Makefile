@@ -81,11 +81,12 @@ test-tensorflow: build ## the TensorFlow tests on 1 and 2 ranks, with the newest
 	done
 
 .PHONY: lint
-lint: tools ## gofmt, vet, staticcheck, ruff
+lint: tools ## gofmt, vet, staticcheck, ruff, mypy
 	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	build/tools/bin/ruff check .
+	build/tools/bin/mypy
 
 .PHONY: bench
 bench: prepare build ## this machine's limits, this engine and its peers: build/bench.json, build/bench.svg

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 mkdir -p build
 [ -f build/go.mod ] || echo "// Go's ./... ends here." >build/go.mod
 
-TOOLS=(ruff==0.17.5)
+TOOLS=(ruff==0.17.5 mypy==2.4.1)
 WHEEL_TOOLS=(hatchling==1.33.0 ziglang==0.16.0 auditwheel==6.8.2)
 MODULES=(torch numpy pytest cloudpickle)
 # The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.

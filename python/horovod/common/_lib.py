@@ -15,7 +15,7 @@ import operator
 import os
 import weakref
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from horovod.common.exceptions import HorovodInternalError
 
@@ -198,7 +198,7 @@ def int32(value: int, what: str) -> int:
 
 
 @functools.lru_cache(maxsize=None)
-def array_type(element: type, length: int) -> type:
+def array_type(element: Any, length: int) -> Any:
     """The ctypes type of ``length`` elements."""
     return element * length
 
@@ -286,7 +286,7 @@ def int_array(values: Sequence[int]) -> ctypes.Array:
 Done = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_char_p)
 
 
-def on_done(handle: int, done: ctypes._CFuncPtr, context: int) -> None:
+def on_done(handle: int, done: Any, context: int) -> None:
     """Have ``done``, a :data:`Done` that lives for ever, called with ``context`` (not 0) at the operation's end.
 
     It is called on a thread of the engine's, once; perhaps before this returns. Raises as :func:`error` says, also if

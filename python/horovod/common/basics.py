@@ -82,7 +82,7 @@ class HorovodBasics:
                 )
 
         if not self.is_initialized():
-            reason = _init_interruptibly([process_set.ranks for process_set in process_sets])
+            reason = _init_interruptibly([process_set.ranks or [] for process_set in process_sets])
             if reason is not None:
                 raise ValueError(f"Horovod initialization failed. {reason or 'The log tells more.'}")
         if not self._exit_hook:

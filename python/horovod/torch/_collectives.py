@@ -395,7 +395,7 @@ def reducescatter_async(
 
 def scattered_gradient_factor(op: int, prescale: float, postscale: float, process_set: ProcessSet) -> float:
     """By what the gradient of a reducescatter is multiplied before it is gathered."""
-    return prescale * postscale * (process_set.size() if op == Sum else 1)
+    return prescale * postscale * ((process_set.size() or 1) if op == Sum else 1)
 
 
 class HorovodReducescatter(torch.autograd.Function):

@@ -94,4 +94,4 @@ class DeltaOptimizer(SubmittingOptimizer):
         return result
 
     # PyTorch wraps a class's step with its hooks unless it is marked so; the optimizer's own step runs them.
-    step.hooked = True
+    step.hooked = True  # type: ignore[attr-defined]

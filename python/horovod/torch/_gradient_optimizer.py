@@ -6,7 +6,7 @@ import contextlib
 import os
 import warnings
 from functools import partial
-from typing import Any, Callable, Iterable, Iterator, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
 
 import torch
 
@@ -54,12 +54,11 @@ class GradientOptimizer(SubmittingOptimizer):
                 members = [p for p in group if p.requires_grad]
                 self._group_of.update((p, members) for p in members)
 
-    def _chunks(self, count: int) -> list[list[torch.Tensor]]:
+    def _chunks(self, count: int) -> list[Sequence[torch.Tensor]]:
         """Cut the trainable parameters into ``count`` groups, by the order that they have on the set's first rank."""
         parameters = {self._names[p]: p for p in self._trainable()}
-        names = broadcast_object(
-            list(parameters), self.process_set.ranks[0], "DistributedOptimizer.groups", self.process_set
-        )
+        first, *_ = self.process_set.ranks or [0]
+        names = broadcast_object(list(parameters), first, "DistributedOptimizer.groups", self.process_set)
         if set(names) != set(parameters):
             missing, further = sorted(set(names) - set(parameters)), sorted(set(parameters) - set(names))
             raise ValueError(
@@ -93,6 +92,7 @@ class GradientOptimizer(SubmittingOptimizer):
         if not tensors:
             return
         arguments = (self.op, self._prescale, self._postscale, self.process_set, False)
+        waits: list[Callable[[], torch.Tensor]]
         if p not in self._group_of:
             waits = [Result(submit_allreduce(tensors[0], True, self._names[p], *arguments, wires[0]))]
         else:
@@ -103,6 +103,7 @@ class GradientOptimizer(SubmittingOptimizer):
             self._submitted[q] = Submitted(wait, ctx, dims)
 
     def _finish(self, p: torch.Tensor, submitted: Submitted) -> None:
+        assert submitted.wait is not None
         reduced = submitted.wait()
         if submitted.stays_sparse:
             p.grad = reduced
@@ -177,7 +178,7 @@ class GradientOptimizer(SubmittingOptimizer):
         return super().step(synchronized_closure)
 
     # PyTorch wraps a class's step with its hooks unless it is marked so; the optimizer's own step runs them.
-    step.hooked = True
+    step.hooked = True  # type: ignore[attr-defined]
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own. Reductions that are under way are waited for, and their results dropped."""

@@ -217,7 +217,7 @@ def _allocated(engine_handle: int, input: torch.Tensor) -> torch.Tensor:
         output.resize_(shape)  # unlike view, in place: autograd must not take the result for a view
     else:
         output = torch.empty(shape, dtype=dtype)
-        if size:
+        if size and address is not None:
             ctypes.memmove(output.data_ptr(), address, size)
     return output.to(input.device)
 

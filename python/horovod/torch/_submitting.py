@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import Counter
-from typing import Any, Callable, Iterable, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional
 
 import torch
 
@@ -25,7 +25,13 @@ class Submitted(NamedTuple):
 _NOT_YET = Submitted(None)
 
 
-class SubmittingOptimizer:
+if TYPE_CHECKING:
+    from torch.optim import Optimizer as _Base  # or rather the class of the optimizer that is wrapped
+else:
+    _Base = object
+
+
+class SubmittingOptimizer(_Base):
     """Stands in front of the optimizer's own class.
 
     Counts the backward passes of each parameter that is watched, and calls :meth:`_submit` when its gradient is

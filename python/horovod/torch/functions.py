@@ -112,8 +112,8 @@ def _map_state(value: Any, mine: Any, leaf: Callable[[Any, Any], Any]) -> Any:
     if isinstance(value, _TensorSlot):
         return leaf(value, mine)
     if isinstance(value, Mapping):
-        known = mine if isinstance(mine, Mapping) else {}
-        return {key: _map_state(item, known.get(key), leaf) for key, item in value.items()}
+        mine_of = mine if isinstance(mine, Mapping) else {}
+        return {key: _map_state(item, mine_of.get(key), leaf) for key, item in value.items()}
     if type(value) in (list, tuple):
         known = mine if isinstance(mine, type(value)) and len(mine) == len(value) else [None] * len(value)
         return type(value)(_map_state(item, old, leaf) for item, old in zip(value, known))

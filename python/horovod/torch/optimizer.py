@@ -97,7 +97,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
 
     base = optimizer.__class__
     variant = DeltaOptimizer if combines_deltas else GradientOptimizer
-    cls = type(base.__name__, (variant, base), {"__module__": base.__module__, "__doc__": base.__doc__})
+    cls: Any = type(base.__name__, (variant, base), {"__module__": base.__module__, "__doc__": base.__doc__})
     distributed = cls.__new__(cls)
     # No constructor: that of an arbitrary class may want arguments that only its caller knows. Without "step", which is
     # there if a learning rate scheduler has wrapped the optimizer's own.

@@ -144,7 +144,8 @@ def horovod_rendezvous(
     if place is None:
         raise failure or ValueError("rank 0 cannot open the store of torch.distributed")
     if store is None:
-        store = _tcp_store(*place, size, False, timeout)
+        address, port = place
+        store = _tcp_store(address, port, size, False, timeout)
     yield store, rank, size
     raise RuntimeError("Unable to perform rerendezvous using horovod:// method")
 

@@ -44,6 +44,7 @@ class Message(Work):
         threading.Thread(target=_run, args=(line, queue), name=f"gorovod {name}", daemon=True).start()
 
     def _do(self) -> None:
+        assert self._transfer is not None, "a transfer runs once"
         try:
             self._source = self._transfer()
         except Exception as e:

@@ -160,6 +160,8 @@ def _add(table: _Table, key: tuple[int, ...]) -> None:
     try:
         if number is None:
             number = _basics._add_process_set_impl(key)
+            if number is None:
+                raise ValueError(f"there is a process set of the ranks {list(key)} already")
             table.ours.add(number)
         table.numbers[key] = number
         table.refused.pop(key, None)

@@ -23,20 +23,19 @@ _held: dict[int, Work] = {}  # by serial number
 _serials = itertools.count()
 _forgotten: collections.deque[int] = collections.deque()  # those of _held that have ended, and some that are gone
 _FORGOTTEN_KEPT = 64
+_look_at = 2 * _FORGOTTEN_KEPT  # many in _held, it is time to look which have ended
 _holding = threading.Lock()
 
 
 def hold(work: Work) -> None:
     """Hold a new Work. Now and then, look which of the others have ended without anybody noticing."""
+    global _look_at
     with _holding:
         _held[work._serial] = work
-        look = len(_held) >= hold.look_at
+        look = len(_held) >= _look_at
         under_way = [w for w in _held.values() if not w._over and w is not work] if look else []
     if look:
-        hold.look_at = 2 * (_FORGOTTEN_KEPT + sum(not w.is_completed() for w in under_way))
-
-
-hold.look_at = 2 * _FORGOTTEN_KEPT
+        _look_at = 2 * (_FORGOTTEN_KEPT + sum(not w.is_completed() for w in under_way))
 
 
 def drain(seconds: float) -> None:
