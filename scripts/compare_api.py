@@ -69,13 +69,15 @@ def differences(theirs, ours, names):
 
 def example(module, function):
     """Something that ``function`` returns."""
-    import torch
-
     if not module.is_initialized():
         module.init()
-    return {"DistributedOptimizer": lambda f: f(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0))}[
-        function
-    ](getattr(module, function))
+    if function == "DistributedGradientTape":
+        import tensorflow as tf
+
+        return module.DistributedGradientTape(tf.GradientTape())
+    import torch
+
+    return module.DistributedOptimizer(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0))
 
 
 def look_up(module, path):

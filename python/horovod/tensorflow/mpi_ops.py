@@ -26,9 +26,9 @@ _basics = HorovodBasics(__file__)
 _native = _library.load()
 
 
-def init(*args: Any, **kwargs: Any) -> None:
+def init(comm: Any = None, process_sets: Any = None) -> None:
     """See :meth:`horovod.common.basics.HorovodBasics.init`."""
-    _basics.init(*args, **kwargs)
+    _basics.init(comm, process_sets)
     _setup_process_sets(_basics)
 
 

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Runs the wheel's TensorFlow tests on 2 ranks under every minor version of TensorFlow from
+# 2.12 to the newest that PyPI has for this Python, each in a virtual environment that is
+# thrown away: scripts/tensorflow_matrix.sh dist/gorovod-….whl [VERSION…]
+#
+# Fetches some 250 MB a version, one after the other. The table goes to build/tensorflow-matrix.md,
+# and from there to docs/compatibility.md by hand; it ends with status 1 if a version failed.
+set -euo pipefail
+wheel=$(realpath "$1")
+shift
+cd "$(dirname "$0")/.."
+root=$PWD
+python=${PYTHON:-python3}
+table=$root/build/tensorflow-matrix.md
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/test" "$work/build"
+cp -r test/python test/tensorflow "$work/test/"
+cp -r scripts "$work/"
+
+# The newest patch of each minor version, oldest first.
+versions() {
+  "$python" -m pip index versions tensorflow-cpu 2>/dev/null |
+    sed -n 's/^Available versions: //p' | tr -d ' ' | tr , '\n' | grep -E '^2\.[0-9]+\.[0-9]+$' | sort -V |
+    awk -F. '$2 >= 12 {newest[$2] = $0; if (!seen[$2]++) order[++n] = $2} END {for (i = 1; i <= n; i++) print newest[order[i]]}'
+}
+
+# Tests one version; prints the table's line, and everything else to a log.
+try() {
+  local version=$1 venv=$work/venv log=$root/build/tensorflow-matrix-$1.log facts result
+  rm -rf "$venv"
+  "$python" -m venv "$venv"
+  if ! "$venv/bin/python" -m pip install --quiet "tensorflow-cpu==$version" pytest cloudpickle >"$log" 2>&1; then
+    facts="| | " result="cannot be installed"
+  else
+    "$venv/bin/python" -m pip install --quiet --no-index --no-deps "$wheel" >>"$log" 2>&1
+    facts=$("$venv/bin/python" -c 'import importlib.metadata as m, platform
+print("| Python", platform.python_version(), "| Keras", m.version("keras"), "NumPy", m.version("numpy"))')
+    if (cd "$work" && unset PYTHONPATH GOROVOD_LIBRARY && HOROVODRUN=${HOROVODRUN:-$venv/bin/horovodrun} \
+      "$venv/bin/python" scripts/python_tests.py --ranks 2 test/tensorflow/test_tensorflow_{ops,gradients,training}.py) >>"$log" 2>&1; then
+      result=$(tail -n 1 "$log")
+    else
+      result="**failed**: $(grep -m 1 -E '^(E  |FAIL)' "$log" | cut -c1-100)"
+    fi
+  fi
+  echo "| $version $facts | $result |"
+}
+
+mkdir -p build
+[ $# -gt 0 ] || mapfile -t list < <(versions)
+[ $# -eq 0 ] || list=("$@")
+[ "${#list[@]}" -gt 0 ] || { echo "tensorflow matrix: PyPI names no TensorFlow for $("$python" --version)"; exit 1; }
+{
+  echo "| TensorFlow | Python | with | operations, gradients, training on 2 ranks |"
+  echo "|---|---|---|---|"
+} | tee "$table"
+for version in "${list[@]}"; do try "$version" | tee -a "$table"; done
+! grep -q failed "$table"

@@ -1,0 +1,110 @@
+"""Whole jobs: what only shows in processes of its own, and the examples."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
+EXAMPLES = ROOT / "examples"
+HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
+LONGEST_S = 200
+
+
+def start(ranks, program, *options, **env):
+    """The exit status and the output of a job, of one process without horovodrun if ``ranks`` is None."""
+    command = [sys.executable, str(program), *map(str, options)]
+    if ranks is not None:
+        command = [HOROVODRUN, "-np", str(ranks), *command]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **env}
+    )
+    try:
+        output, _ = process.communicate(timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate()
+        pytest.fail(f"not finished after {LONGEST_S} s:\n{output[-5000:]}")
+    return process.returncode, output
+
+
+def run(ranks, program, *options, **env):
+    status, output = start(ranks, program, *options, **env)
+    assert status == 0, output[-5000:]
+    return output
+
+
+@pytest.mark.parametrize("mode", ["session", "function", "threads"])
+def test_opposite_orders(mode):
+    """A kernel that held its thread while it waits would block the only one."""
+    assert run(2, PROGRAMS / "opposite_orders.py", MODE=mode).count("finished") == 2
+
+
+@pytest.mark.parametrize("mode", ["session", "function", "eager"])
+def test_a_rank_that_dies(mode):
+    status, output = start(2, PROGRAMS / "dies.py", MODE=mode)
+    assert status != 0
+    heard = re.search(r"heard after ([0-9.]+) s: (.*)", output)
+    assert heard, output
+    assert float(heard[1]) < 5
+    assert re.search(r"rank 1 on host \S+ \(pid \d+\) was killed by signal 9", heard[2]), output
+
+
+def test_without_init():
+    lines = [line for line in run(None, PROGRAMS / "no_init.py").splitlines() if "error" in line]
+    assert len(lines) == 7
+    assert all("Horovod has not been initialized; use hvd.init()." in line for line in lines), lines
+
+
+def test_digits_follow_one_curve(tmp_path):
+    """On two ranks as on one, and as without horovodrun."""
+    curves = []
+    for ranks in (None, 2):
+        log = tmp_path / f"{ranks}"
+        output = run(ranks, EXAMPLES / "tensorflow_digits.py", "--epochs", 4, "--lr", 0.02, "--loss-log", log)
+        assert "bit-identical" in output
+        curves.append([json.loads(line)["loss"] for line in log.read_text().splitlines()])
+    one, two = curves
+    assert len(one) == len(two) == 100 and one[-1] < one[0] / 2
+    for step, (a, b) in enumerate(zip(one, two)):
+        assert abs(a - b) < 1e-3, f"step {step}: {a} on one rank, {b} on two"
+
+
+def test_session_demo(tmp_path):
+    """Horovod's first example: it learns, all ranks have one model, and rank 0 saves it."""
+    output = run(2, EXAMPLES / "tensorflow_session.py", "--steps", 120, "--checkpoints", tmp_path)
+    losses = [float(x) for x in re.findall(r"loss ([0-9.]+)", output)]
+    assert losses[-1] < losses[0] / 2, output
+    assert "weights equal on 2 rank(s)" in output
+    assert (tmp_path / "model.ckpt-120.index").exists()
+    # It goes on from the checkpoint, which only rank 0 has read.
+    output = run(2, EXAMPLES / "tensorflow_session.py", "--steps", 130, "--checkpoints", tmp_path)
+    assert "weights equal on 2 rank(s)" in output
+    assert (tmp_path / "model.ckpt-130.index").exists()
+
+
+def test_synthetic_benchmark():
+    options = ["--batch-size", 2, "--image-size", 16, "--channels", 4, "--num-iters", 2, "--num-warmup-batches", 1]
+    output = run(2, EXAMPLES / "tensorflow_synthetic_benchmark.py", *options, "--fp16-allreduce")
+    assert re.search(r"Total img/sec on 2 rank\(s\): [0-9.]+ \+-[0-9.]+", output), output
+
+
+def test_names_and_signatures_are_horovods():
+    """And docs/api.md tells; scripts/compare_api.py --write makes its section anew."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import compare_api
+
+    table = Path(__file__).parent / "api_tensorflow.txt"
+    command = [sys.executable, str(ROOT / "scripts" / "compare_api.py"), str(table)]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", timeout=LONGEST_S)
+    assert result.returncode == 0, [line for line in result.stdout.splitlines() if "✓" not in line]
+    begin, end, expected = compare_api.section(table, result.stdout.rstrip("\n"))
+    page = compare_api.PAGE.read_text(encoding="utf-8")
+    there = page[page.index(begin) : page.index(end) + len(end)]
+    assert there.split() == expected.split(), "docs/api.md is out of date"
