@@ -540,3 +540,20 @@ def test_sparse_allreduce_of_nothing():
     result = hvd.sparse_allreduce_async(empty, "nothing", hvd.Sum)()
     assert result.is_sparse
     check(result.to_dense(), torch.zeros(5, 3))
+
+
+def test_sparse_allreduce_with_nothing_on_some_ranks():
+    n = hvd.size()
+    mine = torch.zeros(n, 2, dtype=torch.bfloat16)
+    if hvd.rank() % 2 == 0:
+        mine[hvd.rank()] = 3.0
+    expected = torch.tensor([[0.0 if r % 2 else 3.0] * 2 for r in range(n)], dtype=torch.bfloat16)
+    check(hvd.sparse_allreduce_async(mine.to_sparse(1), "some", hvd.Max)().to_dense(), expected)  # as a sum
+    check(hvd.sparse_allreduce_async(mine.to_sparse(1), "some", hvd.Average)().to_dense(), expected / n)
+
+
+def test_names_of_sparse_allreduce():
+    wait = hvd.sparse_allreduce_async(torch.eye(2).to_sparse(), "pair", hvd.Sum)
+    names = {operation.slot.name for operation in mpi_ops._handle_map.values()}
+    assert names == {b"allgather.pair.indices", b"allgather.pair.values"}
+    check(wait().to_dense(), torch.eye(2) * hvd.size())

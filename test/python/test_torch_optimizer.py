@@ -655,6 +655,54 @@ def test_broadcast_optimizer_state(name, wrapped):
     assert_same(net, reference)
 
 
+def every_class():
+    """Of this PyTorch's optimizers, but LBFGS, which is refused."""
+    classes = {n: c for n, c in vars(torch.optim).items() if isinstance(c, type) and n not in ("Optimizer", "LBFGS")}
+    return {n: c for n, c in sorted(classes.items()) if issubclass(c, torch.optim.Optimizer)}
+
+
+@pytest.mark.parametrize("name", every_class())
+def test_broadcast_state_of_every_optimizer(name):
+    """The others have trained for another number of steps, or not at all, and with other options."""
+    cls, root = every_class()[name], hvd.size() - 1
+
+    def made(seed):
+        torch.manual_seed(seed)
+        if name == "SparseAdam":
+            net = torch.nn.Embedding(6, 4, sparse=True)
+        else:  # Muon takes matrices only
+            net = torch.nn.Linear(6, 4, bias=False)
+        return net, cls(net.parameters(), lr=0.01 * (1 + seed))
+
+    def one_step(net, optimizer):
+        optimizer.zero_grad()
+        x = torch.tensor([1, 4, 1]) if name == "SparseAdam" else torch.arange(12.0).view(2, 6)
+        net(x).square().sum().backward()
+        optimizer.step()
+
+    net, optimizer = made(hvd.rank())
+    for _ in range(hvd.rank() + (hvd.size() == 1)):
+        one_step(net, optimizer)
+    reference, plain = made(root)
+    for _ in range(root + (hvd.size() == 1)):
+        one_step(reference, plain)
+    hvd.broadcast_parameters(net.state_dict(), root)
+    hvd.broadcast_optimizer_state(optimizer, root, model=net)
+
+    def flat(state):
+        return [(k, v) for s in state["state"].values() for k, v in sorted(s.items())]
+
+    assert optimizer.state_dict()["param_groups"] == plain.state_dict()["param_groups"]
+    for (key, value), (expected_key, expected) in zip(flat(optimizer.state_dict()), flat(plain.state_dict())):
+        assert key == expected_key and type(value) is type(expected)
+        torch.testing.assert_close(value, expected, rtol=0, atol=0)
+    assert len(flat(optimizer.state_dict())) == len(flat(plain.state_dict()))
+    for _ in range(2):
+        one_step(net, optimizer)
+        one_step(reference, plain)
+    assert_same(net, reference)
+
+
 def test_broadcast_optimizer_state_of_a_fresh_root_empties_the_others():
     net = model()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.1 * (1 + hvd.rank()))
