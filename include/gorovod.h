@@ -186,6 +186,16 @@ typedef struct gorovod_memory {
 /* An op's alloc whose context is a gorovod_memory: the output goes there, and the operation fails
  * on this rank if it has not that size. */
 void *gorovod_given_output(void *context, size_t bytes, int ndim, const int64_t *shape);
+/* Something that a device has yet to do. query(event) returns pending until it is done, and may be called on
+ * any thread: cudaEventQuery and cudaErrorNotReady, for example. */
+typedef struct gorovod_event {
+  int (*query)(void *event);
+  void *event;
+  int pending;
+} gorovod_event;
+/* An op's ready whose context is a gorovod_event, which must stay valid until the operation has ended. Whatever else
+ * query returns counts as done, so that an error of the device is told by whoever uses it next. */
+int gorovod_event_complete(void *context);
 /* GOROVOD_IN_PROGRESS, or how the operation ended. An unknown handle: GOROVOD_INVALID_ARGUMENT. */
 int gorovod_poll(int64_t handle);
 /* As gorovod_poll, but waits up to timeout_ms for the end (< 0: without limit). The

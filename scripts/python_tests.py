@@ -22,6 +22,7 @@ LOGS = ROOT / "build" / "test-logs"
 ALONE = {
     "test_api.py",
     "test_demo.py",
+    "test_examples.py",
     "test_faults.py",
     "test_loss_curve.py",
     "test_tensorflow_jobs.py",

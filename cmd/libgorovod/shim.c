@@ -306,6 +306,11 @@ void *gorovod_given_output(void *context, size_t bytes, int ndim, const int64_t 
   return given->bytes == bytes ? given->data : NULL;
 }
 
+int gorovod_event_complete(void *context) {
+  const gorovod_event *event = context;
+  return event->query(event->event) != event->pending;
+}
+
 int gorovod_poll(int64_t handle) { return gorovod_wait(handle, 0); }
 
 int gorovod_wait(int64_t handle, int64_t timeout_ms) {

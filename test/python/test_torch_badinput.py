@@ -11,7 +11,7 @@ import torch
 from definitions import check, several, works
 
 import horovod.torch as hvd
-from horovod.torch import _submission, mpi_ops
+from horovod.torch import _staging, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
 
@@ -280,7 +280,7 @@ def test_a_model_elsewhere_with_buffers_in_host_memory(monkeypatch):
             return False
         return True
 
-    monkeypatch.setattr(_submission, "_usable", usable)
+    monkeypatch.setattr(_staging, "_usable", usable)
     hvd.broadcast_parameters(net.state_dict(), hvd.size() - 1)
     assert copied
     for t in net.state_dict().values():

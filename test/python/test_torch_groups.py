@@ -21,7 +21,7 @@ from definitions import (
 
 import horovod.torch as hvd
 from horovod.common import _lib, _slots
-from horovod.torch import _submission, mpi_ops
+from horovod.torch import _staging, _submission, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
 
@@ -494,7 +494,7 @@ def test_gradient_of_a_part_of_a_group():
 
 def test_groups_elsewhere_go_through_host_memory(monkeypatch):
     """As for a GPU, whose place host memory takes here."""
-    monkeypatch.setattr(_submission, "_usable", lambda tensor: False)
+    monkeypatch.setattr(_staging, "_usable", lambda tensor: False)
     n = hvd.size()
     mine = [torch.ones(n, 2), torch.full((n,), 2.0)]
     for result in (hvd.grouped_allreduce(mine, op=hvd.Sum), hvd.grouped_allreduce_(mine, op=hvd.Sum)):

@@ -30,7 +30,7 @@ from definitions import (
 
 import horovod.torch as hvd
 from horovod.common import _lib, _slots
-from horovod.torch import _submission, mpi_ops
+from horovod.torch import _staging, _submission, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
 
@@ -317,7 +317,7 @@ def test_tensors_that_are_the_negative_of_their_memory():
 
 def test_tensors_elsewhere_go_through_host_memory(monkeypatch):
     """As for a GPU, whose place host memory takes here."""
-    monkeypatch.setattr(_submission, "_usable", lambda tensor: False)
+    monkeypatch.setattr(_staging, "_usable", lambda tensor: False)
     inputs = of_all((4, 3), torch.float32)
     mine = inputs[hvd.rank()]
     before, total = mine.clone(), reduced(inputs, hvd.Sum)
@@ -333,20 +333,6 @@ def test_tensors_elsewhere_go_through_host_memory(monkeypatch):
     leaf = torch.nn.Parameter(before.clone())
     assert hvd.broadcast_(leaf, root) is leaf
     check(leaf.detach(), of_rank(root, (4, 3), torch.float32))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_gpu():
-    inputs = of_all((4, 3), torch.float32)
-    mine = inputs[hvd.rank()].cuda()
-    for result, expected in [
-        (hvd.allreduce(mine, op=hvd.Sum), reduced(inputs, hvd.Sum)),
-        (hvd.allgather(mine), torch.cat(inputs)),
-        (hvd.broadcast(mine, 0), inputs[0]),
-        (hvd.allreduce_(mine, op=hvd.Sum), reduced(inputs, hvd.Sum)),
-    ]:
-        assert result.is_cuda
-        check(result.cpu(), expected)
 
 
 # ---- shapes of many dimensions

@@ -61,6 +61,26 @@ class _GivenMemory(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
 
 
+class _Event(ctypes.Structure):
+    """``gorovod_event``."""
+
+    _fields_ = [("query", ctypes.c_void_p), ("event", ctypes.c_void_p), ("pending", ctypes.c_int)]
+
+
+class DeviceEvent:
+    """Something that a device has yet to do, such as a copy.
+
+    ``address`` is CUDA's (or such) name of it, ``keep`` keeps that valid. ``query`` is the address of a C function that
+    takes this name and returns ``pending`` as long as it is not done; it may be called on any thread.
+    """
+
+    __slots__ = ("_keep", "memory")
+
+    def __init__(self, keep: object, address: int, query: int, pending: int) -> None:
+        self._keep = keep
+        self.memory = _Event(query, address, pending)
+
+
 # A name or a shape that is longer has memory of its own.
 _NAME_BYTES = 256
 _DIMS = 8
@@ -154,6 +174,12 @@ class Slot:
         if size == 0:
             memory.data = op.context  # a tensor without elements has no address, but NULL would be a refusal
 
+    def wait_for(self, event: DeviceEvent) -> None:
+        """Have the input not be read before the event. Not together with :meth:`give_output`."""
+        self._extra = [self._extra, event]
+        op = self._memory.op
+        op.ready, op.context = _event_complete, ctypes.addressof(event.memory)
+
     def set_wire(self, wire: int) -> None:
         """Set how the operation travels between hosts."""
         self._extra = [self._extra]
@@ -173,7 +199,7 @@ class Slot:
             self._extra = None
             op = self._memory.op
             op.splits, op.nsplits, op.wire = None, 0, 0
-            op.alloc = op.context = None
+            op.alloc = op.ready = op.context = None
         _free.append(self)
 
 
@@ -243,6 +269,7 @@ _library = ctypes.PyDLL(str(_lib.path()))
 _enqueue, _enqueue_group = _library.gorovod_enqueue, _library.gorovod_enqueue_group
 _enqueue.restype = _enqueue_group.restype = ctypes.c_int
 _given_output = ctypes.cast(_library.gorovod_given_output, ctypes.c_void_p).value
+_event_complete = ctypes.cast(_library.gorovod_event_complete, ctypes.c_void_p).value
 
 
 def enqueue(slot: Slot) -> None:

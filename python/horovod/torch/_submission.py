@@ -27,6 +27,7 @@ import torch
 from horovod.common import _lib, _slots
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
+from horovod.torch._staging import Copies, check_one_device, for_engine, host_memory, store, to_device
 
 _DTYPES = {
     torch.uint8: _lib.UINT8,
@@ -55,9 +56,6 @@ _KINDS = {
 _LARGE_BYTES = 1 << 16
 
 
-# What the engine works on where it cannot use the tensors' own memory: input and output.
-_Copies = Optional[tuple[torch.Tensor, Optional[torch.Tensor]]]
-
 # What a caller calls the i-th tensor of a group, from 0.
 _Names = Callable[[int], str]
 
@@ -72,7 +70,7 @@ class Operation:
     __slots__ = ("copies", "input", "output", "slot", "taken", "waiting")
 
     def __init__(
-        self, slot: _slots.Slot, input: Optional[torch.Tensor], output: Optional[torch.Tensor], copies: _Copies
+        self, slot: _slots.Slot, input: Optional[torch.Tensor], output: Optional[torch.Tensor], copies: Optional[Copies]
     ) -> None:
         self.slot = slot
         self.input = input
@@ -132,7 +130,7 @@ class Group:
         slots: Sequence[_slots.Slot],
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[Optional[torch.Tensor]],
-        copies: Sequence[_Copies],
+        copies: Sequence[Optional[Copies]],
         names: _Names,
     ) -> None:
         self.slots = slots
@@ -199,12 +197,12 @@ def _tensor(name: str) -> str:
 
 
 def _result(
-    slot: _slots.Slot, input: Optional[torch.Tensor], output: Optional[torch.Tensor], copies: _Copies
+    slot: _slots.Slot, input: Optional[torch.Tensor], output: Optional[torch.Tensor], copies: Optional[Copies]
 ) -> Optional[torch.Tensor]:
     if output is None:
         return None if input is None else _allocated(slot.handle, input)
-    if copies is not None and copies[1] is not output:
-        output.detach().copy_(copies[1])
+    if copies is not None and copies.target is not output:
+        store(copies.target, output)
     return output
 
 
@@ -212,14 +210,14 @@ def _allocated(engine_handle: int, input: torch.Tensor) -> torch.Tensor:
     dtype = input.dtype
     address, shape = _lib.output(engine_handle, input.dim())
     size = math.prod(shape) * input.element_size()
-    if size >= _LARGE_BYTES:
+    if size >= _LARGE_BYTES and input.is_cpu:
         output = torch.frombuffer(_lib.take_output(engine_handle, size), dtype=dtype)
         output.resize_(shape)  # unlike view, in place: autograd must not take the result for a view
     else:
-        output = torch.empty(shape, dtype=dtype)
+        output = host_memory(shape, input)
         if size and address is not None:
             ctypes.memmove(output.data_ptr(), address, size)
-    return output.to(input.device)
+    return to_device(output, input)
 
 
 def _release(slot: _slots.Slot, output: Optional[torch.Tensor], reuse: bool) -> None:
@@ -316,26 +314,6 @@ def empty_share(tensor: torch.Tensor, process_set: ProcessSet, name: Optional[st
     return torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
 
 
-def _usable(tensor: torch.Tensor) -> bool:
-    """Whether the engine can work on the tensor's memory: it is the host's, and its values are not to be negated."""
-    return tensor.is_cpu and not tensor.is_neg()
-
-
-def _host_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor for the engine that is like ``tensor``, with undefined contents."""
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-
-
-def _for_engine(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> _Copies:
-    """Copies in host memory, if the engine needs them."""
-    if _usable(tensor) and (output is tensor or output is None or _usable(output)):
-        return None
-    source = tensor if _usable(tensor) else _host_memory(tensor).copy_(tensor.detach())
-    if output is tensor:
-        return source, source
-    return source, output if output is None or _usable(output) else _host_memory(output)
-
-
 def submit(
     kind: str,
     tensor: torch.Tensor,
@@ -363,8 +341,8 @@ def submit(
         _check_name(name)
     handle = next(_handles)
     wire_name = f"{kind}.noname.{handle}" if name is None else f"{kind}.{name}"
-    copies = _for_engine(tensor, output)
-    source, target = (tensor, output) if copies is None else copies
+    copies = for_engine(tensor, output)
+    source, target = (tensor, output) if copies is None else copies[:2]
     address = source.data_ptr()
     slot = _slots.describe(
         wire_name.encode(), tensor.shape,
@@ -376,6 +354,8 @@ def submit(
         slot.set_splits(splits)
     if wire:
         slot.set_wire(wire)
+    if copies is not None and copies.event is not None:
+        slot.wait_for(copies.event)
     # In the table first: an interrupt after the submission must find the tensors kept alive.
     _handle_map[handle] = operation_of(slot, tensor, output, copies)
     try:
@@ -413,11 +393,12 @@ def submit_group(
     handle = next(_handles)
     group = f"grouped_{kind}.noname.{handle}" if name is None else f"grouped_{kind}.{name}"
     name_of = names.__getitem__ if names is not None else _numbered(group if name is None else name, len(tensors))
-    copies = list(map(_for_engine, tensors, outputs))
+    check_one_device(tensors)
+    copies = list(map(for_engine, tensors, outputs))
     engine_kind, waits, slots = _KINDS[kind], _slots.WILL_WAIT if wait else 0, []
     try:
-        for tensor, output, pair, dtype in zip(tensors, outputs, copies, dtypes):
-            source, target = (tensor, output) if pair is None else pair
+        for tensor, output, copy, dtype in zip(tensors, outputs, copies, dtypes):
+            source, target = (tensor, output) if copy is None else copy[:2]
             address = source.data_ptr()
             slot = _slots.describe(
                 None, tensor.shape, waits if output is None else waits | _slots.RELEASE_IF_OK,
@@ -427,6 +408,8 @@ def submit_group(
             slots.append(slot)
             if wires is not None and wires[len(slots) - 1]:
                 slot.set_wire(wires[len(slots) - 1])
+            if copy is not None and copy.event is not None:
+                slot.wait_for(copy.event)
         _handle_map[handle] = Group(slots, tensors, outputs, copies, name_of)
         _slots.enqueue_group(group.encode(), slots)
     except Exception:

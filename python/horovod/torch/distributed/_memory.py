@@ -55,6 +55,9 @@ def writable(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.detach()
     if _usable(tensor):
         return tensor
+    if tensor.is_cuda:
+        # What its stream has yet to do with it must not come after the result, which another thread may bring.
+        torch.cuda.current_stream(tensor.device).synchronize()
     return torch.empty(tensor.shape, dtype=tensor.dtype)
 
 

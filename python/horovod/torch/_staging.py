@@ -1,0 +1,127 @@
+"""Copies in host memory of tensors whose own memory the engine cannot use: those of a GPU, and negated views.
+
+A CUDA tensor (ROCm's are that, too) is copied into pinned memory on a stream of this module's own, after what the
+caller's stream has been given so far; neither the caller nor its stream waits for that. An event tells the engine when
+the copy is complete: it asks CUDA itself, without Python. The result is copied back on the stream that is current
+where it is fetched, after all that stream has been given, and is there for what comes next on it: as with PyTorch's
+own operations, other streams must wait for that one. PyTorch's allocators hear of each use on another stream
+(``record_stream``), so that memory which is dropped early is not reused too early.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any, NamedTuple, Optional, Sequence
+
+import torch
+
+from horovod.common._slots import DeviceEvent
+
+# What tests replace: there is no GPU where they run.
+_cuda: Any = torch.cuda
+
+
+class Copies(NamedTuple):
+    """What the engine works on in place of a tensor and of its output; None if it makes the output itself."""
+
+    source: torch.Tensor
+    target: Optional[torch.Tensor]
+    event: Optional[DeviceEvent]  # the source holds the tensor's values when it is complete; None: it does already
+
+
+def _usable(tensor: torch.Tensor) -> bool:
+    """Whether the engine can work on the tensor's memory: it is the host's, and its values are not to be negated."""
+    return tensor.is_cpu and not tensor.is_neg()
+
+
+def host_memory(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+    """Undefined contents in host memory, of the type of ``like``, from and to whose device it copies fast."""
+    return torch.empty(shape, dtype=like.dtype, pin_memory=like.is_cuda)
+
+
+def for_engine(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> Optional[Copies]:
+    """Copies in host memory, if the engine needs them."""
+    if _usable(tensor) and (output is tensor or output is None or _usable(output)):
+        return None
+    source, event = (tensor, None) if _usable(tensor) else _fetched(tensor.detach())
+    if output is tensor:
+        return Copies(source, source, event)
+    if output is not None and not _usable(output):
+        return Copies(source, host_memory(output.shape, output), event)
+    return Copies(source, output, event)
+
+
+def to_device(host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """``host``, from :func:`host_memory`, on the device of ``like``."""
+    if like.is_cpu:
+        return host
+    tensor = torch.empty(host.shape, dtype=host.dtype, device=like.device)
+    store(host, tensor)
+    return tensor
+
+
+def store(host: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Give ``tensor`` the values of ``host``; on a GPU, after what its current stream has been given."""
+    tensor = tensor.detach()
+    tensor.copy_(host, non_blocking=True)  # which keeps pinned memory from being reused before
+    if tensor.is_cuda:
+        # It may come from another stream's memory: from the submission's.
+        tensor.record_stream(_cuda.current_stream(tensor.device))
+
+
+def check_one_device(tensors: Sequence[torch.Tensor]) -> None:
+    """Raise ValueError if the tensors of a group are on several devices."""
+    if any(not tensor.is_cpu for tensor in tensors):
+        devices = sorted({str(tensor.device) for tensor in tensors})
+        if len(devices) > 1:
+            raise ValueError(f"Not all tensors of the group are on the same device: {', '.join(devices)}.")
+
+
+def _fetched(tensor: torch.Tensor) -> tuple[torch.Tensor, Optional[DeviceEvent]]:
+    """A copy in host memory, and when it is complete."""
+    if not tensor.is_cuda:
+        return host_memory(tensor.shape, tensor).copy_(tensor), None
+    # PyTorch negates on the host what it copies from a negated view, whether or not it has arrived.
+    tensor = tensor.resolve_neg()
+    host = host_memory(tensor.shape, tensor)
+    stream = _stream_of(tensor.device)
+    stream.wait_stream(_cuda.current_stream(tensor.device))
+    with _cuda.stream(stream):
+        host.copy_(tensor, non_blocking=True)
+        tensor.record_stream(stream)
+        event = stream.record_event()
+    query = _event_query()
+    if query is None:
+        event.synchronize()
+        return host, None
+    return host, DeviceEvent(event, event.cuda_event, *query)
+
+
+@functools.lru_cache(maxsize=None)
+def _stream_of(device: torch.device) -> Any:
+    return _cuda.Stream(device)
+
+
+# Function and library by which CUDA and ROCm tell of an event, and what they say of one that is to come.
+_QUERIES = (("cudaEventQuery", "/libcudart", 600), ("hipEventQuery", "/libamdhip64", 600))
+
+
+@functools.lru_cache(maxsize=None)
+def _event_query() -> Optional[tuple[int, int]]:
+    """The address of the function that tells of an event, in the library that PyTorch uses, and what says "not yet".
+
+    None if it is not to be found, as where PyTorch has it linked statically.
+    """
+    with open("/proc/self/maps") as file:
+        loaded = {path for line in file for path in line.split()[5:6]}
+    for name, library, pending in _QUERIES:
+        for path in (None, *sorted(path for path in loaded if library in path)):
+            try:
+                function = getattr(ctypes.CDLL(path), name)
+            except (OSError, AttributeError):
+                continue
+            address = ctypes.cast(function, ctypes.c_void_p).value
+            if address:
+                return address, pending
+    return None
