@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from typing import Callable, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
@@ -124,7 +124,16 @@ class HorovodAllreduce(torch.autograd.Function):
     """Allreduce whose gradient is the allreduce of the gradient, with the same op and factors."""
 
     @staticmethod
-    def forward(ctx, tensor, name, op, prescale_factor, postscale_factor, process_set, compression):  # noqa: ANN001, ANN205, D102
+    def forward(
+        ctx: Any,
+        tensor: torch.Tensor,
+        name: Optional[str],
+        op: int,
+        prescale_factor: float,
+        postscale_factor: float,
+        process_set: ProcessSet,
+        compression: type[Compressor],
+    ) -> torch.Tensor:
         ctx.arguments = (op, prescale_factor, postscale_factor, process_set, compression)
         wire = wire_of(compression, tensor, op)
         return synchronize(
@@ -132,7 +141,7 @@ class HorovodAllreduce(torch.autograd.Function):
         )
 
     @staticmethod
-    def backward(ctx, grad_output):  # noqa: ANN001, ANN205, D102
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
         op, prescale_factor, postscale_factor, process_set, compression = ctx.arguments
         grad = allreduce(
             grad_output.contiguous(),
@@ -197,13 +206,13 @@ class HorovodAllgather(torch.autograd.Function):
     """Allgather whose gradient is this rank's rows of the averaged gradient."""
 
     @staticmethod
-    def forward(ctx, tensor, name, process_set):  # noqa: ANN001, ANN205, D102
+    def forward(ctx: Any, tensor: torch.Tensor, name: Optional[str], process_set: ProcessSet) -> torch.Tensor:
         ctx.process_set = process_set
         ctx.rows = tensor.shape[0] if tensor.dim() else 1
         return synchronize(submit("allgather", tensor, None, name, process_set, wait=True))
 
     @staticmethod
-    def backward(ctx, grad_output):  # noqa: ANN001, ANN205, D102
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
         averaged = allreduce(grad_output.contiguous(), op=Average, process_set=ctx.process_set)
         rows = allgather(torch.tensor([ctx.rows]), process_set=ctx.process_set)
         start = int(rows[: ctx.process_set.rank()].sum())
@@ -251,7 +260,9 @@ class HorovodBroadcast(torch.autograd.Function):
     """Broadcast whose gradient is the averaged gradient on the root, and zero elsewhere."""
 
     @staticmethod
-    def forward(ctx, tensor, root_rank, name, process_set):  # noqa: ANN001, ANN205, D102
+    def forward(
+        ctx: Any, tensor: torch.Tensor, root_rank: int, name: Optional[str], process_set: ProcessSet
+    ) -> torch.Tensor:
         ctx.root_rank = root_rank
         ctx.process_set = process_set
         return synchronize(
@@ -259,7 +270,7 @@ class HorovodBroadcast(torch.autograd.Function):
         )
 
     @staticmethod
-    def backward(ctx, grad_output):  # noqa: ANN001, ANN205, D102
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
         averaged = allreduce(grad_output.contiguous(), op=Average, process_set=ctx.process_set)
         return averaged if _basics.rank() == ctx.root_rank else torch.zeros_like(averaged), None, None, None
 
@@ -319,7 +330,9 @@ class HorovodAlltoall(torch.autograd.Function):
     """Alltoall whose gradient goes back the way that the rows have come."""
 
     @staticmethod
-    def forward(ctx, tensor, splits, name, process_set):  # noqa: ANN001, ANN205, D102
+    def forward(
+        ctx: Any, tensor: torch.Tensor, splits: Splits, name: Optional[str], process_set: ProcessSet
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         output, received = synchronize(_alltoall_async(tensor, splits, name, process_set, wait=True))
         ctx.process_set = process_set
         ctx.rows = tensor.shape[0]
@@ -328,7 +341,7 @@ class HorovodAlltoall(torch.autograd.Function):
         return output, received
 
     @staticmethod
-    def backward(ctx, grad_output, _):  # noqa: ANN001, ANN205, D102
+    def backward(ctx: Any, grad_output: torch.Tensor, _: Any) -> tuple[Optional[torch.Tensor], ...]:
         grad, _ = alltoall(grad_output.contiguous(), splits=ctx.received, process_set=ctx.process_set)
         if grad.shape[0] < ctx.rows:  # the splits left rows at the end unsent
             grad = torch.cat((grad, grad.new_zeros((ctx.rows - grad.shape[0], *grad.shape[1:]))))
@@ -402,7 +415,15 @@ class HorovodReducescatter(torch.autograd.Function):
     """Reducescatter whose gradient is gathered from all ranks; that of a sum is multiplied by their number."""
 
     @staticmethod
-    def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):  # noqa: ANN001, ANN205, D102
+    def forward(
+        ctx: Any,
+        tensor: torch.Tensor,
+        name: Optional[str],
+        op: int,
+        process_set: ProcessSet,
+        prescale_factor: float,
+        postscale_factor: float,
+    ) -> torch.Tensor:
         ctx.process_set = process_set
         ctx.factor = scattered_gradient_factor(op, prescale_factor, postscale_factor, process_set)
         return synchronize(
@@ -410,7 +431,7 @@ class HorovodReducescatter(torch.autograd.Function):
         )
 
     @staticmethod
-    def backward(ctx, grad_output):  # noqa: ANN001, ANN205, D102
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
         grad = allgather((grad_output * ctx.factor).contiguous(), process_set=ctx.process_set)
         return grad, None, None, None, None, None
 

@@ -6,7 +6,7 @@ group, ``grouped_<op>.<name>_<i>of<n>``, so groups may be submitted in any order
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import torch
 
@@ -111,7 +111,16 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
     """Grouped allreduce whose gradient is the grouped allreduce of the gradients, with the same op and factors."""
 
     @staticmethod
-    def forward(ctx, name, op, prescale_factor, postscale_factor, process_set, compression, *tensors):  # noqa: ANN001, ANN205, D102
+    def forward(
+        ctx: Any,
+        name: Optional[str],
+        op: int,
+        prescale_factor: float,
+        postscale_factor: float,
+        process_set: ProcessSet,
+        compression: type[Compressor],
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
         ctx.arguments = (op, prescale_factor, postscale_factor, process_set, compression)
         wires = [wire_of(compression, tensor, op) for tensor in tensors]
         return tuple(
@@ -123,7 +132,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
         )
 
     @staticmethod
-    def backward(ctx, *grad_outputs):  # noqa: ANN001, ANN205, D102
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
         op, prescale_factor, postscale_factor, process_set, compression = ctx.arguments
         grads = grouped_allreduce(
             [grad.contiguous() for grad in grad_outputs],
@@ -187,13 +196,15 @@ class HorovodGroupedAllgather(torch.autograd.Function):
     """Grouped allgather whose gradients are this rank's rows of the averaged gradients."""
 
     @staticmethod
-    def forward(ctx, name, process_set, *tensors):  # noqa: ANN001, ANN205, D102
+    def forward(
+        ctx: Any, name: Optional[str], process_set: ProcessSet, *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         ctx.process_set = process_set
         ctx.rows = [tensor.shape[0] if tensor.dim() else 1 for tensor in tensors]
         return tuple(synchronize(_grouped_allgather_async(tensors, name, process_set, wait=True)))
 
     @staticmethod
-    def backward(ctx, *grad_outputs):  # noqa: ANN001, ANN205, D102
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
         averaged = grouped_allreduce(
             [grad.contiguous() for grad in grad_outputs], op=Average, process_set=ctx.process_set
         )
@@ -252,7 +263,15 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
     """Grouped reducescatter whose gradients are gathered; those of a sum are multiplied by the number of ranks."""
 
     @staticmethod
-    def forward(ctx, name, op, process_set, prescale_factor, postscale_factor, *tensors):  # noqa: ANN001, ANN205, D102
+    def forward(
+        ctx: Any,
+        name: Optional[str],
+        op: int,
+        process_set: ProcessSet,
+        prescale_factor: float,
+        postscale_factor: float,
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
         ctx.process_set = process_set
         ctx.factor = scattered_gradient_factor(op, prescale_factor, postscale_factor, process_set)
         return tuple(
@@ -264,7 +283,7 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
         )
 
     @staticmethod
-    def backward(ctx, *grad_outputs):  # noqa: ANN001, ANN205, D102
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
         grads = grouped_allgather(
             [(grad * ctx.factor).contiguous() for grad in grad_outputs], process_set=ctx.process_set
         )
