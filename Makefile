@@ -102,8 +102,9 @@ soak: prepare build ## fault tests and property tests over and over for SOAKTIME
 	scripts/soak.sh $(SOAKTIME) $(python)
 
 .PHONY: matrix
-matrix: wheel ## the wheel's tests under other Pythons and PyTorches, in chroots (root only)
+matrix: wheel ## the wheel's tests under other Pythons and PyTorches, in chroots (root only), and under every TensorFlow since 2.12
 	scripts/matrix.sh dist/*.whl
+	scripts/tensorflow_matrix.sh dist/*.whl
 
 .PHONY: clean
 clean: ## remove what was built

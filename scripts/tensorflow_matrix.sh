@@ -41,7 +41,7 @@ print("| Python", platform.python_version(), "| Keras", m.version("keras"), "Num
       "$venv/bin/python" scripts/python_tests.py --ranks 2 test/tensorflow/test_tensorflow_{ops,gradients,training}.py) >>"$log" 2>&1; then
       result=$(tail -n 1 "$log")
     else
-      result="**failed**: $(grep -m 1 -E '^(E  |FAIL)' "$log" | cut -c1-100)"
+      result="**failed**: $(grep -m 1 -E "^(E  |FAIL)" "$log" | cut -c1-100)"
     fi
   fi
   echo "| $version $facts | $result |"

@@ -62,6 +62,16 @@ def test_without_init():
     assert all("Horovod has not been initialized; use hvd.init()." in line for line in lines), lines
 
 
+def test_first_program_of_the_page(tmp_path):
+    """docs/tensorflow.md starts with a program that works."""
+    page = (ROOT / "docs" / "tensorflow.md").read_text(encoding="utf-8")
+    program = tmp_path / "train.py"
+    program.write_text(page.split("```python\n", 1)[1].split("```", 1)[0])
+    output = run(2, program)
+    assert len(re.findall(r"rank [01] of 2: loss", output)) == 2
+    assert len(set(re.findall(r"weight (\S+)", output))) == 1, output
+
+
 def test_digits_follow_one_curve(tmp_path):
     """On two ranks as on one, and as without horovodrun."""
     curves = []
