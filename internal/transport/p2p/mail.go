@@ -204,7 +204,7 @@ func (m *Mail) Close() error {
 	}
 	m.closed = true
 	m.mu.Unlock()
-	m.acceptor.Close()
+	m.acceptor.Close(0)
 	for r := range m.outs {
 		m.outs[r].close(orderly)
 		m.boxes[r].close(orderly)

@@ -156,8 +156,7 @@ func (n *Network) takeAbort(r io.Reader, h header) error {
 // abort, else goodbye. Only the connection's writer may call it, between
 // messages.
 func (n *Network) farewell(c *conn, sequence uint32) {
-	word := make([]byte, headerSize)
-	header{kind: messageGoodbye}.put(word)
+	word := goodbye()
 	if n.isAborted() {
 		word = slices.Clone(n.lastWord)
 	}

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"io"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
@@ -29,6 +30,13 @@ func (n *Network) take(p []byte, raw *link.Conn) {
 		return
 	}
 	c := n.newConn(raw, int(h.from), h.stream, true)
+	if late := n.settle(h, c); late {
+		n.turnAway(c)
+	}
+}
+
+// settle puts a connection where it belongs, if it does not come too late.
+func (n *Network) settle(h hello, c *conn) (late bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -37,12 +45,24 @@ func (n *Network) take(p []byte, raw *link.Conn) {
 	case n.registerLocked(c):
 		n.place(h, c)
 	default:
-		// The other end has been told that it is welcome, and comes too late for
-		// anything but the abort.
-		if n.lastWord != nil {
-			c.SetWriteDeadline(time.Now().Add(abortLinger))
-			c.Write(n.lastWord) // fits into the socket's empty buffer
-		}
-		c.Close()
+		return true
+	}
+	return false
+}
+
+// turnAway says the last word on a connection that comes too late for anything
+// else, though the other end has been told that it is welcome: without a word that
+// would take this rank for dead. A goodbye waits as in Close.
+func (n *Network) turnAway(c *conn) {
+	defer c.Close()
+	if n.isAborted() {
+		c.SetDeadline(time.Now().Add(abortLinger))
+		c.Write(n.lastWord)
+		return
+	}
+	c.SetDeadline(time.Now().Add(closeLinger))
+	if _, err := c.Write(goodbye()); err == nil {
+		c.CloseWrite()
+		io.Copy(io.Discard, c)
 	}
 }

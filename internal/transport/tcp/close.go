@@ -27,7 +27,7 @@ func (n *Network) Close() error {
 	n.mu.Unlock()
 
 	n.cancel()
-	n.acceptor.Close()
+	n.acceptor.Close(closeLinger)
 	if orderly {
 		stop := time.AfterFunc(closeLinger, n.lastCancel)
 		defer stop.Stop()
@@ -56,14 +56,19 @@ func (n *Network) Close() error {
 // sayGoodbye tells who sends to this rank that it reads no more. Those to whom
 // it sends are told by the connections' writers.
 func (n *Network) sayGoodbye(conns []*conn) {
-	var goodbye [headerSize]byte
-	header{kind: messageGoodbye}.put(goodbye[:])
+	word := goodbye()
 	deadline := time.Now().Add(closeLinger)
 	for _, c := range conns {
 		c.SetDeadline(deadline)
 		if c.inbound {
-			c.Write(goodbye[:])
+			c.Write(word)
 			c.CloseWrite()
 		}
 	}
+}
+
+func goodbye() []byte {
+	word := make([]byte, headerSize)
+	header{kind: messageGoodbye}.put(word)
+	return word
 }

@@ -22,13 +22,21 @@ func TestAMessageCutAnywhere(t *testing.T) {
 	lanes := openAll(t, networks, 0)
 	c := dialAs(t, networks[0], 0, 1, data)
 	in := &networks[1].lanes[0].dataIn[0].streams[0]
+	state := func() (filled int, lent bool) {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return in.filled, in.lent != nil
+	}
 	payload := "the payload of one message"
 	for cut := range headerSize + len(payload) + 1 {
 		message := rawMessage(messageData, uint32(cut), uint64(len(payload)), payload)
 		got := bytes.Repeat([]byte{0xee}, len(payload))
 		lanes[1].Comm.Recv(0, got)
 		c.Write(message[:cut])
-		eventually(t, func() bool { return lanes[1].Comm.Received(0) || in.filled == cut })
+		eventually(t, func() bool {
+			filled, _ := state()
+			return lanes[1].Comm.Received(0) || filled == cut
+		})
 		if whole := cut == len(message); lanes[1].Comm.Received(0) != whole {
 			t.Fatalf("after %d of %d bytes: received is %v", cut, len(message), !whole)
 		}
@@ -41,7 +49,7 @@ func TestAMessageCutAnywhere(t *testing.T) {
 			t.Fatalf("cut at %d: %q", cut, got)
 		}
 	}
-	if in.lent == nil {
+	if _, lent := state(); !lent {
 		t.Error("the driver has lost the connection")
 	}
 }

@@ -3,11 +3,15 @@ package tcp
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -173,4 +177,46 @@ func crash(n *Network) {
 	for c := range n.conns {
 		c.Close()
 	}
+}
+
+// Who has been told that it is welcome just before a rank leaves, and begins to use the
+// connection just after, is told goodbye: it must not take the rank for dead.
+func TestWelcomedTooLate(t *testing.T) {
+	networks := world(t, 2, nil)
+	openAll(t, networks, 0)
+	raw, err := net.Dial("tcp", networks[1].cfg.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	raw.SetDeadline(time.Now().Add(patience))
+	if err := auth.Initiate(raw, networks[0].cfg.Key, networks[0].hello(networks[0].lanes[0], 1, data).encode()); err != nil {
+		t.Fatal(err)
+	}
+	verdict := make([]byte, 1)
+	if _, err := io.ReadFull(raw, verdict); err != nil || verdict[0] != 0 {
+		t.Fatalf("verdict %v, %v", verdict, err)
+	}
+	var closing sync.WaitGroup
+	closing.Go(func() { networks[1].Close() })
+	eventually(t, func() bool {
+		c, err := net.Dial("tcp", networks[1].cfg.Listener.Addr().String())
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	begin := []byte{0x42}
+	if _, err := raw.Write(slices.Concat(begin, rawMessage(messageData, 0, 4, "data"))); err != nil {
+		t.Fatal(err)
+	}
+	word := make([]byte, headerSize)
+	if _, err := io.ReadFull(raw, word); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := parseHeader(word); err != nil || h.kind != messageGoodbye {
+		t.Errorf("told %+v, %v", h, err)
+	}
+	raw.Close()
+	closing.Wait()
 }

@@ -37,6 +37,7 @@ type Acceptor struct {
 	closed   bool
 	done     chan struct{} // closed by Close
 	unproven []*Conn       // in the handshake, oldest first
+	welcomed []*Conn       // of these, those that have been told so
 }
 
 // Start begins to accept connections, on a goroutine of its own.
@@ -80,22 +81,31 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// Close closes the listener and what is in the handshake. It waits for nothing,
-// and Take may be called until Go's goroutines have ended.
-func (a *Acceptor) Close() {
+// Close closes the listener and what is in the handshake, but for those who have been
+// told that they are welcome: they may have begun to use the connection, and are given
+// to Take if they answer within linger. It waits for nothing, and Take may be called
+// until Go's goroutines have ended.
+func (a *Acceptor) Close(linger time.Duration) {
 	a.mu.Lock()
 	if a.closed {
 		a.mu.Unlock()
 		return
 	}
 	a.closed = true
-	unproven := a.unproven
-	a.unproven = nil
+	var strangers []*Conn
+	for _, c := range a.unproven {
+		if slices.Contains(a.welcomed, c) {
+			c.SetReadDeadline(time.Now().Add(linger))
+		} else {
+			strangers = append(strangers, c)
+		}
+	}
+	a.unproven = slices.Clone(a.welcomed)
 	a.mu.Unlock()
 	close(a.done)
 	a.trackListener(false)
 	a.Listener.Close()
-	for _, c := range unproven {
+	for _, c := range strangers {
 		c.Close()
 	}
 }
@@ -141,6 +151,7 @@ func (a *Acceptor) prove(c *Conn) {
 	} else if err == nil {
 		err = errors.New("gave way")
 	}
+	a.welcomed = slices.DeleteFunc(a.welcomed, func(w *Conn) bool { return w == c })
 	a.mu.Unlock()
 	if err != nil {
 		c.Close()
@@ -162,6 +173,9 @@ func (a *Acceptor) respond(c *Conn) (hello []byte, err error) {
 		c.Write(append([]byte{byte(len(reason))}, reason...))
 		return nil, err
 	}
+	if err := a.note(c); err != nil {
+		return nil, err
+	}
 	if _, err := c.Write([]byte{0}); err != nil {
 		return nil, err
 	}
@@ -173,4 +187,15 @@ func (a *Acceptor) respond(c *Conn) (hello []byte, err error) {
 		return nil, fmt.Errorf("answer %#x to the verdict", answer[0])
 	}
 	return hello, c.SetDeadline(time.Time{})
+}
+
+// note notes that c is about to be told that it is welcome.
+func (a *Acceptor) note(c *Conn) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return net.ErrClosed
+	}
+	a.welcomed = append(a.welcomed, c)
+	return nil
 }
