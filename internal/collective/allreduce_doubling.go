@@ -21,7 +21,7 @@ import (
 //
 // Steps: log2(size), two more unless size is a power of two. Bytes: each member
 // sends, receives and reduces n a round. Memory: n. Chosen where the ring is
-// dearer, see doublingIsCheaper.
+// dearer, see model.go.
 type allreduceDoubling struct {
 	lane  *Lane
 	todo  reduction

@@ -13,7 +13,7 @@ package collective
 //
 // Steps: 2(size-1), overlapped piece by piece. Bytes: each member sends and
 // receives 2n(size-1)/size, the least possible (n being what is sent), and reduces n(size-1)/size.
-// Memory: two pieces. Chosen where doubling is dearer, see doublingIsCheaper.
+// Memory: two pieces. Chosen where doubling is dearer, see model.go.
 func (r *ring) startAllreduce(l *Lane, todo reduction) Op {
 	for i := range l.size {
 		l.offsets[i], l.offsets[i+1] = share(len(todo.in), l.size, i)

@@ -1,8 +1,6 @@
 package collective
 
 import (
-	"math/bits"
-
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -10,14 +8,9 @@ import (
 // The choice of algorithm rests only on what is equal on all members: the kind
 // of the lane, its size, its chunks, and the number of bytes.
 
-const (
-	// flatBytes is the most that all members together may contribute for the
-	// flat allreduce: reading it all costs less than a second synchronisation.
-	flatBytes = 64 << 10
-	// messageBytes is what a message over Comm costs beyond its bytes, expressed
-	// in bytes: about 10 µs on a connection of 3 GB/s.
-	messageBytes = 32 << 10
-)
+// flatBytes is the most that all members together may contribute for the flat
+// allreduce: reading it all costs less than a second synchronisation.
+const flatBytes = 64 << 10
 
 // Allreduce makes out = scale × (the members' in, combined elementwise by op).
 // in and out have the same length, a multiple of the element's size, the same
@@ -63,26 +56,17 @@ func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, i
 	case sharded:
 		return l.allreduceHierarchical.start(l, r)
 	}
-	switch {
-	case l.options.Deterministic:
+	if l.options.Deterministic {
 		return l.allreduceDirect.startAllreduce(l, r)
-	case doublingIsCheaper(l.size, r.sent(n)):
+	}
+	switch way, _ := l.across(l.size, r.sent(n), 1, 1); way {
+	case doubling:
 		return l.allreduceDoubling.start(l, r)
+	case halving:
+		return l.allreduceHalving.start(l, r)
 	default:
 		return l.ring.startAllreduce(l, r)
 	}
-}
-
-// doublingIsCheaper compares the two allreduces over Comm by their formulas.
-// Doubling cannot reduce while it receives, which counts half as much again.
-func doublingIsCheaper(size, n int) bool {
-	rounds := bits.Len(uint(size)) - 1
-	if size&(size-1) != 0 {
-		rounds += 2 // the folds
-	}
-	doubling := rounds * (messageBytes + n + n/2)
-	ring := 2*(size-1)*messageBytes + 2*(n-n/size)
-	return doubling <= ring
 }
 
 // reduction is what an allreduce is asked for.

@@ -45,8 +45,10 @@ type Lane struct {
 	chunk  uint64           // the next chunk's number
 	low    [transport.NumPhases]uint64
 
-	comm  transport.Comm // nil over Shared
-	piece int            // pieceBytes, but in tests and by Tune; a multiple of lineBytes
+	comm    transport.Comm // nil over Shared
+	piece   int            // pieceBytes, but in tests and by Tune; a multiple of lineBytes
+	message int            // messageBytes, but by Tune
+	flat    bool           // by Tune: no hierarchical form where the model may choose
 	// chunkLimit is the most that a chunk over Shared holds; a multiple of lineBytes×size.
 	chunkLimit int
 	scratch    []byte // grown to the largest need so far, and kept
@@ -98,7 +100,7 @@ func NewLane(t *transport.Lane, o Options) *Lane {
 
 // newLane makes a lane over shared or comm; over neither it has one member.
 func newLane(rank, size int, shared transport.Shared, comm transport.Comm, o Options) *Lane {
-	l := &Lane{rank: rank, size: size, shared: shared, comm: comm, options: o, piece: pieceBytes}
+	l := &Lane{rank: rank, size: size, shared: shared, comm: comm, options: o, piece: pieceBytes, message: messageBytes}
 	l.srcs = make([][]byte, size)
 	l.offsets = make([]int, size+1)
 	l.places = make([]int, size+1)
@@ -155,6 +157,15 @@ func (l *Lane) Moved() uint64 {
 
 // OverShared reports that the members share memory.
 func (l *Lane) OverShared() bool { return l.shared != nil && l.comm == nil }
+
+// MayBeHierarchical reports that the members are on several hosts, and that allreduces
+// may consist of parts inside them and parts between them.
+func (l *Lane) MayBeHierarchical() bool { return l.hier != nil && l.options.Allreduce != Flat }
+
+// MayChooseForm reports that also nothing but a model says whether they do.
+func (l *Lane) MayChooseForm() bool {
+	return l.MayBeHierarchical() && l.options.Allreduce == ByModel && !l.options.Deterministic
+}
 
 // publish advances this member's counter of phase p to v.
 func (l *Lane) publish(p transport.Phase, v uint64) {

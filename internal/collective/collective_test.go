@@ -151,11 +151,16 @@ func TestChoice(t *testing.T) {
 		{true, 2, 32<<10 + 4, "*collective.allreduceSharedPipelined"},
 		{true, 8, 8 << 10, "*collective.allreduceSharedFlat"},
 		{true, 8, 8<<10 + 4, "*collective.allreduceSharedPipelined"},
-		{false, 2, 64 << 10, "*collective.allreduceDoubling"},
-		{false, 2, 64<<10 + 4, "*collective.ring"},
+		{false, 2, 256 << 10, "*collective.allreduceDoubling"},
+		{false, 2, 256<<10 + 64, "*collective.ring"},
+		{false, 4, 64 << 10, "*collective.allreduceDoubling"},
+		{false, 4, 128 << 10, "*collective.allreduceHalving"},
+		{false, 5, 4, "*collective.allreduceDoubling"},
+		{false, 8, 1 << 20, "*collective.allreduceHalving"},
 		{false, 3, 4, "*collective.allreduceDoubling"},
-		{false, 8, 1 << 20, "*collective.ring"},
-		{false, 100, 64 << 10, "*collective.allreduceDoubling"},
+		{false, 3, 1 << 20, "*collective.ring"},
+		{false, 8, 16 << 20, "*collective.ring"},
+		{false, 100, 16 << 10, "*collective.allreduceDoubling"},
 	} {
 		g := newGroup(t, c.size, inproc.Options{Shared: c.shared, ChunkBytes: chunk})
 		b := make([]byte, c.n)

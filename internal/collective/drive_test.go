@@ -37,7 +37,7 @@ func newGroup(t testing.TB, size int, o inproc.Options, options ...Options) *gro
 			t.Fatal(err)
 		}
 		lane := NewLane(l, options[0])
-		lane.Tune(Tuning{Chunk: o.ChunkBytes, Piece: testPiece})
+		lane.Tune(Tuning{Chunk: o.ChunkBytes, Piece: testPiece, Message: messageBytes})
 		if h := lane.hier; h != nil {
 			h.block, h.least, h.little = testBlock, testPiece, testChunk
 		}

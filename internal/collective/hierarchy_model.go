@@ -1,22 +1,14 @@
 package collective
 
-import "math/bits"
-
-// The model of what an allreduce over several hosts costs. Its unit is a byte on
-// a connection between two members, as in messageBytes. With P members on H
-// hosts, at most L on one, S on the smallest, n bytes, m = messageBytes, and
-// y = syncBytes:
+// The model of what an allreduce over several hosts costs, in the unit of model.go. With
+// P members on H hosts, at most L on one, S on the smallest, n bytes, y = syncBytes, and
+// across as there:
 //
-//	across(s, n, k) = the cheaper of doubling, rounds(s)·(m + 1.5·k·n), and
-//	                  ring, 2(s-1)·m + 2·k·n·(s-1)/s
-//
-// is an allreduce among s members where k members of a host use its link at the
-// same time. In it 1.5 is as in doublingIsCheaper. Then
-//
-//	flat        the same with s = P, where k is L for doubling, and for the ring the
-//	            number of members of a host whose successor is on another one
-//	replicated  y + n/3 + across(H, n, S), for equal hosts only
-//	sharded     2y + 2n/3b + the larger of 2n(b-1)/3b and across(H, n/S, S)
+//	flat        across(P, n), with k = L members of a host that use its link at the same
+//	            time for doubling and halving, and for the ring as many as have a
+//	            successor on another host
+//	replicated  y + n/3 + across(H, n) with k = S, for equal hosts only
+//	sharded     2y + 2n/3b + the larger of 2n(b-1)/3b and across(H, n/S) with k = S
 //
 // since shared memory moves bytes about three times as fast as a connection, and
 // of b blocks all but one pass through it while another is between the hosts.
@@ -37,32 +29,21 @@ const (
 // length between flat and the others, whose order of combining differs.
 func (l *Lane) allreduceForm(n, sent int) form {
 	h := l.hier
-	if h == nil || l.options.Allreduce == Flat {
+	if !l.MayBeHierarchical() || l.flat && l.MayChooseForm() {
 		return flat
 	}
 	hosts, shards := len(h.hosts), h.shardsOf(n)
 	blocks, _ := h.blocksOf(n, shards)
 	inside := 2 * n / 3
 	first := inside / blocks
-	best, cost := sharded, 2*syncBytes+first+max(inside-first, acrossCost(hosts, ceilDiv(sent, shards), shards, shards))
-	if c := syncBytes + n/3 + acrossCost(hosts, sent, h.shards, h.shards); h.equal() && c <= cost {
+	best, cost := sharded, 2*syncBytes+first+max(inside-first, l.acrossCost(hosts, ceilDiv(sent, shards), shards, shards))
+	if c := syncBytes + n/3 + l.acrossCost(hosts, sent, h.shards, h.shards); h.equal() && c <= cost {
 		best, cost = replicated, c
 	}
-	if l.options.Allreduce == ByModel && !l.options.Deterministic && acrossCost(l.size, sent, h.most, h.leaving) < cost {
+	if l.MayChooseForm() && l.acrossCost(l.size, sent, h.most, h.leaving) < cost {
 		best = flat
 	}
 	return best
-}
-
-// acrossCost is across(size, n, k) with a k for doubling and one for the ring.
-func acrossCost(size, n, doublingLinks, ringLinks int) int {
-	rounds := bits.Len(uint(size)) - 1
-	if size&(size-1) != 0 {
-		rounds += 2
-	}
-	doubling := rounds * (messageBytes + doublingLinks*(n+n/2))
-	ring := 2*(size-1)*messageBytes + 2*ringLinks*(n-n/size)
-	return min(doubling, ring)
 }
 
 const (

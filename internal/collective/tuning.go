@@ -8,10 +8,16 @@ type Tuning struct {
 	Chunk int
 	// Piece is how much an operation over Comm sends at a time, in bytes.
 	Piece int
+	// Message is what a message over Comm costs beyond its bytes, expressed in bytes:
+	// see model.go. It decides between few long messages and many short ones.
+	Message int
+	// Flat makes no allreduce of parts inside hosts and parts between them, where that
+	// is left to the model (Lane.MayChooseForm).
+	Flat bool
 }
 
 // DefaultTuning is that of a new Lane.
-var DefaultTuning = Tuning{Chunk: 512 << 10, Piece: pieceBytes}
+var DefaultTuning = Tuning{Chunk: 512 << 10, Piece: pieceBytes, Message: messageBytes}
 
 // Tune changes the lane's tuning for the operations that are started from now
 // on. All members call it between the same two operations.
@@ -21,6 +27,7 @@ func (l *Lane) Tune(t Tuning) {
 	}
 	l.chunkLimit = max(lineBytes*l.size, t.Chunk/(lineBytes*l.size)*(lineBytes*l.size))
 	l.piece = max(lineBytes, t.Piece/lineBytes*lineBytes)
+	l.message, l.flat = t.Message, t.Flat
 	if h := l.hier; h != nil {
 		h.local.Tune(t)
 		if h.cross != nil {

@@ -22,7 +22,11 @@ func (o *Options) settings() settings {
 
 // encode is the inverse of decodeSettings.
 func (s *settings) encode() []int64 {
-	return []int64{s.fusionThreshold, int64(s.cycleTime), int64(s.data.Chunk), int64(s.data.Piece)}
+	flat := int64(0)
+	if s.data.Flat {
+		flat = 1
+	}
+	return []int64{s.fusionThreshold, int64(s.cycleTime), int64(s.data.Chunk), int64(s.data.Piece), int64(s.data.Message), flat}
 }
 
 func decodeSettings(v []int64) (s settings, err error) {
@@ -35,7 +39,8 @@ func decodeSettings(v []int64) (s settings, err error) {
 			return s, fmt.Errorf("setting %d is out of range", n)
 		}
 	}
-	return settings{fusionThreshold: v[0], cycleTime: time.Duration(v[1]), data: collective.Tuning{Chunk: int(v[2]), Piece: int(v[3])}}, nil
+	return settings{fusionThreshold: v[0], cycleTime: time.Duration(v[1]), data: collective.Tuning{
+		Chunk: int(v[2]), Piece: int(v[3]), Message: int(v[4]), Flat: v[5] != 0}}, nil
 }
 
 // tunable is a setting that a search may change.
@@ -45,8 +50,9 @@ type tunable struct {
 }
 
 // tunables are those that matter for a lane over the given kind of data path,
-// with their defaults from s. What the user has fixed is left out.
-func tunables(s settings, shared bool, fixed func(name string) bool) []tunable {
+// with their defaults from s. hosts: its allreduces may or may not be hierarchical. What
+// the user has fixed is left out.
+func tunables(s settings, shared, hosts bool, fixed func(name string) bool) []tunable {
 	const mib, kib = 1 << 20, 1 << 10
 	all := []tunable{
 		{autotune.Param{Name: "tensor_fusion_threshold", Low: 0.25, High: 256, Log: true, Default: float64(s.fusionThreshold) / mib},
@@ -59,7 +65,17 @@ func tunables(s settings, shared bool, fixed func(name string) bool) []tunable {
 			func(s *settings, v float64) { s.data.Chunk = int(v) * kib }})
 	} else {
 		all = append(all, tunable{autotune.Param{Name: "piece_kb", Low: 32, High: 4096, Log: true, Whole: true, Default: float64(s.data.Piece) / kib},
-			func(s *settings, v float64) { s.data.Piece = int(v) * kib }})
+			func(s *settings, v float64) { s.data.Piece = int(v) * kib }},
+			tunable{autotune.Param{Name: "message_kb", Low: 2, High: 512, Log: true, Whole: true, Default: float64(s.data.Message) / kib},
+				func(s *settings, v float64) { s.data.Message = int(v) * kib }})
+	}
+	if hosts {
+		hierarchical := 1.0
+		if s.data.Flat {
+			hierarchical = 0
+		}
+		all = append(all, tunable{autotune.Param{Name: "hierarchical_allreduce", Low: 0, High: 1, Whole: true, Default: hierarchical},
+			func(s *settings, v float64) { s.data.Flat = v < 0.5 }})
 	}
 	free := all[:0]
 	for _, t := range all {

@@ -31,6 +31,7 @@ type tuner struct {
 	o        TuneOptions
 	tunables []tunable
 	base     settings // what no tunable changes
+	hosts    bool     // allreduces may be hierarchical
 	ended    chan struct{}
 	samples  chan float64
 
@@ -43,8 +44,8 @@ type tuner struct {
 
 // startTuner begins to tune l, the world's lane, if there is anything to tune.
 func (e *Engine) startTuner(l *lane, o TuneOptions) error {
-	t := &tuner{engine: e, o: o, base: l.settings, ended: make(chan struct{}), samples: make(chan float64, 1), meter: autotune.NewMeter(o.Steps)}
-	t.tunables = tunables(l.settings, l.run.OverShared(), func(name string) bool {
+	t := &tuner{engine: e, o: o, base: l.settings, hosts: l.run.MayBeHierarchical(), ended: make(chan struct{}), samples: make(chan float64, 1), meter: autotune.NewMeter(o.Steps)}
+	t.tunables = tunables(l.settings, l.run.OverShared(), l.run.MayChooseForm(), func(name string) bool {
 		return name == "tensor_fusion_threshold" && l.settings.fusionThreshold == 0 || o.Fixed != nil && o.Fixed(name)
 	})
 	params := make([]autotune.Param, len(t.tunables))
@@ -63,7 +64,7 @@ func (e *Engine) startTuner(l *lane, o TuneOptions) error {
 // think lets the search digest samples until it has finished.
 func (t *tuner) think(search *autotune.Search) {
 	defer close(t.ended)
-	log := tuneLog{w: t.o.Log, cached: t.engine.opts.CacheCapacity > 0}
+	log := tuneLog{w: t.o.Log, hosts: t.hosts, cached: t.engine.opts.CacheCapacity > 0}
 	defer func() {
 		t.over.Store(true)
 		if p := recover(); p != nil {
@@ -169,22 +170,25 @@ func (l *lane) tuned(resp *negotiate.Response) error {
 // tuneLog writes the points as CSV: first Horovod's columns, then ours.
 type tuneLog struct {
 	w      io.WriteCloser // nil: nothing is written
+	hosts  bool           // allreduces are hierarchical unless they are set not to be
 	cached bool
 	err    error
 }
 
 func (g *tuneLog) header() {
-	g.write("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,tensor_fusion_threshold,score,chunk_kb,piece_kb")
+	g.write("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,tensor_fusion_threshold,score,chunk_kb,piece_kb,message_kb")
 }
 
 func (g *tuneLog) row(s settings, t autotune.Trial) {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
-	cached := "0"
-	if g.cached {
-		cached = "1"
+	flag := func(on bool) string {
+		if on {
+			return "1"
+		}
+		return "0"
 	}
-	g.write("0,0,0," + cached + "," + number(float64(s.cycleTime)/float64(time.Millisecond)) + "," + number(float64(s.fusionThreshold)/(1<<20)) + "," +
-		number(t.Score) + "," + number(float64(s.data.Chunk)/1024) + "," + number(float64(s.data.Piece)/1024))
+	g.write(flag(g.hosts && !s.data.Flat) + ",0,0," + flag(g.cached) + "," + number(float64(s.cycleTime)/float64(time.Millisecond)) + "," + number(float64(s.fusionThreshold)/(1<<20)) + "," +
+		number(t.Score) + "," + number(float64(s.data.Chunk)/1024) + "," + number(float64(s.data.Piece)/1024) + "," + number(float64(s.data.Message)/1024))
 }
 
 func (g *tuneLog) write(line string) {

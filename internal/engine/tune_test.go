@@ -121,9 +121,9 @@ func (fatal) Fatal(a ...any) { panic(fmt.Sprint(a...)) }
 // TestTunables: values survive the way through the log, and what cannot be is refused.
 func TestTunables(t *testing.T) {
 	o := Options{FusionThreshold: 128 << 20}
-	for _, shared := range []bool{true, false} {
+	for _, kind := range []struct{ shared, hosts bool }{{true, false}, {false, false}, {false, true}} {
 		base := o.settings()
-		for _, p := range tunables(base, shared, nil) {
+		for _, p := range tunables(base, kind.shared, kind.hosts, nil) {
 			for _, v := range []float64{p.Low, p.High, p.Default} {
 				s := base
 				p.set(&s, v)
@@ -140,7 +140,7 @@ func TestTunables(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range [][]int64{nil, {1}, {1, 2, 3, -4}, {1 << 60, 0, 0, 0}} {
+	for _, bad := range [][]int64{nil, {1}, {1, 2, 3, 4, 5, -6}, {1 << 60, 0, 0, 0, 0, 0}} {
 		if _, err := decodeSettings(bad); err == nil {
 			t.Errorf("%v are settings", bad)
 		}

@@ -26,12 +26,9 @@ import (
 	"github.com/gorovod/gorovod/test/netns"
 )
 
-// These tests run ranks as processes in two network namespaces, two in each: the
-// test binary starts itself with netnsRole and HOROVOD_* as a user would set them.
-const (
-	netnsRole  = "WORLD_TEST_NETNS"
-	netnsRanks = 4
-)
+// These tests run ranks as processes in two network namespaces: the test binary starts
+// itself with netnsRole and HOROVOD_* as a user would set them.
+const netnsRole = "WORLD_TEST_NETNS"
 
 // process is a rank or the rendezvous. Its stdout is read line by line.
 type process struct {
@@ -77,22 +74,25 @@ func (p *process) line(tag string) (string, error) {
 	return "", fmt.Errorf("it has ended without a %q: %s", tag, p.stderr.String())
 }
 
-// startRanks starts a rendezvous on the first host, and two ranks on each.
-func startRanks(t testing.TB, hosts [2]netns.Host, role string) []*process {
+// startRanks starts a rendezvous on the first host, and `local` ranks on each, with env
+// beside what tells them who they are.
+func startRanks(t testing.TB, hosts [2]netns.Host, role string, local int, env ...string) []*process {
 	t.Helper()
-	port, err := startIn(t, hosts[0], "rendezvous").line("port")
+	size := strconv.Itoa(2 * local)
+	port, err := startIn(t, hosts[0], "rendezvous", "HOROVOD_SIZE="+size).line("port")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ranks := make([]*process, netnsRanks)
+	ranks := make([]*process, 2*local)
 	for r := range ranks {
-		env := []string{"HOROVOD_RANK=" + strconv.Itoa(r), "HOROVOD_SIZE=" + strconv.Itoa(netnsRanks),
-			"HOROVOD_LOCAL_RANK=" + strconv.Itoa(r%2), "HOROVOD_LOCAL_SIZE=2", "HOROVOD_CROSS_RANK=" + strconv.Itoa(r/2), "HOROVOD_CROSS_SIZE=2",
-			"HOROVOD_GLOO_RENDEZVOUS_ADDR=" + hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=" + port, "HOROVOD_SECRET_KEY=" + hex.EncodeToString(key)}
+		env := append([]string{"HOROVOD_RANK=" + strconv.Itoa(r), "HOROVOD_SIZE=" + size,
+			"HOROVOD_LOCAL_RANK=" + strconv.Itoa(r%local), "HOROVOD_LOCAL_SIZE=" + strconv.Itoa(local),
+			"HOROVOD_CROSS_RANK=" + strconv.Itoa(r/local), "HOROVOD_CROSS_SIZE=2",
+			"HOROVOD_GLOO_RENDEZVOUS_ADDR=" + hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=" + port, "HOROVOD_SECRET_KEY=" + hex.EncodeToString(key)}, env...)
 		if r%2 == 0 { // the others find out by themselves
 			env = append(env, "HOROVOD_GLOO_IFACE="+netns.Interface)
 		}
-		ranks[r] = startIn(t, hosts[r/2], role, env...)
+		ranks[r] = startIn(t, hosts[r/local], role, env...)
 	}
 	return ranks
 }
@@ -108,7 +108,11 @@ func asRole(t testing.TB, rank func(w *World)) (played bool) {
 			t.Fatal(err)
 		}
 		fmt.Println("port", l.Addr().(*net.TCPAddr).Port)
-		s := rendezvous.NewServer(key, netnsRanks)
+		size, err := strconv.Atoi(os.Getenv("HOROVOD_SIZE"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := rendezvous.NewServer(key, size)
 		go s.Serve(l)
 		io.Copy(io.Discard, os.Stdin)
 		s.Close()
@@ -124,7 +128,7 @@ func asRole(t testing.TB, rank func(w *World)) (played bool) {
 		t.Fatal(err)
 	}
 	defer w.Leave(limit)
-	if w.Engine.Network() != "shm+tcp" {
+	if c.LocalSize > 1 && w.Engine.Network() != "shm+tcp" {
 		t.Fatalf("rank %d: the network is %s", c.Rank, w.Engine.Network())
 	}
 	rank(w)
@@ -148,7 +152,7 @@ func TestTwoNamespaces(t *testing.T) {
 	}
 	const victim = 3
 	hosts := netns.Two(t, "1gbit")
-	ranks := startRanks(t, hosts, "rank")
+	ranks := startRanks(t, hosts, "rank", 2)
 	for r, p := range ranks {
 		text, err := p.line("tried")
 		var tried, failed int
@@ -221,27 +225,33 @@ func BenchmarkTwoNamespaces(b *testing.B) {
 	}) {
 		return
 	}
-	hosts := netns.Two(b, "1gbit")
-	for b.Loop() {
-		ranks := startRanks(b, hosts, "rank")
-		var took []time.Duration
-		for range rounds {
-			var slowest time.Duration
-			for _, p := range ranks {
-				text, err := p.line("took")
-				ns, _ := strconv.ParseInt(text, 10, 64)
-				if err != nil {
-					b.Fatal(err)
+	for _, c := range []struct {
+		local   int
+		streams string
+	}{{2, "1"}, {1, "1"}, {1, "2"}, {1, "4"}} {
+		b.Run(fmt.Sprintf("hosts=2/ranks=%d/streams=%s", 2*c.local, c.streams), func(b *testing.B) {
+			hosts := netns.Two(b, "1gbit")
+			for b.Loop() {
+				ranks := startRanks(b, hosts, "rank", c.local, "GOROVOD_TCP_STREAMS="+c.streams)
+				var took []time.Duration
+				for range rounds {
+					var slowest time.Duration
+					for _, p := range ranks {
+						text, err := p.line("took")
+						ns, _ := strconv.ParseInt(text, 10, 64)
+						if err != nil {
+							b.Fatal(err)
+						}
+						slowest = max(slowest, time.Duration(ns))
+					}
+					took = append(took, slowest)
 				}
-				slowest = max(slowest, time.Duration(ns))
+				slices.Sort(took)
+				median := took[rounds/2]
+				bound := time.Duration(float64(size) * 8 / 1e9 * float64(time.Second))
+				b.ReportMetric(float64(median.Milliseconds()), "ms/64MiB")
+				b.ReportMetric(100*bound.Seconds()/median.Seconds(), "%-of-bound")
 			}
-			b.Logf("64 MiB in %v", slowest)
-			took = append(took, slowest)
-		}
-		slices.Sort(took)
-		median := took[rounds/2]
-		bound := time.Duration(float64(size) * 8 / 1e9 * float64(time.Second))
-		b.ReportMetric(float64(median.Milliseconds()), "ms/64MiB")
-		b.ReportMetric(100*bound.Seconds()/median.Seconds(), "%-of-bound")
+		})
 	}
 }
