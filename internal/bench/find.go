@@ -16,7 +16,7 @@ import (
 )
 
 // allModes are what a contender with asynchronous and grouped calls can do.
-var allModes = []string{modeAllreduce, modeAsync, modeGrouped}
+var allModes = []string{modeAllreduce, modeAsync, modeGrouped, modeSubmit}
 
 // pythonProbe prints what a Python has, as JSON.
 const pythonProbe = `

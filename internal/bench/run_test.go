@@ -69,7 +69,7 @@ func TestGoAlone(t *testing.T) {
 			t.Errorf("%+v", x)
 		}
 	}
-	want := []string{"go allreduce 4", "go allreduce 4096", "go allreduce 1048576", "go 1000 floats 4000", "go 1000 floats, grouped 4000"}
+	want := []string{"go allreduce 4", "go allreduce 4096", "go allreduce 1048576", "go 1000 floats 4000", "go 1000 floats, grouped 4000", "go submitting one tensor 64"}
 	if !reflect.DeepEqual(rows, want) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}

@@ -13,6 +13,7 @@ const (
 	modeAllreduce = "allreduce" // a blocking call
 	modeAsync     = "async"     // all tensors are submitted, then waited for
 	modeGrouped   = "grouped"   // the same, submitted by one call
+	modeSubmit    = "submit"    // the same as async, but only the submitting calls are timed
 
 	modeAdd  = "add"  // in-place sum by every rank, nothing shared
 	modeTCP  = "tcp"  // rank 0 to rank 1 over loopback
@@ -24,7 +25,7 @@ type task struct {
 	name  string // of the row; for allreduce the size tells it
 	mode  string
 	sizes []int // floats of each tensor; bytes for machine tasks
-	inner int   // how often it is done between two looks at the clock
+	inner int   // how often it is done between two looks at the clock; of submit: the number of tensors
 }
 
 // bytes is how much one rank contributes.
@@ -57,9 +58,14 @@ const (
 	TaskAllreduce = "allreduce"
 	nameMany      = "1000 floats"
 	nameGrouped   = "1000 floats, grouped"
+	nameSubmit    = "submitting one tensor"
 	nameResNet    = "ResNet-50 gradients"
 	nameBERT      = "BERT-large gradients"
 )
+
+// submitted is how many tensors are submitted at a time to tell what one costs:
+// few enough that none has to wait for room.
+const submitted = 16
 
 // mebibyte is the size whose Open MPI time tells the machine's mode.
 const mebibyte = 1 << 20
@@ -82,7 +88,8 @@ func (o *options) tasks() []task {
 	for i := range ones {
 		ones[i] = 1
 	}
-	all = append(all, task{nameMany, modeAsync, ones, 1}, task{nameGrouped, modeGrouped, ones, 1})
+	all = append(all, task{nameMany, modeAsync, ones, 1}, task{nameGrouped, modeGrouped, ones, 1},
+		task{nameSubmit, modeSubmit, ones[:submitted], submitted})
 	if !o.tiny {
 		all = append(all, task{nameResNet, modeAsync, resNet50(), 1})
 	}

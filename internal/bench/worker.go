@@ -123,6 +123,12 @@ func (w *worker) do(mode string, sizes []int, reps, inner int) ([]int64, error) 
 		if err := hvd.Barrier(ctx); err != nil {
 			return nil, err
 		}
+		if mode == modeSubmit {
+			if times[i], err = w.lists[listKey(mode, sizes)].submitting(); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		start := time.Now()
 		for range inner {
 			if err := step(); err != nil {
@@ -168,7 +174,7 @@ type operation struct {
 }
 
 func (w *worker) operation(mode string, sizes []int) (*operation, error) {
-	key := fmt.Sprint(mode, sizes)
+	key := listKey(mode, sizes)
 	if o := w.lists[key]; o != nil {
 		return o, nil
 	}
@@ -187,7 +193,7 @@ func (w *worker) operation(mode string, sizes []int) (*operation, error) {
 	switch mode {
 	case modeAllreduce:
 		o.run = o.allreduce
-	case modeAsync:
+	case modeAsync, modeSubmit:
 		o.run = o.async
 	case modeGrouped:
 		o.run = o.grouped
@@ -202,21 +208,32 @@ func (o *operation) allreduce() error {
 	return hvd.Allreduce(context.Background(), o.name, o.tensors[0], o.sum...)
 }
 
+// listKey is where a worker keeps an operation.
+func listKey(mode string, sizes []int) string { return fmt.Sprint(mode, sizes) }
+
 func (o *operation) async() error {
+	_, err := o.submitting()
+	return err
+}
+
+// submitting is async, and tells how many nanoseconds the submitting calls took.
+func (o *operation) submitting() (int64, error) {
+	start := time.Now()
 	o.handles = o.handles[:0]
 	for i, t := range o.tensors {
 		h, err := hvd.AllreduceAsync(o.names[i], t, o.sum...)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		o.handles = append(o.handles, h)
 	}
+	took := int64(time.Since(start))
 	for _, h := range o.handles {
 		if err := h.Wait(context.Background()); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return took, nil
 }
 
 func (o *operation) grouped() error {
