@@ -20,6 +20,7 @@ def pytest_configure(config):
     _stderr = os.dup(sys.__stderr__.fileno())  # not captured yet
     if int(os.environ.get("HOROVOD_SIZE", "1")) > 1:
         config.option.maxfail = 1
+    config.addinivalue_line("markers", "longest(seconds): a test that may take longer than others do")
 
 
 @contextlib.contextmanager
@@ -37,8 +38,9 @@ def pytest_runtest_setup():
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call():
-    with _bounded(_LONGEST_TEST_S):
+def pytest_runtest_call(item):
+    longest = item.get_closest_marker("longest")
+    with _bounded(longest.args[0] if longest else _LONGEST_TEST_S):
         yield
 
 

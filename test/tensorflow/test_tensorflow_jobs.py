@@ -15,6 +15,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLES = ROOT / "examples"
 HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 LONGEST_S = 200
+pytestmark = pytest.mark.longest(2 * LONGEST_S)
 
 
 def start(ranks, program, *options, **env):
