@@ -1,0 +1,135 @@
+"""Keras 3 on JAX."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+import jax
+import numpy as np
+
+import horovod.jax as hvd
+from horovod._keras._options import Options
+from horovod.common.exceptions import HorovodInternalError
+
+__all__ = [
+    "Gradients",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "broadcast_variables",
+    "hvd",
+    "internal_error",
+    "prepare",
+    "reducescatter",
+]
+
+
+class Gradients:
+    """Reduces the gradients of one optimizer, all of them as one group."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        if options.backward_passes_per_step > 1:
+            raise ValueError(
+                "backward_passes_per_step > 1 is not supported on JAX; use the optimizer's gradient_accumulation_steps."
+            )
+        self._name = name
+        self._options = options
+        self._local: dict[int, Any] = {}  # variables by their ids
+        self._local_layers: list[Any] = []
+
+    def register_local_var(self, variable: Any) -> None:
+        """Keep the gradient of ``variable`` from being reduced."""
+        self._local[id(variable)] = variable
+
+    def register_local_layers(self, layers: Sequence[Any]) -> None:
+        """Keep the gradients of the weights of ``layers``, also those that they do not have yet, from being reduced."""
+        self._local_layers.extend(layers)
+
+    def apply(
+        self, optimizer: Any, gradients: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
+    ) -> Any:
+        """``apply`` reduced gradients."""
+        for layer in self._local_layers:
+            for variable in layer.trainable_weights:
+                self.register_local_var(variable)
+        options = self._options
+        n = options.process_set.size()
+        results = list(gradients)
+        shared = []
+        for i, (gradient, variable) in enumerate(zip(gradients, variables)):
+            if gradient is None:
+                continue
+            if id(variable) not in self._local:
+                shared.append(i)
+            elif options.scale_local_gradients:
+                results[i] = gradient / n
+        if options.process_set.included() and n > 1:
+            factor = options.gradient_predivide_factor
+            reduced = hvd.allreduce(
+                [gradients[i] for i in shared],
+                name=self._name,
+                compression=options.compression,
+                op=options.op,
+                prescale_factor=1.0 / factor,
+                postscale_factor=factor,
+                process_set=options.process_set,
+            )
+            for i, gradient in zip(shared, reduced):
+                results[i] = gradient
+        return apply(results)
+
+
+def prepare(optimizer: Any) -> None:
+    """Nothing needs to be done for an optimizer."""
+
+
+def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
+    """Overwrite variables of Keras with those of ``root_rank``."""
+    for variable, value in zip(variables, hvd.broadcast([v.value for v in variables], root_rank)):
+        variable.assign(value)
+
+
+def broadcast_global_variables(root_rank: int) -> None:
+    """Raises RuntimeError: there are no global variables without graphs."""
+    raise RuntimeError(
+        "hvd.broadcast_global_variables() is for graphs of TensorFlow. Use a BroadcastGlobalVariablesCallback instead."
+    )
+
+
+def allreduce(
+    value: Any,
+    name: Optional[str] = None,
+    average: Optional[bool] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: Optional[int] = None,
+    compression: Any = hvd.Compression.none,
+) -> np.ndarray:
+    """The reduction of ``value``, an array or what can be made one, over all ranks: the average, unless ``op`` says
+    otherwise. Blocks."""
+    return np.asarray(
+        hvd.allreduce(np.asarray(value), average, name, compression, op, prescale_factor, postscale_factor)
+    )
+
+
+def allgather(value: Any, name: Optional[str] = None) -> np.ndarray:
+    """The values of all ranks, one after the other along the first dimension, which may differ. Blocks."""
+    return np.asarray(hvd.allgather(np.asarray(value), name))
+
+
+def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> np.ndarray:
+    """The value of ``root_rank`` on all ranks. Blocks."""
+    return np.asarray(hvd.broadcast(np.asarray(value), root_rank, name))
+
+
+def reducescatter(value: Any, name: Optional[str] = None, op: int = hvd.Average) -> np.ndarray:
+    """This rank's rows of the reduction of ``value`` over all ranks. Blocks."""
+    return np.asarray(hvd.reducescatter(np.asarray(value), op, name))
+
+
+def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
+    """The error of a collective in a compiled program, or None where it is another one."""
+    if isinstance(error, jax.errors.JaxRuntimeError) and "HorovodInternalError" in str(error):
+        return HorovodInternalError(str(error))
+    return None

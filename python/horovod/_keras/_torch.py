@@ -1,0 +1,177 @@
+"""Keras 3 on PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+import numpy as np
+import torch
+
+import horovod.torch as hvd
+from horovod._keras._options import Options
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.util import split_list
+
+__all__ = [
+    "Gradients",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "broadcast_variables",
+    "hvd",
+    "internal_error",
+    "prepare",
+    "reducescatter",
+]
+
+
+class Gradients:
+    """Reduces the gradients of one optimizer."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        self._name = name
+        self._options = options
+        self._local: dict[int, Any] = {}  # variables by their ids
+        self._local_layers: list[Any] = []
+        self._sums: dict[int, torch.Tensor] = {}  # by the ids of variables
+        self._passes = 0
+        factor = options.gradient_predivide_factor
+        self._scales = {"prescale_factor": 1.0 / factor, "postscale_factor": factor}
+
+    def register_local_var(self, variable: Any) -> None:
+        """Keep the gradient of ``variable`` from being reduced."""
+        self._local[id(variable)] = variable
+
+    def register_local_layers(self, layers: Sequence[Any]) -> None:
+        """Keep the gradients of the weights of ``layers``, also those that they do not have yet, from being reduced."""
+        self._local_layers.extend(layers)
+
+    def apply(
+        self, optimizer: Any, gradients: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
+    ) -> Any:
+        """``apply`` reduced gradients; while they are being added up only count the step of ``optimizer``."""
+        passes = self._options.backward_passes_per_step
+        if passes > 1:
+            for gradient, variable in zip(gradients, variables):
+                if gradient is not None:
+                    known = self._sums.get(id(variable))
+                    self._sums[id(variable)] = gradient.clone() if known is None else known + gradient
+            self._passes += 1
+            if self._passes < passes:
+                optimizer._iterations.assign_add(1)
+                return None
+            gradients = [self._sums.get(id(v)) for v in variables]
+            self._sums, self._passes = {}, 0
+        gradients = self._reduced(gradients, variables)
+        if passes > 1 and self._options.average_aggregated_gradients:
+            gradients = [None if g is None else g / passes for g in gradients]
+        return apply(gradients)
+
+    def _reduced(self, gradients: list[Any], variables: Sequence[Any]) -> list[Any]:
+        for layer in self._local_layers:
+            for variable in layer.trainable_weights:
+                self.register_local_var(variable)
+        options = self._options
+        results = list(gradients)
+        shared = [i for i, v in enumerate(variables) if gradients[i] is not None and id(v) not in self._local]
+        if options.scale_local_gradients:
+            n = options.process_set.size()
+            for i, variable in enumerate(variables):
+                if id(variable) in self._local and results[i] is not None:
+                    results[i] = results[i] / n
+        if not options.process_set.included() or options.process_set.size() == 1:
+            return results
+        under_way = []
+        for group in self._groups(shared, variables):
+            pairs = [options.compression.compress(gradients[i].contiguous()) for i in group]
+            handle = hvd.grouped_allreduce_async(
+                [tensor for tensor, _ in pairs],
+                name=f"{self._name}.{group[0]}",
+                op=options.op,
+                process_set=options.process_set,
+                **self._scales,
+            )
+            under_way.append((group, pairs, handle))
+        for group, pairs, handle in under_way:
+            for i, (_, context), reduced in zip(group, pairs, hvd.synchronize(handle)):
+                results[i] = options.compression.decompress(reduced, context)
+        return results
+
+    def _groups(self, shared: list[int], variables: Sequence[Any]) -> list[list[int]]:
+        """Which gradients travel as a group: lists of indices."""
+        groups = self._options.groups
+        if not shared:
+            return []
+        if groups is None:
+            return [[i] for i in shared]
+        if isinstance(groups, int):
+            return [list(part) for part in split_list(shared, min(groups, len(shared)))]
+        index = {id(variables[i]): i for i in shared}
+        found = [[index[id(v)] for v in group if id(v) in index] for group in groups]
+        grouped = {i for group in found for i in group}
+        return [group for group in found if group] + [[i] for i in shared if i not in grouped]
+
+
+def prepare(optimizer: Any) -> None:
+    """Nothing needs to be done for an optimizer."""
+
+
+def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
+    """Overwrite variables of Keras with those of ``root_rank``."""
+    names = [f"{i}" for i, _ in enumerate(variables)]
+    hvd.broadcast_parameters([(n, v.value.detach()) for n, v in zip(names, variables)], root_rank)
+
+
+def broadcast_global_variables(root_rank: int) -> None:
+    """Raises RuntimeError: there are no global variables without graphs."""
+    raise RuntimeError(
+        "hvd.broadcast_global_variables() is for graphs of TensorFlow. Use a BroadcastGlobalVariablesCallback instead."
+    )
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    return value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
+
+
+def allreduce(
+    value: Any,
+    name: Optional[str] = None,
+    average: Optional[bool] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: Optional[int] = None,
+    compression: Any = hvd.Compression.none,
+) -> np.ndarray:
+    """The reduction of ``value``, an array or what can be made one, over all ranks: the average, unless ``op`` says
+    otherwise. Blocks."""
+    reduced = hvd.allreduce(
+        _tensor(value),
+        average=average,
+        name=name,
+        compression=compression,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+    )
+    return reduced.cpu().numpy()
+
+
+def allgather(value: Any, name: Optional[str] = None) -> np.ndarray:
+    """The values of all ranks, one after the other along the first dimension, which may differ. Blocks."""
+    return hvd.allgather(_tensor(value), name=name).cpu().numpy()
+
+
+def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> np.ndarray:
+    """The value of ``root_rank`` on all ranks. Blocks."""
+    return hvd.broadcast(_tensor(value), root_rank, name=name).cpu().numpy()
+
+
+def reducescatter(value: Any, name: Optional[str] = None, op: int = hvd.Average) -> np.ndarray:
+    """This rank's rows of the reduction of ``value`` over all ranks. Blocks."""
+    return hvd.reducescatter(_tensor(value), name=name, op=op).cpu().numpy()
+
+
+def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
+    """None: the collectives raise HorovodInternalError themselves."""
+    return None

@@ -1,0 +1,250 @@
+"""Collectives on arrays of JAX, and on trees of them.
+
+Called on arrays they block, and run at once. Inside of ``jax.jit`` and the like they become ordered callbacks into the
+host, so compiled programs have them in the order of the source, and all ranks must run the same. What is reduced and
+gathered is in the memory of the host; the arrays of a GPU or TPU go through it.
+
+Errors are HorovodInternalError or ValueError; from inside of a compiled program they come as JAX's runtime error with
+that text.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import pickle
+from typing import Any, Optional
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+
+from horovod.common import _lib
+from horovod.common.basics import HorovodBasics
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.process_sets import _setup as _setup_process_sets
+from horovod.common.util import get_average_backwards_compatibility_fun
+from horovod.jax import _host
+
+try:
+    import cloudpickle as pickler
+except ImportError:  # objects of classes that every rank can import need no more
+    pickler = pickle
+
+_basics = HorovodBasics(__file__)
+
+
+def init(*args: Any, **kwargs: Any) -> None:
+    """See :meth:`horovod.common.basics.HorovodBasics.init`."""
+    _basics.init(*args, **kwargs)
+    _setup_process_sets(_basics)
+
+
+shutdown = _basics.shutdown
+is_initialized = _basics.is_initialized
+start_timeline = _basics.start_timeline
+stop_timeline = _basics.stop_timeline
+size = _basics.size
+local_size = _basics.local_size
+cross_size = _basics.cross_size
+rank = _basics.rank
+local_rank = _basics.local_rank
+cross_rank = _basics.cross_rank
+is_homogeneous = _basics.is_homogeneous
+mpi_threads_supported = _basics.mpi_threads_supported
+mpi_enabled = _basics.mpi_enabled
+mpi_built = _basics.mpi_built
+gloo_enabled = _basics.gloo_enabled
+gloo_built = _basics.gloo_built
+nccl_built = _basics.nccl_built
+ddl_built = _basics.ddl_built
+ccl_built = _basics.ccl_built
+cuda_built = _basics.cuda_built
+rocm_built = _basics.rocm_built
+
+Average = _basics.Average
+Sum = _basics.Sum
+Adasum = _basics.Adasum
+Min = _basics.Min
+Max = _basics.Max
+Product = _basics.Product
+
+_average_or = get_average_backwards_compatibility_fun(_basics)
+_traced = itertools.count(1)
+
+
+class Compression:
+    """How sums and averages of float32 and float64 travel between hosts. Inside a host nothing is rounded."""
+
+    none = _lib.WIRE_AS_IT_IS
+    fp16 = _lib.WIRE_FP16
+    bf16 = _lib.WIRE_BF16
+
+
+def _set_id(process_set: ProcessSet) -> int:
+    if process_set.process_set_id is None:
+        raise ValueError(f"the process set is not initialized: {process_set}")
+    return process_set.process_set_id
+
+
+def _is_traced(leaves: list[Any]) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+
+
+def _run(kind: int, leaves: list[Any], shapes: Optional[list[tuple[int, ...]]], name: Optional[str], **of: Any) -> Any:
+    """The results for ``leaves``, in JAX's arrays; ``shapes`` are theirs, if they are others."""
+    if not leaves:
+        return []
+    if not _is_traced(leaves):
+        results = _host.run(kind, [np.asarray(leaf) for leaf in leaves], name, **of)
+        return [jnp.asarray(result) for result in results]
+    # Calls of a program are matched by their places in it, whenever it runs.
+    name = name or f"jax.traced.{next(_traced)}"
+    wanted = [
+        jax.ShapeDtypeStruct(leaf.shape if shapes is None else shapes[i], leaf.dtype) for i, leaf in enumerate(leaves)
+    ]
+
+    def call(*arrays: Any) -> list[np.ndarray]:
+        results = _host.run(kind, [np.asarray(array) for array in arrays], name, **of)
+        for result, want in zip(results, wanted):
+            if result.shape != want.shape:
+                raise ValueError(
+                    f"{name}: the result has shape {result.shape}; inside of jax.jit all ranks must have the same "
+                    f"number of rows, which gives {want.shape}"
+                )
+        return results
+
+    return io_callback(call, wanted, *leaves, ordered=True)
+
+
+def allreduce(
+    tensor: Any,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    compression: int = Compression.none,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Reduce an array, or each array of a tree, over the ranks: the average, unless ``op`` says otherwise. Blocks.
+
+    Shapes and dtypes must be equal on all ranks. The arrays of a tree start together. Differentiable for Average and
+    Sum; the gradient is reduced in the same way.
+    """
+    reduce_op = _average_or(op, average)
+    leaves, tree = jax.tree_util.tree_flatten(tensor)
+    leaves = [jnp.asarray(leaf) for leaf in leaves]
+    of = (name, _set_id(process_set), reduce_op, float(prescale_factor), float(postscale_factor), int(compression))
+    if _is_traced(leaves):
+        return jax.tree_util.tree_unflatten(tree, _differentiable_allreduce(of, leaves))
+    return jax.tree_util.tree_unflatten(tree, _allreduce(of, leaves))
+
+
+def _allreduce(of: tuple, leaves: list[Any]) -> list[Any]:
+    name, process_set_id, reduce_op, prescale, postscale, wire = of
+    return _run(
+        _lib.ALLREDUCE,
+        leaves,
+        None,
+        name,
+        process_set_id=process_set_id,
+        reduce_op=reduce_op,
+        prescale=prescale,
+        postscale=postscale,
+        wire=wire,
+    )
+
+
+_differentiable_allreduce = functools.partial(jax.custom_vjp, nondiff_argnums=(0,))(_allreduce)
+
+
+def _allreduce_forward(of: tuple, leaves: list[Any]) -> tuple[list[Any], None]:
+    return _allreduce(of, leaves), None
+
+
+def _allreduce_backward(of: tuple, _: None, gradients: list[Any]) -> tuple[list[Any]]:
+    name, *rest = of
+    if rest[1] not in (Average, Sum):
+        raise NotImplementedError("only allreduces with Average and Sum are differentiable")
+    return (_allreduce((name and f"{name}.gradient", *rest), gradients),)
+
+
+_differentiable_allreduce.defvjp(_allreduce_forward, _allreduce_backward)
+
+
+def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
+    """The arrays of all ranks, one after the other along the first dimension; of each array of a tree. Blocks.
+
+    The numbers of rows may differ, but not inside of ``jax.jit``, where the shape of the result must be known.
+    """
+    leaves, tree = jax.tree_util.tree_flatten(tensor)
+    leaves = [jnp.asarray(leaf) for leaf in leaves]
+    if any(leaf.ndim == 0 for leaf in leaves):
+        raise ValueError("allgather needs arrays with at least one dimension")
+    process_set_id = _set_id(process_set)
+    n = process_set.size() or 1
+    shapes = [(n * leaf.shape[0], *leaf.shape[1:]) for leaf in leaves]
+    results = _run(_lib.ALLGATHER, leaves, shapes, name, process_set_id=process_set_id)
+    return jax.tree_util.tree_unflatten(tree, results)
+
+
+def broadcast(
+    tensor: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """The array of ``root_rank``, a rank of the world, on all ranks; of each array of a tree. Blocks."""
+    leaves, tree = jax.tree_util.tree_flatten(tensor)
+    leaves = [jnp.asarray(leaf) for leaf in leaves]
+    results = _run(_lib.BROADCAST, leaves, None, name, process_set_id=_set_id(process_set), root_rank=root_rank)
+    return jax.tree_util.tree_unflatten(tree, results)
+
+
+def reducescatter(
+    tensor: Any,
+    op: int = Average,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """This rank's rows of the reduction of an array; of each array of a tree. Average and Sum only. Blocks.
+
+    The first ranks get one more row where the rows cannot be divided equally.
+    """
+    leaves, tree = jax.tree_util.tree_flatten(tensor)
+    leaves = [jnp.asarray(leaf) for leaf in leaves]
+    if any(leaf.ndim == 0 for leaf in leaves):
+        raise ValueError("reducescatter needs arrays with at least one dimension")
+    process_set_id = _set_id(process_set)
+    me, n = process_set.rank() or 0, process_set.size() or 1
+    shapes = [(leaf.shape[0] // n + (me < leaf.shape[0] % n), *leaf.shape[1:]) for leaf in leaves]
+    of = {"reduce_op": op, "prescale": prescale_factor, "postscale": postscale_factor}
+    results = _run(_lib.REDUCESCATTER, leaves, shapes, name, process_set_id=process_set_id, **of)
+    return jax.tree_util.tree_unflatten(tree, results)
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Return the ``obj`` of rank ``root_rank`` on all ranks: pickled; the root gets its own. Blocks."""
+    name = name or "broadcast_object"
+    is_root = rank() == root_rank
+    content = np.frombuffer(pickler.dumps(obj), np.uint8) if is_root else np.zeros(0, np.uint8)
+    of = {"process_set_id": _set_id(process_set), "root_rank": root_rank}
+    (length,) = _host.run(_lib.BROADCAST, [np.array([content.size], np.int64)], f"{name}.sz", **of)
+    if not is_root:
+        content = np.zeros(int(length[0]), np.uint8)
+    (content,) = _host.run(_lib.BROADCAST, [content], f"{name}.t", **of)
+    return obj if is_root else pickle.loads(content.tobytes())
+
+
+def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> list[Any]:
+    """Return the objects of all ranks, in the order of ranks; pickled on the way. Blocks."""
+    name = name or "allgather_object"
+    content = np.frombuffer(pickler.dumps(obj), np.uint8)
+    of = {"process_set_id": _set_id(process_set)}
+    (lengths,) = _host.run(_lib.ALLGATHER, [np.array([content.size], np.int64)], f"{name}.sz", **of)
+    (contents,) = _host.run(_lib.ALLGATHER, [content], f"{name}.t", **of)
+    ends = np.cumsum(lengths)
+    return [pickle.loads(contents[end - length : end].tobytes()) for end, length in zip(ends, lengths)]

@@ -1,0 +1,43 @@
+"""Keras 3 on JAX: training equals one process with the whole batch."""
+
+import keras_models as models
+import numpy as np
+import pytest
+
+keras = pytest.importorskip("keras", minversion="3")
+
+
+@pytest.fixture
+def hvd(job):
+    if keras.backend.backend() != "jax":
+        pytest.skip("Keras runs on another framework")
+    import horovod.keras
+
+    return horovod.keras
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+def test_fit_equals_one_process(hvd, kind):
+    want = models.alone(keras, models.make_optimizer(keras, kind))
+    model = models.dense(keras)
+    model.compile(hvd.DistributedOptimizer(models.make_optimizer(keras, kind)), models.loss(keras))
+    models.set_weights(model, seed=hvd.rank())
+    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+    models.fit(model, hvd, callbacks=callbacks)
+    models.assert_same_weights(model.get_weights(), want)
+
+
+def test_values_and_state(hvd):
+    np.testing.assert_allclose(hvd.allreduce([1.0, hvd.rank()]), [1, (hvd.size() - 1) / 2])
+    np.testing.assert_allclose(hvd.reducescatter(np.ones((hvd.size(), 2)), op=hvd.Sum), [[hvd.size()] * 2])
+    model = models.dense(keras)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), models.loss(keras))
+    state = hvd.elastic.KerasState(model, batch=hvd.rank())
+    state.sync()
+    assert state.batch == 0
+    start = model.get_weights()
+    models.set_weights(model, seed=9)
+    state.restore()
+    models.assert_same_weights(model.get_weights(), start)
+    with pytest.raises(ValueError, match="gradient_accumulation_steps"):
+        hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=2)

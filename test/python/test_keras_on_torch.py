@@ -1,0 +1,99 @@
+"""Keras 3 on PyTorch: training equals one process with the whole batch."""
+
+import os
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
+
+import keras_models as models  # noqa: E402
+
+torch = pytest.importorskip("torch", minversion="2")
+keras = pytest.importorskip("keras", minversion="3")
+
+
+@pytest.fixture
+def hvd(job):
+    if keras.backend.backend() != "torch":
+        pytest.skip("Keras runs on another framework")
+    import horovod.keras
+
+    return horovod.keras
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+def test_fit_equals_one_process(hvd, kind):
+    want = models.alone(keras, models.make_optimizer(keras, kind))
+    model = models.dense(keras)
+    model.compile(hvd.DistributedOptimizer(models.make_optimizer(keras, kind), groups=2), models.loss(keras))
+    models.set_weights(model, seed=hvd.rank())
+    callbacks = [
+        hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+        hvd.callbacks.MetricAverageCallback(),
+        hvd.callbacks.LearningRateScheduleCallback(float(model.optimizer.learning_rate), 1.0),
+    ]
+    models.fit(model, hvd, callbacks=callbacks)
+    models.assert_same_weights(model.get_weights(), want)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_backward_passes_per_step(hvd, average):
+    model = models.dense(keras)
+    optimizer = hvd.PartialDistributedOptimizer(
+        keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=average
+    )
+    model.compile(optimizer, models.loss(keras))
+    model.fit(
+        models.part(models.X, hvd),
+        models.part(models.Y, hvd),
+        batch_size=models.BATCH // hvd.size() // 2,
+        epochs=1,
+        shuffle=False,
+        verbose=0,
+    )
+    assert int(optimizer.iterations) == 2 * models.STEPS
+    want = models.alone(keras, keras.optimizers.SGD(0.1 if average else 0.2), epochs=1)
+    models.assert_same_weights(model.get_weights(), want)
+
+
+def test_local_layers(hvd):
+    model = models.dense(keras)
+    optimizer = hvd.PartialDistributedOptimizer(keras.optimizers.SGD(1.0), local_layers=[model.layers[1]])
+    before = model.get_weights()
+    gradients = [torch.full(w.shape, hvd.rank() + 1.0) for w in before]
+    optimizer.apply(gradients, model.trainable_variables)
+    everyone, mine = (hvd.size() + 1) / 2, (hvd.rank() + 1) / hvd.size()
+    for old, new, want in zip(before, model.get_weights(), [everyone, everyone, mine, mine]):
+        np.testing.assert_allclose(old - new, np.full(old.shape, want), rtol=1e-5, atol=1e-6)
+
+
+def test_values_and_state(hvd):
+    n, r = hvd.size(), hvd.rank()
+    np.testing.assert_allclose(hvd.allreduce([1.0, r]), [1, (n - 1) / 2])
+    np.testing.assert_allclose(hvd.allgather(np.array([[r]])).ravel(), range(n))
+    np.testing.assert_allclose(hvd.broadcast([r], n - 1), [n - 1])
+    np.testing.assert_allclose(hvd.reducescatter(np.ones((n, 2)), op=hvd.Sum), [[n] * 2])
+    with pytest.raises(RuntimeError):
+        hvd.broadcast_global_variables(0)
+    model = models.dense(keras)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), models.loss(keras))
+    state = hvd.elastic.KerasState(model, batch=r)
+    state.sync()
+    assert state.batch == 0
+    start = model.get_weights()
+    models.set_weights(model, seed=9)
+    state.restore()
+    models.assert_same_weights(model.get_weights(), start)
+
+
+def test_saved_models(hvd, tmp_path):
+    model = models.dense(keras)
+    model.compile(hvd.DistributedOptimizer(models.make_optimizer(keras, "SGD")), models.loss(keras))
+    models.fit(model, hvd, epochs=1)
+    model.save(tmp_path / "model.keras")
+    plain, again = keras.models.load_model(tmp_path / "model.keras"), hvd.load_model(tmp_path / "model.keras")
+    assert type(plain.optimizer) is keras.optimizers.SGD
+    models.fit(plain, epochs=1)
+    models.fit(again, hvd, epochs=1)
+    models.assert_same_weights(again.get_weights(), plain.get_weights())

@@ -1,0 +1,237 @@
+"""Distributed optimizers of Keras train as one process does with the whole batch."""
+
+import keras_models as models
+import numpy as np
+import pytest
+from keras_models import FRONT_ENDS, alone, assert_same_weights, dense, fit, loss
+
+
+@pytest.fixture(params=FRONT_ENDS)
+def front(request, job):
+    return models.front_end(request.param)
+
+
+@pytest.fixture
+def tfkeras(job):
+    return models.front_end(FRONT_ENDS[0])
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "legacy SGD", "schedule"])
+def test_fit_equals_one_process(front, kind):
+    hvd, keras = front
+    want = alone(keras, models.make_optimizer(keras, kind))
+    model = dense(keras)
+    optimizer = models.make_optimizer(keras, kind)
+    distributed = hvd.DistributedOptimizer(optimizer)
+    assert isinstance(distributed, type(optimizer)) and type(distributed).__name__ == type(optimizer).__name__
+    model.compile(distributed, loss(keras))
+    fit(model, hvd)
+    assert_same_weights(model.get_weights(), want)
+
+
+def test_eager_steps_equal_one_process(tfkeras):
+    hvd, keras = tfkeras
+    want = alone(keras, models.make_optimizer(keras, "SGD"))
+    model = dense(keras)
+    model.compile(hvd.DistributedOptimizer(models.make_optimizer(keras, "SGD")), loss(keras), run_eagerly=True)
+    fit(model, hvd)
+    assert_same_weights(model.get_weights(), want)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "legacy SGD"])
+def test_layers_built_after_wrapping(tfkeras, kind):
+    hvd, keras = tfkeras
+    want = alone(keras, models.make_optimizer(keras, kind))
+    model = dense(keras, built=False)
+    model.compile(hvd.DistributedOptimizer(models.make_optimizer(keras, kind)), loss(keras))
+    model.build((None, 4))
+    models.set_weights(model)
+    fit(model, hvd)
+    assert_same_weights(model.get_weights(), want)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "legacy SGD"])
+@pytest.mark.parametrize("average", [False, True])
+def test_backward_passes_per_step(tfkeras, kind, average):
+    """Two passes of half a batch are one of the whole: their gradients' sum is twice, their average the same."""
+    hvd, keras = tfkeras
+    model = dense(keras)
+    distributed = hvd.DistributedOptimizer(
+        models.make_optimizer(keras, kind), backward_passes_per_step=2, average_aggregated_gradients=average
+    )
+    model.compile(distributed, loss(keras))
+    model.fit(
+        models.part(models.X, hvd),
+        models.part(models.Y, hvd),
+        batch_size=models.BATCH // hvd.size() // 2,
+        epochs=2,
+        shuffle=False,
+        verbose=0,
+    )
+    passes = 2 * 2 * models.STEPS
+    assert int(distributed.iterations.numpy()) == passes
+
+    one = models.make_optimizer(keras, kind)
+    if not average:  # a gradient of twice the size is a rate of twice the size
+        one.learning_rate = 0.2
+    assert_same_weights(model.get_weights(), alone(keras, one))
+
+
+def test_sum_groups_and_predivision(tfkeras):
+    hvd, keras = tfkeras
+    want = alone(keras, keras.optimizers.SGD(0.1))
+    model = dense(keras)
+    first = model.layers[0].trainable_weights
+    for options in (
+        {"op": hvd.Sum},
+        {"groups": 2},
+        {"groups": [list(first)]},
+        {"gradient_predivide_factor": 2.0},
+        {"process_set": hvd.global_process_set},
+        {"name": "mine"},
+    ):
+        models.set_weights(model)
+        rate = 0.1 / hvd.size() if "op" in options else 0.1
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(rate), **options), loss(keras))
+        fit(model, hvd)
+        assert_same_weights(model.get_weights(), want)
+
+
+def test_the_general_front_end_forwards_everything(tfkeras, job):
+    hvd, keras = tfkeras
+    model = dense(keras)
+    optimizer = keras.optimizers.SGD(0.1 / job.size())
+    model.compile(job.DistributedOptimizer(optimizer, op=job.Sum, groups=1), loss(keras))
+    fit(model, hvd)
+    assert_same_weights(model.get_weights(), alone(keras, keras.optimizers.SGD(0.1)))
+
+
+def test_compression_rounds_gradients(tfkeras):
+    hvd, keras = tfkeras
+    model = dense(keras)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), compression=hvd.Compression.fp16), loss(keras))
+    fit(model, hvd)
+    for got, want in zip(model.get_weights(), alone(keras, keras.optimizers.SGD(0.1))):
+        np.testing.assert_allclose(got, want, rtol=0.05, atol=5e-3)
+
+
+@pytest.mark.parametrize("sparse_as_dense", [False, True])
+def test_sparse_gradients(tfkeras, sparse_as_dense):
+    hvd, keras = tfkeras
+
+    def embedding():
+        model = keras.Sequential(
+            [keras.layers.Input((2,), dtype="int32"), keras.layers.Embedding(5, 3), keras.layers.Flatten()]
+        )
+        models.set_weights(model)
+        return model
+
+    x = np.random.RandomState(3).randint(0, 5, (models.STEPS * models.BATCH, 2))
+    want = alone(keras, keras.optimizers.SGD(0.1), embedding(), x=x)
+    model = embedding()
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), sparse_as_dense=sparse_as_dense), loss(keras))
+    fit(model, hvd, x=x)
+    assert_same_weights(model.get_weights(), want)
+
+
+def test_local_layers(job):
+    import tensorflow as tf
+
+    hvd, keras = models.front_end("horovod.keras")
+    model = dense(keras)
+    local = model.layers[1]
+    optimizer = hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1), local_layers=local)
+    gradients = [np.full(w.shape, job.rank() + 1.0, np.float32) for w in model.trainable_weights]
+    before = model.get_weights()
+    optimizer.apply_gradients(zip([tf.constant(g) for g in gradients], model.trainable_weights))
+    steps = [(b - a) / 0.1 for b, a in zip(before, model.get_weights())]
+    everyone = np.mean([r + 1.0 for r in range(job.size())])
+    mine = (job.rank() + 1.0) / job.size()
+    for step, want in zip(steps, [everyone, everyone, mine, mine]):
+        np.testing.assert_allclose(step, np.full(step.shape, want), rtol=1e-4)
+
+
+def test_local_variable_that_is_not_scaled(tfkeras):
+    hvd, keras = tfkeras
+    model = dense(keras)
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), scale_local_gradients=False)
+    optimizer.register_local_var(model.trainable_weights[0])
+    before = model.get_weights()
+    gradients = [np.full(w.shape, hvd.rank() + 1.0, np.float32) for w in before]
+    import tensorflow as tf
+
+    optimizer.apply_gradients(zip([tf.constant(g) for g in gradients], model.trainable_weights))
+    steps = [b - a for b, a in zip(before, model.get_weights())]
+    np.testing.assert_allclose(steps[0], np.full(steps[0].shape, hvd.rank() + 1.0), rtol=1e-5)
+    np.testing.assert_allclose(steps[1], np.full(steps[1].shape, (hvd.size() + 1) / 2), rtol=1e-5)
+
+
+def test_wrong_arguments(front):
+    hvd, keras = front
+    sgd = keras.optimizers.SGD(0.1)
+    with pytest.raises(ValueError, match="op currently only supports Average and Sum"):
+        hvd.DistributedOptimizer(sgd, op=99)
+    with pytest.raises(ValueError, match="groups should be"):
+        hvd.DistributedOptimizer(sgd, groups="all")
+    with pytest.raises(ValueError, match="gradient_predivide_factor"):
+        hvd.DistributedOptimizer(sgd, op=hvd.Sum, gradient_predivide_factor=2.0)
+    with pytest.raises(ValueError, match="takes an optimizer of Keras"):
+        hvd.DistributedOptimizer("sgd")
+    with pytest.deprecated_call():
+        hvd.DistributedOptimizer(sgd, num_groups=1)
+    if hasattr(hvd, "PartialDistributedOptimizer"):
+        with pytest.raises(ValueError, match="local layers must be"):
+            hvd.PartialDistributedOptimizer(sgd, local_layers=["dense"])
+        with pytest.raises(ValueError, match="backward_passes_per_step"):
+            hvd.PartialDistributedOptimizer(sgd, backward_passes_per_step=0)
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "legacy SGD"])
+def test_saved_models_need_no_horovod(tfkeras, kind, suffix, tmp_path):
+    hvd, keras = tfkeras
+    model = dense(keras)
+    optimizer = models.make_optimizer(keras, kind)
+    model.compile(hvd.DistributedOptimizer(optimizer), loss(keras))
+    fit(model, hvd, epochs=1)
+    file = str(tmp_path / f"model{suffix}")
+    model.save(file)
+    plain = keras.models.load_model(file)
+    assert type(plain.optimizer) is type(optimizer)
+    assert_same_weights(plain.get_weights(), model.get_weights())
+
+    if suffix == ".h5" and not models.has_legacy(keras):
+        return  # Keras 3 cannot go on with such an optimizer, with or without Horovod
+
+    # Loaded with Horovod, training goes on as it does without it: the optimizer has its state.
+    again = hvd.load_model(file)
+    assert isinstance(again.optimizer, type(optimizer)) and type(again.optimizer) is not type(optimizer)
+    fit(again, hvd, epochs=1)
+    fit(plain, epochs=1)
+    assert_same_weights(again.get_weights(), plain.get_weights())
+
+
+def test_load_model_that_was_saved_without_horovod(tfkeras, tmp_path):
+    hvd, keras = tfkeras
+    model = dense(keras)
+    model.compile(models.make_optimizer(keras, "SGD"), loss(keras))
+    fit(model, epochs=1)
+    file = str(tmp_path / "model.keras")
+    model.save(file)
+    again = hvd.load_model(file)
+    fit(again, hvd, epochs=1)
+    fit(model, epochs=1)
+    assert_same_weights(again.get_weights(), model.get_weights())
+
+
+def test_wrapping_an_optimizer_that_has_trained_keeps_its_state(tfkeras):
+    hvd, keras = tfkeras
+    if models.has_legacy(keras):
+        pytest.skip("an optimizer of Keras 2 does not know its variables")
+    want = alone(keras, models.make_optimizer(keras, "SGD"), epochs=2)
+    model = dense(keras)
+    model.compile(models.make_optimizer(keras, "SGD"), loss(keras))
+    fit(model, epochs=1)
+    model.compile(hvd.DistributedOptimizer(model.optimizer), loss(keras))
+    fit(model, hvd, epochs=1)
+    assert_same_weights(model.get_weights(), want)

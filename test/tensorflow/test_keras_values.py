@@ -1,0 +1,85 @@
+"""Collectives on values, the names that the front ends export, and batch normalization over all ranks."""
+
+import keras_models as models
+import numpy as np
+import pytest
+from keras_models import FRONT_ENDS
+
+
+@pytest.fixture(params=FRONT_ENDS)
+def hvd(request, job):
+    return models.front_end(request.param)[0]
+
+
+def test_values(hvd):
+    n, r = hvd.size(), hvd.rank()
+    np.testing.assert_allclose(hvd.allreduce(np.full((2, 3), float(r))), np.full((2, 3), (n - 1) / 2))
+    np.testing.assert_allclose(hvd.allreduce([1.0, r], op=hvd.Sum, name="sums"), [n, n * (n - 1) / 2])
+    np.testing.assert_allclose(hvd.allreduce([1.0], op=hvd.Sum, prescale_factor=2.0, postscale_factor=3.0), [6.0 * n])
+    np.testing.assert_allclose(hvd.allreduce([1.5], compression=hvd.Compression.fp16), [1.5])
+    with pytest.deprecated_call():
+        np.testing.assert_allclose(hvd.allreduce([1.0], average=False), [n])
+    np.testing.assert_array_equal(hvd.allgather([[r]] * (r + 1)).ravel(), [i for i in range(n) for _ in range(i + 1)])
+    np.testing.assert_array_equal(hvd.broadcast([r, 7], n - 1, name="b"), [n - 1, 7])
+    np.testing.assert_allclose(hvd.reducescatter(np.full((2 * n, 2), float(r))), np.full((2, 2), (n - 1) / 2))
+    np.testing.assert_allclose(hvd.reducescatter(np.ones((n, 1)), op=hvd.Sum), [[n]])
+
+
+def test_global_variables_are_a_thing_of_graphs(hvd):
+    with pytest.raises(RuntimeError, match="does not support eager execution"):
+        hvd.broadcast_global_variables(0)
+
+
+def test_exports(hvd):
+    missing = [name for name in hvd.__all__ if not hasattr(hvd, name)]
+    assert not missing
+    assert hvd.rank() < hvd.size() and hvd.gloo_built() and hvd.is_initialized()
+
+
+def test_batch_normalization_is_that_of_the_whole_batch(job):
+    import tensorflow as tf
+
+    keras = tf.keras
+    n = job.size()
+    sizes = [3 + 2 * r for r in range(n)]  # batches of different sizes
+    start = sum(sizes[: job.rank()])
+    whole = np.random.RandomState(5).randn(sum(sizes), 2, 4).astype(np.float32) + 1
+    mine = whole[start : start + sizes[job.rank()]]
+    factor = np.random.RandomState(6).randn(*whole.shape).astype(np.float32)
+
+    def run(layer, x, weights):
+        layer.build((None, 2, 4))
+        x = tf.constant(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=True)
+            loss = tf.reduce_sum(y * weights)
+        return y, tape.gradient(loss, x), layer
+
+    want, gradient, reference = run(keras.layers.BatchNormalization(), whole, factor)
+    part = slice(start, start + sizes[job.rank()])
+    got, own, layer = run(job.SyncBatchNormalization(), mine, factor[part])
+    np.testing.assert_allclose(got, want[part], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(own, gradient[part], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(layer.moving_mean.numpy(), reference.moving_mean.numpy(), rtol=1e-4, atol=1e-6)
+    assert layer.name.startswith("sync_batch_normalization")
+    for fused in (True, None):
+        with pytest.raises(ValueError, match="fused"):
+            job.SyncBatchNormalization(fused=fused)
+
+
+def test_batch_normalization_in_a_model(job):
+    hvd, keras = models.front_end(FRONT_ENDS[0])
+
+    def model(layer):
+        made = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(6), layer, keras.layers.Dense(3)])
+        made.layers[0].set_weights([np.random.RandomState(2).randn(4, 6), np.zeros(6)])
+        made.layers[2].set_weights([np.random.RandomState(3).randn(6, 3), np.zeros(3)])
+        return made
+
+    want = models.alone(keras, keras.optimizers.SGD(0.1), model(keras.layers.BatchNormalization()))
+    distributed = model(job.SyncBatchNormalization())
+    distributed.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), models.loss(keras))
+    models.fit(distributed, hvd)
+    for got, expected in zip(distributed.get_weights(), want):
+        np.testing.assert_allclose(got, expected, rtol=5e-3, atol=1e-3)
