@@ -60,7 +60,7 @@ demo: prepare build ## train a small network on 4 ranks
 	build/horovodrun -np $(NP) $(python) examples/pytorch_digits.py
 
 .PHONY: test
-test: test-go test-python test-tensorflow ## all tests
+test: test-go test-python test-tensorflow test-jax ## all tests
 
 .PHONY: test-go
 test-go: build ## vet, the Go tests, and again with the race detector where goroutines meet
@@ -79,6 +79,11 @@ test-tensorflow: build ## the TensorFlow tests on 1 and 2 ranks, with the newest
 	  echo "-- $$($$python -c 'import importlib.metadata as m; print("TensorFlow", m.version("tensorflow-cpu"), "Keras", m.version("keras"))')"; \
 	  $$python scripts/python_tests.py --ranks 1,2 --logs build/test-logs-$$(basename $${python%/bin/python}) test/tensorflow/test_*.py; \
 	done
+
+.PHONY: test-jax
+test-jax: build ## the JAX tests on 1 and 2 ranks
+	@scripts/prepare.sh jax
+	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --ranks 1,2 --logs build/test-logs-jax test/jax/test_*.py
 
 .PHONY: lint
 lint: tools ## gofmt, vet, staticcheck, ruff, mypy

@@ -6,6 +6,7 @@
 #   scripts/prepare.sh tools       build/tools: linters, pinned
 #   scripts/prepare.sh wheel       build/wheel-tools: what makes and checks wheels, pinned
 #   scripts/prepare.sh tensorflow  build/tensorflow-VERSION: virtual environments with TensorFlow
+#   scripts/prepare.sh jax         build/jax: a virtual environment with JAX and Keras, pinned; none if PyPI has no such JAX
 #
 # Does nothing quickly when nothing is missing. Changes the system (apt-get)
 # only as root; otherwise everything goes under build/.
@@ -17,6 +18,7 @@ mkdir -p build
 TOOLS=(ruff==0.17.5 mypy==2.4.1)
 WHEEL_TOOLS=(hatchling==1.33.0 ziglang==0.16.0 auditwheel==6.8.2)
 MODULES=(torch numpy pytest cloudpickle)
+JAX=(jax==0.10.2 keras==3.15.1 numpy pytest cloudpickle)
 # The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.
 TENSORFLOWS=${TENSORFLOWS:-2.21.0 2.15.1}
 
@@ -132,10 +134,24 @@ tensorflow() {
   [ "${#pythons[@]}" -gt 0 ] || die "none of TensorFlow $TENSORFLOWS can be installed for $(python3 --version)"
 }
 
-[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, wheel, tensorflow"
+# What PyPI does not have for this Python is left out, aloud.
+jax() {
+  [ "$(cat build/jax/.complete 2>/dev/null)" = "${JAX[*]}" ] && return
+  say "installing ${JAX[*]} into build/jax: a download of some 150 MB"
+  make_venv build/jax
+  if ! build/jax/bin/python -m pip install --quiet "${JAX[@]}" >build/jax.log 2>&1; then
+    grep -q "No matching distribution found" build/jax.log || { tail -n 20 build/jax.log >&2; exit 1; }
+    say "PyPI has no ${JAX[0]} for $(build/jax/bin/python --version): its tests are left out"
+    rm -rf build/jax
+    return
+  fi
+  echo "${JAX[*]}" >build/jax/.complete
+}
+
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, wheel, tensorflow, jax"
 for part; do
   case $part in
-  toolchain | python | tools | wheel | tensorflow) "$part" ;;
-  *) die "$part: not one of toolchain, python, tools, wheel, tensorflow" ;;
+  toolchain | python | tools | wheel | tensorflow | jax) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools, wheel, tensorflow, jax" ;;
   esac
 done

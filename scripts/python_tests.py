@@ -24,6 +24,7 @@ ALONE = {
     "test_demo.py",
     "test_examples.py",
     "test_faults.py",
+    "test_jax_jobs.py",
     "test_loss_curve.py",
     "test_tensorflow_jobs.py",
     "test_torch_distributed_jobs.py",

@@ -100,18 +100,30 @@ def test_session_demo(tmp_path):
     assert (tmp_path / "model.ckpt-130.index").exists()
 
 
+def test_keras_digits_learn_the_same_on_two_ranks(tmp_path):
+    curves = []
+    for ranks in (None, 2):
+        log = tmp_path / f"losses{ranks}"
+        output = run(ranks, EXAMPLES / "keras_digits.py", "--epochs", 3, "--loss-log", log)
+        assert float(re.search(r"test accuracy ([0-9.]+) ", output)[1]) > 0.5
+        curves.append([json.loads(line)["loss"] for line in log.read_text().splitlines()])
+    assert len(curves[0]) == 3
+    assert curves[1] == pytest.approx(curves[0], rel=2e-2)
+
+
 def test_synthetic_benchmark():
     options = ["--batch-size", 2, "--image-size", 16, "--channels", 4, "--num-iters", 2, "--num-warmup-batches", 1]
     output = run(2, EXAMPLES / "tensorflow_synthetic_benchmark.py", *options, "--fp16-allreduce")
     assert re.search(r"Total img/sec on 2 rank\(s\): [0-9.]+ \+-[0-9.]+", output), output
 
 
-def test_names_and_signatures_are_horovods():
+@pytest.mark.parametrize("table", ["api_tensorflow.txt", "api_keras.txt"])
+def test_names_and_signatures_are_horovods(table):
     """And docs/api.md tells; scripts/compare_api.py --write makes its section anew."""
     sys.path.insert(0, str(ROOT / "scripts"))
     import compare_api
 
-    table = Path(__file__).parent / "api_tensorflow.txt"
+    table = Path(__file__).parent / table
     command = [sys.executable, str(ROOT / "scripts" / "compare_api.py"), str(table)]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", timeout=LONGEST_S)
     assert result.returncode == 0, [line for line in result.stdout.splitlines() if "✓" not in line]
