@@ -2,21 +2,24 @@
 
 import os
 
+import keras_models as models
 import numpy as np
 import pytest
+import torch
 
-os.environ.setdefault("KERAS_BACKEND", "torch")
-
-import keras_models as models  # noqa: E402
-
-torch = pytest.importorskip("torch", minversion="2")
-keras = pytest.importorskip("keras", minversion="3")
+keras = None
+if int(torch.__version__.partition(".")[0]) >= 2:
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    try:
+        import keras
+    except ImportError:
+        pass
 
 
 @pytest.fixture
 def hvd(job):
-    if keras.backend.backend() != "torch":
-        pytest.skip("Keras runs on another framework")
+    if not hasattr(keras, "ops") or keras.backend.backend() != "torch":
+        pytest.skip("needs PyTorch 2 and Keras 3 on it")
     import horovod.keras
 
     return horovod.keras
