@@ -95,17 +95,15 @@ func TestAllreduceMatchesTheReference(t *testing.T) {
 		var jobs []job
 		for _, a := range algorithms(o) {
 			for dt := range tensor.DType(tensor.NumDTypes) {
+				turn := rng.IntN(len(ops))
 				for _, n := range lengths(dt) {
 					if !a.fits(n*dt.Size(), size) {
 						continue
 					}
-					op := ops[rng.IntN(len(ops))]
-					if n*dt.Size() <= testChunk+8 {
-						for _, op := range ops {
-							jobs = append(jobs, allreduceJob(rng, a, size, dt, op, n, !o.Shared, rng.IntN(2) == 0))
-						}
-						continue
-					}
+					// The operations take turns, so that each meets each type and algorithm
+					// in each run, and each length in some.
+					turn++
+					op := ops[turn%len(ops)]
 					jobs = append(jobs, allreduceJob(rng, a, size, dt, op, n, !o.Shared, rng.IntN(2) == 0))
 				}
 			}

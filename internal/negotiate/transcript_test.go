@@ -240,7 +240,7 @@ func request(t *testing.T, d *datadriven.TestData) *Request {
 			return f
 		}
 		switch arg.Key {
-		case "m", "names", "but":
+		case "m", "names", "but", "from", "contested":
 		case "group":
 			r.Group = v
 		case "set":

@@ -143,19 +143,21 @@ func TestRankZerosKnobsAreAdopted(t *testing.T) {
 	l := newLauncher(t, 2)
 	each(2, func(r int) {
 		c := l.config(r, 2, "auto")
+		c.TCPStreams = 2
 		var log bytes.Buffer
 		if r == 1 {
-			c.FusionThreshold, c.Transport = 7, "tcp"
+			c.FusionThreshold, c.Transport, c.TCPStreams = 7, "tcp", 3
 		}
 		w, err := Join(context.Background(), c, 1, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		if c.FusionThreshold != 1<<20 || w.Engine.Network() != "shm" {
-			t.Errorf("rank %d: threshold %d over %s", r, c.FusionThreshold, w.Engine.Network())
+		if c.FusionThreshold != 1<<20 || w.Engine.Network() != "shm" || c.TCPStreams != 2 {
+			t.Errorf("rank %d: threshold %d over %s, %d streams", r, c.FusionThreshold, w.Engine.Network(), c.TCPStreams)
 		}
-		if told := strings.Contains(log.String(), "HOROVOD_FUSION_THRESHOLD") && strings.Contains(log.String(), "GOROVOD_TRANSPORT"); told != (r == 1) {
+		if told := strings.Contains(log.String(), "HOROVOD_FUSION_THRESHOLD") && strings.Contains(log.String(), "GOROVOD_TRANSPORT") &&
+			strings.Contains(log.String(), "GOROVOD_TCP_STREAMS"); told != (r == 1) {
 			t.Errorf("rank %d was told: %s", r, log.String())
 		}
 		w.Leave(limit)

@@ -43,6 +43,8 @@ type Config struct {
 	Slots     int // how many requests can be remembered
 	LogBytes  int // size of the log's ring; a multiple of 64
 	MailBytes int // size of each member's mailbox; a multiple of 64
+	// Posters is how many members, the first ones, have a mailbox; 0 stands for all.
+	Posters int
 	// Closers is how many can close the log; 0 stands for Members.
 	Closers int
 	// Announce: the log says of each slot that its generation has ended
@@ -81,6 +83,8 @@ func (c Config) check() error {
 		return fmt.Errorf("board: %d slots, want 1 to %d", c.Slots, maxSlots)
 	case c.LogBytes%64 != 0 || c.LogBytes > maxRing || c.LogBytes < c.reserve()+64:
 		return fmt.Errorf("board: log of %d bytes, want a multiple of 64 from %d to %d", c.LogBytes, roundUp(c.reserve()+64, 64), maxRing)
+	case c.Posters < 0 || c.Posters > c.Members:
+		return fmt.Errorf("board: %d posters of %d members", c.Posters, c.Members)
 	case c.Closers < 0 || c.Closers > maxMembers:
 		return fmt.Errorf("board: %d closers, want up to %d", c.Closers, maxMembers)
 	case c.Announce && c.Learn:
@@ -103,7 +107,7 @@ func (c Config) reserve() int {
 
 // rules are the fields that say how the board behaves, as one number.
 func (c Config) rules() uint64 {
-	rules := uint64(c.closers()) << 8
+	rules := uint64(c.posters())<<32 | uint64(c.closers())<<8
 	if c.Announce {
 		rules |= 1
 	}
@@ -111,6 +115,14 @@ func (c Config) rules() uint64 {
 		rules |= 2
 	}
 	return rules
+}
+
+// posters is how many members have a mailbox.
+func (c Config) posters() int {
+	if c.Posters == 0 {
+		return c.Members
+	}
+	return c.Posters
 }
 
 // closers is how many can close the log.
@@ -227,8 +239,8 @@ func view(mem []byte, c Config) (*Board, error) {
 		log:     mem[l.log:l.size:l.size],
 		lay:     l,
 		readers: make([]reader, c.Readers),
-		posters: make([]poster, c.Members),
-		inbox:   inbox{heads: make([]uint64, c.Members)},
+		posters: make([]poster, c.posters()),
+		inbox:   inbox{heads: make([]uint64, c.posters())},
 		stop:    func() error { return nil },
 		wake:    func(int) {},
 	}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/transport"
 )
 
 func addr(mem []byte) uintptr { return uintptr(unsafe.Pointer(&mem[0])) }
@@ -19,6 +21,13 @@ func FuzzCorruptRegion(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, words uint16) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := small(1+rng.IntN(70), 1+rng.IntN(5))
+		c.Posters, c.Closers = rng.IntN(c.Members+1), rng.IntN(100)
+		switch rng.IntN(3) {
+		case 0:
+			c.Learn = true
+		case 1:
+			c.Announce, c.LogBytes = true, 2*c.LogBytes
+		}
 		mem := make([]byte, Bytes(c)+64)
 		mem = mem[-int(addr(mem))&63:][:Bytes(c)]
 		b, err := Format(mem, c)
@@ -65,6 +74,16 @@ func use(b *Board, rng *rand.Rand) {
 		b.Marked(s)
 		if rng.IntN(4) == 0 {
 			b.Retire(s)
+		}
+		if rng.IntN(4) == 0 {
+			b.Forget(s, slot.gen+uint32(rng.IntN(3)-1))
+		}
+		if rng.IntN(4) == 0 {
+			b.Relay([]transport.Record{{Kind: transport.RecordSlot, Slot: s, Gen: slot.gen}, {Kind: transport.RecordRetired, Slot: s},
+				{Kind: transport.RecordResponse, Payload: make([]byte, rng.IntN(40))}})
+		}
+		if rng.IntN(60) == 0 {
+			b.End(rng.IntN(b.cfg.closers()))
 		}
 		for r := range b.cfg.Readers {
 			b.Next(r)

@@ -76,7 +76,7 @@ func layoutOf(c Config) layout {
 	l.slots = int(unsafe.Sizeof(registers{}))
 	l.cursors = roundUp(l.slots+c.Slots*l.slotSize, 64)
 	l.mail = l.cursors + c.Readers*cursorSize
-	l.log = l.mail + c.Members*l.boxSize
+	l.log = l.mail + c.posters()*l.boxSize
 	l.size = l.log + c.LogBytes
 	return l
 }

@@ -14,6 +14,9 @@ func (b *Board) Post(member int, p []byte) (bool, error) {
 		return false, fmt.Errorf("slot board: a request of %d bytes does not fit into the mailbox (at most %d)",
 			len(p), min(transport.MaxRecord, b.cfg.MailBytes-recordHeader))
 	}
+	if member >= len(b.posters) {
+		return false, fmt.Errorf("slot board: a request of member %d; %d members have mailboxes", member, len(b.posters))
+	}
 	w := &b.posters[member]
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,7 +51,7 @@ func (b *Board) Requests(f func(from int, p []byte)) error {
 		return nil
 	}
 	b.inbox.posts = posts
-	for m := range b.cfg.Members {
+	for m := range b.posters {
 		if err := b.readBox(m, f); err != nil {
 			return err
 		}

@@ -114,6 +114,7 @@ type Config struct {
 func UpConfig(hosts [][]int, host, slots int) board.Config {
 	members := len(hosts[host]) + len(childrenOf(host, len(hosts)))
 	c := board.Standard(members, 1, slots)
+	c.Posters = len(hosts[host]) // the Requests of children come in frames
 	if host == 0 {
 		c.Announce = true
 		c.LogBytes = logBytes(slots)
@@ -127,7 +128,7 @@ func UpConfig(hosts [][]int, host, slots int) board.Config {
 // DownConfig is the shape of a host's board for what comes down.
 func DownConfig(hosts [][]int, host, slots int) board.Config {
 	n := len(hosts[host])
-	return board.Config{Members: n, Readers: n, Slots: slots, LogBytes: logBytes(slots), MailBytes: board.MinMail, Closers: size(hosts)}
+	return board.Config{Members: n, Readers: n, Posters: 1, Slots: slots, LogBytes: logBytes(slots), MailBytes: board.MinMail, Closers: size(hosts)}
 }
 
 // logBytes is the size of the lane's log at the root, and of its relayed copies.
