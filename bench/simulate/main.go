@@ -3,7 +3,7 @@
 // the coordinator's work, with and without the response cache. The ranks live in
 // this process, with the engine's own boards, caches and coordinator.
 //
-//	go run ./bench/simulate [-ranks 4096]
+//	go run ./bench/simulate [-ranks 4096] [-plot docs/simulation.svg]
 package main
 
 import (
@@ -15,8 +15,13 @@ import (
 
 func main() {
 	ranks := flag.Int("ranks", 4096, "the most ranks to simulate")
+	file := flag.String("plot", "", "draw the figures into this SVG file, too")
 	flag.Parse()
-	if err := table(*ranks); err != nil {
+	rows, err := table(*ranks)
+	if err == nil && *file != "" {
+		err = picture(rows, *file)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "simulate:", err)
 		os.Exit(1)
 	}
@@ -29,7 +34,9 @@ var shapes = []shape{
 	{hosts: 64, perHost: 8, tensors: 10}, {hosts: 64, perHost: 8, tensors: 1000},
 }
 
-func table(ranks int) error {
+// table prints what each shape costs.
+func table(ranks int) ([]row, error) {
+	var rows []row
 	fmt.Println("| ranks | hosts | tensors | cache | frames | up, bytes per link | down, bytes per link | coordinator's steps | its time |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	for _, s := range shapes {
@@ -39,11 +46,12 @@ func table(ranks int) error {
 		for _, s.cached = range []bool{false, true} {
 			c, err := simulate(s)
 			if err != nil {
-				return err
+				return nil, err
 			}
+			rows = append(rows, row{s, c})
 			fmt.Printf("| %d | %d | %d | %v | %d | %d | %d | %d | %v |\n", s.hosts*s.perHost, s.hosts, s.tensors, s.cached,
 				c.frames, c.linkUp, c.linkDown, c.requests, c.work.Round(10*time.Microsecond))
 		}
 	}
-	return nil
+	return rows, nil
 }
