@@ -10,6 +10,7 @@ import torch
 
 from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch import _graph
 from horovod.torch._basics import (
     Adasum,
     Average,
@@ -20,6 +21,8 @@ from horovod.torch._basics import (
     _basics,
     handle_average_backwards_compatibility,
 )
+from horovod.torch._compiling import between_graphs
+from horovod.torch._graph import in_graph
 from horovod.torch._submission import (
     Alltoall,
     Join,
@@ -27,6 +30,7 @@ from horovod.torch._submission import (
     Result,
     empty_like,
     empty_share,
+    process_set_id,
     submit,
     submit_without_tensor,
     synchronize,
@@ -115,9 +119,18 @@ def allreduce_(
 ) -> torch.Tensor:
     """As :func:`allreduce`, but into ``tensor`` itself, which is returned. Not recorded by autograd."""
     op = handle_average_backwards_compatibility(op, average)
+    if in_graph():
+        arguments = (None, name, Compression.none, op, prescale_factor, postscale_factor, process_set)
+        return write_into(tensor, allreduce(tensor.detach(), *arguments))
     return synchronize(
         submit_allreduce(tensor, True, name, op, prescale_factor, postscale_factor, process_set, wait=True)
     )
+
+
+def write_into(tensor: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """What an operation in place is in a graph, where the compiler knows whose memory to use."""
+    tensor.detach().copy_(result)
+    return tensor
 
 
 class HorovodAllreduce(torch.autograd.Function):
@@ -182,7 +195,11 @@ def allreduce(
     """
     op = handle_average_backwards_compatibility(op, average)
     compressed, ctx, wire = prepare(compression, tensor, op)
-    if needs_grad(compressed):
+    if in_graph():
+        check_reduce_op(op, process_set)
+        number = process_set_id(process_set)
+        reduced = _graph.allreduce(compressed, name, op, float(prescale_factor), float(postscale_factor), wire, number)
+    elif needs_grad(compressed):
         rest = compression if wire else Compression.none
         reduced = HorovodAllreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set, rest)
     else:
@@ -227,6 +244,8 @@ def allgather(
     Dtype and the other dimensions must be the same on all ranks; the first may differ and may be 0. dtypes and errors
     as :func:`allreduce`; a tensor without dimensions is a HorovodInternalError. The result is differentiable.
     """
+    if in_graph():
+        return _graph.allgather(tensor, name, process_set_id(process_set))
     if needs_grad(tensor):
         return HorovodAllgather.apply(tensor, name, process_set)
     return synchronize(submit("allgather", tensor, None, name, process_set, wait=True))
@@ -253,6 +272,8 @@ def broadcast_(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
     """As :func:`broadcast`, but into ``tensor`` itself, which is returned. Not recorded by autograd."""
+    if in_graph():
+        return write_into(tensor, broadcast(tensor.detach(), root_rank, name, process_set))
     return synchronize(submit("broadcast", tensor, tensor, name, process_set, wait=True, root_rank=root_rank))
 
 
@@ -283,6 +304,8 @@ def broadcast(
     Shape, dtype and root must be the same on all ranks. dtypes and errors as :func:`allreduce`; a root outside the set
     is a ValueError. The result is differentiable.
     """
+    if in_graph():
+        return _graph.broadcast(tensor, root_rank, name, process_set_id(process_set))
     if needs_grad(tensor):
         return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
     output = empty_like(tensor, name)
@@ -364,7 +387,12 @@ def alltoall(
     Raises ValueError for splits that do not fit, or a first dimension that cannot be divided equally; otherwise dtypes
     and errors as :func:`allreduce`.
     """
-    if needs_grad(tensor):
+    if in_graph():
+        rows = splits
+        if splits is not None and not isinstance(splits, torch.Tensor):
+            rows = torch.tensor(list(splits), dtype=torch.int32)
+        output, received = _graph.alltoall(tensor, rows, name, process_set_id(process_set))
+    elif needs_grad(tensor):
         output, received = HorovodAlltoall.apply(tensor, splits, name, process_set)
     else:
         output, received = synchronize(_alltoall_async(tensor, splits, name, process_set, wait=True))
@@ -453,7 +481,12 @@ def reducescatter(
     """
     compressed, ctx = compression.compress(tensor)
     arguments = (name, op, process_set, prescale_factor, postscale_factor)
-    if needs_grad(compressed):
+    if in_graph():
+        check_scattered(compressed)
+        scattered = _graph.reducescatter(
+            compressed, name, op, float(prescale_factor), float(postscale_factor), process_set_id(process_set)
+        )
+    elif needs_grad(compressed):
         check_scattered(compressed)
         scattered = HorovodReducescatter.apply(compressed, *arguments)
     else:
@@ -464,6 +497,7 @@ def reducescatter(
 # ---- sparse allreduce
 
 
+@between_graphs
 def sparse_allreduce_async(
     tensor: torch.Tensor, name: Optional[str], op: int, process_set: ProcessSet = global_process_set
 ) -> Callable[[], torch.Tensor]:

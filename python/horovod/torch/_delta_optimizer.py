@@ -7,6 +7,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 
+from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._submission import Result
 from horovod.torch._submitting import Submitted, SubmittingOptimizer
 from horovod.torch.compression import Compressor
@@ -60,6 +61,7 @@ class DeltaOptimizer(SubmittingOptimizer):
             for group, params in zip(self.param_groups, parameters):
                 group["params"] = params
 
+    @between_graphs
     def synchronize(self) -> None:
         """Do nothing: there are no reduced gradients, only reduced steps, for which :meth:`step` waits."""
 
@@ -67,6 +69,7 @@ class DeltaOptimizer(SubmittingOptimizer):
         """Raise AssertionError: there are no reduced gradients that could be used."""
         raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
 
+    @between_graphs
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Add the combined deltas to the parameters. Blocks. Calls ``closure`` first, and returns its result.
 
@@ -95,3 +98,6 @@ class DeltaOptimizer(SubmittingOptimizer):
 
     # PyTorch wraps a class's step with its hooks unless it is marked so; the optimizer's own step runs them.
     step.hooked = True  # type: ignore[attr-defined]
+
+
+never_trace(__name__)

@@ -13,6 +13,7 @@ import torch
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 from horovod.torch._collectives import submit_allreduce
+from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._grouped import submit_grouped_allreduce
 from horovod.torch._submission import Result
 from horovod.torch._submitting import Submitted, SubmittingOptimizer
@@ -117,6 +118,7 @@ class GradientOptimizer(SubmittingOptimizer):
             with torch.no_grad():
                 p.grad.copy_(reduced)
 
+    @between_graphs
     def synchronize(self) -> None:
         """Make every gradient the reduced one. Blocks.
 
@@ -147,6 +149,7 @@ class GradientOptimizer(SubmittingOptimizer):
         finally:
             self._should_synchronize = True
 
+    @between_graphs
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Synchronise the gradients, unless inside :meth:`skip_synchronize`, then do the optimizer's own step.
 
@@ -189,3 +192,6 @@ class GradientOptimizer(SubmittingOptimizer):
 
 def _of_group(results: Result, i: int) -> torch.Tensor:
     return results()[i]
+
+
+never_trace(__name__)

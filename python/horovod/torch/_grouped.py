@@ -11,6 +11,7 @@ from typing import Any, Optional, Sequence
 import torch
 
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch import _graph
 from horovod.torch._basics import Average, handle_average_backwards_compatibility
 from horovod.torch._collectives import (
     allgather,
@@ -18,8 +19,11 @@ from horovod.torch._collectives import (
     check_scattered,
     needs_grad,
     scattered_gradient_factor,
+    write_into,
 )
-from horovod.torch._submission import empty_like, empty_share, submit_group, synchronize
+from horovod.torch._compiling import between_graphs
+from horovod.torch._graph import in_graph
+from horovod.torch._submission import empty_like, empty_share, process_set_id, submit_group, synchronize
 from horovod.torch.compression import Compression, Compressor, prepare, wire_of
 
 Tensors = Sequence[torch.Tensor]
@@ -102,6 +106,11 @@ def grouped_allreduce_(
 ) -> list[torch.Tensor]:
     """As :func:`grouped_allreduce`, but into the tensors themselves, which are returned. Not recorded by autograd."""
     op = handle_average_backwards_compatibility(op, average)
+    if in_graph():
+        tensors = list(tensors)
+        arguments = (None, name, Compression.none, op, prescale_factor, postscale_factor, process_set)
+        reduced = grouped_allreduce([tensor.detach() for tensor in tensors], *arguments)
+        return [write_into(tensor, result) for tensor, result in zip(tensors, reduced)]
     return synchronize(
         submit_grouped_allreduce(tensors, True, name, op, prescale_factor, postscale_factor, process_set, wait=True)
     )
@@ -163,7 +172,11 @@ def grouped_allreduce(
     op = handle_average_backwards_compatibility(op, average)
     prepared = [prepare(compression, tensor, op) for tensor in tensors]
     compressed, ctxs, wires = ([one[i] for one in prepared] for i in range(3))
-    if any(map(needs_grad, compressed)):
+    if in_graph():
+        check_reduce_op(op, process_set)
+        factors = float(prescale_factor), float(postscale_factor)
+        reduced = _graph.grouped_allreduce(compressed, name, op, *factors, wires, process_set_id(process_set))
+    elif any(map(needs_grad, compressed)):
         rest = compression if any(wires) else Compression.none
         reduced = HorovodGroupedAllreduce.apply(
             name, op, prescale_factor, postscale_factor, process_set, rest, *compressed
@@ -214,6 +227,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
         return (None, None, *grads)
 
 
+@between_graphs
 def grouped_allgather(
     tensors: Tensors, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> list[torch.Tensor]:
@@ -290,6 +304,7 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
         return (None, None, None, None, None, *grads)
 
 
+@between_graphs
 def grouped_reducescatter(
     tensors: Tensors,
     name: Optional[str] = None,

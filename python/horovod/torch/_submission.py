@@ -27,6 +27,7 @@ import torch
 from horovod.common import _lib, _slots
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
+from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
 from horovod.torch._staging import Copies, check_one_device, for_engine, host_memory, store, to_device
 
 _DTYPES = {
@@ -333,6 +334,11 @@ def submit(
 
     ``wait`` says that the caller will wait for it at once. The other arguments are those of ``gorovod_op``.
     """
+    if is_compiling():
+        return _submit_between_graphs(
+            kind, tensor, output, name, process_set, wait, reduce_op, prescale, postscale, root_rank, operation_of,
+            splits, wire,
+        )  # fmt: skip
     dtype = engine_dtype(tensor, name)
     set_id = process_set.process_set_id
     if set_id is None:
@@ -368,8 +374,10 @@ def submit(
 
 
 _WAITED = _slots.WILL_WAIT | _slots.RELEASE_IF_OK
+_submit_between_graphs = untraced(submit)
 
 
+@between_graphs
 def submit_group(
     kind: str,
     tensors: Sequence[torch.Tensor],
@@ -424,6 +432,7 @@ def _numbered(name: str, n: int) -> _Names:
     return lambda i: f"{name}_{i + 1}of{n}"
 
 
+@between_graphs
 def submit_without_tensor(kind: int, process_set: ProcessSet, operation_of: type[Operation]) -> int:
     """Submit a barrier or a join, and return a handle. The caller will wait for it at once."""
     set_id = process_set_id(process_set)
@@ -439,6 +448,7 @@ def submit_without_tensor(kind: int, process_set: ProcessSet, operation_of: type
     return handle
 
 
+@between_graphs
 def poll(handle: int) -> bool:
     """Whether the operation has ended, so that :func:`synchronize` will not block.
 
@@ -464,8 +474,13 @@ def synchronize(handle: int) -> Any:
     HorovodInternalError if the operation failed, ValueError if its arguments were bad. Either way the handle is gone.
     KeyboardInterrupt leaves the handle, its operation and its tensors as they are.
     """
+    if is_compiling():
+        return _synchronize_between_graphs(handle)
     operation = _handle_map.get(handle)
     return None if operation is None else _take(handle, operation)
+
+
+_synchronize_between_graphs = untraced(synchronize)
 
 
 class Result:
@@ -525,3 +540,7 @@ def _take(handle: int, operation: Union[Operation, Group]) -> Any:
         return operation.result()
     finally:
         operation.release(reuse)
+
+
+for _module in (__name__, "horovod.torch._staging", _slots.__name__, _lib.__name__):
+    never_trace(_module)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional
 import torch
 
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._submission import generation
 
 
@@ -83,6 +84,7 @@ class SubmittingOptimizer(_Base):
             accumulator.register_hook(hook)
             self._hooks.append(accumulator)
 
+    @between_graphs
     def _gradient_is_ready(self, p: torch.Tensor) -> None:
         self._drop_lost()
         if self._delay[p] <= 0:
@@ -124,6 +126,7 @@ class SubmittingOptimizer(_Base):
         for p in self._delay:
             self._delay[p] = self.backward_passes_per_step
 
+    @between_graphs
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own. Raises AssertionError while gradients are being reduced."""
         self._drop_lost()
@@ -142,6 +145,7 @@ class SubmittingOptimizer(_Base):
         for p in self._delay:
             self._delay[p] = passes
 
+    @between_graphs
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own. Reductions that are under way are waited for, and their results dropped."""
         for submitted in self._submitted.values():
@@ -195,3 +199,6 @@ def _parameter_names(
             + ", ".join(unnamed)
         )
     return names
+
+
+never_trace(__name__)

@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
 import torch
 
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch._compiling import never_trace
 from horovod.torch.mpi_ops import allgather, broadcast_, broadcast_async_, rank, synchronize
 
 try:
@@ -186,3 +187,6 @@ def allgather_object(obj: Any, name: Optional[str] = None) -> list[Any]:
     lengths = allgather(torch.tensor([content.numel()]), name + ".sz")
     contents = allgather(content, name + ".t")
     return [_from_bytes(part) for part in contents.split(lengths.tolist())]
+
+
+never_trace(__name__)

@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from horovod.torch._basics import Sum
 from horovod.torch._collectives import allgather_async, allreduce_async
+from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._submission import synchronize
 from horovod.torch.mpi_ops import size
 
@@ -43,6 +44,7 @@ class SyncBatchNorm(_BatchNorm):
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
 
+    @between_graphs
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Normalise ``input``. Blocks while the statistics are synchronised."""
         self._check_input_dim(input)
@@ -159,3 +161,6 @@ def _of_all_ranks(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tens
     # Within the ranks' batches, and between their means.
     variance = (share * (variances + (means - mean).square())).sum(0).clamp_(min=0)
     return mean, variance, count
+
+
+never_trace(__name__)

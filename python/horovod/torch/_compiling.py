@@ -1,0 +1,75 @@
+"""Whether torch.compile is looking, and how to keep it out."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from types import CodeType
+from typing import Any, Callable, Optional, TypeVar
+
+import torch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _never() -> bool:
+    return False
+
+
+# Whether this call is being traced into a graph; PyTorch has it since 2.1.
+is_compiling: Callable[[], bool] = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
+
+
+def untraced(function: F) -> F:
+    """``function`` as torch.compile must call it: as it is, with all that it calls, between two graphs.
+
+    Python code with effects beyond its tensors must not be traced: these would happen once, or not at all. The first
+    call imports the compiler, so call this only if :func:`is_compiling`.
+    """
+    return function if is_compiling is _never else torch._disable_dynamo(function)
+
+
+def between_graphs(function: F) -> F:
+    """``function``, which is :func:`untraced` if it is called where torch.compile traces."""
+    if is_compiling is _never:
+        return function
+    outside: Any = untraced(function)
+
+    @functools.wraps(function)
+    def entry(*args: Any, **kwargs: Any) -> Any:
+        return outside(*args, **kwargs) if is_compiling() else function(*args, **kwargs)
+
+    return entry  # type: ignore[return-value]
+
+
+def _code_skipper() -> Optional[Callable[[CodeType], Any]]:
+    """PyTorch's own way to exempt a function, if this version has one of the two that there have been."""
+    try:
+        from torch._C._dynamo import eval_frame
+    except ImportError:
+        return None
+    if hasattr(eval_frame, "set_code_exec_strategy"):
+        skip = eval_frame._FrameAction.SKIP
+        strategy = eval_frame._FrameExecStrategy(skip, skip)  # the function, and what it calls
+        return lambda code: eval_frame.set_code_exec_strategy(code, strategy)
+    return getattr(eval_frame, "skip_code", None)
+
+
+def never_trace(module: str) -> None:
+    """Keep the compiler from tracing what this module defines, when it is called between graphs.
+
+    A call that is not in a graph still runs where the compiler watches: it would trace the callee for itself, and what
+    that calls. Without effect on PyTorch that cannot do this; then it traces, and finds little that it can use.
+    """
+    skip_code = _code_skipper()
+    if skip_code is None:
+        return
+    for member in vars(sys.modules[module]).values():
+        if getattr(member, "__module__", None) != module:
+            continue
+        functions = vars(member).values() if inspect.isclass(member) else (member,)
+        for function in functions:
+            code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+            if code is not None:
+                skip_code(code)
