@@ -108,8 +108,13 @@ soak: prepare build ## fault tests and property tests over and over for SOAKTIME
 
 .PHONY: matrix
 matrix: wheel ## the wheel's tests under other Pythons and PyTorches, in chroots (root only), and under every TensorFlow since 2.12
-	scripts/matrix.sh dist/*.whl
+	rm -f build/matrix/*.json
+	status=0; scripts/matrix.sh dist/*.whl $(SYSTEMS) || status=$$?; $(python) scripts/compatibility.py $$(ls build/matrix/*.json 2>/dev/null); exit $$status
 	scripts/tensorflow_matrix.sh dist/*.whl
+
+.PHONY: test-torch2
+test-torch2: wheel ## the wheel's tests under PyTorch 2, in a chroot of Debian's trixie (root only)
+	scripts/matrix.sh dist/*.whl trixie
 
 .PHONY: clean
 clean: ## remove what was built

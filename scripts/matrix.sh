@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
-# Runs the wheel under other releases' Python and PyTorch, each in a chroot made by
-# debootstrap under build/chroots: scripts/matrix.sh dist/gorovod-….whl [SUITE…]
+# Runs the wheel under other Pythons and PyTorches: scripts/matrix.sh dist/gorovod-….whl [SYSTEM…]
 #
-# Needs root, for chroot; says so and ends well where it is not. The first run fetches
-# some 300 MB per suite; later ones take the chroot as it is.
+# A system is a Debian release, whose own Python and PyTorch are used, or RELEASE:VERSION for that PyTorch from PyPI
+# (several GB). Each release is a chroot under build/chroots, made by debootstrap when it is needed first: some 400 MB
+# and about a minute each. Every Torch test runs on 2 ranks, and the demo. What happened goes to build/matrix/SYSTEM.json
+# (see scripts/compatibility.py).
+#
+# Needs root, for chroot; says so and ends well where it is not.
 set -euo pipefail
 wheel=$(realpath "$1")
 shift
 cd "$(dirname "$0")/.."
-suites=("${@:-trixie}") # trixie: Python 3.13, torch 2.6
+systems=("$@")
+[ $# -gt 0 ] || systems=(bullseye bookworm trixie sid)
+PACKAGES=(python3-torch libtorch-dev python3-pytest python3-numpy python3-cloudpickle python3-pip python3-venv g++)
 
 skip() { echo "matrix: skipped: $*"; exit 0; }
 [ "$(id -u)" = 0 ] || skip "making a chroot needs root"
@@ -20,7 +25,8 @@ command -v debootstrap >/dev/null || {
 
 # In a mount namespace of its own: whatever happens, no mount stays behind.
 if [ -z "${GOROVOD_MATRIX_INSIDE:-}" ]; then
-  GOROVOD_MATRIX_INSIDE=1 exec unshare --mount --propagation private "$PWD/scripts/matrix.sh" "$wheel" "${suites[@]}"
+  unshare --mount --propagation private true 2>/dev/null || skip "mounting is not allowed here"
+  GOROVOD_MATRIX_INSIDE=1 exec unshare --mount --propagation private "$PWD/scripts/matrix.sh" "$wheel" "${systems[@]}"
 fi
 
 # The first Debian mirror that this machine's apt is set up with.
@@ -29,20 +35,27 @@ mirror() {
     awk '$2 == "DebianDebian" {print $1; exit}'
 }
 
+# apt resolves what debootstrap cannot: dependencies with alternatives.
 make_chroot() {
-  local suite=$1 room=$2 site
+  local release=$1 room=$2 site log=build/chroots/$1.log
   site=$(mirror)
   [ -n "$site" ] || skip "apt knows no Debian mirror"
   echo "matrix: making $room"
   rm -rf "$room" "$room.part"
-  debootstrap --variant=minbase --include=python3-torch,python3-pytest,python3-numpy,python3-cloudpickle,python3-pip \
-    "$suite" "$room.part" "$site" >build/chroots/"$suite".log 2>&1 || { tail -n 20 build/chroots/"$suite".log; return 1; }
+  {
+    debootstrap --variant=minbase "$release" "$room.part" "$site" &&
+      chroot "$room.part" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -qq install -y --no-install-recommends "${PACKAGES[@]}" &&
+      rm -rf "$room.part"/var/cache/apt/archives/*.deb
+  } >"$log" 2>&1 || { tail -n 20 "$log"; return 1; }
   mv "$room.part" "$room"
 }
 
 test_in() {
-  local suite=$1 room=$PWD/build/chroots/$1
-  [ -d "$room" ] || make_chroot "$suite" "$room"
+  local system=$1 release=${1%%:*} torch= room
+  [[ $system != *:* ]] || torch=${system#*:}
+  room=$PWD/build/chroots/$release
+  [ -d "$room" ] || make_chroot "$release" "$room"
   mount --rbind /proc "$room/proc"
   mount --rbind /sys "$room/sys"
   mount --rbind /dev "$room/dev"
@@ -54,20 +67,20 @@ test_in() {
   cp -r test/test_*.py test/python "$room/work/test/"
   cp -r examples scripts "$room/work/"
   cp "$wheel" "$room/work/"
-  chroot "$room" /bin/bash -euo pipefail -c '
-    export PYTHONDONTWRITEBYTECODE=1 HOROVODRUN=/usr/local/bin/horovodrun
-    unset PYTHONPATH GOROVOD_LIBRARY
-    cd /work
-    pip install --quiet --break-system-packages --root-user-action ignore --no-index --no-deps --force-reinstall ./*.whl
-    python3 -c "import sys, torch; print(\"matrix: Python\", sys.version.split()[0], \"torch\", torch.__version__)"
-    python3 scripts/python_tests.py --ranks 2,3
-    horovodrun -np 2 python3 examples/pytorch_digits.py
-  ' </dev/null
+  cp -L /etc/resolv.conf "$room/etc/" 2>/dev/null || true
+  local failed=0
+  chroot "$room" /work/scripts/matrix_inside.sh "$system" "$torch" </dev/null || failed=1
+  mkdir -p build/matrix
+  cp "$room/work/found.json" "build/matrix/${system/:/-}.json"
+  rm -rf build/matrix/"${system/:/-}"-logs
+  cp -r "$room/work/build/test-logs" build/matrix/"${system/:/-}"-logs
   umount --recursive --lazy "$room/proc" "$room/sys" "$room/dev"
+  return "$failed"
 }
 
 mkdir -p build/chroots
-for suite in "${suites[@]}"; do
-  test_in "$suite"
-  echo "matrix: $suite passed"
+failed=()
+for system in "${systems[@]}"; do
+  if test_in "$system"; then echo "matrix: $system passed"; else failed+=("$system"); fi
 done
+[ ${#failed[@]} -eq 0 ] || { echo "matrix: failed: ${failed[*]}"; exit 1; }

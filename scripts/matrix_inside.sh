@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# What scripts/matrix.sh runs in a chroot, where the wheel and the tests are in /work: matrix_inside.sh SYSTEM TORCH
+#
+# Writes /work/found.json. Exit status 1 if a test or the demo failed, under a PyTorch that is supported.
+set -euo pipefail
+system=$1
+torch=$2
+cd /work
+export PYTHONDONTWRITEBYTECODE=1 GIT_PYTHON_REFRESH=quiet
+unset PYTHONPATH GOROVOD_LIBRARY
+
+# An environment for each PyTorch; Debian's is seen from one that has none of its own.
+venv=/opt/venv-${torch:-debian}
+if [ ! -e "$venv/.complete" ]; then
+  rm -rf "$venv"
+  if [ -z "$torch" ]; then
+    python3 -m venv --system-site-packages "$venv"
+  else
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet "torch==$torch" "numpy<2" pytest cloudpickle
+  fi
+  touch "$venv/.complete"
+fi
+"$venv/bin/pip" install --quiet --no-index --no-deps --force-reinstall ./*.whl
+export PATH=$venv/bin:$PATH HOROVODRUN=$venv/bin/horovodrun
+python -c "import sys, torch; print('matrix: Python', sys.version.split()[0], 'PyTorch', torch.__version__)"
+
+status=0
+python scripts/python_tests.py --ranks 2 test/test_upstream.py $(ls test/python/test_*.py | grep -v tensorflow) |
+  tee build/tests.log || status=1
+demo=passed
+horovodrun -np 2 python examples/pytorch_digits.py || { demo=failed status=1; }
+python - "$system" "$(tail -n 1 build/tests.log)" "$demo" >found.json <<'PY'
+import datetime
+import json
+import os
+import platform
+import sys
+
+import torch
+
+system, tests, demo = sys.argv[1:]
+print(
+    json.dumps(
+        {
+            "system": f"Debian {system.split(':')[0]}" + (", PyTorch of PyPI" if ":" in system else ""),
+            "glibc": os.confstr("CS_GNU_LIBC_VERSION").split()[1],
+            "Python": platform.python_version(),
+            "PyTorch": torch.__version__,
+            "tests on 2 ranks": tests,
+            "demo on 2 ranks": demo,
+            "date": datetime.date.today().isoformat(),
+        }
+    )
+)
+PY
+python - <<'PY' || exit "$status"
+import sys
+
+import torch
+
+version = tuple(int(n) for n in torch.__version__.split(".")[:2])
+if version >= (1, 13):
+    sys.exit(1)
+print(f"matrix: PyTorch {torch.__version__} is older than 1.13, the oldest that is supported: failures do not count")
+PY
