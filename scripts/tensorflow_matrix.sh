@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the wheel's TensorFlow tests on 2 ranks under every minor version of TensorFlow from
-# 2.12 to the newest that PyPI has for this Python, each in a virtual environment that is
+# 2.13 to the newest that PyPI has for this Python, each in a virtual environment that is
 # thrown away: scripts/tensorflow_matrix.sh dist/gorovod-….whl [VERSION…]
 #
 # Fetches some 250 MB a version, one after the other. The table goes to build/tensorflow-matrix.md,
@@ -23,7 +23,7 @@ cp -r scripts "$work/"
 versions() {
   "$python" -m pip index versions tensorflow-cpu 2>/dev/null |
     sed -n 's/^Available versions: //p' | tr -d ' ' | tr , '\n' | grep -E '^2\.[0-9]+\.[0-9]+$' | sort -V |
-    awk -F. '$2 >= 12 {newest[$2] = $0; if (!seen[$2]++) order[++n] = $2} END {for (i = 1; i <= n; i++) print newest[order[i]]}'
+    awk -F. '$2 >= 13 {newest[$2] = $0; if (!seen[$2]++) order[++n] = $2} END {for (i = 1; i <= n; i++) print newest[order[i]]}'
 }
 
 # Tests one version; prints the table's line, and everything else to a log.

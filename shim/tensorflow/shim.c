@@ -62,7 +62,7 @@ void define(const char *name, const char *const *attrs, const char *const *input
 __attribute__((constructor)) static void load(void) {
   const char *missing = tf_find();
   if (missing != NULL) {
-    snprintf(error, sizeof error, "this TensorFlow has no %s", missing);
+    snprintf(error, sizeof error, "it has no %s; 2.13 is the first that has all that is needed", missing);
     return;
   }
   TF_Status *status = tf.TF_NewStatus();
