@@ -319,6 +319,11 @@ func TestCancelledRecvLosesNothing(t *testing.T) {
 // arrives, so that the ones after it do.
 func TestCancelledSendDoesNotBreakTheStream(t *testing.T) {
 	mails := world(t, 2, nil)
+	// With a connection there already, what is sent is under way at once.
+	var first sync.WaitGroup
+	first.Go(func() { mustSend(t, mails[1], 0, 1, []byte("first")) })
+	mustRecv(t, mails[0], 1, 1, []byte("first"))
+	first.Wait()
 	for range 3 {
 		const size = 24 << 20 // more than the sockets hold
 		p := pattern(size, 1)
