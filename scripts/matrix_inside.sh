@@ -17,7 +17,11 @@ if [ ! -e "$venv/.complete" ]; then
     python3 -m venv --system-site-packages "$venv"
   else
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet "torch==$torch" "numpy<2" pytest cloudpickle
+    case $torch in
+    1.* | 2.[0-2].*) numpy="numpy<2" ;; # these were built for it
+    *) numpy=numpy ;;
+    esac
+    "$venv/bin/pip" install --quiet --no-cache-dir "torch==$torch" "$numpy" pytest cloudpickle
   fi
   touch "$venv/.complete"
 fi

@@ -139,7 +139,7 @@ def test_scheduler_and_closure():
                 result.backward()
                 return result
 
-            assert float(optimizer.step(closure)) > 0
+            assert float(optimizer.step(closure).detach()) > 0
             scheduler.step()
     assert_equal(weights, expected(rate=lambda step: RATE * 0.5 ** (step // 2)))
 

@@ -89,7 +89,7 @@ def test_equals_one_process(rows, ndim):
         {"track_running_stats": False},
         {"momentum": None},
         {"momentum": 0.5, "eps": 1e-2},
-        {"eps": 0.0},
+        {"eps": 1e-12},
     ],
     ids=str,
 )
