@@ -53,11 +53,10 @@ type Search struct {
 	scores  []float64
 	errs    []float64 // variances of the scores
 
-	best      int // of trials
-	confirm   int // measurements of the confirmation that have been made
-	again     [2][]float64
-	finished  bool
-	preferred Point
+	best     int // of trials
+	confirm  int // measurements of the confirmation that have been made
+	again    [2][]float64
+	finished bool
 }
 
 // NewSearch starts at the defaults.

@@ -7,7 +7,7 @@ import "github.com/gorovod/gorovod/internal/tensor"
 type kernel uint8
 
 const (
-	noKernel kernel = iota
+	_ kernel = iota // 0 stands for none
 
 	// These have a form in AVX-512, too.
 	sumFloat16
@@ -54,7 +54,7 @@ const (
 	scaleInt32
 	scaleInt64
 
-	numWide // of the above, noKernel included
+	numWide // of the above, 0 included
 )
 
 const (
@@ -103,7 +103,7 @@ var kernels = [tensor.NumDTypes][tensor.NumReduceOps]kernel{
 	tensor.Bool:     {tensor.Sum: maxUint8, tensor.Product: minUint8, tensor.Min: minUint8, tensor.Max: maxUint8},
 }
 
-// casts has noKernel where nothing is to be converted.
+// casts has 0 where nothing is to be converted.
 var casts = [tensor.NumDTypes][tensor.NumDTypes]kernel{
 	tensor.Float16:  {tensor.BFloat16: float16ToBFloat16, tensor.Float32: float16ToFloat32, tensor.Float64: float16ToFloat64},
 	tensor.BFloat16: {tensor.Float16: bfloat16ToFloat16, tensor.Float32: bfloat16ToFloat32, tensor.Float64: bfloat16ToFloat64},
@@ -126,7 +126,7 @@ var (
 	}
 )
 
-// scalings has noKernel for what is no integer.
+// scalings has 0 for what is no integer.
 var scalings = [tensor.NumDTypes]kernel{
 	tensor.Uint8: scaleUint8, tensor.Int8: scaleInt8, tensor.Uint16: scaleUint16,
 	tensor.Int16: scaleInt16, tensor.Int32: scaleInt32, tensor.Int64: scaleInt64,
