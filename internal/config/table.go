@@ -49,7 +49,7 @@ var implemented = []Knob{
 			},
 			show: func(c *Config) string { return c.Transport },
 		}},
-	{Name: "HOROVOD_AUTOTUNE", Agreed: true, Doc: "1: rank 0 searches, while the job runs, for the fusion threshold, hold-back time and chunk size with which allreduces move the most bytes; what the environment sets stays as it is",
+	{Name: "HOROVOD_AUTOTUNE", Agreed: true, Doc: "1: rank 0 searches, while the job runs, for the settings with which allreduces move the most bytes: fusion threshold, hold-back time, how much is staged or sent at a time (`chunk_kb`, `piece_kb`), what a message counts in the choice of algorithm (`message_kb`), and whether hosts are reduced in themselves first. The defaults stay unless something is better when both are measured again in turn; what the environment sets stays as it is",
 		setting: boolean(func(c *Config) *bool { return &c.Autotune.On })},
 	{Name: "HOROVOD_AUTOTUNE_LOG", Doc: "file to which rank 0 writes what has been tried, as CSV",
 		setting: text(func(c *Config) *string { return &c.Autotune.Log })},
