@@ -37,8 +37,8 @@ def test_second(job):
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    import conftest
+    import bounds
 
     hvd.init()
-    conftest._LONGEST_FIXTURES_S = 3  # the real limit is too long to be waited for in a test
+    bounds._LONGEST_FIXTURES_S = 3  # the real limit is too long to be waited for in a test
     sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", "-p", "conftest", __file__]))
