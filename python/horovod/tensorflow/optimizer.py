@@ -199,6 +199,8 @@ def DistributedOptimizer(
     ranks if ``scale_local_gradients``. Raises ValueError and NotImplementedError for what cannot be combined.
     """
     check_predivide(gradient_predivide_factor, op)
+    if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:
+        raise ValueError(f"backward_passes_per_step must be a whole number above 0, not {backward_passes_per_step!r}")
     if op == Adasum and average_aggregated_gradients:
         raise ValueError("Adasum does not support average_aggregated_gradients == True")
     groups = resolve_groups(num_groups, groups)
