@@ -721,6 +721,12 @@ def test_broadcast_optimizer_state_refuses_lbfgs():
         hvd.broadcast_optimizer_state(torch.optim.LBFGS(model().parameters()), 0)
 
 
+def test_broadcast_object_fn():
+    from_last = hvd.broadcast_object_fn(hvd.size() - 1, "last")
+    for i in range(3):
+        assert from_last({"rank": hvd.rank(), "i": i}) == {"rank": hvd.size() - 1, "i": i}
+
+
 def test_broadcast_object():
     for root in range(hvd.size()):
         thing = {"rank": hvd.rank(), "big": "x" * 100_000, "f": lambda: 7}

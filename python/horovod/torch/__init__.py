@@ -7,6 +7,7 @@ from horovod.torch.compression import Compression
 from horovod.torch.functions import (
     allgather_object,
     broadcast_object,
+    broadcast_object_fn,
     broadcast_optimizer_state,
     broadcast_parameters,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "broadcast_async",
     "broadcast_async_",
     "broadcast_object",
+    "broadcast_object_fn",
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "ccl_built",

@@ -177,6 +177,13 @@ def broadcast_object(
     return _from_bytes(broadcast_(content, root_rank, name + ".t", process_set))
 
 
+def broadcast_object_fn(
+    root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Callable[[Any], Any]:
+    """A function ``f(obj)`` that does what :func:`broadcast_object` does with these arguments, any number of times."""
+    return lambda obj: broadcast_object(obj, root_rank, name, process_set)
+
+
 def allgather_object(obj: Any, name: Optional[str] = None) -> list[Any]:
     """Return the objects of all ranks, in the order of ranks; pickled on the way. Blocks.
 
