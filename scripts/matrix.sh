@@ -13,7 +13,7 @@ shift
 cd "$(dirname "$0")/.."
 systems=("$@")
 [ $# -gt 0 ] || systems=(bullseye bookworm trixie sid)
-PACKAGES=(python3-torch libtorch-dev python3-pytest python3-numpy python3-cloudpickle python3-pip python3-venv g++)
+PACKAGES=(python3-setuptools python3-torch libtorch-dev python3-pytest python3-numpy python3-cloudpickle python3-pip python3-venv g++)
 
 skip() { echo "matrix: skipped: $*"; exit 0; }
 [ "$(id -u)" = 0 ] || skip "making a chroot needs root"

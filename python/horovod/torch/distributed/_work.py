@@ -38,11 +38,22 @@ def hold(work: Work) -> None:
         _look_at = 2 * (_FORGOTTEN_KEPT + sum(not w.is_completed() for w in under_way))
 
 
+_calls = 0  # of the engine's into Python that have not returned; guarded by _calling
+_calling = threading.Lock()
+_RETURN_S = 0.02
+
+
 def drain(seconds: float) -> None:
-    """Wait until nothing that was started is under way, at most that long: before the interpreter ends."""
+    """Wait until nothing that was started is under way, at most that long: before the interpreter ends.
+
+    A thread of the engine's that is still in Python then would be ended in the midst of PyTorch's C++, which aborts.
+    """
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not all(work._over for work in list(_held.values())):
+    while time.monotonic() < deadline and (
+        _calls or _Link._waiting or not all(work._over for work in list(_held.values()))
+    ):
         time.sleep(0.005)
+    time.sleep(_RETURN_S)  # for the last of the calls, which returns after it has been counted
 
 
 class Work(_TorchWork):
@@ -340,6 +351,13 @@ class _Link:
 
 @_lib.Done
 def _on_done(context: int, handle: int, status: int, reason: bytes) -> None:
-    link = _Link._waiting.get(context)
-    if link is not None:
-        link.ended(context)
+    global _calls
+    with _calling:
+        _calls += 1
+    try:
+        link = _Link._waiting.get(context)
+        if link is not None:
+            link.ended(context)
+    finally:
+        with _calling:
+            _calls -= 1
