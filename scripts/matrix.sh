@@ -67,6 +67,7 @@ test_in() {
   cp -r test/test_*.py test/python "$room/work/test/"
   cp -r examples scripts "$room/work/"
   cp "$wheel" "$room/work/"
+  cp -L /etc/hosts "$room/etc/" # Gloo looks names up
   if [ -n "$torch" ]; then # pip needs the network, as it is here
     mkdir -p "$room/etc/ssl/certs"
     cp -L /etc/resolv.conf "$room/etc/"
