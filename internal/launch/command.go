@@ -16,9 +16,9 @@ const (
 	exitNotFound      = 127
 )
 
-// findCommand looks a command up as a shell does. On error, code is what a
-// shell would exit with.
-func findCommand(name string) (path string, code int, err error) {
+// findCommand looks a command up in the directories of searchPath as a shell does.
+// On error, code is what a shell would exit with.
+func findCommand(name, searchPath string) (path string, code int, err error) {
 	if strings.Contains(name, "/") {
 		code, err = executable(name)
 		return name, code, err
@@ -27,7 +27,7 @@ func findCommand(name string) (path string, code int, err error) {
 	if name == "" {
 		return "", code, fmt.Errorf("the command is empty")
 	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+	for _, dir := range filepath.SplitList(searchPath) {
 		if dir == "" {
 			dir = "."
 		}

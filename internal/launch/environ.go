@@ -20,7 +20,7 @@ func exportable(env []string) []string {
 	var kept []string
 	for _, e := range env {
 		name, _, ok := strings.Cut(e, "=")
-		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || notExported.MatchString(name) {
+		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || name == resultVariable || notExported.MatchString(name) {
 			continue
 		}
 		kept = append(kept, e)

@@ -48,7 +48,6 @@ type Job struct {
 	hungUp   chan struct{} // closed when nobody reads stdout or stderr any more
 	hangUp   sync.Once
 	server   *rendezvous.Server
-	orphans  *orphanage
 	ranks    []*rank
 }
 
@@ -95,16 +94,20 @@ func (j *Job) Run() (code int, err error) {
 	port := l.Addr().(*net.TCPAddr).Port
 	j.tell("the rendezvous is at 127.0.0.1:%d", port)
 
-	if j.orphans, err = adopt(hex.EncodeToString(key)); err != nil {
+	endings := make(chan ending, len(j.Slots))
+	gone := make(chan *rank, len(j.Slots))
+	if err := j.prepare(endings, gone); err != nil {
 		return 1, err
 	}
-	defer j.orphans.close()
-	if err := j.prepare(); err != nil {
+	crew, err := newLocalCrew(j.Slots[0].Host, hex.EncodeToString(key), false)
+	if err != nil {
 		return 1, err
 	}
-	endings := make(chan ending, len(j.ranks))
-	gone := make(chan *rank, len(j.ranks))
-	j.start(port, key, endings, gone)
+	defer crew.Close()
+	for _, r := range j.ranks {
+		r.crew = crew
+		crew.Start(r.Rank, command{Path: j.Path, Args: j.Args, Env: r.environ(j.Env, port, key)}, r)
+	}
 	code, err = j.supervise(signals, endings, gone)
 	if code == 0 && j.lost.Load() {
 		code = 1
@@ -136,73 +139,21 @@ func (j *Job) isHungUp() bool {
 }
 
 // prepare makes the ranks with all that can fail before a process is started.
-func (j *Job) prepare() error {
+func (j *Job) prepare(endings chan<- ending, gone chan<- *rank) error {
 	for _, slot := range j.Slots {
-		r := &rank{Slot: slot}
+		r := &rank{Slot: slot, job: j, endings: endings, gone: gone}
 		j.ranks = append(j.ranks, r)
 		if j.OutputDir != "" {
 			if err := r.openFiles(j.OutputDir); err != nil {
 				for _, r := range j.ranks {
-					r.close()
+					r.closeFiles()
 				}
 				return fmt.Errorf("--output-filename: %w", err)
 			}
 		}
-		for i, to := range [2]*output{j.out, j.err} {
-			var file io.Writer
-			if r.files[i] != nil {
-				file = &output{w: r.files[i], lost: func(err error) { j.lose(err, j.err) }}
-			}
-			r.streams[i] = newStream(to, file, slot.Rank, [2]string{"stdout", "stderr"}[i], j.Timestamps)
-		}
+		r.openStreams()
 	}
 	return nil
-}
-
-// start starts all supervisors, several at a time, and a goroutine for each
-// that sends how the command ended, then that nothing is left of it. It returns
-// when all have been started, so that a signal reaches every one of them.
-func (j *Job) start(port int, key []byte, endings chan<- ending, gone chan<- *rank) {
-	var starting sync.WaitGroup
-	starting.Add(len(j.ranks))
-	room := make(chan struct{}, 8)
-	for _, r := range j.ranks {
-		room <- struct{}{}
-		go func() {
-			err := r.start(j.Path, j.Args, r.environ(j.Env, port, key))
-			<-room
-			starting.Done()
-			if err != nil {
-				endings <- ending{rendezvous.Death{Rank: r.Rank, Host: r.Host}, &startError{r.Rank, 1, err}}
-			} else {
-				r.watch(func(pid int) {
-					j.server.Started(r.Rank, r.Host, pid)
-					j.tell("rank %d runs on %s with pid %d", r.Rank, r.Host, pid)
-				}, func(d rendezvous.Death, err error) {
-					if err == nil {
-						d = j.server.Died(d)
-					}
-					endings <- ending{d, err}
-				}, func() {
-					starting.Wait() // a supervisor that just starts would look like an orphan
-					j.orphans.sweep(r.command(), j.supervisors)
-				})
-			}
-			gone <- r
-		}()
-	}
-	starting.Wait()
-}
-
-// supervisors are the pids of those that have not been reaped. All ranks must
-// have been started.
-func (j *Job) supervisors() (pids []int) {
-	for _, r := range j.ranks {
-		if r.supervisor != nil && !r.reaped.Load() {
-			pids = append(pids, r.supervisor.Pid)
-		}
-	}
-	return pids
 }
 
 // supervise is the launcher's loop, from the last start to the last end. The
@@ -288,7 +239,7 @@ func (j *Job) supervise(signals <-chan os.Signal, endings <-chan ending, gone <-
 				break
 			}
 			for _, r := range living {
-				j.say("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host, r.command())
+				j.say("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host, r.pid.Load())
 			}
 			left = 0
 		}
@@ -353,11 +304,4 @@ func (j *Job) tell(format string, args ...any) {
 	if j.Verbose {
 		j.say(format, args...)
 	}
-}
-
-// command is the pid of the rank's command, 0 if it is not known.
-func (r *rank) command() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pid
 }

@@ -12,7 +12,7 @@ import (
 // What one rank costs. A supervisor is a few threads, and the command at least one.
 const (
 	tasksPerRank       = 8
-	descriptorsPerRank = 10 // control, status, stdout, stderr, two files, process, connections
+	descriptorsPerRank = 14 // pipes with both ends until it has started, two files, process, connections
 	descriptorsOfOwn   = 64
 )
 

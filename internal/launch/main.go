@@ -126,7 +126,7 @@ func run(name string, args []string) (code int, err error) {
 	if err := checkLimits(f.NumProc); err != nil {
 		return exitUsage, err
 	}
-	path, code, err := findCommand(f.command[0])
+	path, code, err := findCommand(f.command[0], os.Getenv("PATH"))
 	if err != nil {
 		return code, err
 	}

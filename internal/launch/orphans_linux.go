@@ -16,8 +16,8 @@ import (
 type orphanage struct {
 	// mark is in the environment of the job's processes, but for those that
 	// clear it. It is asked for only where orphans may be others': the launcher
-	// had children before the job, by the program that it was before exec, or it
-	// is the first process of a container. Else it is nil.
+	// has other children, or had some before the job, by the program that it was
+	// before exec, or it is the first process of a container. Else it is nil.
 	mark []byte
 
 	mu  sync.Mutex // one sweep at a time
@@ -25,10 +25,11 @@ type orphanage struct {
 }
 
 // adopt makes the launcher a reaper. It is called before anything is started;
-// secret is what the job's processes have as secretVariable.
-func adopt(secret string) (*orphanage, error) {
+// secret is what the job's processes have as secretVariable; others says that the
+// launcher has other children, too.
+func adopt(secret string, others bool) (*orphanage, error) {
 	o := &orphanage{all: newFamily()}
-	if self := os.Getpid(); self == 1 || len(descendants(self)) > 0 {
+	if self := os.Getpid(); others || self == 1 || len(descendants(self)) > 0 {
 		o.mark = []byte(secretVariable + "=" + secret + "\x00")
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -42,10 +43,10 @@ func (o *orphanage) close() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0
 
 // sweep ends all orphans: each gets SIGTERM, then SIGKILL after leftoverGrace.
 // It returns when none is left, or after sweepLimit more. The supervisors that
-// live are not touched, nor what is below them; no other may be started
-// meanwhile. command is what the dead supervisor had started, 0 if unknown: with
+// live are not touched, nor what is below them: living calls a function with their
+// pids, and lets none be started until it returns. command is what the dead supervisor had started, 0 if unknown: with
 // its last breath it may have reaped it.
-func (o *orphanage) sweep(command int, supervisors func() []int) {
+func (o *orphanage) sweep(command int, living func(func(pids []int))) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	defer o.all.tidy()
@@ -58,29 +59,36 @@ func (o *orphanage) sweep(command int, supervisors func() []int) {
 	defer pause.Stop()
 	for time.Now().Before(giveUp) {
 		found := false
-		for _, p := range descendants(os.Getpid(), supervisors()...) {
-			if !o.ours(p) {
-				continue
-			}
-			found = true // a dead one, too: it may have had children
-			o.all.add(p)
-			if reaped, err := syscall.Wait4(p, nil, syscall.WNOHANG, nil); err == nil && reaped == p {
-				continue
-			}
-			switch at, ok := asked[p]; {
-			case !ok:
-				asked[p] = time.Now()
-				unix.Kill(p, unix.SIGTERM)
-				unix.Kill(p, unix.SIGCONT) // a stopped process sees no other signal
-			case time.Since(at) >= leftoverGrace:
-				unix.Kill(p, unix.SIGKILL)
-			}
-		}
+		living(func(supervisors []int) { found = o.round(supervisors, asked) })
 		if !found {
 			return
 		}
 		<-pause.C
 	}
+}
+
+// round looks for orphans once and asks each to end, or ends it; asked tells since
+// when. It reports whether there were any.
+func (o *orphanage) round(supervisors []int, asked map[int]time.Time) (found bool) {
+	for _, p := range descendants(os.Getpid(), supervisors...) {
+		if !o.ours(p) {
+			continue
+		}
+		found = true // a dead one, too: it may have had children
+		o.all.add(p)
+		if reaped, err := syscall.Wait4(p, nil, syscall.WNOHANG, nil); err == nil && reaped == p {
+			continue
+		}
+		switch at, ok := asked[p]; {
+		case !ok:
+			asked[p] = time.Now()
+			unix.Kill(p, unix.SIGTERM)
+			unix.Kill(p, unix.SIGCONT) // a stopped process sees no other signal
+		case time.Since(at) >= leftoverGrace:
+			unix.Kill(p, unix.SIGKILL)
+		}
+	}
+	return found
 }
 
 // ours is whether the process belongs to the job.

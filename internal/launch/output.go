@@ -79,26 +79,20 @@ func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
 	return &stream{to: to, file: file, prefix: "[" + strconv.Itoa(rank) + "]<" + name + ">:", stamp: stamp, now: time.Now}
 }
 
-// copyFrom reads r to its end. What cannot be written is dropped, so that a
-// rank never blocks on it; the outputs report it.
-func (s *stream) copyFrom(r io.Reader) {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := r.Read(buf)
-		if n > 0 {
-			if s.file != nil {
-				s.file.Write(buf[:n])
-			}
-			s.take(buf[:n])
+// write takes the next bytes; none are the end. What cannot be written is dropped,
+// so that a rank never blocks on it; the outputs report it.
+func (s *stream) write(p []byte) {
+	if len(p) == 0 {
+		if len(s.partial) > 0 {
+			s.line(nil, "\n")
 		}
-		if err != nil {
-			break
-		}
+		s.flush()
+		return
 	}
-	if len(s.partial) > 0 {
-		s.line(nil, "\n")
+	if s.file != nil {
+		s.file.Write(p)
 	}
-	s.flush()
+	s.take(p)
 }
 
 // take cuts p into lines, which end at \n, \r or both, and writes those that

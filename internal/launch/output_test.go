@@ -10,6 +10,21 @@ import (
 	"time"
 )
 
+// copyFrom gives s what r has, to its end.
+func (s *stream) copyFrom(r io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			s.write(buf[:n])
+		}
+		if err != nil {
+			s.write(nil)
+			return
+		}
+	}
+}
+
 func streamed(text string, chunks func(io.Reader) io.Reader) (string, *stream) {
 	var out bytes.Buffer
 	s := newStream(&out, nil, 3, "stdout", false)

@@ -23,11 +23,16 @@ import (
 //	failed ERRNO      the command could not be started
 //	exited CODE
 //	killed SIGNAL
+//
+// With resultVariable in its environment it inherits one more pipe, for the command.
 const supervisorName = "gorovod-supervisor"
 
 const (
 	controlFD = 3
 	statusFD  = 4
+	resultFD  = 5
+	// commandResultFD is where the command finds the pipe for its results.
+	commandResultFD = 3
 )
 
 const (
@@ -61,7 +66,12 @@ func supervise(args []string) int {
 	}
 
 	all := newFamily()
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}}
+	files := []uintptr{0, 1, 2}
+	if os.Getenv(resultVariable) != "" {
+		unix.CloseOnExec(resultFD)
+		files = append(files, resultFD) // becomes commandResultFD
+	}
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: files, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}}
 	pid, err := syscall.ForkExec(args[0], args[1:], attr)
 	if errors.Is(err, unix.ENOEXEC) {
 		// A script without #!: for the shell, as shells do it.
@@ -78,6 +88,9 @@ func supervise(args []string) int {
 	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		unix.Dup3(null, 1, 0)
 		unix.Dup3(null, 2, 0)
+		if len(files) > 3 {
+			unix.Close(resultFD)
+		}
 	}
 
 	all.add(pid)

@@ -11,7 +11,10 @@ import (
 // supervisorName is the name under which the program would be a supervisor.
 const supervisorName = "gorovod-supervisor"
 
-const sweepLimit = time.Second
+const (
+	sweepLimit      = time.Second
+	commandResultFD = 3
+)
 
 // supervise is never reached: checkLimits refuses the job before.
 func supervise([]string) int { return 1 }
@@ -23,6 +26,6 @@ func checkLimits(int) error {
 // orphanage does nothing where no job is started.
 type orphanage struct{}
 
-func adopt(string) (*orphanage, error)     { return &orphanage{}, nil }
-func (*orphanage) sweep(int, func() []int) {}
-func (*orphanage) close()                  {}
+func adopt(string, bool) (*orphanage, error)         { return &orphanage{}, nil }
+func (*orphanage) sweep(int, func(func(pids []int))) {}
+func (*orphanage) close()                            {}

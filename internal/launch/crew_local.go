@@ -1,0 +1,134 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// startsAtATime is how many supervisors are started together: more would only
+// compete for the processors.
+const startsAtATime = 8
+
+// localCrew runs commands on this host. A process has one at most, as it is the
+// reaper of all that its supervisors may leave behind.
+type localCrew struct {
+	host    string
+	orphans *orphanage
+	room    chan struct{} // holds one for each start that is under way
+	never   chan struct{} // Lost: this host is not lost
+
+	// starting is held for reading while a supervisor is being started, and for
+	// writing while the living ones are told from orphans.
+	starting sync.RWMutex
+
+	mu        sync.Mutex
+	closed    bool
+	processes map[int]*process // that are not gone, by id
+}
+
+// newLocalCrew makes the crew of this host. secret is what all its commands will
+// have as secretVariable; others says that this process has children besides.
+func newLocalCrew(host, secret string, others bool) (*localCrew, error) {
+	orphans, err := adopt(secret, others)
+	if err != nil {
+		return nil, err
+	}
+	return &localCrew{host: host, orphans: orphans, room: make(chan struct{}, startsAtATime), never: make(chan struct{}), processes: map[int]*process{}}, nil
+}
+
+func (c *localCrew) Host() string          { return c.host }
+func (c *localCrew) Lost() <-chan struct{} { return c.never }
+func (c *localCrew) Err() error            { return nil }
+
+func (c *localCrew) Start(id int, cmd command, w watcher) {
+	p := &process{command: cmd}
+	err := p.open()
+	c.mu.Lock()
+	if _, twice := c.processes[id]; twice && err == nil {
+		err = fmt.Errorf("%d runs already", id)
+	}
+	if c.closed && err == nil {
+		err = fmt.Errorf("the launcher is ending")
+	}
+	if err != nil {
+		c.mu.Unlock()
+		p.close()
+		go func() {
+			w.Ended(outcome{Code: 1, Err: err})
+			w.Gone()
+		}()
+		return
+	}
+	c.processes[id] = p
+	c.mu.Unlock()
+	go func() {
+		c.run(p, w)
+		p.close()
+		c.mu.Lock()
+		delete(c.processes, id)
+		c.mu.Unlock()
+		w.Gone()
+	}()
+}
+
+// run is one command's life.
+func (c *localCrew) run(p *process, w watcher) {
+	c.room <- struct{}{}
+	c.starting.RLock()
+	code, err := p.start()
+	c.starting.RUnlock()
+	<-c.room
+	if err != nil {
+		w.Ended(outcome{Code: code, Err: err})
+		return
+	}
+	p.watch(w, func() { c.orphans.sweep(p.pid, c.living) })
+}
+
+// living calls f with the pids of all supervisors that have not been reaped; none
+// is started while f runs.
+func (c *localCrew) living(f func(pids []int)) {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	c.mu.Lock()
+	var pids []int
+	for _, p := range c.processes {
+		if p.supervisor != nil && !p.reaped.Load() {
+			pids = append(pids, p.supervisor.Pid)
+		}
+	}
+	c.mu.Unlock()
+	f(pids)
+}
+
+func (c *localCrew) Signal(id int, sig syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.processes[id]; p != nil {
+		p.signal(sig)
+	}
+}
+
+// Close leaves what lives to its supervisors, who end it.
+func (c *localCrew) Close() {
+	c.mu.Lock()
+	c.closed = true
+	for _, p := range c.processes {
+		p.control.Close()
+	}
+	c.mu.Unlock()
+	c.orphans.close()
+}
+
+// lookEnv is os.Getenv for an environment at hand.
+func lookEnv(env []string, name string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(env[i], name+"="); ok {
+			return value
+		}
+	}
+	return os.Getenv(name)
+}

@@ -1,0 +1,242 @@
+package launch
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// drainLimit is how long more output of a command is waited for after all its
+// processes have ended.
+const drainLimit = time.Second
+
+// tailPatience is how long the news of a failure waits for the last lines of stderr.
+const tailPatience = 100 * time.Millisecond
+
+// resultVariable tells a command the descriptor of its results.
+const resultVariable = "GOROVOD_RESULT_FD"
+
+// process is one command on this host with its supervisor.
+type process struct {
+	command
+	supervisor *os.Process      // nil until it is started
+	state      *os.ProcessState // the supervisor's end, for reap
+	reaped     atomic.Bool      // the supervisor's pid may belong to another
+	pid        int              // of the command, 0 until it is known; watch's goroutine
+
+	control *os.File
+	status  *os.File
+	pipes   [streamCount]*os.File // where the streams are read; the last one is nil without Results
+	theirs  []*os.File            // the supervisor's ends, until it has them
+}
+
+// open makes the pipes, so that signals can be sent from now on.
+func (p *process) open() error {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	p.theirs = append(p.theirs, null)
+	pipe := func(ours **os.File, weRead bool) error {
+		pr, pw, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		if !weRead {
+			*ours, p.theirs = pw, append(p.theirs, pr)
+		} else {
+			*ours, p.theirs = pr, append(p.theirs, pw)
+		}
+		return nil
+	}
+	type end struct {
+		ours   **os.File
+		weRead bool
+	}
+	ends := []end{{&p.pipes[stdoutStream], true}, {&p.pipes[stderrStream], true}, {&p.control, false}, {&p.status, true}}
+	if p.Results {
+		ends = append(ends, end{&p.pipes[resultStream], true})
+	}
+	for _, e := range ends {
+		if err := pipe(e.ours, e.weRead); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts the supervisor; it does not wait for the command. On an error,
+// code is what a shell would exit with.
+func (p *process) start() (code int, err error) {
+	defer p.handOver()
+	if p.Path == "" {
+		if p.Path, code, err = findCommand(p.Args[0], lookEnv(p.Env, "PATH")); err != nil {
+			return code, err
+		}
+	}
+	env := p.Env
+	if p.Results {
+		env = setenv(env, resultVariable, fmt.Sprint(commandResultFD))
+	}
+	// Whatever became of the file since, this is the program that runs now.
+	p.supervisor, err = os.StartProcess("/proc/self/exe", append([]string{supervisorName, p.Path}, p.Args...),
+		&os.ProcAttr{Files: p.theirs, Env: env, Sys: &syscall.SysProcAttr{Setsid: true}})
+	if err != nil {
+		return 1, fmt.Errorf("its supervisor: %w", err)
+	}
+	return 0, nil
+}
+
+// handOver closes the supervisor's ends of the pipes here.
+func (p *process) handOver() {
+	for _, f := range p.theirs {
+		f.Close()
+	}
+	p.theirs = nil
+}
+
+// signal has the supervisor send sig to the command; SIGKILL, to everything below it.
+func (p *process) signal(sig syscall.Signal) {
+	p.control.Write([]byte{byte(sig)}) // a supervisor that is gone needs no orders
+}
+
+// watch follows the command to its end, which it tells w. It calls orphaned if the
+// supervisor was killed and what was below it is to be ended, and returns when
+// nothing of the command is left.
+func (p *process) watch(w watcher, orphaned func()) {
+	var drained [streamCount]chan struct{}
+	over := make(chan struct{}) // all processes of the command have ended
+	for i, pipe := range p.pipes {
+		drained[i] = make(chan struct{})
+		if pipe == nil {
+			close(drained[i])
+			continue
+		}
+		go func() {
+			defer close(drained[i])
+			pour(&drain{pipe, over}, i, w)
+		}()
+	}
+	e := p.follow(w)
+	if e.Err == nil && (e.Signal != 0 || e.Code != 0) {
+		select {
+		case <-drained[stderrStream]:
+		case <-time.After(tailPatience):
+		}
+	}
+	w.Ended(e)
+	if state := p.reap(); !state.Success() {
+		orphaned()
+	}
+	close(over)
+	for i, pipe := range p.pipes {
+		if pipe != nil {
+			pipe.SetReadDeadline(time.Now().Add(drainLimit))
+		}
+		<-drained[i]
+	}
+}
+
+// pour reads a stream to its end.
+func pour(d *drain, stream int, w watcher) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := d.Read(buf)
+		if n > 0 {
+			w.Output(stream, buf[:n])
+		}
+		if err != nil {
+			w.Output(stream, nil)
+			return
+		}
+	}
+}
+
+// drain reads a command's pipe to its end. Once the command is over, everything
+// that could write is dead, and only what escaped from the supervisor's hands can
+// hold the pipe open: then no read waits for longer than drainLimit. What is in
+// the pipe is never lost, however slowly it is taken.
+type drain struct {
+	pipe *os.File
+	over <-chan struct{}
+}
+
+func (d *drain) Read(p []byte) (int, error) {
+	select {
+	case <-d.over:
+		d.pipe.SetReadDeadline(time.Now().Add(drainLimit))
+	default:
+	}
+	return d.pipe.Read(p)
+}
+
+// follow reads the supervisor's reports until the command has ended.
+func (p *process) follow(w watcher) outcome {
+	lines := bufio.NewReader(p.status)
+	for {
+		var what string
+		var n int
+		line, err := lines.ReadString('\n')
+		if err == nil {
+			_, err = fmt.Sscanf(line, "%s %d\n", &what, &n)
+		}
+		if err != nil {
+			return p.orphaned(err)
+		}
+		switch what {
+		case "started":
+			p.pid = n
+			w.Started(n)
+		case "failed":
+			code := exitNotExecutable
+			errno := syscall.Errno(n)
+			if errno == syscall.ENOENT {
+				code = exitNotFound
+			}
+			return outcome{Code: code, Err: fmt.Errorf("%s: %w", p.Path, errno)}
+		case "exited":
+			return outcome{PID: p.pid, Code: n}
+		case "killed":
+			return outcome{PID: p.pid, Signal: n}
+		}
+	}
+}
+
+// orphaned is the end of a command whose supervisor has been killed: the kernel
+// has killed the command with it.
+func (p *process) orphaned(err error) outcome {
+	p.supervisor.Kill() // should it live, and talk nonsense
+	state := p.reap()
+	e := outcome{PID: p.pid, Signal: int(syscall.SIGKILL)}
+	if e.PID == 0 {
+		if state.Exited() {
+			return outcome{Code: 1, Err: fmt.Errorf("its supervisor has ended early: %w", err)}
+		}
+		e.PID = p.supervisor.Pid // all that is known
+	}
+	return e
+}
+
+// reap waits for the supervisor's end. It may be called again, by the same goroutine.
+func (p *process) reap() *os.ProcessState {
+	if p.state == nil {
+		var err error
+		if p.state, err = p.supervisor.Wait(); err != nil {
+			p.state = &os.ProcessState{} // nothing is known of it
+		}
+		p.reaped.Store(true)
+	}
+	return p.state
+}
+
+func (p *process) close() {
+	p.handOver()
+	for _, f := range append([]*os.File{p.control, p.status}, p.pipes[:]...) {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
