@@ -107,7 +107,7 @@ soak: prepare build ## fault tests and property tests over and over for SOAKTIME
 	scripts/soak.sh $(SOAKTIME) $(python)
 
 .PHONY: matrix
-matrix: wheel ## the wheel's tests under other Pythons and PyTorches, in chroots (root only), and under every TensorFlow since 2.13
+matrix: wheel ## the wheel's tests under other Pythons and PyTorches, in chroots (root only), and under every TensorFlow since 2.12
 	rm -f build/matrix/*.json
 	status=0; scripts/matrix.sh dist/*.whl $(SYSTEMS) || status=$$?; $(python) scripts/compatibility.py $$(ls build/matrix/*.json 2>/dev/null); exit $$status
 	scripts/tensorflow_matrix.sh dist/*.whl

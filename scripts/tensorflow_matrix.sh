@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the wheel's TensorFlow tests on 2 ranks under every minor version of TensorFlow from
-# 2.13 to the newest that PyPI has for this Python, each in a virtual environment that is
+# 2.12 to the newest that PyPI has for this Python, each in a virtual environment that is
 # thrown away: scripts/tensorflow_matrix.sh dist/gorovod-….whl [VERSION…]
 #
 # Fetches some 250 MB a version, one after the other. The table goes to build/tensorflow-matrix.md,
@@ -23,7 +23,28 @@ cp -r scripts "$work/"
 versions() {
   "$python" -m pip index versions tensorflow-cpu 2>/dev/null |
     sed -n 's/^Available versions: //p' | tr -d ' ' | tr , '\n' | grep -E '^2\.[0-9]+\.[0-9]+$' | sort -V |
-    awk -F. '$2 >= 13 {newest[$2] = $0; if (!seen[$2]++) order[++n] = $2} END {for (i = 1; i <= n; i++) print newest[order[i]]}'
+    awk -F. '$2 >= 12 {newest[$2] = $0; if (!seen[$2]++) order[++n] = $2} END {for (i = 1; i <= n; i++) print newest[order[i]]}'
+}
+
+# The wheel's tests on 2 ranks, under the Python of a virtual environment.
+on_ranks() (
+  cd "$work" && unset PYTHONPATH GOROVOD_LIBRARY
+  HOROVODRUN=${HOROVODRUN:-$1/bin/horovodrun} "$1/bin/python" scripts/python_tests.py --ranks 2 \
+    test/tensorflow/test_{tensorflow_{ops,gradients,training},keras_*}.py
+)
+
+# Jobs whose ranks run operations in opposite orders with one thread, and jobs of which a rank is killed.
+orders_and_deaths() (
+  cd "$work" && unset PYTHONPATH GOROVOD_LIBRARY
+  HOROVODRUN=${HOROVODRUN:-$1/bin/horovodrun} "$1/bin/python" -m pytest -q test/tensorflow/test_tensorflow_jobs.py \
+    -k "opposite_orders or rank_that_dies"
+)
+
+# A log's last line without its time, or the first failure.
+outcome() {
+  awk '/^(E  |FAIL)/ && !failure {failure = substr($0, 1, 100)} {last = $0}
+    END {sub(/ in [0-9.]+s.*/, "", last); sub(/, 0 failed/, "", last)
+      print failure || last !~ /^[0-9]+ passed/ ? "**failed**: " failure : last}'
 }
 
 # Tests one version; prints the table's line, and everything else to a log.
@@ -32,19 +53,14 @@ try() {
   rm -rf "$venv"
   "$python" -m venv "$venv"
   if ! "$venv/bin/python" -m pip install --quiet "tensorflow-cpu==$version" pytest cloudpickle >"$log" 2>&1; then
-    facts="| | " result="cannot be installed"
+    facts="| | " result="cannot be installed |"
   else
     "$venv/bin/python" -m pip install --quiet --no-index --no-deps "$wheel" >>"$log" 2>&1
     facts=$("$venv/bin/python" -c 'import importlib.metadata as m, platform
 print("| Python", platform.python_version(), "| Keras", m.version("keras"), "NumPy", m.version("numpy"))')
-    if (cd "$work" && unset PYTHONPATH GOROVOD_LIBRARY && HOROVODRUN=${HOROVODRUN:-$venv/bin/horovodrun} \
-      "$venv/bin/python" scripts/python_tests.py --ranks 2 test/tensorflow/test_tensorflow_{ops,gradients,training}.py) >>"$log" 2>&1; then
-      result=$(tail -n 1 "$log")
-    else
-      result="**failed**: $(grep -m 1 -E "^(E  |FAIL)" "$log" | cut -c1-100)"
-    fi
+    result="$(on_ranks "$venv" 2>&1 | tee -a "$log" | outcome) | $(orders_and_deaths "$venv" 2>&1 | tee -a "$log" | outcome)"
   fi
-  echo "| $version $facts | $result |"
+  echo "| $version $facts | $result | $(date +%F) |"
 }
 
 mkdir -p build
@@ -52,8 +68,8 @@ mkdir -p build
 [ $# -eq 0 ] || list=("$@")
 [ "${#list[@]}" -gt 0 ] || { echo "tensorflow matrix: PyPI names no TensorFlow for $("$python" --version)"; exit 1; }
 {
-  echo "| TensorFlow | Python | with | operations, gradients, training on 2 ranks |"
-  echo "|---|---|---|---|"
+  echo "| TensorFlow | Python | with | operations, gradients, training, Keras on 2 ranks | opposite orders, dying ranks | date |"
+  echo "|---|---|---|---|---|---|"
 } | tee "$table"
 for version in "${list[@]}"; do try "$version" | tee -a "$table"; done
 ! grep -q failed "$table"

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "async.h"
 #include "done.h"
 
 /* What stands in the graph about one operation. */
@@ -340,8 +341,6 @@ void register_collectives(TF_Status *status) {
 #define REGISTER(op, type, grouped, reduces, rooted, attrs, inputs, outputs, shapes)                  \
   define("Horovod" #op, attrs, inputs, outputs, shapes, status);                                     \
   if (tf.TF_GetCode(status) == TF_OK)                                                                \
-    tf.TF_RegisterKernelBuilder("Horovod" #op,                                                       \
-                                tf.TF_NewAsyncKernelBuilder("Horovod" #op, "CPU", create##op, compute, destroy), \
-                                status);
+    async_register("Horovod" #op, (struct async_kernel){create##op, compute, destroy}, status);
   COLLECTIVES(REGISTER)
 }

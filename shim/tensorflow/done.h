@@ -35,7 +35,7 @@ static inline struct done done_copy(TF_AsyncOpKernelDoneCallback *callback) {
 
 /* Ends the kernel, and the copy. */
 static inline void done_run(struct done *d) {
-  tf.TF_RunAsyncOpKernelDoneCallback((TF_AsyncOpKernelDoneCallback *)d);
+  d->invoker(d);
   if (d->manager != NULL) d->manager(d, d, DONE_DESTROY);
 }
 

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "shim.h"
 
+#include "async.h"
+
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,8 +63,9 @@ void define(const char *name, const char *const *attrs, const char *const *input
 
 __attribute__((constructor)) static void load(void) {
   const char *missing = tf_find();
+  if (missing == NULL) missing = async_find();
   if (missing != NULL) {
-    snprintf(error, sizeof error, "it has no %s; 2.13 is the first that has all that is needed", missing);
+    snprintf(error, sizeof error, "it has no %s; 2.12 is the first that has all that is needed", missing);
     return;
   }
   TF_Status *status = tf.TF_NewStatus();

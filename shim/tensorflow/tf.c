@@ -31,5 +31,8 @@ const char *tf_find(void) {
   if (tf.name == NULL) return #name;
   TF_FUNCTIONS(FIND)
 #undef FIND
+#define FIND(result, name, parameters) tf.name = (result(*) parameters)lookup(#name);
+  TF_NEWER_FUNCTIONS(FIND)
+#undef FIND
   return NULL;
 }

@@ -39,6 +39,7 @@ enum {
 
 /* Each line: result, name, parameters. */
 #define TF_FUNCTIONS(F)                                                                          \
+  F(const char *, TF_Version, (void))                                                            \
   F(TF_Status *, TF_NewStatus, (void))                                                           \
   F(void, TF_DeleteStatus, (TF_Status *))                                                        \
   F(void, TF_SetStatus, (TF_Status *, int, const char *))                                        \
@@ -80,11 +81,7 @@ enum {
   F(TF_KernelBuilder *, TF_NewKernelBuilder,                                                     \
     (const char *, const char *, void *(*)(TF_OpKernelConstruction *),                           \
      void (*)(void *, TF_OpKernelContext *), void (*)(void *)))                                  \
-  F(TF_KernelBuilder *, TF_NewAsyncKernelBuilder,                                                \
-    (const char *, const char *, void *(*)(TF_OpKernelConstruction *),                           \
-     void (*)(void *, TF_OpKernelContext *, TF_AsyncOpKernelDoneCallback *), void (*)(void *)))  \
   F(void, TF_RegisterKernelBuilder, (const char *, TF_KernelBuilder *, TF_Status *))             \
-  F(void, TF_RunAsyncOpKernelDoneCallback, (TF_AsyncOpKernelDoneCallback *))                     \
   F(int, TF_NumInputs, (TF_OpKernelContext *))                                                   \
   F(void, TF_GetInput, (TF_OpKernelContext *, int, TF_Tensor **, TF_Status *))                   \
   F(TF_Tensor *, TF_AllocateOutput,                                                              \
@@ -105,16 +102,23 @@ enum {
   F(void, TF_OpKernelConstruction_GetAttrString,                                                 \
     (TF_OpKernelConstruction *, const char *, char *, size_t, TF_Status *))
 
+/* Those that are NULL in some version. */
+#define TF_NEWER_FUNCTIONS(F)                                                                    \
+  F(TF_KernelBuilder *, TF_NewAsyncKernelBuilder,                                                \
+    (const char *, const char *, void *(*)(TF_OpKernelConstruction *),                           \
+     void (*)(void *, TF_OpKernelContext *, TF_AsyncOpKernelDoneCallback *), void (*)(void *)))
+
 struct tf_functions {
 #define FIELD(result, name, parameters) result(*name) parameters;
   TF_FUNCTIONS(FIELD)
+  TF_NEWER_FUNCTIONS(FIELD)
 #undef FIELD
 };
 
 /* Valid once tf_find has returned NULL. */
 extern struct tf_functions tf;
 
-/* Looks all functions up. Returns the name of one that is missing, or NULL. */
+/* Looks all functions up. Returns the name of one that every version should have and this one lacks, or NULL. */
 const char *tf_find(void);
 
 #endif
