@@ -57,8 +57,20 @@ const (
 // hello (at most MaxHello bytes). It blocks as conn does: set deadlines there.
 // It reads not one byte beyond the handshake. After an error, close conn.
 func Initiate(conn io.ReadWriter, key, hello []byte) error {
-	if err := check(key, hello); err != nil {
+	finish, err := Begin(conn, key, hello)
+	if err != nil {
 		return err
+	}
+	return finish()
+}
+
+// Begin is Initiate up to the other end's proof; finish then gives this end's.
+// So who dials several addresses at once can have all of them prove themselves,
+// and make itself known on one. It blocks as Initiate does; finish may be called
+// once.
+func Begin(conn io.ReadWriter, key, hello []byte) (finish func() error, err error) {
+	if err := check(key, hello); err != nil {
+		return nil, err
 	}
 	opening := make([]byte, openingSize, openingSize+len(hello))
 	copy(opening, magic)
@@ -67,15 +79,15 @@ func Initiate(conn io.ReadWriter, key, hello []byte) error {
 	binary.BigEndian.PutUint16(opening[openingSize-2:], uint16(len(hello)))
 	opening = append(opening, hello...)
 	if _, err := conn.Write(opening); err != nil {
-		return fmt.Errorf("auth: send the opening: %w", err)
+		return nil, fmt.Errorf("auth: send the opening: %w", err)
 	}
 
 	var answer [answerSize]byte
 	if _, err := io.ReadFull(conn, answer[:]); err != nil {
-		return fmt.Errorf("auth: read the peer's proof: %w", err)
+		return nil, fmt.Errorf("auth: read the peer's proof: %w", err)
 	}
 	if string(answer[:len(magic)]) != magic {
-		return fmt.Errorf("auth: %w", ErrForeign)
+		return nil, fmt.Errorf("auth: %w", ErrForeign)
 	}
 	theirs := answer[len(magic):][:nonceSize]
 	proved := hmac.Equal(answer[len(magic)+nonceSize:], proof(key, roleAcceptor, nonce, theirs, hello))
@@ -84,12 +96,14 @@ func Initiate(conn io.ReadWriter, key, hello []byte) error {
 		// secrets differ, and gives it nothing of this side's.
 		var refusal [sha256.Size]byte
 		conn.Write(refusal[:])
-		return fmt.Errorf("auth: %w", ErrProof)
+		return nil, fmt.Errorf("auth: %w", ErrProof)
 	}
-	if _, err := conn.Write(proof(key, roleInitiator, nonce, theirs, hello)); err != nil {
-		return fmt.Errorf("auth: send the proof: %w", err)
-	}
-	return nil
+	return func() error {
+		if _, err := conn.Write(proof(key, roleInitiator, nonce, theirs, hello)); err != nil {
+			return fmt.Errorf("auth: send the proof: %w", err)
+		}
+		return nil
+	}, nil
 }
 
 // Accept is the accepting side. It returns the initiator's hello, and only

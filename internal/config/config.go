@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,9 +22,11 @@ type Config struct {
 	LocalRank, LocalSize int
 	CrossRank, CrossSize int
 	Hostname             string
-	RendezvousAddr       string // host:port; empty for a job of one process
-	Interface            string // on which the other ranks find this one; empty: on all
-	Key                  []byte // the job's secret; empty if none is known
+	// Rendezvous is where the server may be: host:port pairs, the likeliest first;
+	// empty for a job of one process.
+	Rendezvous []string
+	Interfaces []string // on which the other ranks find this one; empty: on all
+	Key        []byte   // the job's secret; empty if none is known
 
 	// CycleTime is how long a small tensor that is ready may be held back for
 	// others to travel with it; 0 means not at all.
@@ -178,12 +181,14 @@ func (c *Config) Err() error {
 func (c *Config) validate() {
 	switch {
 	case c.rendezvousHost != "" && c.rendezvousPort != "":
-		c.RendezvousAddr = net.JoinHostPort(c.rendezvousHost, c.rendezvousPort)
+		if last := net.JoinHostPort(c.rendezvousHost, c.rendezvousPort); !slices.Contains(c.Rendezvous, last) {
+			c.Rendezvous = append(c.Rendezvous, last)
+		}
 	case c.rendezvousHost != "":
 		c.err = errors.New("HOROVOD_GLOO_RENDEZVOUS_ADDR is set without HOROVOD_GLOO_RENDEZVOUS_PORT")
 	case c.rendezvousPort != "":
 		c.err = errors.New("HOROVOD_GLOO_RENDEZVOUS_PORT is set without HOROVOD_GLOO_RENDEZVOUS_ADDR")
-	case c.Size > 1:
+	case c.Size > 1 && len(c.Rendezvous) == 0:
 		c.err = fmt.Errorf("HOROVOD_SIZE is %d, but HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT are not set: start the program with horovodrun -np %d", c.Size, c.Size)
 	}
 	if c.err == nil && c.Size > 1 && len(c.Key) == 0 {

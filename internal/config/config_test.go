@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Rank != 0 || c.Size != 1 || c.FusionThreshold != 128<<20 || c.CacheCapacity != 1024 || c.Timeout.Seconds() != 30 || c.Transport != "auto" || c.RendezvousAddr != "" {
+	if c.Rank != 0 || c.Size != 1 || c.FusionThreshold != 128<<20 || c.CacheCapacity != 1024 || c.Timeout.Seconds() != 30 || c.Transport != "auto" || len(c.Rendezvous) != 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -31,8 +32,29 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.RendezvousAddr != "127.0.0.1:4711" || len(c.Key) != 2 || c.FusionThreshold != 0 || c.LogLevel != 4 || !c.Autotune.On || !c.IsSet("HOROVOD_AUTOTUNE") || c.IsSet("HOROVOD_CYCLE_TIME") || len(c.Warnings) != 1 {
+	if !slices.Equal(c.Rendezvous, []string{"127.0.0.1:4711"}) || len(c.Key) != 2 || c.FusionThreshold != 0 || c.LogLevel != 4 || !c.Autotune.On || !c.IsSet("HOROVOD_AUTOTUNE") || c.IsSet("HOROVOD_CYCLE_TIME") || len(c.Warnings) != 1 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// Several addresses of the launcher, and the one that is in two variables as the last.
+func TestRendezvousAddresses(t *testing.T) {
+	c, err := Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", "00", "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7, [fd00::1]:7", "HOROVOD_GLOO_IFACE", "eth0,ib0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(c.Rendezvous, []string{"10.0.0.1:7", "[fd00::1]:7"}) || !slices.Equal(c.Interfaces, []string{"eth0", "ib0"}) {
+		t.Errorf("%q, %q", c.Rendezvous, c.Interfaces)
+	}
+	c, err = Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", "00", "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7,a:8",
+		"HOROVOD_GLOO_RENDEZVOUS_ADDR", "a", "HOROVOD_GLOO_RENDEZVOUS_PORT", "8"))
+	if err != nil || !slices.Equal(c.Rendezvous, []string{"10.0.0.1:7", "a:8"}) {
+		t.Errorf("%q, %v", c.Rendezvous, err)
+	}
+	c, err = Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", "00", "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7",
+		"HOROVOD_GLOO_RENDEZVOUS_ADDR", "fd00::2", "HOROVOD_GLOO_RENDEZVOUS_PORT", "8"))
+	if err != nil || !slices.Equal(c.Rendezvous, []string{"10.0.0.1:7", "[fd00::2]:8"}) {
+		t.Errorf("%q, %v", c.Rendezvous, err)
 	}
 }
 
@@ -63,6 +85,11 @@ func TestErrors(t *testing.T) {
 		{[]string{"HOROVOD_GLOO_RENDEZVOUS_ADDR", "a"}, []string{"without HOROVOD_GLOO_RENDEZVOUS_PORT"}},
 		{[]string{"HOROVOD_GLOO_RENDEZVOUS_PORT", "1"}, []string{"without HOROVOD_GLOO_RENDEZVOUS_ADDR"}},
 		{[]string{"HOROVOD_GLOO_RENDEZVOUS_PORT", "70000"}, []string{"port"}},
+		{[]string{"GOROVOD_RENDEZVOUS_ADDRS", "a:1,b"}, []string{"GOROVOD_RENDEZVOUS_ADDRS=a:1,b", `"b"`, "HOST:PORT"}},
+		{[]string{"GOROVOD_RENDEZVOUS_ADDRS", "fe80::1:2:3"}, []string{"HOST:PORT"}},
+		{[]string{"GOROVOD_RENDEZVOUS_ADDRS", ":5"}, []string{"HOST:PORT"}},
+		{[]string{"GOROVOD_RENDEZVOUS_ADDRS", "a:0"}, []string{"1 to 65535"}},
+		{[]string{"HOROVOD_GLOO_IFACE", ","}, []string{"HOROVOD_GLOO_IFACE", "interfaces"}},
 		{[]string{"HOROVOD_FUSION_THRESHOLD", "-1"}, []string{"HOROVOD_FUSION_THRESHOLD=-1", "bytes"}},
 		{[]string{"HOROVOD_CACHE_CAPACITY", "99999999"}, []string{"HOROVOD_CACHE_CAPACITY=99999999", "65536"}},
 		{[]string{"HOROVOD_GLOO_TIMEOUT_SECONDS", "0"}, []string{"seconds above 0"}},

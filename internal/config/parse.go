@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -83,6 +84,41 @@ func text(field func(*Config) *string) setting {
 		parse: func(c *Config, v string) error { *field(c) = v; return nil },
 		show:  func(c *Config) string { return *field(c) },
 	}
+}
+
+// list is text between commas. check says what is wrong with one of them.
+func list(field func(*Config) *[]string, check func(v string) error) setting {
+	return setting{
+		parse: func(c *Config, v string) error {
+			var all []string
+			for _, one := range strings.Split(v, ",") {
+				one = strings.TrimSpace(one)
+				if err := check(one); err != nil {
+					return err
+				}
+				all = append(all, one)
+			}
+			*field(c) = all
+			return nil
+		},
+		show: func(c *Config) string { return strings.Join(*field(c), ",") },
+	}
+}
+
+// hostPort checks one address.
+func hostPort(v string) error {
+	host, port, err := net.SplitHostPort(v)
+	if err != nil || host == "" {
+		return fmt.Errorf("%q: HOST:PORT is needed, with brackets around an IPv6 address", v)
+	}
+	return checkPort(port)
+}
+
+func checkPort(v string) error {
+	if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("a port from 1 to 65535 is needed")
+	}
+	return nil
 }
 
 // boolean is 0 or 1.

@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -106,18 +105,22 @@ var implemented = []Knob{
 		setting: whole(func(c *Config) *int { return &c.CrossSize }, 1, 1<<20)},
 	{Name: "HOROVOD_HOSTNAME", section: placement, Doc: "name of this rank's host; ranks share memory with those of the same name, if they can, and use TCP to reach the others",
 		setting: text(func(c *Config) *string { return &c.Hostname })},
-	{Name: "HOROVOD_GLOO_IFACE", section: placement, Doc: "the network interface on whose first address this rank listens for the others; without it they may use any address of its host, and only loopback where all ranks are on one",
-		setting: text(func(c *Config) *string { return &c.Interface })},
+	{Name: "HOROVOD_GLOO_IFACE", section: placement, Doc: "the network interfaces, separated by commas, on whose addresses this rank listens for the others; without it they may use any address of its host, and only loopback where all ranks are on one",
+		setting: list(func(c *Config) *[]string { return &c.Interfaces }, func(v string) error {
+			if v == "" {
+				return fmt.Errorf("names of interfaces, separated by commas, are needed")
+			}
+			return nil
+		})},
+	{Name: "GOROVOD_RENDEZVOUS_ADDRS", section: placement, Doc: "addresses (HOST:PORT) at which the ranks may find the rendezvous, separated by commas, the likeliest first. They are tried side by side, and the first that proves to know the job's secret is used; that of the next two variables is the last of them",
+		setting: list(func(c *Config) *[]string { return &c.Rendezvous }, hostPort)},
 	{Name: "HOROVOD_GLOO_RENDEZVOUS_ADDR", section: placement, Doc: "where the ranks find one another; without it a program is rank 0 of 1",
 		setting: text(func(c *Config) *string { return &c.rendezvousHost })},
 	{Name: "HOROVOD_GLOO_RENDEZVOUS_PORT", section: placement, Doc: "its port",
 		setting: setting{
 			parse: func(c *Config, v string) error {
-				if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
-					return fmt.Errorf("a port from 1 to 65535 is needed")
-				}
 				c.rendezvousPort = v
-				return nil
+				return checkPort(v)
 			},
 			show: func(c *Config) string { return c.rendezvousPort },
 		}},

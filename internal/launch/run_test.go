@@ -59,7 +59,7 @@ var programs = map[string]func() int{
 		key, _ := hex.DecodeString(os.Getenv(secretVariable))
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		s, err := rendezvous.Join(ctx, os.Getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR")+":"+os.Getenv("HOROVOD_GLOO_RENDEZVOUS_PORT"), key,
+		s, err := rendezvous.Join(ctx, []string{os.Getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR") + ":" + os.Getenv("HOROVOD_GLOO_RENDEZVOUS_PORT")}, key,
 			rendezvous.Options{Rank: rank, Size: size, Host: os.Getenv("HOROVOD_HOSTNAME"), PID: os.Getpid(), Generation: 1})
 		if err == nil {
 			_, err = s.Exchange(ctx, "join", []byte("hello"))

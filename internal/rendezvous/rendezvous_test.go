@@ -54,7 +54,7 @@ func options(rank, size int) Options {
 
 func join(t *testing.T, addr string, o Options) *Session {
 	t.Helper()
-	s, err := Join(bounded(t), addr, key, o)
+	s, err := Join(bounded(t), []string{addr}, key, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestDifferentRanksAreNamed(t *testing.T) {
 			waiting := begin(bounded(t), join(t, addr, options(0, 2)), "join", "")
 			o := options(1, 2)
 			c.change(&o)
-			_, err := Join(bounded(t), addr, key, o)
+			_, err := Join(bounded(t), []string{addr}, key, o)
 			mustSay(t, err, c.says)
 			mustSay(t, <-waiting, c.says)
 		})
@@ -319,7 +319,7 @@ func TestDifferentRanksAreNamed(t *testing.T) {
 func TestTwoProcessesOfOneRank(t *testing.T) {
 	_, addr := serve(t, 1)
 	join(t, addr, options(0, 1))
-	_, err := Join(bounded(t), addr, key, options(0, 1))
+	_, err := Join(bounded(t), []string{addr}, key, options(0, 1))
 	mustSay(t, err, "rank 0 has already joined from host node0 (pid 100)")
 }
 
@@ -352,7 +352,7 @@ func TestProgramsInSequence(t *testing.T) {
 
 func TestWrongSecret(t *testing.T) {
 	_, addr := serve(t, 1)
-	_, err := Join(bounded(t), addr, []byte("another job's secret"), options(0, 1))
+	_, err := Join(bounded(t), []string{addr}, []byte("another job's secret"), options(0, 1))
 	if !errors.Is(err, auth.ErrProof) {
 		t.Errorf("got %v", err)
 	}
@@ -364,7 +364,7 @@ func TestNobodyThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	_, err = Join(bounded(t), l.Addr().String(), key, options(0, 1))
+	_, err = Join(bounded(t), []string{l.Addr().String()}, key, options(0, 1))
 	mustSay(t, err, "the launcher does not answer")
 }
 
@@ -377,7 +377,7 @@ func TestJoinEndsWithItsContext(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	_, err = Join(ctx, l.Addr().String(), key, options(0, 1))
+	_, err = Join(ctx, []string{l.Addr().String()}, key, options(0, 1))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
@@ -530,4 +530,50 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("more than a frame can hold")
 		}
 	})
+}
+
+// The server is found among addresses where nobody is, nobody answers, somebody
+// speaks another language and another job is, and it hears of the rank once.
+func TestTheServerIsFoundByItsProof(t *testing.T) {
+	srv, addr := serve(t, 1)
+	foreign, other := listening(t), listening(t)
+	go func() {
+		for {
+			c, err := foreign.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n and more than the length of an answer, which is what is read of it")
+			c.Close()
+		}
+	}()
+	stranger := NewServer([]byte("another job's secret"), 1)
+	go stranger.Serve(other)
+	defer stranger.Close()
+	nobody := listening(t)
+	nobody.Close()
+	silent := listening(t) // it takes connections, and says nothing
+	candidates := []string{nobody.Addr().String(), foreign.Addr().String(), other.Addr().String(), silent.Addr().String(), addr, addr}
+	s, err := Join(bounded(t), candidates, key, options(0, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.Addr() != addr || len(srv.Joined()) != 1 || len(stranger.Joined()) != 0 {
+		t.Errorf("found at %s; ranks there %v, at the other job %v", s.Addr(), srv.Joined(), stranger.Joined())
+	}
+	_, err = Join(bounded(t), candidates[:3], key, options(0, 1))
+	for _, want := range []string{"connection refused", candidates[1], auth.ErrForeign.Error(), candidates[2], auth.ErrProof.Error()} {
+		mustSay(t, err, want)
+	}
+}
+
+func listening(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
 }

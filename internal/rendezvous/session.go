@@ -2,7 +2,6 @@ package rendezvous
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,8 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/gorovod/gorovod/internal/auth"
 )
 
 // ErrLost is the cause when the connection to the launcher ends on its own.
@@ -47,6 +44,7 @@ type Options struct {
 type Session struct {
 	o      Options
 	conn   net.Conn
+	addr   string // at which conn was made
 	fd     int
 	agreed uint64
 	server string        // who serves, if it is not the launcher
@@ -73,10 +71,12 @@ type wait struct {
 	missing chan string // capacity 1
 }
 
-// Join connects to the server at addr, proves the secret both ways and enters
-// the generation. It fails at once where nobody listens there, and after
-// 30 s or when ctx ends.
-func Join(ctx context.Context, addr string, key []byte, o Options) (*Session, error) {
+// Join connects to the server, proves the secret both ways and enters the
+// generation. addrs are where the server may be, the likeliest first: they are tried
+// side by side, each a little after the one before, and the first that proves that
+// it knows the secret is kept. Join fails at once where nobody listens at any of
+// them, and after 30 s or when ctx ends.
+func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session, error) {
 	if o.Rank < 0 || o.Rank >= o.Size {
 		return nil, fmt.Errorf("rendezvous: rank %d of %d", o.Rank, o.Size)
 	}
@@ -88,13 +88,12 @@ func Join(ctx context.Context, addr string, key []byte, o Options) (*Session, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	a, err := find(ctx, addrs, key, o)
 	if err != nil {
-		return nil, fmt.Errorf("rendezvous: the launcher does not answer: %w", err)
+		return nil, fmt.Errorf("rendezvous: %w", err)
 	}
 	s := &Session{
-		o: o, conn: conn, fd: -1,
+		o: o, conn: a.conn, addr: a.addr, fd: -1,
 		ended: make(chan struct{}),
 		uses:  map[string]uint64{},
 		waits: map[exchangeKey]*wait{},
@@ -102,9 +101,9 @@ func Join(ctx context.Context, addr string, key []byte, o Options) (*Session, er
 	s.questions = make(chan struct{}, 1)
 	s.changed.L = &s.mu
 	s.track()
-	// The context ends whatever blocks in the handshake.
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	err = s.enter(key)
+	// The context ends whatever blocks.
+	stop := context.AfterFunc(ctx, func() { s.conn.SetDeadline(time.Unix(1, 0)) })
+	err = s.enter(a.finish)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -113,25 +112,16 @@ func Join(ctx context.Context, addr string, key []byte, o Options) (*Session, er
 			err = ctx.Err()
 		}
 		s.end(err)
-		return nil, fmt.Errorf("rendezvous: join the launcher at %s: %w", addr, err)
+		return nil, fmt.Errorf("rendezvous: join the launcher at %s: %w", a.addr, err)
 	}
 	go s.read()
 	go s.reply()
 	return s, nil
 }
 
-// enter proves the secret and reads the welcome.
-func (s *Session) enter(key []byte) error {
-	raw, err := json.Marshal(hello{
-		Protocol: s.o.protocol, Arch: s.o.Arch,
-		Rank: s.o.Rank, Size: s.o.Size,
-		Host: clip(s.o.Host, maxHost), PID: s.o.PID,
-		Generation: s.o.Generation,
-	})
-	if err != nil {
-		return err
-	}
-	if err := auth.Initiate(s.conn, key, raw); err != nil {
+// enter proves this end and reads the welcome.
+func (s *Session) enter(finish func() error) error {
+	if err := finish(); err != nil {
 		return err
 	}
 	m, err := decode(s.conn)
@@ -144,6 +134,9 @@ func (s *Session) enter(key []byte) error {
 	s.agreed, s.server = m.Generation, m.Text
 	return nil
 }
+
+// Addr is the address at which the server was found.
+func (s *Session) Addr() string { return s.addr }
 
 // Generation is the agreed number of this generation: the same on all its
 // ranks, and given to no other generation of the job.

@@ -28,7 +28,7 @@ func TestOverSessions(t *testing.T) {
 	var logs [size][]string
 	var inspectors [size]*Inspector
 	for r := range size {
-		s, err := rendezvous.Join(context.Background(), l.Addr().String(), secret, rendezvous.Options{Rank: r, Size: size, Host: "h", Generation: 1})
+		s, err := rendezvous.Join(context.Background(), []string{l.Addr().String()}, secret, rendezvous.Options{Rank: r, Size: size, Host: "h", Generation: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -74,7 +74,7 @@ func (w *World) overTCP(ctx context.Context, generation uint64, o Options) (tcp.
 		return tcp.Config{}, err
 	}
 	return tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: l,
-		Addrs: addrs, Timeout: c.Timeout, Slots: slots(c), Streams: c.TCPStreams, Wake: w.wake,
+		Addrs: addrs.addrs, Paths: addrs.paths, Reached: addrs.reached, Timeout: c.Timeout, Slots: slots(c), Streams: c.TCPStreams, Wake: w.wake,
 		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }, TrackFD: o.TrackFD}, nil
 }
 
@@ -165,6 +165,6 @@ func (w *World) attach(ctx context.Context, generation uint64, ranks []int, seve
 	if several {
 		boards = hosts.BoardBytes(len(ranks), slots(c))
 	}
-	return shm.Open(ctx, shm.Config{Rank: slices.Index(ranks, c.Rank), Size: len(ranks), Ranks: ranks, Key: c.Key, Job: c.RendezvousAddr, Generation: generation,
+	return shm.Open(ctx, shm.Config{Rank: slices.Index(ranks, c.Rank), Size: len(ranks), Ranks: ranks, Key: c.Key, Job: strings.Join(c.Rendezvous, ","), Generation: generation,
 		Timeout: c.Timeout, Slots: slots(c), Alarm: several, BoardBytes: boards, Cores: runtime.GOMAXPROCS(0), Died: w.onVanished, TrackFD: o.TrackFD})
 }

@@ -261,7 +261,7 @@ func TestDeathBeforeTheSegmentIsShared(t *testing.T) {
 func die(t *testing.T, l *launcher, c *config.Config) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	s, err := rendezvous.Join(ctx, c.RendezvousAddr, c.Key, rendezvous.Options{Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: 4321, Generation: 1})
+	s, err := rendezvous.Join(ctx, c.Rendezvous, c.Key, rendezvous.Options{Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: 4321, Generation: 1})
 	if err != nil {
 		t.Error(err)
 		return

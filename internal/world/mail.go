@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 
+	"github.com/gorovod/gorovod/internal/reach"
 	"github.com/gorovod/gorovod/internal/transport/p2p"
 )
 
@@ -31,15 +32,16 @@ func (w *World) openMail(ctx context.Context, generation uint64, o Options) erro
 		return err
 	}
 	key := c.Key
-	addrs := func(int) []string { return own }
+	var addrs *ways
 	if w.session == nil {
 		key = []byte(rand.Text()) // only this rank sends to itself
+		addrs = w.toward([][]reach.Offer{own})
 	} else if addrs, err = w.exchangeAddresses(ctx, "mail", own); err != nil {
 		l.Close()
 		return err
 	}
 	w.mail, err = p2p.New(p2p.Config{Rank: c.Rank, Size: c.Size, Key: key, Generation: generation, Listener: l, Timeout: c.Timeout,
-		Addrs: addrs, TrackFD: o.TrackFD, Err: w.net.Err})
+		Addrs: addrs.addrs, TrackFD: o.TrackFD, Err: w.net.Err})
 	if err != nil {
 		return fmt.Errorf("messages between ranks: %w", err)
 	}

@@ -3,13 +3,15 @@ package world
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
+	"sync"
+
+	"github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
 // machine tells where a process runs, as far as that can be found out: ranks of
@@ -40,121 +42,81 @@ func (w *World) oneNetwork() bool {
 	return true
 }
 
-// maxAddresses bounds what a rank says of itself; a host may have an address for
-// each of its containers.
-const maxAddresses = 16
-
-// listen opens a listener for the other ranks, and says at which addresses, best
-// first, they find it. Who knocks must prove the job's secret before anything else.
-func (w *World) listen() (net.Listener, []string, error) {
-	if w.Config.Interface == "" && w.oneNetwork() {
-		if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
-			return l, []string{l.Addr().String()}, nil
+// listen opens a listener for the other ranks, and says at which addresses they find
+// it. Who knocks must prove the job's secret before anything else. It listens on
+// loopback alone where all ranks are on one host, on the addresses of those
+// interfaces that the user has named, else on all.
+func (w *World) listen() (net.Listener, []reach.Offer, error) {
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if len(w.Config.Interfaces) == 0 && w.oneNetwork() {
+		if l, err := link.Listen(loopback); err == nil {
+			return l, offers(l, []reach.Own{{Prefix: netip.PrefixFrom(loopback, 8)}}), nil
 		} // in a fresh network namespace even loopback may be down
 	}
 	own, err := w.addresses()
 	if err != nil {
 		return nil, nil, err
 	}
-	at := ":0"
-	if len(own) == 1 {
-		at = netip.AddrPortFrom(own[0], 0).String()
+	var l net.Listener
+	if len(w.Config.Interfaces) > 0 || len(own) == 1 {
+		var at []netip.Addr
+		for _, a := range own {
+			at = append(at, a.Prefix.Addr())
+		}
+		l, err = link.Listen(at...)
+	} else {
+		l, err = link.ListenEverywhere()
+		own = append(own, reach.Own{Prefix: netip.PrefixFrom(loopback, 8)})
 	}
-	l, err := net.Listen("tcp", at)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen for the other ranks: %w", err)
 	}
+	return l, offers(l, own), nil
+}
+
+// offers are l's addresses: all of its parts have one port.
+func offers(l net.Listener, own []reach.Own) []reach.Offer {
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
-	var addrs []string
-	for _, a := range own {
-		addrs = append(addrs, netip.AddrPortFrom(a, port).String())
+	all := make([]reach.Offer, len(own))
+	for i, a := range own {
+		all[i] = reach.Offer{Addr: netip.AddrPortFrom(a.Prefix.Addr(), port).String(), Bridge: a.Bridge}
 	}
-	return l, addrs, nil
+	return all
 }
 
 // addresses are those at which other hosts may reach this one: first the one from
-// which the launcher is reached, then IPv4. With HOROVOD_GLOO_IFACE it is the
-// first of that interface.
-func (w *World) addresses() ([]netip.Addr, error) {
-	if name := w.Config.Interface; name != "" {
-		return ofInterface(name)
-	}
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return nil, fmt.Errorf("list the network interfaces: %w", err)
-	}
-	var own []netip.Addr
-	for _, i := range interfaces {
-		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 {
-			own = append(own, usable(i)...)
+// which the launcher is reached.
+func (w *World) addresses() ([]reach.Own, error) {
+	var own []reach.Own
+	var err error
+	if names := w.Config.Interfaces; len(names) > 0 {
+		if own, err = reach.OnInterfaces(names); err != nil {
+			return nil, fmt.Errorf("HOROVOD_GLOO_IFACE=%s: %w", strings.Join(names, ","), err)
 		}
+	} else if own, err = reach.OnHost(); err != nil {
+		return nil, err
 	}
-	if len(own) == 0 {
-		return nil, errors.New("this host has no address at which ranks on other hosts could reach it")
+	var first netip.Addr
+	if w.session != nil {
+		first = reach.Toward(w.session.Addr())
 	}
-	first := w.towardsLauncher()
-	slices.SortStableFunc(own, func(a, b netip.Addr) int { return preference(a, first) - preference(b, first) })
-	return own[:min(len(own), maxAddresses)], nil
+	return reach.Best(own, first)
 }
 
-func preference(a, first netip.Addr) int {
-	switch {
-	case a == first:
-		return 0
-	case a.Is4():
-		return 1
-	}
-	return 2
-}
+// ways are how this rank reaches the others for one purpose. They are put into their
+// order when a rank is first asked for.
+type ways struct {
+	world  *World
+	offers [][]reach.Offer // by rank
+	own    []reach.Own
 
-func ofInterface(name string) ([]netip.Addr, error) {
-	i, err := net.InterfaceByName(name)
-	if err != nil {
-		var names []string
-		all, _ := net.Interfaces()
-		for _, i := range all {
-			names = append(names, i.Name)
-		}
-		return nil, fmt.Errorf("HOROVOD_GLOO_IFACE=%s: %w; this host has %s", name, err, strings.Join(names, ", "))
-	}
-	own := usable(*i)
-	if len(own) == 0 {
-		return nil, fmt.Errorf("HOROVOD_GLOO_IFACE=%s: the interface has no address", name)
-	}
-	slices.SortStableFunc(own, func(a, b netip.Addr) int { return preference(a, own[0]) - preference(b, own[0]) })
-	return own[:1], nil
-}
-
-// usable are an interface's addresses that mean the same to other processes:
-// link-local ones do not.
-func usable(i net.Interface) (usable []netip.Addr) {
-	addrs, err := i.Addrs()
-	if err != nil {
-		return nil
-	}
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok {
-			if ip, ok := netip.AddrFromSlice(n.IP); ok && !ip.IsLinkLocalUnicast() && !ip.IsMulticast() {
-				usable = append(usable, ip.Unmap())
-			}
-		}
-	}
-	return usable
-}
-
-// towardsLauncher is this host's address on the way to the launcher.
-func (w *World) towardsLauncher() netip.Addr {
-	c, err := net.Dial("udp", w.Config.RendezvousAddr) // sends nothing
-	if err != nil {
-		return netip.Addr{}
-	}
-	defer c.Close()
-	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+	mu      sync.Mutex
+	ordered map[int][]reach.Way
 }
 
 // exchangeAddresses tells all ranks at which addresses this one can be reached for
 // a purpose, and returns theirs.
-func (w *World) exchangeAddresses(ctx context.Context, purpose string, own []string) (of func(rank int) []string, err error) {
+func (w *World) exchangeAddresses(ctx context.Context, purpose string, own []reach.Offer) (*ways, error) {
 	mine, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
@@ -163,11 +125,46 @@ func (w *World) exchangeAddresses(ctx context.Context, purpose string, own []str
 	if err != nil {
 		return nil, err
 	}
-	addrs := make([][]string, len(values))
+	all := make([][]reach.Offer, len(values))
 	for r, v := range values {
-		if err := json.Unmarshal(v, &addrs[r]); err != nil {
+		if err := json.Unmarshal(v, &all[r]); err != nil {
 			return nil, fmt.Errorf("the addresses of rank %d: %w", r, err)
 		}
 	}
-	return func(rank int) []string { return addrs[rank] }, nil
+	return w.toward(all), nil
+}
+
+// toward are the ways to ranks with these offers.
+func (w *World) toward(offers [][]reach.Offer) *ways {
+	here, err := reach.OnHost()
+	if err != nil {
+		w.log.Debug("addresses are tried in the order in which they are offered", "reason", err)
+	}
+	return &ways{world: w, offers: offers, own: here, ordered: make(map[int][]reach.Way)}
+}
+
+// to are the ways to a rank, the best first.
+func (v *ways) to(rank int) []reach.Way {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	ordered, ok := v.ordered[rank]
+	if !ok {
+		w := v.world
+		near := w.members[rank].Machine.Network == w.members[w.Config.Rank].Machine.Network
+		ordered = reach.Order(v.offers[rank], v.own, near)
+		v.ordered[rank] = ordered
+	}
+	return ordered
+}
+
+func (v *ways) addrs(rank int) []string { return reach.Addrs(v.to(rank)) }
+
+// paths is over how many of the first addresses the connections to a rank may be
+// spread.
+func (v *ways) paths(rank int) int { return reach.Equal(v.to(rank)) }
+
+// reached tells which way to a rank was taken.
+func (v *ways) reached(rank, route int) {
+	ways := v.to(rank)
+	v.world.log.Debug("connected to "+v.world.Describe(rank), "address", ways[route].Addr, "because", ways[route].Why, "of", len(ways))
 }

@@ -9,54 +9,74 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// listening is where a rank listens, its members being on those machines.
-func listening(t *testing.T, iface string, machines ...machine) ([]string, error) {
+// listening is what a rank offers, its members being on those machines. Each offer
+// is tried.
+func listening(t *testing.T, iface []string, machines ...machine) ([]reach.Offer, error) {
 	t.Helper()
-	w := &World{Config: &config.Config{Interface: iface, RendezvousAddr: "127.0.0.1:1"}}
+	w := &World{Config: &config.Config{Interfaces: iface}}
 	for _, m := range machines {
 		w.members = append(w.members, member{Machine: m})
 	}
-	l, addrs, err := w.listen()
+	l, offers, err := w.listen()
 	if err != nil {
 		return nil, err
 	}
 	defer l.Close()
-	for _, a := range addrs {
-		c, err := net.Dial("tcp", a)
+	for _, o := range offers {
+		c, err := net.Dial("tcp", o.Addr)
 		if err != nil {
 			t.Errorf("offered, but not heard: %v", err)
 			continue
 		}
 		c.Close()
 	}
-	return addrs, nil
+	return offers, nil
 }
 
 func TestWhereRanksListen(t *testing.T) {
 	here, there := machine{Network: "a"}, machine{Network: "b"}
 	for _, c := range []struct {
-		iface    string
+		iface    []string
 		machines []machine
-	}{{"", []machine{here, here}}, {"lo", []machine{here, there}}} {
-		addrs, err := listening(t, c.iface, c.machines...)
-		if err != nil || len(addrs) != 1 || !strings.HasPrefix(addrs[0], "127.0.0.1:") {
-			t.Errorf("%+v: %v, %v", c, addrs, err)
+	}{{nil, []machine{here, here}}, {[]string{"lo"}, []machine{here, there}}} {
+		offers, err := listening(t, c.iface, c.machines...)
+		if err != nil || len(offers) != 1 || !strings.HasPrefix(offers[0].Addr, "127.0.0.1:") {
+			t.Errorf("%+v: %v, %v", c, offers, err)
 		}
 	}
-	if _, err := listening(t, "gorovod9", here, there); err == nil || !strings.Contains(err.Error(), "HOROVOD_GLOO_IFACE=gorovod9") || !strings.Contains(err.Error(), "lo") {
+	if _, err := listening(t, []string{"lo", "gorovod9"}, here, there); err == nil || !strings.Contains(err.Error(), "HOROVOD_GLOO_IFACE=lo,gorovod9: gorovod9") || !strings.Contains(err.Error(), "host has lo") {
 		t.Errorf("an interface that is not there: %v", err)
 	}
-	switch addrs, err := listening(t, "", here, there); {
+	switch offers, err := listening(t, nil, here, there); {
 	case err != nil && !strings.Contains(err.Error(), "no address at which ranks on other hosts"):
 		t.Error(err)
 	case err == nil:
-		for _, a := range addrs {
-			if netip.MustParseAddrPort(a).Addr().IsLoopback() {
-				t.Errorf("%s is offered to other hosts", a)
+		for i, o := range offers {
+			if loopback := netip.MustParseAddrPort(o.Addr).Addr().IsLoopback(); loopback != (i == len(offers)-1) {
+				t.Errorf("loopback is the last: %v", offers)
 			}
 		}
+	}
+}
+
+// A rank that listens on one interface is not heard on another.
+func TestInterfacesRestrict(t *testing.T) {
+	own, err := reach.OnHost()
+	if err != nil || len(own) == 0 {
+		t.Skipf("this host has no address but loopback: %v", err)
+	}
+	l, err := link.Listen(own[0].Prefix.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", l.Addr().(*net.TCPAddr).Port)); err == nil {
+		c.Close()
+		t.Error("heard on loopback")
 	}
 }
 

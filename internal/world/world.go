@@ -88,11 +88,12 @@ func Join(ctx context.Context, c *config.Config, generation uint64, o Options) (
 		}
 		return w, nil
 	}
-	session, err := rendezvous.Join(ctx, c.RendezvousAddr, c.Key, rendezvous.Options{Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: os.Getpid(), Generation: generation, TrackFD: o.TrackFD})
+	session, err := rendezvous.Join(ctx, c.Rendezvous, c.Key, rendezvous.Options{Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: os.Getpid(), Generation: generation, TrackFD: o.TrackFD})
 	if err != nil {
 		return nil, err
 	}
 	w.session = session
+	o.Log.Debug("found the rendezvous", "address", session.Addr(), "of", len(c.Rendezvous))
 	if err := w.meet(ctx, session.Generation(), o); err != nil {
 		session.Report(err.Error())
 		session.Close()

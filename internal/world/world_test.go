@@ -56,7 +56,7 @@ func (l *launcher) config(rank, size int, transport string) *config.Config {
 	if letters, ok := strings.CutPrefix(transport, "on "); ok {
 		host, transport = letters[rank:rank+1], "auto"
 	}
-	return &config.Config{Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1, Hostname: host, RendezvousAddr: l.addr, Key: key,
+	return &config.Config{Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1, Hostname: host, Rendezvous: []string{l.addr}, Key: key,
 		FusionThreshold: 1 << 20, CacheCapacity: 16, Timeout: 10 * time.Second, Transport: transport}
 }
 

@@ -61,8 +61,8 @@ type Config struct {
 	Key []byte
 	// Generation tells the worlds of one job apart.
 	Generation uint64
-	// Listener is a TCP listener, the one that the other ranks know. New takes it
-	// over, also when it returns an error.
+	// Listener is a TCP listener or a link.Listener, the one that the other ranks
+	// know. New takes it over, also when it returns an error.
 	Listener net.Listener
 	// Addrs lists the host:port pairs under which a rank may be reached. Called on
 	// any goroutine.
@@ -87,9 +87,9 @@ func (c *Config) check() error {
 	if c.Err == nil {
 		c.Err = func() error { return nil }
 	}
-	switch _, tcp := c.Listener.(*net.TCPListener); {
-	case !tcp:
-		return fmt.Errorf("p2p: the listener is a %T", c.Listener)
+	switch err := link.Check(c.Listener); {
+	case err != nil:
+		return fmt.Errorf("p2p: %w", err)
 	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
 		return fmt.Errorf("p2p: rank %d of %d", c.Rank, c.Size)
 	case len(c.Key) == 0:
@@ -149,7 +149,7 @@ func New(c Config) (*Mail, error) {
 		m.outs[r].init(m, r)
 	}
 	m.acceptor = &link.Acceptor{
-		Listener: c.Listener.(*net.TCPListener), Key: c.Key, Track: c.TrackFD, Limit: 64 + 2*c.Size,
+		Listener: c.Listener, Key: c.Key, Track: c.TrackFD, Limit: 64 + 2*c.Size,
 		Go: m.start, Admit: m.admit, Take: m.take,
 	}
 	m.acceptor.Start(func(err error) { m.Abort(fmt.Errorf("p2p: rank %d: %w", c.Rank, err)) })

@@ -46,12 +46,18 @@ type Config struct {
 	Key []byte
 	// Generation tells the worlds of one job apart.
 	Generation uint64
-	// Listener is a TCP listener, the one that the other ranks know. New takes it
-	// over, also when it returns an error.
+	// Listener is a TCP listener or a link.Listener, the one that the other ranks
+	// know. New takes it over, also when it returns an error.
 	Listener net.Listener
 	// Addrs lists the host:port pairs under which a rank may be reached. Called on
 	// any goroutine.
 	Addrs func(rank int) []string
+	// Paths says over how many of the first addresses of a rank the data streams to it
+	// are spread. Optional: over one.
+	Paths func(rank int) int
+	// Reached is told by which of its addresses a rank was reached first. Optional; it
+	// must not block.
+	Reached func(rank, route int)
 	// Timeout bounds the making of a connection. Default 30 s.
 	Timeout time.Duration
 	// Slots is the number of cache slots of each lane's board. Default 1024.
@@ -92,9 +98,15 @@ func (c *Config) check() error {
 	setDefaultFunc(&c.Wake, func() {})
 	setDefaultFunc(&c.Lost, func(int, error) {})
 	setDefaultFunc(&c.TrackFD, func(int, bool) {})
-	switch _, tcp := c.Listener.(*net.TCPListener); {
-	case !tcp:
-		return fmt.Errorf("tcp: the listener is a %T", c.Listener)
+	if c.Paths == nil {
+		c.Paths = func(int) int { return 1 }
+	}
+	if c.Reached == nil {
+		c.Reached = func(int, int) {}
+	}
+	switch err := link.Check(c.Listener); {
+	case err != nil:
+		return fmt.Errorf("tcp: %w", err)
 	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
 		return fmt.Errorf("tcp: rank %d of %d", c.Rank, c.Size)
 	case len(c.Key) == 0:
@@ -164,9 +176,10 @@ type Network struct {
 
 // peer is what is known of another rank.
 type peer struct {
-	left  atomic.Bool  // it has said goodbye
-	lost  atomic.Bool  // a connection to it has broken
-	route atomic.Int32 // which of its addresses worked last
+	left    atomic.Bool  // it has said goodbye
+	lost    atomic.Bool  // a connection to it has broken
+	route   atomic.Int32 // which of its addresses worked last
+	reached atomic.Bool  // Config.Reached has been told
 }
 
 type causeOf struct{ err error }
@@ -200,7 +213,7 @@ func New(c Config) (*Network, error) {
 	n.lastCtx, n.lastCancel = context.WithCancel(context.Background())
 	n.ctx, n.cancel = context.WithCancel(n.lastCtx)
 	n.acceptor = &link.Acceptor{
-		Listener: c.Listener.(*net.TCPListener), Key: c.Key, Track: c.TrackFD, Limit: maxUnproven(c.Size),
+		Listener: c.Listener, Key: c.Key, Track: c.TrackFD, Limit: maxUnproven(c.Size),
 		Go:    func(f func()) bool { return n.start(&n.goroutines, f) },
 		Admit: n.judge,
 		Take:  n.take,

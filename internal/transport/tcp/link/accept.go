@@ -14,7 +14,8 @@ import (
 
 // Acceptor is the accepting side. Its fields are set before Run and not changed.
 type Acceptor struct {
-	Listener *net.TCPListener
+	// Listener is a *Listener or a *net.TCPListener.
+	Listener net.Listener
 	Key      []byte
 	// Track is told of each descriptor when it opens and before it closes, the
 	// listener's included.
@@ -51,9 +52,9 @@ func (a *Acceptor) Start(failed func(error)) {
 // by somebody else.
 func (a *Acceptor) run(failed func(error)) {
 	for {
-		raw, err := a.Listener.AcceptTCP()
+		raw, err := a.Listener.Accept()
 		if err == nil {
-			a.welcome(newConn(raw, a.Track))
+			a.welcome(newConn(raw.(*net.TCPConn), a.Track))
 			continue
 		}
 		if isClosed(a.done) {
@@ -118,8 +119,11 @@ func (a *Acceptor) Unproven() int {
 }
 
 func (a *Acceptor) trackListener(open bool) {
-	if raw, err := a.Listener.SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) { a.Track(int(fd), open) })
+	parts, _ := partsOf(a.Listener)
+	for _, p := range parts {
+		if raw, err := p.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { a.Track(int(fd), open) })
+		}
 	}
 }
 

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/reach"
 )
 
 const (
-	// dialStagger is the head start that an address of a rank has over the next one.
-	dialStagger = 250 * time.Millisecond
 	// dialPause is the pause before the addresses are tried again; it doubles up
 	// to maxDialPause.
 	dialPause    = 20 * time.Millisecond
@@ -51,67 +51,33 @@ func (d *Dialer) Dial(ctx context.Context, rank, first int, hello []byte, gone f
 	}
 }
 
-// Try races the addresses of a rank, beginning with number first, and returns
-// the first connection that passes the handshake, with the number of its address.
-// An error wraps ErrRefused only if every address refused.
+// Try races the addresses of a rank (reach.Race), beginning with number first, and
+// returns the first connection that passes the handshake, with the number of its
+// address. An error wraps ErrRefused only if every address refused.
 func (d *Dialer) Try(ctx context.Context, rank, first int, hello []byte) (won *Conn, route int, err error) {
 	addrs := d.Addrs(rank)
 	if len(addrs) == 0 {
-		return nil, 0, fmt.Errorf("rank %d has no address", rank)
+		return nil, 0, fmt.Errorf("rank %d has no address at which it could be reached from here", rank)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type result struct {
-		c     *Conn
-		route int
-		err   error
-	}
-	results := make(chan result, len(addrs))
-	for i := range addrs {
-		route := (first + i) % len(addrs)
-		go func() {
-			c, err := d.dialAddr(ctx, addrs[route], time.Duration(i)*dialStagger, hello)
-			results <- result{c, route, err}
-		}()
-	}
-	var refusals, others []error
-	for range addrs {
-		r := <-results // all come soon after cancel
-		switch {
-		case r.err == nil && won == nil:
-			if r.err = confirm(r.c); r.err == nil {
-				won, route = r.c, r.route
-				cancel()
-				continue
-			}
-			r.c.Close()
-			others = append(others, r.err)
-		case r.err == nil:
-			r.c.Close()
-		case errors.Is(r.err, ErrRefused):
-			refusals = append(refusals, r.err)
-		default:
-			others = append(others, r.err)
+	won, number, errs := reach.Race(ctx, len(addrs), func(ctx context.Context, i int) (*Conn, error) {
+		return d.dialAddr(ctx, addrs[(first+i)%len(addrs)], hello)
+	}, func(c *Conn) { c.Close() })
+	if number >= 0 {
+		if err := confirm(won); err != nil {
+			won.Close()
+			return nil, 0, err
 		}
+		return won, (first + number) % len(addrs), nil
 	}
-	switch {
-	case won != nil:
-		return won, route, nil
-	case len(others) > 0:
-		return nil, 0, errors.Join(others...)
+	others := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, ErrRefused) })
+	if len(others) > 0 {
+		errs = others
 	}
-	return nil, 0, errors.Join(refusals...)
+	return nil, 0, errors.Join(errs...)
 }
 
-// dialAddr connects to one address after a pause, and runs the handshake.
-func (d *Dialer) dialAddr(ctx context.Context, addr string, after time.Duration, hello []byte) (*Conn, error) {
-	if after > 0 {
-		select {
-		case <-time.After(after):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+// dialAddr connects to one address, and runs the handshake.
+func (d *Dialer) dialAddr(ctx context.Context, addr string, hello []byte) (*Conn, error) {
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err

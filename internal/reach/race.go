@@ -1,0 +1,81 @@
+// Package reach is how one process of a job finds its way to another that has
+// several addresses: which are worth offering, in which order they are tried, and
+// the trying. An address that answers is not believed: who dials proves the other
+// end, so that an address that means another host here does no harm.
+package reach
+
+import (
+	"context"
+	"time"
+)
+
+// Stagger is the head start that an address has over the next one. An address
+// that fails sooner gives way at once.
+const Stagger = 250 * time.Millisecond
+
+// Race calls dial for addresses 0 to n-1, each a Stagger after the one before or as
+// soon as that has failed, and returns the first that succeeds with its number. It
+// then ends the context of the others, waits for them, and gives what they have
+// achieved nevertheless to discard. If none succeeds, errs are their errors, by
+// number; ctx's end fails those that have not begun.
+func Race[T any](ctx context.Context, n int, dial func(ctx context.Context, i int) (T, error), discard func(T)) (won T, number int, errs []error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		value T
+		i     int
+		err   error
+	}
+	results := make(chan result, n)
+	errs = make([]error, n)
+	number = -1
+	begun, running := 0, 0
+	stagger := time.NewTimer(0)
+	defer stagger.Stop()
+	for number < 0 && (begun < n || running > 0) {
+		select {
+		case <-stagger.C:
+			if begun == n {
+				continue
+			}
+			i := begun
+			begun++
+			running++
+			go func() {
+				v, err := dial(ctx, i)
+				results <- result{v, i, err}
+			}()
+			stagger.Reset(Stagger)
+		case r := <-results:
+			running--
+			if r.err == nil {
+				won, number = r.value, r.i
+				break
+			}
+			errs[r.i] = r.err
+			stagger.Reset(0)
+		case <-ctx.Done():
+			for ; begun < n; begun++ {
+				errs[begun] = ctx.Err()
+			}
+			for ; running > 0; running-- {
+				r := <-results
+				if r.err == nil {
+					discard(r.value)
+					r.err = ctx.Err()
+				}
+				errs[r.i] = r.err
+			}
+		}
+	}
+	cancel()
+	for ; running > 0; running-- {
+		if r := <-results; r.err == nil {
+			discard(r.value)
+		}
+	}
+	if number >= 0 {
+		errs = nil
+	}
+	return won, number, errs
+}

@@ -1,0 +1,65 @@
+package rendezvous
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/reach"
+)
+
+// found is a connection whose other end has proved that it is the job's server.
+// This end has not: the server knows nothing of it before finish.
+type found struct {
+	conn   net.Conn
+	addr   string
+	finish func() error
+}
+
+// find looks for the server at all addresses.
+func find(ctx context.Context, addrs []string, key []byte, o Options) (found, error) {
+	raw, err := json.Marshal(hello{
+		Protocol: o.protocol, Arch: o.Arch,
+		Rank: o.Rank, Size: o.Size,
+		Host: clip(o.Host, maxHost), PID: o.PID,
+		Generation: o.Generation,
+	})
+	if err != nil {
+		return found{}, err
+	}
+	won, number, errs := reach.Race(ctx, len(addrs), func(ctx context.Context, i int) (found, error) {
+		conn, finish, err := sound(ctx, addrs[i], key, raw)
+		return found{conn, addrs[i], finish}, err
+	}, func(f found) { f.conn.Close() })
+	switch {
+	case number >= 0:
+		return won, nil
+	case len(addrs) == 0:
+		return found{}, errors.New("there is no address of the launcher")
+	case ctx.Err() != nil:
+		return found{}, fmt.Errorf("find the launcher at %v: %w", addrs, errors.Join(append(errs, ctx.Err())...))
+	}
+	return found{}, errors.Join(errs...)
+}
+
+// sound connects to one address, and has the other end prove itself.
+func sound(ctx context.Context, addr string, key, hello []byte) (conn net.Conn, finish func() error, err error) {
+	conn, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the launcher does not answer: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	finish, err = auth.Begin(conn, key, hello)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, nil, fmt.Errorf("prove the launcher at %s: %w", addr, err)
+	}
+	return conn, finish, nil
+}
