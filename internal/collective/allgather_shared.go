@@ -59,7 +59,7 @@ func (a *allgatherShared) chunk(k, length int) (lo, hi int) {
 func (a *allgatherShared) copyIn(k int) {
 	l := a.lane
 	lo, hi := a.chunk(k, len(a.in))
-	copy(l.shared.Buffer(l.rank, a.base+uint64(k)), a.in[lo:hi])
+	deliver(l.delivery.streamed, l.shared.Buffer(l.rank, a.base+uint64(k)), a.in[lo:hi])
 	copyTo(a.out[l.offsets[l.rank]:][lo:hi], a.in[lo:hi])
 }
 

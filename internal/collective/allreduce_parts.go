@@ -141,7 +141,10 @@ func (s *spread) out(i, from, to int) []byte {
 
 // copyIn makes dst what this member contributes to the range [from, to) of the
 // layout, which is within part i or empty.
-func (s *spread) copyIn(dst []byte, i, from, to int) {
+func (s *spread) copyIn(dst []byte, i, from, to int) { s.deliverIn(false, dst, i, from, to) }
+
+// deliverIn is copyIn to where others will read it.
+func (s *spread) deliverIn(streamed bool, dst []byte, i, from, to int) {
 	switch dst = dst[:to-from]; {
 	case from == to: // perhaps not in the part
 	case s.parts[i].In == nil:
@@ -149,7 +152,7 @@ func (s *spread) copyIn(dst []byte, i, from, to int) {
 	case s.prescale != 1:
 		reduce.Scale(s.dt, dst, s.in(i, from, to), s.prescale)
 	default:
-		copy(dst, s.in(i, from, to))
+		deliver(streamed, dst, s.in(i, from, to))
 	}
 }
 

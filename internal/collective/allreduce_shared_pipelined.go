@@ -1,6 +1,8 @@
 package collective
 
 import (
+	"time"
+
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -19,7 +21,8 @@ import (
 // this member's share passes through its own buffer, too.
 //
 // The three run as far ahead of one another as the counters and Depth allow, so
-// that no member waits while another one is a chunk behind.
+// that no member waits while another one is a chunk behind. What others are to read is
+// written into the caches or past them: see delivery.
 //
 // Steps: two synchronisations a chunk, overlapped between chunks. Bytes beyond
 // the cache: each member reads n and writes n; for two members 4n together. In
@@ -34,13 +37,21 @@ type allreduceSharedPipelined struct {
 
 	kin, kmid, kout int // chunks that this member has finished with each step
 	pin, pmid, pout int // no part before it has anything in the next chunk of each step
+
+	class    int       // of delivery
+	number   uint64    // of the first chunk in its class
+	streamed bool      // how the current step delivers
+	began    time.Time // when the current step did, if it is timed
 }
 
 func (a *allreduceSharedPipelined) start(l *Lane, s spread) Op {
 	n := s.length()
 	chunkBytes := pipelineChunk(n, l.size, min(l.shared.ChunkBytes(), l.chunkLimit))
 	chunks := ceilDiv(n, chunkBytes)
-	*a = allreduceSharedPipelined{lane: l, todo: s, base: l.chunks(chunks), chunkBytes: chunkBytes, chunks: chunks}
+	*a = allreduceSharedPipelined{lane: l, todo: s, base: l.chunks(chunks), chunkBytes: chunkBytes, chunks: chunks, class: deliveryClass(n)}
+	trial := &l.delivery.trials[a.class]
+	a.number = trial.chunks
+	trial.chunks += uint64(chunks)
 	return a
 }
 
@@ -55,15 +66,21 @@ func (a *allreduceSharedPipelined) Advance() (bool, error) {
 	for a.kout < a.chunks {
 		switch {
 		case a.kout < a.kmid && l.reached(transport.Mid, a.base+uint64(a.kout)+1):
+			a.begin(a.kout)
 			a.copyOut(a.kout)
+			a.end(a.kout, transport.Out)
 			a.kout++
 			l.publish(transport.Out, a.base+uint64(a.kout))
 		case a.kmid < a.kin && l.reached(transport.In, a.base+uint64(a.kmid)+1):
+			a.begin(a.kmid)
 			a.reduceShare(a.kmid)
+			a.end(a.kmid, transport.Mid)
 			a.kmid++
 			l.publish(transport.Mid, a.base+uint64(a.kmid))
 		case a.kin < a.chunks && l.free(a.base+uint64(a.kin)):
+			a.begin(a.kin)
 			a.copyIn(a.kin)
+			a.end(a.kin, transport.In)
 			a.kin++
 			l.publish(transport.In, a.base+uint64(a.kin))
 		default:
@@ -72,6 +89,23 @@ func (a *allreduceSharedPipelined) Advance() (bool, error) {
 	}
 	l.end()
 	return true, nil
+}
+
+// begin sets how the next step of chunk k delivers, and looks at the clock if it is timed.
+func (a *allreduceSharedPipelined) begin(k int) {
+	var timed bool
+	a.began = time.Time{}
+	if a.streamed, timed = a.lane.delivery.trial(a.number + uint64(k)); timed {
+		a.began = time.Now()
+	}
+}
+
+// end tells what the step has taken.
+func (a *allreduceSharedPipelined) end(k int, p transport.Phase) {
+	if !a.began.IsZero() {
+		lo, hi, _, _ := a.chunk(k)
+		a.lane.delivery.took(a.class, a.number+uint64(k), p, hi-lo, time.Since(a.began))
+	}
 }
 
 // chunk is the range of the layout that chunk k holds, and within that this
@@ -91,13 +125,13 @@ func (a *allreduceSharedPipelined) copyIn(k int) {
 	for i := a.pin; i < len(s.parts) && s.starts[i] < hi; i++ {
 		if !s.direct(i) {
 			b, e := s.within(i, lo, hi)
-			s.copyIn(buffer[b-lo:], i, b, e)
+			s.deliverIn(a.streamed, buffer[b-lo:], i, b, e)
 			continue
 		}
 		b, e := s.within(i, lo, from)
-		s.copyIn(buffer[b-lo:], i, b, e)
+		s.deliverIn(a.streamed, buffer[b-lo:], i, b, e)
 		b, e = s.within(i, to, hi)
-		s.copyIn(buffer[b-lo:], i, b, e)
+		s.deliverIn(a.streamed, buffer[b-lo:], i, b, e)
 	}
 }
 
@@ -148,7 +182,7 @@ func (a *allreduceSharedPipelined) reducePart(k, lo, i, from, to int) {
 			srcs[rank] = out
 		}
 		reduce.Reduce(s.dt, s.op, out, srcs, s.postscale)
-		copy(own, out)
+		deliver(a.streamed, own, out)
 	}
 }
 

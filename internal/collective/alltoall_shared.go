@@ -83,8 +83,8 @@ func (a *alltoallShared) copyIn(k int) {
 	}
 	after, before := a.in[l.offsets[l.rank+1]:], a.in[:l.offsets[l.rank]]
 	at := a.header() - k*len(buffer) // where in the buffer the stream's data starts
-	copyInto(buffer, after, at)
-	copyInto(buffer, before, at+len(after))
+	copyInto(buffer, after, at, l.delivery.streamed)
+	copyInto(buffer, before, at+len(after), l.delivery.streamed)
 }
 
 func (a *alltoallShared) writeHeader(p []byte) {
@@ -128,18 +128,18 @@ func (a *alltoallShared) copyOut(k int) {
 	for i := 1; i < l.size; i++ {
 		m := (l.rank + l.size - i) % l.size
 		buffer := l.shared.Buffer(m, a.base+uint64(k))
-		copyInto(a.out[l.places[m]:l.places[m+1]], buffer, k*len(buffer)-a.starts[m])
+		copyInto(a.out[l.places[m]:l.places[m+1]], buffer, k*len(buffer)-a.starts[m], false)
 	}
 }
 
 // copyInto copies to dst what falls into it of src, whose first byte belongs at
-// dst[at]. at may be negative, or beyond dst.
-func copyInto(dst, src []byte, at int) {
+// dst[at]. at may be negative, or beyond dst. streamed: past the caches.
+func copyInto(dst, src []byte, at int, streamed bool) {
 	if at < 0 {
 		src = src[min(-at, len(src)):]
 		at = 0
 	}
 	if at < len(dst) {
-		copy(dst[at:], src)
+		deliver(streamed, dst[at:], src[:min(len(src), len(dst)-at)])
 	}
 }

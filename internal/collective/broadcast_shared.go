@@ -32,7 +32,7 @@ func (b *broadcastShared) Advance() (bool, error) {
 			if !l.free(at) {
 				return false, nil
 			}
-			copy(l.shared.Buffer(l.rank, at), part)
+			deliver(l.delivery.streamed, l.shared.Buffer(l.rank, at), part)
 			l.publish(transport.In, at+1)
 		} else {
 			if l.shared.Reached(b.root, transport.In) < at+1 {

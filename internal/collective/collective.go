@@ -51,6 +51,7 @@ type Lane struct {
 	flat    bool           // by Tune: no hierarchical form where the model may choose
 	// chunkLimit is the most that a chunk over Shared holds; a multiple of lineBytes×size.
 	chunkLimit int
+	delivery   delivery
 	scratch    []byte // grown to the largest need so far, and kept
 
 	srcs    [][]byte // size entries, for reduce.Reduce

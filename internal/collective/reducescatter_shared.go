@@ -101,7 +101,7 @@ func (s *reducescatterShared) copyIn(k int) {
 	for m := range l.size {
 		if m != l.rank {
 			lo, hi := s.slice(m, k)
-			copy(buffer, s.todo.in[l.offsets[m]:][lo:hi])
+			deliver(l.delivery.streamed, buffer, s.todo.in[l.offsets[m]:][lo:hi])
 		}
 		buffer = buffer[s.width(m):]
 	}

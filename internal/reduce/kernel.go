@@ -86,6 +86,8 @@ const (
 	minInt64
 	maxInt64
 
+	streamLines // copies whole lines past the caches
+
 	numKernels
 )
 

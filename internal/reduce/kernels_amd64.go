@@ -145,6 +145,15 @@ func blendRange(v variant, k kernel, dt tensor.DType, srcs [][]byte, cx, cy floa
 	runElements(v, k, &j, from, to)
 }
 
+// streamRange copies the bytes from from to to past the caches: whole lines, which begin
+// where dst's do.
+func streamRange(_ variant, dst []byte, srcs [][]byte, from, to int) {
+	run(&job{
+		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
+		off: from, end: to, kernel: uint64(streamLines),
+	})
+}
+
 // run calls a kernel, with the default floating-point mode for as long.
 //
 //go:noescape

@@ -201,6 +201,22 @@ TEXT maxInt64AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_64, STORE1_64, NONE, MAX_I64, NONE, NONE2, 32, 8)
 	RET
 
+// Stores past the caches are weakly ordered: the fence puts them before what comes next.
+TEXT streamLinesAVX2<>(SB), NOSPLIT|NOFRAME, $0
+	MOVQ (SI), R8
+	JMP  test
+loop:
+	VMOVDQU (R8)(AX*1), Y0
+	VMOVDQU 32(R8)(AX*1), Y1
+	VMOVNTDQ Y0, (DI)(AX*1)
+	VMOVNTDQ Y1, 32(DI)(AX*1)
+	ADDQ $64, AX
+test:
+	CMPQ AX, DX
+	JLT  loop
+	SFENCE
+	RET
+
 // Kernels whose ranges count elements: see elements_amd64.h.
 
 #include "elements_avx2_amd64.h"
@@ -615,6 +631,7 @@ ENTRY(const_minInt32, minInt32AVX2)
 ENTRY(const_maxInt32, maxInt32AVX2)
 ENTRY(const_minInt64, minInt64AVX2)
 ENTRY(const_maxInt64, maxInt64AVX2)
+ENTRY(const_streamLines, streamLinesAVX2)
 ENTRY(const_sumFloat16+const_numKernels, sumFloat16AVX512)
 ENTRY(const_productFloat16+const_numKernels, productFloat16AVX512)
 ENTRY(const_extremeFloat16+const_numKernels, extremeFloat16AVX512)

@@ -32,3 +32,7 @@ func dotRange(v variant, _ kernel, _ *dots, _ [][]byte, _, _ int) {
 func blendRange(v variant, _ kernel, _ tensor.DType, _ [][]byte, _, _ float64, _, _ int) {
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }
+
+func streamRange(v variant, _ []byte, _ [][]byte, _, _ int) {
+	panic("reduce: no " + v.String() + " kernels on this processor")
+}
