@@ -1,0 +1,140 @@
+// Package schedulers tells from a process's environment who has started it as one of
+// the ranks of a job, and which: horovodrun, torchrun, mpirun of Open MPI, mpiexec of
+// MPICH and its kin (Hydra), srun of Slurm, or jsrun of IBM's LSF. It reads nothing
+// but the variables that it is given.
+package schedulers
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Launcher is who has started the process.
+type Launcher string
+
+// The launchers, in the order in which they are looked for: who is started by one of
+// them under another belongs to the one that is named first.
+const (
+	Nobody     Launcher = ""
+	Horovodrun Launcher = "horovodrun" // or whoever sets HOROVOD_RANK and HOROVOD_SIZE
+	Torchrun   Launcher = "torchrun"   // or whoever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+	OpenMPI    Launcher = "mpirun of Open MPI"
+	Hydra      Launcher = "mpiexec (PMI)"
+	Srun       Launcher = "srun"
+	Jsrun      Launcher = "jsrun"
+)
+
+// Place is a process's place in its job.
+type Place struct {
+	// Launcher is Nobody for a process that runs alone; then Size is 1. Of
+	// Horovodrun nothing else is filled in: its variables are Horovod's own.
+	Launcher   Launcher
+	Rank, Size int
+	// LocalSize is 0 where the launcher does not tell how many ranks this host has, and
+	// CrossSize is where it does not tell how the ranks lie on the hosts.
+	LocalRank, LocalSize int
+	CrossRank, CrossSize int
+	// Host is the launcher's name for this host; empty if it has none.
+	Host string
+	// Job tells one start of processes from every other one, on all of its ranks alike.
+	// It is no secret. Empty where the launcher gives no such name.
+	Job string
+	// Master is where torchrun's ranks find their store, host:port.
+	Master string
+	// PMI says how to speak with the process manager: the value of PMI_FD; empty if
+	// it offers no such way.
+	PMI string
+}
+
+// OneHost reports that all ranks are known to be on one host.
+func (p Place) OneHost() bool { return p.LocalSize == p.Size }
+
+// Find looks for the process's place. A variable that is empty counts as not set. An
+// error means that a launcher's variables contradict one another or make no sense.
+func Find(lookup func(name string) (string, bool)) (Place, error) {
+	e := environment{lookup: lookup}
+	for _, l := range []struct {
+		launcher Launcher
+		place    func(*environment) Place
+	}{{Horovodrun, horovodrun}, {Torchrun, torchrun}, {OpenMPI, openMPI}, {Hydra, hydra}, {Srun, srun}, {Jsrun, jsrun}} {
+		p := l.place(&e)
+		if e.err == nil && p.Launcher != Nobody {
+			e.err = p.check()
+		}
+		if e.err != nil {
+			return Place{}, fmt.Errorf("the environment of %s: %w", l.launcher, e.err)
+		}
+		if p.Launcher != Nobody {
+			return p, nil
+		}
+	}
+	return Place{Size: 1, LocalSize: 1, CrossSize: 1}, nil
+}
+
+func (p Place) check() error {
+	switch {
+	case p.Launcher == Horovodrun:
+		return nil
+	case p.Size < 1 || p.Rank >= p.Size:
+		return fmt.Errorf("rank %d of %d", p.Rank, p.Size)
+	case p.LocalSize > 0 && p.LocalRank >= p.LocalSize || p.LocalSize > p.Size:
+		return fmt.Errorf("rank %d of the %d on its host, of %d in all", p.LocalRank, p.LocalSize, p.Size)
+	}
+	return nil
+}
+
+// environment reads variables, and keeps the first error.
+type environment struct {
+	lookup func(string) (string, bool)
+	err    error
+}
+
+func (e *environment) text(name string) string {
+	v, _ := e.lookup(name)
+	return v
+}
+
+// has reports that all of these are set.
+func (e *environment) has(names ...string) bool {
+	for _, name := range names {
+		if e.text(name) == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// number is a count that must be there.
+func (e *environment) number(name string) int {
+	n, err := strconv.Atoi(e.text(name))
+	if (err != nil || n < 0 || n > maxRanks) && e.err == nil {
+		e.err = fmt.Errorf("%s=%q: a whole number from 0 to %d is needed", name, e.text(name), maxRanks)
+	}
+	return n
+}
+
+// maxRanks is beyond every job.
+const maxRanks = 1 << 20
+
+// optional is a count that may be missing, which is 0.
+func (e *environment) optional(name string) int {
+	if !e.has(name) {
+		return 0
+	}
+	return e.number(name)
+}
+
+// fail notes what is wrong.
+func (e *environment) fail(text string) {
+	if e.err == nil {
+		e.err = errors.New(text)
+	}
+}
+
+func horovodrun(e *environment) Place {
+	if e.has("HOROVOD_RANK") || e.has("HOROVOD_SIZE") {
+		return Place{Launcher: Horovodrun}
+	}
+	return Place{}
+}

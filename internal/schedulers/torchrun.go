@@ -1,0 +1,25 @@
+package schedulers
+
+import "net"
+
+// torchrun's agent on each host starts as many ranks as on every other one, host
+// after host, and says which host it is (GROUP_RANK). Others set the first four of
+// its variables alone, for torch.distributed.
+func torchrun(e *environment) Place {
+	if !e.has("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") {
+		return Place{}
+	}
+	p := Place{
+		Launcher: Torchrun, Rank: e.number("RANK"), Size: e.number("WORLD_SIZE"),
+		LocalRank: e.optional("LOCAL_RANK"), LocalSize: e.optional("LOCAL_WORLD_SIZE"),
+		Master: net.JoinHostPort(e.text("MASTER_ADDR"), e.text("MASTER_PORT")),
+	}
+	if p.LocalSize > 0 && p.Size%p.LocalSize == 0 && e.has("GROUP_RANK") {
+		p.CrossRank, p.CrossSize = e.number("GROUP_RANK"), p.Size/p.LocalSize
+	}
+	if p.CrossRank >= p.CrossSize { // hosts of different sizes
+		p.CrossRank, p.CrossSize = 0, 0
+	}
+	p.Job = "torchrun " + e.text("TORCHELASTIC_RUN_ID") + " " + p.Master + " " + e.text("TORCHELASTIC_RESTART_COUNT")
+	return p
+}
