@@ -19,6 +19,7 @@ type localCrew struct {
 	orphans *orphanage
 	room    chan struct{} // holds one for each start that is under way
 	never   chan struct{} // Lost: this host is not lost
+	input   *os.File      // what each command reads at its stdin; nil for nothing
 
 	// starting is held for reading while a supervisor is being started, and for
 	// writing while the living ones are told from orphans.
@@ -43,9 +44,18 @@ func (c *localCrew) Host() string          { return c.host }
 func (c *localCrew) Lost() <-chan struct{} { return c.never }
 func (c *localCrew) Err() error            { return nil }
 
+// feed gives each command that is started from now on a stdin with these bytes;
+// nil is an empty one.
+func (c *localCrew) feed(input []byte) (err error) {
+	if input != nil {
+		c.input, err = inMemory("input", input)
+	}
+	return err
+}
+
 func (c *localCrew) Start(id int, cmd command, w watcher) {
 	p := &process{command: cmd}
-	err := p.open()
+	err := p.open(c.input)
 	c.mu.Lock()
 	if _, twice := c.processes[id]; twice && err == nil {
 		err = fmt.Errorf("%d runs already", id)
@@ -121,6 +131,9 @@ func (c *localCrew) Close() {
 	}
 	c.mu.Unlock()
 	c.orphans.close()
+	if c.input != nil {
+		c.input.Close()
+	}
 }
 
 // lookEnv is os.Getenv for an environment at hand.

@@ -2,6 +2,8 @@ package launch
 
 import (
 	"encoding/hex"
+	"maps"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -39,34 +41,68 @@ func setenv(env []string, name, value string) []string {
 	return append(kept, name+"="+value)
 }
 
-// environ is the environment of one rank's process.
-func (s Slot) environ(base []string, port int, key []byte) []string {
-	set := map[string]string{
-		"HOROVOD_HOSTNAME":             s.Host,
-		"HOROVOD_RANK":                 strconv.Itoa(s.Rank),
-		"HOROVOD_SIZE":                 strconv.Itoa(s.Size),
-		"HOROVOD_LOCAL_RANK":           strconv.Itoa(s.LocalRank),
-		"HOROVOD_LOCAL_SIZE":           strconv.Itoa(s.LocalSize),
-		"HOROVOD_CROSS_RANK":           strconv.Itoa(s.CrossRank),
-		"HOROVOD_CROSS_SIZE":           strconv.Itoa(s.CrossSize),
-		"HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
-		"HOROVOD_GLOO_RENDEZVOUS_PORT": strconv.Itoa(port),
-		"HOROVOD_CONTROLLER":           "gloo",
-		"HOROVOD_CPU_OPERATIONS":       "gloo",
-		"HOROVOD_GLOO_IFACE":           "lo",
-		"NCCL_SOCKET_IFNAME":           "lo",
-		"PYTHONUNBUFFERED":             "1",
-		secretVariable:                 hex.EncodeToString(key),
-	}
-	env := make([]string, 0, len(base)+len(set))
-	for _, e := range base {
-		name, _, _ := strings.Cut(e, "=")
-		if _, replaced := set[name]; !replaced {
-			env = append(env, e)
+// ofOneHost are variables that say something of the launcher's host or of its
+// user's session there, which would be wrong on another.
+var ofOneHost = regexp.MustCompile(`^(SSH_.*|HOSTNAME|XDG_RUNTIME_DIR|XDG_SESSION_.*|DBUS_SESSION_BUS_ADDRESS|TMUX.*|STY|WINDOWID)$`)
+
+// forOthers returns those variables of env that processes on other hosts inherit.
+func forOthers(env []string) []string {
+	var kept []string
+	for _, e := range env {
+		if name, _, _ := strings.Cut(e, "="); !ofOneHost.MatchString(name) {
+			kept = append(kept, e)
 		}
 	}
+	return kept
+}
+
+// overlay returns base with the variables of env, which win.
+func overlay(base, env []string) []string {
+	given := map[string]bool{}
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		given[name] = true
+	}
+	var all []string
+	for _, e := range base {
+		if name, _, _ := strings.Cut(e, "="); !given[name] {
+			all = append(all, e)
+		}
+	}
+	return append(all, env...)
+}
+
+// environ is the environment of one rank's process; job has the variables that
+// all of its host's ranks have in common.
+func (s Slot) environ(base []string, job map[string]string) []string {
+	set := map[string]string{
+		"HOROVOD_HOSTNAME":       s.Host,
+		"HOROVOD_RANK":           strconv.Itoa(s.Rank),
+		"HOROVOD_SIZE":           strconv.Itoa(s.Size),
+		"HOROVOD_LOCAL_RANK":     strconv.Itoa(s.LocalRank),
+		"HOROVOD_LOCAL_SIZE":     strconv.Itoa(s.LocalSize),
+		"HOROVOD_CROSS_RANK":     strconv.Itoa(s.CrossRank),
+		"HOROVOD_CROSS_SIZE":     strconv.Itoa(s.CrossSize),
+		"HOROVOD_CONTROLLER":     "gloo",
+		"HOROVOD_CPU_OPERATIONS": "gloo",
+		"PYTHONUNBUFFERED":       "1",
+	}
+	maps.Copy(set, job)
+	env := make([]string, 0, len(set))
 	for name, value := range set {
 		env = append(env, name+"="+value)
 	}
-	return env
+	return overlay(base, env)
+}
+
+// shared are the variables that all ranks have that find the rendezvous at these
+// addresses: their secret, and the interfaces that they are to use.
+func shared(key []byte, addrs []netip.AddrPort, interfaces []string) map[string]string {
+	set := map[string]string{secretVariable: hex.EncodeToString(key)}
+	maps.Copy(set, placeOf(addrs))
+	if len(interfaces) > 0 {
+		list := strings.Join(interfaces, ",")
+		set["HOROVOD_GLOO_IFACE"], set["NCCL_SOCKET_IFNAME"] = list, list
+	}
+	return set
 }

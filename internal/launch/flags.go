@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -19,14 +20,20 @@ type flags struct {
 	CheckBuild bool `aliases:"cb" help:"Print what this installation offers (also -cb)."`
 
 	NumProc int    `aliases:"np" placeholder:"N" help:"Number of processes (also -np)."`
-	Hosts   string `short:"H" placeholder:"HOST:SLOTS,..." help:"Where to run, this host's names only. Default: localhost with N slots." xor:"hosts"`
+	Hosts   string `short:"H" placeholder:"HOST:SLOTS,..." help:"Where to run; IPv6 addresses as [::1]:2. Default: localhost with N slots." xor:"hosts"`
 	// Upstream spells the next one -hostfile as well.
-	Hostfile string `placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"hosts"`
-	Gloo     bool   `help:"Accepted for compatibility: gorovod's own transport takes the place of Gloo."`
+	Hostfile        string `placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"hosts"`
+	SSHPort         int    `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
+	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
+	RemoteCommand   string `placeholder:"COMMAND" help:"What gorovod is called on the other hosts. Default: this program's own path, or gorovod in the PATH there, or beside the job's Python."`
+
+	Gloo bool `help:"Accepted for compatibility: gorovod's own transport takes the place of Gloo."`
 
 	Verbose         bool     `help:"Tell what the launcher does."`
-	StartTimeout    *int     `placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: $$HOROVOD_START_TIMEOUT, or 30."`
+	StartTimeout    *int     `placeholder:"SECONDS" help:"How long the other hosts may take to be connected, and how long the processes wait for one another in hvd.init(). Default: $$HOROVOD_START_TIMEOUT, or 30."`
 	GracePeriod     *float64 `placeholder:"SECONDS" help:"How long the other processes may go on after the first has failed, before they are terminated. Default: 5."`
+	Export          []string `name:"export" short:"x" sep:"none" placeholder:"NAME[=VALUE]" help:"Set a variable in the processes' environment, or hand on one that they would not inherit. All others are inherited anyway."`
+	ConfigFile      string   `placeholder:"FILE" help:"YAML file with settings; options win over it."`
 	OutputFilename  string   `placeholder:"DIR" help:"Write each process's output to DIR/rank.N/stdout and stderr, too."`
 	PrefixTimestamp bool     `name:"prefix-output-with-timestamp" aliases:"prefix-timestamp" help:"Put the time before each line of output (also -prefix-timestamp)."`
 
@@ -47,8 +54,8 @@ type flags struct {
 	LogLevel           string `placeholder:"LEVEL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
 
 	LogTime           *bool    `name:"log-with-timestamp" negatable:"log-without-timestamp" help:"Put the time before each line of gorovod's own log, which is the default."`
-	NetworkInterfaces []string `aliases:"network-interface" placeholder:"NAME" help:"Accepted for compatibility: all processes run on this host and use its loopback interface."`
-	TCP               bool     `name:"tcp" help:"Accepted for compatibility: GOROVOD_TRANSPORT=tcp makes the processes use TCP."`
+	NetworkInterfaces []string `aliases:"network-interface" placeholder:"NAME" help:"Interfaces that a job over several hosts may use, the same names on all. Default: all that work."`
+	TCP               bool     `name:"tcp" help:"Accepted for compatibility: TCP is what runs between hosts; GOROVOD_TRANSPORT=tcp makes processes of one host use it, too."`
 	DisableCache      bool     `help:"Accepted for compatibility: no results of checks are cached."`
 
 	TimelineFilename   string `placeholder:"FILE" help:"Write a Chrome trace of all operations to FILE; DYNAMIC: none until hvd.start_timeline()."`
@@ -57,6 +64,15 @@ type flags struct {
 	StallCheck                    *bool `negatable:"" help:"Report tensors that only some processes have submitted, which is the default."`
 	StallCheckWarningTimeSeconds  *int  `placeholder:"SECONDS" help:"When such a tensor is reported, and how often. Default: 60."`
 	StallCheckShutdownTimeSeconds *int  `placeholder:"SECONDS" help:"When such a tensor ends the job; 0: never. Default: 0."`
+
+	MPIThreadsDisable *bool `name:"mpi-threads-disable" negatable:"" help:"Ask MPI for no threads."`
+	NumNCCLStreams    *int  `name:"num-nccl-streams" placeholder:"N" help:"Accepted for compatibility: NCCL is not used."`
+	ThreadAffinity    *int  `placeholder:"CORE" help:"Accepted for compatibility: the engine has no thread of its own to bind."`
+
+	// For horovod.run: each process's stdin, and where the third stream of each
+	// goes, as a file for each rank.
+	Input   string `hidden:"" placeholder:"FILE"`
+	Results string `hidden:"" placeholder:"DIR"`
 
 	help    string   // --help was given: print it
 	command []string // from the first argument that is no option
@@ -68,14 +84,17 @@ var otherNames = map[string]string{"--log-hide-timestamp": "--log-without-timest
 // longWithOneDash are the long options that upstream spells with one dash.
 var longWithOneDash = map[string]bool{"np": true, "cb": true, "hostfile": true, "prefix-timestamp": true}
 
-const defaultGrace = 5 * time.Second
+const (
+	defaultGrace        = 5 * time.Second
+	defaultStartTimeout = 30 * time.Second
+)
 
 // parseFlags parses and checks what can be checked without a look at the host.
 func parseFlags(name string, args []string) (*flags, error) {
 	f := &flags{}
 	var help bytes.Buffer
 	parser, err := kong.New(f, kong.Name(name), kong.Writers(&help, &help), kong.Exit(func(int) {}),
-		kong.Description("Start N processes of a command on this host, connect them, and watch over them. The command begins at the first argument that is no option."))
+		kong.Description("Start N processes of a command on this host or on several, connect them, and watch over them. The command begins at the first argument that is no option."))
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +112,12 @@ func parseFlags(name string, args []string) (*flags, error) {
 	f.command = command
 	if f.Version || f.CheckBuild {
 		return f, nil
+	}
+	f.NetworkInterfaces = separate(f.NetworkInterfaces)
+	if f.ConfigFile != "" {
+		if err := f.readConfig(f.ConfigFile); err != nil {
+			return nil, fmt.Errorf("--config-file: %w", err)
+		}
 	}
 	return f, f.check(options)
 }
@@ -179,6 +204,8 @@ func (f *flags) check(options []string) error {
 		{"cache-capacity", f.CacheCapacity, 0, math.MaxInt32},
 		{"gloo-timeout-seconds", f.GlooTimeoutSeconds, 1, 1e6},
 		{"start-timeout", f.StartTimeout, 1, 1e6},
+		{"num-nccl-streams", f.NumNCCLStreams, 0, math.MaxInt32},
+		{"thread-affinity", f.ThreadAffinity, 0, math.MaxInt32},
 		{"autotune-warmup-samples", f.AutotuneWarmupSamples, 0, 1e6},
 		{"autotune-steps-per-sample", f.AutotuneStepsPerSample, 1, 1e6},
 		{"autotune-bayes-opt-max-samples", f.AutotuneBayesOptMaxSamples, 1, 1000},
@@ -197,6 +224,14 @@ func (f *flags) check(options []string) error {
 	}
 	if g := f.GracePeriod; g != nil && !(*g >= 0 && *g <= 1e6) {
 		return fmt.Errorf("--grace-period %v: a number of seconds from 0 to 1000000 is needed", *g)
+	}
+	if f.SSHPort < 0 || f.SSHPort > 65535 {
+		return fmt.Errorf("--ssh-port %d: a number from 1 to 65535 is needed", f.SSHPort)
+	}
+	for _, x := range f.Export {
+		if name, _, _ := strings.Cut(x, "="); !variableName.MatchString(name) {
+			return fmt.Errorf("-x %s: the name of a variable is needed, or NAME=VALUE", name)
+		}
 	}
 	switch f.LogLevel {
 	case "", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL":
@@ -227,22 +262,76 @@ func (f *flags) hosts() ([]Host, error) {
 	return []Host{{Name: "localhost", Slots: f.NumProc}}, nil
 }
 
-// notes tell about options that are accepted and change nothing, as all hosts
-// are this one.
-func (f *flags) notes() (notes []string) {
+// notes tell about options that are accepted and change nothing; far says that
+// there are hosts other than this one.
+func (f *flags) notes(far bool) (notes []string) {
 	if f.DisableCache {
 		notes = append(notes, "--disable-cache: no results of checks are cached, so there is nothing to disable")
 	}
-	if f.TCP {
+	if f.TCP && far {
+		notes = append(notes, "--tcp: TCP is what runs between hosts; GOROVOD_TRANSPORT=tcp makes processes of one host use it, too")
+	}
+	if f.TCP && !far {
 		notes = append(notes, "--tcp: all processes run on this host and use its shared memory; GOROVOD_TRANSPORT=tcp makes them use TCP")
 	}
+	if f.NumNCCLStreams != nil {
+		notes = append(notes, "--num-nccl-streams: NCCL is not used")
+	}
+	if f.ThreadAffinity != nil {
+		notes = append(notes, "--thread-affinity: the engine has no thread to bind; bind inside the command, for instance with taskset")
+	}
 	for _, name := range f.NetworkInterfaces {
-		if name != "lo" {
+		if name != "lo" && !far {
 			notes = append(notes, fmt.Sprintf("--network-interfaces %s: all processes run on this host and use its loopback interface", strings.Join(f.NetworkInterfaces, ",")))
 			break
 		}
 	}
 	return notes
+}
+
+// separate takes lists apart that were given as one.
+func separate(lists []string) (items []string) {
+	for _, l := range lists {
+		for _, item := range strings.Split(l, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				items = append(items, item)
+			}
+		}
+	}
+	return items
+}
+
+// variableName is what a shell takes for one.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// environ is what processes get of the launcher's environment, with what the
+// options say.
+func (f *flags) environ(own []string) []string {
+	env := f.tune(exportable(own))
+	for _, x := range f.Export {
+		name, value, given := strings.Cut(x, "=")
+		if !given {
+			found := false
+			for _, e := range own {
+				if v, ok := strings.CutPrefix(e, name+"="); ok {
+					value, found = v, true
+				}
+			}
+			if !found {
+				continue // as mpirun does, which warns only
+			}
+		}
+		env = setenv(env, name, value)
+	}
+	return env
+}
+
+// startTimeout is how long hosts may take to be connected.
+func (f *flags) startTimeout() time.Duration {
+	if f.StartTimeout == nil {
+		return defaultStartTimeout
+	}
+	return time.Duration(*f.StartTimeout) * time.Second
 }
 
 // tune returns env with what the options say for the processes.
@@ -289,6 +378,9 @@ func (f *flags) tune(env []string) []string {
 	if f.AutotuneGaussianProcessNoise != nil {
 		set("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", strconv.FormatFloat(*f.AutotuneGaussianProcessNoise, 'g', -1, 64))
 	}
+	hint("HOROVOD_MPI_THREADS_DISABLE", f.MPIThreadsDisable)
+	number("HOROVOD_NUM_NCCL_STREAMS", f.NumNCCLStreams, 1)
+	number("HOROVOD_THREAD_AFFINITY", f.ThreadAffinity, 1)
 	if f.LogLevel != "" {
 		set("HOROVOD_LOG_LEVEL", f.LogLevel)
 	}

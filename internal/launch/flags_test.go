@@ -62,8 +62,10 @@ func TestBadArguments(t *testing.T) {
 		"-np 2 --autotune-steps-per-sample 0 x":          "--autotune-steps-per-sample 0",
 		"-np 2 --grace-period -1 x":                      "--grace-period -1",
 		"-np 2 --grace-period nan x":                     "--grace-period",
-		"-np 2 -p 22 x":                                  "-p is not supported",
-		"-np 2 -i/root/key x":                            "-i is not supported",
+		"-np 2 -p x x":                                   "-p",
+		"-np 2 -p 65536 x":                               "--ssh-port 65536",
+		"-np 2 -x 7=3 x":                                 "-x 7",
+		"-np 2 --num-nccl-streams -1 x":                  "--num-nccl-streams -1",
 		"-np 2 --mpi-args=--oversubscribe x":             "--mpi-args is not supported",
 		"-np 2 --host-discovery-script ./d x":            "elastic jobs are not supported",
 	} {
@@ -92,7 +94,7 @@ func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
 		-hostfile --hostfile --host-discovery-script --gloo --mpi --jsrun`)
 	values := map[string]string{"-np": "2", "--num-proc": "2", "--start-timeout": "5", "--output-filename": "d", "--fusion-threshold-mb": "1",
 		"--cache-capacity": "1", "--gloo-timeout-seconds": "1", "--cycle-time-ms": "2.5", "--timeline-filename": "t.json",
-		"--stall-check-warning-time-seconds": "5", "--stall-check-shutdown-time-seconds": "0", "--autotune-log-file": "f", "--autotune-warmup-samples": "0", "--autotune-steps-per-sample": "1", "--autotune-bayes-opt-max-samples": "1", "--autotune-gaussian-process-noise": "0.5", "--log-level": "INFO", "--network-interface": "lo", "--network-interfaces": "eth0,lo", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f"}
+		"--stall-check-warning-time-seconds": "5", "--stall-check-shutdown-time-seconds": "0", "--autotune-log-file": "f", "--autotune-warmup-samples": "0", "--autotune-steps-per-sample": "1", "--autotune-bayes-opt-max-samples": "1", "--autotune-gaussian-process-noise": "0.5", "--log-level": "INFO", "--network-interface": "lo", "-p": "22", "--ssh-port": "22", "-i": "f", "--ssh-identity-file": "f", "--config-file": "/dev/null", "--num-nccl-streams": "1", "--thread-affinity": "0", "--network-interfaces": "eth0,lo", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f"}
 	for _, option := range upstream {
 		args := []string{option}
 		if v, ok := values[option]; ok {
@@ -223,7 +225,7 @@ func TestHintsAreNoted(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		if got := strings.Join(f.notes(), "; "); got != want {
+		if got := strings.Join(f.notes(false), "; "); got != want {
 			t.Errorf("%s: got %q, want %q", args, got, want)
 		}
 		if env := f.tune(nil); len(env) > 0 {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -29,7 +30,9 @@ type Slot struct {
 // maxSlots keeps sums of slots far from overflow.
 const maxSlots = 1 << 20
 
-var hostEntry = regexp.MustCompile(`^[\w.-]+:[0-9]+$`)
+// hostEntry is a name or an address with slots. A name that begins with a dash
+// would be an option of ssh.
+var hostEntry = regexp.MustCompile(`^(?:\w[\w.-]*|\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]):[0-9]+$`)
 
 // parseHosts parses host1:2,host2:4.
 func parseHosts(text string) ([]Host, error) {
@@ -39,8 +42,8 @@ func parseHosts(text string) ([]Host, error) {
 			//lint:ignore ST1005 Horovod's message begins so
 			return nil, fmt.Errorf("Invalid host input %q in -H %s: each entry must look like host:slots, for instance localhost:2", entry, text)
 		}
-		name, slots, _ := strings.Cut(entry, ":")
-		h, err := newHost(name, slots)
+		colon := strings.LastIndexByte(entry, ':')
+		h, err := newHost(entry[:colon], entry[colon+1:])
 		if err != nil {
 			return nil, fmt.Errorf("-H %s: %w", text, err)
 		}
@@ -63,6 +66,9 @@ func parseHostfile(path, text string) ([]Host, error) {
 		if len(fields) == 2 {
 			slots, ok = strings.CutPrefix(fields[1], "slots=")
 		}
+		if strings.Count(fields[0], ":") > 1 && fields[0][0] != '[' {
+			fields[0] = "[" + fields[0] + "]"
+		}
 		if !ok || !hostEntry.MatchString(fields[0]+":"+slots) {
 			return nil, fmt.Errorf("%s:%d: %q does not look like: host slots=2", path, i+1, strings.TrimSpace(line))
 		}
@@ -79,6 +85,7 @@ func parseHostfile(path, text string) ([]Host, error) {
 }
 
 func newHost(name, slots string) (Host, error) {
+	name = strings.Trim(name, "[]")
 	n, err := strconv.Atoi(slots)
 	if err != nil || n < 1 || n > maxSlots {
 		return Host{}, fmt.Errorf("%s slots on host %s: a number from 1 to %d is needed", slots, name, maxSlots)
@@ -122,14 +129,24 @@ func assign(hosts []Host, np int) ([]Slot, error) {
 // lookupTimeout bounds the question whether a name means this host.
 const lookupTimeout = 5 * time.Second
 
-// requireLocal refuses hosts other than this one.
-func requireLocal(hosts []Host) error {
+// locals finds out which of the hosts are this one.
+func locals(hosts []Host) map[string]bool {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	found := map[string]bool{}
+	room := make(chan struct{}, 64)
 	for _, h := range hosts {
-		if !isLocal(h.Name) {
-			return fmt.Errorf("host %s is not this host: remote hosts are not supported yet", h.Name)
-		}
+		wg.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			local := isLocal(h.Name)
+			mu.Lock()
+			found[h.Name] = local
+			mu.Unlock()
+		})
 	}
-	return nil
+	wg.Wait()
+	return found
 }
 
 func isLocal(name string) bool {

@@ -1,13 +1,14 @@
 package launch
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,15 +29,27 @@ const killGrace = sweepLimit + 2*time.Second
 type Job struct {
 	// Name is how the launcher calls itself in messages.
 	Name string
-	// Path is the program's file, Args its whole argv, Args[0] included.
+	// Path is the program's file on this host, Args its whole argv, Args[0]
+	// included. On other hosts Args[0] is looked up.
 	Path  string
 	Args  []string
 	Slots []Slot
 	// Env is what every process gets, without its slot's variables.
 	Env []string
+	// Reach is how hosts other than this one are reached; Local tells which are
+	// this one.
+	Reach reach
+	Local func(host string) bool
+	// Interfaces are those that the job is to use; empty for any.
+	Interfaces []string
 	// OutputDir is where the processes' output goes, besides Stdout and
 	// Stderr; empty for nowhere.
-	OutputDir  string
+	OutputDir string
+	// Input is what each process reads at its stdin; nil for nothing.
+	Input []byte
+	// ResultDir is where each process's third stream goes, as a file named after
+	// the rank; empty for none.
+	ResultDir  string
 	Timestamps bool
 	Verbose    bool
 	// Grace is how long the others may go on after the first failure.
@@ -84,30 +97,29 @@ func (j *Job) Run() (code int, err error) {
 
 	key := make([]byte, 32)
 	rand.Read(key)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	hosts, far := j.hosts()
+	meeting, err := j.meet(len(far) > 0)
 	if err != nil {
-		return 1, fmt.Errorf("listen for the processes: %w", err)
+		return 1, err
 	}
+	defer meeting.close()
 	j.server = rendezvous.NewServer(key, len(j.Slots))
-	go j.server.Serve(l)
 	defer j.server.Close()
-	port := l.Addr().(*net.TCPAddr).Port
-	j.tell("the rendezvous is at 127.0.0.1:%d", port)
-
+	for _, l := range meeting.listeners {
+		go j.server.Serve(l)
+	}
 	endings := make(chan ending, len(j.Slots))
 	gone := make(chan *rank, len(j.Slots))
 	if err := j.prepare(endings, gone); err != nil {
 		return 1, err
 	}
-	crew, err := newLocalCrew(j.Slots[0].Host, hex.EncodeToString(key), false)
-	if err != nil {
-		return 1, err
+	crews, code, err := j.muster(hosts, far, hex.EncodeToString(key), signals)
+	if err != nil || code != 0 {
+		j.closeFiles()
+		return code, err
 	}
-	defer crew.Close()
-	for _, r := range j.ranks {
-		r.crew = crew
-		crew.Start(r.Rank, command{Path: j.Path, Args: j.Args, Env: r.environ(j.Env, port, key)}, r)
-	}
+	defer dismiss(crews)
+	j.start(crews, key, meeting)
 	code, err = j.supervise(signals, endings, gone)
 	if code == 0 && j.lost.Load() {
 		code = 1
@@ -116,6 +128,102 @@ func (j *Job) Run() (code int, err error) {
 		}
 	}
 	return code, err
+}
+
+// hosts lists the hosts of the slots in their order, and those that are not this one.
+func (j *Job) hosts() (all, far []string) {
+	for _, s := range j.Slots {
+		if slices.Contains(all, s.Host) {
+			continue
+		}
+		all = append(all, s.Host)
+		if !j.Local(s.Host) {
+			far = append(far, s.Host)
+		}
+	}
+	return all, far
+}
+
+// meet opens the rendezvous: beyond this host only where there are others.
+func (j *Job) meet(far bool) (m *meetingPoint, err error) {
+	if !far {
+		m, err = meetHere()
+	} else {
+		m, err = meetAnywhere(j.Interfaces)
+	}
+	if err == nil {
+		j.tell("the rendezvous is at %v", m.addrs)
+	}
+	return m, err
+}
+
+// muster makes the crews. A signal, or the end of the output's reader, gives that
+// up: then code is what to exit with.
+func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signal) (crews map[string]crew, code int, err error) {
+	slots := map[string]int{}
+	for _, s := range j.Slots {
+		slots[s.Host]++
+	}
+	if len(far) > 0 {
+		j.tell("connecting to %d hosts: %s", len(far), strings.Join(far, " "))
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		crews, err = muster(ctx, hosts, j.Local, &j.Reach, assignment{Dir: workingDirectory(), Secret: secret, Input: j.Input}, slots)
+	}()
+	interrupted := syscall.Signal(0)
+	select {
+	case s := <-signals:
+		interrupted = s.(syscall.Signal)
+	case <-j.hungUp:
+		interrupted = syscall.SIGPIPE
+	case <-done:
+	}
+	cancel(errInterrupted)
+	<-done
+	switch {
+	case interrupted != 0:
+		dismiss(crews)
+		if interrupted != syscall.SIGPIPE {
+			j.say("interrupted by signal %d (%s)", int(interrupted), rendezvous.SignalName(int(interrupted)))
+		}
+		return nil, 128 + int(interrupted), nil
+	case err != nil:
+		return nil, 1, err
+	}
+	return crews, 0, nil
+}
+
+// start has the crews start all ranks.
+func (j *Job) start(crews map[string]crew, key []byte, m *meetingPoint) {
+	local := j.Env
+	others := forOthers(j.Env)
+	common := map[string]map[string]string{}
+	for _, r := range j.ranks {
+		r.crew = crews[r.Host]
+		far, _ := r.crew.(*remoteCrew)
+		set, ok := common[r.Host]
+		if !ok {
+			addrs, interfaces := m.here(), j.Interfaces
+			if far != nil {
+				addrs = m.seenFrom(far.ready.Launcher)
+				j.tell("%s looks for the rendezvous at %v", r.Host, addrs)
+			}
+			if m.local {
+				interfaces = []string{"lo"}
+			}
+			set = shared(key, addrs, interfaces)
+			common[r.Host] = set
+		}
+		if far != nil {
+			r.crew.Start(r.Rank, command{Args: j.Args, Env: r.environ(others, set), Results: j.ResultDir != ""}, r)
+		} else {
+			r.crew.Start(r.Rank, command{Path: j.Path, Args: j.Args, Env: r.environ(local, set), Results: j.ResultDir != ""}, r)
+		}
+	}
 }
 
 // lose takes note of output that could not be written, and says so elsewhere. A
@@ -145,15 +253,23 @@ func (j *Job) prepare(endings chan<- ending, gone chan<- *rank) error {
 		j.ranks = append(j.ranks, r)
 		if j.OutputDir != "" {
 			if err := r.openFiles(j.OutputDir); err != nil {
-				for _, r := range j.ranks {
-					r.closeFiles()
-				}
+				j.closeFiles()
 				return fmt.Errorf("--output-filename: %w", err)
 			}
+		}
+		if err := r.openResults(j.ResultDir); err != nil {
+			j.closeFiles()
+			return err
 		}
 		r.openStreams()
 	}
 	return nil
+}
+
+func (j *Job) closeFiles() {
+	for _, r := range j.ranks {
+		r.closeFiles()
+	}
 }
 
 // supervise is the launcher's loop, from the last start to the last end. The
@@ -205,7 +321,7 @@ func (j *Job) supervise(signals <-chan os.Signal, endings <-chan ending, gone <-
 				}
 			case e.death.Failed() && failed == nil && interrupted == 0 && startErr == nil:
 				failed = &e.death
-				j.say("Process %d exit with status code %d.%s", e.death.Rank, exitCode(e.death), j.outlook(left))
+				j.sayFailed(e.death, left)
 				if stage == 0 {
 					enter(1)
 				}
@@ -259,6 +375,15 @@ func (j *Job) supervise(signals <-chan os.Signal, endings <-chan ending, gone <-
 	return 0, nil
 }
 
+// sayFailed announces the first failure at once.
+func (j *Job) sayFailed(d rendezvous.Death, left int) {
+	if d.Lost != "" {
+		j.say("%s.%s", d, j.outlook(left))
+		return
+	}
+	j.say("Process %d exit with status code %d.%s", d.Rank, exitCode(d), j.outlook(left))
+}
+
 // outlook says what will happen to the others.
 func (j *Job) outlook(left int) string {
 	if left < 2 {
@@ -288,11 +413,17 @@ func (j *Job) explain(d rendezvous.Death) {
 
 // exitCode is what a shell makes of it.
 func exitCode(d rendezvous.Death) int {
+	if d.Lost != "" {
+		return exitLost
+	}
 	if d.Signal != 0 {
 		return 128 + d.Signal
 	}
 	return d.ExitCode
 }
+
+// exitLost is the exit code where a host was lost, as ssh has it.
+const exitLost = 255
 
 // say prints a message of the launcher's own.
 func (j *Job) say(format string, args ...any) {

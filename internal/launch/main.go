@@ -50,6 +50,9 @@ func Main(argv []string) int {
 		name = filepath.Base(argv[0])
 		argv = argv[1:]
 	}
+	if name == "horovodrun" && len(argv) == 1 && argv[0] == "agent" {
+		return serveAgent(os.Stdin, os.Stdout)
+	}
 	if name != "horovodrun" {
 		name = "gorovod"
 		switch {
@@ -60,6 +63,8 @@ func Main(argv []string) int {
 			name, argv = "gorovod run", argv[1:]
 		case argv[0] == "doctor":
 			return doctor.Main("gorovod doctor", argv[1:], os.Environ(), os.Stdout, os.Stderr)
+		case argv[0] == "agent":
+			return serveAgent(os.Stdin, os.Stdout)
 		case argv[0] == "bench":
 			return bench.Main("gorovod bench", argv[1:], os.Stdout, os.Stderr)
 		case argv[0] == "rendezvous":
@@ -117,31 +122,47 @@ func run(name string, args []string) (code int, err error) {
 	if err != nil {
 		return exitUsage, err
 	}
-	if err := requireLocal(hosts); err != nil {
-		return exitUsage, err
+	local := locals(hosts)
+	isHere := func(host string) bool { return local[host] }
+	here := 0
+	for _, slot := range slots {
+		if local[slot.Host] {
+			here++
+		}
 	}
-	for _, note := range f.notes() {
+	for _, note := range f.notes(here < len(slots)) {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, note)
 	}
-	if err := checkLimits(f.NumProc); err != nil {
-		return exitUsage, err
-	}
-	path, code, err := findCommand(f.command[0], os.Getenv("PATH"))
-	if err != nil {
-		return code, err
+	path := ""
+	if here > 0 {
+		if err := checkLimits(here); err != nil {
+			return exitUsage, err
+		}
+		if path, code, err = findCommand(f.command[0], os.Getenv("PATH")); err != nil {
+			return code, err
+		}
 	}
 	j := &Job{
 		Name:       name,
 		Path:       path,
 		Args:       f.command,
 		Slots:      slots,
-		Env:        f.tune(exportable(os.Environ())),
+		Env:        f.environ(os.Environ()),
+		Reach:      f.reach(),
+		Local:      isHere,
+		Interfaces: f.NetworkInterfaces,
 		OutputDir:  f.OutputFilename,
+		ResultDir:  f.Results,
 		Timestamps: f.PrefixTimestamp,
 		Verbose:    f.Verbose,
 		Grace:      f.grace(),
 		Stdout:     os.Stdout,
 		Stderr:     os.Stderr,
+	}
+	if f.Input != "" {
+		if j.Input, err = os.ReadFile(f.Input); err != nil {
+			return exitUsage, err
+		}
 	}
 	code, err = j.Run()
 	var start *startError
@@ -149,4 +170,19 @@ func run(name string, args []string) (code int, err error) {
 		return start.code, err
 	}
 	return code, err
+}
+
+// reach is how other hosts are reached.
+func (f *flags) reach() reach {
+	r := reach{Port: f.SSHPort, Identity: f.SSHIdentityFile, Agent: f.RemoteCommand, Timeout: f.startTimeout(), Getenv: os.Getenv}
+	r.Self, _ = os.Executable() // without it, what others are asked for is enough
+	if path, _, err := findCommand(f.command[0], os.Getenv("PATH")); err == nil && filepath.IsAbs(path) {
+		r.Near = append(r.Near, filepath.Dir(path))
+	}
+	for _, home := range []string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")} {
+		if home != "" {
+			r.Near = append(r.Near, filepath.Join(home, "bin"))
+		}
+	}
+	return r
 }

@@ -33,13 +33,18 @@ type process struct {
 	theirs  []*os.File            // the supervisor's ends, until it has them
 }
 
-// open makes the pipes, so that signals can be sent from now on.
-func (p *process) open() error {
-	null, err := os.Open(os.DevNull)
+// open makes the pipes, so that signals can be sent from now on. The command
+// reads input from its beginning; nil is an empty one.
+func (p *process) open(input *os.File) error {
+	from := os.DevNull
+	if input != nil {
+		from = fmt.Sprintf("/proc/self/fd/%d", input.Fd())
+	}
+	stdin, err := os.Open(from)
 	if err != nil {
 		return err
 	}
-	p.theirs = append(p.theirs, null)
+	p.theirs = append(p.theirs, stdin)
 	pipe := func(ours **os.File, weRead bool) error {
 		pr, pw, err := os.Pipe()
 		if err != nil {

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,6 +21,7 @@ type rank struct {
 	pid     atomic.Int64 // of the command; 0 until it is known
 	streams [2]*stream
 	files   [2]*os.File // nil without --output-filename
+	results *os.File    // nil without a directory for results
 	endings chan<- ending
 	gone    chan<- *rank
 }
@@ -42,6 +44,14 @@ func (r *rank) openFiles(dir string) error {
 	return nil
 }
 
+// openResults makes dir/<rank>.
+func (r *rank) openResults(dir string) (err error) {
+	if dir != "" {
+		r.results, err = os.OpenFile(filepath.Join(dir, fmt.Sprint(r.Rank)), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	}
+	return err
+}
+
 // openStreams makes the ways of the rank's output.
 func (r *rank) openStreams() {
 	for i, to := range [2]*output{r.job.out, r.job.err} {
@@ -54,7 +64,7 @@ func (r *rank) openStreams() {
 }
 
 func (r *rank) closeFiles() {
-	for _, f := range r.files {
+	for _, f := range append(r.files[:], r.results) {
 		if f != nil {
 			f.Close()
 		}
@@ -70,8 +80,13 @@ func (r *rank) Started(pid int) {
 }
 
 func (r *rank) Output(stream int, p []byte) {
-	if stream < len(r.streams) {
+	switch {
+	case stream < len(r.streams):
 		r.streams[stream].write(p)
+	case r.results != nil && len(p) > 0:
+		if _, err := r.results.Write(p); err != nil {
+			r.job.lose(err, r.job.err)
+		}
 	}
 }
 
@@ -80,6 +95,12 @@ func (r *rank) Ended(e outcome) {
 	if e.Err != nil {
 		r.endings <- ending{d, &startError{r.Rank, e.Code, e.Err}}
 		return
+	}
+	if e.Lost != nil {
+		d.Lost = e.Lost.Error()
+		if h := (*hostError)(nil); errors.As(e.Lost, &h) {
+			d.Lost = h.What // its name stands elsewhere
+		}
 	}
 	if d.Failed() {
 		d.Stderr = r.streams[stderrStream].last()

@@ -9,13 +9,6 @@ import (
 // reason or with what to do instead. An option that is accepted is obeyed, or is
 // a hint that nothing depends on here (flags.notes).
 var refused = map[string]string{
-	"--config-file": "give the settings as options or as HOROVOD_ variables",
-
-	"-p":                  "remote hosts are not supported yet",
-	"--ssh-port":          "remote hosts are not supported yet",
-	"-i":                  "remote hosts are not supported yet",
-	"--ssh-identity-file": "remote hosts are not supported yet",
-
 	"--min-np":                   "elastic jobs are not supported yet; use -np",
 	"--min-num-proc":             "elastic jobs are not supported yet; use -np",
 	"--max-np":                   "elastic jobs are not supported yet; use -np",
@@ -25,12 +18,8 @@ var refused = map[string]string{
 	"--reset-limit":              "elastic jobs are not supported yet",
 	"--blacklist-cooldown-range": "elastic jobs are not supported yet",
 	"--host-discovery-script":    "elastic jobs are not supported yet; use -H",
-	"--mpi-threads-disable":      "MPI is not used",
-	"--no-mpi-threads-disable":   "MPI is not used: leave it out",
 	"--mpi-args":                 "MPI is not used",
 	"--binding-args":             "MPI is not used; bind inside the command, for instance with taskset or numactl",
-	"--num-nccl-streams":         "NCCL is not used",
-	"--thread-affinity":          "the engine has no thread to bind; bind inside the command, for instance with taskset",
 	"--mpi":                      "MPI is not used; --gloo, or no such option, chooses the transport of this version",
 	"--jsrun":                    "jsrun is not used; --gloo, or no such option, chooses the transport of this version",
 }

@@ -26,6 +26,9 @@ type Death struct {
 	Signal int
 	// ExitCode is meaningful where Signal is 0.
 	ExitCode int
+	// Lost is not empty where nothing is known of the end, as the launcher has lost
+	// the host: why.
+	Lost string `json:",omitempty"`
 	// Stderr holds the last lines of its stderr, without a newline at the end.
 	Stderr string `json:",omitempty"`
 	// Reason is what the rank itself reported (Session.Report). The server sets it.
@@ -35,13 +38,16 @@ type Death struct {
 }
 
 // Failed is false for a process that exited with code 0.
-func (d Death) Failed() bool { return d.Signal != 0 || d.ExitCode != 0 }
+func (d Death) Failed() bool { return d.Signal != 0 || d.ExitCode != 0 || d.Lost != "" }
 
 // String is one line: who, and how it ended. It contains neither Stderr nor Reason.
 func (d Death) String() string {
 	before := ""
 	if d.NeverJoined {
 		before = " before hvd.init()"
+	}
+	if d.Lost != "" {
+		return fmt.Sprintf("rank %d on host %s (pid %d) is lost with its host: %s%s", d.Rank, d.Host, d.PID, d.Lost, before)
 	}
 	if d.Signal != 0 {
 		return fmt.Sprintf("rank %d on host %s (pid %d) was killed by signal %d (%s)%s", d.Rank, d.Host, d.PID, d.Signal, SignalName(d.Signal), before)

@@ -406,7 +406,7 @@ func (s *Server) Died(d Death) Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.ranks[d.Rank]
-	d.Host, d.Stderr = clip(d.Host, maxHost), clip(d.Stderr, maxText)
+	d.Host, d.Stderr, d.Lost = clip(d.Host, maxHost), clip(d.Stderr, maxText), clip(d.Lost, maxText)
 	d.NeverJoined = !r.joined
 	if r.reported {
 		d.Reason = r.report

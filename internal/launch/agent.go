@@ -1,0 +1,279 @@
+package launch
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/version"
+)
+
+// The launcher pings each agent, and hears from it in return. Who hears nothing
+// for too long takes the connection for lost. The agent is more patient, as a user
+// may stop the launcher for a moment.
+const (
+	pingInterval  = 5 * time.Second
+	agentSilence  = 20 * time.Second // the launcher's patience
+	launchSilence = 2 * time.Minute  // the agent's
+)
+
+// agent is the launcher's hand on another host: a localCrew behind frames. It
+// ends all that it runs, and itself, when the connection is lost.
+type agent struct {
+	sender
+	crew *localCrew
+	lost chan struct{} // closed when the launcher cannot be told anything any more
+	once sync.Once
+
+	mu      sync.Mutex
+	running map[int]*reporter
+	left    sync.WaitGroup // commands that are not gone
+}
+
+// serveAgent is the agent's whole life. It returns the exit code.
+func serveAgent(in io.Reader, out io.Writer) int {
+	// Not ignored, as that would be inherited.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	if greet(out, agentGreeting, self) != nil {
+		return 1
+	}
+	r := bufio.NewReaderSize(in, 64<<10)
+	line, err := readLine(r, maxGreeting)
+	g, ok := parseGreeting(launcherGreeting, line)
+	switch {
+	case !ok && err != nil && line == "":
+		fmt.Fprintln(os.Stderr, "gorovod agent: there is no launcher at its stdin")
+		return exitUsage
+	case !ok:
+		fmt.Fprintln(os.Stderr, "gorovod agent: it is horovodrun that starts agents")
+		return exitUsage
+	case !g.same():
+		fmt.Fprintf(os.Stderr, "gorovod agent: this is gorovod %s, the launcher is %s\n", version.Version, g.version)
+		return 1
+	}
+	a := &agent{sender: sender{w: out}, lost: make(chan struct{}), running: map[int]*reporter{}}
+	notes := make(chan *note)
+	go func() {
+		defer close(notes)
+		frames := &receiver{r: r}
+		for {
+			f, err := frames.next()
+			if err != nil || f.note == nil {
+				return
+			}
+			notes <- f.note
+		}
+	}()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	return a.serve(notes, signals)
+}
+
+// serve obeys the launcher until it is gone.
+func (a *agent) serve(notes <-chan *note, signals <-chan os.Signal) int {
+	silence := time.NewTimer(launchSilence)
+	defer silence.Stop()
+	defer a.end()
+	for {
+		select {
+		case n, ok := <-notes:
+			if !ok {
+				return 0
+			}
+			silence.Reset(launchSilence)
+			if err := a.obey(n); err != nil {
+				a.tell(note{Type: refusedNote, Text: err.Error()})
+				return 1
+			}
+		case s := <-signals:
+			a.tell(note{Type: refusedNote, Text: fmt.Sprintf("the agent was ended by a signal: %v", s)})
+			return 1
+		case <-silence.C:
+			return 1
+		case <-a.lost:
+			return 1
+		}
+	}
+}
+
+func (a *agent) obey(n *note) error {
+	switch {
+	case n.Type == jobNote && n.Job != nil && a.crew == nil:
+		return a.take(n.Job)
+	case a.crew == nil:
+		return fmt.Errorf("a %q comes before the job", n.Type)
+	case n.Type == startNote && n.Command != nil:
+		a.start(n.ID, *n.Command)
+	case n.Type == signalNote:
+		a.crew.Signal(n.ID, syscall.Signal(n.Signal))
+	case n.Type == creditNote:
+		a.mu.Lock()
+		r := a.running[n.ID]
+		a.mu.Unlock()
+		if r != nil {
+			r.grant(n.Stream, n.Bytes)
+		}
+	case n.Type == pingNote:
+		a.tell(note{Type: pongNote})
+	default:
+		return fmt.Errorf("a %q is not understood", n.Type)
+	}
+	return nil
+}
+
+// take gets ready for the job, or says why not.
+func (a *agent) take(job *assignment) error {
+	if job.Dir != "" {
+		if err := os.Chdir(job.Dir); err != nil {
+			return fmt.Errorf("the launcher's working directory is not there: %w", err)
+		}
+	}
+	if err := checkLimits(job.Slots); err != nil {
+		return err
+	}
+	crew, err := newLocalCrew(job.Host, job.Secret, false)
+	if err != nil {
+		return err
+	}
+	if err := crew.feed(job.Input); err != nil {
+		crew.Close()
+		return err
+	}
+	a.crew = crew
+	client, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
+	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: client}})
+	return nil
+}
+
+func (a *agent) start(id int, c command) {
+	c.Env = overlay(os.Environ(), c.Env)
+	r := &reporter{agent: a, id: id}
+	r.room.L = &r.mu
+	for i := range r.credit {
+		r.credit[i] = streamWindow
+	}
+	a.mu.Lock()
+	a.running[id] = r
+	a.mu.Unlock()
+	a.left.Add(1)
+	a.crew.Start(id, c, r)
+}
+
+// tell sends a note. Once that fails, the launcher is gone.
+func (a *agent) tell(n note) { a.check(a.sender.note(n)) }
+
+func (a *agent) check(err error) {
+	if err != nil {
+		a.drop()
+	}
+}
+
+// drop makes reporters give up what they have not sent.
+func (a *agent) drop() {
+	a.once.Do(func() {
+		close(a.lost)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, r := range a.running {
+			r.mu.Lock()
+			r.room.Broadcast()
+			r.mu.Unlock()
+		}
+	})
+}
+
+// end ends all commands and waits until nothing of them is left, or cannot be ended.
+func (a *agent) end() {
+	a.drop()
+	if a.crew == nil {
+		return
+	}
+	a.crew.Close()
+	none := make(chan struct{})
+	go func() {
+		a.left.Wait()
+		close(none)
+	}()
+	select {
+	case <-none:
+	case <-time.After(leftoverGrace + killGrace):
+	}
+}
+
+// reporter tells the launcher of one command.
+type reporter struct {
+	agent *agent
+	id    int
+
+	mu     sync.Mutex
+	room   sync.Cond        // credit has come, or the launcher is gone
+	credit [streamCount]int // bytes that may be sent. mu
+}
+
+func (r *reporter) Started(pid int) {
+	r.agent.tell(note{Type: startedNote, ID: r.id, PID: pid})
+}
+
+func (r *reporter) Ended(e outcome) { r.agent.tell(e.note(r.id)) }
+
+func (r *reporter) Gone() {
+	r.agent.mu.Lock()
+	delete(r.agent.running, r.id)
+	r.agent.mu.Unlock()
+	r.agent.tell(note{Type: goneNote, ID: r.id})
+	r.agent.left.Done()
+}
+
+func (r *reporter) Output(stream int, p []byte) {
+	if len(p) == 0 {
+		r.agent.check(r.agent.output(r.id, stream, nil))
+		return
+	}
+	for len(p) > 0 {
+		n := r.take(stream, len(p))
+		if n == 0 {
+			return // nobody is there to read it
+		}
+		r.agent.check(r.agent.output(r.id, stream, p[:n]))
+		p = p[n:]
+	}
+}
+
+// take waits for credit and uses up to most bytes of it; 0 where the launcher is gone.
+func (r *reporter) take(stream, most int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		select {
+		case <-r.agent.lost:
+			return 0
+		default:
+		}
+		if n := min(most, r.credit[stream]); n > 0 {
+			r.credit[stream] -= n
+			return n
+		}
+		r.room.Wait()
+	}
+}
+
+func (r *reporter) grant(stream, bytes int) {
+	if stream < 0 || stream >= streamCount || bytes < 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.credit[stream] = min(r.credit[stream]+bytes, streamWindow)
+	r.room.Broadcast()
+}

@@ -1,0 +1,171 @@
+package launch
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// candidatesVariable lists all addresses at which ranks may find the rendezvous,
+// the likeliest first: HOST:PORT, comma-separated.
+const candidatesVariable = "GOROVOD_RENDEZVOUS_ADDRS"
+
+// meetingPoint is where the rendezvous listens.
+type meetingPoint struct {
+	listeners []net.Listener
+	addrs     []netip.AddrPort // the likeliest first
+	loopback  netip.AddrPort   // for ranks of this host; invalid where interfaces were chosen
+	local     bool             // it is on loopback only
+}
+
+// meetHere listens on loopback only, for a job of this host.
+func meetHere() (*meetingPoint, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for the processes: %w", err)
+	}
+	addr := l.Addr().(*net.TCPAddr).AddrPort()
+	return &meetingPoint{listeners: []net.Listener{l}, addrs: []netip.AddrPort{addr}, loopback: addr, local: true}, nil
+}
+
+// meetAnywhere listens on all addresses of this host, or on those of the named
+// interfaces only.
+func meetAnywhere(interfaces []string) (*meetingPoint, error) {
+	own, err := ownAddresses(interfaces)
+	if err != nil {
+		return nil, err
+	}
+	if len(own) == 0 {
+		return nil, fmt.Errorf("listen for the processes: this host has no address but loopback")
+	}
+	m := &meetingPoint{}
+	if len(interfaces) > 0 {
+		for _, a := range own {
+			l, err := net.Listen("tcp", netip.AddrPortFrom(a, 0).String())
+			if err != nil {
+				m.close()
+				return nil, fmt.Errorf("listen for the processes: %w", err)
+			}
+			m.listeners = append(m.listeners, l)
+			m.addrs = append(m.addrs, l.Addr().(*net.TCPAddr).AddrPort())
+		}
+		return m, nil
+	}
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for the processes: %w", err)
+	}
+	m.listeners = []net.Listener{l}
+	port := uint16(l.Addr().(*net.TCPAddr).Port)
+	for _, a := range own {
+		m.addrs = append(m.addrs, netip.AddrPortFrom(a, port))
+	}
+	m.loopback = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
+	return m, nil
+}
+
+func (m *meetingPoint) close() {
+	for _, l := range m.listeners {
+		l.Close()
+	}
+}
+
+// seenFrom is the list for a host that sees the launcher at an address, empty or
+// not this host's where that is not known. The first is the likeliest to work.
+func (m *meetingPoint) seenFrom(address string) []netip.AddrPort {
+	seen, err := netip.ParseAddr(address)
+	if err != nil {
+		return m.addrs
+	}
+	seen = seen.Unmap().WithZone("")
+	i := slices.IndexFunc(m.addrs, func(a netip.AddrPort) bool { return a.Addr() == seen })
+	if i < 0 {
+		return m.addrs
+	}
+	list := []netip.AddrPort{m.addrs[i]}
+	return append(append(list, m.addrs[:i]...), m.addrs[i+1:]...)
+}
+
+// here is the list for this host.
+func (m *meetingPoint) here() []netip.AddrPort {
+	if m.loopback.IsValid() {
+		return []netip.AddrPort{m.loopback}
+	}
+	return m.addrs
+}
+
+// placeOf says where the rendezvous is. Who knows of one address only gets the first.
+func placeOf(addrs []netip.AddrPort) map[string]string {
+	var all []string
+	for _, a := range addrs {
+		all = append(all, a.String())
+	}
+	return map[string]string{
+		"HOROVOD_GLOO_RENDEZVOUS_ADDR": addrs[0].Addr().String(),
+		"HOROVOD_GLOO_RENDEZVOUS_PORT": strconv.Itoa(int(addrs[0].Port())),
+		candidatesVariable:             strings.Join(all, ","),
+	}
+}
+
+// bridges are the names that containers' and virtual machines' networks have,
+// where no other host is.
+var bridges = []string{"docker", "br-", "virbr", "cni", "flannel", "veth", "cali", "podman", "lxc"}
+
+// ownAddresses lists this host's addresses, or those of some interfaces: IPv4
+// first, bridges last. Those of loopback are none, unless it is named, nor are
+// those that mean something on one link only.
+func ownAddresses(interfaces []string) ([]netip.Addr, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("this host's addresses: %w", err)
+	}
+	type known struct {
+		addr netip.Addr
+		rank int
+	}
+	var found []known
+	named := map[string]bool{}
+	for _, i := range all {
+		chosen := slices.Contains(interfaces, i.Name)
+		if len(interfaces) > 0 && !chosen || len(interfaces) == 0 && i.Flags&net.FlagLoopback != 0 || i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("the addresses of %s: %w", i.Name, err)
+		}
+		for _, a := range addrs {
+			prefix, err := netip.ParsePrefix(a.String())
+			if err != nil || prefix.Addr().IsLinkLocalUnicast() && !prefix.Addr().Is4() {
+				continue
+			}
+			k := known{addr: prefix.Addr().Unmap()}
+			if !k.addr.Is4() {
+				k.rank = 1
+			}
+			if slices.ContainsFunc(bridges, func(b string) bool { return strings.HasPrefix(i.Name, b) }) {
+				k.rank += 2
+			}
+			found = append(found, k)
+			named[i.Name] = true
+		}
+	}
+	for _, name := range interfaces {
+		if !named[name] {
+			var names []string
+			for _, i := range all {
+				names = append(names, i.Name)
+			}
+			return nil, fmt.Errorf("--network-interfaces %s: this host has no such interface with an address; it has %s", name, strings.Join(names, ", "))
+		}
+	}
+	slices.SortStableFunc(found, func(a, b known) int { return a.rank - b.rank })
+	var out []netip.Addr
+	for _, k := range found {
+		out = append(out, k.addr)
+	}
+	return out, nil
+}

@@ -1,0 +1,151 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// dialsAtATime is how many hosts are being connected to together.
+	dialsAtATime = 128
+	// moreFailures is how long, after a host has failed, others may be found to fail.
+	moreFailures = time.Second
+)
+
+// muster makes the crews of all hosts, by name; those that are this host share one.
+// An error tells of every host that has failed. Nothing is left of the crews then.
+func muster(ctx context.Context, hosts []string, local func(host string) bool, r *reach, job assignment, slots map[string]int) (map[string]crew, error) {
+	crews := map[string]crew{}
+	var far []string
+	for _, h := range hosts {
+		if !local(h) {
+			far = append(far, h)
+		}
+	}
+	var here *localCrew
+	for _, h := range hosts {
+		if slices.Contains(far, h) {
+			continue
+		}
+		if here == nil {
+			var err error
+			if here, err = newLocalCrew(h, job.Secret, len(far) > 0); err != nil {
+				return nil, err
+			}
+			if err := here.feed(job.Input); err != nil {
+				here.Close()
+				return nil, err
+			}
+		}
+		crews[h] = here
+	}
+	if len(far) == 0 {
+		return crews, nil
+	}
+	err := dialAll(ctx, far, r, job, slots, crews)
+	if err != nil {
+		dismiss(crews)
+		return nil, err
+	}
+	return crews, nil
+}
+
+// dialAll adds the crews of hosts to crews.
+func dialAll(ctx context.Context, hosts []string, r *reach, job assignment, slots map[string]int, crews map[string]crew) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, context.DeadlineExceeded)
+	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	var (
+		mu       sync.Mutex
+		failures []error
+		pending  []string
+		wg       sync.WaitGroup
+		room     = make(chan struct{}, dialsAtATime)
+	)
+	for _, h := range hosts {
+		wg.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			mine := job
+			mine.Host, mine.Slots = h, slots[h]
+			ssh, err := r.command(h)
+			if err == nil {
+				var c *remoteCrew
+				if c, err = dial(ctx, ssh, mine); err == nil {
+					mu.Lock()
+					crews[h] = c
+					mu.Unlock()
+					return
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if context.Cause(ctx) == errOthersFailed {
+				pending = append(pending, h)
+				return
+			}
+			failures = append(failures, err)
+			if len(failures) == 1 {
+				time.AfterFunc(moreFailures, func() { giveUp(errOthersFailed) })
+			}
+		})
+	}
+	wg.Wait()
+	if len(failures) == 0 {
+		return nil
+	}
+	if errors.Is(context.Cause(ctx), errInterrupted) {
+		return errInterrupted
+	}
+	slices.SortFunc(failures, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	var b strings.Builder
+	fmt.Fprintf(&b, "could not connect to some hosts via ssh: %d of %d", len(failures), len(hosts))
+	for i, f := range failures {
+		if i == 16 {
+			fmt.Fprintf(&b, "\n  and %d more", len(failures)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\n  %v", f)
+	}
+	if len(pending) > 0 {
+		slices.Sort(pending)
+		fmt.Fprintf(&b, "\n  not connected yet: %s", strings.Join(pending, " "))
+	}
+	return errors.New(b.String())
+}
+
+// The causes for which connecting is given up.
+var (
+	errOthersFailed = errors.New("other hosts have failed")
+	errInterrupted  = errors.New("interrupted")
+)
+
+// dismiss closes crews, all at the same time.
+func dismiss(crews map[string]crew) {
+	var wg sync.WaitGroup
+	seen := map[crew]bool{}
+	for _, c := range crews {
+		if !seen[c] {
+			seen[c] = true
+			wg.Go(c.Close)
+		}
+	}
+	wg.Wait()
+}
+
+// workingDirectory is where commands run on other hosts; as the user named it,
+// with its symbolic links.
+func workingDirectory() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	return dir
+}

@@ -1,0 +1,247 @@
+package launch
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/gorovod/gorovod/internal/version"
+)
+
+// The launcher and the agent on another host speak through an ssh's stdin and
+// stdout. Each begins with a line that names its version; nothing else is said to
+// one of another version. Frames follow: four bytes of length (big endian), a
+// byte of kind, and the body.
+//
+// Output never stands in the way of anything else: a stream is sent only as far as
+// the launcher has granted, by credits, so what has been sent always finds room.
+
+// agentProtocol changes when the frames do.
+const agentProtocol = 1
+
+const (
+	agentGreeting    = "gorovod-agent"
+	launcherGreeting = "gorovod-launcher"
+	// nobodyGreeting is what the shell says that finds no agent.
+	nobodyGreeting = "gorovod-agent is none of:"
+)
+
+const (
+	maxGreeting = 1 << 10
+	maxNoise    = 64 << 10 // before the agent's greeting: what a login prints
+	maxFrame    = 64 << 20
+	// streamWindow is how many bytes of one stream may be under way.
+	streamWindow = 256 << 10
+	// grantAt is how many taken bytes are granted again in one message.
+	grantAt = streamWindow / 4
+)
+
+// The kinds of frames.
+const (
+	noteFrame   = 'n' // a note in JSON
+	outputFrame = 'o' // uvarint id, stream byte, bytes; no bytes are the stream's end
+)
+
+// note is every frame but output; Type says which fields mean something.
+type note struct {
+	Type string
+
+	ID      int      `json:",omitempty"`
+	Command *command `json:",omitempty"`
+	PID     int      `json:",omitempty"`
+	Signal  int      `json:",omitempty"`
+	Code    int      `json:",omitempty"`
+	Text    string   `json:",omitempty"`
+	Stream  int      `json:",omitempty"`
+	Bytes   int      `json:",omitempty"`
+
+	Job   *assignment `json:",omitempty"`
+	Ready *readiness  `json:",omitempty"`
+}
+
+// The types of notes: first the launcher's, then the agent's.
+const (
+	jobNote    = "job"    // Job, once, before all others
+	startNote  = "start"  // ID, Command
+	signalNote = "signal" // ID, Signal
+	creditNote = "credit" // ID, Stream, Bytes: so many more may be sent
+	pingNote   = "ping"
+
+	readyNote   = "ready"   // Ready: the job was taken
+	refusedNote = "refused" // Text: it was not, or the agent gives up
+	startedNote = "started" // ID, PID
+	endedNote   = "ended"   // ID, PID, Signal, Code; Text where it could not start
+	goneNote    = "gone"    // ID
+	pongNote    = "pong"
+)
+
+// assignment is what an agent must know of the job before it runs anything.
+type assignment struct {
+	Host   string // as the user names the agent's host
+	Dir    string // where commands run
+	Secret string // of the job, in hexadecimal
+	Slots  int    // how many commands are to be expected at a time
+	Input  []byte // each command's stdin, nil for an empty one
+}
+
+// readiness is what an agent says of its host.
+type readiness struct {
+	PID int
+	// Launcher is the address from which ssh came, as the host sees it; empty
+	// where it is not known.
+	Launcher string `json:",omitempty"`
+}
+
+// greet writes the line that begins one direction.
+func greet(w io.Writer, who, path string) error {
+	_, err := fmt.Fprintf(w, "%s %d %s %s\n", who, agentProtocol, version.Version, path)
+	return err
+}
+
+// greeting is what such a line says.
+type greeting struct {
+	protocol      int
+	version, path string
+}
+
+func parseGreeting(who, line string) (g greeting, ok bool) {
+	rest, ok := strings.CutPrefix(strings.TrimRight(line, "\r\n"), who+" ")
+	if !ok {
+		return g, false
+	}
+	fields := strings.SplitN(rest, " ", 3)
+	if len(fields) < 2 {
+		return g, false
+	}
+	if _, err := fmt.Sscanf(fields[0], "%d", &g.protocol); err != nil {
+		return g, false
+	}
+	g.version = fields[1]
+	if len(fields) > 2 {
+		g.path = fields[2]
+	}
+	return g, true
+}
+
+// same is whether the other side is this version.
+func (g greeting) same() bool { return g.protocol == agentProtocol && g.version == version.Version }
+
+// errLineTooLong is readLine's error for a line that is none of a greeting's.
+var errLineTooLong = errors.New("the line is too long")
+
+// readLine reads a line of at most most bytes.
+func readLine(r *bufio.Reader, most int) (string, error) {
+	var b strings.Builder
+	for {
+		c, err := r.ReadByte()
+		if err != nil {
+			return b.String(), err
+		}
+		b.WriteByte(c)
+		if c == '\n' {
+			return b.String(), nil
+		}
+		if b.Len() >= most {
+			return b.String(), errLineTooLong
+		}
+	}
+}
+
+// sender writes frames, one at a time. Any goroutine may send.
+type sender struct {
+	mu  sync.Mutex
+	w   io.Writer
+	buf []byte
+}
+
+func (s *sender) note(n note) error {
+	body, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return s.frame(noteFrame, nil, body)
+}
+
+func (s *sender) output(id, stream int, p []byte) error {
+	head := append(binary.AppendUvarint(nil, uint64(id)), byte(stream))
+	return s.frame(outputFrame, head, p)
+}
+
+func (s *sender) frame(kind byte, head, body []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buf = binary.BigEndian.AppendUint32(s.buf[:0], uint32(1+len(head)+len(body)))
+	s.buf = append(append(append(s.buf, kind), head...), body...)
+	_, err := s.w.Write(s.buf)
+	return err
+}
+
+// frame is one that was received; its output is valid until the next.
+type frame struct {
+	note *note
+	// of output
+	id, stream int
+	data       []byte
+}
+
+// receiver reads frames.
+type receiver struct {
+	r   *bufio.Reader
+	buf []byte
+}
+
+func (r *receiver) next() (f frame, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r.r, head[:]); err != nil {
+		return f, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n < 1 || n > maxFrame {
+		return f, fmt.Errorf("a frame of %d bytes", n)
+	}
+	if n--; cap(r.buf) < int(n) {
+		r.buf = make([]byte, n)
+	}
+	body := r.buf[:n]
+	if _, err := io.ReadFull(r.r, body); err != nil {
+		return f, err
+	}
+	switch head[4] {
+	case noteFrame:
+		f.note = &note{}
+		if err := json.Unmarshal(body, f.note); err != nil {
+			return f, fmt.Errorf("a note: %w", err)
+		}
+	case outputFrame:
+		id, used := binary.Uvarint(body)
+		if used <= 0 || used == len(body) || int(body[used]) >= streamCount {
+			return f, errors.New("output without its place")
+		}
+		f.id, f.stream, f.data = int(id), int(body[used]), body[used+1:]
+	default:
+		return f, fmt.Errorf("a frame of kind %d", head[4])
+	}
+	return f, nil
+}
+
+// note tells of an outcome; outcome is the way back.
+func (e outcome) note(id int) note {
+	n := note{Type: endedNote, ID: id, PID: e.PID, Signal: e.Signal, Code: e.Code}
+	if e.Err != nil {
+		n.Text = e.Err.Error()
+	}
+	return n
+}
+
+func (n *note) outcome() outcome {
+	e := outcome{PID: n.PID, Signal: n.Signal, Code: n.Code}
+	if n.Text != "" {
+		e.Err = errors.New(n.Text)
+	}
+	return e
+}
