@@ -54,6 +54,10 @@ type Config struct {
 	// else not below StallCheckTime.
 	StallShutdownTime time.Duration
 
+	// Heartbeat is for how long a rank that others wait for may be silent before it
+	// counts as lost; 0: for ever.
+	Heartbeat time.Duration
+
 	Autotune Autotune
 
 	Timeline           string // a path, TimelineDynamic, or empty
@@ -111,7 +115,7 @@ func defaults() *Config {
 		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
 		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", TCPStreams: 1, Timeout: 30 * time.Second,
 		Autotune:       Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
-		StallCheckTime: 60 * time.Second, LogLevel: slog.LevelWarn,
+		StallCheckTime: 60 * time.Second, Heartbeat: 30 * time.Second, LogLevel: slog.LevelWarn,
 	}
 }
 

@@ -258,3 +258,24 @@ func printable(v string) string {
 	}
 	return v
 }
+
+// leastHeartbeat is the shortest silence that means something: nobody is asked before
+// somebody has waited for a second.
+const leastHeartbeat = 2 * time.Second
+
+// heartbeat is 0, or not below leastHeartbeat.
+var heartbeat = setting{
+	parse: func(c *Config, v string) error {
+		const need = "0, or a number of seconds from 2 to 1000000,"
+		var d Config
+		err := duration(func(c *Config) *time.Duration { return &c.Heartbeat }, time.Second, 1e6, true, need).parse(&d, v)
+		if err == nil && d.Heartbeat > 0 && d.Heartbeat < leastHeartbeat {
+			err = fmt.Errorf("%s is needed", need)
+		}
+		if err == nil {
+			c.Heartbeat = d.Heartbeat
+		}
+		return err
+	},
+	show: func(c *Config) string { return seconds(c.Heartbeat) },
+}

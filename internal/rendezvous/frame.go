@@ -51,9 +51,10 @@ type message struct {
 	First  int      `json:",omitempty"` // values: the rank of Values[0]; answer from the server: whose it is
 	Values [][]byte `json:",omitempty"`
 
-	Text       string `json:",omitempty"` // refused, failed, missing, give up, report
-	Death      *Death `json:",omitempty"` // death, failed
-	Generation uint64 `json:",omitempty"` // welcome
+	Text       string    `json:",omitempty"` // refused, failed, missing, give up, report
+	Death      *Death    `json:",omitempty"` // death, failed
+	Silent     []Silence `json:",omitempty"` // beats
+	Generation uint64    `json:",omitempty"` // welcome
 }
 
 const (
@@ -64,6 +65,8 @@ const (
 	typeAnswer   = "answer"  // to a question; and from the server, passed on to who has asked
 	typeReport   = "report"
 	typeLeave    = "leave"
+	typeBeat     = "beat" // I wait: is everybody alive?
+	typePong     = "pong"
 	// From the server.
 	typeWelcome = "welcome"
 	typeRefused = "refused"
@@ -76,6 +79,9 @@ const (
 	// The answers that follow are to the Ask with this number; there are no more of them.
 	typeAsking   = "asking"
 	typeAnswered = "answered"
+	// What another rank's Beat makes of it, and the answer to that.
+	typePing  = "ping"
+	typeBeats = "beats"
 )
 
 // encode returns the frame: four bytes of length, then JSON.

@@ -92,6 +92,7 @@ type peer struct {
 	wake   chan struct{} // capacity 1: there is something to deliver
 
 	relay
+	pulse liveness
 }
 
 // NewServer makes the server of a job of size ranks whose secret is key.
@@ -310,7 +311,11 @@ func (s *Server) farewell(p *peer, what string) string {
 func (s *Server) take(p *peer, m message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.pulse.alive(time.Now())
 	switch m.Type {
+	case typePong:
+	case typeBeat:
+		s.beat(p, time.Now())
 	case typeExchange:
 		return s.contribute(p, m)
 	case typeGiveUp:

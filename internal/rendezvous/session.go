@@ -60,6 +60,7 @@ type Session struct {
 	uses    map[string]uint64
 	waits   map[exchangeKey]*wait
 	inquiries
+	beats chan []Silence // capacity 1: the last answer to a Beat
 }
 
 // wait is an Exchange that has not returned.
@@ -99,6 +100,7 @@ func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session,
 		waits: map[exchangeKey]*wait{},
 	}
 	s.questions = make(chan struct{}, 1)
+	s.beats = make(chan []Silence, 1)
 	s.changed.L = &s.mu
 	s.track()
 	// The context ends whatever blocks.
@@ -153,6 +155,10 @@ func (s *Session) read() {
 			s.end(fmt.Errorf("%w: %w", ErrLost, err))
 			return
 		}
+		if m.Type == typePing {
+			s.write(message{Type: typePong}) // here, so that nothing else of the rank is needed
+			continue
+		}
 		s.take(m)
 	}
 }
@@ -165,7 +171,7 @@ func (s *Session) take(m message) {
 		s.changed.Broadcast()
 		return
 	}
-	if s.hear(m) {
+	if s.hear(m) || s.hearBeats(m) {
 		return
 	}
 	key := exchangeKey{m.Name, m.Use}

@@ -11,16 +11,19 @@ import (
 
 // Send sends a message to another rank, apart from the lanes; see p2p.Mail.
 func (w *World) Send(ctx context.Context, to int, tag uint32, p []byte) error {
+	defer w.heartbeat.attend().done()
 	return w.mail.Send(ctx, to, tag, p)
 }
 
 // Recv receives a message from another rank; see p2p.Mail.
 func (w *World) Recv(ctx context.Context, from int, tag uint32, p []byte) (int, error) {
+	defer w.heartbeat.attend().done()
 	return w.mail.Recv(ctx, from, tag, p)
 }
 
 // RecvAny receives a message from whichever rank sends one; see p2p.Mail.
 func (w *World) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, err error) {
+	defer w.heartbeat.attend().done()
 	return w.mail.RecvAny(ctx, tag, p)
 }
 

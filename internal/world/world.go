@@ -46,12 +46,13 @@ type World struct {
 	// Timeline records on rank 0; elsewhere it is never started.
 	Timeline *timeline.Timeline
 
-	members []member
-	log     *slog.Logger
-	stall   *stall.Inspector // nil if the check is disabled
-	net     transport.Network
-	mail    *p2p.Mail
-	session *rendezvous.Session // nil for a world of one
+	members   []member
+	log       *slog.Logger
+	stall     *stall.Inspector // nil if the check is disabled
+	heartbeat *heartbeat
+	net       transport.Network
+	mail      *p2p.Mail
+	session   *rendezvous.Session // nil for a world of one
 
 	mu     sync.Mutex
 	deaths map[int]rendezvous.Death
@@ -185,9 +186,14 @@ func (w *World) startEngine(o Options) error {
 		w.net.Close()
 		return err
 	}
+	w.startHeartbeat()
+	opts.Stalled = w.heartbeat.waiting
 	if !c.StallCheckDisable {
 		w.inspectStalls()
-		opts.Stalled = w.stall.Check
+		opts.Stalled = func(oldest time.Duration) {
+			w.heartbeat.waiting(oldest)
+			w.stall.Check(oldest)
+		}
 	}
 	opts.Collective = algorithms(c)
 	e, err := engine.New(w.net, opts)
@@ -217,6 +223,7 @@ func (w *World) Leave(limit time.Duration) {
 		w.stall.Close()
 	}
 	w.Engine.Shutdown(limit)
+	w.heartbeat.close()
 	if err := w.mail.Close(); err != nil {
 		w.log.Warn("close the messages between ranks", "error", err)
 	}

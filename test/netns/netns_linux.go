@@ -63,6 +63,19 @@ func Two(t testing.TB, rate string) [2]Host {
 	return hosts
 }
 
+// Cut makes the wire between two hosts lose everything, without a word to either
+// end: what is sent goes to an address that nobody has.
+func Cut(t testing.TB, hosts [2]Host) {
+	t.Helper()
+	for i, h := range hosts {
+		other := hosts[1-i].Address
+		args := []string{"neighbour", "replace", other, "lladdr", "02:00:00:00:00:99", "dev", Interface, "nud", "permanent"}
+		if out, err := h.Command(t.Context(), "ip", args...).CombinedOutput(); err != nil {
+			t.Skipf("ip %v: %v: %s", args, err, out)
+		}
+	}
+}
+
 // create makes a namespace, on a thread that ends with it.
 func create() (*os.File, error) {
 	type made struct {

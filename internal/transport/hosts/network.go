@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/shm"
@@ -131,6 +132,12 @@ func (n *Network) Abort(cause error) {
 	}
 	n.tcp.Abort(cause)
 }
+
+// Beat implements transport.Pulsed.
+func (n *Network) Beat(every time.Duration) []transport.Silence { return n.tcp.Beat(every) }
+
+// Rest implements transport.Pulsed.
+func (n *Network) Rest() { n.tcp.Rest() }
 
 // Close implements transport.Network. The connections' readers end before the
 // segment is taken away.

@@ -118,9 +118,9 @@ type Mail struct {
 	finished   chan struct{} // closed when Close is done
 
 	mu     sync.Mutex
-	cause  error // the first of Abort and Close
-	closed bool  // no goroutine starts any more
-	conns  map[*link.Conn]struct{}
+	cause  error              // the first of Abort and Close
+	closed bool               // no goroutine starts any more
+	conns  map[*link.Conn]int // with the rank at the other end
 
 	arrived chan struct{} // closed when a box has something new to offer; nil if nobody waits for that. mu
 	served  atomic.Uint32 // RecvAny calls that have looked: where the next one starts
@@ -141,7 +141,7 @@ func New(c Config) (*Mail, error) {
 		outs:     make([]outbox, c.Size),
 		ended:    make(chan struct{}),
 		finished: make(chan struct{}),
-		conns:    make(map[*link.Conn]struct{}),
+		conns:    make(map[*link.Conn]int),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	for r := range c.Size {
@@ -269,13 +269,13 @@ func (m *Mail) start(f func()) bool {
 }
 
 // register adds a connection to those that end attends to; false: too late.
-func (m *Mail) register(c *link.Conn) bool {
+func (m *Mail) register(c *link.Conn, rank int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.cause != nil {
 		return false
 	}
-	m.conns[c] = struct{}{}
+	m.conns[c] = rank
 	return true
 }
 

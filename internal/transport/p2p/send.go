@@ -138,7 +138,7 @@ func (o *outbox) connect(ctx context.Context) error {
 	default:
 		return fmt.Errorf("connect: %w", err)
 	}
-	if !m.register(c) || !m.start(func() { o.watch(c) }) {
+	if !m.register(c, o.to) || !m.start(func() { o.watch(c) }) {
 		m.drop(c)
 		return m.err()
 	}

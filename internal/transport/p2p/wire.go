@@ -59,7 +59,7 @@ func (m *Mail) admit(hello []byte) error {
 // take is given a proved connection.
 func (m *Mail) take(hello []byte, c *link.Conn) {
 	from, err := m.sender(hello)
-	if err != nil || !m.register(c) {
+	if err != nil || !m.register(c, from) {
 		c.Close()
 		return
 	}

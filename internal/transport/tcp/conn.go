@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/pulse"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
@@ -33,10 +34,11 @@ type conn struct {
 	frames *controlIn
 
 	mu              sync.Mutex
-	link            *link.Conn // nil while it is lent, or lost on the way back
-	lost            error      // why the way back was barred
-	fd              int        // while it is lent; else -1
-	watched         uint64     // by the keeper, under this number
+	link            *link.Conn  // nil while it is lent, or lost on the way back
+	lost            error       // why the way back was barred
+	fd              int         // while it is lent; else -1
+	watched         uint64      // by the keeper, under this number
+	pulse           pulse.Pulse // while it is lent
 	closed          bool
 	readBy, writeBy time.Time // deadlines
 }
@@ -87,6 +89,7 @@ func (c *conn) reclaim() {
 	}
 	c.net.keeper.remove(c.watched, c.fd)
 	c.net.edges.unwatch(c.fd)
+	c.pulse.Rest(c.fd)
 	c.link, c.lost = link.Attach(c.fd, c.net.cfg.TrackFD)
 	c.fd = -1
 	if c.link != nil {

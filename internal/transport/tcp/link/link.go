@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/pulse"
 )
 
 const begin byte = 0x42
@@ -35,11 +37,13 @@ type Conn struct {
 	fd    int // -1 if unknown
 	track func(fd int, open bool)
 	once  sync.Once
+
+	pulsing sync.Mutex // guards pulse
+	pulse   pulse.Pulse
 }
 
 func newConn(c *net.TCPConn, track func(fd int, open bool)) *Conn {
-	// A host that vanishes is noticed within a minute, also where nothing is sent.
-	c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 20 * time.Second, Interval: 5 * time.Second, Count: 8})
+	c.SetKeepAlive(false) // an idle connection is silent; who waits on it calls Beat
 	c.SetNoDelay(true)
 	out := &Conn{TCPConn: c, fd: -1, track: track}
 	if raw, err := c.SyscallConn(); err == nil {

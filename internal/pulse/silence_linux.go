@@ -1,0 +1,38 @@
+package pulse
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// keepAlive has the kernel ask the other end's kernel for a sign of life, every so
+// often while nothing comes; 0: it does not. The kernel never breaks the
+// connection for that: who asked looks at Silence, and decides.
+func keepAlive(fd int, every time.Duration) error {
+	if every <= 0 {
+		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 0)
+	}
+	seconds := max(1, int(every/time.Second))
+	for _, o := range []struct{ level, name, value int }{
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 127},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+	} {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Silence is for how long neither data nor an acknowledgement has come. The other
+// end's kernel acknowledges also while its process is stopped or busy.
+func Silence(fd int) (time.Duration, error) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(min(info.Last_ack_recv, info.Last_data_recv)) * time.Millisecond, nil
+}

@@ -1,0 +1,33 @@
+package p2p
+
+import (
+	"maps"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
+)
+
+// Beat implements transport.Pulsed.
+func (m *Mail) Beat(every time.Duration) (silent []transport.Silence) {
+	for c, rank := range m.connections() {
+		if d := c.Beat(every); d > 0 {
+			silent = append(silent, transport.Silence{Rank: rank, Addr: c.RemoteAddr().String(), For: d})
+		}
+	}
+	return silent
+}
+
+// Rest implements transport.Pulsed.
+func (m *Mail) Rest() {
+	for c := range m.connections() {
+		c.Rest()
+	}
+}
+
+// connections are the open ones, with the ranks at their other ends.
+func (m *Mail) connections() map[*link.Conn]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.conns)
+}

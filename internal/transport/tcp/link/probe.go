@@ -1,0 +1,20 @@
+package link
+
+import "time"
+
+// Beat is pulse.Pulse.Beat on this connection.
+func (c *Conn) Beat(every time.Duration) (silent time.Duration) {
+	c.control(func(fd int) { silent = c.pulse.Beat(fd, every) })
+	return silent
+}
+
+// Rest is pulse.Pulse.Rest on this connection.
+func (c *Conn) Rest() { c.control(c.pulse.Rest) }
+
+func (c *Conn) control(f func(fd int)) {
+	c.pulsing.Lock()
+	defer c.pulsing.Unlock()
+	if raw, err := c.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { f(int(fd)) })
+	}
+}

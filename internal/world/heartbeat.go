@@ -1,0 +1,237 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// firstBeat is how long somebody must have waited before anybody is asked.
+const firstBeat = time.Second
+
+// heartbeat finds out, while somebody waits and only then, whether those that he
+// may be waiting for are alive. The launcher asks each rank's session, which
+// answers by itself: a stopped process or a host that is gone does not. The
+// kernels at both ends of each connection ask each other, which notices a cut
+// between two hosts that both reach the launcher. What is silent for the limit ends
+// the job with its name. A long computation is no silence.
+type heartbeat struct {
+	// limit is the bound on the time from somebody's wait for a lost rank to the abort.
+	limit, every time.Duration
+	beat         func(context.Context) ([]rendezvous.Silence, error) // nil in a world of one
+	connections  func() []transport.Pulsed
+	// mute is for how long the launcher's kernel has acknowledged nothing. A launcher
+	// that is stopped, as by Ctrl-Z, is no failure.
+	server   string // who serves instead of the launcher; its being stopped is a failure
+	mute     func() (silent time.Duration, known bool)
+	describe func(rank int) string
+	reason   func(rank int) string // what is known of a silent rank besides
+	abort    func(error)
+
+	waited  atomic.Int64 // when somebody was last seen to wait: UnixNano
+	waiters atomic.Int64 // of messages, who are not seen again and again
+
+	ctx    context.Context // ends with close
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	running bool
+	closed  bool
+	wg      sync.WaitGroup
+}
+
+func newHeartbeat(limit time.Duration) *heartbeat {
+	h := &heartbeat{limit: limit, every: max(time.Second/4, min(limit/10, 3*time.Second))}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+// waiting is told that something has not come for so long. It never blocks.
+func (h *heartbeat) waiting(d time.Duration) {
+	if h.limit <= 0 || d < firstBeat {
+		return
+	}
+	h.waited.Store(time.Now().UnixNano())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running || h.closed {
+		return
+	}
+	h.running = true
+	guard.In(&h.wg, "the heartbeat", h.abort, h.run)
+}
+
+// close ends it, and waits.
+func (h *heartbeat) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.cancel()
+	h.wg.Wait()
+}
+
+// run beats until nobody waits any more.
+func (h *heartbeat) run() {
+	defer func() {
+		for _, p := range h.connections() {
+			p.Rest()
+		}
+		h.mu.Lock()
+		h.running = false
+		h.mu.Unlock()
+	}()
+	ticker := time.NewTicker(h.every)
+	defer ticker.Stop()
+	var mute time.Duration // of the launcher
+	for h.wanted() {
+		began := time.Now()
+		silent, err := h.ask()
+		if errors.Is(err, context.DeadlineExceeded) {
+			mute += time.Since(began)
+		} else {
+			mute = 0
+		}
+		if cause := h.judge(silent, mute); cause != nil {
+			h.abort(cause)
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-h.ctx.Done():
+			return
+		}
+	}
+}
+
+// wanted reports whether somebody waits. Drivers say so about once a second.
+func (h *heartbeat) wanted() bool {
+	return h.waiters.Load() > 0 || time.Since(time.Unix(0, h.waited.Load())) < 3*time.Second
+}
+
+// ask is one question to the launcher.
+func (h *heartbeat) ask() ([]rendezvous.Silence, error) {
+	if h.beat == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, h.every)
+	defer cancel()
+	return h.beat(ctx)
+}
+
+// patience is what is left of the limit for silence: before it begins somebody has
+// waited for firstBeat, and it is looked at now and then.
+func (h *heartbeat) patience() time.Duration {
+	return max(h.limit/2, h.limit-firstBeat-2*h.every)
+}
+
+// judge says what is lost; nil: nothing.
+func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error {
+	limit := fmt.Sprintf("GOROVOD_HEARTBEAT_SECONDS is %v", h.limit.Seconds())
+	if len(silent) > 0 && silent[0].For >= h.patience() {
+		s := silent[0]
+		text := fmt.Sprintf("%s is lost: it has not answered for %.1f s", h.describe(s.Rank), s.For.Seconds())
+		if why := h.reason(s.Rank); why != "" {
+			text += ": " + why
+		} else {
+			text += ": its process is stopped, or its host cannot be reached"
+		}
+		return fmt.Errorf("%s (%s)", text, limit)
+	}
+	for _, p := range h.connections() {
+		for _, s := range p.Beat(h.every) {
+			if s.For >= h.patience() {
+				return fmt.Errorf("%s is lost: nothing has come from its host (%s) for %.1f s, not even acknowledgements: the link is cut or the host is down (%s)",
+					h.describe(s.Rank), s.Addr, s.For.Seconds(), limit)
+			}
+		}
+	}
+	if mute < h.patience() {
+		return nil
+	}
+	if h.server != "" {
+		return fmt.Errorf("%s, which serves the rendezvous, is lost: it has not answered for %.1f s: its process is stopped, or its host cannot be reached (%s)",
+			h.server, mute.Seconds(), limit)
+	}
+	if silent, known := h.mute(); !known || silent >= h.patience() {
+		return fmt.Errorf("the launcher is lost: it has not answered for %.1f s: its host cannot be reached (%s)", mute.Seconds(), limit)
+	}
+	return nil
+}
+
+// startHeartbeat prepares it; nothing runs before somebody waits.
+func (w *World) startHeartbeat() {
+	h := newHeartbeat(w.Config.Heartbeat)
+	h.describe, h.reason, h.abort = w.Describe, w.whySilent, w.abort
+	if w.session != nil {
+		h.beat, h.mute, h.server = w.session.Beat, w.session.Mute, w.session.ServedBy()
+	}
+	h.connections = func() (all []transport.Pulsed) {
+		if p, ok := w.net.(transport.Pulsed); ok {
+			all = append(all, p)
+		}
+		return append(all, w.mail)
+	}
+	w.heartbeat = h
+}
+
+// whySilent looks at a silent rank's process where it runs on this machine.
+func (w *World) whySilent(rank int) string {
+	me, it := w.members[w.Config.Rank], w.members[rank]
+	if runtime.GOOS != "linux" || me.Machine.Processes == "" || me.Machine != it.Machine {
+		return ""
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", it.PID))
+	if err != nil {
+		return ""
+	}
+	switch fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])); {
+	case len(fields) == 0:
+	case fields[0] == "T":
+		return "its process is stopped (SIGSTOP, or Ctrl-Z)"
+	case fields[0] == "t":
+		return "its process is stopped by a debugger"
+	case fields[0] == "D":
+		return "its process waits in the kernel, for a disk or a device"
+	}
+	return ""
+}
+
+// attentive is a wait for a message: while it lasts, the heartbeat goes on once it
+// has begun. Timers are reused, so that no wait allocates one.
+type attentive struct {
+	h     *heartbeat
+	timer *time.Timer
+}
+
+var attentions sync.Pool
+
+// attend begins a wait; the caller ends it with done.
+func (h *heartbeat) attend() *attentive {
+	a, _ := attentions.Get().(*attentive)
+	if a == nil {
+		a = new(attentive)
+		a.timer = time.AfterFunc(time.Hour, func() { a.h.waiting(firstBeat) })
+		a.timer.Stop()
+	}
+	a.h = h
+	h.waiters.Add(1)
+	a.timer.Reset(firstBeat)
+	return a
+}
+
+func (a *attentive) done() {
+	a.h.waiters.Add(-1)
+	if a.timer.Stop() {
+		attentions.Put(a)
+	} // else its function may be about to read h
+}
