@@ -92,6 +92,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"HOROVOD_GLOO_IFACE", ","}, []string{"HOROVOD_GLOO_IFACE", "interfaces"}},
 		{[]string{"HOROVOD_FUSION_THRESHOLD", "-1"}, []string{"HOROVOD_FUSION_THRESHOLD=-1", "bytes"}},
 		{[]string{"HOROVOD_CACHE_CAPACITY", "99999999"}, []string{"HOROVOD_CACHE_CAPACITY=99999999", "65536"}},
+		{[]string{"GOROVOD_HEARTBEAT_SECONDS", "4.9"}, []string{"seconds from 5 to"}},
 		{[]string{"HOROVOD_GLOO_TIMEOUT_SECONDS", "0"}, []string{"seconds above 0"}},
 		{[]string{"GOROVOD_TRANSPORT", "udp"}, []string{"GOROVOD_TRANSPORT=udp", "auto, shm or tcp"}},
 		{[]string{"HOROVOD_GLOO_TIMEOUT_SECONDS", "nan"}, []string{"seconds above 0"}},

@@ -261,12 +261,12 @@ func printable(v string) string {
 
 // leastHeartbeat is the shortest silence that means something: nobody is asked before
 // somebody has waited for a second.
-const leastHeartbeat = 2 * time.Second
+const leastHeartbeat = 5 * time.Second
 
 // heartbeat is 0, or not below leastHeartbeat.
 var heartbeat = setting{
 	parse: func(c *Config, v string) error {
-		const need = "0, or a number of seconds from 2 to 1000000,"
+		const need = "0, or a number of seconds from 5 to 1000000,"
 		var d Config
 		err := duration(func(c *Config) *time.Duration { return &c.Heartbeat }, time.Second, 1e6, true, need).parse(&d, v)
 		if err == nil && d.Heartbeat > 0 && d.Heartbeat < leastHeartbeat {

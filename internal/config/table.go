@@ -83,7 +83,7 @@ var implemented = []Knob{
 		setting: duration(func(c *Config) *time.Duration { return &c.StallCheckTime }, time.Second, 1e6, false, "a number of seconds above 0, up to 1000000 (HOROVOD_STALL_CHECK_DISABLE=1 turns the check off),")},
 	{Name: "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", section: reports, Agreed: true, Doc: "seconds after which such a tensor ends the job; 0: never. It is ignored if below HOROVOD_STALL_CHECK_TIME_SECONDS",
 		setting: duration(func(c *Config) *time.Duration { return &c.StallShutdownTime }, time.Second, 1e6, true, "a number of seconds from 0 to 1000000")},
-	{Name: "GOROVOD_HEARTBEAT_SECONDS", section: reports, Agreed: true, Doc: "seconds after which a rank that others wait for counts as lost if neither its process nor its host answers: stopped, frozen or cut off; at least 2, or 0: never. A rank that computes answers, however long it takes. Nobody asks while nobody waits",
+	{Name: "GOROVOD_HEARTBEAT_SECONDS", section: reports, Agreed: true, Doc: "seconds after which a rank that others wait for counts as lost if neither its process nor its host answers: stopped, frozen or cut off; at least 5, or 0: never. A rank that computes answers, however long it takes. Nobody asks while nobody waits",
 		setting: heartbeat},
 	{Name: "HOROVOD_TIMELINE", section: reports, Doc: "file to which rank 0 writes a Chrome trace of all operations; `DYNAMIC`: none until `hvd.start_timeline()`",
 		setting: text(func(c *Config) *string { return &c.Timeline })},

@@ -19,6 +19,10 @@ import (
 // firstBeat is how long somebody must have waited before anybody is asked.
 const firstBeat = time.Second
 
+// leastSilence is what a connection's silence must last at least: the kernel asks
+// once a second, if that is not too often.
+const leastSilence = 2500 * time.Millisecond
+
 // heartbeat finds out, while somebody waits and only then, whether those that he
 // may be waiting for are alive. The launcher asks each rank's session, which
 // answers by itself: a stopped process or a host that is gone does not. The
@@ -149,7 +153,7 @@ func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error
 	}
 	for _, p := range h.connections() {
 		for _, s := range p.Beat(h.every) {
-			if s.For >= h.patience() {
+			if s.For >= max(h.patience(), leastSilence) {
 				return fmt.Errorf("%s is lost: nothing has come from its host (%s) for %.1f s, not even acknowledgements: the link is cut or the host is down (%s)",
 					h.describe(s.Rank), s.Addr, s.For.Seconds(), limit)
 			}

@@ -37,7 +37,7 @@ func untilFailure(w *World) {
 // returns what each of the given ranks is told; the limit is three seconds.
 func lost(t *testing.T, fault func(hosts [2]netns.Host, ranks []*process), told []int) []string {
 	hosts := netns.Two(t, "")
-	ranks := startRanks(t, hosts, "rank", 2, "GOROVOD_HEARTBEAT_SECONDS=3")
+	ranks := startRanks(t, hosts, "rank", 2)
 	for r, p := range ranks {
 		if _, err := p.line("running"); err != nil {
 			t.Fatalf("rank %d: %v", r, err)
@@ -99,7 +99,7 @@ func TestComputingIsNoSilence(t *testing.T) {
 	var worlds [2]*World
 	each(2, func(r int) {
 		c := l.config(r, 2, "tcp")
-		c.Heartbeat = 2 * time.Second
+		c.Heartbeat = 3 * time.Second
 		w, err := Join(context.Background(), c, 1, quiet())
 		if err != nil {
 			t.Error(err)
@@ -115,7 +115,7 @@ func TestComputingIsNoSilence(t *testing.T) {
 			t.Error(err)
 		}
 		if r == 1 {
-			time.Sleep(3 * time.Second)
+			time.Sleep(5 * time.Second)
 		}
 		if _, err := add(worlds[r], "second", 1); err != nil {
 			t.Error(err)

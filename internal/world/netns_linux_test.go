@@ -122,7 +122,7 @@ func asRole(t testing.TB, rank func(w *World)) (played bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Timeout = 20 * time.Second
+	c.Timeout, c.Heartbeat = 20*time.Second, 3*time.Second
 	w, err := Join(context.Background(), c, 1, quiet())
 	if err != nil {
 		t.Fatal(err)
