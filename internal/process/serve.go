@@ -6,6 +6,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -35,7 +36,7 @@ func Serve(host string, key []byte, size int) (port int, err error) {
 		serving.server.Close()
 	}
 	serving.server = s
-	go s.Serve(track(l))
+	guard.Go("the rendezvous", func(error) { s.Close() }, func() { s.Serve(track(l)) })
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
