@@ -139,6 +139,9 @@ func Check(l net.Listener) error {
 	return err
 }
 
+// Sockets are the listeners behind it.
+func (l *Listener) Sockets() []*net.TCPListener { return l.parts }
+
 // partsOf are the sockets behind a listener.
 func partsOf(l net.Listener) ([]*net.TCPListener, error) {
 	switch l := l.(type) {
