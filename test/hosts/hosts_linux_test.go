@@ -110,23 +110,39 @@ func (c *cluster) keygen(name string) {
 func (c *cluster) startSSHD(i int) {
 	c.t.Helper()
 	cmd := c.hosts[i].Command(context.Background(), "/usr/sbin/sshd", "-D", "-e", "-f", c.file(fmt.Sprintf("sshd%d", i)))
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	// A file: its sessions may outlive it, and would hold a pipe open.
+	log, err := os.Create(c.file(fmt.Sprintf("sshd%d.log", i)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
 	c.sshds[i] = cmd
-	c.t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
+	c.t.Cleanup(func() { c.stopSSHD(i) })
 	for range 200 {
 		if out, _ := c.hosts[i].Command(context.Background(), "cat", "/proc/net/tcp").Output(); bytes.Contains(out, []byte(":0016 00000000:0000 0A")) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	c.t.Fatalf("sshd of h%d does not listen: %s", i, &said)
+	c.t.Fatalf("sshd of h%d does not listen: %s", i, readFile(c.t, log.Name()))
+}
+
+// stopSSHD kills a host's sshd with its sessions.
+func (c *cluster) stopSSHD(i int) {
+	cmd := c.sshds[i]
+	if cmd == nil {
+		return
+	}
+	c.sshds[i] = nil
+	for _, p := range children(cmd.Process.Pid) {
+		syscall.Kill(p, syscall.SIGKILL)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
 }
 
 // job is one horovodrun on h0.
@@ -134,11 +150,13 @@ type job struct {
 	*exec.Cmd
 	t              *testing.T
 	stdout, stderr bytes.Buffer
+	read           chan struct{} // closed when until's reader is at the end
 }
 
 // run prepares horovodrun; env adds to its environment.
 func (c *cluster) run(env []string, args ...string) *job {
-	j := &job{Cmd: c.hosts[0].Command(context.Background(), c.horovodrun, args...), t: c.t}
+	j := &job{t: c.t, Cmd: c.hosts[0].Command(context.Background(), c.horovodrun, args...)}
+	j.WaitDelay = time.Second // whatever holds its output open
 	j.Env = append(os.Environ(), "GOROVOD_SSH=ssh -F "+c.file("config"), "GORACE=atexit_sleep_ms=0")
 	j.Env = append(j.Env, env...)
 	j.Stdout, j.Stderr = &j.stdout, &j.stderr
