@@ -169,7 +169,7 @@ func TestACutWire(t *testing.T) {
 	mark := "HOSTS_TEST_MARK=wire" + strconv.Itoa(os.Getpid())
 	j := c.run([]string{mark}, "-np", "2", "-H", "h1:1,h2:1", "--grace-period", "0", "sh", "-c", "echo ready; exec sleep 1000")
 	j.until("ready", 2)
-	c.hosts[2].Cut(t, "down")
+	c.hosts[2].Link(t, "down")
 	j.wait()
 	j.ended(255, "rank 1 on host h2 .* is lost with its host: nothing was heard of it for 20s")
 	for _, p := range marked(mark, "") { // the host would end them after two minutes
@@ -181,7 +181,7 @@ func TestACutWire(t *testing.T) {
 // A host that is cut off before it has answered costs no more than the time for it.
 func TestAWireThatIsCutBefore(t *testing.T) {
 	c := newCluster(t, 2)
-	c.hosts[1].Cut(t, "down")
+	c.hosts[1].Link(t, "down")
 	begin := time.Now()
 	c.run(nil, "-np", "1", "-H", "h1:1", "--start-timeout", "2", "true").expect(1, "host h1: ", "is the host up")
 	if took := time.Since(begin); took > 10*time.Second {
