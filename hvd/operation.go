@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/negotiate"
@@ -59,16 +60,26 @@ func WithCompression(c Compression) Option { return func(o *operation) { o.Wire 
 // ErrUnknownSet if s is not registered.
 func WithProcessSet(s *ProcessSet) Option { return func(o *operation) { o.set = s } }
 
-// operation is what is going to be submitted.
+// operation is what is going to be submitted. It goes back to the pool when it has been.
 type operation struct {
 	engine.Op
-	set *ProcessSet // nil: all processes
+	set    *ProcessSet // nil: all processes
+	length [1]int64    // backs Shape
+}
+
+var operations = sync.Pool{New: func() any { return new(operation) }}
+
+// recycle ends the use of op: the engine keeps a copy.
+func (op *operation) recycle() {
+	*op = operation{} // a caller's data is not kept alive
+	operations.Put(op)
 }
 
 // newOp describes an operation on data as a tensor of one dimension.
 func newOp[T Element](t negotiate.RequestType, name string, data []T, opts []Option) *operation {
-	op := &operation{Op: engine.Op{Type: t, DType: dtype[T](), ReduceOp: Average, Name: name, Shape: tensor.Shape{int64(len(data))},
-		Prescale: 1, Postscale: 1, In: view(data)}}
+	op := operations.Get().(*operation)
+	op.length[0] = int64(len(data))
+	op.Op = engine.Op{Type: t, DType: dtype[T](), ReduceOp: Average, Name: name, Shape: op.length[:], Prescale: 1, Postscale: 1, In: view(data)}
 	for _, o := range opts {
 		o(op)
 	}
@@ -104,7 +115,9 @@ func run(ctx context.Context, op *operation) error {
 	return h.Wait(ctx)
 }
 
+// enqueue submits op, which is spent then.
 func enqueue(op *operation) (*Handle, error) {
+	defer op.recycle()
 	if err := op.resolve(); err != nil {
 		return nil, err
 	}
@@ -132,12 +145,13 @@ func gather[T Element](ctx context.Context, op *operation) (out []T, received []
 func gatherAsync[T Element](op *operation) (*ResultHandle[T], error) {
 	r := new(ResultHandle[T])
 	r.allocate(op)
+	alltoall := op.Type == negotiate.Alltoall
 	h, err := enqueue(op)
 	if err != nil {
 		return nil, err
 	}
 	r.h = h
-	if op.Type == negotiate.Alltoall {
+	if alltoall {
 		h.result = func(e *engine.Entry) {
 			for _, n := range e.ReceivedSplits() {
 				r.received = append(r.received, int(n))

@@ -19,6 +19,7 @@ func (l *lane) submit(en *Entry) *Error {
 	slot, gen, cached := l.worker.Lookup(&en.request)
 	l.name(en, slot, cached)
 	l.table[en.request.Name] = en
+	l.submitted(en)
 	e.pending.Add(1)
 	l.traceSubmit(en)
 	if en.request.Type == negotiate.Join {
@@ -31,6 +32,14 @@ func (l *lane) submit(en *Entry) *Error {
 	}
 	l.announce(en, slot, gen, cached)
 	return nil
+}
+
+// submitted notes when. The caller holds engine.mu, and has not counted en as pending.
+func (l *lane) submitted(en *Entry) {
+	if l.engine.pending.Load() == 0 {
+		l.engine.clock.left = 0 // nobody drives, who would say that time has passed
+	}
+	en.since = l.engine.clock.submitted()
 }
 
 // admit refuses what may not enter the table. The caller holds engine.mu.

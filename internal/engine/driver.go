@@ -116,6 +116,7 @@ func (e *Engine) sleep(en *Entry, d time.Duration) {
 		return
 	}
 	e.bell.Sleep(ticket, d)
+	e.clock.stale.Store(true)
 	e.counters.WakeUps.Add(1)
 	e.checkStall()
 }

@@ -88,6 +88,7 @@ type Engine struct {
 	stallChecked time.Time             // the driver's
 	failure      atomic.Pointer[Error] // set once: every later operation gets it
 
+	clock    clock
 	tuner    *tuner // on rank 0, while Options.Tune asks for it
 	counters Counters
 }
@@ -246,7 +247,6 @@ func newEntry(l *lane, op *Op) *Entry {
 	en.refs.Store(2)
 	en.shape = append(en.shape[:0], op.Shape...)
 	en.slot = negotiate.NoSlot
-	en.since = time.Now()
 	en.request = negotiate.Request{Type: op.Type, DType: op.DType, ReduceOp: op.ReduceOp, Name: op.Name, Root: int32(op.Root),
 		Device: negotiate.CPUDevice, Shape: en.shape, Prescale: op.Prescale, Postscale: op.Postscale, Ranks: op.Ranks}
 	if op.Type == negotiate.Alltoall {

@@ -46,13 +46,16 @@ func (l *lane) start(b *negotiate.Batch) {
 		l.settled(b.Responses[0])
 		return
 	}
+	l.engine.mu.Lock()
 	for _, resp := range b.Responses {
-		en := l.entry(resp)
-		if en == nil && !slices.Contains(resp.Joined, int32(l.rank)) {
+		x.parts = append(x.parts, part{entry: l.table[resp.Name], resp: resp})
+	}
+	l.engine.mu.Unlock()
+	for _, p := range x.parts {
+		if resp := p.resp; p.entry == nil && !slices.Contains(resp.Joined, int32(l.rank)) {
 			l.engine.net.Abort(fmt.Errorf("protocol error: %s is told to execute %q, which it has not submitted", l.engine.opts.Describe(l.engine.opts.Rank), resp.Name))
 			return
 		}
-		x.parts = append(x.parts, part{entry: en, resp: resp})
 	}
 	first := b.Responses[0]
 	if first.Err != "" {
@@ -387,8 +390,8 @@ func (l *lane) finishCurrent() {
 			copy(p.entry.op.Out, x.fused[off:off+p.bytes])
 		}
 		off += p.bytes
-		l.complete(p.entry, p.err)
 	}
+	l.completeParts()
 	x.fused = nil
 	clear(x.memory) // a caller's tensors are not kept alive
 	x.memory = x.memory[:0]

@@ -28,6 +28,7 @@ func (l *lane) submitGroup(g *group) *Error {
 			}
 			l.name(en, slot, cached)
 			l.table[en.request.Name] = en
+			l.submitted(en)
 			continue
 		}
 		for _, before := range g.entries[:i] {

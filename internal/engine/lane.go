@@ -242,9 +242,7 @@ func (l *lane) heldBack() time.Duration {
 	return time.Until(l.batchAt.Add(l.settings.cycleTime))
 }
 
-// entry is the pending Entry that a Response speaks of, nil if there is none.
-func (l *lane) entry(resp *negotiate.Response) *Entry { return l.entryNamed(resp.Name) }
-
+// entryNamed is the pending Entry of that name, nil if there is none.
 func (l *lane) entryNamed(name string) *Entry {
 	l.engine.mu.Lock()
 	defer l.engine.mu.Unlock()
@@ -257,14 +255,41 @@ func (l *lane) complete(en *Entry, err *Error) {
 	if en == nil {
 		return
 	}
-	e := l.engine
-	l.traceEnd(en)
-	e.mu.Lock()
+	l.engine.mu.Lock()
+	l.forget(en)
+	l.engine.mu.Unlock()
+	l.conclude(en, err)
+}
+
+// completeParts is complete for all parts of the current execution.
+func (l *lane) completeParts() {
+	parts := l.current.parts
+	l.engine.mu.Lock()
+	for i := range parts {
+		if en := parts[i].entry; en != nil {
+			l.forget(en)
+		}
+	}
+	l.engine.mu.Unlock()
+	for i := range parts {
+		if en := parts[i].entry; en != nil {
+			l.conclude(en, parts[i].err)
+		}
+	}
+}
+
+// forget takes an Entry out of the table. The caller holds engine.mu.
+func (l *lane) forget(en *Entry) {
 	delete(l.table, en.request.Name)
 	if l.joining == en {
 		l.joining = nil
 	}
-	e.mu.Unlock()
+}
+
+// conclude publishes the outcome of an Entry that has been forgotten.
+func (l *lane) conclude(en *Entry, err *Error) {
+	e := l.engine
+	l.traceEnd(en)
 	e.counters.Ops.Add(1)
 	e.pending.Add(-1)
 	en.finish(err)
