@@ -30,7 +30,6 @@ var foreign = slices.Concat(
 	meaningless(noNCCL, "HOROVOD_NUM_NCCL_STREAMS NCCL_IB_DISABLE NCCL_SOCKET_IFNAME"),
 	meaningless(noMPI, "HOROVOD_MPI_THREADS_DISABLE HOROVOD_ADASUM_MPI_CHUNK_SIZE"),
 	meaningless("oneCCL is not used", "HOROVOD_CCL_CACHE"),
-	meaningless("there are no elastic jobs in this version, and nothing waits for hosts to come", "HOROVOD_ELASTIC_TIMEOUT"),
 	meaningless(noSpark, `HOROVOD_SPARK_START_TIMEOUT HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX HOROVOD_SPARK_PYTHONPATH HOROVOD_SPARK_WORK_DIR
 		DATABRICKS_FILE_AVAILABILITY_WAIT_TIMEOUT_SECS DATABRICKS_FILE_AVAILABILITY_CHECK_INTERVAL_SECS`),
 	[]Knob{{Name: "_HOROVOD_SECRET_KEY", Class: Meaningless, Secret: true, Doc: "the key of services that this launcher does not start"}},

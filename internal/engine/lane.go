@@ -187,22 +187,8 @@ func (l *lane) nextBatch() bool {
 		l.batchAt = time.Now()
 	}
 	e.counters.Batches.Add(1)
-	if err := l.read(records); err != nil {
-		e.net.Abort(fmt.Errorf("log of lane %d: %w", l.id, err))
-		return true
-	}
-	l.plan = negotiate.Fuse(l.plan[:0], l.responses, l.settings.fusionThreshold, negotiate.FuseOptions{Groups: e.opts.GroupsApart})
-	l.next = 0
-	l.traceBatch()
-	return true
-}
-
-// read makes Responses of the records of a batch.
-func (l *lane) read(records []transport.Record) error {
 	l.responses = l.responses[:0]
-	e := l.engine
 	e.mu.Lock()
-	defer e.mu.Unlock() // also of a panic: who ends the engine needs it
 	for _, rec := range records {
 		var resp *negotiate.Response
 		var err error
@@ -223,14 +209,20 @@ func (l *lane) read(records []transport.Record) error {
 			err = fmt.Errorf("unknown record kind %d", rec.Kind)
 		}
 		if err != nil {
-			return err
+			e.mu.Unlock()
+			e.net.Abort(fmt.Errorf("log of lane %d: %w", l.id, err))
+			return true
 		}
 		l.responses = append(l.responses, resp)
 		if en := l.table[resp.Name]; en != nil {
 			en.agreed = true
 		}
 	}
-	return nil
+	e.mu.Unlock()
+	l.plan = negotiate.Fuse(l.plan[:0], l.responses, l.settings.fusionThreshold, negotiate.FuseOptions{Groups: e.opts.GroupsApart})
+	l.next = 0
+	l.traceBatch()
+	return true
 }
 
 // heldBack is how long the next batch must still wait for more tensors.

@@ -12,7 +12,8 @@ import (
 )
 
 // Go runs f on a goroutine of its own. What f panics with is given to failed, on
-// that goroutine, after f's deferred calls.
+// that goroutine; failed may be called while f's locks are held, so it must not
+// take any of them.
 func Go(what string, failed func(error), f func()) {
 	go func() {
 		defer Recover(what, failed)
@@ -30,18 +31,10 @@ func In(group *sync.WaitGroup, what string, failed func(error), f func()) {
 	}()
 }
 
-// Recover, deferred, gives a panic to failed, as Caught has it.
+// Recover, deferred, gives a panic to failed as an error: what panicked, why, and
+// the stack.
 func Recover(what string, failed func(error)) {
-	if err := Caught(what, recover()); err != nil {
-		failed(err)
+	if p := recover(); p != nil {
+		failed(fmt.Errorf("panic in %s: %v\n%s", what, p, debug.Stack()))
 	}
-}
-
-// Caught makes an error of what recover has returned: where it was, what was wrong,
-// and the stack. Nil for nil.
-func Caught(what string, p any) error {
-	if p == nil {
-		return nil
-	}
-	return fmt.Errorf("panic in %s: %v\n%s", what, p, debug.Stack())
 }

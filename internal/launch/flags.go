@@ -27,6 +27,14 @@ type flags struct {
 	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
 	RemoteCommand   string `placeholder:"COMMAND" help:"What gorovod is called on the other hosts. Default: this program's own path, or gorovod in the PATH there, or beside the job's Python."`
 
+	MinNP             *int   `name:"min-np" aliases:"min-num-proc" placeholder:"N" help:"Make the job elastic: it goes on with as few processes as this (also --min-num-proc). Default: the number of processes."`
+	MaxNP             *int   `name:"max-np" aliases:"max-num-proc" placeholder:"N" help:"Of an elastic job: how many processes it takes at most (also --max-num-proc). Default: as many as there are slots."`
+	DiscoveryScript   string `name:"host-discovery-script" placeholder:"COMMAND" xor:"hosts" help:"Make the job elastic: the command prints a line HOST or HOST:SLOTS for each host that there is, and is asked every second."`
+	SlotsPerHost      *int   `placeholder:"N" help:"Slots of discovered hosts that do not say how many they have. Default: 1."`
+	ElasticTimeout    *int   `placeholder:"SECONDS" help:"How long an elastic job waits for slots and for its processes. Default: $$HOROVOD_ELASTIC_TIMEOUT, or 600."`
+	ResetLimit        *int   `placeholder:"N" help:"How often an elastic job may be formed anew. Default: any number of times."`
+	BlacklistCooldown []int  `name:"blacklist-cooldown-range" sep:"," placeholder:"MIN MAX" help:"For how many seconds, at least and at most, what has failed is left out of an elastic job. Default: for ever."`
+
 	Gloo bool `help:"Accepted for compatibility: gorovod's own transport takes the place of Gloo."`
 
 	Verbose         bool     `help:"Tell what the launcher does."`
@@ -163,6 +171,12 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 				return nil, nil, fmt.Errorf("%s: a value is missing", args[i-1])
 			}
 			value = args[i]
+			if option == cooldownOption && !strings.Contains(value, ",") {
+				if i++; i == len(args) {
+					return nil, nil, fmt.Errorf("%s: two values are needed", option)
+				}
+				value += "," + args[i]
+			}
 		}
 		if strings.HasPrefix(option, "--") {
 			// Joined, so that a negative number is not taken for an option.
@@ -173,6 +187,9 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 	}
 	return options, nil, nil
 }
+
+// cooldownOption has two values.
+const cooldownOption = "--blacklist-cooldown-range"
 
 func (f *flags) check(options []string) error {
 	given := false
@@ -186,6 +203,9 @@ func (f *flags) check(options []string) error {
 		return fmt.Errorf("-np %d: at least 1 process is needed", f.NumProc)
 	case len(f.command) == 0:
 		return fmt.Errorf("no command: say what to run, for instance: horovodrun -np %d python train.py", f.NumProc)
+	}
+	if err := f.checkElastic(); err != nil {
+		return err
 	}
 	if env := os.Getenv("HOROVOD_START_TIMEOUT"); f.StartTimeout == nil && env != "" {
 		n, err := strconv.Atoi(env)

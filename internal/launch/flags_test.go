@@ -56,18 +56,30 @@ func TestBadArguments(t *testing.T) {
 		"-np 2 --cycle-time-ms -1 x":         "--cycle-time-ms -1",
 		"-np 2 --cycle-time-ms nan x":        "--cycle-time-ms",
 		"-np 2 --cycle-time-ms 60001 x":      "--cycle-time-ms 60001",
-		"-np 2 --stall-check-warning-time-seconds 0 x":   "--stall-check-warning-time-seconds 0",
-		"-np 2 --stall-check-shutdown-time-seconds -1 x": "--stall-check-shutdown-time-seconds -1",
-		"-np 2 --autotune-gaussian-process-noise 2 x":    "--autotune-gaussian-process-noise 2",
-		"-np 2 --autotune-steps-per-sample 0 x":          "--autotune-steps-per-sample 0",
-		"-np 2 --grace-period -1 x":                      "--grace-period -1",
-		"-np 2 --grace-period nan x":                     "--grace-period",
-		"-np 2 -p x x":                                   "-p",
-		"-np 2 -p 65536 x":                               "--ssh-port 65536",
-		"-np 2 -x 7=3 x":                                 "-x 7",
-		"-np 2 --num-nccl-streams -1 x":                  "--num-nccl-streams -1",
-		"-np 2 --mpi-args=--oversubscribe x":             "--mpi-args is not supported",
-		"-np 2 --host-discovery-script ./d x":            "elastic jobs are not supported",
+		"-np 2 --stall-check-warning-time-seconds 0 x":         "--stall-check-warning-time-seconds 0",
+		"-np 2 --stall-check-shutdown-time-seconds -1 x":       "--stall-check-shutdown-time-seconds -1",
+		"-np 2 --autotune-gaussian-process-noise 2 x":          "--autotune-gaussian-process-noise 2",
+		"-np 2 --autotune-steps-per-sample 0 x":                "--autotune-steps-per-sample 0",
+		"-np 2 --grace-period -1 x":                            "--grace-period -1",
+		"-np 2 --grace-period nan x":                           "--grace-period",
+		"-np 2 -p x x":                                         "-p",
+		"-np 2 -p 65536 x":                                     "--ssh-port 65536",
+		"-np 2 -x 7=3 x":                                       "-x 7",
+		"-np 2 --num-nccl-streams -1 x":                        "--num-nccl-streams -1",
+		"-np 2 --mpi-args=--oversubscribe x":                   "--mpi-args is not supported",
+		"-np 2 --min-np 0 x":                                   "--min-np 0",
+		"-np 2 --min-np 3 x":                                   "--min-np 3 is above -np 2",
+		"-np 2 --min-np 1 --max-np 1 x":                        "--max-np 1",
+		"-np 2 --max-np 4 x":                                   "--min-np or --host-discovery-script",
+		"-np 2 --reset-limit 4 x":                              "--reset-limit is for elastic jobs",
+		"-np 2 --min-np 1 --reset-limit -1 x":                  "--reset-limit -1",
+		"-np 2 --min-np 1 --elastic-timeout 0 x":               "--elastic-timeout 0",
+		"-np 2 --min-np 1 --slots-per-host 0 x":                "--slots-per-host 0",
+		"-np 2 --min-np 1 --blacklist-cooldown-range 1":        "two values",
+		"-np 2 --min-np 1 --blacklist-cooldown-range 0 5 x":    "1 to 3600",
+		"-np 2 --min-np 1 --blacklist-cooldown-range 5 4 x":    "1 to 3600",
+		"-np 2 --min-np 1 --blacklist-cooldown-range 5 3601 x": "1 to 3600",
+		"-np 2 --host-discovery-script ./d -H a:2 x":           "--host-discovery-script",
 	} {
 		_, err := parseFlags("horovodrun", strings.Fields(args))
 		if err == nil || !strings.Contains(err.Error(), says) {
@@ -94,7 +106,9 @@ func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
 		-hostfile --hostfile --host-discovery-script --gloo --mpi --jsrun`)
 	values := map[string]string{"-np": "2", "--num-proc": "2", "--start-timeout": "5", "--output-filename": "d", "--fusion-threshold-mb": "1",
 		"--cache-capacity": "1", "--gloo-timeout-seconds": "1", "--cycle-time-ms": "2.5", "--timeline-filename": "t.json",
-		"--stall-check-warning-time-seconds": "5", "--stall-check-shutdown-time-seconds": "0", "--autotune-log-file": "f", "--autotune-warmup-samples": "0", "--autotune-steps-per-sample": "1", "--autotune-bayes-opt-max-samples": "1", "--autotune-gaussian-process-noise": "0.5", "--log-level": "INFO", "--network-interface": "lo", "-p": "22", "--ssh-port": "22", "-i": "f", "--ssh-identity-file": "f", "--config-file": "/dev/null", "--num-nccl-streams": "1", "--thread-affinity": "0", "--network-interfaces": "eth0,lo", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f"}
+		"--stall-check-warning-time-seconds": "5", "--stall-check-shutdown-time-seconds": "0", "--autotune-log-file": "f", "--autotune-warmup-samples": "0", "--autotune-steps-per-sample": "1", "--autotune-bayes-opt-max-samples": "1", "--autotune-gaussian-process-noise": "0.5", "--log-level": "INFO", "--network-interface": "lo", "-p": "22", "--ssh-port": "22", "-i": "f", "--ssh-identity-file": "f", "--config-file": "/dev/null", "--num-nccl-streams": "1", "--thread-affinity": "0", "--network-interfaces": "eth0,lo", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f",
+		"--min-np": "1", "--min-num-proc": "1", "--max-np": "3", "--max-num-proc": "3", "--slots-per-host": "2", "--elastic-timeout": "9", "--reset-limit": "0",
+		"--blacklist-cooldown-range": "1,2", "--host-discovery-script": "./d"}
 	for _, option := range upstream {
 		args := []string{option}
 		if v, ok := values[option]; ok {
@@ -102,6 +116,10 @@ func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
 		}
 		if option != "-np" && option != "--num-proc" {
 			args = append(args, "-np", "2")
+		}
+		switch option {
+		case "--max-np", "--max-num-proc", "--slots-per-host", "--elastic-timeout", "--reset-limit", cooldownOption:
+			args = append(args, "--min-np", "1")
 		}
 		f, err := parseFlags("horovodrun", append(args, "cmd", "arg"))
 		switch {

@@ -77,24 +77,8 @@ type ending struct {
 // output could not be written. An error means that the job could not be
 // started. Run may be called once.
 func (j *Job) Run() (code int, err error) {
-	j.hungUp = make(chan struct{})
-	j.out, j.err = &output{w: j.Stdout}, &output{w: j.Stderr}
-	j.out.lost = func(err error) { j.lose(err, j.err) }
-	j.err.lost = func(err error) { j.lose(err, j.out) }
-	// Without this, writing to a closed pipe would end the launcher. Ignored, the
-	// signal would be so in the processes, too.
-	pipe := make(chan os.Signal, 1)
-	signal.Notify(pipe, syscall.SIGPIPE)
-	defer signal.Stop(pipe)
-	signals := make(chan os.Signal, 16)
-	// A shell starts what runs in the background with SIGINT ignored; who sends one
-	// to the launcher's pid means it nevertheless. nohup must keep its effect.
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
-	}
-	defer signal.Stop(signals)
-
+	signals, end := j.begin()
+	defer end()
 	key := make([]byte, 32)
 	rand.Read(key)
 	hosts, far := j.hosts()
@@ -121,13 +105,41 @@ func (j *Job) Run() (code int, err error) {
 	defer dismiss(crews)
 	j.start(crews, key, meeting)
 	code, err = j.supervise(signals, endings, gone)
+	return j.written(code), err
+}
+
+// begin opens the job's output and takes the launcher's signals, until end.
+func (j *Job) begin() (signals <-chan os.Signal, end func()) {
+	j.hungUp = make(chan struct{})
+	j.out, j.err = &output{w: j.Stdout}, &output{w: j.Stderr}
+	j.out.lost = func(err error) { j.lose(err, j.err) }
+	j.err.lost = func(err error) { j.lose(err, j.out) }
+	// Without this, writing to a closed pipe would end the launcher. Ignored, the
+	// signal would be so in the processes, too.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	caught := make(chan os.Signal, 16)
+	// A shell starts what runs in the background with SIGINT ignored; who sends one
+	// to the launcher's pid means it nevertheless. nohup must keep its effect.
+	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(caught, syscall.SIGHUP)
+	}
+	return caught, func() {
+		signal.Stop(pipe)
+		signal.Stop(caught)
+	}
+}
+
+// written is code, unless that is 0 and output was lost.
+func (j *Job) written(code int) int {
 	if code == 0 && j.lost.Load() {
 		code = 1
 		if j.isHungUp() {
 			code = 128 + int(syscall.SIGPIPE)
 		}
 	}
-	return code, err
+	return code
 }
 
 // hosts lists the hosts of the slots in their order, and those that are not this one.

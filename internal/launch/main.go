@@ -114,6 +114,9 @@ func run(name string, args []string) (code int, err error) {
 	case f.CheckBuild:
 		return show(name, checkBuild()), nil
 	}
+	if f.elastic() {
+		return runElastic(name, f)
+	}
 	hosts, err := f.hosts()
 	if err != nil {
 		return exitUsage, err

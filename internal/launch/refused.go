@@ -9,19 +9,10 @@ import (
 // reason or with what to do instead. An option that is accepted is obeyed, or is
 // a hint that nothing depends on here (flags.notes).
 var refused = map[string]string{
-	"--min-np":                   "elastic jobs are not supported yet; use -np",
-	"--min-num-proc":             "elastic jobs are not supported yet; use -np",
-	"--max-np":                   "elastic jobs are not supported yet; use -np",
-	"--max-num-proc":             "elastic jobs are not supported yet; use -np",
-	"--slots-per-host":           "elastic jobs are not supported yet; give slots with -H host:slots",
-	"--elastic-timeout":          "elastic jobs are not supported yet",
-	"--reset-limit":              "elastic jobs are not supported yet",
-	"--blacklist-cooldown-range": "elastic jobs are not supported yet",
-	"--host-discovery-script":    "elastic jobs are not supported yet; use -H",
-	"--mpi-args":                 "MPI is not used",
-	"--binding-args":             "MPI is not used; bind inside the command, for instance with taskset or numactl",
-	"--mpi":                      "MPI is not used; --gloo, or no such option, chooses the transport of this version",
-	"--jsrun":                    "jsrun is not used; --gloo, or no such option, chooses the transport of this version",
+	"--mpi-args":     "MPI is not used",
+	"--binding-args": "MPI is not used; bind inside the command, for instance with taskset or numactl",
+	"--mpi":          "MPI is not used; --gloo, or no such option, chooses the transport of this version",
+	"--jsrun":        "jsrun is not used; --gloo, or no such option, chooses the transport of this version",
 }
 
 // refusal is the message for an option of Horovod that is not supported, "" for others.

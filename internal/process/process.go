@@ -35,6 +35,8 @@ var (
 // ranks have called it, ctx ends, or the start timeout has passed. A second call
 // without Shutdown changes nothing. sets are process sets to register, the same
 // on all ranks.
+//
+// In an elastic job it waits for a place first, see Elastic.
 func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int) error {
 	mu.Lock()
 	defer mu.Unlock()
@@ -49,10 +51,13 @@ func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int)
 	for _, text := range c.Warnings {
 		log.Warn(text)
 	}
+	if len(c.ElasticDriver) > 0 {
+		return elasticInit(ctx, c, lookup, sets)
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	generation++
-	w, err := join(ctx, c, world.Options{TrackFD: TrackFD, Sets: sets, Log: log})
+	w, err := world.Join(ctx, c, generation, world.Options{TrackFD: TrackFD, Sets: sets, Log: log})
 	if err != nil {
 		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
 	}

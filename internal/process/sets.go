@@ -21,7 +21,11 @@ func AddSet(ranks []int) (int, error) {
 	if !w.Config.DynamicSets {
 		return 0, ErrSetsAreFixed
 	}
-	return w.Engine.AddSet(ranks)
+	id, err := w.Engine.AddSet(ranks)
+	if err == nil {
+		rememberSet(w, ranks)
+	}
+	return id, err
 }
 
 // RemoveSet removes a process set; see engine.RemoveSet.
@@ -33,7 +37,12 @@ func RemoveSet(id int) error {
 	if !w.Config.DynamicSets {
 		return ErrSetsAreFixed
 	}
-	return w.Engine.RemoveSet(id)
+	s, _ := w.Engine.Set(id)
+	err := w.Engine.RemoveSet(id)
+	if err == nil {
+		forgetSet(w, s.Ranks)
+	}
+	return err
 }
 
 // ScatteredRows is how many rows of a tensor this rank gets by a Reducescatter; 0

@@ -42,17 +42,22 @@ func (d Death) Failed() bool { return d.Signal != 0 || d.ExitCode != 0 || d.Lost
 
 // String is one line: who, and how it ended. It contains neither Stderr nor Reason.
 func (d Death) String() string {
+	return fmt.Sprintf("rank %d on host %s (pid %d) %s", d.Rank, d.Host, d.PID, d.How())
+}
+
+// How is how it ended, such as "exited with code 1".
+func (d Death) How() string {
 	before := ""
 	if d.NeverJoined {
 		before = " before hvd.init()"
 	}
-	if d.Lost != "" {
-		return fmt.Sprintf("rank %d on host %s (pid %d) is lost with its host: %s%s", d.Rank, d.Host, d.PID, d.Lost, before)
+	switch {
+	case d.Lost != "":
+		return fmt.Sprintf("is lost with its host: %s%s", d.Lost, before)
+	case d.Signal != 0:
+		return fmt.Sprintf("was killed by signal %d (%s)%s", d.Signal, SignalName(d.Signal), before)
 	}
-	if d.Signal != 0 {
-		return fmt.Sprintf("rank %d on host %s (pid %d) was killed by signal %d (%s)%s", d.Rank, d.Host, d.PID, d.Signal, SignalName(d.Signal), before)
-	}
-	return fmt.Sprintf("rank %d on host %s (pid %d) exited with code %d%s%s", d.Rank, d.Host, d.PID, d.ExitCode, d.passedOn(), before)
+	return fmt.Sprintf("exited with code %d%s%s", d.ExitCode, d.passedOn(), before)
 }
 
 // passedOn names the signal in an exit code of 128+n: a shell ends so when what

@@ -53,7 +53,7 @@ func (s *Server) latest(claimed uint64) *generation {
 
 func (s *Server) open(claimed uint64) *generation {
 	g := &generation{
-		number:    uint64(len(s.gens)) + 1,
+		number:    s.Epoch<<20 + uint64(len(s.gens)) + 1,
 		claimed:   claimed,
 		members:   map[int]*peer{},
 		gone:      map[int]string{},

@@ -14,13 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
-	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // Protocol is the version of what ranks and launcher say to each other.
@@ -51,6 +49,9 @@ type Server struct {
 	// ServedBy names the process that serves, such as "rank 0", where that is not
 	// the launcher. Set before Serve.
 	ServedBy string
+	// Epoch tells the generations of this server from those of other servers of the
+	// job. Set before Serve.
+	Epoch uint64
 
 	key  []byte
 	size int
@@ -139,15 +140,8 @@ func (s *Server) Serve(l net.Listener) error {
 			conn.Close()
 			return nil
 		}
-		guard.Go("the rendezvous", s.failed, func() { s.attend(conn) })
+		go s.attend(conn)
 	}
-}
-
-// failed ends the rendezvous after a panic in it: every rank learns that its server
-// is gone, and nobody waits for what will never come.
-func (s *Server) failed(err error) {
-	fmt.Fprintf(os.Stderr, "gorovod: %v\n", err)
-	guard.Go("the end of the rendezvous", func(error) {}, func() { s.Close() })
 }
 
 // hold registers a connection, so that Close can end it. Where too many have
@@ -205,7 +199,7 @@ func (s *Server) attend(conn net.Conn) {
 		return
 	}
 	s.wg.Add(1)
-	guard.Go("the rendezvous", s.failed, func() { s.deliver(p) })
+	go s.deliver(p)
 	for {
 		m, err := decode(conn)
 		if err != nil {

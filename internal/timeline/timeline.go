@@ -18,7 +18,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -98,7 +97,7 @@ func (t *Timeline) Start(path string, markCycles bool) error {
 	tr.off = func() { t.current.CompareAndSwap(tr, nil) }
 	t.last.Store(tr)
 	t.current.Store(tr)
-	guard.Go("the timeline", tr.broken, tr.run)
+	go tr.run()
 	return nil
 }
 

@@ -153,8 +153,10 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 		if err := json.Unmarshal(v, &w.members[r]); err != nil {
 			return fmt.Errorf("what rank %d says of itself: %w", r, err)
 		}
+		if w.members[r].LocalSize != w.members[0].LocalSize {
+			w.Homogeneous = false
+		}
 	}
-	w.settle()
 	mine := c.Agreed()
 	differed, err := c.Adopt(w.members[0].Knobs)
 	if err != nil {
@@ -315,6 +317,10 @@ func (w *World) cause(rank int) string {
 	}
 	return ""
 }
+
+// Abort fails this rank's operations, and those of the others as far as they can be
+// reached, for a cause that the world cannot see by itself.
+func (w *World) Abort(cause error) { w.abort(cause) }
 
 func (w *World) abort(cause error) {
 	if w.net != nil {

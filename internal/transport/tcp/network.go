@@ -33,7 +33,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/board"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
@@ -326,7 +325,12 @@ func (n *Network) startLocked(group *sync.WaitGroup, f func()) bool {
 	if n.ended {
 		return false
 	}
-	guard.In(group, "the connections between ranks", n.Abort, f)
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		defer n.recover()
+		f()
+	}()
 	return true
 }
 

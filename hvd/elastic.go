@@ -1,0 +1,129 @@
+package hvd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/elastic"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/process"
+)
+
+var (
+	// ErrHostsUpdated: processes wait to join the elastic job, or are to leave it. A
+	// training function returns it, and is called again when the job has been formed anew.
+	ErrHostsUpdated = errors.New("the hosts of the elastic job have changed")
+	// ErrDismissed: there is no place for this process in the elastic job any more. It
+	// should end, with code 0.
+	ErrDismissed = elastic.ErrDismissed
+	// ErrLauncherLost: the launcher of the elastic job is gone, so that it cannot go on.
+	ErrLauncherLost = elastic.ErrLost
+)
+
+// State is what a training function changes, and what must not be lost.
+type State interface {
+	// Save remembers the state, in this process's memory.
+	Save()
+	// Restore makes the state what it was at the last Save, or at first.
+	Restore()
+	// Sync makes the state that of rank 0, on all processes, by Broadcast for instance, and saves it.
+	Sync(ctx context.Context) error
+}
+
+// Elastic is what a training function of RunElastic is given.
+type Elastic struct {
+	state   State
+	commits int64
+	stamp   int64
+}
+
+// RunElastic calls train, again and again, until it returns nil or an error that
+// another call cannot mend: with the state of rank 0 everywhere, in a job that
+// Init has joined. After an ErrInternal, such as the death of a process, the state
+// is restored as it was committed last, and the job is formed anew of those who are
+// left, in which the process with the newest commit is rank 0. After
+// an ErrHostsUpdated the state stays as it is. train must be able to go on from any
+// state that was committed. Start the program with horovodrun -np 4 --min-np 2.
+//
+// Ranks, sizes and process sets may be others at each call; a process set keeps its
+// ranks, as far as there are any. The error is ErrDismissed where this
+// process is to leave: that is no failure.
+func RunElastic(ctx context.Context, state State, train func(ctx context.Context, e *Elastic) error) error {
+	e := &Elastic{state: state, commits: -1}
+	sync := true
+	for {
+		err := e.attempt(ctx, sync, train)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case errors.Is(err, ErrHostsUpdated):
+			sync = false
+		case errors.Is(err, ErrInternal):
+			state.Restore()
+			sync = true
+		default:
+			return err
+		}
+		Shutdown()
+		if err := InitContext(ctx); err != nil {
+			return err
+		}
+		sync = sync || process.NeedsSync()
+	}
+}
+
+// attempt is one call of train.
+func (e *Elastic) attempt(ctx context.Context, sync bool, train func(ctx context.Context, e *Elastic) error) error {
+	if sync {
+		if err := e.state.Sync(ctx); err != nil {
+			return err
+		}
+		number := []int64{e.commits}
+		if err := Broadcast(ctx, "gorovod.elastic.commit", number, 0); err != nil {
+			return err
+		}
+		e.commits = number[0]
+		e.note()
+	}
+	return train(ctx, e)
+}
+
+func (e *Elastic) note() {
+	if e.commits >= 0 {
+		process.Committed(e.commits)
+	}
+}
+
+// Commit saves the state, and then checks as Check does. All processes call it, at the same
+// place. Each costs a copy of the state, so not every step needs one.
+func (e *Elastic) Commit(ctx context.Context) error {
+	e.state.Save()
+	e.commits++
+	e.note()
+	return e.Check(ctx)
+}
+
+// Commits is the number of the last commit, from 0; -1 if there was none.
+func (e *Elastic) Commits() int64 { return e.commits }
+
+// Check returns ErrHostsUpdated, on all processes, if rank 0 has heard that hosts have
+// changed. All processes call it, at the same place; it blocks until they have.
+func (e *Elastic) Check(ctx context.Context) error {
+	news := []int64{0, 0}
+	if stamp, update := process.HostUpdates(); update != membership.NoUpdate && stamp > e.stamp {
+		news = []int64{stamp, int64(update)}
+	}
+	if err := Broadcast(ctx, "gorovod.elastic.hosts", news, 0); err != nil {
+		return err
+	}
+	if news[0] == 0 {
+		return nil
+	}
+	e.stamp = news[0]
+	if membership.HostUpdate(news[1]) == membership.Removed {
+		process.Intact() // who is left has the state already
+	}
+	return fmt.Errorf("%w: %v at %s", ErrHostsUpdated, membership.HostUpdate(news[1]), time.Unix(news[0], 0).Format(time.TimeOnly))
+}

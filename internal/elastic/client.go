@@ -1,0 +1,271 @@
+// Package elastic is what a worker of an elastic job and the job's driver have in
+// common: what they say to each other, and the worker's end of it. Package
+// process registers through a Client before each Init; package driver, in the
+// launcher, answers.
+//
+// A worker keeps one connection to the driver for its whole life, proved by package
+// auth. On it the worker asks for a place in the next epoch, and hears when the
+// hosts have changed.
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/reach"
+)
+
+var (
+	// ErrLost is the cause when the driver is gone: the worker can join nothing more.
+	ErrLost = errors.New("the launcher of this elastic job is gone")
+	// ErrDismissed says that there is no place for the worker any more, and that it is to end.
+	ErrDismissed = errors.New("this worker has left the elastic job")
+)
+
+const (
+	dialTimeout  = 30 * time.Second
+	writeTimeout = 10 * time.Second
+)
+
+// keepAlive finds out that the driver's host is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
+
+// Options say who dials, and how.
+type Options struct {
+	Worker int
+	// TrackFD, if set, is told of the connection's descriptor when it is opened and
+	// before it is closed, so that a forked child can close its copy.
+	TrackFD func(fd int, open bool)
+	// Lost, if set, is called once, on a goroutine of the client's, when the driver is gone.
+	Lost func(error)
+}
+
+// Client is a worker's connection to its driver. Its methods are safe on any
+// goroutine, but for Register, which has one caller at a time.
+type Client struct {
+	conn  net.Conn
+	o     Options
+	ended chan struct{} // closed when the connection is over; err says why
+
+	writing sync.Mutex
+
+	mu      sync.Mutex
+	err     error
+	closing bool
+	number  uint64
+	placed  chan Message // capacity 1: the answer to the registration with number
+	stamp   int64        // of the newest update since the last place
+	update  membership.HostUpdate
+}
+
+// Dial connects to the driver at one of addrs, which are tried as rendezvous.Join
+// tries them, and proves both ends. It blocks at most 30 s.
+func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, error) {
+	hello, err := json.Marshal(Hello{Protocol: Protocol, Worker: o.Worker, PID: os.Getpid()})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	type sounded struct {
+		conn   net.Conn
+		finish func() error
+	}
+	won, number, errs := reach.Race(ctx, len(addrs), func(ctx context.Context, i int) (sounded, error) {
+		conn, err := (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext(ctx, "tcp", addrs[i])
+		if err != nil {
+			return sounded{}, err
+		}
+		stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+		finish, err := auth.Begin(conn, key, hello)
+		if !stop() && err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			conn.Close()
+		}
+		return sounded{conn, finish}, err
+	}, func(s sounded) { s.conn.Close() })
+	if number < 0 {
+		return nil, fmt.Errorf("find the driver of the elastic job at %v: %w", addrs, errors.Join(errs...))
+	}
+	won.conn.SetDeadline(time.Now().Add(dialTimeout))
+	if err := won.finish(); err != nil {
+		won.conn.Close()
+		return nil, fmt.Errorf("find the driver of the elastic job at %v: %w", addrs, err)
+	}
+	won.conn.SetDeadline(time.Time{})
+	c := &Client{conn: won.conn, o: o, ended: make(chan struct{}), placed: make(chan Message, 1)}
+	c.track(true)
+	guard.Go("the connection to the driver", c.end, c.read)
+	return c, nil
+}
+
+// Register waits for a place in the next epoch; r says what the worker brings. It
+// blocks until the driver has one, which may take as long as the job waits for
+// others, or until ctx ends. The error is ErrDismissed, ErrLost or ctx's.
+func (c *Client) Register(ctx context.Context, r membership.Registration) (Assignment, error) {
+	c.mu.Lock()
+	c.number++
+	number := c.number
+	select {
+	case <-c.placed: // of a registration that was given up
+	default:
+	}
+	c.mu.Unlock()
+	if err := c.write(Message{Type: TypeReady, Number: number, Registration: &r}); err != nil {
+		return Assignment{}, err
+	}
+	select {
+	case m := <-c.placed:
+		return answer(m)
+	case <-ctx.Done():
+		return Assignment{}, fmt.Errorf("wait for a place in the elastic job: %w", ctx.Err())
+	case <-c.ended:
+		select {
+		case m := <-c.placed: // it came before
+			return answer(m)
+		default:
+			return Assignment{}, c.cause()
+		}
+	}
+}
+
+func answer(m Message) (Assignment, error) {
+	if m.Type == TypeDismiss {
+		return Assignment{}, fmt.Errorf("%w: %s", ErrDismissed, m.Text)
+	}
+	return *m.Assignment, nil
+}
+
+// Updates is what the driver has said of the hosts since the last place, and
+// forgets it; 0 and NoUpdate if nothing.
+func (c *Client) Updates() (stamp int64, update membership.HostUpdate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stamp, update = c.stamp, c.update
+	c.stamp, c.update = 0, membership.NoUpdate
+	return stamp, update
+}
+
+// Err is nil while the driver is there, else it wraps ErrLost.
+func (c *Client) Err() error {
+	select {
+	case <-c.ended:
+		return c.cause()
+	default:
+		return nil
+	}
+}
+
+// Close ends the connection. The driver then awaits the end of this process.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	c.end(errors.New("closed"))
+}
+
+// read is the goroutine that takes frames until the connection ends.
+func (c *Client) read() {
+	for {
+		m, err := Decode(c.conn)
+		if err != nil {
+			c.end(err)
+			return
+		}
+		c.take(m)
+	}
+}
+
+func (c *Client) take(m Message) {
+	switch m.Type {
+	case TypePing:
+		c.write(Message{Type: TypePong}) // where it fails the connection has ended
+		return
+	case TypePlace:
+		if m.Assignment == nil {
+			c.end(errors.New("the driver gives a place without an assignment"))
+			return
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch m.Type {
+	case TypePlace:
+		// What was said before concerns an epoch that is over.
+		c.stamp, c.update = 0, membership.NoUpdate
+		if m.Number != c.number {
+			return
+		}
+	case TypeUpdate:
+		c.stamp = m.Stamp
+		c.update |= m.Update
+		return
+	case TypeDismiss:
+	default:
+		return
+	}
+	select {
+	case c.placed <- m:
+	default:
+	}
+}
+
+func (c *Client) write(m Message) error {
+	frame, err := Encode(m)
+	if err != nil {
+		return err
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if err := c.Err(); err != nil {
+		return err
+	}
+	c.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if _, err := c.conn.Write(frame); err != nil {
+		c.end(err)
+		return c.cause()
+	}
+	return nil
+}
+
+// end closes the connection; the first cause stays.
+func (c *Client) end(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = fmt.Errorf("%w: %w", ErrLost, cause)
+	c.track(false)
+	c.conn.Close()
+	close(c.ended)
+	if c.o.Lost != nil && !c.closing {
+		guard.Go("the news of the driver's end", func(error) {}, func() { c.o.Lost(c.cause()) })
+	}
+}
+
+func (c *Client) cause() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *Client) track(open bool) {
+	if c.o.TrackFD == nil {
+		return
+	}
+	if raw, err := c.conn.(*net.TCPConn).SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { c.o.TrackFD(int(fd), open) })
+	}
+}

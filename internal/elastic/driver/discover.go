@@ -1,0 +1,56 @@
+package driver
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+)
+
+// discover is the goroutine that asks for the hosts now and then. What fails after
+// the first time is told, and asked again.
+func (d *Driver) discover(ctx context.Context, known []membership.Host) {
+	every := time.NewTicker(d.o.DiscoverEvery)
+	defer every.Stop()
+	failed := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		hosts, err := d.o.Discover(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			if !failed {
+				d.o.Say("discover hosts: %v; it is tried again", err)
+			}
+			failed = true
+			continue
+		}
+		failed = false
+		// The order of a script's lines means nothing: hosts that are known keep theirs.
+		hosts = keepOrder(known, hosts)
+		if !slices.Equal(known, hosts) {
+			known = hosts
+			d.post(func() { d.do(d.state.Hosts(d.now(), hosts)) })
+		}
+	}
+}
+
+// keepOrder puts the hosts that were known first, in their order.
+func keepOrder(known, hosts []membership.Host) []membership.Host {
+	place := func(h membership.Host) int {
+		i := slices.IndexFunc(known, func(k membership.Host) bool { return k.Name == h.Name })
+		if i < 0 {
+			return len(known)
+		}
+		return i
+	}
+	hosts = slices.Clone(hosts)
+	slices.SortStableFunc(hosts, func(a, b membership.Host) int { return place(a) - place(b) })
+	return hosts
+}

@@ -1,0 +1,374 @@
+// Package driver runs an elastic job from the launcher: it does what package
+// membership decides. Workers keep a connection each, on which they ask for a
+// place and hear of changes. Each epoch has a rendezvous of its own, with a key and
+// numbers of its own, so that nothing below has to know of elastic jobs: a death
+// is told to the epoch's rendezvous, and every rank aborts with its cause.
+//
+// Processes are started and signalled by the caller, who reports what becomes of
+// them (Started, Ended).
+package driver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/elastic"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+const (
+	// lossTime is how long a lost connection waits for the report of its process's end.
+	lossTime = 2 * time.Second
+	// leaveTime is how long a dismissed worker may take to end by itself.
+	leaveTime = 10 * time.Second
+)
+
+// Options describe a job.
+type Options struct {
+	membership.Config
+	// Key is the job's secret.
+	Key []byte
+	// Discover, if set, is asked for the hosts every DiscoverEvery, on a goroutine of
+	// its own. Else the job has the hosts of Hosts.
+	Discover      func(ctx context.Context) ([]membership.Host, error)
+	DiscoverEvery time.Duration
+	Hosts         []membership.Host
+	// Start begins to start a worker, and Signal signals one: its process group, and with
+	// SIGKILL all that is below it. Both are called on the driver's goroutine, and must not block.
+	Start  func(membership.Start)
+	Signal func(worker int, sig syscall.Signal)
+	// Meet opens an epoch's rendezvous, and tells where each host finds it.
+	Meet func() ([]net.Listener, func(host string) []string, error)
+	// Say tells the user something, and Debug a user who wants to know more.
+	Say, Debug func(format string, args ...any)
+	// Grace is how long processes may take to end after they are asked to (SIGTERM).
+	Grace time.Duration
+}
+
+// Outcome is how a job ended.
+type Outcome struct {
+	// Reason is why it was stopped; empty if it has finished.
+	Reason string
+	// Failure is the end that counts: the first failure in the last epoch, or the first
+	// at all if the job came to its end without one. Nil if there is none.
+	Failure *Failure
+}
+
+// Failure is the end of a worker's process.
+type Failure struct {
+	Worker int
+	// Epoch is the last epoch in which the worker had a place, 0 for none.
+	Epoch uint64
+	Death rendezvous.Death
+}
+
+// String is one line: who, and how it ended.
+func (f Failure) String() string {
+	who := fmt.Sprintf("worker %d", f.Worker)
+	if f.Epoch > 0 && f.Death.Rank != f.Worker {
+		who += fmt.Sprintf(", rank %d,", f.Death.Rank)
+	}
+	return fmt.Sprintf("%s on host %s (pid %d) %s", who, f.Death.Host, f.Death.PID, f.Death.How())
+}
+
+// Driver is a job. Its methods are safe on any goroutine.
+type Driver struct {
+	o      Options
+	began  time.Time
+	events chan func()
+	done   chan struct{} // closed when Run returns
+
+	// What follows belongs to Run's goroutine.
+	state    *membership.State
+	workers  map[int]*worker
+	epoch    *epoch
+	stamp    int64
+	failures []Failure
+	stopping bool
+	reason   string
+	stage    int
+	next     <-chan time.Time // when the next stage begins
+}
+
+// worker is what the driver knows of one.
+type worker struct {
+	id      int
+	host    string
+	pid     int
+	conn    *conn  // nil if it has none now
+	number  uint64 // of its registration
+	epoch   uint64 // the last in which it had a place
+	rank    int
+	ended   bool // its process has ended
+	leaving bool // it is to end
+}
+
+// New makes a driver; Run runs it.
+func New(o Options) *Driver {
+	return &Driver{o: o, events: make(chan func(), 256), done: make(chan struct{}), workers: map[int]*worker{}}
+}
+
+// Run runs the job to its end, and returns when no process of it is left, or none
+// that can be killed. It may be called once.
+func (d *Driver) Run(ctx context.Context) (Outcome, error) {
+	defer close(d.done)
+	defer func() {
+		if d.epoch != nil {
+			d.epoch.close()
+		}
+	}()
+	d.began = time.Now()
+	d.state = membership.New(d.o.Config)
+	hosts := d.o.Hosts
+	if d.o.Discover != nil {
+		var err error
+		if hosts, err = d.o.Discover(ctx); err != nil {
+			return Outcome{}, fmt.Errorf("discover hosts: %w", err)
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		watching := make(chan struct{})
+		go func() {
+			defer close(watching)
+			d.discover(ctx, hosts)
+		}()
+		defer func() { cancel(); <-watching }()
+	}
+	d.do(d.state.Hosts(0, hosts))
+	for !d.over() {
+		var tick <-chan time.Time
+		if at, ok := d.state.Next(); ok && !d.stopping {
+			tick = time.After(at - d.now())
+		}
+		select {
+		case f := <-d.events:
+			f()
+		case <-tick:
+			d.do(d.state.Tick(d.now()))
+		case <-d.next:
+			d.enter(d.stage + 1)
+		}
+	}
+	return d.outcome(), nil
+}
+
+// post has f run by Run's goroutine.
+func (d *Driver) post(f func()) {
+	select {
+	case d.events <- f:
+	case <-d.done:
+	}
+}
+
+func (d *Driver) now() time.Duration { return time.Since(d.began) }
+
+// over says that nothing is left to wait for.
+func (d *Driver) over() bool { return d.stopping && (len(d.workers) == 0 || d.stage == givenUp) }
+
+// Started says that a worker's process runs.
+func (d *Driver) Started(id, pid int) {
+	d.post(func() {
+		if w := d.workers[id]; w != nil {
+			w.pid = pid
+		}
+	})
+}
+
+// Ended says how a worker's process has ended, or that it could not start. Gone
+// follows.
+func (d *Driver) Ended(id int, death rendezvous.Death) { d.post(func() { d.ended(id, death) }) }
+
+// Gone says that nothing is left of a worker, so that its slot is free.
+func (d *Driver) Gone(id int) {
+	d.post(func() {
+		w := d.workers[id]
+		delete(d.workers, id)
+		if w != nil && w.conn != nil {
+			w.conn.close()
+		}
+	})
+}
+
+// HostLost says that a host cannot be reached any more; its workers' ends follow,
+// each with the reason.
+func (d *Driver) HostLost(host string) { d.post(func() { d.do(d.state.HostLost(d.now(), host)) }) }
+
+// Interrupt passes a signal on to all workers and ends the job; a second one kills them.
+func (d *Driver) Interrupt(sig syscall.Signal, reason string) {
+	d.post(func() {
+		if d.stage != trains {
+			d.enter(killed)
+			return
+		}
+		d.halt(reason)
+		d.signal(sig)
+		d.enter(asked)
+	})
+}
+
+func (d *Driver) ended(id int, death rendezvous.Death) {
+	w := d.workers[id]
+	if w == nil || w.ended {
+		return
+	}
+	w.ended = true
+	death.Rank = id
+	if w.epoch > 0 {
+		death.Rank = w.rank
+	}
+	if d.epoch != nil && w.epoch == d.epoch.number {
+		death = d.epoch.server.Died(death)
+	} else {
+		death.NeverJoined = w.epoch == 0 && d.epoch != nil
+	}
+	f := Failure{Worker: id, Epoch: w.epoch, Death: death}
+	switch {
+	case !death.Failed():
+		d.o.Debug("worker %d has ended", id)
+	case w.leaving || d.stopping:
+		d.o.Debug("%v", f)
+	default:
+		d.failures = append(d.failures, f)
+		d.o.Say("%v", f)
+	}
+	d.do(d.state.Ended(d.now(), id, death.Failed()))
+}
+
+// do carries out what the state has decided.
+func (d *Driver) do(actions []membership.Action) {
+	for _, a := range actions {
+		if d.stopping {
+			return
+		}
+		if _, loud := a.(membership.Tell); !loud {
+			d.o.Debug("%v", a)
+		}
+		switch a := a.(type) {
+		case membership.Start:
+			d.workers[a.Worker] = &worker{id: a.Worker, host: a.Host}
+			d.o.Start(a)
+		case membership.End:
+			d.o.Say("worker %d is ended: %s", a.Worker, a.Reason)
+			d.end(a.Worker)
+		case membership.Dismiss:
+			d.dismiss(a.Worker, a.Reason)
+		case membership.Form:
+			if err := d.form(a); err != nil {
+				d.halt(fmt.Sprintf("epoch %d cannot be formed: %v", a.Epoch, err))
+				d.enter(asked)
+			}
+		case membership.Notify:
+			d.stamp = max(d.stamp+1, time.Now().Unix())
+			for _, id := range a.Workers {
+				d.tell(id, elastic.Message{Type: elastic.TypeUpdate, Stamp: d.stamp, Update: a.Update})
+			}
+		case membership.Ping:
+			d.tell(a.Worker, elastic.Message{Type: elastic.TypePing})
+		case membership.Tell:
+			d.o.Say("%s", a.Text)
+		case membership.Stop:
+			d.halt(a.Reason)
+			d.enter(asked)
+		}
+	}
+}
+
+// end has a worker's process ended, by force if it takes too long.
+func (d *Driver) end(id int) {
+	w := d.workers[id]
+	if w == nil || w.ended {
+		return
+	}
+	w.leaving = true
+	d.o.Signal(id, syscall.SIGTERM)
+	time.AfterFunc(d.o.Grace, func() {
+		d.post(func() {
+			if d.workers[id] == w {
+				d.o.Signal(id, syscall.SIGKILL)
+			}
+		})
+	})
+}
+
+// dismiss tells a worker to end by itself, and sees to it that it does.
+func (d *Driver) dismiss(id int, reason string) {
+	d.tell(id, elastic.Message{Type: elastic.TypeDismiss, Text: reason})
+	w := d.workers[id]
+	if w == nil || w.leaving {
+		return
+	}
+	w.leaving = true
+	time.AfterFunc(leaveTime, func() {
+		d.post(func() {
+			if d.workers[id] == w {
+				d.end(id)
+			}
+		})
+	})
+}
+
+// halt begins the end of the job.
+func (d *Driver) halt(reason string) {
+	d.stopping, d.reason = true, reason
+	if reason != "" {
+		for id := range d.workers {
+			d.tell(id, elastic.Message{Type: elastic.TypeDismiss, Text: reason})
+		}
+	}
+}
+
+// The stages of the end of all that is left.
+const (
+	trains     = iota // there is no end yet
+	asked             // who was dismissed ends by itself
+	terminated        // SIGTERM was sent
+	killed            // SIGKILL was sent
+	givenUp
+)
+
+// killTime is how long processes may take to end after SIGKILL.
+const killTime = 12 * time.Second
+
+// enter goes to a stage, and sets the time of the next.
+func (d *Driver) enter(stage int) {
+	d.stage = stage
+	switch stage {
+	case asked:
+		d.next = time.After(d.o.Grace / 2)
+	case terminated:
+		d.signal(syscall.SIGTERM)
+		d.next = time.After(d.o.Grace)
+	case killed:
+		d.signal(syscall.SIGKILL)
+		d.next = time.After(killTime)
+	case givenUp:
+		for id, w := range d.workers {
+			d.o.Say("worker %d on host %s (pid %d) cannot be killed; it is left behind", id, w.host, w.pid)
+		}
+	}
+}
+
+func (d *Driver) signal(sig syscall.Signal) {
+	for id := range d.workers {
+		d.o.Signal(id, sig)
+	}
+}
+
+// outcome is what the job comes to.
+func (d *Driver) outcome() Outcome {
+	o := Outcome{Reason: d.reason}
+	for i := range d.failures {
+		f := &d.failures[i]
+		if f.Epoch == d.state.Epoch() && f.Epoch > 0 {
+			o.Failure = f
+			return o
+		}
+	}
+	if d.reason != "" && len(d.failures) > 0 {
+		o.Failure = &d.failures[0]
+	}
+	return o
+}

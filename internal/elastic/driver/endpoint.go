@@ -1,0 +1,205 @@
+package driver
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/elastic"
+)
+
+const (
+	proofTimeout = 10 * time.Second // for a connection to prove itself
+	writeTimeout = 10 * time.Second // for a worker to take what is sent
+	// maxStrangers is how many connections may be unproved at a time.
+	maxStrangers = 256
+	// maxQueue is how many frames may wait to be sent to one worker.
+	maxQueue = 64
+)
+
+// keepAlive finds out that a worker's host is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
+
+// Serve accepts workers' connections on l until l is closed, and returns when
+// all of its connections have ended.
+func (d *Driver) Serve(l net.Listener) {
+	var attended sync.WaitGroup
+	defer attended.Wait()
+	strangers := make(chan struct{}, maxStrangers)
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// Out of descriptors, for instance; the pause keeps the loop from spinning.
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-d.done:
+			}
+			continue
+		}
+		select {
+		case strangers <- struct{}{}:
+		default:
+			c.Close() // a worker would try again; a crowd of strangers has to wait
+			continue
+		}
+		attended.Go(func() {
+			hello, err := d.prove(c)
+			<-strangers
+			if err == nil {
+				d.attend(c, hello)
+			}
+			c.Close()
+		})
+	}
+}
+
+// prove checks that a connection is a worker's.
+func (d *Driver) prove(c net.Conn) (hello elastic.Hello, err error) {
+	c.SetDeadline(time.Now().Add(proofTimeout))
+	raw, err := auth.Accept(c, d.o.Key)
+	if err != nil {
+		return hello, err
+	}
+	c.SetDeadline(time.Time{})
+	if t, ok := c.(*net.TCPConn); ok {
+		t.SetKeepAliveConfig(keepAlive)
+	}
+	if err := json.Unmarshal(raw, &hello); err != nil {
+		return hello, err
+	}
+	if hello.Protocol != elastic.Protocol {
+		return hello, errors.New("another version")
+	}
+	return hello, nil
+}
+
+// conn is one worker's connection.
+type conn struct {
+	net.Conn
+	queue chan []byte // for deliver; what does not fit ends the connection
+	once  sync.Once
+	gone  chan struct{}
+}
+
+func (c *conn) close() {
+	c.once.Do(func() {
+		close(c.gone)
+		c.Conn.Close()
+	})
+}
+
+// deliver is the goroutine that writes, so that the driver never waits for a worker.
+func (c *conn) deliver() {
+	for {
+		select {
+		case frame := <-c.queue:
+			c.SetWriteDeadline(time.Now().Add(writeTimeout))
+			if _, err := c.Write(frame); err != nil {
+				c.close()
+				return
+			}
+		case <-c.gone:
+			return
+		}
+	}
+}
+
+// attend is the life of a proved connection.
+func (d *Driver) attend(raw net.Conn, hello elastic.Hello) {
+	c := &conn{Conn: raw, queue: make(chan []byte, maxQueue), gone: make(chan struct{})}
+	go c.deliver()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { // the job's end ends the connection
+		select {
+		case <-d.done:
+			c.close()
+		case <-stop:
+		}
+	}()
+	d.post(func() {
+		w := d.workers[hello.Worker]
+		if w == nil || w.conn != nil && w.conn != c {
+			c.close() // nobody that is known
+			return
+		}
+		w.conn = c
+	})
+	for {
+		m, err := elastic.Decode(c)
+		if err != nil {
+			break
+		}
+		d.post(func() { d.hear(hello.Worker, c, m) })
+	}
+	c.close()
+	d.post(func() { d.parted(hello.Worker, c) })
+}
+
+// hear takes a worker's message.
+func (d *Driver) hear(id int, c *conn, m elastic.Message) {
+	w := d.workers[id]
+	if w == nil || w.conn != c {
+		return
+	}
+	if d.stopping {
+		d.tell(id, elastic.Message{Type: elastic.TypeDismiss, Text: d.reason})
+		return
+	}
+	switch m.Type {
+	case elastic.TypeReady:
+		if m.Registration == nil {
+			c.close()
+			return
+		}
+		w.number = m.Number
+		d.o.Debug("worker %d is ready with commit %d", id, m.Registration.Commit)
+		d.do(d.state.Ready(d.now(), id, *m.Registration))
+	case elastic.TypePong:
+		d.state.Heard(d.now(), id)
+	default:
+		c.close()
+	}
+}
+
+// parted is told that a connection has ended. Its process may have ended, too: that
+// news says more.
+func (d *Driver) parted(id int, c *conn) {
+	w := d.workers[id]
+	if w == nil || w.conn != c {
+		return
+	}
+	w.conn = nil
+	time.AfterFunc(lossTime, func() {
+		d.post(func() {
+			if d.workers[id] == w && w.conn == nil && !w.ended && !w.leaving {
+				d.do(d.state.Unreachable(d.now(), id))
+			}
+		})
+	})
+}
+
+// tell sends a message to a worker. It never blocks; one that does not read is cut off.
+func (d *Driver) tell(id int, m elastic.Message) {
+	w := d.workers[id]
+	if w == nil || w.conn == nil {
+		return
+	}
+	frame, err := elastic.Encode(m)
+	if err != nil {
+		d.o.Say("worker %d: %v", id, err)
+		w.conn.close()
+		return
+	}
+	select {
+	case w.conn.queue <- frame:
+	default:
+		w.conn.close()
+	}
+}

@@ -1,0 +1,55 @@
+package driver
+
+import (
+	"net"
+
+	"github.com/gorovod/gorovod/internal/elastic"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+// epoch is one world of workers, and the place where its ranks meet.
+type epoch struct {
+	number    uint64
+	server    *rendezvous.Server
+	listeners []net.Listener
+}
+
+// close ends the rendezvous. Ranks that still hold to it, because they were stopped,
+// say, find it gone.
+func (e *epoch) close() {
+	e.server.Close()
+	for _, l := range e.listeners {
+		l.Close()
+	}
+}
+
+// form opens an epoch's rendezvous and sends its members there. The rendezvous of
+// the last epoch is closed: all members of this one have left it.
+func (d *Driver) form(a membership.Form) error {
+	listeners, addrs, err := d.o.Meet()
+	if err != nil {
+		return err
+	}
+	e := &epoch{number: a.Epoch, server: rendezvous.NewServer(elastic.EpochKey(d.o.Key, a.Epoch), len(a.Places)), listeners: listeners}
+	e.server.Epoch = a.Epoch
+	for _, l := range listeners {
+		go e.server.Serve(l)
+	}
+	last := d.epoch
+	d.epoch = e
+	for _, p := range a.Places {
+		w := d.workers[p.Worker]
+		w.epoch, w.rank = a.Epoch, p.Rank
+		e.server.Started(p.Rank, w.host, w.pid)
+	}
+	for _, p := range a.Places {
+		w := d.workers[p.Worker]
+		d.tell(p.Worker, elastic.Message{Type: elastic.TypePlace, Number: w.number,
+			Assignment: &elastic.Assignment{Epoch: a.Epoch, Place: p, Addrs: addrs(p.Host), Sync: a.Sync, Sets: a.Sets}})
+	}
+	if last != nil {
+		go last.close()
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package membership
+
+import "fmt"
+
+// Action is something that the caller is to do. Actions are done in order.
+type Action interface{ String() string }
+
+// Start starts a worker.
+type Start struct {
+	Worker int
+	Host   string
+	Slot   int // the worker's number among the slots of the host
+}
+
+// End ends a worker's process. Ended is awaited.
+type End struct {
+	Worker int
+	Reason string
+}
+
+// Dismiss tells a worker that waits for a place that there is none for it, so
+// that it ends by itself; should it not, it is to be ended. Ended is awaited, if the worker is known.
+type Dismiss struct {
+	Worker int
+	Reason string
+}
+
+// Form begins an epoch, of workers that all wait for a place.
+type Form struct {
+	Epoch  uint64
+	Places []Place // by rank
+	// Sync says that not all members have the same state already.
+	Sync bool
+	// Sets are the process sets of rank 0: lists of ranks, which may be too large for this epoch.
+	Sets [][]int
+}
+
+// Notify tells the members of the epoch that others are there, or are to go: when
+// it suits them they should become ready.
+type Notify struct {
+	Workers []int
+	Update  HostUpdate
+}
+
+// Ping asks a worker whether it lives: Heard is awaited.
+type Ping struct{ Worker int }
+
+// Stop ends the job: all workers that are left are to be ended. Reason is
+// empty where it has finished. Nothing follows it.
+type Stop struct{ Reason string }
+
+// Tell is a message for the user.
+type Tell struct{ Text string }
+
+// HostUpdate says what has become of the hosts, as upstream numbers it.
+type HostUpdate int
+
+// The kinds of HostUpdate; added and removed together are 3.
+const (
+	NoUpdate HostUpdate = 0
+	Removed  HostUpdate = 1
+	Added    HostUpdate = 2
+)
+
+func (u HostUpdate) String() string {
+	return [...]string{"no update", "removed", "added", "mixed"}[u&3]
+}
+
+// Place is where a worker stands in an epoch. Cross ranks count the hosts that
+// have a worker with the same local rank.
+type Place struct {
+	Worker               int
+	Host                 string
+	Rank, Size           int
+	LocalRank, LocalSize int
+	CrossRank, CrossSize int
+}
+
+func (a Start) String() string {
+	return fmt.Sprintf("start worker %d on %s slot %d", a.Worker, a.Host, a.Slot)
+}
+func (a End) String() string     { return fmt.Sprintf("end worker %d: %s", a.Worker, a.Reason) }
+func (a Dismiss) String() string { return fmt.Sprintf("dismiss worker %d: %s", a.Worker, a.Reason) }
+func (a Notify) String() string  { return fmt.Sprintf("notify %v: %v", a.Workers, a.Update) }
+func (a Ping) String() string    { return fmt.Sprintf("ping worker %d", a.Worker) }
+func (a Tell) String() string    { return "tell: " + a.Text }
+func (a Stop) String() string {
+	if a.Reason == "" {
+		return "stop: finished"
+	}
+	return "stop: " + a.Reason
+}
+
+func (a Form) String() string {
+	text := fmt.Sprintf("form epoch %d of %d:", a.Epoch, len(a.Places))
+	host := ""
+	for _, p := range a.Places {
+		if p.Host != host {
+			host = p.Host
+			text += " " + host
+		}
+		text += fmt.Sprintf(" %d", p.Worker)
+	}
+	if !a.Sync {
+		text += ", state is the same"
+	}
+	if len(a.Sets) > 0 {
+		text += fmt.Sprintf(", sets %v", a.Sets)
+	}
+	return text
+}

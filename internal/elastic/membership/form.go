@@ -1,0 +1,150 @@
+package membership
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// maxStrikes is how many epochs in a row may fail to come together although
+// nobody has died.
+const maxStrikes = 3
+
+// form begins the next epoch, if it can.
+func (s *State) form() {
+	if s.holdOut() {
+		return
+	}
+	came := s.in(ready)
+	need := s.c.Min
+	if s.epoch == 0 {
+		need = s.c.NP
+	}
+	if s.short(len(came), need) {
+		return
+	}
+	if s.epoch > 0 {
+		if s.c.ResetLimit >= 0 && s.resets >= s.c.ResetLimit {
+			s.stop(fmt.Sprintf("Horovod was shutdown because number of resets during elastic job exceeded limit: %d", s.c.ResetLimit))
+			return
+		}
+		if text := s.trouble(came); text != "" {
+			if s.strikes++; s.strikes >= maxStrikes {
+				s.stop("the workers cannot join one another: " + text)
+				return
+			}
+		}
+		s.resets++
+	}
+	s.begin(came)
+}
+
+// trouble is why the last epoch could not be joined, although nobody was lost.
+func (s *State) trouble(came []*worker) string {
+	if s.lost {
+		return ""
+	}
+	for _, w := range came {
+		if w.Trouble != "" {
+			return w.Trouble
+		}
+	}
+	s.strikes = 0
+	return ""
+}
+
+// begin forms an epoch of the workers that came. Who has the state goes before who
+// has not.
+func (s *State) begin(came []*worker) {
+	slices.SortStableFunc(came, func(a, b *worker) int {
+		return cmp.Or(compare(b.veteran, a.veteran), cmp.Compare(a.id, b.id))
+	})
+	if s.c.Max > 0 && len(came) > s.c.Max {
+		came = came[:s.c.Max]
+	}
+	source := came[0]
+	for _, w := range came {
+		if w.Commit > source.Commit {
+			source = w
+		}
+	}
+	s.epoch++
+	f := Form{Epoch: s.epoch, Places: s.places(came, source), Sets: source.Sets}
+	for _, w := range came {
+		f.Sync = f.Sync || !w.Intact || !w.member
+	}
+	for _, w := range s.workers {
+		w.member = false
+	}
+	for _, w := range came {
+		w.phase, w.member, w.veteran = running, true, true
+	}
+	s.lost, s.asked = false, NoUpdate
+	s.holding, s.overdue = never, never
+	s.act(f)
+}
+
+// places orders the workers: the host of the source first, then the hosts in
+// their order; inside a host the source first, then by slot.
+func (s *State) places(came []*worker, source *worker) []Place {
+	came = slices.Clone(came)
+	slices.SortFunc(came, func(a, b *worker) int {
+		return cmp.Or(
+			compare(b.host == source.host, a.host == source.host),
+			cmp.Compare(slices.Index(s.hosts, a.host), slices.Index(s.hosts, b.host)),
+			compare(b == source, a == source),
+			cmp.Compare(a.slot, b.slot))
+	})
+	list := make([]Place, len(came))
+	local, cross := map[*host]int{}, map[int]int{}
+	for i, w := range came {
+		l := local[w.host]
+		list[i] = Place{Worker: w.id, Host: w.host.name, Rank: i, Size: len(came), LocalRank: l, CrossRank: cross[l]}
+		local[w.host]++
+		cross[l]++
+	}
+	for i, w := range came {
+		list[i].LocalSize, list[i].CrossSize = local[w.host], cross[list[i].LocalRank]
+	}
+	return list
+}
+
+// notify asks the members to come together where that would change something.
+func (s *State) notify() {
+	if s.stopped || s.lost || s.epoch == 0 {
+		return
+	}
+	members := s.in(running)
+	if len(members) == 0 {
+		return
+	}
+	var update HostUpdate
+	if s.c.Max == 0 || len(members) < s.c.Max || slices.ContainsFunc(members, s.leaving) {
+		if slices.ContainsFunc(s.in(ready), func(w *worker) bool { return !w.member }) {
+			update |= Added
+		}
+	}
+	if slices.ContainsFunc(members, s.leaving) {
+		update |= Removed
+	}
+	if update&^s.asked == 0 {
+		return
+	}
+	s.asked |= update
+	n := Notify{Update: s.asked}
+	for _, w := range members {
+		n.Workers = append(n.Workers, w.id)
+	}
+	s.act(n)
+}
+
+// compare orders false before true.
+func compare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}

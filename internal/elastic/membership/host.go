@@ -1,0 +1,158 @@
+package membership
+
+import (
+	"slices"
+	"time"
+)
+
+// Host is a name with the number of slots that it offers.
+type Host struct {
+	Name  string
+	Slots int
+}
+
+// host is what is known of a host; it is never forgotten, since its failures count.
+type host struct {
+	name    string
+	offered int // slots; 0 while it is taken away
+	// barred are the slots that a failed worker has cost, with when they can be used again.
+	barred map[int]time.Duration
+	// banned is when the whole host can be used again; 0: it can.
+	banned   time.Duration
+	failures int
+	// cooling is until when another failure costs the whole host.
+	cooling time.Duration
+}
+
+func (s *State) host(name string) *host {
+	for _, h := range s.hosts {
+		if h.name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// offer takes what was discovered. Hosts keep their order; new ones come last.
+func (s *State) offer(offered []Host) {
+	for _, h := range s.hosts {
+		h.offered = 0
+	}
+	for _, o := range offered {
+		h := s.host(o.Name)
+		if h == nil {
+			h = &host{name: o.Name, barred: map[int]time.Duration{}}
+			s.hosts = append(s.hosts, h)
+		}
+		h.offered = o.Slots
+	}
+}
+
+// usable says whether a worker may be on the slot.
+func (h *host) usable(slot int) bool {
+	_, barred := h.barred[slot]
+	return slot < h.offered && !barred && h.banned == 0
+}
+
+// thaw frees what has cooled down.
+func (s *State) thaw() {
+	for _, h := range s.hosts {
+		if h.banned != 0 && h.banned <= s.now {
+			h.banned = 0
+			s.tell("host %s may be used again", h.name)
+		}
+		for slot, until := range h.barred {
+			if until <= s.now {
+				delete(h.barred, slot)
+			}
+		}
+	}
+}
+
+// thawing is when the next of what is left out can be used again; never if nothing can.
+func (s *State) thawing() time.Duration {
+	next := never
+	for _, h := range s.hosts {
+		if h.banned != 0 {
+			next = min(next, h.banned)
+		}
+		for _, until := range h.barred {
+			next = min(next, until)
+		}
+	}
+	return next
+}
+
+// fail makes a worker's slot, or its host, pay for its failure.
+func (s *State) fail(w *worker) {
+	s.failures++
+	h := w.host
+	if h.banned != 0 {
+		return // it has paid
+	}
+	if s.c.WholeHosts {
+		s.blacklist(h, "a worker of it has failed")
+		return
+	}
+	if h.cooling > s.now && s.elsewhere(h) {
+		s.blacklist(h, "a worker of it has failed again")
+		return
+	}
+	h.barred[w.slot] = s.cooled(h)
+	h.cooling = h.barred[w.slot]
+}
+
+// blacklist bans a host and ends what is left on it.
+func (s *State) blacklist(h *host, why string) {
+	if h.banned != 0 {
+		return
+	}
+	h.banned = s.cooled(h)
+	h.cooling = h.banned
+	if h.banned == never {
+		s.tell("host %s is not used any more: %s", h.name, why)
+	} else {
+		s.tell("host %s is not used for %v: %s", h.name, (h.banned - s.now).Round(time.Second/10), why)
+	}
+	for _, w := range s.on(h) {
+		if w.phase != ending {
+			if w.member {
+				s.lost = true
+			}
+			s.give(w, "its host is not used any more")
+		}
+	}
+}
+
+// cooled counts a failure of h, and is when what it costs can be used again:
+// upstream's formula.
+func (s *State) cooled(h *host) time.Duration {
+	h.failures++
+	low, high := s.c.Cooldown.Min, s.c.Cooldown.Max
+	if high == 0 {
+		return never
+	}
+	delay := high
+	if h.failures < 30 { // else it overflows, and is above any high
+		delay = low<<h.failures + time.Duration(s.c.Random()*float64(low))
+	}
+	return s.now + min(max(delay, low), high)
+}
+
+// elsewhere says whether the job has workers that are not on h: the last host
+// is not blacklisted for its workers' failures.
+func (s *State) elsewhere(h *host) bool {
+	return slices.ContainsFunc(s.workers, func(w *worker) bool { return w.host != h && w.phase != ending })
+}
+
+// slots counts those that can be used now.
+func (s *State) slots() (n int) {
+	for _, h := range s.hosts {
+		for slot := range h.offered {
+			if h.usable(slot) {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,248 @@
+// Package membership decides who takes part in an elastic job: which workers are
+// started and ended, when the job is formed anew, and in which order its workers
+// stand. It is a pure state machine: events go in, each with the time, and
+// actions come out. Package driver does what they say; there is no I/O here, no
+// clock and no goroutine. The methods of a State must not be called concurrently.
+//
+// A worker is one process, on one slot of a host, for its whole life. An epoch is
+// a world of workers with ranks. While one runs its members train. When one
+// of them is lost the others leave the epoch and report as ready, each with the number of
+// the newest commit that it holds; when all have, the next epoch is formed. It is not waited
+// for workers that are starting, as long as Config.Min are there: they report later, and the members are asked
+// to come together again (Notify).
+//
+// The member with the newest commit becomes rank 0, from which the others take
+// the state; so a commit that any survivor holds is never undone.
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Config holds the rules of a job.
+type Config struct {
+	// NP is how many slots the job needs to start, Min how many workers to go on,
+	// and Max how many it takes; 0: as many as there are slots.
+	NP, Min, Max int
+	// ResetLimit is how often the job may be formed anew; below 0: any number of times.
+	ResetLimit int
+	// Timeout bounds each wait: for slots, and for a member that lives and does
+	// not come.
+	Timeout time.Duration
+	// Patience is how long a member may leave pings unanswered while others wait for it.
+	Patience time.Duration
+	// WholeHosts has a failed worker cost its whole host and not just its slot,
+	// as upstream does it.
+	WholeHosts bool
+	// Cooldown bounds how long what has failed is left out; the zero value: for ever.
+	Cooldown Cooldown
+	// Fixed says that the hosts never change, so that it makes no sense to wait for others.
+	Fixed bool
+	// Resumable says that a new worker can take the state from a disk.
+	Resumable bool
+	// Random is uniform in [0, 1), for cooldowns.
+	Random func() float64
+}
+
+// Cooldown is the range of --blacklist-cooldown-range.
+type Cooldown struct{ Min, Max time.Duration }
+
+// never is a time that does not come.
+const never = time.Duration(1<<63 - 1)
+
+// State is what is known of the job. Times are since its start.
+type State struct {
+	c       Config
+	now     time.Duration
+	hosts   []*host // in the order in which they came; the order of the ranks
+	workers []*worker
+	started int    // workers so far; their ids count from 0
+	epoch   uint64 // the last that was formed; 0: none
+	resets  int
+	lost    bool // a member of the epoch has been lost, so that it cannot go on
+	strikes int  // epochs in a row that could not be joined although nobody died
+	// Members that have been asked to come together, for the reason of either kind.
+	asked HostUpdate
+
+	waiting    time.Duration // since when slots are missing; never: they are not
+	holding    time.Duration // since when workers wait for others that do not come; never: they do not
+	overdue    time.Duration // when those must have come
+	complained bool          // that slots are missing
+	failures   int
+	finished   bool // a member has ended with success
+	stopped    bool
+	actions    []Action
+}
+
+// New makes the State of a job without hosts.
+func New(c Config) *State {
+	return &State{c: c, waiting: never, holding: never, overdue: never}
+}
+
+// Epoch is the number of the last epoch that was formed, 0 before the first.
+func (s *State) Epoch() uint64 { return s.epoch }
+
+// Hosts says which hosts there are, in order, with how many slots. Hosts that are
+// not among them have been taken away: their workers leave in order.
+func (s *State) Hosts(now time.Duration, offered []Host) []Action {
+	s.offer(offered)
+	return s.proceed(now)
+}
+
+// Ready says that a worker waits for a place.
+func (s *State) Ready(now time.Duration, id int, r Registration) []Action {
+	w := s.worker(id)
+	if w == nil || w.phase == ending {
+		s.act(Dismiss{Worker: id, Reason: "the job goes on without it"})
+		return s.proceed(now)
+	}
+	w.phase, w.Registration = ready, r
+	return s.proceed(now)
+}
+
+// Heard says that a worker has answered a ping.
+func (s *State) Heard(now time.Duration, id int) {
+	if w := s.worker(id); w != nil {
+		w.heard = now
+	}
+}
+
+// Ended says that nothing is left of a worker's process. It may also never have
+// been started. failed is false where it exited with code 0.
+func (s *State) Ended(now time.Duration, id int, failed bool) []Action {
+	s.now = max(s.now, now)
+	if w := s.worker(id); w != nil {
+		s.remove(w, failed)
+	}
+	return s.proceed(now)
+}
+
+// HostLost says that a host cannot be reached any more. Its workers count as
+// dead, and their ends need not be told.
+func (s *State) HostLost(now time.Duration, name string) []Action {
+	s.now = max(s.now, now)
+	if h := s.host(name); h != nil {
+		for _, w := range s.on(h) {
+			s.failures++
+			s.lost = s.lost || w.member
+		}
+		s.workers = slices.DeleteFunc(s.workers, func(w *worker) bool { return w.host == h })
+		s.blacklist(h, "it cannot be reached")
+	}
+	return s.proceed(now)
+}
+
+// Unreachable says that a worker's connection is gone while its process may live.
+func (s *State) Unreachable(now time.Duration, id int) []Action {
+	s.now = max(s.now, now)
+	if w := s.worker(id); w != nil && w.phase != ending {
+		s.evict(w, "it has lost its connection to the launcher")
+	}
+	return s.proceed(now)
+}
+
+// Tick says that time has passed. It is needed at Next.
+func (s *State) Tick(now time.Duration) []Action { return s.proceed(now) }
+
+// proceed does what has become possible or due.
+func (s *State) proceed(now time.Duration) []Action {
+	s.now = max(s.now, now)
+	s.thaw()
+	if !s.stopped {
+		s.dismissLeaving()
+		switch {
+		case s.finished:
+			s.wind()
+		case !s.abandoned():
+			s.fill()
+			s.form()
+			s.notify()
+		}
+	}
+	actions := s.actions
+	s.actions = nil
+	return actions
+}
+
+// remove takes a worker out whose process has ended.
+func (s *State) remove(w *worker, failed bool) {
+	s.workers = slices.DeleteFunc(s.workers, func(o *worker) bool { return o == w })
+	if w.phase == ending {
+		return // it has been given up before
+	}
+	if w.member {
+		s.lost = true
+		s.strikes = 0
+	}
+	switch {
+	case failed:
+		s.fail(w)
+	case w.member || s.epoch == 0:
+		s.finished = true
+	default:
+		s.fail(w) // it was to take part, and did not
+	}
+}
+
+// evict gives up a worker whose process has yet to be ended.
+func (s *State) evict(w *worker, why string) {
+	if w.member {
+		s.lost = true
+		s.strikes = 0
+	}
+	s.give(w, why)
+	s.fail(w)
+}
+
+// give has a worker's process ended; it is no part of the job any more.
+func (s *State) give(w *worker, why string) {
+	w.phase, w.member = ending, false
+	s.act(End{Worker: w.id, Reason: why})
+}
+
+// dismissLeaving lets those go whose slots are gone, and who are not in an epoch.
+func (s *State) dismissLeaving() {
+	for _, w := range slices.Clone(s.workers) {
+		if !s.leaving(w) {
+			continue
+		}
+		switch w.phase {
+		case ready:
+			w.phase, w.member = ending, false
+			s.act(Dismiss{Worker: w.id, Reason: fmt.Sprintf("its slot on host %s has been taken away", w.host.name)})
+		case starting:
+			s.give(w, "its slot has been taken away")
+		}
+	}
+}
+
+// wind ends a job that has finished: who works goes on to its own end, and who waits
+// for a place gets none.
+func (s *State) wind() {
+	for _, w := range slices.Clone(s.workers) {
+		switch w.phase {
+		case ready:
+			w.phase, w.member = ending, false
+			s.act(Dismiss{Worker: w.id, Reason: "the job has finished"})
+		case starting:
+			if s.epoch > 0 { // else these are programs that need no others
+				s.give(w, "the job has finished")
+			}
+		}
+	}
+	if len(s.workers) == 0 {
+		s.stop("")
+	}
+}
+
+// stop ends the job; an empty reason says that it has finished.
+func (s *State) stop(reason string) {
+	s.stopped = true
+	s.act(Stop{Reason: reason})
+}
+
+func (s *State) act(a Action) { s.actions = append(s.actions, a) }
+
+func (s *State) tell(format string, args ...any) { s.act(Tell{fmt.Sprintf(format, args...)}) }

@@ -1,0 +1,123 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// pingInterval is how often a member is asked whether it lives, while others
+// wait for it.
+const pingInterval = time.Second
+
+// holdOut reports whether there are workers for whom the next epoch has to
+// wait: the members that have not left the last one. While anybody waits they are asked whether they
+// live, and those who do not answer are given up. Who answers may take its time, unless
+// its epoch has ended: then it has Timeout to notice.
+func (s *State) holdOut() bool {
+	came := s.in(ready)
+	holdouts := s.in(running)
+	if s.epoch == 0 {
+		holdouts = s.in(starting)
+	}
+	if len(holdouts) == 0 || len(came) == 0 {
+		s.holding, s.overdue = never, never
+		return len(holdouts) > 0
+	}
+	s.holding = min(s.holding, s.now)
+	if s.epoch == 0 || slices.ContainsFunc(came, func(w *worker) bool { return w.member }) {
+		if s.overdue == never {
+			s.overdue = s.now + s.c.Timeout
+		}
+	} else {
+		s.overdue = never
+	}
+	late := s.now >= s.overdue
+	if s.epoch == 0 {
+		return !late // one may be slow to start: in time those who are there begin
+	}
+	for _, w := range holdouts {
+		silent := s.now - max(w.heard, s.holding)
+		switch {
+		case late:
+			s.evict(w, fmt.Sprintf("the others have waited for it for %v", s.c.Timeout))
+		case silent >= s.c.Patience:
+			s.evict(w, fmt.Sprintf("it has not answered for %v: it is stopped, or cannot be reached", s.c.Patience))
+		case s.now-max(w.pinged, s.holding) >= s.pingEvery():
+			w.pinged = s.now
+			s.act(Ping{w.id})
+		}
+	}
+	if len(s.in(running)) > 0 {
+		return true
+	}
+	s.holding, s.overdue = never, never
+	return false
+}
+
+// pingEvery leaves time for several pings before patience ends.
+func (s *State) pingEvery() time.Duration { return min(pingInterval, s.c.Patience/4) }
+
+// abandoned reports whether there is nobody to go on with: the last worker has failed,
+// or the last one that holds the state. It stops the job once all have ended.
+func (s *State) abandoned() bool {
+	if s.failures == 0 || (s.epoch > 0 && s.c.Resumable) {
+		return false
+	}
+	alive := func(w *worker) bool { return w.phase != ending && (w.veteran || s.epoch == 0) }
+	if slices.ContainsFunc(s.workers, alive) {
+		return false
+	}
+	if len(s.in(starting))+len(s.in(ready)) > 0 {
+		s.stop("no worker is left that holds the state of the job")
+	} else if len(s.workers) == 0 {
+		s.stop("all workers have failed")
+	}
+	return true
+}
+
+// short reports whether there are too few workers to form an epoch. In time it
+// stops the job for it.
+func (s *State) short(came, need int) bool {
+	if came >= need {
+		s.waiting, s.complained = never, false
+		return false
+	}
+	lacking := fmt.Sprintf("%d of the %d slots that the job needs are there", s.slots(), need)
+	if s.c.Fixed && s.thawing() == never && s.slots() < need {
+		s.stop(fmt.Sprintf("%s, and there will be no others", lacking))
+		return true
+	}
+	if s.waiting == never {
+		s.waiting = s.now
+	}
+	if !s.complained && s.staying() < need {
+		s.complained = true
+		s.tell("%s: waiting for others, at most %v", lacking, s.c.Timeout-(s.now-s.waiting))
+	}
+	if s.now-s.waiting >= s.c.Timeout {
+		if s.staying() >= need {
+			lacking = fmt.Sprintf("%d of the %d workers that the job needs have come to hvd.init()", came, need)
+		}
+		s.stop(fmt.Sprintf("%s after %v: check that hosts with enough slots are discovered, and how they failed (--min-np, --elastic-timeout)", lacking, s.c.Timeout))
+	}
+	return true
+}
+
+// Next is when Tick is needed, if nothing else happens before; false: not at all.
+func (s *State) Next() (time.Duration, bool) {
+	if s.stopped {
+		return 0, false
+	}
+	next := s.thawing()
+	if s.waiting != never {
+		next = min(next, s.waiting+s.c.Timeout)
+	}
+	if s.holding != never {
+		next = min(next, s.overdue)
+		for _, w := range s.in(running) {
+			next = min(next, max(w.heard, s.holding)+s.c.Patience, max(w.pinged, s.holding)+s.pingEvery())
+		}
+	}
+	return next, next != never
+}

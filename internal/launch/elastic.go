@@ -1,0 +1,376 @@
+package launch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/gorovod/gorovod/internal/elastic/driver"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+// elasticJob is a job whose processes come and go: package driver decides which,
+// and this runs them by crews.
+type elasticJob struct {
+	*Job
+	key     []byte
+	driver  *driver.Driver
+	slots   int // at a time, that a host is prepared for
+	isLocal func(host string) bool
+
+	mu      sync.Mutex
+	near    *meetingPoint // where workers find the driver: on this host
+	far     *meetingPoint // and from others; nil while there are none
+	serving sync.WaitGroup
+	here    *localCrew
+	crews   map[string]*post // of other hosts
+	workers map[int]*workerProcess
+	closed  bool
+}
+
+// post is a crew of another host, which takes time to be made.
+type post struct {
+	ready chan struct{} // closed when crew or err is set
+	crew  *remoteCrew
+	err   error
+}
+
+// runElastic is horovodrun for elastic jobs.
+func runElastic(name string, f *flags) (code int, err error) {
+	env := f.environ(os.Environ())
+	o := driver.Options{Config: f.membership(env), DiscoverEvery: discoverEvery, Grace: f.grace()}
+	if f.DiscoveryScript != "" {
+		d := discovery{f.DiscoveryScript, 1}
+		if f.SlotsPerHost != nil {
+			d.slots = *f.SlotsPerHost
+		}
+		o.Discover = d.hosts
+	} else if o.Hosts, err = f.elasticHosts(); err != nil {
+		return exitUsage, err
+	}
+	path, code, err := findCommand(f.command[0], os.Getenv("PATH"))
+	if err != nil {
+		return code, err
+	}
+	e := &elasticJob{
+		Job: &Job{Name: name, Path: path, Args: f.command, Env: env, Reach: f.reach(), Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename,
+			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
+		slots: 64, isLocal: isLocal, crews: map[string]*post{}, workers: map[int]*workerProcess{},
+	}
+	return e.run(o)
+}
+
+// run runs the job to its end. The exit codes are those of Job.Run; what counts is
+// the first failure in the last epoch.
+func (e *elasticJob) run(o driver.Options) (code int, err error) {
+	signals, end := e.begin()
+	defer end()
+	e.key = make([]byte, 32)
+	rand.Read(e.key)
+	if e.near, err = meetHere(); err != nil {
+		return 1, err
+	}
+	o.Key, o.Start, o.Signal, o.Meet, o.Say, o.Debug = e.key, e.start, e.signal, e.meet, e.say, e.tell
+	e.driver = driver.New(o)
+	e.serve(e.near)
+	defer e.close()
+	if e.here, err = newLocalCrew("localhost", hex.EncodeToString(e.key), true); err != nil {
+		return 1, err
+	}
+	over := make(chan struct{})
+	var interrupted syscall.Signal
+	var watching sync.WaitGroup
+	watching.Go(func() { interrupted = e.watch(signals, over) })
+	ctx, cancel := context.WithCancel(context.Background())
+	outcome, err := e.driver.Run(ctx)
+	cancel()
+	close(over)
+	watching.Wait()
+	switch {
+	case err != nil:
+		return 1, err
+	case interrupted == syscall.SIGPIPE:
+		return 128 + int(interrupted), nil // and nothing to say
+	case interrupted != 0:
+		e.say("%s", outcome.Reason)
+		return 128 + int(interrupted), nil
+	}
+	return e.written(e.conclude(outcome)), nil
+}
+
+// watch passes signals on until the job is over, and returns the first.
+func (e *elasticJob) watch(signals <-chan os.Signal, over <-chan struct{}) (first syscall.Signal) {
+	hungUp := e.hungUp
+	for {
+		sig := syscall.SIGPIPE
+		select {
+		case s := <-signals:
+			sig = s.(syscall.Signal)
+			if first != 0 {
+				sig = syscall.SIGKILL
+			}
+		case <-hungUp:
+			hungUp = nil
+		case <-over:
+			return first
+		}
+		if first == 0 {
+			first = sig
+		}
+		passed := sig
+		if sig == syscall.SIGPIPE {
+			passed = syscall.SIGTERM
+		}
+		e.driver.Interrupt(passed, fmt.Sprintf("interrupted by signal %d (%s)", int(sig), rendezvous.SignalName(int(sig))))
+	}
+}
+
+// conclude says why the job ended, where it did not simply finish, and returns the exit code.
+func (e *elasticJob) conclude(o driver.Outcome) int {
+	var b strings.Builder
+	b.WriteString(o.Reason)
+	code := 0
+	if o.Reason != "" {
+		code = 1
+	}
+	if f := o.Failure; f != nil {
+		code = exitCode(f.Death)
+		if o.Reason != "" {
+			b.WriteString("\nthe first failure: ")
+		}
+		fmt.Fprint(&b, f)
+		if f.Death.Reason != "" {
+			fmt.Fprintf(&b, "\nit reported: %s", f.Death.Reason)
+		}
+		if f.Death.Stderr != "" {
+			fmt.Fprintf(&b, "; last lines of its stderr:\n  %s", strings.ReplaceAll(f.Death.Stderr, "\n", "\n  "))
+		}
+	}
+	if b.Len() > 0 {
+		e.say("%s", b.String())
+	}
+	return code
+}
+
+// serve has the driver serve a meeting point.
+func (e *elasticJob) serve(m *meetingPoint) {
+	for _, l := range m.listeners {
+		e.serving.Go(func() { e.driver.Serve(l) })
+	}
+}
+
+// meet opens an epoch's rendezvous: beyond this host only where there are others.
+func (e *elasticJob) meet() ([]net.Listener, func(host string) []string, error) {
+	e.mu.Lock()
+	far := e.far != nil
+	e.mu.Unlock()
+	var m *meetingPoint
+	var err error
+	if far {
+		m, err = meetAnywhere(e.Interfaces)
+	} else {
+		m, err = meetHere()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.listeners, func(host string) []string {
+		addrs := m.here()
+		if c := e.crewOf(host); c != nil {
+			addrs = m.seenFrom(c.ready.Launcher)
+		}
+		var list []string
+		for _, a := range addrs {
+			list = append(list, a.String())
+		}
+		return list
+	}, nil
+}
+
+// crewOf is the crew of another host, nil for this one.
+func (e *elasticJob) crewOf(host string) *remoteCrew {
+	e.mu.Lock()
+	p := e.crews[host]
+	e.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	<-p.ready
+	return p.crew
+}
+
+// start begins to start a worker; it does not block.
+func (e *elasticJob) start(a membership.Start) {
+	w := &workerProcess{id: a.Worker, host: a.Host, job: e}
+	e.mu.Lock()
+	e.workers[a.Worker] = w
+	e.mu.Unlock()
+	go func() {
+		if err := e.place(w, a); err != nil {
+			w.Ended(outcome{Code: 1, Err: err})
+			w.Gone()
+		}
+	}()
+}
+
+// place has the crew of a host start a worker.
+func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
+	if err := w.open(); err != nil {
+		return err
+	}
+	if e.isLocal(a.Host) {
+		interfaces := e.Interfaces
+		e.mu.Lock()
+		if e.far == nil {
+			interfaces = []string{"lo"}
+		}
+		e.mu.Unlock()
+		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces)})
+		return nil
+	}
+	c, err := e.reach(a.Host)
+	if err != nil {
+		e.driver.HostLost(a.Host)
+		return err
+	}
+	w.run(c, command{Args: e.Args, Env: e.environ(forOthers(e.Env), a, e.far.seenFrom(c.ready.Launcher), e.Interfaces)})
+	return nil
+}
+
+// reach is the crew of another host, which is connected to if there is none. It blocks meanwhile.
+func (e *elasticJob) reach(host string) (*remoteCrew, error) {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil, errors.New("the launcher is ending")
+	}
+	if e.far == nil {
+		m, err := meetAnywhere(e.Interfaces)
+		if err != nil {
+			e.mu.Unlock()
+			return nil, err
+		}
+		e.far = m
+		e.serve(m)
+	}
+	p := e.crews[host]
+	if p != nil {
+		e.mu.Unlock()
+		<-p.ready
+		return p.crew, p.err
+	}
+	p = &post{ready: make(chan struct{})}
+	e.crews[host] = p
+	e.mu.Unlock()
+	e.tell("connecting to %s", host)
+	crews, err := muster(context.Background(), []string{host}, func(string) bool { return false }, &e.Reach,
+		assignment{Dir: workingDirectory(), Secret: hex.EncodeToString(e.key), Input: e.Input}, map[string]int{host: e.slots})
+	p.err = err
+	if err == nil {
+		p.crew, _ = crews[host].(*remoteCrew)
+	}
+	close(p.ready)
+	if err != nil {
+		e.say("%v", err)
+		e.forget(host, p)
+		return nil, err
+	}
+	go func() {
+		<-p.crew.Lost()
+		e.forget(host, p)
+	}()
+	return p.crew, nil
+}
+
+// forget drops a crew that is of no use, so that the next worker of its host gets another.
+func (e *elasticJob) forget(host string, p *post) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.crews[host] == p {
+		delete(e.crews, host)
+	}
+}
+
+// signal signals a worker's process.
+func (e *elasticJob) signal(id int, sig syscall.Signal) {
+	e.mu.Lock()
+	w := e.workers[id]
+	e.mu.Unlock()
+	if w != nil {
+		w.signal(sig)
+	}
+}
+
+// close ends what is left.
+func (e *elasticJob) close() {
+	e.mu.Lock()
+	e.closed = true
+	posts := maps.Clone(e.crews)
+	e.mu.Unlock()
+	e.near.close()
+	if e.far != nil {
+		e.far.close()
+	}
+	var closing sync.WaitGroup
+	for _, p := range posts {
+		closing.Go(func() {
+			<-p.ready
+			if p.crew != nil {
+				p.crew.Close()
+			}
+		})
+	}
+	if e.here != nil {
+		closing.Go(e.here.Close)
+	}
+	closing.Wait()
+	e.serving.Wait()
+}
+
+// inherited are variables of a job that this launcher runs in.
+var inherited = regexp.MustCompile(`^(HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_RENDEZVOUS_ADDRS|GOROVOD_ELASTIC_(DRIVER|WORKER))=`)
+
+// environ is the environment of a worker's process. Its rank and all that it needs to
+// meet others comes from the driver at each hvd.init(); local rank and size are
+// those of the slots, for programs that look at them before.
+func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.AddrPort, interfaces []string) []string {
+	place := placeOf(addrs)
+	set := map[string]string{
+		"HOROVOD_ELASTIC":        "1",
+		"HOROVOD_HOSTNAME":       a.Host,
+		"HOROVOD_LOCAL_RANK":     strconv.Itoa(a.Slot),
+		"HOROVOD_LOCAL_SIZE":     strconv.Itoa(a.Slot + 1),
+		"HOROVOD_CONTROLLER":     "gloo",
+		"HOROVOD_CPU_OPERATIONS": "gloo",
+		"PYTHONUNBUFFERED":       "1",
+		"GOROVOD_ELASTIC_DRIVER": place[candidatesVariable],
+		"GOROVOD_ELASTIC_WORKER": strconv.Itoa(a.Worker),
+		secretVariable:           hex.EncodeToString(e.key),
+	}
+	if len(interfaces) > 0 {
+		list := strings.Join(interfaces, ",")
+		set["HOROVOD_GLOO_IFACE"], set["NCCL_SOCKET_IFNAME"] = list, list
+	}
+	var env []string
+	for _, v := range base {
+		if !inherited.MatchString(v) {
+			env = append(env, v)
+		}
+	}
+	for name, value := range set {
+		env = setenv(env, name, value)
+	}
+	return env
+}

@@ -1,0 +1,222 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+)
+
+const (
+	defaultElasticTimeout = 600 * time.Second
+	// discoverEvery is how often hosts are discovered, as upstream does it.
+	discoverEvery = time.Second
+	// scriptLimit is how long a discovery script may take.
+	scriptLimit = 60 * time.Second
+	// maxScriptOutput bounds what a discovery script may print.
+	maxScriptOutput = 1 << 20
+)
+
+// elastic says whether the job is elastic.
+func (f *flags) elastic() bool { return f.DiscoveryScript != "" || f.MinNP != nil }
+
+// checkElastic checks the options of elastic jobs.
+func (f *flags) checkElastic() error {
+	if !f.elastic() {
+		for _, o := range []struct {
+			name  string
+			given bool
+		}{{"--max-np", f.MaxNP != nil}, {"--slots-per-host", f.SlotsPerHost != nil}, {"--elastic-timeout", f.ElasticTimeout != nil},
+			{"--reset-limit", f.ResetLimit != nil}, {cooldownOption, f.BlacklistCooldown != nil}} {
+			if o.given {
+				return fmt.Errorf("%s is for elastic jobs: give --min-np or --host-discovery-script, too", o.name)
+			}
+		}
+		return nil
+	}
+	if env := os.Getenv("HOROVOD_ELASTIC_TIMEOUT"); f.ElasticTimeout == nil && env != "" {
+		n, err := strconv.Atoi(env)
+		if err != nil {
+			return fmt.Errorf("HOROVOD_ELASTIC_TIMEOUT=%s: a number of seconds is needed", env)
+		}
+		f.ElasticTimeout = &n
+	}
+	for _, v := range []struct {
+		name  string
+		value *int
+		least int
+	}{{"min-np", f.MinNP, 1}, {"max-np", f.MaxNP, f.NumProc}, {"slots-per-host", f.SlotsPerHost, 1}, {"elastic-timeout", f.ElasticTimeout, 1}, {"reset-limit", f.ResetLimit, 0}} {
+		if v.value != nil && (*v.value < v.least || *v.value > maxSlots) {
+			return fmt.Errorf("--%s %d: a number from %d to %d is needed", v.name, *v.value, v.least, maxSlots)
+		}
+	}
+	if f.MinNP != nil && *f.MinNP > f.NumProc {
+		return fmt.Errorf("--min-np %d is above -np %d", *f.MinNP, f.NumProc)
+	}
+	if c := f.BlacklistCooldown; c != nil && (len(c) != 2 || c[0] < 1 || c[1] < c[0] || c[1] > 3600) {
+		return fmt.Errorf("%s %s: two numbers of seconds are needed, from 1 to 3600, the lesser first", cooldownOption, strings.Trim(fmt.Sprint(c), "[]"))
+	}
+	switch rule := os.Getenv("GOROVOD_ELASTIC_BLACKLIST"); rule {
+	case "", "slot", "host":
+	default:
+		return fmt.Errorf("GOROVOD_ELASTIC_BLACKLIST=%s: slot or host is needed", rule)
+	}
+	return nil
+}
+
+// membership are the rules of an elastic job.
+func (f *flags) membership(env []string) membership.Config {
+	c := membership.Config{NP: f.NumProc, Min: f.NumProc, ResetLimit: -1, Timeout: defaultElasticTimeout, Patience: patience(lookEnv(env, "GOROVOD_HEARTBEAT_SECONDS")),
+		WholeHosts: os.Getenv("GOROVOD_ELASTIC_BLACKLIST") == "host", Fixed: f.DiscoveryScript == "", Resumable: lookEnv(env, "GOROVOD_CHECKPOINT_DIR") != "",
+		Random: rand.Float64}
+	for _, o := range []struct {
+		value *int
+		to    *int
+	}{{f.MinNP, &c.Min}, {f.MaxNP, &c.Max}, {f.ResetLimit, &c.ResetLimit}} {
+		if o.value != nil {
+			*o.to = *o.value
+		}
+	}
+	if f.ElasticTimeout != nil {
+		c.Timeout = time.Duration(*f.ElasticTimeout) * time.Second
+	}
+	if r := f.BlacklistCooldown; r != nil {
+		c.Cooldown = membership.Cooldown{Min: time.Duration(r[0]) * time.Second, Max: time.Duration(r[1]) * time.Second}
+	}
+	return c
+}
+
+// patience is how long a worker may be silent: as long as the ranks themselves
+// wait for one another.
+func patience(heartbeat string) time.Duration {
+	seconds, err := strconv.ParseFloat(heartbeat, 64)
+	switch {
+	case err != nil || seconds < 0:
+		return 30 * time.Second
+	case seconds == 0 || seconds > 1e6:
+		return 1e6 * time.Second
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// discovery runs a script that lists hosts.
+type discovery struct {
+	script string
+	slots  int // of a host that does not say
+}
+
+// hosts runs the script through a shell, as upstream does, and reads its lines.
+func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
+	ctx, cancel := context.WithTimeout(ctx, scriptLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", d.script)
+	cmd.Env = exportable(os.Environ())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is for the launcher
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	var out, errs limited
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, fmt.Errorf("%s: %w%s", d.script, err, after(errs.kept.String()))
+	}
+	return d.parse(out.kept.String())
+}
+
+// after is the text of a script that failed, below the error.
+func after(text string) string {
+	if text = strings.TrimSpace(text); text != "" {
+		return ":\n  " + strings.ReplaceAll(text, "\n", "\n  ")
+	}
+	return ""
+}
+
+// parse reads lines like "host" or "host:slots". A host that is named twice has the
+// slots of its last line.
+func (d discovery) parse(text string) ([]membership.Host, error) {
+	var hosts []membership.Host
+	for _, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		entry := line
+		if !hostEntry.MatchString(entry) {
+			entry = fmt.Sprintf("%s:%d", line, d.slots)
+		}
+		if !hostEntry.MatchString(entry) {
+			return nil, fmt.Errorf("%s printed %q: a line must look like host or host:slots", d.script, line)
+		}
+		colon := strings.LastIndexByte(entry, ':')
+		h, err := newHost(entry[:colon], entry[colon+1:])
+		if err != nil {
+			return nil, fmt.Errorf("%s printed %q: %w", d.script, line, err)
+		}
+		found := false
+		for i := range hosts {
+			if hosts[i].Name == h.Name {
+				hosts[i].Slots, found = h.Slots, true
+			}
+		}
+		if !found {
+			hosts = append(hosts, membership.Host{Name: h.Name, Slots: h.Slots})
+		}
+	}
+	return hosts, nil
+}
+
+// limited keeps what is written to it, up to maxScriptOutput bytes.
+type limited struct{ kept bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.kept.Len()+len(p) > maxScriptOutput {
+		return 0, fmt.Errorf("more than %d bytes of output", maxScriptOutput)
+	}
+	return l.kept.Write(p)
+}
+
+// elasticHosts are the hosts of an elastic job that has no discovery script.
+func (f *flags) elasticHosts() ([]membership.Host, error) {
+	hosts, err := f.hosts()
+	if err != nil {
+		return nil, err
+	}
+	if f.Hosts == "" && f.Hostfile == "" && f.MaxNP != nil {
+		hosts[0].Slots = *f.MaxNP
+	}
+	var merged []membership.Host
+	total := 0
+	for _, h := range hosts {
+		total += h.Slots
+		merged = add(merged, h)
+	}
+	if total < f.NumProc {
+		return nil, fmt.Errorf("-np %d, but the hosts have only %d slots", f.NumProc, total)
+	}
+	if total > maxSlots {
+		return nil, errors.New("the hosts have too many slots")
+	}
+	return merged, nil
+}
+
+// add counts a host that is named twice as one.
+func add(hosts []membership.Host, h Host) []membership.Host {
+	for i := range hosts {
+		if hosts[i].Name == h.Name {
+			hosts[i].Slots += h.Slots
+			return hosts
+		}
+	}
+	return append(hosts, membership.Host{Name: h.Name, Slots: h.Slots})
+}

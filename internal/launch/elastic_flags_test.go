@@ -1,0 +1,86 @@
+package launch
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+)
+
+func TestElasticRules(t *testing.T) {
+	f, err := parseFlags("horovodrun", strings.Fields("-np 4 --min-np 2 --max-np 8 --reset-limit 3 --elastic-timeout 7 --blacklist-cooldown-range 10 100 cmd -x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := f.membership([]string{"GOROVOD_HEARTBEAT_SECONDS=5", "GOROVOD_CHECKPOINT_DIR=/d"})
+	c.Random = nil
+	want := membership.Config{NP: 4, Min: 2, Max: 8, ResetLimit: 3, Timeout: 7 * time.Second, Patience: 5 * time.Second,
+		Cooldown: membership.Cooldown{Min: 10 * time.Second, Max: 100 * time.Second}, Fixed: true, Resumable: true}
+	if !equalRules(c, want) || !slices.Equal(f.command, []string{"cmd", "-x"}) {
+		t.Errorf("got %+v %v, want %+v", c, f.command, want)
+	}
+	t.Setenv("GOROVOD_ELASTIC_BLACKLIST", "host")
+	t.Setenv("HOROVOD_ELASTIC_TIMEOUT", "9")
+	if f, err = parseFlags("horovodrun", strings.Fields("-np 4 --host-discovery-script ./d cmd")); err != nil {
+		t.Fatal(err)
+	}
+	c = f.membership(nil)
+	c.Random = nil
+	want = membership.Config{NP: 4, Min: 4, ResetLimit: -1, Timeout: 9 * time.Second, Patience: 30 * time.Second, WholeHosts: true}
+	if !equalRules(c, want) {
+		t.Errorf("got %+v, want %+v", c, want)
+	}
+	t.Setenv("GOROVOD_ELASTIC_BLACKLIST", "rack")
+	if _, err = parseFlags("horovodrun", strings.Fields("-np 4 --min-np 1 cmd")); err == nil || !strings.Contains(err.Error(), "rack") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func equalRules(a, b membership.Config) bool {
+	return a.NP == b.NP && a.Min == b.Min && a.Max == b.Max && a.ResetLimit == b.ResetLimit && a.Timeout == b.Timeout && a.Patience == b.Patience &&
+		a.Cooldown == b.Cooldown && a.Fixed == b.Fixed && a.Resumable == b.Resumable && a.WholeHosts == b.WholeHosts
+}
+
+func TestDiscoveryScript(t *testing.T) {
+	for text, want := range map[string][]membership.Host{
+		"":                        nil,
+		"a:2\nb\n\n  c:1  \n":     {{Name: "a", Slots: 2}, {Name: "b", Slots: 3}, {Name: "c", Slots: 1}},
+		"a:2\nb:1\na:4\n":         {{Name: "a", Slots: 4}, {Name: "b", Slots: 1}},
+		"[fd00::1]:2\n10.0.0.1\n": {{Name: "fd00::1", Slots: 2}, {Name: "10.0.0.1", Slots: 3}},
+	} {
+		got, err := discovery{"s", 3}.parse(text)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: got %v %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"a:0", "a:x", "-oProxyCommand=x:1", "a b", "a:1:2"} {
+		if got, err := (discovery{"s", 1}).parse(text); err == nil {
+			t.Errorf("%q: got %v, want an error", text, got)
+		}
+	}
+	ctx := context.Background()
+	script := filepath.Join(t.TempDir(), "discover")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho $1:2\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := (discovery{script + " a", 1}).hosts(ctx); err != nil || !slices.Equal(got, []membership.Host{{Name: "a", Slots: 2}}) {
+		t.Errorf("got %v %v", got, err)
+	}
+	_, err := discovery{"echo a:1; echo no network >&2; exit 3", 1}.hosts(ctx)
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no network") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := (discovery{"yes a:1", 1}).hosts(ctx); err == nil {
+		t.Error("endless output is taken")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := (discovery{"sleep 60", 1}).hosts(ctx); err == nil {
+		t.Error("a script that hangs is waited for")
+	}
+}

@@ -1,0 +1,116 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+// workerProcess is a worker of an elastic job while its command runs. It watches the
+// command, and takes its output where the job wants it. In the output's prefixes, and for
+// files, its number stands where another job's rank does: ranks change.
+type workerProcess struct {
+	id      int
+	host    string
+	job     *elasticJob
+	streams [2]*stream
+	files   [2]*os.File // nil without --output-filename
+
+	mu      sync.Mutex
+	crew    crew           // nil until the command is started
+	pending syscall.Signal // came before
+}
+
+// open makes the ways of its output.
+func (w *workerProcess) open() error {
+	for i, to := range [2]*output{w.job.out, w.job.err} {
+		var file io.Writer
+		if w.job.OutputDir != "" {
+			dir := filepath.Join(w.job.OutputDir, fmt.Sprintf("rank.%d", w.id))
+			if err := os.MkdirAll(dir, 0o777); err != nil {
+				return fmt.Errorf("--output-filename: %w", err)
+			}
+			f, err := os.Create(filepath.Join(dir, streamNames[i]))
+			if err != nil {
+				return fmt.Errorf("--output-filename: %w", err)
+			}
+			w.files[i] = f
+			file = &output{w: f, lost: func(err error) { w.job.lose(err, w.job.err) }}
+		}
+		w.streams[i] = newStream(to, file, w.id, streamNames[i], w.job.Timestamps)
+	}
+	return nil
+}
+
+// run has a crew start the command.
+func (w *workerProcess) run(c crew, cmd command) {
+	w.mu.Lock()
+	w.crew = c
+	pending := w.pending
+	w.mu.Unlock()
+	c.Start(w.id, cmd, w)
+	if pending != 0 {
+		c.Signal(w.id, pending)
+	}
+}
+
+// signal reaches a command that is only being started, too.
+func (w *workerProcess) signal(sig syscall.Signal) {
+	w.mu.Lock()
+	c := w.crew
+	if c == nil {
+		w.pending = sig
+	}
+	w.mu.Unlock()
+	if c != nil {
+		c.Signal(w.id, sig)
+	}
+}
+
+func (w *workerProcess) Started(pid int) {
+	w.job.driver.Started(w.id, pid)
+	w.job.tell("worker %d runs on %s with pid %d", w.id, w.host, pid)
+}
+
+func (w *workerProcess) Output(stream int, p []byte) {
+	if stream < len(w.streams) {
+		w.streams[stream].write(p)
+	}
+}
+
+func (w *workerProcess) Ended(e outcome) {
+	d := rendezvous.Death{Host: w.host, PID: e.PID, Signal: e.Signal, ExitCode: e.Code}
+	switch {
+	case e.Err != nil:
+		d.ExitCode = max(1, e.Code)
+		w.job.say("cannot start worker %d on host %s: %v", w.id, w.host, e.Err)
+	case e.Lost != nil:
+		d.Lost = e.Lost.Error()
+		if h := (*hostError)(nil); errors.As(e.Lost, &h) {
+			d.Lost = h.What
+		}
+		w.job.driver.HostLost(w.host)
+	}
+	if d.Failed() && w.streams[stderrStream] != nil {
+		d.Stderr = w.streams[stderrStream].last()
+	}
+	w.job.driver.Ended(w.id, d)
+}
+
+func (w *workerProcess) Gone() {
+	for _, f := range w.files {
+		if f != nil {
+			f.Close()
+		}
+	}
+	w.job.mu.Lock()
+	delete(w.job.workers, w.id)
+	w.job.mu.Unlock()
+	w.job.driver.Gone(w.id)
+}

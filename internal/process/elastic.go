@@ -1,0 +1,185 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/elastic"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/world"
+)
+
+// elasticity is what this process knows of the elastic job that it is part of.
+var elasticity struct {
+	client atomic.Pointer[elastic.Client] // nil in other jobs, and before the first Init
+	commit atomic.Int64                   // 1 + the number of the newest commit; 0: none
+	intact atomic.Bool                    // the state is that of all members, so that none needs another's
+	place  atomic.Pointer[elastic.Assignment]
+
+	sets [][]int // the process sets of the last epoch, as they were asked for. mu
+}
+
+// Membership says what this process is in an elastic job.
+type Membership int
+
+const (
+	NotElastic Membership = iota // the job is not elastic
+	Member                       // it takes part, or may
+	Dismissed                    // there is no place for it any more: it is to end, with code 0
+	Abandoned                    // the launcher is gone: it is to end
+)
+
+var membershipNow atomic.Int32
+
+// Elastic says what this process is in an elastic job; NotElastic before Init.
+func Elastic() Membership {
+	if c := elasticity.client.Load(); c != nil && c.Err() != nil && Membership(membershipNow.Load()) == Member {
+		return Abandoned
+	}
+	return Membership(membershipNow.Load())
+}
+
+// Committed says that this process holds the state of a commit, from 0 on.
+func Committed(number int64) { elasticity.commit.Store(number + 1) }
+
+// Intact says that the state of this process is that of all members, and needs no other,
+// for the next Init only.
+func Intact() { elasticity.intact.Store(true) }
+
+// NeedsSync says whether the members that the last Init has brought together may
+// have different states.
+func NeedsSync() bool {
+	a := elasticity.place.Load()
+	return a == nil || a.Sync
+}
+
+// FirstEpoch says whether the job has not been formed anew yet.
+func FirstEpoch() bool {
+	a := elasticity.place.Load()
+	return a == nil || a.Epoch == 1
+}
+
+// HostUpdates is what has been said of the hosts since the last Init, once; 0 and
+// NoUpdate if nothing.
+func HostUpdates() (stamp int64, update membership.HostUpdate) {
+	c := elasticity.client.Load()
+	if c == nil {
+		return 0, membership.NoUpdate
+	}
+	return c.Updates()
+}
+
+// elasticInit asks the driver for a place and joins that epoch. Where others die
+// meanwhile it asks again. The caller holds mu.
+func elasticInit(ctx context.Context, c *config.Config, lookup func(string) (string, bool), sets [][]int) error {
+	client := elasticity.client.Load()
+	if client == nil || client.Err() != nil {
+		if client != nil {
+			return client.Err()
+		}
+		var err error
+		if client, err = elastic.Dial(ctx, c.ElasticDriver, c.Key, elastic.Options{Worker: c.ElasticWorker, TrackFD: TrackFD, Lost: driverLost}); err != nil {
+			return err
+		}
+		elasticity.client.Store(client)
+		membershipNow.Store(int32(Member))
+		elasticity.sets = sets
+	}
+	r := membership.Registration{Commit: elasticity.commit.Load() - 1, Intact: elasticity.intact.Swap(false), Sets: elasticity.sets}
+	for {
+		a, err := client.Register(ctx, r)
+		if err != nil {
+			if client.Err() == nil && ctx.Err() == nil {
+				membershipNow.Store(int32(Dismissed))
+			}
+			return err
+		}
+		err = joinEpoch(ctx, c.Key, lookup, a)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		r.Trouble, r.Intact = err.Error(), false
+	}
+}
+
+// joinEpoch joins the world of one epoch.
+func joinEpoch(ctx context.Context, key []byte, lookup func(string) (string, bool), a elastic.Assignment) error {
+	c, err := config.Load(placed(lookup, a))
+	if err != nil {
+		return err
+	}
+	c.Key = elastic.EpochKey(key, a.Epoch)
+	c.Rendezvous = a.Addrs
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	w, err := world.Join(ctx, c, a.Epoch, world.Options{TrackFD: TrackFD, Sets: clipSets(a.Sets, c.Size), Log: logger(c)})
+	if err != nil {
+		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
+	}
+	elasticity.sets = a.Sets
+	elasticity.place.Store(&a)
+	current.Store(w)
+	return nil
+}
+
+// placed is the environment with the place that the driver has given.
+func placed(lookup func(string) (string, bool), a elastic.Assignment) func(string) (string, bool) {
+	p := a.Place
+	values := map[string]int{"HOROVOD_RANK": p.Rank, "HOROVOD_SIZE": p.Size, "HOROVOD_LOCAL_RANK": p.LocalRank, "HOROVOD_LOCAL_SIZE": p.LocalSize,
+		"HOROVOD_CROSS_RANK": p.CrossRank, "HOROVOD_CROSS_SIZE": p.CrossSize}
+	return func(name string) (string, bool) {
+		if v, ok := values[name]; ok {
+			return strconv.Itoa(v), true
+		}
+		if name == "GOROVOD_RENDEZVOUS_ADDRS" {
+			return strings.Join(a.Addrs, ","), true
+		}
+		return lookup(name)
+	}
+}
+
+// driverLost ends what this process waits for when its launcher is gone.
+func driverLost(err error) {
+	if w := current.Load(); w != nil {
+		w.Abort(err)
+	}
+}
+
+// clipSets is what is left of process sets in a world of size ranks: the ranks that
+// there are. Sets without any are left out, and come back when the job has grown.
+func clipSets(sets [][]int, size int) [][]int {
+	var clipped [][]int
+	for _, s := range sets {
+		if c := clip(s, size); len(c) > 0 {
+			clipped = append(clipped, c)
+		}
+	}
+	return clipped
+}
+
+func clip(ranks []int, size int) []int {
+	return slices.DeleteFunc(slices.Clone(ranks), func(r int) bool { return r >= size })
+}
+
+// rememberSet keeps a set for the epochs to come.
+func rememberSet(w *world.World, ranks []int) {
+	mu.Lock()
+	defer mu.Unlock()
+	if len(w.Config.ElasticDriver) > 0 && current.Load() == w {
+		elasticity.sets = append(slices.Clone(elasticity.sets), slices.Clone(ranks))
+	}
+}
+
+// forgetSet undoes rememberSet, or what Init was given.
+func forgetSet(w *world.World, ranks []int) {
+	mu.Lock()
+	defer mu.Unlock()
+	if len(w.Config.ElasticDriver) > 0 && current.Load() == w {
+		elasticity.sets = slices.DeleteFunc(slices.Clone(elasticity.sets), func(s []int) bool { return slices.Equal(clip(s, w.Config.Size), ranks) })
+	}
+}
