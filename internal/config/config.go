@@ -10,9 +10,9 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/schedulers"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -25,8 +25,12 @@ type Config struct {
 	// Rendezvous is where the server may be: host:port pairs, the likeliest first;
 	// empty for a job of one process.
 	Rendezvous []string
-	Interfaces []string // on which the other ranks find this one; empty: on all
-	Key        []byte   // the job's secret; empty if none is known
+	// Place is what the launcher's environment tells, where that is not Horovod's own.
+	// Then LocalSize and CrossSize may not be known before the ranks have met.
+	Place         schedulers.Place
+	RendezvousDir string   // shared by all ranks of a job that another launcher has started
+	Interfaces    []string // on which the other ranks find this one; empty: on all
+	Key           []byte   // the job's secret; empty if none is known
 	// ElasticDriver is where the driver of an elastic job may be, as Rendezvous; empty in
 	// other jobs. ElasticWorker is how it knows this process.
 	ElasticDriver []string
@@ -164,8 +168,8 @@ func Read(lookup func(name string) (string, bool)) *Config {
 			r.err = fmt.Errorf("%s=%s: %w", k.Name, r.text, err)
 		}
 	}
+	c.findPlace(lookup)
 	c.validate()
-	c.checkLauncher(lookup)
 	return c
 }
 
@@ -196,10 +200,11 @@ func (c *Config) validate() {
 		c.err = errors.New("HOROVOD_GLOO_RENDEZVOUS_ADDR is set without HOROVOD_GLOO_RENDEZVOUS_PORT")
 	case c.rendezvousPort != "":
 		c.err = errors.New("HOROVOD_GLOO_RENDEZVOUS_PORT is set without HOROVOD_GLOO_RENDEZVOUS_ADDR")
+	case c.StartedByOthers():
 	case c.Size > 1 && len(c.Rendezvous) == 0:
 		c.err = fmt.Errorf("HOROVOD_SIZE is %d, but HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT are not set: start the program with horovodrun -np %d", c.Size, c.Size)
 	}
-	if c.err == nil && c.Size > 1 && len(c.Key) == 0 {
+	if c.err == nil && c.Size > 1 && len(c.Key) == 0 && !c.StartedByOthers() {
 		c.err = errors.New("HOROVOD_SECRET_KEY is not set: ranks prove to one another that they know the job's secret; horovodrun hands it over, and ranks started by hand need the launcher's")
 	}
 	for _, p := range []struct {
@@ -218,20 +223,32 @@ func (c *Config) validate() {
 	}
 }
 
-// checkLauncher warns of a program that was started by mpirun or srun as under
-// an MPI build of Horovod: each process would be alone and not know it.
-func (c *Config) checkLauncher(lookup func(string) (string, bool)) {
-	if _, ok := c.readings["HOROVOD_SIZE"]; ok {
+// findPlace takes the process's place from its launcher's variables, where Horovod's own
+// do not tell it. HOROVOD_HOSTNAME counts nevertheless.
+func (c *Config) findPlace(lookup func(string) (string, bool)) {
+	p, err := schedulers.Find(lookup)
+	if err != nil {
+		c.err = err
 		return
 	}
-	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
-		if v, _ := lookup(name); v != "" {
-			if n, err := strconv.Atoi(v); err == nil && n > 1 {
-				c.Warnings = append(c.Warnings, fmt.Sprintf("%s=%d: another launcher has started %d processes, but there is no MPI in this version, so each is rank 0 of 1; use horovodrun -np %d in place of that launcher", name, n, n, n))
-				return
-			}
-		}
+	c.Place = p
+	if !c.StartedByOthers() {
+		return
 	}
+	c.Rank, c.Size = p.Rank, p.Size
+	c.LocalRank, c.LocalSize, c.CrossRank, c.CrossSize = p.LocalRank, max(1, p.LocalSize), p.CrossRank, max(1, p.CrossSize)
+	if p.LocalSize == 0 {
+		c.LocalRank = 0
+	}
+	if p.Host != "" && !c.IsSet("HOROVOD_HOSTNAME") {
+		c.Hostname = p.Host
+	}
+}
+
+// StartedByOthers reports that another launcher has started this process as one of
+// several ranks. They find one another by package meet.
+func (c *Config) StartedByOthers() bool {
+	return c.Place.Launcher != schedulers.Nobody && c.Place.Launcher != schedulers.Horovodrun && c.Place.Size > 1
 }
 
 // Agreed are the knobs that all ranks must share, as text by name.

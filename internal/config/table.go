@@ -116,7 +116,7 @@ var implemented = []Knob{
 		})},
 	{Name: "GOROVOD_RENDEZVOUS_ADDRS", section: placement, Doc: "addresses (HOST:PORT) at which the ranks may find the rendezvous, separated by commas, the likeliest first. They are tried side by side, and the first that proves to know the job's secret is used; that of the next two variables is the last of them",
 		setting: list(func(c *Config) *[]string { return &c.Rendezvous }, hostPort)},
-	{Name: "HOROVOD_GLOO_RENDEZVOUS_ADDR", section: placement, Doc: "where the ranks find one another; without it a program is rank 0 of 1",
+	{Name: "HOROVOD_GLOO_RENDEZVOUS_ADDR", section: placement, Doc: "where the ranks find one another; without it, and without another launcher, a program is rank 0 of 1",
 		setting: text(func(c *Config) *string { return &c.rendezvousHost })},
 	{Name: "HOROVOD_GLOO_RENDEZVOUS_PORT", section: placement, Doc: "its port",
 		setting: setting{
@@ -126,6 +126,8 @@ var implemented = []Knob{
 			},
 			show: func(c *Config) string { return c.rendezvousPort },
 		}},
+	{Name: "GOROVOD_RENDEZVOUS_DIR", section: placement, Doc: "for ranks that srun, mpirun, mpiexec, torchrun or jsrun has started: a directory that all hosts share, in which rank 0 leaves the rendezvous' address and the job's secret for the others, in a file that only its owner may read. Without it they use what the launcher offers, see docs/schedulers.md",
+		setting: text(func(c *Config) *string { return &c.RendezvousDir })},
 	{Name: "HOROVOD_SECRET_KEY", section: placement, Secret: true, Doc: "the job's secret in hexadecimal; each connection proves knowledge of it first. Made by `horovodrun` for each job, never put on a command line",
 		setting: setting{parse: func(c *Config, v string) error {
 			key, err := hex.DecodeString(v)
@@ -146,7 +148,7 @@ var implemented = []Knob{
 	{Name: "GOROVOD_ELASTIC_BLACKLIST", section: elsewhere, By: "horovodrun", Doc: "`slot`, the default: a process of an elastic job that fails costs its slot, and its host if one fails there again within the cooldown; `host`: it costs its host at once, as in Horovod"},
 	{Name: "HOROVOD_ELASTIC", section: elsewhere, By: "Python", Doc: "1, as `horovodrun` sets it in elastic jobs: the gradients of `DistributedOptimizer` are reduced even in a world of one"},
 	{Name: "OMPI_COMM_WORLD_RANK", section: elsewhere, By: "Python", Doc: "rank for launchers' helpers in Python, where HOROVOD_RANK is not set"},
-	{Name: "OMPI_COMM_WORLD_SIZE", section: elsewhere, By: "Python", Doc: "size for the same; above 1 without HOROVOD_SIZE, `hvd.init()` warns that mpirun does not start jobs"},
+	{Name: "OMPI_COMM_WORLD_SIZE", section: elsewhere, By: "Python", Doc: "size for the same; it and the other variables of launchers tell `hvd.init()` its place where HOROVOD_RANK and HOROVOD_SIZE do not, see docs/schedulers.md"},
 	{Name: "PMI_RANK", section: elsewhere, By: "Python", Doc: "like OMPI_COMM_WORLD_RANK, after it"},
 	{Name: "PMI_SIZE", section: elsewhere, By: "Python", Doc: "like OMPI_COMM_WORLD_SIZE, after it"},
 	{Name: "GOROVOD_LIBRARY", section: elsewhere, By: "Python", Doc: "path of the libgorovod.so to load in place of the package's own"},

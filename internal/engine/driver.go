@@ -1,10 +1,10 @@
 package engine
 
 import (
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // Polls without progress before the driver sleeps: where each rank has a core
@@ -84,7 +84,7 @@ func (e *Engine) drive(en *Entry, deadline time.Time) {
 // abortOnPanic, deferred by who drives, makes an abort of a panic.
 func (e *Engine) abortOnPanic() {
 	if p := recover(); p != nil {
-		cause := fmt.Errorf("panic in the engine of %s: %v\n%s", e.opts.Describe(e.opts.Rank), p, debug.Stack())
+		cause := guard.Caught("the engine of "+e.opts.Describe(e.opts.Rank), p)
 		e.net.Abort(cause)
 		e.fail(e.networkError(cause))
 	}

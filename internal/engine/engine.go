@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/timeline"
@@ -132,7 +133,7 @@ func New(net transport.Network, o Options) (*Engine, error) {
 			return nil, err
 		}
 	}
-	go e.background()
+	guard.Go("the engine's own goroutine", e.net.Abort, e.background)
 	return e, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -160,10 +161,10 @@ func (e *Entry) finish(err *Error) {
 		e.op.Ended(e)
 	}
 	if done != nil {
-		go func() {
+		guard.Go("a callback", e.panicked, func() {
 			done(e)
 			e.Release()
-		}()
+		})
 		return
 	}
 	e.Release()
@@ -184,6 +185,9 @@ func (e *Entry) OnDone(f func(*Entry)) error {
 	return nil
 }
 
+// panicked makes an abort of a callback's panic.
+func (e *Entry) panicked(err error) { e.engine.net.Abort(err) }
+
 // called stands for a callback of OnDone that has been started.
 var called = func(*Entry) {}
 
@@ -194,10 +198,10 @@ func (e *Entry) callLate() {
 	if f == nil || f == &called || !e.late.CompareAndSwap(f, &called) {
 		return
 	}
-	go func() {
+	guard.Go("a callback", e.panicked, func() {
 		(*f)(e)
 		e.Release()
-	}()
+	})
 }
 
 // park blocks until the Entry is done or d has passed, while another goroutine drives.

@@ -187,8 +187,22 @@ func (l *lane) nextBatch() bool {
 		l.batchAt = time.Now()
 	}
 	e.counters.Batches.Add(1)
+	if err := l.read(records); err != nil {
+		e.net.Abort(fmt.Errorf("log of lane %d: %w", l.id, err))
+		return true
+	}
+	l.plan = negotiate.Fuse(l.plan[:0], l.responses, l.settings.fusionThreshold, negotiate.FuseOptions{Groups: e.opts.GroupsApart})
+	l.next = 0
+	l.traceBatch()
+	return true
+}
+
+// read makes Responses of the records of a batch.
+func (l *lane) read(records []transport.Record) error {
 	l.responses = l.responses[:0]
+	e := l.engine
 	e.mu.Lock()
+	defer e.mu.Unlock() // also of a panic: who ends the engine needs it
 	for _, rec := range records {
 		var resp *negotiate.Response
 		var err error
@@ -209,20 +223,14 @@ func (l *lane) nextBatch() bool {
 			err = fmt.Errorf("unknown record kind %d", rec.Kind)
 		}
 		if err != nil {
-			e.mu.Unlock()
-			e.net.Abort(fmt.Errorf("log of lane %d: %w", l.id, err))
-			return true
+			return err
 		}
 		l.responses = append(l.responses, resp)
 		if en := l.table[resp.Name]; en != nil {
 			en.agreed = true
 		}
 	}
-	e.mu.Unlock()
-	l.plan = negotiate.Fuse(l.plan[:0], l.responses, l.settings.fusionThreshold, negotiate.FuseOptions{Groups: e.opts.GroupsApart})
-	l.next = 0
-	l.traceBatch()
-	return true
+	return nil
 }
 
 // heldBack is how long the next batch must still wait for more tensors.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/autotune"
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
 )
 
@@ -57,7 +58,7 @@ func (e *Engine) startTuner(l *lane, o TuneOptions) error {
 		return err
 	}
 	e.tuner = t
-	go t.think(search)
+	guard.Go("the autotuner", e.net.Abort, func() { t.think(search) })
 	return nil
 }
 
@@ -67,9 +68,6 @@ func (t *tuner) think(search *autotune.Search) {
 	log := tuneLog{w: t.o.Log, hosts: t.hosts, cached: t.engine.opts.CacheCapacity > 0}
 	defer func() {
 		t.over.Store(true)
-		if p := recover(); p != nil {
-			t.engine.net.Abort(fmt.Errorf("panic in the autotuner: %v", p))
-		}
 		if err := log.close(); err != nil {
 			t.engine.opts.Log.Warn("autotune log", "error", err)
 		}

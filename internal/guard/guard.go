@@ -12,8 +12,7 @@ import (
 )
 
 // Go runs f on a goroutine of its own. What f panics with is given to failed, on
-// that goroutine; failed may be called while f's locks are held, so it must not
-// take any of them.
+// that goroutine, after f's deferred calls.
 func Go(what string, failed func(error), f func()) {
 	go func() {
 		defer Recover(what, failed)
@@ -31,10 +30,18 @@ func In(group *sync.WaitGroup, what string, failed func(error), f func()) {
 	}()
 }
 
-// Recover, deferred, gives a panic to failed as an error: what panicked, why, and
-// the stack.
+// Recover, deferred, gives a panic to failed, as Caught has it.
 func Recover(what string, failed func(error)) {
-	if p := recover(); p != nil {
-		failed(fmt.Errorf("panic in %s: %v\n%s", what, p, debug.Stack()))
+	if err := Caught(what, recover()); err != nil {
+		failed(err)
 	}
+}
+
+// Caught makes an error of what recover has returned: where it was, what was wrong,
+// and the stack. Nil for nil.
+func Caught(what string, p any) error {
+	if p == nil {
+		return nil
+	}
+	return fmt.Errorf("panic in %s: %v\n%s", what, p, debug.Stack())
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/schedulers"
 )
 
 // secretVariable hands the job's secret to the processes, in hexadecimal.
@@ -17,12 +19,21 @@ const secretVariable = "HOROVOD_SECRET_KEY"
 // secrets of other jobs are not passed on.
 var notExported = regexp.MustCompile(`^(BASH_FUNC_.*|OLDPWD|.*CUDA_VISIBLE_DEVICES)`)
 
-// exportable returns those variables of env that processes inherit.
+// exportable returns those variables of env that processes inherit: none that tell the
+// launcher's own place in the job of another launcher.
 func exportable(env []string) []string {
+	inherited := schedulers.Inherited(func(name string) (string, bool) {
+		for _, e := range env {
+			if n, v, _ := strings.Cut(e, "="); n == name {
+				return v, true
+			}
+		}
+		return "", false
+	})
 	var kept []string
 	for _, e := range env {
 		name, _, ok := strings.Cut(e, "=")
-		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || name == resultVariable || notExported.MatchString(name) {
+		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || name == resultVariable || inherited(name) || notExported.MatchString(name) {
 			continue
 		}
 		kept = append(kept, e)

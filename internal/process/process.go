@@ -57,7 +57,7 @@ func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int)
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	generation++
-	w, err := world.Join(ctx, c, generation, world.Options{TrackFD: TrackFD, Sets: sets, Log: log})
+	w, err := join(ctx, c, world.Options{TrackFD: TrackFD, Sets: sets, Log: log})
 	if err != nil {
 		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
 	}

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
 // serving is the rendezvous that this process offers to a job that no launcher of
@@ -27,6 +29,12 @@ func Serve(host string, key []byte, size int) (port int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("rendezvous: %w", err)
 	}
+	serveOn(l, key, size)
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// serveOn is Serve on a listener, which it takes over.
+func serveOn(l net.Listener, key []byte, size int) {
 	s := rendezvous.NewServer(key, size)
 	s.ServedBy = "rank 0"
 	serving.Lock()
@@ -35,19 +43,26 @@ func Serve(host string, key []byte, size int) (port int, err error) {
 		serving.server.Close()
 	}
 	serving.server = s
-	go s.Serve(track(l))
-	return l.Addr().(*net.TCPAddr).Port, nil
+	guard.Go("the rendezvous", func(error) { s.Close() }, func() { s.Serve(track(l)) })
 }
 
 // trackedListener tells TrackFD of the descriptors behind a rendezvous, so that a
 // forked child does not keep the port, or the ranks' connections, open.
 type trackedListener struct {
 	net.Listener
-	fd int
+	fds []int
 }
 
 func track(l net.Listener) net.Listener {
-	return &trackedListener{l, opened(l)}
+	t := &trackedListener{Listener: l}
+	if several, ok := l.(*link.Listener); ok {
+		for _, s := range several.Sockets() {
+			t.fds = append(t.fds, opened(s))
+		}
+	} else {
+		t.fds = append(t.fds, opened(l))
+	}
+	return t
 }
 
 func (l *trackedListener) Accept() (net.Conn, error) {
@@ -59,7 +74,9 @@ func (l *trackedListener) Accept() (net.Conn, error) {
 }
 
 func (l *trackedListener) Close() error {
-	closing(l.fd)
+	for _, fd := range l.fds {
+		closing(fd)
+	}
 	return l.Listener.Close()
 }
 

@@ -7,6 +7,8 @@ package reach
 import (
 	"context"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // Stagger is the head start that an address has over the next one. An address
@@ -41,10 +43,11 @@ func Race[T any](ctx context.Context, n int, dial func(ctx context.Context, i in
 			i := begun
 			begun++
 			running++
-			go func() {
+			failed := func(err error) { results <- result{i: i, err: err} }
+			guard.Go("the making of a connection", failed, func() {
 				v, err := dial(ctx, i)
 				results <- result{v, i, err}
-			}()
+			})
 			stagger.Reset(Stagger)
 		case r := <-results:
 			running--

@@ -12,6 +12,9 @@ import (
 	"github.com/gorovod/gorovod/internal/reach"
 )
 
+// ErrNoServer is wrapped where no address has led to the job's server.
+var ErrNoServer = errors.New("no server of this job")
+
 // found is a connection whose other end has proved that it is the job's server.
 // This end has not: the server knows nothing of it before finish.
 type found struct {
@@ -41,10 +44,16 @@ func find(ctx context.Context, addrs []string, key []byte, o Options) (found, er
 	case len(addrs) == 0:
 		return found{}, errors.New("there is no address of the launcher")
 	case ctx.Err() != nil:
-		return found{}, fmt.Errorf("find the launcher at %v: %w", addrs, errors.Join(append(errs, ctx.Err())...))
+		errs = append(errs, ctx.Err())
 	}
-	return found{}, errors.Join(errs...)
+	return found{}, notFound{errors.Join(errs...)}
 }
+
+// notFound is an ErrNoServer in the words of the attempts.
+type notFound struct{ error }
+
+func (e notFound) Is(target error) bool { return target == ErrNoServer }
+func (e notFound) Unwrap() error        { return e.error }
 
 // sound connects to one address, and has the other end prove itself.
 func sound(ctx context.Context, addr string, key, hello []byte) (conn net.Conn, finish func() error, err error) {

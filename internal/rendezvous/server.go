@@ -14,11 +14,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // Protocol is the version of what ranks and launcher say to each other.
@@ -140,8 +142,15 @@ func (s *Server) Serve(l net.Listener) error {
 			conn.Close()
 			return nil
 		}
-		go s.attend(conn)
+		guard.Go("the rendezvous", s.failed, func() { s.attend(conn) })
 	}
+}
+
+// failed ends the rendezvous after a panic in it: every rank learns that its server
+// is gone, and nobody waits for what will never come.
+func (s *Server) failed(err error) {
+	fmt.Fprintf(os.Stderr, "gorovod: %v\n", err)
+	guard.Go("the end of the rendezvous", func(error) {}, func() { s.Close() })
 }
 
 // hold registers a connection, so that Close can end it. Where too many have
@@ -199,7 +208,7 @@ func (s *Server) attend(conn net.Conn) {
 		return
 	}
 	s.wg.Add(1)
-	go s.deliver(p)
+	guard.Go("the rendezvous", s.failed, func() { s.deliver(p) })
 	for {
 		m, err := decode(conn)
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // ErrLost is the cause when the connection to the launcher ends on its own.
@@ -116,8 +118,8 @@ func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session,
 		s.end(err)
 		return nil, fmt.Errorf("rendezvous: join the launcher at %s: %w", a.addr, err)
 	}
-	go s.read()
-	go s.reply()
+	guard.Go("the connection to the launcher", s.end, s.read)
+	guard.Go("the answers to other ranks", s.end, s.reply)
 	return s, nil
 }
 
@@ -304,7 +306,7 @@ func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 // that left properly (Close) and exited with code 0 is not among them; one
 // that exited with code 0 without leaving is.
 func (s *Session) OnDeath(f func(Death)) {
-	go func() {
+	guard.Go("the news of deaths", s.end, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for i := 0; ; i++ {
@@ -314,23 +316,27 @@ func (s *Session) OnDeath(f func(Death)) {
 			if i == len(s.deaths) || errors.Is(s.err, errClosed) {
 				return
 			}
-			d := s.deaths[i]
-			s.mu.Unlock()
-			f(d)
-			s.mu.Lock()
+			s.unlocked(f, s.deaths[i])
 		}
-	}()
+	})
+}
+
+// unlocked calls f without the lock, which the caller holds.
+func (s *Session) unlocked(f func(Death), d Death) {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	f(d)
 }
 
 // OnLost calls f once, on a goroutine of its own, when the connection to the
 // launcher has ended (or had already) other than by Close. The error wraps ErrLost.
 func (s *Session) OnLost(f func(error)) {
-	go func() {
+	guard.Go("the news of the launcher's end", s.end, func() {
 		<-s.ended
 		if err := s.cause(); !errors.Is(err, errClosed) {
 			f(err)
 		}
-	}()
+	})
 }
 
 // Report tells the launcher why this rank failed. The first report counts. It

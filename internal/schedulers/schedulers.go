@@ -40,8 +40,8 @@ type Place struct {
 	// Job tells one start of processes from every other one, on all of its ranks alike.
 	// It is no secret. Empty where the launcher gives no such name.
 	Job string
-	// Master is where torchrun's ranks find their store, host:port.
-	Master string
+	// Head is the name or address of rank 0's host; empty where it is not told.
+	Head string
 	// PMI says how to speak with the process manager: the value of PMI_FD; empty if
 	// it offers no such way.
 	PMI string

@@ -53,12 +53,21 @@ func (p Place) describe() string {
 		return string(Horovodrun)
 	}
 	text := fmt.Sprintf("%s: %d of %d, local %d/%d, cross %d/%d", p.Launcher, p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize)
-	for _, f := range [][2]string{{"host", p.Host}, {"job", p.Job}, {"master", p.Master}, {"PMI", p.PMI}} {
+	for _, f := range [][2]string{{"host", p.Host}, {"job", p.Job}, {"head", p.Head}, {"PMI", p.PMI}} {
 		if f[1] != "" {
 			text += fmt.Sprintf("\n%s %q", f[0], f[1])
 		}
 	}
 	return text
+}
+
+func TestFirstHost(t *testing.T) {
+	for list, want := range map[string]string{"node[03-07,12],gpu1": "node03", "n1": "n1", "n1,n2": "n1", "a[1]": "a1", "a[1,3]": "a1",
+		"": "", "a[x]": "", "a[1-2]b": "", "[1-2]": ""} {
+		if got := firstHost(list); got != want {
+			t.Errorf("%q: %q, want %q", list, got, want)
+		}
+	}
 }
 
 // Whatever the variables hold, Find returns.

@@ -33,8 +33,8 @@ func srun(e *environment) Place {
 	}
 	p := Place{
 		Launcher: Srun, Rank: e.number("SLURM_PROCID"), Size: e.number(size), LocalRank: e.optional("SLURM_LOCALID"),
-		Host: e.text("SLURMD_NODENAME"),
-		Job:  "slurm " + e.text("SLURM_JOB_ID") + "." + step + " " + e.text("SLURM_RESTART_COUNT"),
+		Host: e.text("SLURMD_NODENAME"), Head: firstHost(e.text("SLURM_STEP_NODELIST")),
+		Job: "slurm " + e.text("SLURM_JOB_ID") + "." + step + " " + e.text("SLURM_RESTART_COUNT"),
 	}
 	layout := "SLURM_STEP_TASKS_PER_NODE"
 	if !e.has(layout) {
@@ -62,6 +62,19 @@ func srun(e *environment) Place {
 		}
 	}
 	return p
+}
+
+// hostList is how a list of hosts begins: a name, or the beginning of one with numbers
+// to follow, of which more may follow.
+var hostList = regexp.MustCompile(`^([^\[\],]+)(?:\[(\d+)[-,\]\d]*)?(?:,|$)`)
+
+// firstHost is node03 of "node[03-07,12],gpu1"; empty if the list is of another form.
+func firstHost(list string) string {
+	m := hostList.FindStringSubmatch(list)
+	if m == nil {
+		return ""
+	}
+	return m[1] + m[2]
 }
 
 // nodeTasks is one part of Slurm's list: so many tasks, on so many nodes in a row.

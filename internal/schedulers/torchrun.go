@@ -12,7 +12,7 @@ func torchrun(e *environment) Place {
 	p := Place{
 		Launcher: Torchrun, Rank: e.number("RANK"), Size: e.number("WORLD_SIZE"),
 		LocalRank: e.optional("LOCAL_RANK"), LocalSize: e.optional("LOCAL_WORLD_SIZE"),
-		Master: net.JoinHostPort(e.text("MASTER_ADDR"), e.text("MASTER_PORT")),
+		Head: e.text("MASTER_ADDR"),
 	}
 	if p.LocalSize > 0 && p.Size%p.LocalSize == 0 && e.has("GROUP_RANK") {
 		p.CrossRank, p.CrossSize = e.number("GROUP_RANK"), p.Size/p.LocalSize
@@ -20,6 +20,6 @@ func torchrun(e *environment) Place {
 	if p.CrossRank >= p.CrossSize { // hosts of different sizes
 		p.CrossRank, p.CrossSize = 0, 0
 	}
-	p.Job = "torchrun " + e.text("TORCHELASTIC_RUN_ID") + " " + p.Master + " " + e.text("TORCHELASTIC_RESTART_COUNT")
+	p.Job = "torchrun " + e.text("TORCHELASTIC_RUN_ID") + " " + net.JoinHostPort(p.Head, e.text("MASTER_PORT")) + " " + e.text("TORCHELASTIC_RESTART_COUNT")
 	return p
 }

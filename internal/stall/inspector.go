@@ -9,9 +9,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // A rank has half of the check time to answer before it is called silent, within
@@ -93,8 +94,7 @@ func (i *Inspector) Check(oldest time.Duration) {
 		return
 	}
 	i.running = true
-	i.wg.Add(1)
-	go i.run()
+	guard.In(&i.wg, "the stall inspector of "+i.o.Describe(i.o.Rank), i.failed, i.run)
 }
 
 // Close ends an inspection that is under way, and waits for it. Closing twice
@@ -108,18 +108,18 @@ func (i *Inspector) Close() {
 }
 
 func (i *Inspector) run() {
-	defer i.wg.Done()
-	over := false
-	defer func() {
-		if p := recover(); p != nil {
-			over = true
-			i.o.Abort(fmt.Errorf("panic in the stall inspector of %s: %v\n%s", i.o.Describe(i.o.Rank), p, debug.Stack()))
-		}
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		i.running, i.over = false, i.over || over
-	}()
-	over = i.inspect()
+	over := i.inspect()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.running, i.over = false, i.over || over
+}
+
+// failed makes an abort of a panic, and ends the inspections.
+func (i *Inspector) failed(err error) {
+	i.mu.Lock()
+	i.running, i.over = false, true
+	i.mu.Unlock()
+	i.o.Abort(err)
 }
 
 // inspect looks once, and reports what is due. True if it has aborted.

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -97,7 +98,7 @@ func (t *Timeline) Start(path string, markCycles bool) error {
 	tr.off = func() { t.current.CompareAndSwap(tr, nil) }
 	t.last.Store(tr)
 	t.current.Store(tr)
-	go tr.run()
+	guard.Go("the timeline", tr.broken, tr.run)
 	return nil
 }
 

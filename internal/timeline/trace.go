@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -109,16 +109,17 @@ func (tr *trace) rouse() {
 	}
 }
 
+// broken ends the trace after a panic: it must not take the training down with it.
+func (tr *trace) broken(err error) {
+	tr.off()
+	tr.rec.out.abandon()
+	tr.err = fmt.Errorf("writing %s: %w", tr.path, err)
+}
+
 // run writes what is queued until stop is called or the file cannot be written.
 func (tr *trace) run() {
 	defer close(tr.done)
-	defer func() { // the trace must not take the training down with it
-		if p := recover(); p != nil {
-			tr.off()
-			tr.rec.out.abandon()
-			tr.err = fmt.Errorf("writing %s: panic: %v\n%s", tr.path, p, debug.Stack())
-		}
-	}()
+	defer guard.Recover("the timeline", tr.broken) // before done is closed
 	defer tr.timer.Stop()
 	for {
 		some := tr.drain()

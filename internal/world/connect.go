@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/hosts"
@@ -154,13 +155,13 @@ func (w *World) attach(ctx context.Context, generation uint64, ranks []int, seve
 	if dead {
 		cancel()
 	}
-	go func() {
+	guard.Go("the joining", func(error) { cancel() }, func() {
 		select {
 		case <-news:
 			cancel() // the exchange that follows fails with the launcher's report
 		case <-ctx.Done():
 		}
-	}()
+	})
 	boards := 0
 	if several {
 		boards = hosts.BoardBytes(len(ranks), slots(c))

@@ -153,10 +153,8 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 		if err := json.Unmarshal(v, &w.members[r]); err != nil {
 			return fmt.Errorf("what rank %d says of itself: %w", r, err)
 		}
-		if w.members[r].LocalSize != w.members[0].LocalSize {
-			w.Homogeneous = false
-		}
 	}
+	w.settle()
 	mine := c.Agreed()
 	differed, err := c.Adopt(w.members[0].Knobs)
 	if err != nil {

@@ -9,16 +9,19 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// Host is a network namespace with loopback and one interface, Interface.
+// Host is a network namespace with loopback and an interface to the others.
 type Host struct {
 	Address string
-	file    *os.File
+	// Address6 and Interface are those of Many's hosts.
+	Address6, Interface string
+	file                *os.File
 }
 
 // Interface is the name of each Host's way to the other.
@@ -73,6 +76,56 @@ func Cut(t testing.TB, hosts [2]Host) {
 		if out, err := h.Command(t.Context(), "ip", args...).CombinedOutput(); err != nil {
 			t.Skipf("ip %v: %v: %s", args, err, out)
 		}
+	}
+}
+
+// Many makes n hosts around a bridge, with IPv4 and IPv6 addresses. Their
+// interfaces have different names, and each has a bridge for containers besides,
+// with the same address on all. It skips the test as Two does.
+func Many(t testing.TB, n int) []Host {
+	t.Helper()
+	for _, tool := range []string{"ip", "nsenter"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("network namespaces need %s: %v", tool, err)
+		}
+	}
+	hosts := make([]Host, n+1) // the last one is the switch
+	for i := range hosts {
+		f, err := create()
+		if err != nil {
+			t.Skipf("no network namespaces: %v", err)
+		}
+		t.Cleanup(func() { f.Close() })
+		hosts[i] = Host{Address: fmt.Sprintf("10.78.0.%d", i+1), Address6: fmt.Sprintf("fd78::%d", i+1), Interface: fmt.Sprintf("net%d", i), file: f}
+	}
+	// One process for each host: a test makes many of these.
+	batch := func(h Host, commands string) {
+		t.Helper()
+		c := h.Command(t.Context(), "ip", "-batch", "-")
+		c.Stdin = strings.NewReader(commands)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Skipf("ip -batch: %v: %s\n%s", err, out, commands)
+		}
+	}
+	middle := hosts[n]
+	var ports strings.Builder
+	fmt.Fprintf(&ports, "link add wires type bridge forward_delay 0\nlink set wires up\n")
+	for i := range n {
+		fmt.Fprintf(&ports, "link add port%d type veth peer name net%d netns %s\nlink set port%d master wires up\n", i, i, hosts[i].path(), i)
+	}
+	batch(middle, ports.String())
+	for _, h := range hosts[:n] {
+		batch(h, fmt.Sprintf("link set lo up\naddress add %s/24 dev %s\naddress add %s/64 dev %s nodad\nlink set %s up\n"+
+			"link add docker0 type bridge\naddress add 172.17.0.1/16 dev docker0\nlink set docker0 up\n", h.Address, h.Interface, h.Address6, h.Interface, h.Interface))
+	}
+	return hosts[:n]
+}
+
+// Link takes the interface of one of Many's hosts down, or up again.
+func (h Host) Link(t testing.TB, state string) {
+	t.Helper()
+	if out, err := h.Command(t.Context(), "ip", "link", "set", h.Interface, state).CombinedOutput(); err != nil {
+		t.Errorf("ip link set %s %s: %v: %s", h.Interface, state, err, out)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/board"
 	"github.com/gorovod/gorovod/internal/transport/treeboard"
@@ -74,7 +75,7 @@ func (p pipe) Send(to int, body []byte) {
 	b.frames = append(b.frames, frame{p.from, append([]byte(nil), body...)})
 	if !b.running {
 		b.running = true
-		go p.deliver(to)
+		guard.Go("the delivery of frames", p.world.abort, func() { p.deliver(to) })
 	}
 }
 

@@ -26,11 +26,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
@@ -257,14 +257,7 @@ func (m *Mail) start(f func()) bool {
 	if m.closed {
 		return false
 	}
-	m.goroutines.Go(func() {
-		defer func() {
-			if p := recover(); p != nil {
-				m.Abort(fmt.Errorf("p2p: panic: %v\n%s", p, debug.Stack()))
-			}
-		}()
-		f()
-	})
+	guard.In(&m.goroutines, "the messages between ranks", m.Abort, f)
 	return true
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // host attaches rank 0. It listens before it makes the segment, so that it can
@@ -89,7 +90,7 @@ func (n *Network) listen() (*door, error) {
 	}
 	d := &door{n: n, ln: ln, made: make(chan struct{}), over: make(chan struct{}), told: make(chan struct{}),
 		strangers: map[*net.UnixConn]bool{}, guests: make([]guestState, n.cfg.Size)}
-	d.wg.Go(d.accept)
+	d.start(d.accept)
 	return d, nil
 }
 
@@ -125,6 +126,11 @@ func (d *door) close() {
 	d.wg.Wait()
 }
 
+// start runs f on a goroutine that close waits for. A panic of f is a failure to attach.
+func (d *door) start(f func()) {
+	guard.In(&d.wg, "the attaching to shared memory", func(err error) { d.fail(asFailure(d.n.cfg.world(0), err)) }, f)
+}
+
 func (d *door) accept() {
 	for {
 		conn, err := d.ln.AcceptUnix()
@@ -140,7 +146,7 @@ func (d *door) accept() {
 			conn.Close()
 			return
 		}
-		d.wg.Go(func() { d.serve(conn) })
+		d.start(func() { d.serve(conn) })
 	}
 }
 
@@ -177,7 +183,7 @@ func (d *door) serve(conn *net.UnixConn) {
 		refusal = asFailure(d.n.cfg.world(0), fmt.Errorf("process %d can't attach: %w", pid, err))
 		d.fail(refusal)
 	} else {
-		d.wg.Go(func() { d.hear(conn, h.rank, pid) })
+		d.start(func() { d.hear(conn, h.rank, pid) })
 		d.grant(conn, h.rank, pid)
 	}
 	<-d.over

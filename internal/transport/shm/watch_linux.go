@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // watch notices the end of the peers' processes: a pidfd each, which Go's poller
@@ -43,7 +45,7 @@ func (w *watch) add(rank, pid int) error {
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
-		w.wg.Go(func() { w.n.cfg.Died(w.n.cfg.world(rank), pid) })
+		w.spawn(func() { w.n.cfg.Died(w.n.cfg.world(rank), pid) })
 		return nil
 	}
 	if err != nil {
@@ -61,13 +63,16 @@ func (w *watch) add(rank, pid int) error {
 	}
 	w.n.cfg.TrackFD(fd, true)
 	w.fds, w.files = append(w.fds, fd), append(w.files, f)
-	w.wg.Go(func() {
+	w.spawn(func() {
 		if raw.Read(exited) == nil {
 			w.n.cfg.Died(w.n.cfg.world(rank), pid)
 		}
 	})
 	return nil
 }
+
+// spawn runs f on a goroutine that stop waits for.
+func (w *watch) spawn(f func()) { guard.In(&w.wg, "the watching of processes", w.n.Abort, f) }
 
 // exited reports that the process of a pidfd has ended: it is readable then.
 func exited(fd uintptr) bool {

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -87,7 +87,7 @@ func (n *Network) tellStrangers(lanes []*lane) {
 				continue // else its writer does it
 			}
 			told[rank] = true
-			dials.Go(func() { l.tell(m) })
+			guard.In(&dials, "the telling of an abort", func(error) {}, func() { l.tell(m) })
 		}
 	}
 	dials.Wait()
@@ -216,11 +216,4 @@ func (n *Network) afterGrace() bool {
 	case <-n.leaving:
 	}
 	return false
-}
-
-// recover turns a panic of a goroutine of this network into an abort.
-func (n *Network) recover() {
-	if p := recover(); p != nil {
-		n.Abort(fmt.Errorf("tcp: panic: %v\n%s", p, debug.Stack()))
-	}
 }

@@ -33,6 +33,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/board"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
@@ -325,12 +326,7 @@ func (n *Network) startLocked(group *sync.WaitGroup, f func()) bool {
 	if n.ended {
 		return false
 	}
-	group.Add(1)
-	go func() {
-		defer group.Done()
-		defer n.recover()
-		f()
-	}()
+	guard.In(group, "the connections between ranks", n.Abort, f)
 	return true
 }
 

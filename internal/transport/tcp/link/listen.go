@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // Listener is one or several TCP listeners, on different addresses and one port, that
@@ -86,7 +88,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 	l.start.Do(func() {
 		for _, p := range l.parts {
-			go l.run(p)
+			guard.Go("a listener", func(err error) { l.give(accepted{nil, err}) }, func() { l.run(p) })
 		}
 	})
 	select {
@@ -97,13 +99,21 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
+// give hands a to Accept; false after Close.
+func (l *Listener) give(a accepted) bool {
+	select {
+	case l.accepted <- a:
+		return true
+	case <-l.closed:
+		return false
+	}
+}
+
 // run takes what comes to one part, until Close.
 func (l *Listener) run(part *net.TCPListener) {
 	for {
 		conn, err := part.Accept()
-		select {
-		case l.accepted <- accepted{conn, err}:
-		case <-l.closed:
+		if !l.give(accepted{conn, err}) {
 			if err == nil {
 				conn.Close()
 			}
@@ -128,6 +138,9 @@ func Check(l net.Listener) error {
 	_, err := partsOf(l)
 	return err
 }
+
+// Sockets are the listeners behind it.
+func (l *Listener) Sockets() []*net.TCPListener { return l.parts }
 
 // partsOf are the sockets behind a listener.
 func partsOf(l net.Listener) ([]*net.TCPListener, error) {

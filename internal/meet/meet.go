@@ -1,0 +1,100 @@
+// Package meet is how ranks that no launcher of this project has started come to one
+// rendezvous and one secret. Rank 0 serves the rendezvous, makes the secret, and hands
+// both over by a Board: something that only this user's processes of this job read.
+// Which one that is, Choose finds out from what the ranks' launcher offers, alike on
+// all ranks.
+//
+// A secret is never made of what others may know, such as the number of a job. Where
+// there is no way to hand one over, Choose refuses, with advice.
+package meet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/schedulers"
+)
+
+// Offer is what rank 0 tells the others.
+type Offer struct {
+	// Addrs are where the rendezvous may be found (host:port), the likeliest first.
+	Addrs []string `json:"addrs,omitempty"`
+	// Key is the job's secret. Empty if all ranks have it already.
+	Key []byte `json:"key,omitempty"`
+	// Trouble says why there is no rendezvous; then nothing else is set.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// String leaves the secret out.
+func (o Offer) String() string { return fmt.Sprintf("offer of %v", o.Addrs) }
+
+// GoString leaves the secret out, too.
+func (o Offer) GoString() string { return o.String() }
+
+// Board is where rank 0 leaves its offer for the other ranks.
+type Board interface {
+	// Publish is called by rank 0, once. withdraw takes the offer back, when all have
+	// read it or nobody will.
+	Publish(ctx context.Context, o Offer) (withdraw func(), err error)
+	// Read is called by the other ranks, and blocks until there is an offer or ctx
+	// ends. stale, which may be nil, is one that leads nowhere: Read waits for another
+	// one, or returns it again after a pause where it may come true.
+	Read(ctx context.Context, stale *Offer) (Offer, error)
+	// String says what it is.
+	String() string
+}
+
+// Circumstances are what Choose goes by.
+type Circumstances struct {
+	Place schedulers.Place
+	// Key is the secret that the user has given to all ranks; empty if there is none.
+	Key []byte
+	// Addrs are where the user says that the rendezvous is; they need the Key.
+	Addrs []string
+	// Dir is a directory that all ranks share, named by the user; empty if none is.
+	Dir string
+	// Home is the user's home directory, which hosts often share; empty if unknown.
+	Home string
+	// Local is a directory on this host for this user's files, made where it is missing.
+	Local string
+	// MPI says that this process has a library of MPI loaded, which speaks with the
+	// process manager itself.
+	MPI bool
+}
+
+// Choose finds the board, or says that there is none.
+func Choose(c Circumstances) (Board, error) {
+	p := c.Place
+	switch {
+	case len(c.Addrs) > 0 && len(c.Key) > 0:
+		return &Fixed{Addrs: c.Addrs, Listen: c.Addrs, Elsewhere: true}, nil
+	case len(c.Addrs) > 0:
+		return nil, errors.New("HOROVOD_GLOO_RENDEZVOUS_ADDR is set without HOROVOD_SECRET_KEY, the secret by which the ranks know one another: give the same 64 random hexadecimal digits to all of them")
+	case c.Dir != "" && p.Job != "":
+		return newFile(c.Dir, p.Job, false)
+	case p.OneHost() && p.Job != "":
+		return newFile(c.Local, p.Job, true)
+	case p.PMI != "" && !c.MPI:
+		return newPMI(p.PMI)
+	case len(c.Key) > 0 && p.Head != "" && p.Job != "":
+		return conventional(c.Key, p.Head, p.Job), nil
+	case p.Job != "" && c.Home != "":
+		return newFile(filepath.Join(c.Home, ".gorovod"), p.Job, true)
+	}
+	return nil, fmt.Errorf("%s has started %d ranks, but offers no way to hand a secret from rank 0 to the others%s. One of these helps: GOROVOD_RENDEZVOUS_DIR, a directory that all hosts share; HOROVOD_SECRET_KEY, the same 64 random hexadecimal digits for all ranks, with HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, an address of rank 0's host and a free port there; or horovodrun",
+		p.Launcher, p.Size, strings.Join(c.obstacles(), ""))
+}
+
+// obstacles say why what there is cannot be used.
+func (c Circumstances) obstacles() (why []string) {
+	if c.Place.PMI != "" && c.MPI {
+		why = append(why, " (its PMI is in use by the library of MPI in this process)")
+	}
+	if c.Dir != "" && c.Place.Job == "" {
+		why = append(why, " (in GOROVOD_RENDEZVOUS_DIR nothing would tell this job's file from others': "+string(c.Place.Launcher)+" gives the job no name)")
+	}
+	return why
+}

@@ -1,0 +1,29 @@
+package hosts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestCollectivesOverHosts(t *testing.T) {
+	c := newCluster(t, 4)
+	for _, job := range []struct {
+		hosts string
+		np    int
+	}{
+		{"h0:2,h1:2", 4},
+		{"h1:1,h2:1", 2}, // the launcher's host takes no part
+		{"six1:2,h2:1,six3:1", 4},
+		{"h0:1,h1:3,h2:2,h3:1", 7},
+		{"10.78.0.2:1,[fd78::3]:1", 2},
+	} {
+		for _, flat := range []string{"0", "1"} {
+			j := c.run(does("collectives", "HOROVOD_HIERARCHICAL_ALLREDUCE="+flat), "-np", fmt.Sprint(job.np), "-H", job.hosts, self())
+			j.expect(0)
+			if n := strings.Count(j.stdout.String(), "all is right"); n != job.np {
+				t.Errorf("%s: %d of %d ranks are right", job.hosts, n, job.np)
+			}
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gorovod/gorovod/hvd"
+)
+
+// programs are what ranks run.
+var programs = map[string]func() int{
+	// collectives runs each collective on sizes below and above the fusion's and
+	// the chunks', and checks every element.
+	"collectives": func() int {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+		defer cancel()
+		if err := hvd.InitContext(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer hvd.Shutdown()
+		if err := collectives(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		fmt.Printf("all is right on rank %d of %d, %d of %d here\n", hvd.Rank(), hvd.Size(), hvd.LocalRank(), hvd.LocalSize())
+		return 0
+	},
+	// loop reduces until it fails, for at most a minute.
+	"loop": func() int {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := hvd.InitContext(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		for i := 0; ; i++ {
+			x := []float32{1}
+			if err := hvd.Allreduce(ctx, "x", x); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 3
+			}
+			if i == 10 {
+				fmt.Println("looping")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	},
+}
+
+func collectives(ctx context.Context) error {
+	rank, size := hvd.Rank(), hvd.Size()
+	for _, n := range []int{1, 1000, 300_000} {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(rank*7 + i%97)
+		}
+		sum := slices.Clone(x)
+		if err := hvd.Allreduce(ctx, fmt.Sprint("sum", n), sum, hvd.WithOp(hvd.Sum)); err != nil {
+			return err
+		}
+		for i, got := range sum {
+			if want := float32(7*size*(size-1)/2 + size*(i%97)); got != want {
+				return fmt.Errorf("allreduce of %d: element %d is %v, want %v", n, i, got, want)
+			}
+		}
+		all, err := hvd.Allgather(ctx, fmt.Sprint("gather", n), x)
+		if err != nil {
+			return err
+		}
+		for i, got := range all {
+			if want := float32(i/n*7 + i%n%97); got != want {
+				return fmt.Errorf("allgather of %d: element %d is %v, want %v", n, i, got, want)
+			}
+		}
+		if err := hvd.Broadcast(ctx, fmt.Sprint("broadcast", n), x, size-1); err != nil {
+			return err
+		}
+		for i, got := range x {
+			if want := float32((size-1)*7 + i%97); got != want {
+				return fmt.Errorf("broadcast of %d: element %d is %v, want %v", n, i, got, want)
+			}
+		}
+		blocks := make([]float32, size*n)
+		for i := range blocks {
+			blocks[i] = float32(rank*100 + i/n)
+		}
+		swapped, _, err := hvd.Alltoall(ctx, fmt.Sprint("alltoall", n), blocks, nil)
+		if err != nil {
+			return err
+		}
+		for i, got := range swapped {
+			if want := float32(i/n*100 + rank); got != want {
+				return fmt.Errorf("alltoall of %d: element %d is %v, want %v", n, i, got, want)
+			}
+		}
+		part, err := hvd.Reducescatter(ctx, fmt.Sprint("scatter", n), blocks, hvd.WithOp(hvd.Sum))
+		if err != nil {
+			return err
+		}
+		if len(part) != n {
+			return fmt.Errorf("reducescatter of %d: %d elements", n, len(part))
+		}
+		for i, got := range part {
+			if want := float32(100*size*(size-1)/2 + rank*size); got != want {
+				return fmt.Errorf("reducescatter of %d: element %d is %v, want %v", n, i, got, want)
+			}
+		}
+	}
+	return hvd.Barrier(ctx)
+}

@@ -1,0 +1,92 @@
+package hosts
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// Each way in which a host cannot be reached is named, with advice, within the
+// time that there is, and nothing is run anywhere.
+func TestHostsThatCannotBeReached(t *testing.T) {
+	c := newCluster(t, 3)
+	ran := c.file("ran")
+	refuse := func(hosts string, options []string, says ...string) {
+		t.Helper()
+		begin := time.Now()
+		c.run(nil, append(append([]string{"-np", "2", "-H", hosts}, options...), "touch", ran)...).expect(1, append(says, "could not connect to some hosts via ssh")...)
+		if took := time.Since(begin); took > 20*time.Second {
+			t.Errorf("%s: it took %v", hosts, took)
+		}
+		if _, err := os.Stat(ran); err == nil {
+			t.Errorf("%s: something was run", hosts)
+		}
+	}
+	refuse("h0:1,10.78.0.77:1", []string{"--start-timeout", "2"}, `host 10\.78\.0\.77: (there was no answer in time|.*timed out|.*No route to host)`, "is the host up")
+	refuse("h0:1,172.30.1.1:1", nil, "Network is unreachable", "is this host in that network")
+	refuse("h1:1,no-such-host.invalid:1", nil, "Could not resolve hostname", "is the name right")
+	refuse("h1:1,h2:1", []string{"-p", "2222"}, "host h1: .*Connection refused", "host h2: .*Connection refused", "--ssh-port")
+	refuse("h1:1,h2:1", []string{"--remote-command", "/no/gorovod"}, "2 of 2", "/no/gorovod", "--remote-command")
+	refuse("h1:1,h2:1", []string{"--remote-command", "echo"}, "what was run there is no gorovod of this version")
+
+	// A key that has changed.
+	c.run(nil, "-np", "2", "-H", "h1:1,h2:1", "true").expect(0)
+	c.stopSSHD(2)
+	c.keygen("host2")
+	c.startSSHD(2)
+	refuse("h1:1,h2:1", nil, "host h2: ", "HOST IDENTIFICATION HAS CHANGED", "ssh-keygen -R h2")
+	c.write("known", "")
+
+	// No key fits, so that ssh would ask for a password.
+	c.keygen("id")
+	refuse("h1:1,h2:1", nil, "host h1: .*Permission denied", "host h2: ", "ssh-copy-id h1")
+	refuse("h1:1", []string{"-np", "1", "-i", c.file("none")}, "ssh-copy-id h1")
+}
+
+func TestSSHThatAsksForAPassword(t *testing.T) {
+	c := newCluster(t, 2, "PubkeyAuthentication no", "KbdInteractiveAuthentication yes")
+	c.write("sshd1", readFile(t, c.file("sshd1"))+"\n") // as it is, but for the next line
+	out, _ := exec.Command("sed", "-i", "s/PasswordAuthentication no/PasswordAuthentication yes/", c.file("sshd1")).CombinedOutput()
+	if len(out) > 0 {
+		t.Fatalf("%s", out)
+	}
+	c.stopSSHD(1)
+	c.startSSHD(1)
+	c.run(nil, "-np", "1", "-H", "h1:1", "true").expect(1, `host h1: .*Permission denied \(.*password`, "ssh must work without a password")
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// An agent of another version is named before it is told anything.
+func TestOtherVersions(t *testing.T) {
+	c := newCluster(t, 2)
+	for _, says := range []string{"gorovod-agent 1 0.0.9 /opt/old/gorovod", "gorovod-agent 99 0.1.0 /opt/old/gorovod"} {
+		c.write("old", fmt.Sprintf("#!/bin/sh\necho '%s'\ncat >%s\n", says, c.file("heard")))
+		if err := os.Chmod(c.file("old"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c.run(nil, "-np", "1", "-H", "h1:1", "--remote-command", c.file("old"), "true").
+			expect(1, `host h1: /opt/old/gorovod there is gorovod 0\.[01]\.[09], and this is 0\.1\.0`, "install the same version")
+		if heard := readFile(t, c.file("heard")); len(heard) > 60 {
+			t.Errorf("it was told %q", heard)
+		}
+	}
+}
+
+// What cannot run on another host is named with its rank, as on this one.
+func TestCommandsThatCannotRunThere(t *testing.T) {
+	c := newCluster(t, 2)
+	c.run(nil, "-np", "2", "-H", "h1:2", "no-such-command").expect(127, "cannot start rank [01]: no-such-command: command not found")
+	c.run(nil, "-np", "2", "-H", "h0:1,h1:1", "no-such-command").expect(127, "no-such-command: command not found")
+	c.run(nil, "-np", "2", "-H", "h1:2", c.dir).expect(126, "is a directory")
+	c.run(nil, "-np", "2", "-H", "h1:1", "true").expect(2, "only 1 slots")
+}
