@@ -71,15 +71,21 @@ def has_legacy(keras):
     return not hasattr(keras, "ops")
 
 
+def optimizers(keras):
+    """The module of optimizers. Keras 2.12 exports all of it only as tf.keras."""
+    if not has_legacy(keras):
+        return keras.optimizers
+    import tensorflow as tf
+
+    return tf.keras.optimizers
+
+
 def make_optimizer(keras, kind):
     """An optimizer by its name; "legacy SGD" is one of Keras 2 only."""
     if kind.startswith("legacy"):
         if not has_legacy(keras):
             pytest.skip("Keras 3 has no legacy optimizers")
-        import tensorflow as tf
-
-        # By this name: Keras 2.12 itself does not export them.
-        return tf.keras.optimizers.legacy.SGD(0.1, momentum=0.9)
+        return optimizers(keras).legacy.SGD(Halving(keras) if "schedule" in kind else 0.1, momentum=0.9)
     return {
         "SGD": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
         "Adam": lambda: keras.optimizers.Adam(0.01),
@@ -90,7 +96,7 @@ def make_optimizer(keras, kind):
 def Halving(keras):
     """A schedule of a class that is not registered anywhere."""
 
-    class Schedule(keras.optimizers.schedules.LearningRateSchedule):
+    class Schedule(optimizers(keras).schedules.LearningRateSchedule):
         def __call__(self, step):
             import tensorflow as tf
 

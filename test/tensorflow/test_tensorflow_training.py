@@ -161,9 +161,7 @@ def test_wrong_arguments():
         hvd.DistributedOptimizer(optimizer, op=hvd.Adasum, process_set=hvd.ProcessSet([0]))
     for passes in (0, -3, "2", 2.5):
         with pytest.raises(ValueError, match="backward_passes_per_step must be"):
-            hvd.DistributedOptimizer(
-                tf.compat.v1.train.GradientDescentOptimizer(0.1), backward_passes_per_step=passes
-            )
+            hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), backward_passes_per_step=passes)
     with pytest.raises(ValueError, match="eager"):
         hvd.DistributedOptimizer(optimizer, backward_passes_per_step=2)
     with pytest.raises(ValueError, match="predivide"):

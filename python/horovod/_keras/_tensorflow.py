@@ -96,18 +96,34 @@ class Gradients:
         self, optimizer: Any, gradients: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
     ) -> Any:
         """``apply`` reduced gradients; while they are being added up only count the step of ``optimizer``."""
-        for layer in self._local_layers:
-            for variable in layer.trainable_weights:
-                self.register_local_var(variable)
+        self._register_layers()
         native = [_native(v) for v in variables]
         if self._helper is not None:
             reduced = self._helper.compute_gradients(gradients, native)
             return self._helper.apply_gradients(lambda: apply(reduced), optimizer, list(zip(reduced, native)))
+        return apply(self._reduced(gradients, native))
+
+    def reduced(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+        """Reduced gradients, for who applies them elsewhere. ValueError where they are to be added up first."""
+        if self._helper is not None:
+            raise ValueError(
+                "backward_passes_per_step > 1 does not work inside of a LossScaleOptimizer; put it inside: "
+                "hvd.DistributedOptimizer(LossScaleOptimizer(optimizer), backward_passes_per_step=...)"
+            )
+        self._register_layers()
+        return self._reduced(gradients, [_native(v) for v in variables])
+
+    def _reduced(self, gradients: Sequence[Any], native: Sequence[Any]) -> list[Any]:
         shared = [i for i, v in enumerate(native) if not self._local.contains(v)]
         reduced = [self._local.scaled(g) if self._local.contains(v) else g for g, v in zip(gradients, native)]
         for i, gradient in zip(shared, self._reduce([gradients[i] for i in shared], [native[i] for i in shared])):
             reduced[i] = gradient
-        return apply(reduced)
+        return reduced
+
+    def _register_layers(self) -> None:
+        for layer in self._local_layers:
+            for variable in layer.trainable_weights:
+                self.register_local_var(variable)
 
 
 def prepare(optimizer: Any) -> None:

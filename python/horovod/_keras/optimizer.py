@@ -6,8 +6,9 @@ that a model that is saved with it is loaded without Horovod, too.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import Any, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence
 
 from horovod._keras import _frameworks
 from horovod._keras._options import Options
@@ -28,12 +29,24 @@ class _Distributed:
         """Keep the gradients of all weights of ``layers``, which may be built later, from being reduced."""
         self._horovod_gradients.register_local_layers(layers)
 
+    @contextlib.contextmanager
+    def _taking_reduced(self) -> Iterator[None]:
+        """A context in which the gradients to apply have been reduced already."""
+        self.__dict__["_horovod_reduced"] = True
+        try:
+            yield
+        finally:
+            del self.__dict__["_horovod_reduced"]
+
+    def _takes_reduced(self) -> bool:
+        return "_horovod_reduced" in self.__dict__
+
 
 class _OfKeras3(_Distributed):
     def apply(self, grads: Sequence[Any], trainable_variables: Optional[Sequence[Any]] = None) -> None:
         """As Keras' own, with the reduced gradients."""
         grads = list(grads)
-        if not grads:
+        if not grads or self._takes_reduced():
             return super().apply(grads, trainable_variables)
         if trainable_variables is None:
             variables = self._trainable_variables
@@ -50,23 +63,43 @@ class _OfKeras3(_Distributed):
 
 class _OfKeras2(_Distributed):
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """As Keras' own, with the reduced gradients."""
+        """As Keras' own, with the reduced gradients, unless the arguments say that these are."""
         pairs = list(grads_and_vars)
-        if not pairs:
+        reduced_before = kwargs.get("skip_gradients_aggregation") or not kwargs.get(
+            "experimental_aggregate_gradients", True
+        )
+        if not pairs or reduced_before:
             return super().apply_gradients(pairs, *args, **kwargs)
         variables = [v for _, v in pairs]
         apply = super().apply_gradients
-        return self._horovod_gradients.apply(
-            self,
-            [g for g, _ in pairs],
-            variables,
-            lambda reduced: apply(list(zip(reduced, variables)), *args, **kwargs),
-        )
+
+        def apply_reduced(reduced: list[Any]) -> Any:
+            with self._taking_reduced():
+                return apply(list(zip(reduced, variables)), *args, **kwargs)
+
+        return self._horovod_gradients.apply(self, [g for g, _ in pairs], variables, apply_reduced)
+
+    # A LossScaleOptimizer asks for this before it looks whether gradients are finite, on which all ranks must agree.
+
+    def aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        """Reduced gradients and their variables."""
+        return self._aggregated(super().aggregate_gradients(grads_and_vars))
+
+    def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        """The same by the name that legacy optimizers have for it."""
+        return self._aggregated(super()._aggregate_gradients(grads_and_vars))
+
+    def _aggregated(self, grads_and_vars: Any) -> Any:
+        if self._takes_reduced():
+            return grads_and_vars
+        pairs = list(grads_and_vars)
+        variables = [v for _, v in pairs]
+        return list(zip(self._horovod_gradients.reduced([g for g, _ in pairs], variables), variables))
 
 
 def is_distributed(optimizer: Any) -> bool:
-    """Whether ``optimizer`` reduces gradients already."""
-    return isinstance(optimizer, _Distributed)
+    """Whether ``optimizer``, or the one that it scales the loss for, reduces gradients already."""
+    return isinstance(optimizer, _Distributed) or isinstance(getattr(optimizer, "inner_optimizer", None), _Distributed)
 
 
 def _is_of_keras_3(kind: type) -> bool:
@@ -104,6 +137,48 @@ def _save_as(made: type, kind: type) -> None:
             names[made] = names[kind]
 
 
+def _reduce_before_unscaling(keras: Any) -> None:
+    """Have a LossScaleOptimizer of Keras 3 reduce gradients before it looks whether they are finite, not after that.
+
+    This is for those around a distributed optimizer, where ``compile`` puts one if the model computes in float16: a
+    rank whose gradients are not finite would leave the others waiting.
+    """
+    kind = getattr(keras.optimizers, "LossScaleOptimizer", None)
+    if kind is None or not _is_of_keras_3(kind) or getattr(kind, "_knows_horovod", False):
+        return
+
+    def apply_reduced(self: Any, grads: Any, variables: Any, apply: Any) -> Any:
+        inner = self.inner_optimizer
+        if not isinstance(inner, _Distributed):
+            return apply(grads)
+
+        def go_on(reduced: list[Any]) -> Any:
+            with inner._taking_reduced():
+                return apply(reduced)
+
+        return inner._horovod_gradients.apply(inner, list(grads), variables, go_on)
+
+    plain_apply, plain_stateless_apply = kind.apply, kind.stateless_apply
+
+    @functools.wraps(plain_apply)
+    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
+        if not self.built:
+            self.build(list(trainable_variables))
+        variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
+        apply_reduced(self, grads, variables, lambda reduced: plain_apply(self, reduced, trainable_variables) and None)
+
+    @functools.wraps(plain_stateless_apply)
+    def stateless_apply(self: Any, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
+        return apply_reduced(
+            self,
+            grads,
+            self._trainable_variables,
+            lambda reduced: plain_stateless_apply(self, optimizer_variables, reduced, trainable_variables),
+        )
+
+    kind.apply, kind.stateless_apply, kind._knows_horovod = apply, stateless_apply, True
+
+
 def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options) -> Any:
     """A distributed optimizer that does what ``optimizer`` does. Raises ValueError for options that cannot be."""
     framework = _frameworks.framework(keras)
@@ -115,6 +190,7 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options
     _keep_state(optimizer, made)
     made._distribute(framework.Gradients(name or f"Distributed{kind.__name__}", options))
     framework.prepare(made)
+    _reduce_before_unscaling(keras)
     return made
 
 
@@ -126,12 +202,13 @@ def distribute_in_place(keras: Any, optimizer: Any, options: Options) -> None:
     optimizer.__class__ = distributed_class(kind)
     optimizer._distribute(framework.Gradients(f"Distributed{kind.__name__}", options))
     framework.prepare(optimizer)
+    _reduce_before_unscaling(keras)
 
 
 def _config(optimizer: Any) -> dict[str, Any]:
     """The configuration, in which a learning rate schedule is the object itself: its class need not be registered."""
     config = optimizer.get_config()
-    rate = vars(optimizer).get("_learning_rate")
+    rate = vars(optimizer).get("_learning_rate", vars(optimizer).get("_hyper", {}).get("learning_rate"))
     if isinstance(config.get("learning_rate"), dict) and callable(rate):
         config["learning_rate"] = rate
     return config
