@@ -15,7 +15,13 @@ const (
 	spinPolls   = 2000
 	politePolls = 100 // after so many the core is offered to others while spinning
 	yieldPolls  = 100
+	// polledPolls are those of an operation that nobody rings for, which makes progress only
+	// when it is polled; all its members have begun it, so it is not long to wait.
+	polledPolls = 20000
 )
+
+// polledSleep is how often such an operation is polled that has taken longer.
+const polledSleep = 100 * time.Microsecond
 
 // maxSleep bounds how long the driver sleeps before it looks around again.
 const maxSleep = 500 * time.Millisecond
@@ -93,6 +99,12 @@ func (e *Engine) abortOnPanic() {
 // spin reports whether to poll once more, after so many polls without progress,
 // instead of sleeping. It gives the core away at times.
 func (e *Engine) spin(polls int) bool {
+	if e.polled() && polls < polledPolls {
+		if polls >= politePolls || !e.opts.Spin {
+			yield()
+		}
+		return true
+	}
 	if !e.opts.Spin {
 		if polls < yieldPolls {
 			yield()
@@ -166,10 +178,26 @@ func (e *Engine) progress() bool {
 	return worked
 }
 
+// polled reports that an operation is under way that nobody rings for.
+func (e *Engine) polled() bool {
+	if e.opts.Carrier == nil {
+		return false
+	}
+	for _, l := range *e.lanes.Load() {
+		if l.current.op != nil && l.run.Polled() {
+			return true
+		}
+	}
+	return false
+}
+
 // nextLook is when the driver must look again although nobody rings: for inputs
 // that are not ready, and for batches that are held back.
 func (e *Engine) nextLook() time.Duration {
 	d := maxSleep
+	if e.polled() {
+		d = polledSleep
+	}
 	for _, l := range *e.lanes.Load() {
 		if l.behind.Load() > 0 {
 			d = min(d, unreadySleep)

@@ -51,6 +51,11 @@ type Options struct {
 	Stalled func(oldest time.Duration)
 	// Collective is what the algorithms have been told.
 	Collective collective.Options
+	// Carrier, if set, makes what a lane of several members runs on, in place of the network's
+	// data path: all members call it for the same lane. It blocks until they have, or fails.
+	Carrier func(id int, incarnation uint32, members []int) (collective.Carrier, error)
+	// AfterAbort, if set, is a sentence for users that follows the cause of an abort.
+	AfterAbort string
 	Spin       bool // poll for a while before sleeping: only where ranks ≤ usable cores
 	// Describe names a world rank for error messages, such as "rank 2 on host a".
 	Describe func(rank int) string
@@ -376,7 +381,11 @@ func (e *Engine) networkError(err error) *Error {
 	if errors.As(err, &ee) {
 		return ee
 	}
-	return &Error{UnknownError, err.Error()}
+	reason := err.Error()
+	if e.opts.AfterAbort != "" {
+		reason += " " + e.opts.AfterAbort
+	}
+	return &Error{UnknownError, reason}
 }
 
 // fail ends the engine: the data path first, then every operation with the same
@@ -387,6 +396,10 @@ func (e *Engine) fail(reason *Error) {
 	e.mu.Unlock()
 	if !first {
 		return
+	}
+	cause := e.net.Err()
+	for _, l := range *e.lanes.Load() {
+		l.quiet = l.run.Close(cause)
 	}
 	if err := e.net.Close(); err != nil {
 		e.opts.Log.Warn("close the network", "error", err)

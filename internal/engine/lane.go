@@ -18,7 +18,8 @@ type lane struct {
 	members []int // world ranks, ascending
 	rank    int   // this rank's index in members
 	board   transport.Board
-	run     *collective.Lane
+	run     collective.Carrier
+	quiet   bool // run has been closed, and nothing of it touches a buffer any more
 
 	// Guarded by engine.mu.
 	worker  *negotiate.Worker
@@ -59,7 +60,15 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 	if err != nil {
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
-	l := &lane{engine: e, id: id, members: members, board: t.Board, run: collective.NewLane(t, e.opts.Collective), table: make(map[string]*Entry), settings: e.opts.settings()}
+	run := collective.Carrier(nil)
+	if e.opts.Carrier != nil && len(members) > 1 {
+		if run, err = e.opts.Carrier(id, incarnation, members); err != nil {
+			return nil, fmt.Errorf("open lane %d: %w", id, err)
+		}
+	} else {
+		run = collective.NewLane(t, e.opts.Collective)
+	}
+	l := &lane{engine: e, id: id, members: members, board: t.Board, run: run, table: make(map[string]*Entry), settings: e.opts.settings()}
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer
@@ -354,8 +363,11 @@ func (l *lane) failAll(reason *Error) {
 	}
 }
 
-// free returns the lane's own memory. Nothing may be current.
+// free returns the lane's own memory, after run and the network's part have been closed.
 func (l *lane) free() {
+	if !l.quiet {
+		return // it may still be written to
+	}
 	l.current.buffer.free()
 	l.current.spare.free()
 }

@@ -138,6 +138,7 @@ func (e *Engine) dropSet(id int) {
 		return
 	}
 	// What is under way is given up on all members alike: nobody advances it any more.
+	s.lane.quiet = s.lane.run.Close(nil)
 	if err := e.net.CloseLane(id); err != nil {
 		e.net.Abort(fmt.Errorf("close the lane of process set %d: %w", id, err))
 		return

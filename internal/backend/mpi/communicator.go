@@ -1,0 +1,193 @@
+//go:build cgo && linux
+
+package mpi
+
+/*
+#include <stdlib.h>
+#include "libmpi.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// Communicator is a duplicate of one of the program's, on which only this package
+// calls MPI. It lives as long as the process.
+type Communicator struct {
+	library    *Library
+	handle     C.uintptr_t
+	rank, size int
+}
+
+// Duplicate makes a Communicator of one of the program's, by a call that all its processes make. It
+// blocks until they have, or ctx ends.
+func (l *Library) Duplicate(ctx context.Context, handle uintptr) (*Communicator, error) {
+	place := (*C.uintptr_t)(C.calloc(1, C.sizeof_uintptr_t))
+	l.mu.Lock()
+	l.call.comm, l.call.out, l.call.request = C.uintptr_t(handle), unsafe.Pointer(place), 0
+	err := l.do(C.GV_Comm_idup)
+	request := l.call.request
+	l.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.await(ctx, request); err != nil {
+		return nil, err // and place stays, since MPI may still write there
+	}
+	defer C.free(unsafe.Pointer(place))
+	return l.communicator(*place)
+}
+
+// communicator describes one that is this package's own.
+func (l *Library) communicator(handle C.uintptr_t) (*Communicator, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := &Communicator{library: l, handle: handle}
+	l.call.comm = handle
+	if err := l.do(C.GV_Comm_set_errhandler); err != nil {
+		return nil, err
+	}
+	if err := l.do(C.GV_Comm_rank); err != nil {
+		return nil, err
+	}
+	c.rank = int(l.call.result)
+	if err := l.do(C.GV_Comm_size); err != nil {
+		return nil, err
+	}
+	c.size = int(l.call.result)
+	return c, nil
+}
+
+// Rank is this process's in the communicator.
+func (c *Communicator) Rank() int { return c.rank }
+
+// Size is the number of its processes.
+func (c *Communicator) Size() int { return c.size }
+
+// Ranks lists the processes of another communicator of the program's, in its order, by their ranks in this one.
+// It is an error if one is not in this one. It calls no other process.
+func (c *Communicator) Ranks(handle uintptr) ([]int, error) {
+	l := c.library
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.call.comm = C.uintptr_t(handle)
+	if err := l.do(C.GV_Comm_size); err != nil {
+		return nil, err
+	}
+	n := int(l.call.result)
+	ranks, room := newInts(n), newInts(n)
+	defer ranks.free()
+	defer room.free()
+	l.call.comm, l.call.op, l.call.count = c.handle, C.uintptr_t(handle), C.int64_t(n)
+	l.call.counts, l.call.places = ranks.c(), room.c()
+	if err := l.do(C.GV_Group_translate_ranks); err != nil {
+		return nil, err
+	}
+	list := make([]int, n)
+	for i, r := range ranks {
+		if r < 0 {
+			return nil, fmt.Errorf("its process %d is not in the first communicator", i)
+		}
+		list[i] = int(r)
+	}
+	return list, nil
+}
+
+// recordBytes is the most that a process can say in Allgather.
+const recordBytes = 16 << 10
+
+// Allgather gives all processes what each says, by rank; at most recordBytes-4. It blocks until all have called it, or ctx ends.
+func (c *Communicator) Allgather(ctx context.Context, mine []byte) ([][]byte, error) {
+	if len(mine) > recordBytes-4 {
+		return nil, fmt.Errorf("%d bytes, %d are possible", len(mine), recordBytes-4)
+	}
+	l := c.library
+	all := C.calloc(C.size_t(c.size), recordBytes) // in C's memory: it may outlive this call
+	own := C.calloc(1, recordBytes)
+	said := unsafe.Slice((*byte)(own), recordBytes)
+	said[0], said[1], said[2] = byte(len(mine)), byte(len(mine)>>8), byte(len(mine)>>16)
+	copy(said[4:], mine)
+	counts, places := newInts(c.size), newInts(c.size)
+	for r := range counts {
+		counts[r], places[r] = recordBytes, int32(r*recordBytes)
+	}
+	l.mu.Lock()
+	l.call.in, l.call.out, l.call.count, l.call.dtype = own, all, recordBytes, l.functions.byte
+	l.call.counts, l.call.places, l.call.comm, l.call.request = counts.c(), places.c(), c.handle, 0
+	err := l.do(C.GV_Iallgatherv)
+	request := l.call.request
+	l.mu.Unlock()
+	if err == nil {
+		err = l.await(ctx, request)
+	}
+	if err != nil {
+		return nil, err
+	}
+	values := make([][]byte, c.size)
+	bytes := unsafe.Slice((*byte)(all), c.size*recordBytes)
+	for r := range values {
+		record := bytes[r*recordBytes:][:recordBytes]
+		n := int(record[0]) | int(record[1])<<8 | int(record[2])<<16
+		if n > recordBytes-4 {
+			return nil, fmt.Errorf("process %d says %d bytes", r, n)
+		}
+		values[r] = append([]byte(nil), record[4:4+n]...)
+	}
+	C.free(all)
+	C.free(own)
+	counts.free()
+	places.free()
+	return values, nil
+}
+
+var errGroup = errors.New("the processes of the communicator have not met")
+
+// group makes a communicator of some of the processes, given by their ranks, by a call that these
+// make. tag tells groups apart that are made at the same time. If ctx ends before the others have come, MPI is lost.
+func (c *Communicator) group(ctx context.Context, tag int, ranks []int) (*Communicator, error) {
+	l := c.library
+	type outcome struct {
+		made C.uintptr_t
+		err  error
+	}
+	ended := make(chan outcome, 1)
+	list := newInts(len(ranks))
+	for i, r := range ranks {
+		list[i] = int32(r)
+	}
+	go func() { // it cannot be polled, nor taken back
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.call.comm, l.call.counts, l.call.count, l.call.tag = c.handle, list.c(), C.int64_t(len(ranks)), C.int(tag)
+		err := l.do(C.GV_Comm_create_group)
+		made := l.call.made
+		list.free()
+		ended <- outcome{made, err}
+	}()
+	select {
+	case o := <-ended:
+		if o.err != nil {
+			return nil, o.err
+		}
+		return l.communicator(o.made)
+	case <-ctx.Done():
+		err := fmt.Errorf("%w: %w", errGroup, context.Cause(ctx))
+		l.lose(err)
+		return nil, err
+	}
+}
+
+// ints is a list in C's memory, which MPI reads for as long as an operation lasts.
+type ints []int32
+
+func newInts(n int) ints {
+	return unsafe.Slice((*int32)(C.calloc(C.size_t(max(1, n)), 4)), max(1, n))[:n]
+}
+
+func (p ints) c() *C.int { return (*C.int)(unsafe.SliceData(p)) }
+
+func (p ints) free() { C.free(unsafe.Pointer(unsafe.SliceData(p))) }

@@ -1,0 +1,313 @@
+//go:build cgo && linux
+
+package mpi
+
+/*
+#cgo CFLAGS: -Wall -Werror
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "libmpi.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// Library is the libmpi of this process. Its methods are safe on any goroutine.
+type Library struct {
+	path    string
+	version string
+
+	// mu guards MPI and call: whatever level of threads MPI was initialised with, it
+	// sees one caller at a time.
+	mu        sync.Mutex
+	functions *C.struct_gv_library
+	call      *C.struct_gv_call
+	thread    chan struct{} // if not nil, the only thread that may call MPI runs call for each token
+	returned  chan struct{}
+	level     C.int
+	ours      bool // initialised here, so that it is finalized here
+	finalized bool
+	atExit    bool
+	reducers  [tensor.NumDTypes][tensor.NumReduceOps]C.uintptr_t // made when first needed
+
+	lost atomic.Pointer[error] // why MPI is not called any more
+	kept []*Lane               // what MPI may still write to; guarded by mu
+}
+
+var loaded struct {
+	sync.Mutex
+	library *Library
+}
+
+// Load loads the libmpi of the given name or path; empty: the one that this process has
+// loaded already, else that of the launcher whose environment it has, else
+// the first that is installed. There is one in a process: later calls return it.
+func Load(name string) (*Library, error) {
+	loaded.Lock()
+	defer loaded.Unlock()
+	if loaded.library != nil {
+		return loaded.library, nil
+	}
+	l := &Library{
+		functions: (*C.struct_gv_library)(C.calloc(1, C.sizeof_struct_gv_library)),
+		call:      (*C.struct_gv_call)(C.calloc(1, C.sizeof_struct_gv_call)),
+	}
+	path, why := (*C.char)(C.calloc(1, C.GV_REASON_BYTES)), (*C.char)(C.calloc(1, C.GV_REASON_BYTES))
+	defer C.free(unsafe.Pointer(path))
+	defer C.free(unsafe.Pointer(why))
+	var cname *C.char
+	if name != "" {
+		cname = C.CString(name)
+		defer C.free(unsafe.Pointer(cname))
+	}
+	if C.gv_load(l.functions, cname, path, why) != 0 {
+		C.free(unsafe.Pointer(l.functions))
+		C.free(unsafe.Pointer(l.call))
+		if at := C.GoString(path); at != "" {
+			return nil, fmt.Errorf("load MPI's library %s: %s", at, C.GoString(why))
+		}
+		return nil, fmt.Errorf("load MPI's library: %s", C.GoString(why))
+	}
+	l.path = C.GoString(path)
+	text, err := l.text(C.GV_Get_library_version, 0)
+	if err != nil {
+		return nil, fmt.Errorf("load MPI's library %s: %w", l.path, err)
+	}
+	l.version, _, _ = strings.Cut(text, "\n")
+	l.version = strings.Join(strings.Fields(strings.TrimRight(l.version, ",")), " ")
+	loaded.library = l
+	return l, nil
+}
+
+// Version is what the library calls itself, such as "Open MPI v4.1.4", and its path.
+func (l *Library) Version() string {
+	version, _, _ := strings.Cut(l.version, ",")
+	return fmt.Sprintf("%s (%s)", version, l.path)
+}
+
+// Err is nil while MPI may be called, else why it may not.
+func (l *Library) Err() error {
+	if e := l.lost.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+// lose lets MPI be called no more, for the first cause that is given.
+func (l *Library) lose(cause error) {
+	err := fmt.Errorf("MPI cannot go on in this process after a failure, so the process has to end and start anew (it was: %w)", cause)
+	l.lost.CompareAndSwap(nil, &err)
+}
+
+var errFinalized = errors.New("MPI has been finalized in this process, and cannot be initialized a second time: end the process and start it anew")
+
+// run makes the call that l.call holds. The caller holds mu.
+func (l *Library) run(what uint32) {
+	l.call.what = what
+	if l.thread != nil {
+		l.thread <- struct{}{}
+		<-l.returned
+		return
+	}
+	C.gv_run(l.functions, l.call)
+}
+
+// do is run that makes an error of what MPI returns.
+func (l *Library) do(what uint32) error {
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if l.run(what); l.call.code != 0 {
+		return l.explain(what, l.call.code)
+	}
+	return nil
+}
+
+var names = [...]string{C.GV_Init_thread: "Init_thread", C.GV_Query_thread: "Query_thread", C.GV_Comm_rank: "Comm_rank", C.GV_Comm_size: "Comm_size",
+	C.GV_Comm_idup: "Comm_idup", C.GV_Comm_set_errhandler: "Comm_set_errhandler", C.GV_Comm_create_group: "Comm_create_group",
+	C.GV_Group_translate_ranks: "Group_translate_ranks", C.GV_Op_create: "Op_create", C.GV_Test: "Test", C.GV_Isend: "Isend", C.GV_Irecv: "Irecv",
+	C.GV_Ibarrier: "Ibarrier", C.GV_Ibcast: "Ibcast", C.GV_Iallreduce: "Iallreduce", C.GV_Iallgatherv: "Iallgatherv", C.GV_Ialltoallv: "Ialltoallv",
+	C.GV_Ireduce_scatter: "Ireduce_scatter", C.GV_FUNCTION_COUNT: ""}
+
+// explain is the error of a call that has returned code. The caller holds mu.
+func (l *Library) explain(what uint32, code C.int) error {
+	reason, err := l.textLocked(C.GV_Error_string, code)
+	if err != nil {
+		reason = fmt.Sprintf("error %d", int(code))
+	}
+	return fmt.Errorf("MPI_%s: %s", names[what], reason)
+}
+
+// text is what a function that fills a buffer says.
+func (l *Library) text(what uint32, code C.int) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.textLocked(what, code)
+}
+
+func (l *Library) textLocked(what uint32, code C.int) (string, error) {
+	const room = 8192 // MPI_MAX_LIBRARY_VERSION_STRING, the largest of all
+	buf := C.calloc(1, room)
+	defer C.free(buf)
+	l.call.out, l.call.peer = buf, code
+	l.run(what)
+	if l.call.code != 0 {
+		return "", fmt.Errorf("error %d", int(l.call.code))
+	}
+	return C.GoString((*C.char)(buf)), nil
+}
+
+// Init initialises MPI unless the program has done so, in which case it is used as it is. single asks
+// for MPI_THREAD_SINGLE, so that all calls of MPI are made on one thread; else the level
+// is MPI_THREAD_MULTIPLE, so that the program may call MPI itself meanwhile, or what the library has.
+func (l *Library) Init(single bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.do(C.GV_Finalized); err != nil {
+		return err
+	}
+	if l.call.result != 0 || l.finalized {
+		return errFinalized
+	}
+	if err := l.do(C.GV_Initialized); err != nil {
+		return err
+	}
+	if l.call.result != 0 {
+		if l.ours {
+			return nil
+		}
+		if err := l.do(C.GV_Query_thread); err != nil {
+			return err
+		}
+		l.level = l.call.result
+		if l.level < l.functions.thread_serialized {
+			return errors.New("the program has initialized MPI for one thread only, but gorovod calls it from several: initialize it with MPI_THREAD_SERIALIZED at least (mpi4py does by itself, unless mpi4py.rc says otherwise), or after hvd.init()")
+		}
+		return nil
+	}
+	l.call.peer = l.functions.thread_multiple
+	if single {
+		l.call.peer = l.functions.thread_single
+		l.thread, l.returned = make(chan struct{}), make(chan struct{})
+		go l.serve()
+	}
+	if err := l.do(C.GV_Init_thread); err != nil {
+		return err
+	}
+	l.ours, l.level = true, l.call.result
+	C.gv_signals_on_alternate_stack()
+	if !single && l.level < l.functions.thread_serialized {
+		// Not for several threads, even one at a time. It is too late for another thread to
+		// have been the one that initialised it.
+		err := fmt.Errorf("%s has no support for threads: set HOROVOD_MPI_THREADS_DISABLE=1, with which one thread makes all calls", l.version)
+		l.lose(err)
+		return err
+	}
+	return nil
+}
+
+// serve is the one thread that calls MPI, for as long as the process lives.
+func (l *Library) serve() {
+	runtime.LockOSThread()
+	for range l.thread {
+		C.gv_run(l.functions, l.call)
+		l.returned <- struct{}{}
+	}
+}
+
+// ThreadsSupported reports that MPI was initialised with MPI_THREAD_MULTIPLE: the program may call it
+// on any thread at any time.
+func (l *Library) ThreadsSupported() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.level == l.functions.thread_multiple
+}
+
+// Finalize ends MPI if Init has begun it, and nothing has failed since. It waits for the other
+// processes. No lane may be open.
+func (l *Library) Finalize() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ours || l.finalized || l.Err() != nil {
+		return
+	}
+	l.finalized = true
+	l.run(C.GV_Finalize)
+}
+
+// FinalizeAtExit lets Finalize be called when the process calls C's exit. A program whose main is
+// Go's does not, and has to call Finalize itself.
+func (l *Library) FinalizeAtExit() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.atExit {
+		l.atExit = true
+		C.gv_at_exit()
+	}
+}
+
+//export goMPIAtExit
+func goMPIAtExit() {
+	loaded.Lock()
+	l := loaded.library
+	loaded.Unlock()
+	if l.mu.TryLock() { // else a thread is in MPI at this moment: the process ends amid something
+		l.mu.Unlock()
+		l.Finalize()
+	}
+}
+
+// World is MPI_COMM_WORLD.
+func (l *Library) World() uintptr { return uintptr(l.functions.world) }
+
+// HandleAt is the i-th of an array of the program's MPI_Comm.
+func (l *Library) HandleAt(array unsafe.Pointer, i int) uintptr {
+	return uintptr(C.gv_handle_at(l.functions, array, C.int(i)))
+}
+
+// HandleOf is the handle in an argument of type MPI_Comm, passed as if it were a pointer.
+func (l *Library) HandleOf(argument uintptr) uintptr {
+	return uintptr(C.gv_handle_of(l.functions, C.uintptr_t(argument)))
+}
+
+// pollPause is how long await sleeps between two tests: it is for the start, not for operations.
+const pollPause = 100 * time.Microsecond
+
+// await tests a request until it has ended or ctx has; then MPI is lost, since nothing takes the
+// request back.
+func (l *Library) await(ctx context.Context, request C.uintptr_t) error {
+	for {
+		l.mu.Lock()
+		l.call.request = request
+		err := l.do(C.GV_Test)
+		ended := l.call.result != 0
+		request = l.call.request
+		l.mu.Unlock()
+		switch {
+		case err != nil:
+			l.lose(err)
+			return err
+		case ended:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			err := fmt.Errorf("not all processes have come: %w", context.Cause(ctx))
+			l.lose(err)
+			return err
+		case <-time.After(pollPause):
+		}
+	}
+}

@@ -1,0 +1,88 @@
+//go:build cgo && linux
+
+package mpi
+
+/*
+#include "libmpi.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// messages is a transport.Comm of messages of MPI. An error stays, and what is posted then never ends;
+// Lane reports it.
+type messages struct {
+	communicator *Communicator
+	sends, recvs []message
+	err          error
+}
+
+// message is what is posted to or from one member.
+type message struct {
+	rest    []byte // what is not yet handed to MPI
+	posted  bool
+	request C.uintptr_t
+	memory  runtime.Pinner
+}
+
+func newMessages(c *Communicator) *messages {
+	return &messages{communicator: c, sends: make([]message, c.size), recvs: make([]message, c.size)}
+}
+
+func (m *messages) Rank() int { return m.communicator.rank }
+func (m *messages) Size() int { return m.communicator.size }
+
+func (m *messages) Send(to int, p []byte)   { m.post(&m.sends[to], C.GV_Isend, to, p) }
+func (m *messages) Recv(from int, p []byte) { m.post(&m.recvs[from], C.GV_Irecv, from, p) }
+
+func (m *messages) Sent(to int) bool       { return m.ended(&m.sends[to], C.GV_Isend, to) }
+func (m *messages) Received(from int) bool { return m.ended(&m.recvs[from], C.GV_Irecv, from) }
+
+func (m *messages) post(g *message, what uint32, peer int, p []byte) {
+	if len(p) == 0 {
+		return // both sides know
+	}
+	g.rest = p
+	g.memory.Pin(unsafe.SliceData(p))
+	m.ended(g, what, peer)
+}
+
+// ended reports whether all of a message has gone, or come. It posts the next piece of a long one.
+func (m *messages) ended(g *message, what uint32, peer int) bool {
+	if len(g.rest) == 0 && !g.posted {
+		return true
+	}
+	lib := m.communicator.library
+	if m.err != nil || !lib.mu.TryLock() {
+		return false
+	}
+	defer lib.mu.Unlock()
+	c := lib.call
+	for m.err == nil {
+		if g.posted {
+			c.request = g.request
+			if m.err = lib.do(C.GV_Test); m.err != nil {
+				break
+			}
+			if g.request = c.request; c.result == 0 {
+				return false
+			}
+			g.posted = false
+		}
+		if len(g.rest) == 0 {
+			g.memory.Unpin()
+			return true
+		}
+		piece := g.rest[:min(len(g.rest), limit)]
+		g.rest = g.rest[len(piece):]
+		c.in, c.out = address(piece), address(piece)
+		c.comm, c.dtype, c.count, c.peer, c.tag = m.communicator.handle, lib.functions.byte, C.int64_t(len(piece)), C.int(peer), 0
+		m.err = lib.do(what)
+		g.request, g.posted = c.request, true
+	}
+	lib.lose(m.err)
+	return false
+}
