@@ -66,7 +66,9 @@ enum {
 /* Lifecycle and topology. Ranks and sizes are -1 before horovod_init. */
 bool horovod_init(const int *ranks, int nranks, const int *process_set_ranks,
                   const int *process_set_sizes, int num_process_sets);
-/* MPI communicators are not supported by this build: logs why, returns false. */
+/* comm is an array of ncomms MPI_Comm. The ranks are the processes of the first, whatever the environment
+ * says; each other one, of some of these, makes a process set. MPI must be initialised. If it fails,
+ * it prints why, too. */
 bool horovod_init_multi_comm(void *comm, int ncomms, const int *process_set_ranks_via_ranks,
                              const int *process_set_sizes_via_ranks,
                              int num_process_sets_via_ranks);
@@ -107,6 +109,7 @@ int horovod_process_set_included(int id);
 int horovod_number_of_process_sets(void);
 void horovod_process_set_ids(int *ids);
 int horovod_process_set_ranks(int id, int *ranks);
+/* comm is an MPI_Comm: an int of MPICH's is passed as a pointer. */
 int horovod_comm_process_set(void *comm);
 
 /* The caller will wait for the operation at once: no background thread is woken for it. */

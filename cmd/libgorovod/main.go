@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/process"
 	"github.com/gorovod/gorovod/internal/version"
 )
@@ -22,6 +23,7 @@ import (
 func main() {}
 
 func init() {
+	process.EndsByExit = true
 	process.TrackFD = func(fd int, open bool) {
 		var o C.int
 		if open {
@@ -53,18 +55,39 @@ func getenv(name string) (string, bool) {
 //export goInit
 func goInit(ranks *C.int, nranks C.int, setRanks, setSizes *C.int, nsets C.int, reason *C.char) C.int {
 	// A list of MPI ranks means nothing without MPI; Horovod ignores it too.
-	sets := make([][]int, int(nsets))
-	at := 0
-	for i := range sets {
-		n := int(unsafe.Slice(setSizes, int(nsets))[i])
-		sets[i] = ints(unsafe.Slice(setRanks, at+n)[at:])
-		at += n
+	return initialize(process.Options{Sets: lists(setRanks, setSizes, nsets), MPIRanks: ints(unsafe.Slice(ranks, max(0, int(nranks))))}, reason)
+}
+
+//export goInitMultiComm
+func goInitMultiComm(comms unsafe.Pointer, ncomms C.int, setRanks, setSizes *C.int, nsets C.int, reason *C.char) C.int {
+	handles := func(l *mpi.Library) []uintptr {
+		all := make([]uintptr, int(ncomms))
+		for i := range all {
+			all[i] = l.HandleAt(comms, i)
+		}
+		return all
 	}
-	if err := process.Init(context.Background(), getenv, sets); err != nil {
+	return initialize(process.Options{Sets: lists(setRanks, setSizes, nsets), MPIComms: handles}, reason)
+}
+
+func initialize(o process.Options, reason *C.char) C.int {
+	if err := process.InitWith(context.Background(), getenv, o); err != nil {
 		explain(reason, err.Error())
 		return 0
 	}
 	return 1
+}
+
+// lists are n lists that stand one after the other.
+func lists(numbers, sizes *C.int, n C.int) [][]int {
+	all := make([][]int, int(n))
+	at := 0
+	for i := range all {
+		n := int(unsafe.Slice(sizes, len(all))[i])
+		all[i] = ints(unsafe.Slice(numbers, at+n)[at:])
+		at += n
+	}
+	return all
 }
 
 //export goShutdown

@@ -106,8 +106,13 @@ bool horovod_init(const int *ranks, int nranks, const int *set_ranks, const int 
 }
 
 bool horovod_init_multi_comm(void *comm, int ncomms, const int *set_ranks, const int *set_sizes, int nsets) {
-  (void)comm, (void)ncomms, (void)set_ranks, (void)set_sizes, (void)nsets;
-  EXPLAIN("MPI communicators are not supported: this build has no MPI.");
+  char *reason = fresh_reason();
+  if (is_child()) return false;
+  if (comm == NULL || ncomms < 1) {
+    EXPLAIN("no communicator is given");
+  } else if (goInitMultiComm(comm, ncomms, (int *)set_ranks, (int *)set_sizes, nsets, reason) != 0) {
+    return true;
+  }
   fprintf(stderr, "gorovod: %s\n", reason_of_thread());
   return false;
 }
@@ -142,11 +147,12 @@ int horovod_stop_timeline(void) {
   return goStopTimeline(reason);
 }
 
-int horovod_mpi_threads_supported(void) { return horovod_is_initialized() ? 0 : -1; }
-bool horovod_mpi_enabled(void) { return false; }
-bool horovod_mpi_built(void) { return false; }
+enum { MPI_BUILT, MPI_ENABLED, MPI_THREADS, GLOO_ENABLED };
+int horovod_mpi_threads_supported(void) { return horovod_is_initialized() ? goMPI(MPI_THREADS) : -1; }
+bool horovod_mpi_enabled(void) { return at_home() && goMPI(MPI_ENABLED) != 0; }
+bool horovod_mpi_built(void) { return at_home() && goMPI(MPI_BUILT) != 0; }
 /* The native transports stand where Gloo stood. */
-bool horovod_gloo_enabled(void) { return true; }
+bool horovod_gloo_enabled(void) { return !at_home() || goMPI(GLOO_ENABLED) != 0; }
 bool horovod_gloo_built(void) { return true; }
 int horovod_nccl_built(void) { return 0; }
 bool horovod_ddl_built(void) { return false; }
@@ -199,9 +205,9 @@ int horovod_process_set_ranks(int id, int *ranks) {
 }
 
 int horovod_comm_process_set(void *comm) {
-  (void)comm;
   if (is_child() || !goIsInitialized()) return HOROVOD_PROCESS_SET_ERROR_INIT;
-  return HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
+  int id = goCommProcessSet((uintptr_t)comm);
+  return id >= 0 ? id : HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
 }
 
 /* ---- operations -------------------------------------------------------- */

@@ -52,9 +52,15 @@ type Config struct {
 	HierarchicalAllreduce, HierarchicalAllgather, TorusAllreduce Hint
 	// Compression is the form of float sums between hosts that ask for none.
 	Compression tensor.Wire
-	Transport   string        // auto, shm, tcp
-	TCPStreams  int           // connections for the data from each rank to another
-	Timeout     time.Duration // of the start-up
+	// Controller says over what the ranks find one another, and CPUOperations what carries the
+	// data: Gloo, which stands for the native transports, or MPI.
+	Controller, CPUOperations Backend
+	MPIThreadsDisable         bool   // one thread makes all calls of MPI
+	MPILibrary                string // the libmpi to load; empty: that which is found
+
+	Transport  string        // auto, shm, tcp
+	TCPStreams int           // connections for the data from each rank to another
+	Timeout    time.Duration // of the start-up
 
 	StallCheckDisable bool
 	StallCheckTime    time.Duration // above 0: when a waiting tensor is reported, and how often
@@ -95,6 +101,14 @@ type Autotune struct {
 // IsSet reports whether the environment gives the knob a value.
 func (c *Config) IsSet(name string) bool { return c.readings[name] != nil }
 
+// Backend is one of Horovod's.
+type Backend string
+
+const (
+	Gloo Backend = "gloo"
+	MPI  Backend = "mpi"
+)
+
 // Hint is a wish that may be left open.
 type Hint int8
 
@@ -121,7 +135,7 @@ type reading struct {
 func defaults() *Config {
 	return &Config{
 		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
-		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", TCPStreams: 1, Timeout: 30 * time.Second,
+		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo, TCPStreams: 1, Timeout: 30 * time.Second,
 		Autotune:       Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
 		StallCheckTime: 60 * time.Second, Heartbeat: 30 * time.Second, LogLevel: slog.LevelWarn,
 	}
@@ -168,6 +182,7 @@ func Read(lookup func(name string) (string, bool)) *Config {
 			r.err = fmt.Errorf("%s=%s: %w", k.Name, r.text, err)
 		}
 	}
+	c.pairBackends()
 	c.findPlace(lookup)
 	c.validate()
 	return c
@@ -188,9 +203,32 @@ func (c *Config) Err() error {
 	return errors.Join(all...) // what validate says may only follow from these
 }
 
+// pairBackends lets MPI for the one mean MPI for the other, unless that is said.
+func (c *Config) pairBackends() {
+	if c.Controller == MPI && !c.IsSet("HOROVOD_CPU_OPERATIONS") {
+		c.CPUOperations = MPI
+	}
+	if c.CPUOperations == MPI && !c.IsSet("HOROVOD_CONTROLLER") {
+		c.Controller = MPI
+	}
+}
+
 // validate checks what one variable alone cannot tell, and puts together what
 // comes in two variables.
 func (c *Config) validate() {
+	c.validatePlacement()
+	if c.StallShutdownTime > 0 && c.StallShutdownTime < c.StallCheckTime {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%s is below HOROVOD_STALL_CHECK_TIME_SECONDS=%s, so it is ignored: a stall is reported before it ends the job",
+			seconds(c.StallShutdownTime), seconds(c.StallCheckTime)))
+		c.StallShutdownTime = 0
+	}
+}
+
+// validatePlacement checks what tells the rank its place, unless MPI does.
+func (c *Config) validatePlacement() {
+	if c.Controller == MPI {
+		return
+	}
 	switch {
 	case c.rendezvousHost != "" && c.rendezvousPort != "":
 		if last := net.JoinHostPort(c.rendezvousHost, c.rendezvousPort); !slices.Contains(c.Rendezvous, last) {
@@ -216,16 +254,14 @@ func (c *Config) validate() {
 			break
 		}
 	}
-	if c.StallShutdownTime > 0 && c.StallShutdownTime < c.StallCheckTime {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%s is below HOROVOD_STALL_CHECK_TIME_SECONDS=%s, so it is ignored: a stall is reported before it ends the job",
-			seconds(c.StallShutdownTime), seconds(c.StallCheckTime)))
-		c.StallShutdownTime = 0
-	}
 }
 
 // findPlace takes the process's place from its launcher's variables, where Horovod's own
 // do not tell it. HOROVOD_HOSTNAME counts nevertheless.
 func (c *Config) findPlace(lookup func(string) (string, bool)) {
+	if c.Controller == MPI {
+		return // MPI tells
+	}
 	p, err := schedulers.Find(lookup)
 	if err != nil {
 		c.err = err

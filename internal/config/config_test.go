@@ -96,6 +96,29 @@ func TestReportsAndOperations(t *testing.T) {
 	}
 }
 
+// MPI for one thing means MPI for the other, unless that is said; then the environment need not tell the place.
+func TestMPI(t *testing.T) {
+	for _, c := range []struct {
+		env             []string
+		controller, cpu Backend
+	}{
+		{nil, Gloo, Gloo},
+		{[]string{"HOROVOD_CONTROLLER", "MPI"}, MPI, MPI},
+		{[]string{"HOROVOD_CPU_OPERATIONS", "mpi"}, MPI, MPI},
+		{[]string{"HOROVOD_CONTROLLER", "mpi", "HOROVOD_CPU_OPERATIONS", "gloo"}, MPI, Gloo},
+		{[]string{"HOROVOD_CONTROLLER", "gloo", "HOROVOD_CPU_OPERATIONS", "mpi"}, Gloo, MPI},
+		{[]string{"HOROVOD_CONTROLLER", "mpi", "HOROVOD_SIZE", "4"}, MPI, MPI},
+	} {
+		got, err := Load(env(c.env...))
+		if err != nil || got.Controller != c.controller || got.CPUOperations != c.cpu {
+			t.Errorf("%v: %+v, %v", c.env, got, err)
+		}
+	}
+	if _, err := Load(env("HOROVOD_CONTROLLER", "gloo", "HOROVOD_CPU_OPERATIONS", "mpi", "HOROVOD_SIZE", "4")); err == nil {
+		t.Error("no error without a rendezvous")
+	}
+}
+
 // Each error names the variable, the value and what is wrong.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
@@ -127,9 +150,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"HOROVOD_CYCLE_TIME", "inf"}, []string{"milliseconds"}},
 		{[]string{"HOROVOD_STALL_CHECK_TIME_SECONDS", "0"}, []string{"HOROVOD_STALL_CHECK_TIME_SECONDS=0", "HOROVOD_STALL_CHECK_DISABLE=1"}},
 		{[]string{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "never"}, []string{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=never", "seconds from 0"}},
-		{[]string{"HOROVOD_CONTROLLER", "MPI"}, []string{"HOROVOD_CONTROLLER=MPI", "no MPI backend in this version", "gloo"}},
 		{[]string{"HOROVOD_CONTROLLER", "smoke"}, []string{"HOROVOD_CONTROLLER=smoke", "gloo"}},
-		{[]string{"HOROVOD_CPU_OPERATIONS", "mpi"}, []string{"HOROVOD_CPU_OPERATIONS=mpi", "no MPI"}},
 		{[]string{"HOROVOD_CPU_OPERATIONS", "ccl"}, []string{"HOROVOD_CPU_OPERATIONS=ccl", "no oneCCL", "gloo"}},
 		{[]string{"HOROVOD_ENABLE_XLA_OPS", "1"}, []string{"HOROVOD_ENABLE_XLA_OPS=1", "no XLA"}},
 		{[]string{"DDL_OPTIONS", "-mode p:4x2"}, []string{"DDL_OPTIONS=-mode p:4x2", "no DDL"}},

@@ -9,7 +9,6 @@ import (
 const (
 	noGPU     = "there are no GPU operations in this version"
 	noNCCL    = "NCCL is not used"
-	noMPI     = "MPI is not used"
 	noSpark   = "there is no Spark integration in this version"
 	manyHosts = "a hint for jobs on several hosts; on one, Horovod ignores it too"
 	buildTime = "for the compilation of Horovod, which does not look at it later; nothing is compiled here"
@@ -28,7 +27,7 @@ var foreign = slices.Concat(
 	meaningless(noGPU+", so there is no fusion buffer on one", "HOROVOD_BATCH_D2D_MEMCOPIES"),
 	meaningless(noGPU, "HOROVOD_ENABLE_ASYNC_COMPLETION HOROVOD_DISABLE_NVTX_RANGES"),
 	meaningless(noNCCL, "HOROVOD_NUM_NCCL_STREAMS NCCL_IB_DISABLE NCCL_SOCKET_IFNAME"),
-	meaningless(noMPI, "HOROVOD_MPI_THREADS_DISABLE HOROVOD_ADASUM_MPI_CHUNK_SIZE"),
+	meaningless("Adasum's messages are cut where the transport needs it", "HOROVOD_ADASUM_MPI_CHUNK_SIZE"),
 	meaningless("oneCCL is not used", "HOROVOD_CCL_CACHE"),
 	meaningless(noSpark, `HOROVOD_SPARK_START_TIMEOUT HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX HOROVOD_SPARK_PYTHONPATH HOROVOD_SPARK_WORK_DIR
 		DATABRICKS_FILE_AVAILABILITY_WAIT_TIMEOUT_SECS DATABRICKS_FILE_AVAILABILITY_CHECK_INTERVAL_SECS`),

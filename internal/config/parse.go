@@ -189,22 +189,23 @@ func leadingInt(v string) (n int64, ok bool) {
 	return n, end > digits
 }
 
-// backend is a choice among Horovod's backends, of which only Gloo's place is
-// taken here; there is no field for what has one value. why are the others, in
+// backend is a choice among Horovod's backends. why are those that are not here, in
 // small letters.
-func backend(why map[string]string) setting {
+func backend(field func(*Config) *Backend, why map[string]string) setting {
 	return setting{
-		parse: func(_ *Config, v string) error {
-			name := strings.ToLower(v)
-			if name == "gloo" {
+		parse: func(c *Config, v string) error {
+			switch name := Backend(strings.ToLower(v)); name {
+			case Gloo, MPI:
+				*field(c) = name
 				return nil
+			default:
+				if reason, ok := why[string(name)]; ok {
+					return fmt.Errorf("%s; leave it unset or set it to gloo, which selects the native transports, or mpi", reason)
+				}
+				return fmt.Errorf("gloo, which selects the native transports, or mpi is needed")
 			}
-			if reason, ok := why[name]; ok {
-				return fmt.Errorf("%s; leave it unset or set it to gloo, which selects the native transports", reason)
-			}
-			return fmt.Errorf("gloo, which selects the native transports, is needed")
 		},
-		show: func(*Config) string { return "gloo" },
+		show: func(c *Config) string { return string(*field(c)) },
 	}
 }
 

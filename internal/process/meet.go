@@ -120,14 +120,20 @@ func listenFor(c *config.Config, board meet.Board) (l net.Listener, addrs []stri
 		}
 		return l, f.Addrs, nil
 	}
-	if c.Place.OneHost() && len(c.Interfaces) == 0 {
+	return listenAcross(c.Interfaces, c.Place.OneHost())
+}
+
+// listenAcross listens on loopback where all ranks are on this host, else on the addresses of these
+// interfaces, or of all.
+func listenAcross(interfaces []string, oneHost bool) (l net.Listener, addrs []string, err error) {
+	if oneHost && len(interfaces) == 0 {
 		if l, err := link.Listen(netip.AddrFrom4([4]byte{127, 0, 0, 1})); err == nil {
 			return l, []string{l.Addr().String()}, nil
 		}
 	}
 	var own []reach.Own
-	if len(c.Interfaces) > 0 {
-		own, err = reach.OnInterfaces(c.Interfaces)
+	if len(interfaces) > 0 {
+		own, err = reach.OnInterfaces(interfaces)
 	} else {
 		own, err = reach.OnHost()
 	}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/world"
@@ -29,7 +30,20 @@ var (
 	mu         sync.Mutex // held during Init and Shutdown
 	generation uint64
 	current    atomic.Pointer[world.World]
+	overMPI    *mpi.Communicator // of the current world, if it uses MPI
 )
+
+// Options are what a program says in Init, apart from the environment.
+type Options struct {
+	// Sets are process sets to register, the same on all ranks.
+	Sets [][]int
+	// MPIRanks, if not empty, makes the world these processes of MPI_COMM_WORLD, this one among them, in this order.
+	// It has no effect where the ranks do not find one another over MPI.
+	MPIRanks []int
+	// MPIComms, if not nil, gives communicators of the program. The ranks are the processes of the first;
+	// each other one, of some of these, makes a process set, before Sets. It implies MPI.
+	MPIComms func(*mpi.Library) []uintptr
+}
 
 // Init joins the world that the environment describes. It blocks until all
 // ranks have called it, ctx ends, or the start timeout has passed. A second call
@@ -38,10 +52,18 @@ var (
 //
 // In an elastic job it waits for a place first, see Elastic.
 func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int) error {
+	return InitWith(ctx, lookup, Options{Sets: sets})
+}
+
+// InitWith is Init with all that a program can say.
+func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options) error {
 	mu.Lock()
 	defer mu.Unlock()
 	if current.Load() != nil {
 		return nil
+	}
+	if o.MPIComms != nil {
+		lookup = withMPI(lookup)
 	}
 	c, err := config.Load(lookup)
 	if err != nil {
@@ -56,12 +78,25 @@ func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	var processes *mpi.Communicator
+	if c.Controller == config.MPI || c.CPUOperations == config.MPI {
+		if processes, err = startMPI(ctx, c, &o); err != nil {
+			return err
+		}
+	}
 	generation++
-	w, err := join(ctx, c, world.Options{TrackFD: TrackFD, Sets: sets, Log: log})
+	over := world.Options{TrackFD: TrackFD, Sets: o.Sets, Log: log, MPI: processes}
+	var w *world.World
+	if c.Controller == config.MPI {
+		w, err = world.Join(ctx, c, generation, over) // they have met
+	} else {
+		w, err = join(ctx, c, over)
+	}
 	if err != nil {
 		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
 	}
 	current.Store(w)
+	overMPI = processes
 	return nil
 }
 
@@ -76,6 +111,10 @@ func Shutdown() {
 	}
 	w.Leave(leaveLimit)
 	current.Store(nil)
+	if overMPI != nil {
+		stopMPI(overMPI)
+		overMPI = nil
+	}
 }
 
 // World is the current membership, nil before Init and after Shutdown.

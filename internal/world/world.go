@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/rendezvous"
@@ -34,7 +35,9 @@ type Options struct {
 	TrackFD func(fd int, open bool)
 	// Sets are process sets to register at once; the same on all ranks.
 	Sets [][]int
-	Log  *slog.Logger
+	// MPI are the processes of the world, if MPI carries the data. They need not be in the order of the ranks.
+	MPI *mpi.Communicator
+	Log *slog.Logger
 }
 
 // World is this process's membership in one generation.
@@ -67,6 +70,7 @@ type member struct {
 	LocalSize int               `json:"local_size"`
 	Machine   machine           `json:"machine"`
 	Knobs     map[string]string `json:"knobs"`
+	MPIRank   int               `json:"mpi_rank"` // -1 without MPI
 }
 
 // Join blocks until all ranks have joined the generation, or ctx ends; the error
@@ -140,7 +144,7 @@ func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
 // introduce exchanges who is where, and adopts rank 0's knobs.
 func (w *World) introduce(ctx context.Context, o Options) error {
 	c := w.Config
-	me, err := json.Marshal(member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Machine: thisMachine(), Knobs: c.Agreed()})
+	me, err := json.Marshal(member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Machine: thisMachine(), Knobs: c.Agreed(), MPIRank: mpiRank(o.MPI)})
 	if err != nil {
 		return err
 	}
@@ -194,6 +198,10 @@ func (w *World) startEngine(o Options) error {
 		}
 	}
 	opts.Collective = algorithms(c)
+	if err := w.carryByMPI(&opts, o.MPI); err != nil {
+		w.net.Close()
+		return err
+	}
 	e, err := engine.New(w.net, opts)
 	if err != nil {
 		return err

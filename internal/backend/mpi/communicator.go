@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 )
 
@@ -40,6 +41,51 @@ func (l *Library) Duplicate(ctx context.Context, handle uintptr) (*Communicator,
 	}
 	defer C.free(unsafe.Pointer(place))
 	return l.communicator(*place)
+}
+
+// Subset makes a Communicator of some processes of one of the program's, given by their ranks there, this one
+// among them, by a call that these make. It blocks until they have, or ctx ends.
+func (l *Library) Subset(ctx context.Context, handle uintptr, ranks []int) (*Communicator, error) {
+	l.mu.Lock()
+	l.call.comm = C.uintptr_t(handle)
+	err := l.do(C.GV_Comm_rank)
+	rank := int(l.call.result)
+	if err == nil {
+		err = l.do(C.GV_Comm_size)
+	}
+	size := int(l.call.result)
+	l.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range ranks {
+		if r < 0 || r >= size || slices.Contains(ranks[:i], r) {
+			return nil, fmt.Errorf("ranks %v of %d: %d is not one of them, or is there twice", ranks, size, r)
+		}
+	}
+	if !slices.Contains(ranks, rank) {
+		return nil, fmt.Errorf("ranks %v do not include this process, which is rank %d of %d", ranks, rank, size)
+	}
+	whole := Communicator{library: l, handle: C.uintptr_t(handle)}
+	return whole.group(ctx, subsetTag, ranks)
+}
+
+// subsetTag is no lane's.
+const subsetTag = 32766
+
+// Free gives the communicator back. All its processes call it, when its lanes are closed. It does nothing
+// where MPI is lost.
+func (c *Communicator) Free() {
+	l := c.library
+	if l.Err() != nil {
+		return // a thread may be in MPI for ever, with the lock
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.call.comm = c.handle
+	if err := l.do(C.GV_Comm_free); err != nil {
+		l.lose(err)
+	}
 }
 
 // communicator describes one that is this package's own.

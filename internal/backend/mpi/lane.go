@@ -47,7 +47,7 @@ var _ collective.Carrier = (*Lane)(nil)
 // OpenLane makes the lane among the processes with these ranks, this one among them, which all
 // call it with the same tag. It blocks until they have, or ctx ends.
 func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o collective.Options) (collective.Carrier, error) {
-	const tags = 32767 // what every MPI allows
+	const tags = subsetTag // every MPI allows 32767
 	own, err := c.group(ctx, tag%tags, ranks)
 	if err != nil {
 		return nil, fmt.Errorf("a communicator of ranks %v of MPI: %w", ranks, err)
@@ -83,13 +83,7 @@ func (l *Lane) Close(cause error) (quiet bool) {
 		l.keep()
 		return l.running() == nil
 	}
-	lib.mu.Lock()
-	defer lib.mu.Unlock()
-	lib.call.comm = l.communicator.handle
-	if err := lib.do(C.GV_Comm_free); err != nil {
-		lib.lose(err)
-		return true
-	}
+	l.communicator.Free()
 	l.op.free()
 	return true
 }

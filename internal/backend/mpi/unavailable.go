@@ -42,6 +42,10 @@ func (l *Library) Duplicate(ctx context.Context, handle uintptr) (*Communicator,
 	return nil, ErrUnavailable
 }
 
+func (l *Library) Subset(ctx context.Context, handle uintptr, ranks []int) (*Communicator, error) {
+	return nil, ErrUnavailable
+}
+
 // Communicator would be a group of processes.
 type Communicator struct{}
 
@@ -58,3 +62,5 @@ func (c *Communicator) Allgather(ctx context.Context, mine []byte) ([][]byte, er
 func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o collective.Options) (collective.Carrier, error) {
 	return nil, ErrUnavailable
 }
+
+func (c *Communicator) Free() {}

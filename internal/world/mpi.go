@@ -1,0 +1,77 @@
+package world
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gorovod/gorovod/internal/backend/mpi"
+	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/engine"
+)
+
+func mpiRank(c *mpi.Communicator) int {
+	if c == nil {
+		return -1
+	}
+	return c.Rank()
+}
+
+// RankOfMPI is the rank of a process of MPI, -1 for a stranger.
+func (w *World) RankOfMPI(process int) int {
+	for r, m := range w.members {
+		if m.MPIRank == process {
+			return r
+		}
+	}
+	return -1
+}
+
+// carryByMPI lets MPI carry the data of all lanes with several members, if rank 0's
+// configuration asks for it. The boards stay on the world's own network.
+func (w *World) carryByMPI(o *engine.Options, c *mpi.Communicator) error {
+	if w.Config.CPUOperations != config.MPI || w.Config.Size == 1 {
+		return nil
+	}
+	if c == nil {
+		return fmt.Errorf("rank 0 lets MPI carry the data (HOROVOD_CPU_OPERATIONS=mpi), and this rank does not")
+	}
+	ranks := make([]int, len(w.members)) // of MPI, by rank
+	seen := make(map[int]int)
+	for r, m := range w.members {
+		if m.MPIRank < 0 {
+			return fmt.Errorf("rank 0 lets MPI carry the data (HOROVOD_CPU_OPERATIONS=mpi), and rank %d does not", r)
+		}
+		if other, ok := seen[m.MPIRank]; ok {
+			return fmt.Errorf("ranks %d and %d are both process %d of MPI, which knows of %d: start them with mpirun, or with horovodrun --mpi", other, r, m.MPIRank, c.Size())
+		}
+		seen[m.MPIRank], ranks[r] = r, m.MPIRank
+	}
+	o.AfterAbort = "This process cannot go on with MPI: end it, and start the job anew."
+	o.Carrier = func(id int, incarnation uint32, members []int) (collective.Carrier, error) {
+		ctx, cancel := w.untilAbort()
+		defer cancel()
+		theirs := make([]int, len(members))
+		for i, r := range members {
+			theirs[i] = ranks[r]
+		}
+		return c.OpenLane(ctx, id+engine.MaxSets*int(incarnation), theirs, o.Collective)
+	}
+	return nil
+}
+
+// untilAbort ends with the start time-out, or when the network is aborted.
+func (w *World) untilAbort() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.Config.Timeout)
+	w.mu.Lock()
+	news := w.news
+	w.mu.Unlock()
+	go func() {
+		select {
+		case <-news: // somebody has died
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
