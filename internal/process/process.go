@@ -5,6 +5,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -74,7 +75,10 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 		log.Warn(text)
 	}
 	if len(c.ElasticDriver) > 0 {
-		return elasticInit(ctx, c, lookup, sets)
+		if c.Controller == config.MPI || c.CPUOperations == config.MPI {
+			return errors.New("MPI cannot carry an elastic job: after a failure a process cannot go on with it (unset HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS, and do not give a communicator)")
+		}
+		return elasticInit(ctx, c, lookup, o.Sets)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
