@@ -6,6 +6,9 @@ import functools
 import itertools
 import math
 import operator
+import os
+import signal
+import threading
 import time
 
 import pytest
@@ -108,6 +111,37 @@ def test_allreduce_of_complex_and_strided():
     dist.all_reduce(wide[:, ::2])
     check(wide[:, ::2], reduced(of_all((4, 3), torch.float32), "SUM"))
     assert (wide[:, 1::2] == 0).all()
+
+
+def test_complex_numbers():
+    """They can be added, in every form; there is no least or greatest of them, and the engine cannot multiply them."""
+    group = dist.distributed_c10d._get_default_group()
+    n = size()
+
+    def of(r, shape):
+        return torch.complex(of_rank(r, shape, torch.float64), of_rank(r, shape, torch.float64, seed=1))
+
+    total = sum(of(r, (n, 3)) for r in range(n))
+    t = of(rank(), (n, 3))
+    group.allreduce([t]).wait()
+    torch.testing.assert_close(t, total)
+    t = of(rank(), (n, 3)).conj()
+    group.allreduce([t]).wait()
+    torch.testing.assert_close(t.resolve_conj(), total.conj().resolve_conj())
+    tensors = [of(rank(), (n, 3)), torch.ones(2)]
+    group.allreduce_coalesced(tensors).wait()
+    torch.testing.assert_close(tensors[0], total)
+    t = of(rank(), (n, 3))
+    dist.reduce(t, 0)
+    torch.testing.assert_close(t, total if rank() == 0 else of(rank(), (n, 3)))
+    mine = torch.empty(3, dtype=torch.complex128)
+    group._reduce_scatter_base(mine, of(rank(), (n, 3))).wait()
+    torch.testing.assert_close(mine, total[rank()])
+    for op in ("MAX", "PRODUCT", "BAND"):
+        options = dist.AllreduceOptions()
+        options.reduceOp = getattr(ReduceOp, op)
+        with pytest.raises(ValueError, match="complex"):
+            group.allreduce([torch.ones(2, dtype=torch.complex64)], options)
 
 
 def test_allreduce_coalesced():
@@ -296,6 +330,26 @@ def test_futures():
     work.wait()
     assert work.is_completed() and work.is_success() and work.exception() is None
     assert work.get_future().wait() == work.get_future().wait() == work.result()
+
+
+def test_futures_that_wait_for_others():
+    """In C++, where nobody can drive the engine, and on the thread that tells of ends."""
+    n = size()
+
+    def start(value=1.0):
+        return dist.all_reduce(torch.full((3,), value), async_op=True).get_future()
+
+    def doubled(future):
+        return future.then(lambda f: f.value()[0] * 2)
+
+    nested = start().then(lambda f: doubled(start(2.0)).wait() + f.value()[0])
+    check(nested.wait(), torch.full((3,), 5.0 * n))
+    first, later = start(), start(3.0)
+    first = first.then(lambda f: doubled(later).wait() + f.value()[0])
+    check(first.wait(), torch.full((3,), 7.0 * n))
+    many = [start(float(i)) for i in range(50)]
+    for i, future in enumerate(torch.futures.wait_all(many)):
+        check(future[0], torch.full((3,), float(i * n)))
 
 
 def test_nothing_is_held_for_ever():
@@ -520,12 +574,12 @@ def test_time_out():
 # ---- DistributedDataParallel
 
 
-def trained(group, hook=None, state=None, steps=5):
+def trained(group, hook=None, state=None, steps=5, **options):
     """Weights after a few steps of DDP with several buckets."""
     torch.manual_seed(rank())  # DDP copies rank 0's
     layers = [torch.nn.Linear(20, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 5)]
     net = torch.nn.Sequential(*layers)
-    model = torch.nn.parallel.DistributedDataParallel(net, process_group=group, bucket_cap_mb=0.002)
+    model = torch.nn.parallel.DistributedDataParallel(net, process_group=group, bucket_cap_mb=0.002, **options)
     if hook is not None:
         model.register_comm_hook(state, hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -551,6 +605,49 @@ def test_ddp_hooks(gloo):
     torch.testing.assert_close(trained(None, compressed_hook), theirs, rtol=1e-2, atol=1e-2)
     unchanged = CompressedState(hvd.Compression.none)
     torch.testing.assert_close(trained(None, compressed_hook, unchanged), theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_ddp_whose_hook_waits_in_the_midst_of_backward(gloo):
+    def hook(group, bucket):
+        dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0]).wait()
+        mean = torch.futures.Future()
+        mean.set_result(bucket.buffer().div_(size()))
+        return mean
+
+    torch.testing.assert_close(trained(None, hook), trained(gloo), rtol=1e-5, atol=1e-6)
+
+
+def test_ddp_of_a_static_graph(gloo):
+    """Its first pass starts all operations at its end, after what waits for them has been put there."""
+    ours, theirs = (trained(group, static_graph=True) for group in (None, gloo))
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@several()
+def test_a_backward_that_others_do_not_join():
+    """It fails after the group's time-out, and Ctrl-C ends it; what it has started goes on."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=0.3))
+    patient = dist.new_group()
+    for process_group in (group, patient):
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1), process_group=process_group)
+        loss = model(torch.ones(1, 2)).sum()
+        if rank() > 0:
+            dist.barrier()
+            loss.backward()
+        elif process_group is group:
+            with pytest.raises(RuntimeError, match="has not ended within 0.3 s"):
+                loss.backward()
+            dist.barrier()
+        else:
+            timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                loss.backward()
+            timer.join()
+            dist.barrier()
+    t = torch.ones(2)
+    dist.all_reduce(t)
+    check(t, torch.full((2,), float(size())))
 
 
 @several()

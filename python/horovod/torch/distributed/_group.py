@@ -54,10 +54,10 @@ class ProcessGroup(dist.ProcessGroup):
     """A group of ranks whose collectives run on the engine. ``torch.distributed`` makes it; all members do.
 
     Ranks in arguments are those in the group. Tensors may have any dtype if they are only moved, and those of
-    ``horovod.torch.allreduce`` if they are reduced. They must be dense. They need not be contiguous, or in the memory
-    of the host: then they go through copies. Every method starts the operation and returns a :class:`Work`,
-    whose ``wait`` raises HorovodInternalError, a RuntimeError, where the ranks disagree about shape, dtype, operation
-    or order, or a rank has died. Bad arguments are a ValueError at once.
+    ``horovod.torch.allreduce``, or complex ones, if they are reduced. They must be dense. They need not be contiguous,
+    or in the memory of the host: then they go through copies. Every method starts the operation and returns a
+    :class:`Work`, whose ``wait`` raises HorovodInternalError, a RuntimeError, where the ranks disagree about shape,
+    dtype, operation or order, or a rank has died. Bad arguments are a ValueError at once.
     """
 
     def __init__(self, ranks: Sequence[int], rank: int, number: int, timeout: datetime.timedelta) -> None:
@@ -137,7 +137,8 @@ class ProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
         """Reduce a tensor elementwise over the group, in place.
 
-        ReduceOps: SUM, AVG (of integers truncated), MIN, MAX, PRODUCT; BAND, BOR, BXOR of integers and bool.
+        ReduceOps: SUM, AVG (of integers truncated), MIN, MAX, PRODUCT; BAND, BOR, BXOR of integers and bool. Complex
+        numbers can be added only: SUM, AVG.
         """
         return self._allreduce([_one(tensors, "allreduce")], opts)
 
@@ -151,14 +152,15 @@ class ProcessGroup(dist.ProcessGroup):
         if op in _BITWISE:
             return self._allreduce_bits(tensors, op, opts)
         hosts = [_memory.readable(t) for t in tensors]
+        parts = [_memory.reducible(h, op) for h in hosts]
 
         def describe(name: str) -> list[Slot]:
             return [
                 self._op(
-                    _lib.ALLREDUCE, name if len(hosts) == 1 else None, h, h.shape, h, False,
+                    _lib.ALLREDUCE, name if len(parts) == 1 else None, h, h.shape, h, False,
                     reduce_op=_ENGINE_OPS[op],
                 )
-                for h in hosts
+                for h in parts
             ]  # fmt: skip
 
         def finish(_: Sequence[int]) -> None:
@@ -220,14 +222,15 @@ class ProcessGroup(dist.ProcessGroup):
             return self._reduce_and_cut(outputs, inputs, opts)
         sources = [_memory.readable(t) for t in inputs]
         targets = [_memory.writable(t) for t in outputs]
+        parts = [(_memory.reducible(s, op), _memory.reducible(t, op)) for s, t in zip(sources, targets)]
 
         def describe(name: str) -> list[Slot]:
             return [
                 self._op(
-                    _lib.REDUCESCATTER, name if len(sources) == 1 else None, s, (n, t.numel()), t, False,
+                    _lib.REDUCESCATTER, name if len(parts) == 1 else None, s, (n, t.numel()), t, False,
                     reduce_op=_ENGINE_OPS[op],
                 )
-                for s, t in zip(sources, targets)
+                for s, t in parts
             ]  # fmt: skip
 
         def finish(_: Sequence[int]) -> None:

@@ -24,9 +24,9 @@ import torch.distributed as dist
 
 import horovod.torch as hvd
 from horovod.common import _lib
-from horovod.torch.distributed import _work
+from horovod.torch.distributed import _ends, _threads
 
-_DRAIN_S = 5
+_LEAVE_S = 5
 
 
 def _started_by_horovodrun() -> bool:
@@ -44,19 +44,20 @@ def join(store: dist.Store, rank: int, size: int) -> None:
         else:
             with _environment(_place(store, rank, size)):
                 hvd.init(process_sets="dynamic")
-        # At exit, what is registered last is called first: shutdown ends what is under way, and callbacks run then.
-        atexit.unregister(_leave)
-        atexit.register(_leave)
     if (hvd.rank(), hvd.size()) != (rank, size):
         raise RuntimeError(
             f"torch.distributed calls this process rank {rank} of {size}, but Horovod runs as rank {hvd.rank()} of "
             f"{hvd.size()}: start both in one way, or call hvd.shutdown() first"
         )
+    atexit.unregister(_leave)
+    atexit.register(_leave)
 
 
 def _leave() -> None:
+    """What is under way ends with the engine; what follows from that has some time, unless a callback hangs."""
     hvd.shutdown()
-    _work.drain(_DRAIN_S)
+    _ends.close()
+    _threads.join(_LEAVE_S)
 
 
 def _place(store: dist.Store, rank: int, size: int) -> dict[str, str]:

@@ -22,6 +22,18 @@ def elements(tensor: torch.Tensor, moved: bool) -> int:
     return _lib.UINT8 if dtype is None else dtype
 
 
+def reducible(tensor: torch.Tensor, op: str) -> torch.Tensor:
+    """``tensor``, from :func:`readable` or :func:`writable`, or the numbers that complex ones consist of.
+
+    Raises ValueError for an operation that cannot be done on those.
+    """
+    if not tensor.is_complex():
+        return tensor
+    if op not in ("SUM", "AVG"):
+        raise ValueError(f"ReduceOp.{op} is not for complex numbers: {tensor.dtype}")
+    return torch.view_as_real(tensor)
+
+
 def rows(tensor: torch.Tensor) -> int:
     """How many elements the engine counts in the tensor."""
     n = math.prod(tensor.shape)

@@ -9,6 +9,7 @@ from typing import Any, Callable, Hashable, Optional, Sequence
 
 import torch
 
+from horovod.torch.distributed import _threads
 from horovod.torch.distributed._work import Work, hold
 
 _lines: dict[Hashable, collections.deque[Message]] = {}
@@ -41,7 +42,7 @@ class Message(Work):
                 queue.append(self)
                 return
             queue = _lines[line] = collections.deque([self])
-        threading.Thread(target=_run, args=(line, queue), name=f"gorovod {name}", daemon=True).start()
+        _threads.start(name, _run, line, queue)
 
     def _do(self) -> None:
         assert self._transfer is not None, "a transfer runs once"
@@ -60,7 +61,7 @@ class Message(Work):
         if self._refused is not None:
             raise self._refused
 
-    def _watch(self) -> None:
+    def _see_to(self) -> None:
         """The line's thread concludes it."""
 
     def source_rank(self) -> int:

@@ -22,6 +22,7 @@ from typing import Optional, Sequence
 from horovod.common import _lib
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._basics import _basics
+from horovod.torch.distributed import _threads
 
 _REQUESTS = (1 << 31) | 1
 _ORDERS = (1 << 31) | 2
@@ -57,9 +58,9 @@ def start() -> None:
     if _table is not None and _table.ended is None:
         return
     _table = _Table()
-    threading.Thread(target=_obey, args=(_table,), name="gorovod sets", daemon=True).start()
+    _threads.start("sets", _obey, _table)
     if _basics.rank() == 0:
-        threading.Thread(target=_order, args=(_basics.size(),), name="gorovod sets order", daemon=True).start()
+        _threads.start("sets order", _order, _basics.size())
 
 
 def acquire(ranks: Sequence[int], rank: int, timeout: datetime.timedelta) -> Set:

@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import Work as _TorchWork
 from horovod.common import _lib, _slots
 from horovod.common._slots import Slot
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch.distributed import _ends
 
 # PyTorch's C++ keeps a Work alive without its Python half, before 2.7 at least: calls then end in the base class, and
 # hang. So every Work is held here until it has ended and somebody has asked for its outcome; of those that nobody asks
@@ -38,28 +39,10 @@ def hold(work: Work) -> None:
         _look_at = 2 * (_FORGOTTEN_KEPT + sum(not w.is_completed() for w in under_way))
 
 
-_calls = 0  # of the engine's into Python that have not returned; guarded by _calling
-_calling = threading.Lock()
-_RETURN_S = 0.02
-
-
-def drain(seconds: float) -> None:
-    """Wait until nothing that was started is under way, at most that long: before the interpreter ends.
-
-    A thread of the engine's that is still in Python then would be ended in the midst of PyTorch's C++, which aborts.
-    """
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and (
-        _calls or _Link._waiting or not all(work._over for work in list(_held.values()))
-    ):
-        time.sleep(0.005)
-    time.sleep(_RETURN_S)  # for the last of the calls, which returns after it has been counted
-
-
 class Work(_TorchWork):
     """An operation that has been started; ``outputs`` are the tensors that it writes.
 
-    A derived class offers :meth:`_await`, :meth:`_outcome` and :meth:`_watch`, and calls :func:`hold` when it is made.
+    A derived class offers :meth:`_await`, :meth:`_outcome` and :meth:`_see_to`, and calls :func:`hold` when it is made.
     All methods may be called on any thread.
     """
 
@@ -74,7 +57,9 @@ class Work(_TorchWork):
         self._over = False
         self._failure: Optional[Exception] = None
         self._asked = False
+        self._overdue: Optional[Exception] = None  # for who has the future
         self._future: Optional[torch.futures.Future] = None
+        self._end: Optional[torch.futures.Future] = None  # what it follows, until it is told
         self._callbacks: list[Callable[[], None]] = []
         self._serial = next(_serials)
 
@@ -88,7 +73,7 @@ class Work(_TorchWork):
         """Bring the outputs to their places, or raise what the operation has died of. Called once, after the end."""
         raise NotImplementedError
 
-    def _watch(self) -> None:
+    def _see_to(self) -> None:
         """See to it that :meth:`_conclude` is called at the end, though nobody waits. Called once at most."""
         raise NotImplementedError
 
@@ -111,7 +96,7 @@ class Work(_TorchWork):
         self._let_go()
 
     def _then(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after the end: at once, or on a thread of the engine's."""
+        """Call ``callback`` after the end: at once, or on another thread."""
         with self._mutex:
             over, first = self._over, not self._callbacks
             if not over:
@@ -119,7 +104,7 @@ class Work(_TorchWork):
         if over:
             callback()
         elif first:
-            self._watch()
+            self._see_to()
 
     def _let_go(self) -> None:
         """Hold this Work no longer than somebody may need it."""
@@ -145,8 +130,7 @@ class Work(_TorchWork):
             limit = timeout.total_seconds()
             left = limit if limit > 0 else self._started + self._limit - time.monotonic()
             if not self._await(max(left, 0.0)):
-                spent = limit if limit > 0 else self._limit
-                raise HorovodInternalError(f"{self._what} has not ended within {spent:g} s; it is still under way.")
+                raise self._too_late(limit if limit > 0 else self._limit)
             self._conclude()
         self._asked = True
         self._let_go()
@@ -181,21 +165,37 @@ class Work(_TorchWork):
         """A future of the list of outputs. If the operation fails it holds a RuntimeError with the cause."""
         self._asked = True
         with self._mutex:
-            future = self._future
-            if future is None:
-                devices = list({t.device for t in self._outputs if t.device.type == "cuda"})
-                end: torch.futures.Future = torch.futures.Future(devices=devices)
-                # Only a callback that raises makes a future fail for C++, too.
-                future = self._future = end.then(self._value)
-        if not hasattr(self, "_linked"):
-            self._linked = True
-            self._then(lambda: end.set_result(None))
+            if self._future is not None:
+                return self._future
+            devices = list({t.device for t in self._outputs if t.device.type == "cuda"})
+            self._end = torch.futures.Future(devices=devices)
+            # Only a callback that raises makes a future fail for C++, too.
+            future = self._future = self._end.then(self._value)
+        self._then(self._set_future)
         return future
 
+    def _set_future(self) -> None:
+        with self._mutex:
+            end, self._end = self._end, None
+        if end is not None:
+            end.set_result(None)
+
     def _value(self, _: Any) -> list[torch.Tensor]:
-        if self._failure is not None:
-            raise self._failure
+        failure = self._failure or self._overdue
+        if failure is not None:
+            raise failure
         return self._outputs
+
+    def _outlast(self) -> None:
+        """Wait for the end; its future fails if it takes longer than the group allows."""
+        if self._over or self._await(max(self._started + self._limit - time.monotonic(), 0.0)):
+            self._conclude()
+        else:
+            self._overdue = self._too_late(self._limit)
+            self._set_future()
+
+    def _too_late(self, seconds: float) -> HorovodInternalError:
+        return HorovodInternalError(f"{self._what} has not ended within {seconds:g} s; it is still under way.")
 
 
 class Collective(Work):
@@ -219,7 +219,6 @@ class Collective(Work):
     ) -> None:
         self._latest = latest
         self._before = before = latest.get(name)
-        self._to_watch = False
         self._key = name
         super().__init__(what, outputs, timeout)
         latest[name] = self
@@ -251,11 +250,7 @@ class Collective(Work):
             self._handles = [slot.handle for slot in self._slots]
         except Exception as e:
             self._refused = e
-        with self._mutex:
-            self._before = None
-            watch = self._to_watch
-        if watch:
-            self._link()
+        self._before = None
 
     def _await(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
@@ -302,62 +297,13 @@ class Collective(Work):
             if self._latest.get(self._key) is self:
                 del self._latest[self._key]
 
-    def _watch(self) -> None:
-        with self._mutex:
-            self._to_watch = True
-            if self._before is not None:
-                return  # _submit will
-        self._link()
+    def _ended(self) -> bool:
+        """Whether the operation has ended; asks nobody."""
+        if self._over:
+            return True
+        if self._before is not None:
+            return False
+        return self._refused is not None or all(slot.words[slot.word] != _lib.IN_PROGRESS for slot in self._slots)
 
-    def _link(self) -> None:
-        if self._over or self._refused is not None:
-            self._conclude()
-            return
-        if not self._handles:  # a group of none
-            self._conclude()
-        link = _Link(self, len(self._handles))
-        for handle in self._handles:
-            link.add(handle)
-
-
-class _Link:
-    """Counts the ends of a Work's handles, and concludes it at the last one."""
-
-    _contexts = itertools.count(1)
-    _waiting: dict[int, _Link] = {}
-
-    def __init__(self, work: Collective, count: int) -> None:
-        self._work = work
-        self._left = count
-        self._counting = threading.Lock()
-
-    def add(self, handle: int) -> None:
-        context = next(self._contexts)
-        self._waiting[context] = self
-        try:
-            _lib.on_done(handle, _on_done, context)
-        except (ValueError, HorovodInternalError):  # released: somebody else has concluded it
-            self.ended(context)
-
-    def ended(self, context: int) -> None:
-        if self._waiting.pop(context, None) is None:
-            return
-        with self._counting:
-            self._left -= 1
-            last = self._left == 0
-        if last:
-            self._work._conclude()
-
-
-@_lib.Done
-def _on_done(context: int, handle: int, status: int, reason: bytes) -> None:
-    global _calls
-    with _calling:
-        _calls += 1
-    try:
-        link = _Link._waiting.get(context)
-        if link is not None:
-            link.ended(context)
-    finally:
-        with _calling:
-            _calls -= 1
+    def _see_to(self) -> None:
+        _ends.see_to(self)

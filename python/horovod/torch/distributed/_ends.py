@@ -1,0 +1,145 @@
+"""Who sees that a Work has ended that nobody waits for: one whose future somebody has.
+
+PyTorch waits for a future in C++, where it cannot drive the engine. So
+
+- in a backward pass, as under DistributedDataParallel, the thread of the pass waits for the Work at the end of the
+  pass, just before PyTorch waits for the future: no other thread has to wake for it;
+- all else is seen by the watcher, a thread. It looks after the former too, now and then: what a communication hook
+  waits for in the midst of the pass must end, too.
+
+No thread of the engine's enters Python.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from typing import TYPE_CHECKING, Optional
+
+import torch
+
+from horovod.torch.distributed import _threads
+
+if TYPE_CHECKING:
+    from horovod.torch.distributed._work import Collective
+
+# How often the watcher looks for the ends of what it need not wait for,
+_LOOK_S = 0.005
+# and how many times it does so, with nothing to look for, before it sleeps.
+_IDLE_LOOKS = 100
+
+_queue_callback = torch.autograd.Variable._execution_engine.queue_callback  # type: ignore[attr-defined]
+_graph_task = getattr(torch._C, "_current_graph_task_id", None)  # PyTorch 2.0
+
+
+def see_to(work: Collective) -> None:
+    """Have ``work`` concluded at its end, though nobody waits for it."""
+    _watcher.add(work, awaited=_await_in_backward(work))
+
+
+class _Pass(threading.local):
+    ending = False  # whether this thread is in one of the callbacks below
+
+
+_pass = _Pass()
+
+
+def _await_in_backward(work: Collective) -> bool:
+    """Have this thread's backward pass wait for ``work`` when it ends. False if there is none, or it is ending."""
+    if _pass.ending:
+        return False
+    if _graph_task is not None:
+        if _graph_task() == -1:
+            return False
+    elif torch.is_grad_enabled():  # asking is dear; in a pass it is not, unless that records a graph of its own
+        return False
+
+    def wait() -> None:
+        _pass.ending = True
+        try:
+            work._outlast()
+        finally:
+            _pass.ending = False
+
+    try:
+        _queue_callback(wait)
+    except RuntimeError:  # there is no pass
+        return False
+    return True
+
+
+class _Watcher:
+    """A thread that waits for Works and concludes them. The first of them starts it.
+
+    To conclude one is to run callbacks, which may wait for others: who does it gives the watch up before, and resumes
+    it afterwards unless another thread was needed.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # guards all fields
+        self._works: collections.deque[tuple[Collective, bool]] = collections.deque()
+        self._on_watch = False
+        self._asleep = False
+        self._closing = False
+
+    def add(self, work: Collective, awaited: bool) -> None:
+        """Watch ``work``; if it is ``awaited``, only look after it now and then."""
+        with self._changed:
+            self._works.append((work, awaited))
+            if not self._on_watch:
+                self._start()
+            elif self._asleep or not awaited:
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Let the threads end when all that has ended is concluded."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+
+    def _start(self) -> None:
+        self._on_watch = True
+        _threads.start("futures", self._run)
+
+    def _run(self) -> None:
+        while True:
+            work = self._next()
+            if work is None:
+                return
+            work._conclude()
+            with self._changed:
+                if self._on_watch:
+                    return
+                self._on_watch = True
+
+    def _next(self) -> Optional[Collective]:
+        """Wait for the end of a Work, and give up the watch. None if all is to end."""
+        looks = 0
+        while True:
+            with self._changed:
+                for i, (work, _) in enumerate(self._works):
+                    if work._ended():
+                        del self._works[i]
+                        self._on_watch = False
+                        if self._works:
+                            self._start()
+                        return work
+                if self._closing:
+                    self._on_watch = False
+                    return None
+                first = next((work for work, awaited in self._works if not awaited), None)
+                if first is None:
+                    looks = 0 if self._works else looks + 1
+                    self._asleep = looks > _IDLE_LOOKS
+                    self._changed.wait(None if self._asleep else _LOOK_S)
+                    self._asleep = False
+            if first is not None:
+                first._await(_LOOK_S)
+
+
+_watcher = _Watcher()
+
+
+def close() -> None:
+    """End the watch when what has ended is concluded: before the interpreter ends, after the engine."""
+    _watcher.close()
