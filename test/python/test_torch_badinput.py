@@ -109,13 +109,12 @@ def test_any_order_of_parameters(groups):
 @several()
 def test_a_mismatch_names_the_parameter():
     good = parameter()
+    mismatch = r'Mismatched ALLREDUCE tensor shapes.*\(tensor "encoder.bad(\.optimizer2)?"\)$'
     for groups in (None, 1):
         bad = parameter(2 + hvd.rank())
         optimizer = sgd([("good", good), ("encoder.bad", bad)], groups=groups)
         (good.sum() + bad.sum()).backward()
-        with pytest.raises(
-            hvd.HorovodInternalError, match=r'Mismatched ALLREDUCE tensor shapes.*\(tensor "encoder.bad"\)$'
-        ):
+        with pytest.raises(hvd.HorovodInternalError, match=mismatch):
             optimizer.step()
         optimizer.zero_grad()
     for call, name in [
@@ -176,6 +175,131 @@ def test_groups_need_the_same_parameters():
         with pytest.raises(ValueError, match=r"lacks none and has \['head.extra'\] more"):
             sgd(named, groups=2)
     works("after")
+
+
+@several()
+@pytest.mark.parametrize("named", [True, False])
+def test_two_optimizers_with_equal_names(named):
+    """Their gradients travel together, and keep apart; the ranks use them in other orders."""
+    one, two = parameter(), parameter()
+    optimizers = [
+        hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1.0), [("weight", p)] if named else None) for p in (one, two)
+    ]
+    for step in range(3):
+        losses = [one.sum() * (hvd.rank() + 1), two.sum() * 10]
+        in_order = 1 if (step + hvd.rank()) % 2 else -1
+        for loss in losses[::in_order]:
+            loss.backward()
+        for optimizer in optimizers[::-in_order]:
+            optimizer.step()
+            optimizer.zero_grad()
+    check(one.detach(), torch.full((2,), -3 * (hvd.size() + 1) / 2))
+    check(two.detach(), torch.full((2,), -30.0))
+
+
+def test_names_of_further_optimizers():
+    hvd.shutdown()  # the count begins anew
+    hvd.init()
+
+    def names(*given):
+        optimizer = sgd([(name, parameter()) for name in given])
+        return list(optimizer._travel_names.values())
+
+    assert names("a", "b") == ["a", "b"]
+    assert names("c") == ["c"]
+    assert names("b", "c") == ["b.optimizer2", "c.optimizer2"]
+    assert names("a", "b") == ["a.optimizer3", "b.optimizer3"]
+    optimizer = sgd([("d", parameter())])
+    optimizer.add_param_group({"params": [parameter()]})
+    assert list(optimizer._travel_names.values()) == ["d", "allreduce.noname.1.0"]
+
+
+# ---- arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"op": 77}, ValueError, "unknown reduce operation 77"),
+        ({"op": "Sum"}, ValueError, "unknown reduce operation 'Sum'"),
+        ({"compression": None}, TypeError, "compression must be .*, not None"),
+        ({"process_set": 0}, TypeError, "process_set must be a ProcessSet, not 0"),
+        ({"process_set": hvd.ProcessSet([0])}, ValueError, "is not initialized"),
+        ({"gradient_predivide_factor": 0}, ValueError, "gradient_predivide_factor must be finite and not 0, not 0"),
+        ({"gradient_predivide_factor": float("nan")}, ValueError, "gradient_predivide_factor .* not nan"),
+        ({"gradient_predivide_factor": "2"}, TypeError, "gradient_predivide_factor must be a number, not '2'"),
+        ({"backward_passes_per_step": 1.5}, TypeError, "backward_passes_per_step must be an int, not 1.5"),
+        ({"named_parameters": [("a",)]}, ValueError, "sequence of tuples"),
+        ({"named_parameters": [(5, parameter())]}, ValueError, "sequence of tuples"),
+    ],
+    ids=str,
+)
+def test_arguments_of_the_optimizer(options, error, match):
+    with pytest.raises(error, match=match):
+        hvd.DistributedOptimizer(torch.optim.SGD([parameter()], lr=1.0), **options)
+
+
+def test_what_is_no_optimizer():
+    with pytest.raises(TypeError, match="optimizer must be a torch.optim.Optimizer, not list"):
+        hvd.DistributedOptimizer([parameter()])
+
+
+CALLS = {
+    "allreduce": hvd.allreduce,
+    "allreduce_async_": hvd.allreduce_async_,
+    "allgather": hvd.allgather,
+    "alltoall": hvd.alltoall,
+    "broadcast": lambda tensor, **options: hvd.broadcast(tensor, 0, **options),
+    "reducescatter": hvd.reducescatter,
+    "grouped_allreduce": lambda tensor, **options: hvd.grouped_allreduce([tensor], **options),
+    "grouped_allgather": lambda tensor, **options: hvd.grouped_allgather([tensor], **options),
+    "grouped_reducescatter": lambda tensor, **options: hvd.grouped_reducescatter([tensor], **options),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_arguments_of_operations(call):
+    """Refused on this rank, before another one hears of it."""
+    t = torch.ones(2, 2)
+    for options, error, match in [
+        ({"name": 5}, TypeError, "name must be a str, not 5"),
+        ({"process_set": 0}, TypeError, "process_set must be a ProcessSet, not 0"),
+        ({"process_set": hvd.ProcessSet([0])}, ValueError, "is not initialized"),
+    ]:
+        with pytest.raises(error, match=match):
+            call(t, **options)
+    with pytest.raises(ValueError, match="Tensor on the device meta has no values"):
+        call(torch.ones(2, 2, device="meta"))
+    with pytest.raises(TypeError, match="expected a torch.Tensor, got list"):
+        call([1.0])
+
+
+@pytest.mark.parametrize("name", ["allreduce", "reducescatter", "grouped_allreduce", "grouped_reducescatter"])
+def test_reduce_operations_that_there_are_not(name):
+    with pytest.raises(ValueError, match="unknown reduce operation 77"):
+        CALLS[name](torch.ones(2, 2), op=77)
+
+
+@pytest.mark.parametrize("root", ["0", 0.0, None], ids=repr)
+def test_root_ranks_that_are_no_numbers(root):
+    optimizer = torch.optim.SGD([parameter()], lr=1.0)
+    for call in (
+        lambda: hvd.broadcast(torch.ones(2), root),
+        lambda: hvd.broadcast_(torch.ones(2), root),
+        lambda: hvd.broadcast_object({}, root),
+        lambda: hvd.broadcast_parameters({"p": torch.ones(2)}, root),
+        lambda: hvd.broadcast_optimizer_state(optimizer, root),
+    ):
+        with pytest.raises(TypeError, match=f"root rank must be an integer, not {root!r}"):
+            call()
+
+
+def test_what_are_no_parameters():
+    for params in ([("p", torch.ones(1), 3)], [5], {"p": 5}, 5, torch.nn.Linear(1, 1).parameters()):
+        with pytest.raises(ValueError, match="invalid params"):
+            hvd.broadcast_parameters(params, 0)
+    with pytest.raises(ValueError, match="needs a tensor of layout torch.sparse_coo, not torch.strided"):
+        hvd.sparse_allreduce_async(torch.ones(2), "dense", hvd.Sum)
 
 
 # ---- the order of calls

@@ -191,7 +191,10 @@ def int32(value: int, what: str) -> int:
 
     TypeError for what is no integer.
     """
-    number = operator.index(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be an integer, not {value!r}") from None
     if not -(1 << 31) <= number < 1 << 31:
         raise ValueError(f"{what} {number} is out of range: it must fit into 32 bits.")
     return number

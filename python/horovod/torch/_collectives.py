@@ -41,11 +41,16 @@ _PLAIN_OPS = frozenset((Average, Sum, Min, Max, Product))
 _REDUCE_OPS = _PLAIN_OPS | {Adasum}
 
 
-def check_reduce_op(op: int, process_set: ProcessSet) -> None:
-    """Raise ValueError for what is no reduce operation, NotImplementedError for Adasum on a part of the ranks."""
+def check_known_op(op: int) -> None:
+    """Raise ValueError for what is no reduce operation."""
     if op not in _REDUCE_OPS:
         raise ValueError(f"unknown reduce operation {op!r}; use Average, Sum, Adasum, Min, Max or Product.")
-    if op == Adasum and process_set.process_set_id != 0:
+
+
+def check_reduce_op(op: int, process_set: ProcessSet) -> None:
+    """As :func:`check_known_op`; NotImplementedError for Adasum on a part of the ranks."""
+    check_known_op(op)
+    if op == Adasum and getattr(process_set, "process_set_id", None) != 0:
         raise NotImplementedError("Adasum does not support non-global process sets yet.")
 
 
@@ -418,6 +423,7 @@ def _reducescatter_async(
     wait: bool,
 ) -> int:
     check_scattered(tensor)
+    check_known_op(op)
     output = empty_share(tensor, process_set, name)
     return submit("reducescatter", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor)
 
@@ -504,8 +510,12 @@ def sparse_allreduce_async(
     """Start to add up sparse COO tensors of all ranks, and return a function that waits for the sum and returns it.
 
     Indices and values are gathered, so the result is not coalesced. ``op`` is Average; any other is a sum. The tensors
-    must have the same size, dtype and number of sparse dimensions on all ranks. Errors as :func:`allreduce`.
+    must have the same size, dtype and number of sparse dimensions on all ranks. ValueError for a tensor of another
+    layout; other errors as :func:`allreduce`.
     """
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.sparse_coo:
+        kind = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+        raise ValueError(f"sparse_allreduce needs a tensor of layout torch.sparse_coo, not {kind}")
     tensor = tensor.detach().coalesce()
     results = [
         Result(submit("allgather", part.contiguous(), None, part_name, process_set, wait=False))

@@ -7,6 +7,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 
+from horovod.common.process_sets import global_process_set
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._submission import Result
 from horovod.torch._submitting import Submitted, SubmittingOptimizer
@@ -29,14 +30,14 @@ class DeltaOptimizer(SubmittingOptimizer):
         compression: type[Compressor],
         backward_passes_per_step: int,
     ) -> None:
-        self._prepare(named_parameters, backward_passes_per_step)
+        self._prepare(named_parameters, backward_passes_per_step, global_process_set)
         self._compression = compression
         for p in self._trainable():
             self._watch(p)
 
     def _submit(self, p: torch.Tensor) -> None:
         delta, ctx = self._compression.compress(self._delta(p))
-        handle = allreduce_async_(delta, name=self._names[p], op=Adasum)
+        handle = allreduce_async_(delta, name=self._travel_names[p], op=Adasum)
         self._submitted[p] = Submitted(Result(handle), ctx)
 
     def _delta(self, p: torch.Tensor) -> torch.Tensor:

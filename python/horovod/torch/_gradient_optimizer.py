@@ -36,14 +36,13 @@ class GradientOptimizer(SubmittingOptimizer):
         sparse_as_dense: bool,
         process_set: ProcessSet,
     ) -> None:
-        self._prepare(named_parameters, backward_passes_per_step)
+        self._prepare(named_parameters, backward_passes_per_step, process_set)
         self._compression = compression
         self.op = op
         # For an average the sum is divided by f before and multiplied by f after, which helps narrow types.
         self._prescale = 1.0 / gradient_predivide_factor
         self._postscale = gradient_predivide_factor
         self.sparse_as_dense = sparse_as_dense
-        self.process_set = process_set
         self._synchronized = False
         self._should_synchronize = True
         self._reduces = bool(process_set.included()) and (size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1")
@@ -80,7 +79,7 @@ class GradientOptimizer(SubmittingOptimizer):
                 q.grad = torch.zeros_like(q)
             gradient = q.grad.detach()
             if gradient.is_sparse and not self.sparse_as_dense:
-                wait = sparse_allreduce_async(gradient, self._names[q], self.op, self.process_set)
+                wait = sparse_allreduce_async(gradient, self._travel_names[q], self.op, self.process_set)
                 self._submitted[q] = Submitted(wait, stays_sparse=True)
                 continue
             sparse_dims.append(gradient.sparse_dim() if gradient.is_sparse else 0)
@@ -95,10 +94,10 @@ class GradientOptimizer(SubmittingOptimizer):
         arguments = (self.op, self._prescale, self._postscale, self.process_set, False)
         waits: list[Callable[[], torch.Tensor]]
         if p not in self._group_of:
-            waits = [Result(submit_allreduce(tensors[0], True, self._names[p], *arguments, wires[0]))]
+            waits = [Result(submit_allreduce(tensors[0], True, self._travel_names[p], *arguments, wires[0]))]
         else:
-            names = [self._names[q] for q in dense_of]
-            results = Result(submit_grouped_allreduce(tensors, True, self._names[group[0]], *arguments, wires, names))
+            name, names = self._travel_names[group[0]], [self._names[q] for q in dense_of]
+            results = Result(submit_grouped_allreduce(tensors, True, name, *arguments, wires, names))
             waits = [partial(_of_group, results, i) for i in range(len(tensors))]
         for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):
             self._submitted[q] = Submitted(wait, ctx, dims)

@@ -15,6 +15,7 @@ from horovod.torch import _graph
 from horovod.torch._basics import Average, handle_average_backwards_compatibility
 from horovod.torch._collectives import (
     allgather,
+    check_known_op,
     check_reduce_op,
     check_scattered,
     needs_grad,
@@ -253,6 +254,7 @@ def _grouped_reducescatter_async(
     wait: bool,
 ) -> int:
     tensors = list(tensors)
+    check_known_op(op)
     for tensor in tensors:
         check_scattered(tensor)
     outputs = [empty_share(tensor, process_set, name) for tensor in tensors]

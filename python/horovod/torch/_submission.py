@@ -278,6 +278,8 @@ def engine_dtype(tensor: torch.Tensor, name: Optional[str] = None) -> int:
         raise _about(ValueError(f"Tensor type {tensor.type()} is not supported."), name)
     if not tensor.is_contiguous():
         raise _about(ValueError("Tensor is required to be contiguous."), name)
+    if not tensor.is_cpu and tensor.is_meta:
+        raise _about(ValueError("Tensor on the device meta has no values."), name)
     return dtype
 
 
@@ -288,12 +290,16 @@ def empty_like(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor
 
 
 def _check_name(name: Optional[str]) -> None:
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name must be a str, not {name!r}")
     if name is not None and "\0" in name:
         raise ValueError(f"name {name!r} contains a NUL character")
 
 
 def process_set_id(process_set: ProcessSet) -> int:
-    """The number by which the engine knows the set. Raises ValueError if it does not."""
+    """The number by which the engine knows the set. Raises ValueError if it does not, TypeError for what is no set."""
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set must be a ProcessSet, not {process_set!r}")
     number = process_set.process_set_id
     if number is None:
         raise ValueError(f"{process_set} is not initialized; pass it to hvd.init() or to hvd.add_process_set().")
@@ -340,10 +346,10 @@ def submit(
             splits, wire,
         )  # fmt: skip
     dtype = engine_dtype(tensor, name)
-    set_id = process_set.process_set_id
+    set_id = getattr(process_set, "process_set_id", None)
     if set_id is None:
         set_id = process_set_id(process_set)  # says what is wrong
-    if name is not None and "\0" in name:
+    if name is not None and (type(name) is not str or "\0" in name):
         _check_name(name)
     handle = next(_handles)
     wire_name = f"{kind}.noname.{handle}" if name is None else f"{kind}.{name}"

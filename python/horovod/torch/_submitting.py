@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import numbers
 import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional
 import torch
 
 from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, never_trace
-from horovod.torch._submission import generation
+from horovod.torch._naming import distinct_names
+from horovod.torch._submission import generation, process_set_id
 
 
 class Submitted(NamedTuple):
@@ -39,18 +42,28 @@ class SubmittingOptimizer(_Base):
     complete. A derived class offers that, ``step``, and ``synchronize``; it calls :meth:`_prepare` first.
     """
 
-    _names: dict[torch.Tensor, str]
     _reduces: bool  # whether this rank takes part in reductions, so that parameters are watched
 
     def _prepare(
-        self, named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]], backward_passes_per_step: int
+        self,
+        named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]],
+        backward_passes_per_step: int,
+        process_set: ProcessSet,
     ) -> None:
-        self._names = _parameter_names(self.param_groups, named_parameters)
+        self.process_set = process_set
+        self._names: dict[torch.Tensor, str] = {}
+        self._travel_names: dict[torch.Tensor, str] = {}  # what the reductions are called
+        self._name(_parameter_names(self.param_groups, named_parameters))
         self.backward_passes_per_step = backward_passes_per_step
         self._submitted: dict[torch.Tensor, Submitted] = {}
         self._generation = generation()
         self._delay: dict[torch.Tensor, int] = {}  # backward passes until a parameter is submitted
         self._hooks: list[Any] = []
+
+    def _name(self, names: dict[torch.Tensor, str]) -> None:
+        self._names.update(names)
+        distinct = distinct_names(list(names.values()), process_set_id(self.process_set))
+        self._travel_names.update(zip(names, distinct))
 
     def _submit(self, p: torch.Tensor) -> None:
         """Submit the reduction of ``p``, and of whatever goes with it, and note it in ``_submitted``."""
@@ -139,8 +152,7 @@ class SubmittingOptimizer(_Base):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Reduce after this many backward passes from now on; gradients add up in between."""
-        if passes <= 0:
-            raise ValueError("backward_passes_per_step must be > 0")
+        check_passes(passes)
         self.backward_passes_per_step = passes
         for p in self._delay:
             self._delay[p] = passes
@@ -159,10 +171,19 @@ class SubmittingOptimizer(_Base):
         """As the optimizer's own. Call it on all ranks, in the same order; the parameters get default names."""
         super().add_param_group(param_group)
         number = len(self.param_groups) - 1
-        for i, p in enumerate(self.param_groups[number]["params"]):
-            self._names[p] = f"allreduce.noname.{number}.{i}"
+        added = self.param_groups[number]["params"]
+        self._name({p: f"allreduce.noname.{number}.{i}" for i, p in enumerate(added)})
+        for p in added:
             if self._reduces:
                 self._watch(p)
+
+
+def check_passes(passes: int) -> None:
+    """Raise ValueError or TypeError unless ``passes`` can be a number of backward passes."""
+    if not isinstance(passes, numbers.Integral):
+        raise TypeError(f"backward_passes_per_step must be an int, not {passes!r}")
+    if passes <= 0:
+        raise ValueError("backward_passes_per_step must be > 0")
 
 
 def _parameter_names(
@@ -176,7 +197,7 @@ def _parameter_names(
             for j, p in enumerate(group["params"])
         }
     named = list(named_parameters)
-    if not all(isinstance(item, tuple) for item in named):
+    if not all(isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) for item in named):
         raise ValueError(
             "named_parameters should be a sequence of tuples (name, parameter), usually produced by "
             "model.named_parameters()."

@@ -32,6 +32,8 @@ def broadcast_parameters(
         named = [p if isinstance(p, tuple) else (None, p) for p in params]
     else:
         raise ValueError(f"invalid params of type: {type(params)}")
+    if any(len(item) != 2 for item in named):
+        raise ValueError("invalid params: each must be a tensor, or a pair of name and tensor")
     for name, p in named:
         if not isinstance(p, torch.Tensor):
             raise ValueError(f"invalid params: {name!r} is of type {type(p)}, not a tensor")

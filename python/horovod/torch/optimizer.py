@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 import warnings
 from typing import Any, Iterable, Optional
 
 import torch
 
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch._collectives import check_reduce_op
 from horovod.torch._delta_optimizer import DeltaOptimizer
 from horovod.torch._gradient_optimizer import GradientOptimizer
-from horovod.torch._submitting import SubmittingOptimizer
+from horovod.torch._submission import process_set_id
+from horovod.torch._submitting import SubmittingOptimizer, check_passes
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.mpi_ops import Adasum, Average, rocm_built, size
 
@@ -31,6 +35,14 @@ def _check_groups(groups: Any, parameters: Iterable[torch.Tensor]) -> None:
             if p in seen:
                 raise ValueError("A parameter can only appear once in groups.")
             seen.add(p)
+
+
+def _check_factor(factor: float) -> None:
+    """Raise TypeError or ValueError unless one can divide by ``factor``, and multiply."""
+    if not isinstance(factor, numbers.Real):
+        raise TypeError(f"gradient_predivide_factor must be a number, not {factor!r}")
+    if factor == 0 or not math.isfinite(factor):
+        raise ValueError(f"gradient_predivide_factor must be finite and not 0, not {factor!r}")
 
 
 def DistributedOptimizer(  # noqa: N802 (Horovod's name)
@@ -66,11 +78,22 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     sparse_as_dense: reduce sparse gradients in dense form. Without it their indices and values are gathered.
     process_set: the ranks whose gradients are reduced. Elsewhere the result does what ``optimizer`` does.
 
-    Raises ValueError for bad arguments, NotImplementedError for Adasum on a part of the ranks. Ranks must construct
-    it after ``hvd.init()``, and should start from equal parameters: see ``broadcast_parameters``.
+    Several optimizers may have parameters of one name, if all ranks construct them in the same order: timelines and
+    errors then call those of the second ``<name>.optimizer2``, and so on.
+
+    Raises ValueError or TypeError for bad arguments, NotImplementedError for Adasum on a part of the ranks. Ranks must
+    construct it after ``hvd.init()``, and should start from equal parameters: see ``broadcast_parameters``.
     """
+    if not hasattr(optimizer, "param_groups"):
+        raise TypeError(f"optimizer must be a torch.optim.Optimizer, not {type(optimizer).__name__}")
     if isinstance(optimizer, SubmittingOptimizer):
         raise ValueError("the optimizer is a DistributedOptimizer already")
+    check_reduce_op(op, process_set)
+    process_set_id(process_set)  # says what is wrong
+    for method in ("compress", "decompress"):
+        if not callable(getattr(compression, method, None)):
+            raise TypeError(f"compression must be one of hvd.Compression, or another Compressor, not {compression!r}")
+    _check_factor(gradient_predivide_factor)
     if gradient_predivide_factor != 1.0:
         if rocm_built():
             raise ValueError("gradient_predivide_factor not supported yet with ROCm")
@@ -84,12 +107,9 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         )
         if groups is None:
             groups = num_groups
-    if backward_passes_per_step <= 0:
-        raise ValueError("backward_passes_per_step must be > 0")
+    check_passes(backward_passes_per_step)
     if groups is not None:
         _check_groups(groups, (p for group in optimizer.param_groups for p in group["params"]))
-    if op == Adasum and process_set.process_set_id != 0:
-        raise NotImplementedError("Adasum does not support non-global process sets yet.")
 
     combines_deltas = op == Adasum and size() > 1
     if combines_deltas and isinstance(optimizer, torch.optim.LBFGS):
