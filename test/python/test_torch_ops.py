@@ -641,7 +641,6 @@ def test_bad_arguments():
             lambda n: hvd.broadcast(mine, n),
             lambda n: hvd.broadcast_(mine.clone(), n),
             lambda n: hvd.broadcast_object(mine, n),
-            lambda n: hvd.reducescatter(mine, op=n),
             lambda n: hvd.alltoall(torch.ones(hvd.size()), splits=[n] * hvd.size()),
             lambda n: hvd.ProcessSet([n]),
             lambda n: hvd.allreduce(mine, process_set=numbered(n)),
