@@ -251,13 +251,6 @@ func (l *lane) heldBack() time.Duration {
 	return time.Until(l.batchAt.Add(l.settings.cycleTime))
 }
 
-// entryNamed is the pending Entry of that name, nil if there is none.
-func (l *lane) entryNamed(name string) *Entry {
-	l.engine.mu.Lock()
-	defer l.engine.mu.Unlock()
-	return l.table[name]
-}
-
 // complete ends an Entry; nil stands for a tensor that this rank, having joined,
 // has not submitted.
 func (l *lane) complete(en *Entry, err *Error) {
