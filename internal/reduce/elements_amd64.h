@@ -120,6 +120,43 @@ test: \
 	CMPQ AX, DX; \
 	JLT  loop
 
+// MEAN adds the sources' integers and multiplies the sums in float64. No
+// product is a NaN, or, but for int64, outside an int32. I0…I3 are the
+// registers V0…V3 in the width of as many integers as a vector has float64.
+#define MEAN(LOADI, ADDI, WIDEN, NARROW, I0, I1, I2, I3) \
+	JMP  test; \
+loop: \
+	MOVQ (SI), R8; \
+	LOADI(0, I0); \
+	LOADI(1, I1); \
+	LOADI(2, I2); \
+	LOADI(3, I3); \
+	MOVQ $24, CX; \
+	JMP  more; \
+source: \
+	MOVQ (SI)(CX*1), R8; \
+	ADDI(0, I0); \
+	ADDI(1, I1); \
+	ADDI(2, I2); \
+	ADDI(3, I3); \
+	ADDQ $24, CX; \
+more: \
+	CMPQ CX, BX; \
+	JLT  source; \
+	WIDEN(I0, L0, V0); \
+	WIDEN(I1, L1, V1); \
+	WIDEN(I2, L2, V2); \
+	WIDEN(I3, L3, V3); \
+	SCALE_PD(V0); \
+	SCALE_PD(V1); \
+	SCALE_PD(V2); \
+	SCALE_PD(V3); \
+	NARROW; \
+	ADDQ $(2*VN), AX; \
+test: \
+	CMPQ AX, DX; \
+	JLT  loop
+
 // CLAMP keeps products that are no NaN inside the limits.
 #define CLAMP(reg) VMAXPD V13, reg, reg; VMINPD V14, reg, reg
 
@@ -136,7 +173,15 @@ test: \
 #define DOUBLE_F32(i, base, reg, low) VCVTPS2PD (i*2*VN)(base)(AX*4), reg
 #define DOUBLE_F64(i, base, reg, low) VMOVUPS (i*4*VN)(base)(AX*8), reg
 
-// DOT_STEP adds the products of half vector i to the sums XY, XX and YY.
+// DOT_STEP adds the products of half vector i to the sums XY, XX and YY. FUSED_STEP does
+// so in one operation, which is the same where products are exact: not of float64.
+#define FUSED_STEP(DOUBLE, i, XY, XX, YY) \
+	DOUBLE(i, R8, V0, L0); \
+	DOUBLE(i, R10, V1, L1); \
+	VFMADD231PD V0, V1, XY; \
+	VFMADD231PD V0, V0, XX; \
+	VFMADD231PD V1, V1, YY
+
 #define DOT_STEP(DOUBLE, i, XY, XX, YY) \
 	DOUBLE(i, R8, V0, L0); \
 	DOUBLE(i, R10, V1, L1); \

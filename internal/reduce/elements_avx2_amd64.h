@@ -48,6 +48,27 @@
 #define NARROW_I32(i, reg, low, tmp, tmplow) \
 	CLAMP(reg); VCVTTPD2DQY reg, low; VMOVUPS low, (16*i)(DI)(AX*4)
 
+#define LOAD_4I16(i, x) VMOVQ (8*i)(R8)(AX*2), x
+#define ADD_4I16(i, x) VMOVQ (8*i)(R8)(AX*2), X8; VPADDW X8, x, x
+#define WIDEN_4I16(x, low, reg) VPMOVSXWD x, x; VCVTDQ2PD x, reg
+#define WIDEN_4U16(x, low, reg) VPMOVZXWD x, x; VCVTDQ2PD x, reg
+#define TRUNCATE4 VCVTTPD2DQY V0, X0; VCVTTPD2DQY V1, X1; VCVTTPD2DQY V2, X2; VCVTTPD2DQY V3, X3
+#define NARROW_I16S \
+	TRUNCATE4; \
+	VPACKSSDW X1, X0, X0; VPACKSSDW X3, X2, X2; \
+	VMOVDQU X0, (DI)(AX*2); VMOVDQU X2, 16(DI)(AX*2)
+#define NARROW_U16S \
+	TRUNCATE4; \
+	VPACKUSDW X1, X0, X0; VPACKUSDW X3, X2, X2; \
+	VMOVDQU X0, (DI)(AX*2); VMOVDQU X2, 16(DI)(AX*2)
+
+#define LOAD_4I32(i, x) VMOVDQU (16*i)(R8)(AX*4), x
+#define ADD_4I32(i, x) VPADDD (16*i)(R8)(AX*4), x, x
+#define WIDEN_4I32(x, low, reg) VCVTDQ2PD x, reg
+#define NARROW_I32S \
+	TRUNCATE4; \
+	VMOVDQU X0, (DI)(AX*4); VMOVDQU X1, 16(DI)(AX*4); VMOVDQU X2, 32(DI)(AX*4); VMOVDQU X3, 48(DI)(AX*4)
+
 // AVX2 has no conversion of int64. One by one: what the processor cannot convert
 // comes back as the lowest int64, which is right unless the product is positive.
 #define SCALE_EACH_I64 \
@@ -76,7 +97,7 @@ test: \
 #define CANON_LOW(low, tmp) VCMPPS $3, low, low, tmp; VBLENDVPS tmp, X14, low, low
 
 // 16 sums of each product.
-#define DOT(DOUBLE) \
+#define DOT(DOUBLE, STEP) \
 	MOVQ (SI), R8; \
 	MOVQ 24(SI), R10; \
 	VMOVUPS (0*32)(DI), Y4; VMOVUPS (1*32)(DI), Y5; VMOVUPS (2*32)(DI), Y6; VMOVUPS (3*32)(DI), Y7; \
@@ -84,10 +105,10 @@ test: \
 	VMOVUPS (8*32)(DI), Y12; VMOVUPS (9*32)(DI), Y13; VMOVUPS (10*32)(DI), Y14; VMOVUPS (11*32)(DI), Y15; \
 	JMP  test; \
 loop: \
-	DOT_STEP(DOUBLE, 0, V4, V8, V12); \
-	DOT_STEP(DOUBLE, 1, V5, V9, V13); \
-	DOT_STEP(DOUBLE, 2, V6, V10, V14); \
-	DOT_STEP(DOUBLE, 3, V7, V11, V15); \
+	STEP(DOUBLE, 0, V4, V8, V12); \
+	STEP(DOUBLE, 1, V5, V9, V13); \
+	STEP(DOUBLE, 2, V6, V10, V14); \
+	STEP(DOUBLE, 3, V7, V11, V15); \
 	ADDQ $16, AX; \
 test: \
 	CMPQ AX, DX; \

@@ -72,6 +72,78 @@
 	VPTERNLOGQ $0x55, reg, reg, K1, reg; \
 	VMOVUPS reg, (64*i)(DI)(AX*8)
 
+#undef LOAD_4I16
+#undef ADD_4I16
+#undef WIDEN_4I16
+#undef WIDEN_4U16
+#undef TRUNCATE4
+#undef NARROW_I16S
+#undef NARROW_U16S
+#define LOAD_8I16(i, x) VMOVDQU (16*i)(R8)(AX*2), x
+#define ADD_8I16(i, x) VPADDW (16*i)(R8)(AX*2), x, x
+#define WIDEN_8I16(x, low, reg) VPMOVSXWD x, low; VCVTDQ2PD low, reg
+#define WIDEN_8U16(x, low, reg) VPMOVZXWD x, low; VCVTDQ2PD low, reg
+#define TRUNCATE8 VCVTTPD2DQ V0, Y0; VCVTTPD2DQ V1, Y1; VCVTTPD2DQ V2, Y2; VCVTTPD2DQ V3, Y3
+// Packing works inside halves of a vector, whose middle quarters then change places.
+#define NARROW_I16S \
+	TRUNCATE8; \
+	VPACKSSDW Y1, Y0, Y0; VPACKSSDW Y3, Y2, Y2; \
+	VPERMQ $0xd8, Y0, Y0; VPERMQ $0xd8, Y2, Y2; \
+	VMOVDQU Y0, (DI)(AX*2); VMOVDQU Y2, 32(DI)(AX*2)
+#define NARROW_U16S \
+	TRUNCATE8; \
+	VPACKUSDW Y1, Y0, Y0; VPACKUSDW Y3, Y2, Y2; \
+	VPERMQ $0xd8, Y0, Y0; VPERMQ $0xd8, Y2, Y2; \
+	VMOVDQU Y0, (DI)(AX*2); VMOVDQU Y2, 32(DI)(AX*2)
+
+#undef LOAD_4I32
+#undef ADD_4I32
+#undef WIDEN_4I32
+#undef NARROW_I32S
+#define LOAD_8I32(i, x) VMOVDQU (32*i)(R8)(AX*4), x
+#define ADD_8I32(i, x) VPADDD (32*i)(R8)(AX*4), x, x
+#define WIDEN_8I32(x, low, reg) VCVTDQ2PD x, reg
+#define NARROW_I32S \
+	TRUNCATE8; \
+	VMOVDQU Y0, (DI)(AX*4); VMOVDQU Y1, 32(DI)(AX*4); VMOVDQU Y2, 64(DI)(AX*4); VMOVDQU Y3, 96(DI)(AX*4)
+
+#define LOAD_8I64(i, x) VMOVDQU64 (64*i)(R8)(AX*8), x
+#define ADD_8I64(i, x) VPADDQ (64*i)(R8)(AX*8), x, x
+#define WIDEN_8I64(x, low, reg) VCVTQQ2PD x, reg
+#define NARROW_I64S \
+	NARROW_I64(0, V0, L0, V4, L4); NARROW_I64(1, V1, L1, V5, L5); \
+	NARROW_I64(2, V2, L2, V6, L6); NARROW_I64(3, V3, L3, V7, L7)
+
+// LOOK_UP sets each byte to what a table of 256 has for the sum of the sources. An
+// instruction looks up in half of the table.
+#define LOOK_UP \
+	MOVQ job_table(R11), R8; \
+	VMOVDQU64 (0*64)(R8), Z4; VMOVDQU64 (1*64)(R8), Z5; \
+	VMOVDQU64 (2*64)(R8), Z6; VMOVDQU64 (3*64)(R8), Z7; \
+	JMP  test; \
+loop: \
+	MOVQ (SI), R8; \
+	VMOVDQU64 (R8)(AX*1), Z0; \
+	MOVQ $24, CX; \
+	JMP  more; \
+source: \
+	MOVQ (SI)(CX*1), R8; \
+	VPADDB (R8)(AX*1), Z0, Z0; \
+	ADDQ $24, CX; \
+more: \
+	CMPQ CX, BX; \
+	JLT  source; \
+	VPMOVB2M Z0, K1; \
+	VMOVDQA64 Z0, Z1; \
+	VPERMI2B Z5, Z4, Z0; \
+	VPERMI2B Z7, Z6, Z1; \
+	VMOVDQU8 Z1, K1, Z0; \
+	VMOVDQU64 Z0, (DI)(AX*1); \
+	ADDQ $64, AX; \
+test: \
+	CMPQ AX, DX; \
+	JLT  loop
+
 #undef CANON_PD
 #define CANON_PD(reg, tmp) VCMPPD $3, reg, reg, K1; VMOVAPD V14, K1, reg
 
@@ -105,7 +177,7 @@
 	VPMOVDW low, (i*VN)(DI)(AX*2)
 
 #undef DOT
-#define DOT(DOUBLE) \
+#define DOT(DOUBLE, STEP) \
 	MOVQ (SI), R8; \
 	MOVQ 24(SI), R10; \
 	VMOVUPS (0*64)(DI), Z4; VMOVUPS (1*64)(DI), Z5; \
@@ -113,8 +185,8 @@
 	VMOVUPS (4*64)(DI), Z8; VMOVUPS (5*64)(DI), Z9; \
 	JMP  test; \
 loop: \
-	DOT_STEP(DOUBLE, 0, V4, V6, V8); \
-	DOT_STEP(DOUBLE, 1, V5, V7, V9); \
+	STEP(DOUBLE, 0, V4, V6, V8); \
+	STEP(DOUBLE, 1, V5, V7, V9); \
 	ADDQ $16, AX; \
 test: \
 	CMPQ AX, DX; \

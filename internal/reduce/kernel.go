@@ -54,6 +54,13 @@ const (
 	scaleInt32
 	scaleInt64
 
+	// Sums of integers times a float64 whose products are inside an int32, or of int64; likewise.
+	meanUint16
+	meanInt16
+	meanInt32
+	meanInt64
+	lookUp8 // sums of bytes, by a table of all products
+
 	numWide // of the above, 0 included
 )
 
@@ -132,6 +139,11 @@ var (
 var scalings = [tensor.NumDTypes]kernel{
 	tensor.Uint8: scaleUint8, tensor.Int8: scaleInt8, tensor.Uint16: scaleUint16,
 	tensor.Int16: scaleInt16, tensor.Int32: scaleInt32, tensor.Int64: scaleInt64,
+}
+
+// means has 0 for what has no such kernel.
+var means = [tensor.NumDTypes]kernel{
+	tensor.Uint16: meanUint16, tensor.Int16: meanInt16, tensor.Int32: meanInt32, tensor.Int64: meanInt64,
 }
 
 func kernelFor(dt tensor.DType, op tensor.ReduceOp) kernel { return kernels[dt][op] }

@@ -26,12 +26,18 @@ func available(v variant) bool {
 	case portable:
 		return true
 	case avx2:
-		return cpu.X86.HasAVX2 && cpu.X86.HasF16C
+		return cpu.X86.HasAVX2 && cpu.X86.HasF16C && cpu.X86.HasFMA
 	case avx512:
 		return available(avx2) && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL
 	}
 	return false
 }
+
+// looksUp reports whether v, which is available, has the kernel lookUp8.
+func looksUp(v variant) bool { return v == avx512 && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VBMI }
+
+// averages reports whether v, which is available, has the kernel k, one of means.
+func averages(v variant, k kernel) bool { return v == avx512 || k != meanInt64 }
 
 // A job is what the assembly reads its arguments from. The pairs of patterns fill
 // vectors, so they hold one float64 or two equal float32.
@@ -46,6 +52,7 @@ type job struct {
 	flip   uint64 // the sign bits in a maximum of floats, else 0
 	canon  uint64 // floats: the NaN of the package; uint8 minimum and maximum: the largest result
 	kernel uint64 // index into the table of kernels
+	table  *[256]byte
 }
 
 // runKernelRange runs k of variant v on the bytes from off to end, which are
@@ -125,6 +132,21 @@ func scaleRange(v variant, k kernel, dst []byte, srcs [][]byte, factor, low, hig
 		scale: math.Float64bits(factor), flip: math.Float64bits(low), canon: math.Float64bits(high),
 	}
 	runElements(v, k, &j, from, to)
+}
+
+// meanRange multiplies the sums of the integers from from to to by factor.
+func meanRange(v variant, k kernel, dst []byte, srcs [][]byte, factor float64, from, to int) {
+	j := job{
+		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
+		scale: math.Float64bits(factor), canon: math.Float64bits(-math.MinInt64),
+	}
+	runElements(v, k, &j, from, to)
+}
+
+// lookUpRange sets the bytes from from to to to what the table has for the sums of the sources.
+func lookUpRange(v variant, dst []byte, srcs [][]byte, table *[256]byte, from, to int) {
+	j := job{dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs), table: table}
+	runElements(v, lookUp8, &j, from, to)
 }
 
 // dotRange adds the products of the elements from from to to to d.

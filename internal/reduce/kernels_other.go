@@ -25,6 +25,18 @@ func scaleRange(v variant, _ kernel, _ []byte, _ [][]byte, _, _, _ float64, _, _
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }
 
+func looksUp(variant) bool { return false }
+
+func averages(variant, kernel) bool { return false }
+
+func meanRange(v variant, _ kernel, _ []byte, _ [][]byte, _ float64, _, _ int) {
+	panic("reduce: no " + v.String() + " kernels on this processor")
+}
+
+func lookUpRange(v variant, _ []byte, _ [][]byte, _ *[256]byte, _, _ int) {
+	panic("reduce: no " + v.String() + " kernels on this processor")
+}
+
 func dotRange(v variant, _ kernel, _ *dots, _ [][]byte, _, _ int) {
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }

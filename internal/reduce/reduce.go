@@ -118,9 +118,14 @@ func reduceWith(v variant, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs
 	case isFloat(dt) || scale == 1:
 		runKernel(v, k, dt, op, dst, srcs, scale)
 	case len(srcs) == 1:
-		scaleWith(v, dt, dst, srcs[0], scale)
+		done := meanWith(v, dt, dst, srcs, scale)
+		scaleWith(v, dt, dst[done:], srcs[0][done:], scale)
 	default:
-		for off := 0; off < len(dst); off += scaleBytes {
+		done := 0
+		if op == tensor.Sum {
+			done = meanWith(v, dt, dst, srcs, scale)
+		}
+		for off := done; off < len(dst); off += scaleBytes {
 			end := min(off+scaleBytes, len(dst))
 			runKernelRange(v, k, dt, op, dst, srcs, 1, off, end)
 			scaleWith(v, dt, dst[off:end], dst[off:end], scale)

@@ -25,6 +25,55 @@ func scaleWith(v variant, dt tensor.DType, dst, src []byte, factor float64) {
 	reducePortable(dt, tensor.Sum, dst[done:], srcs[:], factor)
 }
 
+// tableLeast is the least length for which a table of all products of a byte pays.
+const tableLeast = 2 << 10
+
+// meanWith sets dst = factor × (the sum of the sources) for integers, in one pass over memory, as far
+// as there is a kernel for it and whole turns go. It returns how many bytes that is.
+func meanWith(v variant, dt tensor.DType, dst []byte, srcs [][]byte, factor float64) (done int) {
+	if v == portable || factor-factor != 0 {
+		return 0
+	}
+	size := dt.Size()
+	done = len(dst) / size &^ (wideElements - 1)
+	step := max(callBytes/len(srcs)/size&^(wideElements-1), wideElements)
+	switch {
+	case size == 1:
+		if !looksUp(v) || done < tableLeast {
+			return 0
+		}
+		var table [256]byte
+		for i := range table {
+			table[i] = byte(i)
+		}
+		scaleWith(v, dt, table[:], table[:], factor)
+		for at := 0; at < done; at += step {
+			lookUpRange(v, dst, srcs, &table, at, min(at+step, done))
+		}
+	case !averages(v, means[dt]) || !staysInside(dt, factor):
+		return 0
+	default:
+		for at := 0; at < done; at += step {
+			meanRange(v, means[dt], dst, srcs, factor, at, min(at+step, done))
+		}
+	}
+	return done * size
+}
+
+// staysInside reports whether the kernels of means can do without limits: no product
+// of an int16 or int32 is outside an int32, and none of a uint16 is negative either. That of int64 minds its own.
+func staysInside(dt tensor.DType, factor float64) bool {
+	switch dt {
+	case tensor.Uint16:
+		return factor >= 0 && factor < 1<<15
+	case tensor.Int16:
+		return math.Abs(factor) < 1<<15
+	case tensor.Int32:
+		return math.Abs(factor) < 1
+	}
+	return true
+}
+
 // integerLimits are the lowest and highest element of type dt; of int64, whose
 // highest is no float64, the second is one more.
 func integerLimits(dt tensor.DType) (low, high float64) {
