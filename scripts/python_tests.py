@@ -26,6 +26,7 @@ ALONE = {
     "test_faults.py",
     "test_jax_jobs.py",
     "test_loss_curve.py",
+    "test_run.py",
     "test_tensorflow_jobs.py",
     "test_torch_distributed_jobs.py",
     "test_upstream.py",

@@ -77,10 +77,11 @@ type flags struct {
 	NumNCCLStreams    *int  `name:"num-nccl-streams" placeholder:"N" help:"Accepted for compatibility: NCCL is not used."`
 	ThreadAffinity    *int  `placeholder:"CORE" help:"Accepted for compatibility: the engine has no thread of its own to bind."`
 
-	// For horovod.run: each process's stdin, and where the third stream of each
-	// goes, as a file for each rank.
-	Input   string `hidden:"" placeholder:"FILE"`
-	Results string `hidden:"" placeholder:"DIR"`
+	// For horovod.run: each process's stdin; where the third stream of each goes, as
+	// a file for each rank; and a descriptor whose end is the caller's.
+	Input    string `hidden:"" placeholder:"FILE"`
+	Results  string `hidden:"" placeholder:"DIR"`
+	Lifeline *int   `hidden:"" placeholder:"FD"`
 
 	help    string   // --help was given: print it
 	command []string // from the first argument that is no option

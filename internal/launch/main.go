@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/gorovod/gorovod/internal/bench"
 	"github.com/gorovod/gorovod/internal/doctor"
@@ -162,6 +163,9 @@ func run(name string, args []string) (code int, err error) {
 		Stdout:     os.Stdout,
 		Stderr:     os.Stderr,
 	}
+	if f.Lifeline != nil {
+		hold(*f.Lifeline)
+	}
 	if f.Input != "" {
 		if j.Input, err = os.ReadFile(f.Input); err != nil {
 			return exitUsage, err
@@ -188,4 +192,15 @@ func (f *flags) reach() reach {
 		}
 	}
 	return r
+}
+
+// hold ends this process, as SIGTERM does, when fd comes to its end, as a pipe does
+// when the process at its other end is gone.
+func hold(fd int) {
+	syscall.CloseOnExec(fd)
+	lifeline := os.NewFile(uintptr(fd), "lifeline")
+	go func() {
+		io.Copy(io.Discard, lifeline)
+		syscall.Kill(os.Getpid(), syscall.SIGTERM)
+	}()
 }

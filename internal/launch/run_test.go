@@ -93,13 +93,13 @@ var programs = map[string]func() int{
 // launcher is one horovodrun.
 type launcher struct {
 	*exec.Cmd
-	t              *testing.T
+	t              testing.TB
 	stdout, stderr bytes.Buffer
 	mark           string // in the environment of every process of the job
 }
 
 // launched prepares horovodrun with the given arguments; env adds to its environment.
-func launched(t *testing.T, env []string, args ...string) *launcher {
+func launched(t testing.TB, env []string, args ...string) *launcher {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {

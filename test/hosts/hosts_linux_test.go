@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // cluster is a number of hosts that know each other as h0, h1, …; the launcher
 // runs on h0.
 type cluster struct {
-	t                   *testing.T
+	t                   testing.TB
 	hosts               []netns.Host
 	dir                 string
 	sshds               []*exec.Cmd
@@ -45,7 +45,7 @@ type cluster struct {
 }
 
 // newCluster makes n hosts; options are lines for the sshds' configuration.
-func newCluster(t *testing.T, n int, options ...string) *cluster {
+func newCluster(t testing.TB, n int, options ...string) *cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("hosts need root")
@@ -148,7 +148,7 @@ func (c *cluster) stopSSHD(i int) {
 // job is one horovodrun on h0.
 type job struct {
 	*exec.Cmd
-	t              *testing.T
+	t              testing.TB
 	stdout, stderr bytes.Buffer
 	read           chan struct{} // closed when until's reader is at the end
 }

@@ -27,3 +27,11 @@ func TestCollectivesOverHosts(t *testing.T) {
 		}
 	}
 }
+
+// The whole of a job that does nothing on four hosts.
+func BenchmarkLaunch(b *testing.B) {
+	c := newCluster(b, 4)
+	for b.Loop() {
+		c.run(nil, "-np", "4", "-H", "h0:1,h1:1,h2:1,h3:1", "true").expect(0)
+	}
+}

@@ -30,7 +30,7 @@ func marked(mark, what string) (pids []int) {
 }
 
 // nobodyLeft waits until no process with mark is left.
-func nobodyLeft(t *testing.T, mark string) {
+func nobodyLeft(t testing.TB, mark string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		left := marked(mark, "")
@@ -194,9 +194,7 @@ func TestSignalsReachAllHosts(t *testing.T) {
 	mark := "HOSTS_TEST_MARK=signal" + strconv.Itoa(os.Getpid())
 	j := c.run([]string{mark}, "-np", "3", "-H", "h0:1,h1:1,h2:1", "sh", "-c", "trap 'echo asked; exit 0' INT; echo ready; while :; do sleep 0.05; done")
 	j.until("ready", 3)
-	for _, p := range marked(mark, "horovodrun") { // nsenter has become the launcher
-		syscall.Kill(p, syscall.SIGINT)
-	}
+	j.Process.Signal(syscall.SIGINT) // nsenter has become the launcher
 	j.wait()
 	j.ended(130, "interrupted by signal 2")
 	nobodyLeft(t, mark)

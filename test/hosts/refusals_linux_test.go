@@ -57,7 +57,7 @@ func TestSSHThatAsksForAPassword(t *testing.T) {
 	c.run(nil, "-np", "1", "-H", "h1:1", "true").expect(1, `host h1: .*Permission denied \(.*password`, "ssh must work without a password")
 }
 
-func readFile(t *testing.T, path string) string {
+func readFile(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {

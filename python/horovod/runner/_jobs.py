@@ -1,0 +1,166 @@
+"""What :func:`horovod.runner.run` does: it has the launcher start a Python for each rank (module ``run_task``).
+
+The function travels as each process's stdin; the results come back over a third stream that the launcher makes. So
+there is nothing to listen to, and other hosts need no more than they need for ``horovodrun``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Optional, Sequence
+
+
+@dataclasses.dataclass
+class Settings:
+    """The arguments of ``run`` that are the launcher's."""
+
+    num_proc: int
+    min_num_proc: Optional[int]
+    max_num_proc: Optional[int]
+    slots: Optional[int]
+    reset_limit: Optional[int]
+    cooldown_range: Optional[Sequence[int]]
+    hosts: Optional[str]
+    hostfile: Optional[str]
+    host_discovery_script: Optional[str]
+    start_timeout: Optional[int]
+    ssh_port: Optional[int]
+    ssh_identity_file: Optional[str]
+    disable_cache: Optional[bool]
+    output_filename: Optional[str]
+    verbose: Optional[int]
+    use_gloo: Optional[bool]
+    use_mpi: Optional[bool]
+    mpi_args: Optional[str]
+    network_interfaces: Optional[Sequence[str]]
+    executable: Optional[str]
+
+    @property
+    def elastic(self) -> bool:
+        """Whether ranks may come and go."""
+        return self.host_discovery_script is not None or self.min_num_proc is not None
+
+    def check(self) -> None:
+        """Raise ValueError for what excludes one another."""
+        if self.hosts is not None and self.hostfile is not None:
+            raise ValueError("Argument hosts and hostfile only allow one provided.")
+        if self.use_gloo and self.use_mpi:
+            raise ValueError("Argument use_gloo and use_mpi only allow one set True.")
+        if self.num_proc < 1:
+            raise ValueError(f"num_proc={self.num_proc}: at least 1 process is needed")
+
+    def options(self) -> list[str]:
+        """The launcher's options."""
+        options = ["--num-proc", str(self.num_proc)]
+        for name, value in (
+            ("min-np", self.min_num_proc),
+            ("max-np", self.max_num_proc),
+            ("slots-per-host", self.slots),
+            ("reset-limit", self.reset_limit),
+            ("hosts", self.hosts),
+            ("hostfile", self.hostfile),
+            ("host-discovery-script", self.host_discovery_script),
+            ("start-timeout", self.start_timeout),
+            ("ssh-port", self.ssh_port),
+            ("ssh-identity-file", self.ssh_identity_file),
+            ("output-filename", self.output_filename),
+            ("mpi-args", self.mpi_args),
+        ):
+            if value is not None:
+                options.append(f"--{name}={value}")
+        if self.cooldown_range is not None:
+            options += ["--blacklist-cooldown-range", *map(str, self.cooldown_range)]
+        if self.network_interfaces:
+            options.append("--network-interfaces=" + ",".join(self.network_interfaces))
+        for name, on in (("disable-cache", self.disable_cache), ("gloo", self.use_gloo), ("mpi", self.use_mpi)):
+            if on:
+                options.append(f"--{name}")
+        if self.verbose:
+            options.append("--verbose")
+        return options
+
+
+def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings) -> list[Any]:
+    """Run the job, and return the results by rank."""
+    settings.check()
+    try:
+        import cloudpickle
+    except ImportError as e:
+        raise ImportError("horovod.run sends functions with cloudpickle: pip install cloudpickle") from e
+    with tempfile.TemporaryDirectory(prefix="horovod-run-") as folder:
+        task = Path(folder, "task")
+        # The path comes first: with it, modules are found that the function refers to.
+        task.write_bytes(pickle.dumps((sys.path, cloudpickle.dumps((func, args, kwargs)))))
+        results = Path(folder, "results")
+        results.mkdir()
+        code = _launch([*settings.options(), f"--input={task}", f"--results={results}"], settings.executable)
+        return _collect(code, results, settings)
+
+
+def _launch(options: list[str], executable: Optional[str]) -> int:
+    """Run the launcher to its end, which an interrupt brings about, and so does the end of this process."""
+    from horovod import _program
+
+    # The launcher ends when the other end of this pipe is closed.
+    theirs, lifeline = os.pipe()
+    try:
+        # A session of its own: a Ctrl-C at the terminal must not reach it twice, as a second one kills.
+        launcher = subprocess.Popen(
+            ["horovodrun", *options, f"--lifeline={theirs}", "--"]
+            + [executable or sys.executable, "-m", "horovod.runner.run_task"],
+            executable=str(_program.path()),
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs],
+            start_new_session=True,
+        )
+    finally:
+        os.close(theirs)
+    try:
+        while True:
+            try:
+                return launcher.wait()
+            except KeyboardInterrupt:
+                launcher.send_signal(signal.SIGINT)
+                launcher.wait()
+                raise
+    finally:
+        os.close(lifeline)
+
+
+def _collect(code: int, folder: Path, settings: Settings) -> list[Any]:
+    """The results that were written, or the error that was."""
+    import cloudpickle
+
+    values: dict[int, Any] = {}
+    failures: dict[int, str] = {}
+    for file in folder.iterdir():
+        try:
+            kind, content = pickle.loads(file.read_bytes())
+        except (EOFError, pickle.UnpicklingError):
+            continue  # it ended before it had one
+        if kind == "value":
+            values[int(file.name)] = content
+        else:
+            failures[int(file.name)] = content
+    if code != 0:
+        text = (
+            "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be "
+            f"terminated. The launcher's exit code is {code}; its last message says which process was the first."
+        )
+        if failures:
+            rank = min(failures)
+            text += f"\nRank {rank} raised:\n{failures[rank]}"
+        raise RuntimeError(text)
+    wanted = settings.min_num_proc or settings.num_proc if settings.elastic else settings.num_proc
+    ranks = sorted(values)[:wanted]
+    if len(ranks) < wanted:
+        missing = sorted(set(range(wanted)) - set(values))
+        raise RuntimeError(f"ranks {', '.join(map(str, missing))} have ended well, but without a result")
+    return [cloudpickle.loads(values[rank]) for rank in ranks]

@@ -1,0 +1,132 @@
+"""``horovod.run``: each rank's value comes back, errors do, and nothing is left behind.
+
+Run by one plain Python: each test starts jobs of its own.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import horovod
+from horovod.runner.common.util import hosts
+
+pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="starts jobs of its own")
+
+# Runs on this host what ssh would run on another.
+FAKE_SSH = """#!/bin/sh
+while [ $# -gt 2 ]; do shift; done
+cd /
+exec sh -c "$2"
+"""
+
+
+@pytest.fixture
+def other_hosts(tmp_path, monkeypatch):
+    ssh = tmp_path / "ssh"
+    ssh.write_text(FAKE_SSH)
+    ssh.chmod(0o700)
+    monkeypatch.setenv("GOROVOD_SSH", str(ssh))
+
+
+def test_values_come_by_rank(capfd):
+    factor = 10  # a closure goes along
+
+    def times(x, y=0):
+        print("called")
+        return int(os.environ["HOROVOD_RANK"]) * factor + x + y
+
+    assert horovod.run(times, args=(1,), kwargs={"y": 2}, num_proc=3) == [3, 13, 23]
+    assert sorted(capfd.readouterr().out.splitlines()) == [f"[{rank}]<stdout>:called" for rank in range(3)]
+    assert horovod.run(times, (5,), np=1) == [5]
+
+
+def test_values_come_from_other_hosts(other_hosts):
+    def where():
+        return os.environ["HOROVOD_HOSTNAME"], os.getcwd(), "x" * 3_000_000
+
+    values = horovod.run(where, num_proc=3, hosts="far.invalid:2,localhost:1")
+    assert values == [(host, os.getcwd(), "x" * 3_000_000) for host in ("far.invalid", "far.invalid", "localhost")]
+
+
+def test_a_rank_that_raises():
+    def fails():
+        if os.environ["HOROVOD_RANK"] == "1":
+            raise KeyError("a reason")
+
+    with pytest.raises(
+        RuntimeError, match="one or more processes exited with non-zero status(.|\n)*KeyError: 'a reason'"
+    ):
+        horovod.run(fails, num_proc=2)
+
+
+def test_a_rank_that_has_no_result():
+    with pytest.raises(RuntimeError, match="ranks 0 have ended well, but without a result"):
+        horovod.run(lambda: os._exit(0))
+    with pytest.raises(RuntimeError, match="code is 9"):
+        horovod.run(lambda: os._exit(9))
+
+
+def test_arguments_that_exclude_one_another():
+    with pytest.raises(ValueError, match="hosts and hostfile"):
+        horovod.run(int, hosts="localhost:1", hostfile="f")
+    with pytest.raises(ValueError, match="use_gloo and use_mpi"):
+        horovod.run(int, use_gloo=True, use_mpi=True)
+    with pytest.raises(ValueError, match="at least 1"):
+        horovod.run(int, num_proc=0)
+    with pytest.warns(DeprecationWarning, match="network_interface"):
+        assert horovod.run(int, network_interface="lo") == [0]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_the_end_of_the_caller_is_that_of_its_ranks(tmp_path, how):
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import horovod, os, time
+
+        def rank():
+            open(f"pid{os.environ['HOROVOD_RANK']}", "w").write(str(os.getpid()))
+            time.sleep(1000)
+
+        horovod.run(rank, num_proc=2)
+        """)
+    )
+    caller = subprocess.Popen([sys.executable, program], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    pids = []
+    try:
+        deadline = time.monotonic() + 30
+        while len(pids) < 2 and time.monotonic() < deadline:
+            texts = [file.read_text() for file in tmp_path.glob("pid*")]
+            pids = [int(text) for text in texts if text]
+            time.sleep(0.02)
+        assert len(pids) == 2
+    finally:
+        caller.send_signal(how)
+        caller.wait(30)
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_hosts():
+    a, b = hosts.parse_hosts("a:2,b:1")
+    slots = hosts.get_host_assignments([a, b], 3)
+    assert [slot.to_response_string() for slot in slots] == ["0,3,0,2,0,2", "1,3,1,2,0,1", "2,3,0,1,1,2"]
+    assert len(hosts.get_host_assignments([a, b], 1, 2)) == 2
+    with pytest.raises(ValueError, match="more processes"):
+        hosts.get_host_assignments([a, b], 4)
+    with pytest.raises(ValueError, match="Invalid host input"):
+        hosts.parse_hosts("a")
+
+
+def test_hostfiles(tmp_path):
+    file = tmp_path / "hosts"
+    file.write_text("a slots=2\n# none\n\nb  slots=1 # one\n")
+    assert hosts.parse_host_files(str(file)) == "a:2,b:1"
