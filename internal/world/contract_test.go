@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"crypto/sha256"
 	"flag"
 	"fmt"
 	"runtime"
@@ -128,18 +129,27 @@ func asProcesses(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 }
 
-// worlds are all ranks of a world, in one process.
+// worlds are the ranks of a world that are in this process: all of them, but over MPI one.
 type worlds struct {
 	t         *testing.T
 	transport string
-	ws        []*World
+	ws        []*World // by rank; nil for those elsewhere
+	here      []int    // the ranks that are not elsewhere
 	left      sync.Once
+	// Where there are others elsewhere: tells all ranks what one says, by rank.
+	exchange func(mine []byte) [][]byte
 }
+
+// each runs f for the ranks here, at the same time.
+func (all *worlds) each(f func(rank int)) { each(len(all.here), func(i int) { f(all.here[i]) }) }
 
 // joinAll joins n ranks, which leave at the end of the test.
 func joinAll(t *testing.T, n int, transport string) *worlds {
 	t.Helper()
 	all := &worlds{t: t, transport: transport, ws: make([]*World, n)}
+	for r := range n {
+		all.here = append(all.here, r)
+	}
 	l := newLauncher(t, n)
 	each(n, func(r int) {
 		c := l.config(r, n, transport)
@@ -161,7 +171,7 @@ func joinAll(t *testing.T, n int, transport string) *worlds {
 
 // leave lets all ranks leave, once.
 func (all *worlds) leave() {
-	all.left.Do(func() { each(len(all.ws), func(r int) { all.ws[r].Leave(limit) }) })
+	all.left.Do(func() { all.each(func(r int) { all.ws[r].Leave(limit) }) })
 }
 
 // tryAll runs the steps one by one, then all of them at once, with slots where
@@ -169,22 +179,26 @@ func (all *worlds) leave() {
 func (all *worlds) tryAll(row string, steps []step, c *cell) {
 	for _, together := range []bool{false, true} {
 		attempts, outcomes := make([][][]*attempt, len(all.ws)), make([][][]*engine.Error, len(all.ws))
-		each(len(all.ws), func(r int) {
+		all.each(func(r int) {
 			attempts[r], outcomes[r] = all.submit(r, row, steps, together)
 		})
+		results := sha256.New()
 		for i, s := range steps {
 			for k, trial := range s.trials {
 				bad := ""
-				for r := range all.ws {
+				for _, r := range all.here {
 					a := attempts[r][i][k]
 					if err := trial.judge(r, a, outcomes[r][i][k]); err != nil {
 						bad = fmt.Sprintf("rank %d: %v", r, err)
 						break
 					}
-					if first := attempts[0][i][k]; trial.refusal == "" && trial.alike && string(a.got.data) != string(first.got.data) {
-						bad = fmt.Sprintf("ranks 0 and %d have different bits", r)
+					if first := attempts[all.here[0]][i][k]; trial.refusal == "" && trial.alike && string(a.got.data) != string(first.got.data) {
+						bad = fmt.Sprintf("ranks %d and %d have different bits", all.here[0], r)
 						break
 					}
+				}
+				if trial.alike && trial.refusal == "" {
+					results.Write(attempts[all.here[0]][i][k].got.data)
 				}
 				switch {
 				case bad != "":
@@ -193,6 +207,14 @@ func (all *worlds) tryAll(row string, steps []step, c *cell) {
 					c.refused++
 				default:
 					c.done++
+				}
+			}
+		}
+		if all.exchange != nil {
+			mine := results.Sum(nil)
+			for r, theirs := range all.exchange(mine) {
+				if string(theirs) != string(mine) {
+					all.t.Errorf("%s: %s, together %v: rank %d has other bits than rank %d", all.transport, row, together, r, all.here[0])
 				}
 			}
 		}
@@ -278,7 +300,7 @@ func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
 		steps := singles(trials)
 		attempts, outcomes := [][]*attempt(nil), [][]*engine.Error(nil)
 		last := make([]int, n)
-		each(n, func(r int) {
+		all.each(func(r int) {
 			if r == late {
 				attempts, outcomes = all.submit(r, "join", steps, late%2 == 0)
 			}
@@ -294,6 +316,9 @@ func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
 			en.Release()
 		})
 		for i, t := range trials {
+			if attempts == nil {
+				break // the last one is elsewhere
+			}
 			switch err := t.judge(late, attempts[i][0], outcomes[i][0]); {
 			case err != nil:
 				all.t.Errorf("%s: the others than rank %d have joined: %v: %v", all.transport, late, t, err)
@@ -303,7 +328,7 @@ func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
 				c.done++
 			}
 		}
-		for r := range last {
+		for _, r := range all.here {
 			if last[r] != late {
 				all.t.Errorf("rank %d: rank %d has joined last, not %d", r, last[r], late)
 			}

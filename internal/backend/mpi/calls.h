@@ -12,6 +12,8 @@
 
 void RUN(const struct gv_library *m, struct gv_call *c) {
   handle made = H(0), request = H(c->request);
+  const void *in = (const void *)c->in;
+  void *out = (void *)c->out;
   int n = (int)c->count;
   switch (c->what) {
     case GV_Initialized: c->code = FN(Initialized, int *)(&c->result); break;
@@ -21,15 +23,15 @@ void RUN(const struct gv_library *m, struct gv_call *c) {
       break;
     case GV_Query_thread: c->code = FN(Query_thread, int *)(&c->result); break;
     case GV_Finalize: c->code = FN(Finalize, void)(); break;
-    case GV_Get_library_version: c->code = FN(Get_library_version, char *, int *)(c->out, &c->result); break;
+    case GV_Get_library_version: c->code = FN(Get_library_version, char *, int *)(out, &c->result); break;
     case GV_Error_string: /* peer: the error */
-      c->code = FN(Error_string, int, char *, int *)(c->peer, c->out, &c->result);
+      c->code = FN(Error_string, int, char *, int *)(c->peer, out, &c->result);
       break;
     case GV_Comm_rank: c->code = FN(Comm_rank, handle, int *)(H(c->comm), &c->result); break;
     case GV_Comm_size: c->code = FN(Comm_size, handle, int *)(H(c->comm), &c->result); break;
     case GV_Comm_idup:
       /* The new communicator is there when the request has ended: it needs a place that stays. */
-      c->code = FN(Comm_idup, handle, handle *, handle *)(H(c->comm), (handle *)c->out, &request);
+      c->code = FN(Comm_idup, handle, handle *, handle *)(H(c->comm), (handle *)out, &request);
       break;
     case GV_Comm_free:
       made = H(c->comm);
@@ -74,32 +76,32 @@ void RUN(const struct gv_library *m, struct gv_call *c) {
     }
     case GV_Isend:
       c->code = FN(Isend, const void *, int, handle, int, int, handle, handle *)(
-          c->in, n, H(c->dtype), c->peer, c->tag, H(c->comm), &request);
+          in, n, H(c->dtype), c->peer, c->tag, H(c->comm), &request);
       break;
     case GV_Irecv:
       c->code = FN(Irecv, void *, int, handle, int, int, handle, handle *)(
-          c->out, n, H(c->dtype), c->peer, c->tag, H(c->comm), &request);
+          out, n, H(c->dtype), c->peer, c->tag, H(c->comm), &request);
       break;
     case GV_Ibarrier: c->code = FN(Ibarrier, handle, handle *)(H(c->comm), &request); break;
     case GV_Ibcast:
-      c->code = FN(Ibcast, void *, int, handle, int, handle, handle *)(c->out, n, H(c->dtype), c->peer, H(c->comm), &request);
+      c->code = FN(Ibcast, void *, int, handle, int, handle, handle *)(out, n, H(c->dtype), c->peer, H(c->comm), &request);
       break;
     case GV_Iallreduce:
       c->code = FN(Iallreduce, const void *, void *, int, handle, handle, handle, handle *)(
-          c->in, c->out, n, H(c->dtype), H(c->op), H(c->comm), &request);
+          in, out, n, H(c->dtype), H(c->op), H(c->comm), &request);
       break;
     case GV_Iallgatherv:
       c->code = FN(Iallgatherv, const void *, int, handle, void *, const int *, const int *, handle, handle, handle *)(
-          c->in, n, H(c->dtype), c->out, c->counts, c->places, H(c->dtype), H(c->comm), &request);
+          in, n, H(c->dtype), out, c->counts, c->places, H(c->dtype), H(c->comm), &request);
       break;
     case GV_Ialltoallv:
       c->code = FN(Ialltoallv, const void *, const int *, const int *, handle, void *, const int *, const int *, handle,
-                   handle, handle *)(c->in, c->counts, c->places, H(c->dtype), c->out, c->recv_counts, c->recv_places,
+                   handle, handle *)(in, c->counts, c->places, H(c->dtype), out, c->recv_counts, c->recv_places,
                                      H(c->dtype), H(c->comm), &request);
       break;
     case GV_Ireduce_scatter:
       c->code = FN(Ireduce_scatter, const void *, void *, const int *, handle, handle, handle, handle *)(
-          c->in, c->out, c->counts, H(c->dtype), H(c->op), H(c->comm), &request);
+          in, out, c->counts, H(c->dtype), H(c->op), H(c->comm), &request);
       break;
     case GV_Comm_group:
     case GV_Group_incl:

@@ -29,7 +29,7 @@ type Communicator struct {
 func (l *Library) Duplicate(ctx context.Context, handle uintptr) (*Communicator, error) {
 	place := (*C.uintptr_t)(C.calloc(1, C.sizeof_uintptr_t))
 	l.mu.Lock()
-	l.call.comm, l.call.out, l.call.request = C.uintptr_t(handle), unsafe.Pointer(place), 0
+	l.call.comm, l.call.out, l.call.request = C.uintptr_t(handle), C.uintptr_t(uintptr(unsafe.Pointer(place))), 0
 	err := l.do(C.GV_Comm_idup)
 	request := l.call.request
 	l.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *Communicator) Allgather(ctx context.Context, mine []byte) ([][]byte, er
 		counts[r], places[r] = recordBytes, int32(r*recordBytes)
 	}
 	l.mu.Lock()
-	l.call.in, l.call.out, l.call.count, l.call.dtype = own, all, recordBytes, l.functions.byte
+	l.call.in, l.call.out, l.call.count, l.call.dtype = C.uintptr_t(uintptr(own)), C.uintptr_t(uintptr(all)), recordBytes, l.functions.byte
 	l.call.counts, l.call.places, l.call.comm, l.call.request = counts.c(), places.c(), c.handle, 0
 	err := l.do(C.GV_Iallgatherv)
 	request := l.call.request

@@ -157,9 +157,9 @@ func (l *Lane) Alltoall(in []byte, sendBytes []int64, out []byte, recvBytes []in
 		return l.overMessages(l.Lane.Alltoall(in, sendBytes, out, recvBytes))
 	}
 	// Whether it fits a call of MPI is each member's own knowledge, and they must act alike.
-	o.most[0] = 0
+	o.most[0], o.most[1] = 0, 0
 	if !fits || !fit {
-		o.most[0] = 1
+		o.most[1] = 1
 	}
 	o.sendBytes, o.recvBytes = append(o.sendBytes[:0], sendBytes...), append(o.recvBytes[:0], recvBytes...)
 	o.begin(C.GV_Ialltoallv, in, out)

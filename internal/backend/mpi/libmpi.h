@@ -49,8 +49,7 @@ struct gv_library {
  * then its results. */
 struct gv_call {
   enum gv_function what;
-  const void *in;
-  void *out;
+  uintptr_t in, out; /* addresses: as pointers, Go would take what a former call has left here for live */
   int64_t count; /* elements, or ranks in a list */
   uintptr_t comm, dtype, op;
   int peer, tag; /* peer: the root of a broadcast */

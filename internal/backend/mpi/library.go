@@ -161,7 +161,7 @@ func (l *Library) textLocked(what uint32, code C.int) (string, error) {
 	const room = 8192 // MPI_MAX_LIBRARY_VERSION_STRING, the largest of all
 	buf := C.calloc(1, room)
 	defer C.free(buf)
-	l.call.out, l.call.peer = buf, code
+	l.call.out, l.call.peer = C.uintptr_t(uintptr(buf)), code
 	l.run(what)
 	if l.call.code != 0 {
 		return "", fmt.Errorf("error %d", int(l.call.code))

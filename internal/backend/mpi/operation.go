@@ -42,14 +42,14 @@ type operation struct {
 	// Of an alltoall, which begins with an agreement on whether it can be one of MPI's.
 	agree                bool
 	agreeing             bool
-	most                 ints // one entry: what this member says, then what is agreed
+	most                 ints // what is agreed, and what this member says
 	sendBytes, recvBytes []int64
 	messages             sent // what is done in place of a call that cannot be made
 }
 
 func (o *operation) init(l *Lane) {
 	n := l.communicator.size
-	*o = operation{lane: l, counts: newInts(n), places: newInts(n), recvCounts: newInts(n), recvPlaces: newInts(n), most: newInts(1)}
+	*o = operation{lane: l, counts: newInts(n), places: newInts(n), recvCounts: newInts(n), recvPlaces: newInts(n), most: newInts(2)}
 }
 
 // free gives back C's memory. Nothing may be running.
@@ -155,12 +155,13 @@ func (o *operation) advance(lib *Library) (done bool, err error) {
 // post makes the next call.
 func (o *operation) post(lib *Library) error {
 	c := lib.call
-	c.comm, c.request, c.in, c.out, c.dtype = o.lane.communicator.handle, 0, nil, nil, lib.functions.byte
+	c.comm, c.request, c.in, c.out, c.dtype = o.lane.communicator.handle, 0, 0, 0, lib.functions.byte
 	c.counts, c.places, c.recv_counts, c.recv_places = o.counts.c(), o.places.c(), o.recvCounts.c(), o.recvPlaces.c()
 	what := o.what
 	if o.agree && !o.agreeing && o.done == 0 {
 		o.agreeing, o.done = true, 1
-		c.out, c.count, c.dtype, c.op = unsafe.Pointer(unsafe.SliceData(o.most)), 1, lib.functions.dtype[tensor.Int32], lib.functions.op[tensor.Max]
+		c.in, c.out, c.count = C.uintptr_t(uintptr(unsafe.Pointer(&o.most[1]))), C.uintptr_t(uintptr(unsafe.Pointer(&o.most[0]))), 1
+		c.dtype, c.op = lib.functions.dtype[tensor.Int32], lib.functions.op[tensor.Max]
 		err := lib.do(C.GV_Iallreduce)
 		o.request = c.request
 		return err
@@ -217,11 +218,13 @@ func (o *operation) apart(in, out []byte) []byte {
 // nowhere is the address of what has no bytes, since some libraries do not take NULL for one.
 var nowhere = C.calloc(1, 64)
 
-func address(p []byte) unsafe.Pointer {
-	if len(p) == 0 {
-		return nowhere
+// address is where p is. It is pinned.
+func address(p []byte) C.uintptr_t {
+	at := nowhere
+	if len(p) > 0 {
+		at = unsafe.Pointer(unsafe.SliceData(p))
 	}
-	return unsafe.Pointer(unsafe.SliceData(p))
+	return C.uintptr_t(uintptr(at))
 }
 
 // deal makes counts and places of what each member has in a buffer of all, and its length. Not
