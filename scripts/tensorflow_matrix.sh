@@ -43,7 +43,7 @@ orders_and_deaths() (
 # A log's last line without its time, or the first failure.
 outcome() {
   awk '/^(E  |FAIL)/ && !failure {failure = substr($0, 1, 100)} {last = $0}
-    END {sub(/ in [0-9.]+s.*/, "", last); sub(/, 0 failed/, "", last)
+    END {sub(/ in [0-9.]+s.*/, "", last); sub(/, 0 failed/, "", last); sub(/, [0-9]+ deselected/, "", last)
       print failure || last !~ /^[0-9]+ passed/ ? "**failed**: " failure : last}'
 }
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras_models import FRONT_ENDS, alone, assert_same_weights, dense, fit, loss
 
 from horovod.tensorflow import allgather_object
+from horovod.tensorflow._reduction import Reducer
 
 
 @pytest.fixture(params=FRONT_ENDS)
@@ -32,13 +33,17 @@ def test_fit_equals_one_process(front, kind):
     assert_same_weights(model.get_weights(), want)
 
 
-def test_eager_steps_equal_one_process(tfkeras):
+def test_eager_steps_equal_one_process(tfkeras, monkeypatch):
     hvd, keras = tfkeras
+    traces = []
+    reduce = Reducer._reduce
+    monkeypatch.setattr(Reducer, "_reduce", lambda self, *args: traces.append(args) or reduce(self, *args))
     want = alone(keras, models.make_optimizer(keras, "SGD"))
     model = dense(keras)
     model.compile(hvd.DistributedOptimizer(models.make_optimizer(keras, "SGD")), loss(keras), run_eagerly=True)
     fit(model, hvd)
     assert_same_weights(model.get_weights(), want)
+    assert len(traces) == 1
 
 
 @pytest.mark.parametrize("kind", ["SGD", "legacy SGD"])

@@ -6,6 +6,7 @@ import tensorflow as tf
 from worlds import check, run
 
 import horovod.tensorflow as hvd
+from horovod.tensorflow._reduction import Reducer
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 
@@ -66,6 +67,37 @@ def test_tape(compiled, options):
     for i in range(STEPS):
         step(*[tf.constant(a) for a in batch(i, hvd.rank())])
     check(w, alone(), exact=False)
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """A list that grows with each tracing of a function that reduces gradients eagerly."""
+    made = []
+    reduce = Reducer._reduce
+
+    def counted(self, *args):
+        made.append(args)
+        return reduce(self, *args)
+
+    monkeypatch.setattr(Reducer, "_reduce", counted)
+    return made
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_new_tape_for_each_eager_step_traces_nothing_anew(traces, grouped):
+    w = tf.Variable(np.ones((2, 1)))
+    b = tf.Variable(np.ones(1))
+    for step in range(100):
+        x, y = (tf.constant(a) for a in batch(step % STEPS, hvd.rank()))
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_mean((tf.matmul(x, w) + b - y) ** 2)
+        tape = hvd.DistributedGradientTape(tape, groups=[[w, b]] if grouped else None)
+        # Without groups also the gradient of a tensor, which is another one at each step.
+        gradients = tape.gradient(loss, [w, b] if grouped else [w, b, x])
+        w.assign_sub(0.01 * gradients[0])
+        b.assign_sub(0.01 * gradients[1])
+    assert len(traces) == 1
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "function"])

@@ -64,7 +64,7 @@ class Gradients:
                 shared.append(i)
             elif options.scale_local_gradients:
                 results[i] = gradient / n
-        if options.process_set.included() and n > 1:
+        if n is not None and n > 1 and options.process_set.included():
             factor = options.gradient_predivide_factor
             reduced = hvd.allreduce(
                 [gradients[i] for i in shared],

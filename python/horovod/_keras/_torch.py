@@ -37,7 +37,7 @@ class Gradients:
         self._sums: dict[int, torch.Tensor] = {}  # by the ids of variables
         self._passes = 0
         factor = options.gradient_predivide_factor
-        self._scales = {"prescale_factor": 1.0 / factor, "postscale_factor": factor}
+        self._scales: dict[str, Any] = {"prescale_factor": 1.0 / factor, "postscale_factor": factor}
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient of ``variable`` from being reduced."""

@@ -19,6 +19,8 @@ Logs = Optional[dict[str, Any]]
 
 class _Callback:
     _keras: Any
+    model: Any  # set by Keras, as are the parameters
+    params: Any
 
     @property
     def _framework(self) -> ModuleType:
@@ -131,7 +133,7 @@ class LearningRateSchedule(_Callback):
         self.end_epoch = end_epoch
         self.staircase = staircase
         self.momentum_correction = momentum_correction
-        self.steps_per_epoch = steps_per_epoch
+        self.steps_per_epoch: Any = steps_per_epoch  # a number by the time that one is needed
         self.current_epoch = 0
         self._restore_momentum: Optional[Callable[[], None]] = None
         if callable(multiplier):
@@ -257,7 +259,7 @@ class LearningRateWarmup(LearningRateSchedule):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add the rate to the logs, and print it at the end of the last epoch of the warm-up."""
         super().on_epoch_end(epoch, logs)
-        if epoch == self.end_epoch - 1 and self.verbose > 0:
+        if epoch + 1 == self.end_epoch and self.verbose > 0:
             print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {self._rate():g}.")
 
 

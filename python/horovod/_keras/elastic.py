@@ -141,10 +141,12 @@ class UpdateBatchState:
     of Keras look at it: pass ``steps_per_epoch`` to ``fit``, too, where an epoch is not to begin anew.
     """
 
+    params: Any  # set by Keras
+
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
-        self.steps_per_epoch = None
+        self.steps_per_epoch: Any = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Forget how many steps an epoch has."""

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Iterator, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
 
 from horovod._keras import _frameworks
 from horovod._keras._options import Options
 
+if TYPE_CHECKING:
+    _OfKeras = Any  # the class that the following ones are mixed into
+else:
+    _OfKeras = object
 
-class _Distributed:
-    """What all distributed optimizers offer. Mixed into a class of Keras."""
+
+class _Distributed(_OfKeras):
+    """What all distributed optimizers offer."""
 
     def _distribute(self, gradients: Any) -> None:
         # Not by assignment: Keras would look for variables in it, and save them with the model.
@@ -107,7 +112,7 @@ def _is_of_keras_3(kind: type) -> bool:
 
 
 @functools.lru_cache(maxsize=None)
-def distributed_class(kind: type) -> type:
+def distributed_class(kind: Any) -> Any:
     """The distributed form of a class of optimizers; that of one is itself."""
     if issubclass(kind, _Distributed):
         return kind
@@ -183,10 +188,10 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options
     """A distributed optimizer that does what ``optimizer`` does. Raises ValueError for options that cannot be."""
     framework = _frameworks.framework(keras)
     options.check(framework.hvd)
-    kind = type(optimizer)
+    kind: Any = type(optimizer)
     if not hasattr(kind, "get_config") or not hasattr(kind, "apply_gradients"):
         raise ValueError(f"DistributedOptimizer takes an optimizer of Keras, not {optimizer!r}")
-    made = distributed_class(kind).from_config(_config(optimizer))
+    made: Any = distributed_class(kind).from_config(_config(optimizer))
     _keep_state(optimizer, made)
     made._distribute(framework.Gradients(name or f"Distributed{kind.__name__}", options))
     framework.prepare(made)
@@ -198,7 +203,7 @@ def distribute_in_place(keras: Any, optimizer: Any, options: Options) -> None:
     """Make ``optimizer`` itself a distributed one; it keeps its state."""
     framework = _frameworks.framework(keras)
     options.check(framework.hvd)
-    kind = type(optimizer)
+    kind: Any = type(optimizer)
     optimizer.__class__ = distributed_class(kind)
     optimizer._distribute(framework.Gradients(f"Distributed{kind.__name__}", options))
     framework.prepare(optimizer)

@@ -120,6 +120,6 @@ def _wait(slot: _slots.Slot) -> Optional[Exception]:
 def _output(handle: int, array: np.ndarray) -> np.ndarray:
     address, shape = _lib.output(handle, array.ndim)
     output = np.empty(shape, array.dtype)
-    if output.nbytes:
+    if address is not None and output.nbytes:
         ctypes.memmove(output.ctypes.data, address, output.nbytes)
     return output

@@ -37,7 +37,7 @@ class LearningRateWarmupCallback(_impl.LearningRateWarmup, keras.callbacks.Callb
     _keras = keras
 
 
-class BestModelCheckpoint(_impl.best_model_checkpoint(keras)):
+class BestModelCheckpoint(_impl.best_model_checkpoint(keras)):  # type: ignore[misc]
     """Keras' ModelCheckpoint of the best model only. Set ``filepath`` before training."""
 
     def __init__(

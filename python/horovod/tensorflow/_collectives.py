@@ -15,7 +15,7 @@ from horovod.tensorflow.mpi_ops import Adasum, Average, Sum
 
 def _set_size(process_set: ProcessSet, dtype: tf.DType) -> tf.Tensor:
     """The number of ranks of ``process_set`` when the graph runs."""
-    return tf.cast(mpi_ops.size_op(process_set.process_set_id), dtype)
+    return tf.cast(mpi_ops.size_op(mpi_ops._set_id(process_set)), dtype)
 
 
 def _check_adasum(process_set: ProcessSet) -> None:

@@ -47,7 +47,7 @@ def when_shared(process_set: ProcessSet, reduce: Callable[[], Any], alone: Calla
     if not elastic():
         partners = process_set.included() and (process_set.size() or 0) > 1
         return reduce() if partners else alone()
-    set_id = process_set.process_set_id
+    set_id = mpi_ops._set_id(process_set)
     shared = tf.logical_and(
         mpi_ops.size_op(process_set_id=set_id) > 1, mpi_ops.process_set_included_op(process_set_id=set_id) > 0
     )
@@ -79,7 +79,7 @@ class Reducer:
         self.groups = groups
         self.process_set = process_set
         self.prescale, self.postscale = predivided(gradient_predivide_factor, op)
-        self.options = {
+        self.options: dict[str, Any] = {
             "device_dense": device_dense,
             "device_sparse": device_sparse,
             "compression": compression,
@@ -103,6 +103,8 @@ class Reducer:
     def _in_function(self, gradients: list[Any], variables: Optional[Sequence[Any]]) -> list[Any]:
         """In eager mode as one function, so that all gradients travel together."""
         present = [i for i, g in enumerate(gradients) if g is not None]
+        if not isinstance(self.groups, list):
+            variables = None  # sources that are tensors are others at each step
         key = (tuple(present), len(gradients), tuple(reference(v) for v in variables or ()))
         functions = self.__dict__.setdefault("_functions", {})
         if key not in functions:
@@ -152,7 +154,7 @@ class Reducer:
     def _reduce_group(
         self, gradients: list[Any], group: list[int], names: list[Optional[str]], reduced: dict[int, Any]
     ) -> None:
-        scales = {"prescale_factor": self.prescale, "postscale_factor": self.postscale}
+        scales: dict[str, Any] = {"prescale_factor": self.prescale, "postscale_factor": self.postscale}
         if len(group) > 1:
             sparse = [i for i in group if isinstance(gradients[i], tf.IndexedSlices)]
             dense = [i for i in group if i not in sparse]
@@ -166,7 +168,7 @@ class Reducer:
             return
         reduced[group[0]] = self._reduce_one(gradients[group[0]], names[0], scales)
 
-    def _reduce_one(self, gradient: Any, name: Optional[str], scales: dict[str, float]) -> Any:
+    def _reduce_one(self, gradient: Any, name: Optional[str], scales: dict[str, Any]) -> Any:
         if isinstance(gradient, tf.IndexedSlices):
             return allreduce(gradient, name=name, **self.options)  # the scales of an average cancel out
         return allreduce(gradient, name=name, **self.options, **scales)
@@ -232,7 +234,7 @@ class LocalGradients:
             return gradient
 
         def divide(value: Any) -> Any:
-            return value / tf.cast(mpi_ops.size_op(self.process_set.process_set_id), value.dtype)
+            return value / tf.cast(mpi_ops.size_op(mpi_ops._set_id(self.process_set)), value.dtype)
 
         if isinstance(gradient, tf.IndexedSlices):
             return tf.IndexedSlices(divide(gradient.values), gradient.indices, gradient.dense_shape)

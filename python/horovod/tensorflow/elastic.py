@@ -90,7 +90,7 @@ class TensorFlowState(ObjectState):
 
     def __init__(self, variables: Optional[Sequence[Any]] = None, session: Optional[Any] = None, **kwargs: Any) -> None:
         self.variables = list(variables) if variables is not None else tf.compat.v1.global_variables()
-        self.session = session
+        self.session: Any = session
         if session is None and not tf.executing_eagerly():
             self.session = tf.compat.v1.get_default_session()
         self._broadcast: Any = None

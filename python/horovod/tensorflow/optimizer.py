@@ -15,7 +15,7 @@ from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.mpi_ops import Adasum, Average
 
-_LegacyOptimizer = tf.compat.v1.train.Optimizer
+_LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
 
 
 class _DistributedOptimizer(_LegacyOptimizer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 import tensorflow as tf
 
@@ -17,8 +17,13 @@ from horovod.tensorflow._reduction import (
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.mpi_ops import Average
 
+if TYPE_CHECKING:
+    _Tape = Any  # the class of the tape that is wrapped
+else:
+    _Tape = object
 
-class _DistributedGradientTape:
+
+class _DistributedGradientTape(_Tape):
     """Mixed into the class of the tape that is wrapped, whose state it takes over."""
 
     def _wrap(self, tape: tf.GradientTape, reducer: Reducer, local: LocalGradients) -> None:
@@ -91,7 +96,7 @@ def _distributed(
     check_predivide(gradient_predivide_factor, op)
     groups = resolve_groups(num_groups, groups)
     kind = gradtape.__class__
-    wrapper = type(kind.__name__, (_DistributedGradientTape, kind), {})
+    wrapper: Any = type(kind.__name__, (_DistributedGradientTape, kind), {})
     tape = wrapper.__new__(wrapper)
     reducer = shared_reducer(
         "DistributedGradientTape",

@@ -37,7 +37,7 @@ class LearningRateWarmupCallback(_impl.LearningRateWarmup, tf.keras.callbacks.Ca
     _keras = tf.keras
 
 
-class BestModelCheckpoint(_impl.best_model_checkpoint(tf.keras)):
+class BestModelCheckpoint(_impl.best_model_checkpoint(tf.keras)):  # type: ignore[misc]
     """Keras' ModelCheckpoint of the best model only. Set ``filepath`` before training."""
 
     def __init__(
