@@ -2,6 +2,7 @@
 
     horovodrun -np 4 python examples/pytorch_elastic.py
     horovodrun -np 4 python examples/pytorch_elastic.py --interrupt-at 130
+    horovodrun -np 4 --min-np 2 python examples/pytorch_elastic.py      # and kill one of them
 
 What is trained, and how far, lies in a state. When an operation fails, every rank that is left goes back to the last
 commit, meets the others again, takes over rank 0's state, and goes on. ``--interrupt-at`` has the last rank
@@ -57,6 +58,7 @@ def train(state, data, args, interruption):
         for group in state.optimizer.param_groups:
             group["lr"] = args.lr * (0.5 + 0.5 * math.cos(math.pi * state.epoch / args.epochs))
         loader = DataLoader(train_data, batch_size=batch, sampler=state.sampler)
+        loss = torch.zeros(())  # where an epoch had nothing left but its end
         for i, (images, labels) in enumerate(loader):
             interruption.check(state.step)
             state.optimizer.zero_grad()

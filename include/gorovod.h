@@ -234,6 +234,36 @@ int gorovod_recv_any(uint32_t tag, void *data, size_t bytes, int *from, size_t *
  * horovod_init. It is served until the process ends or calls this again.
  */
 int gorovod_serve(const char *host, const void *key, size_t key_bytes, int size, int *port);
+/*
+ * Elastic jobs, whose driver in the launcher gives each process its place at every horovod_init. A process
+ * keeps states, which it commits now and then, under numbers from 0 on that are the same on all ranks;
+ * whoever has the newest commit becomes rank 0 of the next world.
+ */
+enum {
+  GOROVOD_NOT_ELASTIC = 0,
+  GOROVOD_ELASTIC_MEMBER = 1,
+  GOROVOD_ELASTIC_DISMISSED = 2, /* there is no place for this process any more: it is to end, with code 0 */
+  GOROVOD_ELASTIC_ABANDONED = 3  /* the launcher is gone: it is to end */
+};
+/* What this process is; GOROVOD_NOT_ELASTIC before horovod_init. */
+int gorovod_elastic(void);
+/* What the driver has said of the hosts since the last horovod_init, once: 0 nothing, 1 some are to go, 2
+ * some have come, 3 both; *stamp is the time in seconds, greater each time. */
+int gorovod_elastic_updates(int64_t *stamp);
+/* This process holds the state of a commit. */
+void gorovod_elastic_committed(int64_t number);
+/* This process has the same state as all others, and needs no other after the next horovod_init. */
+void gorovod_elastic_intact(void);
+/* 0 if all ranks that the last horovod_init has brought together have said that. */
+int gorovod_elastic_needs_sync(void);
+/* 1 if it is up to this process to write the state of a commit to a disk (GOROVOD_CHECKPOINT_DIR, _EVERY); final:
+ * whatever commit it is. With a negative number: 1 if commits are written at all, the same on all ranks. */
+int gorovod_checkpoint_due(int64_t number, int final);
+/* Writes it, as a whole or not at all. Blocks until the disk has it. */
+int gorovod_checkpoint_save(int64_t number, const void *data, size_t bytes);
+/* Reads the newest state that was written as it was written; *number is -1 if there is none. The caller
+ * frees *data with gorovod_free. */
+int gorovod_checkpoint_load(int64_t *number, void **data, size_t *bytes);
 /* Forgets the handle. Of an operation in progress: it goes on, its result is dropped. */
 int gorovod_release(int64_t handle);
 /* The reason of this thread's last failed call; empty if none. Valid until the next call. */

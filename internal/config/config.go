@@ -35,6 +35,10 @@ type Config struct {
 	// other jobs. ElasticWorker is how it knows this process.
 	ElasticDriver []string
 	ElasticWorker int
+	// CheckpointDir is where rank 0 writes every CheckpointEvery-th commit of an elastic
+	// state; empty for nowhere.
+	CheckpointDir   string
+	CheckpointEvery int
 
 	// CycleTime is how long a small tensor that is ready may be held back for
 	// others to travel with it; 0 means not at all.
@@ -136,8 +140,8 @@ func defaults() *Config {
 	return &Config{
 		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
 		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo, TCPStreams: 1, Timeout: 30 * time.Second,
-		Autotune:       Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
-		StallCheckTime: 60 * time.Second, Heartbeat: 30 * time.Second, LogLevel: slog.LevelWarn,
+		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
+		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, Heartbeat: 30 * time.Second, LogLevel: slog.LevelWarn,
 	}
 }
 

@@ -81,6 +81,11 @@ var implemented = []Knob{
 	{Name: "HOROVOD_GLOO_TIMEOUT_SECONDS", Doc: "seconds for which ranks wait for one another in `hvd.init()`; operations wait without limit, see the stall check",
 		setting: duration(func(c *Config) *time.Duration { return &c.Timeout }, time.Second, 1e6, false, "a number of seconds above 0, up to 1000000,")},
 
+	{Name: "GOROVOD_CHECKPOINT_DIR", Agreed: true, Doc: "directory into which rank 0 writes commits of an elastic state (`state.commit()`), and from which a job that is started again goes on; it should be the same storage on all hosts",
+		setting: text(func(c *Config) *string { return &c.CheckpointDir })},
+	{Name: "GOROVOD_CHECKPOINT_EVERY", Agreed: true, Doc: "of how many commits one is written there",
+		setting: whole(func(c *Config) *int { return &c.CheckpointEvery }, 1, 1<<30)},
+
 	{Name: "HOROVOD_STALL_CHECK_DISABLE", section: reports, Agreed: true, Doc: "1: tensors that some ranks wait for are not reported, nor do they end the job",
 		setting: boolean(func(c *Config) *bool { return &c.StallCheckDisable })},
 	{Name: "HOROVOD_STALL_CHECK_TIME_SECONDS", section: reports, Agreed: true, Doc: "seconds after which a tensor that only some ranks have submitted is reported, and again each time they have passed",

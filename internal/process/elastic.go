@@ -58,12 +58,6 @@ func NeedsSync() bool {
 	return a == nil || a.Sync
 }
 
-// FirstEpoch says whether the job has not been formed anew yet.
-func FirstEpoch() bool {
-	a := elasticity.place.Load()
-	return a == nil || a.Epoch == 1
-}
-
 // HostUpdates is what has been said of the hosts since the last Init, once; 0 and
 // NoUpdate if nothing.
 func HostUpdates() (stamp int64, update membership.HostUpdate) {
@@ -78,10 +72,7 @@ func HostUpdates() (stamp int64, update membership.HostUpdate) {
 // meanwhile it asks again. The caller holds mu.
 func elasticInit(ctx context.Context, c *config.Config, lookup func(string) (string, bool), sets [][]int) error {
 	client := elasticity.client.Load()
-	if client == nil || client.Err() != nil {
-		if client != nil {
-			return client.Err()
-		}
+	if client == nil {
 		var err error
 		if client, err = elastic.Dial(ctx, c.ElasticDriver, c.Key, elastic.Options{Worker: c.ElasticWorker, TrackFD: TrackFD, Lost: driverLost}); err != nil {
 			return err
@@ -117,12 +108,14 @@ func joinEpoch(ctx context.Context, key []byte, lookup func(string) (string, boo
 	c.Rendezvous = a.Addrs
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	w, err := world.Join(ctx, c, a.Epoch, world.Options{TrackFD: TrackFD, Sets: clipSets(a.Sets, c.Size), Log: logger(c)})
+	log := logger(c)
+	w, err := world.Join(ctx, c, a.Epoch, world.Options{TrackFD: TrackFD, Sets: clipSets(a.Sets, c.Size), Log: log})
 	if err != nil {
 		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
 	}
 	elasticity.sets = a.Sets
 	elasticity.place.Store(&a)
+	keepConfig(c, log)
 	current.Store(w)
 	return nil
 }
@@ -155,7 +148,7 @@ func driverLost(err error) {
 func clipSets(sets [][]int, size int) [][]int {
 	var clipped [][]int
 	for _, s := range sets {
-		if c := clip(s, size); len(c) > 0 {
+		if c := clip(s, size); len(c) > 0 || len(s) == 0 { // no list means all ranks
 			clipped = append(clipped, c)
 		}
 	}
@@ -164,6 +157,20 @@ func clipSets(sets [][]int, size int) [][]int {
 
 func clip(ranks []int, size int) []int {
 	return slices.DeleteFunc(slices.Clone(ranks), func(r int) bool { return r >= size })
+}
+
+// known finds a process set that is there already in an elastic job: who came later than it
+// adds it as others have done before.
+func known(w *world.World, ranks []int) (id int, ok bool) {
+	if len(w.Config.ElasticDriver) == 0 {
+		return 0, false
+	}
+	for _, s := range w.Engine.Sets() {
+		if s.ID != 0 && slices.Equal(s.Ranks, ranks) {
+			return s.ID, true
+		}
+	}
+	return 0, false
 }
 
 // rememberSet keeps a set for the epochs to come.

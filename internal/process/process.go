@@ -99,6 +99,7 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 	if err != nil {
 		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
 	}
+	keepConfig(w.Config, log)
 	current.Store(w)
 	overMPI = processes
 	return nil

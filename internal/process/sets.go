@@ -12,7 +12,9 @@ import (
 // ErrSetsAreFixed: process sets can't be changed after Init.
 var ErrSetsAreFixed = errors.New("process sets are fixed: set HOROVOD_DYNAMIC_PROCESS_SETS=1 before hvd.init() to add and remove them later")
 
-// AddSet registers a process set; see engine.AddSet.
+// AddSet registers a process set; see engine.AddSet. In an elastic job a set keeps
+// its ranks over the epochs, as far as there are such ranks, and one that is there already is what AddSet
+// returns at once.
 func AddSet(ranks []int) (int, error) {
 	w := current.Load()
 	if w == nil {
@@ -21,7 +23,17 @@ func AddSet(ranks []int) (int, error) {
 	if !w.Config.DynamicSets {
 		return 0, ErrSetsAreFixed
 	}
-	id, err := w.Engine.AddSet(ranks)
+	there := ranks
+	if len(w.Config.ElasticDriver) > 0 {
+		if there = clip(ranks, w.Config.Size); len(there) == 0 {
+			there = slices.Clone(ranks) // all ranks, or none that there is: an error
+		}
+		slices.Sort(there)
+	}
+	if id, ok := known(w, there); ok {
+		return id, nil
+	}
+	id, err := w.Engine.AddSet(there)
 	if err == nil {
 		rememberSet(w, ranks)
 	}

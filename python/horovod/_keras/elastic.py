@@ -90,6 +90,13 @@ class State(ObjectState):
             self._keras.backend.batch_set_value(pairs)
         super().restore()
 
+    def _saved(self) -> Any:
+        return self._values, super()._saved()
+
+    def _take_saved(self, saved: Any) -> None:
+        self._values, values = saved
+        super()._take_saved(values)
+
     def sync(self) -> None:
         """Make variables and values those of rank 0, on all ranks, and remember them. Blocks."""
         with _internal_errors(self._keras):

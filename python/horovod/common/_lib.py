@@ -56,6 +56,12 @@ ALLTOALL = 5
 BARRIER = 6
 REDUCESCATTER = 7
 
+# What this process is in an elastic job.
+NOT_ELASTIC = 0
+ELASTIC_MEMBER = 1
+ELASTIC_DISMISSED = 2
+ELASTIC_ABANDONED = 3
+
 # The longest that a wait stays in C: Python sees signals in between.
 _WAIT_SLICE_MS = 100
 
@@ -120,6 +126,14 @@ _PROTOTYPES = {
         [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, _int_p, _size_p, ctypes.c_int64],
     ),
     "gorovod_serve": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, _int_p]),
+    "gorovod_elastic": (ctypes.c_int, []),
+    "gorovod_elastic_updates": (ctypes.c_int, [_int64_p]),
+    "gorovod_elastic_committed": (None, [ctypes.c_int64]),
+    "gorovod_elastic_intact": (None, []),
+    "gorovod_elastic_needs_sync": (ctypes.c_int, []),
+    "gorovod_checkpoint_due": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int]),
+    "gorovod_checkpoint_save": (ctypes.c_int, [ctypes.c_int64, ctypes.c_char_p, ctypes.c_size_t]),
+    "gorovod_checkpoint_load": (ctypes.c_int, [_int64_p, _void_pp, _size_p]),
     "gorovod_release": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_last_error": (ctypes.c_char_p, []),
     "gorovod_version": (ctypes.c_char_p, []),
@@ -330,3 +344,29 @@ def serve(host: str, key: bytes, size: int) -> int:
     if status != OK:
         raise error(status)
     return port.value
+
+
+def elastic_updates() -> tuple[int, int]:
+    """Time stamp and kind of what the driver has said of the hosts since the last init, once; (0, 0) if nothing."""
+    stamp = ctypes.c_int64()
+    result = load().gorovod_elastic_updates(stamp)
+    return stamp.value, result
+
+
+def save_checkpoint(number: int, data: bytes) -> None:
+    """Write the state of commit ``number`` to the disk. Blocks until it is there. Raises OSError."""
+    if load().gorovod_checkpoint_save(number, data, len(data)) != OK:
+        raise OSError(last_error())
+
+
+def load_checkpoint() -> Optional[tuple[int, bytes]]:
+    """Number and state of the newest commit on the disk, None if there is none. Raises OSError."""
+    number, data, size = ctypes.c_int64(), ctypes.c_void_p(), ctypes.c_size_t()
+    if load().gorovod_checkpoint_load(number, data, size) != OK:
+        raise OSError(last_error())
+    if number.value < 0:
+        return None
+    try:
+        return number.value, ctypes.string_at(data, size.value)
+    finally:
+        load().gorovod_free(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Callable, Iterable, Optional, Sequence, Union
 
@@ -66,6 +67,9 @@ class HorovodBasics:
 
         Raises ValueError that tells why, if the ranks do not find one another within the time-out
         (``HOROVOD_GLOO_TIMEOUT_SECONDS``, 30 s). Ctrl-C ends the wait.
+
+        In an elastic job it waits as long as the driver does for enough processes, and raises SystemExit(0) where
+        there is no place for this process any more. Process sets are those that rank 0 has, then: see ProcessSet.
         """
         if comm is not None:
             self._check_comm(comm)
@@ -83,15 +87,21 @@ class HorovodBasics:
 
         if not self.is_initialized():
             reason = _init_interruptibly([process_set.ranks or [] for process_set in process_sets])
+            if reason is not None and self.MPI_LIB_CTYPES.gorovod_elastic() == _lib.ELASTIC_DISMISSED:
+                print(f"horovod: {reason}", file=sys.stderr)
+                raise SystemExit(0)
             if reason is not None:
                 raise ValueError(f"Horovod initialization failed. {reason or 'The log tells more.'}")
         if not self._exit_hook:
             atexit.register(self.shutdown)
             self._exit_hook = True
 
-        from horovod.common.process_sets import _init_process_sets
+        from horovod.common.process_sets import _init_process_sets, _rebind_process_sets
 
-        _init_process_sets(self, process_sets)
+        if self.MPI_LIB_CTYPES.gorovod_elastic() != _lib.NOT_ELASTIC:
+            _rebind_process_sets(self, process_sets)
+        else:
+            _init_process_sets(self, process_sets)
 
     def _check_comm(self, comm: object) -> None:
         if is_iterable(comm):

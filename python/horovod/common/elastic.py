@@ -4,14 +4,20 @@ A training function runs inside :func:`run_fn`. It works on a :class:`State`, wh
 :class:`HorovodInternalError` the state is restored as it was committed last; after a :class:`HostsUpdatedInterrupt`
 it stays as it is. Then the job is joined anew, the state is made that of rank 0 everywhere, and the function is called
 again. It must be able to go on from any state that was committed.
+
+Under ``horovodrun --min-np`` or ``--host-discovery-script`` the job then consists of those who are left, and of who
+has come. Commits are numbered, and whoever has the newest is rank 0. With ``GOROVOD_CHECKPOINT_DIR`` rank 0 writes
+commits to a disk, too, from which a job goes on that is started again.
 """
 
 from __future__ import annotations
 
 import functools
+import pickle
 import queue
 from typing import Any, Callable, Iterable
 
+from horovod.common import _lib
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationManager
 
@@ -26,6 +32,8 @@ class State:
     bcast_object: as ``hvd.broadcast_object`` from rank 0, of one argument.
     get_rank: as ``hvd.rank``.
     """
+
+    _commits = -1  # number of the last commit, the same on all ranks
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]) -> None:
         self._bcast_object = bcast_object
@@ -50,8 +58,15 @@ class State:
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
-        """:meth:`save`, then :meth:`check_host_updates`. Each call costs both, so not every batch needs one."""
+        """:meth:`save`, then :meth:`check_host_updates`. Each call costs both, so not every batch needs one.
+
+        With GOROVOD_CHECKPOINT_DIR rank 0 also writes every GOROVOD_CHECKPOINT_EVERY-th commit to the disk, and raises
+        OSError if it cannot.
+        """
         self.save()
+        self._commits += 1
+        _lib.load().gorovod_elastic_committed(self._commits)
+        self._write_checkpoint(final=False)
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
@@ -60,6 +75,7 @@ class State:
         Blocks until they have. The state is not saved: what is done since the last commit is kept, but lost if an
         error follows.
         """
+        notification_manager.poll()
         previous = last = self._last_updated_timestamp
         result = HostUpdateResult.no_update
         for timestamp, update in self._take_messages():
@@ -79,6 +95,43 @@ class State:
                 messages.append(self._host_messages.get_nowait())
             except queue.Empty:
                 return messages
+
+    def _synchronise(self) -> None:
+        """:meth:`sync`, and the number of the last commit. What rank 0 has on the disk counts where nobody has more."""
+        numbered = _lib.load().gorovod_elastic() != _lib.NOT_ELASTIC or bool(_lib.load().gorovod_checkpoint_due(-1, 0))
+        if self._commits < 0 and _lib.load().gorovod_checkpoint_due(0, 1):
+            self._read_checkpoint()
+        self.sync()
+        if numbered:
+            self._commits = self._bcast_object(self._commits)
+            if self._commits >= 0:
+                _lib.load().gorovod_elastic_committed(self._commits)
+
+    def _write_checkpoint(self, final: bool) -> None:
+        if not _lib.load().gorovod_checkpoint_due(max(self._commits, 0), final) or self._commits < 0:
+            return
+        saved = self._saved()
+        if saved is None:
+            raise TypeError(f"{type(self).__name__} cannot be written to a disk: unset GOROVOD_CHECKPOINT_DIR")
+        _lib.save_checkpoint(self._commits, pickle.dumps(saved, protocol=4))
+
+    def _read_checkpoint(self) -> None:
+        found = _lib.load_checkpoint()
+        if found is None:
+            return
+        number, data = found
+        # By a job that has the secret of the directory's owner: its permissions guard it.
+        self._take_saved(pickle.loads(data))
+        self.restore()
+        self._commits = number
+
+    def _saved(self) -> Any:
+        """What :meth:`save` has remembered, to be pickled; None for a state that cannot be written to a disk."""
+        return None
+
+    def _take_saved(self, saved: Any) -> None:
+        """Remember what :meth:`_saved` has returned, in another process."""
+        raise NotImplementedError
 
     def save(self) -> None:
         """Remember the state, in this process's memory."""
@@ -117,6 +170,12 @@ class ObjectState(State):
     def restore(self) -> None:
         self._assign()
 
+    def _saved(self) -> Any:
+        return self._saved_state
+
+    def _take_saved(self, saved: Any) -> None:
+        self._saved_state = {name: saved.get(name, value) for name, value in self._saved_state.items()}
+
     def sync(self) -> None:
         if self._saved_state:
             self.save()
@@ -140,16 +199,35 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
             while True:
                 try:
                     if not skip_sync:
-                        state.sync()
+                        state._synchronise()
                     return func(state, *args, **kwargs)
-                except HorovodInternalError:
+                except HorovodInternalError as e:
                     state.restore()
                     skip_sync = False
+                    if _lib.load().gorovod_elastic() == _lib.ELASTIC_ABANDONED:
+                        state._write_checkpoint(final=True)
+                        raise HorovodInternalError(f"{e} This worker ends{_where_kept(state)}.") from None
                 except HostsUpdatedInterrupt as e:
                     skip_sync = e.skip_sync
+                    if skip_sync:
+                        _lib.load().gorovod_elastic_intact()
                 reset()
+                # Some may have come for another reason, or be new, and then all take part.
+                skip_sync = skip_sync and not (_in_elastic_job() and _lib.load().gorovod_elastic_needs_sync())
                 state.on_reset()
         finally:
             notification_manager.remove_listener(state)
 
     return wrapper
+
+
+def _in_elastic_job() -> bool:
+    return bool(_lib.load().gorovod_elastic() != _lib.NOT_ELASTIC)
+
+
+def _where_kept(state: State) -> str:
+    if state._commits < 0:
+        return ": nothing was committed"
+    if _lib.load().gorovod_checkpoint_due(-1, 0):
+        return f"; commit {state._commits} is kept in GOROVOD_CHECKPOINT_DIR"
+    return f" with commit {state._commits}, which GOROVOD_CHECKPOINT_DIR would keep"

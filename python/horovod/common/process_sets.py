@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
 
 from horovod.common import _lib
@@ -32,6 +33,10 @@ class ProcessSet:
     Operations without a name are matched by their number, and those on a set are counted by its members only: give
     names to them, or to what all ranks do after them.
 
+    In an elastic job a set keeps its ranks when the job is formed anew, as far as there are any: ``ranks`` are those
+    below the size, and without any the set has no id until the job has grown. Who joins later adds the sets that
+    the others have, without waiting for them.
+
     Raises ValueError for ranks that are not ints, and for an MPI communicator, which this build does not support.
     """
 
@@ -51,6 +56,7 @@ class ProcessSet:
                 raise ValueError(f"ProcessSet should be initialized with a list of int ranks, but got {rank!r}")
             _lib.int32(rank, "rank")
         self.ranks = sorted(ranks)
+        self._places = list(self.ranks)
 
     def size(self) -> Optional[int]:
         """Number of ranks in the set; None if the set is not initialised."""
@@ -91,6 +97,26 @@ def _init_process_sets(basics: HorovodBasics, process_sets: Sequence[ProcessSet]
         process_set.process_set_id = process_set_id
 
 
+# The sets that this process has, to be found again when an elastic job has been formed anew.
+_added: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
+
+
+def _present(places: Sequence[int], world: list[int]) -> list[int]:
+    """Those of ``places`` that there are; an empty list means all."""
+    return [rank for rank in places if rank < len(world)] if places else world
+
+
+def _rebind_process_sets(basics: HorovodBasics, process_sets: Sequence[ProcessSet]) -> None:
+    """After init in an elastic job: find the sets that there are now."""
+    known = basics._get_process_set_ids_and_ranks()
+    world = global_process_set.ranks = known.pop(0)
+    _added.update(process_sets)
+    for process_set in _added:
+        process_set.ranks = _present(process_set._places, world)
+        ids = [i for i in sorted(known) if known[i] == process_set.ranks]
+        process_set.process_set_id = ids[0] if ids else None
+
+
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
     """Add a set after init, and return it with an id. All ranks must call this, members or not, in the same order.
 
@@ -100,11 +126,12 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
         process_set = ProcessSet(process_set)
     if process_set.ranks is None:
         raise NotImplementedError("Dynamically adding process sets defined by an MPI communicator is not implemented.")
-    process_set_id = _bound()._add_process_set_impl(process_set.ranks)
+    process_set_id = _bound()._add_process_set_impl(process_set._places)
     if process_set_id is None:
         raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
-    process_set.ranks = process_set.ranks or list(global_process_set.ranks or ())
+    process_set.ranks = _present(process_set._places, list(global_process_set.ranks or ()))
     process_set.process_set_id = process_set_id
+    _added.add(process_set)
     return process_set
 
 
@@ -117,4 +144,5 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     if not process_set_id:
         return False
     process_set._forget()
+    _added.discard(process_set)
     return _bound()._remove_process_set_impl(process_set_id) is not None

@@ -120,6 +120,13 @@ class TensorFlowState(ObjectState):
                 variable.load(value, self.session)
         super().restore()
 
+    def _saved(self) -> Any:
+        return self._values, super()._saved()
+
+    def _take_saved(self, saved: Any) -> None:
+        self._values, values = saved
+        super()._take_saved(values)
+
     def sync(self) -> None:
         """Make the variables and values those of rank 0, on all ranks, and remember them. Blocks."""
         with internal_errors():

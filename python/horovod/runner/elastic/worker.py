@@ -6,6 +6,8 @@ import enum
 import threading
 from typing import Optional, Protocol
 
+from horovod.common import _lib
+
 
 class HostUpdateResult(enum.IntFlag):
     """What has become of the job's hosts."""
@@ -38,10 +40,16 @@ class WorkerNotificationManager:
         hostname: Optional[str] = None,
         local_rank: Optional[int] = None,
     ) -> None:
-        """Begin to listen to the driver. In a job without one, such as all of this version's, there is nothing to do.
+        """Does nothing: ``hvd.init()`` has connected to the driver, if there is one.
 
         The arguments say where Horovod's driver is.
         """
+
+    def poll(self) -> None:
+        """Pass on what the driver has said since the last call. Changes of an epoch that is over are forgotten."""
+        stamp, result = _lib.elastic_updates()
+        if result:
+            self.handle_hosts_updated(stamp, result)
 
     def register_listener(self, listener: Listener) -> None:
         """Have ``listener`` told of changes from now on."""

@@ -16,6 +16,8 @@ from horovod.torch.mpi_ops import rank
 class StateHandler:
     """Saves, restores and synchronises one value of a :class:`TorchState`."""
 
+    _saved: Any  # what save has remembered; picklable
+
     def __init__(self, value: Any) -> None:
         self.value = value
 
@@ -175,6 +177,16 @@ class TorchState(ObjectState):
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
+
+    def _saved(self) -> Any:
+        return {name: handler._saved for name, handler in self._handlers.items()}, super()._saved()
+
+    def _take_saved(self, saved: Any) -> None:
+        handled, values = saved
+        for name, handler in self._handlers.items():
+            if name in handled:
+                handler._saved = handled[name]
+        super()._take_saved(values)
 
     def sync(self) -> None:
         for handler in self._handlers.values():

@@ -1,0 +1,193 @@
+// Package checkpoint keeps the state of a job on a disk: a file for each commit,
+// which is there as a whole or not at all, and which tells whether it is what was written.
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// magic begins each file: the format and its version.
+	magic = "gorovod checkpoint 1\n"
+	// headerSize is what comes before the data: magic, number, length, sum.
+	headerSize = len(magic) + 8 + 8 + sha256.Size
+
+	prefix, suffix = "commit-", ".checkpoint"
+	partial        = ".partial" // of a file that is being written
+	// kept is how many of the newest files stay: should the last one be damaged,
+	// there is another.
+	kept = 2
+)
+
+// Save writes the state of a commit into a directory, which it makes. When it
+// returns nil the file is on the disk, whatever happens to this host; until then the
+// earlier ones are. It removes all but the newest files. One process at a time may save into a directory.
+func Save(dir string, number int64, data []byte) (err error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fmt.Errorf("checkpoint of commit %d: %w", number, err)
+	}
+	name := filepath.Join(dir, fmt.Sprintf("%s%019d%s", prefix, number, suffix))
+	if err := write(name+partial, header(number, data), data); err != nil {
+		os.Remove(name + partial)
+		return fmt.Errorf("checkpoint of commit %d: %w", number, err)
+	}
+	if err := os.Rename(name+partial, name); err != nil {
+		os.Remove(name + partial)
+		return fmt.Errorf("checkpoint of commit %d: %w", number, err)
+	}
+	if err := syncDir(dir); err != nil {
+		return fmt.Errorf("checkpoint of commit %d: %w", number, err)
+	}
+	return prune(dir, number)
+}
+
+// header is what comes before data.
+func header(number int64, data []byte) []byte {
+	h := append(make([]byte, 0, headerSize), magic...)
+	h = binary.BigEndian.AppendUint64(h, uint64(number))
+	h = binary.BigEndian.AppendUint64(h, uint64(len(data)))
+	sum := sha256.New()
+	sum.Write(h)
+	sum.Write(data)
+	return sum.Sum(h)
+}
+
+func write(name string, parts ...[]byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if _, err := f.Write(p); err != nil {
+			f.Close()
+			return err
+		}
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// syncDir makes a renaming last.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// prune removes what is older than the kept newest up to number, and what an earlier process did
+// not finish.
+func prune(dir string, number int64) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("remove old checkpoints: %w", err)
+	}
+	var older []string
+	for _, e := range entries {
+		name := e.Name()
+		n, ok := parse(strings.TrimSuffix(name, partial))
+		switch {
+		case !ok || n > number:
+		case strings.HasSuffix(name, partial):
+			os.Remove(filepath.Join(dir, name))
+		default:
+			older = append(older, name)
+		}
+	}
+	slices.Sort(older)
+	for _, name := range older[:max(0, len(older)-kept)] {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove an old checkpoint: %w", err)
+		}
+	}
+	return nil
+}
+
+// parse reads a file's name.
+func parse(name string) (number int64, ok bool) {
+	digits, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return 0, false
+	}
+	if digits, ok = strings.CutSuffix(digits, suffix); !ok || len(digits) != 19 {
+		return 0, false
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		number = number*10 + int64(c-'0')
+	}
+	return number, number >= 0
+}
+
+// Newest reads the newest file of a directory that is as it was written; skipped is
+// told of each newer one that is not. number is -1 where there is none. The error is
+// that of a directory that is there and cannot be read.
+func Newest(dir string, skipped func(error)) (number int64, data []byte, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, nil, nil
+	}
+	if err != nil {
+		return -1, nil, fmt.Errorf("look for checkpoints: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if _, ok := parse(e.Name()); ok {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Backward(names) {
+		n, _ := parse(name)
+		data, err := read(filepath.Join(dir, name), n)
+		if err == nil {
+			return n, data, nil
+		}
+		skipped(fmt.Errorf("the checkpoint %s is skipped: %w", filepath.Join(dir, name), err))
+	}
+	return -1, nil, nil
+}
+
+// read reads one file, whose name says number.
+func read(name string, number int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h := make([]byte, headerSize)
+	if _, err := io.ReadFull(f, h); err != nil || string(h[:len(magic)]) != magic {
+		return nil, errors.New("it is no checkpoint of this version")
+	}
+	if n := binary.BigEndian.Uint64(h[len(magic):]); n != uint64(number) {
+		return nil, fmt.Errorf("it is that of commit %d", n)
+	}
+	length := binary.BigEndian.Uint64(h[len(magic)+8:])
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if there := uint64(max(0, info.Size()-int64(headerSize))); there != length {
+		return nil, fmt.Errorf("it has %d of its %d bytes", there, length)
+	}
+	data := make([]byte, length)
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(h, header(number, data)) {
+		return nil, errors.New("its checksum is wrong")
+	}
+	return data, nil
+}
