@@ -237,6 +237,10 @@ func (l *lane) read(records []transport.Record) error {
 		l.responses = append(l.responses, resp)
 		if en := l.table[resp.Name]; en != nil {
 			en.agreed = true
+			if rec.Kind == transport.RecordResponse && resp.Err == "" && !resp.Fits(&en.request, l.rank) {
+				return fmt.Errorf("%q is to be executed as %v of %v in %v %v, and was submitted as %v of %v in %v",
+					resp.Name, resp.Type, resp.DType, resp.Shape, resp.FirstDims, en.request.Type, en.request.DType, en.request.Shape)
+			}
 		}
 	}
 	return nil

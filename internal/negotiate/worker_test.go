@@ -62,6 +62,10 @@ func TestLookupMatchesEveryField(t *testing.T) {
 			if slot, gen, cached := w.Lookup(&r); cached != want || cached && (slot != 5 || gen != 6) {
 				t.Errorf("%v, %s changed: slot %d gen %d, cached %v, want %v", typ, c.name, slot, gen, cached, want)
 			}
+			// A leader holds back what nobody else asks for, unless it hears that a slot is contested.
+			if known := r.Name == req.Name; r.Contested != (known && !want) {
+				t.Errorf("%v, %s changed: contested %v although cached %v, known %v", typ, c.name, r.Contested, want, known)
+			}
 		}
 		// What a mark stands for is what this member would have posted.
 		if q := resp.request(1); !resp.answers(q, 1) || resp.answers(q, 0) != (typ != Allgather) {
@@ -96,6 +100,12 @@ func TestLookupGroup(t *testing.T) {
 		resp := merge([]*Request{r})
 		resp.Slot, resp.Gen = uint32(10+i), uint32(i)
 		w.Apply(resp)
+	}
+	other := *rs[1]
+	other.Shape = tensor.Shape{2}
+	strange := &Request{Type: Allreduce, Name: "strange", Group: "g", GroupSize: 3, Shape: tensor.Shape{1}}
+	if _, cached := w.LookupGroup(nil, []*Request{rs[0], &other, strange}); cached || !rs[0].Contested || !other.Contested || strange.Contested {
+		t.Errorf("cached %v; contested: %v of one that is as before, %v of one that has changed, %v of one without a slot", cached, rs[0].Contested, other.Contested, strange.Contested)
 	}
 	before := SlotGen{1, 2}
 	want := []SlotGen{before, {10, 0}, {11, 1}, {12, 2}}

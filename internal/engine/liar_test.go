@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+// liar is the network of a coordinator whose Responses are changed on their way into the log.
+type liar struct {
+	transport.Network
+	change func(*negotiate.Response)
+}
+
+func (n *liar) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
+	l, err := n.Network.OpenLane(id, incarnation, members)
+	if err == nil {
+		l.Board = &liarsBoard{l.Board, n.change}
+	}
+	return l, err
+}
+
+type liarsBoard struct {
+	transport.Board
+	change func(*negotiate.Response)
+}
+
+func (b *liarsBoard) Publish(p []byte) bool {
+	var r negotiate.Response
+	if err := r.Decode(p); err != nil {
+		panic(err)
+	}
+	b.change(&r)
+	return b.Board.Publish(r.Append(nil))
+}
+
+// A coordinator that announces other sizes than were asked for ends the job; nobody
+// allocates, reads or writes what it says.
+func TestAnnouncedSizesMustBeThoseAskedFor(t *testing.T) {
+	const huge = 1 << 45
+	for name, c := range map[string]struct {
+		kind   negotiate.RequestType
+		change func(*negotiate.Response)
+	}{
+		"allreduce":     {negotiate.Allreduce, func(r *negotiate.Response) { r.Shape = tensor.Shape{huge} }},
+		"other type":    {negotiate.Allreduce, func(r *negotiate.Response) { r.DType = tensor.Float64 }},
+		"other kind":    {negotiate.Allreduce, func(r *negotiate.Response) { r.Type = negotiate.Broadcast }},
+		"broadcast":     {negotiate.Broadcast, func(r *negotiate.Response) { r.Shape = tensor.Shape{huge} }},
+		"reducescatter": {negotiate.Reducescatter, func(r *negotiate.Response) { r.Shape = tensor.Shape{huge} }},
+		"alltoall":      {negotiate.Alltoall, func(r *negotiate.Response) { r.Shape = tensor.Shape{0, huge} }},
+		"allgather": {negotiate.Allgather, func(r *negotiate.Response) {
+			r.FirstDims, r.Shape = slices.Repeat([]int64{huge}, len(r.FirstDims)), tensor.Shape{2 * huge, 2}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			networks := inproc.NewWorld(2, inproc.Options{Shared: true, Slots: 4, ChunkBytes: 4096})
+			networks[0] = &liar{networks[0], c.change}
+			engines := make([]*Engine, 2)
+			for r, n := range networks {
+				e, err := New(n, Options{Rank: r, Size: 2, FusionThreshold: 1 << 20, CacheCapacity: 4})
+				if err != nil {
+					t.Fatal(err)
+				}
+				engines[r] = e
+			}
+			each(engines, func(r int, e *Engine) {
+				defer e.Shutdown(limit)
+				data := floats(1, 2, 3, 4)
+				op := sum("x", data)
+				op.Type, op.Shape = c.kind, tensor.Shape{4}
+				if c.kind == negotiate.Alltoall || c.kind == negotiate.Allgather {
+					op.Shape = tensor.Shape{2, 2}
+				}
+				if c.kind != negotiate.Allreduce && c.kind != negotiate.Broadcast {
+					op.Out = nil
+					op.Alloc = func(_ tensor.Shape, n int) ([]byte, error) {
+						t.Errorf("rank %d is asked for %d bytes", r, n)
+						return make([]byte, 64), nil
+					}
+				}
+				if err := do(t, e, op); err == nil || !strings.Contains(err.Error(), "is to be executed as") {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			})
+		})
+	}
+}
