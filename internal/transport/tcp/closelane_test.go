@@ -126,7 +126,7 @@ func TestTalkingToAClosedLane(t *testing.T) {
 	lanes := openAll(t, networks, 5)
 	mustClose(t, networks[0], 5)
 	for _, m := range []int{1, 2} {
-		lanes[m].Board.Post([]byte("too late"))
+		post(lanes[m], []byte("too late"))
 		lanes[m].Comm.Send(0, pattern(tooMuch, 3))
 		until(t, networks[m], func() bool { return lanes[m].Comm.Sent(0) || networks[m].Err() != nil })
 	}
@@ -151,7 +151,7 @@ func TestANewIncarnationWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	l1.Comm.Send(0, []byte("new"))
-	l1.Board.Post([]byte("new"))
+	post(l1, []byte("new"))
 	until(t, networks[1], func() bool { return l1.Comm.Sent(0) })
 	eventually(t, func() bool {
 		networks[0].mu.Lock()
@@ -224,7 +224,7 @@ func TestCloseLaneWhileConnecting(t *testing.T) {
 	lanes := openAll(t, networks, 5)
 	p := make([]byte, 100)
 	lanes[1].Comm.Send(0, p)
-	lanes[1].Board.Post([]byte("hello"))
+	post(lanes[1], []byte("hello"))
 	lanes[0].Board.Publish([]byte("hello"))
 	lanes[0].Board.Next()
 	for _, n := range networks {
@@ -356,7 +356,7 @@ func TestLanesComeAndGo(t *testing.T) {
 				}
 				visit(t, n, l, s.incarnation, s.finish)
 				if me > 0 {
-					l.Board.Post([]byte("nobody answers"))
+					post(l, []byte("nobody answers"))
 				}
 				time.Sleep(time.Duration(pace.IntN(2000)) * time.Microsecond)
 				mustClose(t, n, s.id)

@@ -90,9 +90,13 @@ func TestFramesBeyondTheSocketsBuffers(t *testing.T) {
 	for total := 0; total < treeboard.QueueLimit(8)*3/4; {
 		frame := pattern(1+rng.IntN(30_000), byte(rng.Uint32()))
 		(*lanePipe)(from).Send(1, frame)
+		if rng.IntN(3) > 0 { // else it goes together with the next one
+			(*lanePipe)(from).Flush()
+		}
 		want = append(want, frame)
 		total += len(frame)
 	}
+	(*lanePipe)(from).Flush()
 	in.mu.Unlock()
 	eventually(t, func() bool { return len(r.received()) >= len(want) })
 	for i, frame := range r.received() {
@@ -128,6 +132,7 @@ func TestClosingALaneWithinAFrame(t *testing.T) {
 			break
 		}
 		(*lanePipe)(from).Send(1, pattern(30_000, byte(i)))
+		(*lanePipe)(from).Flush()
 	}
 	mustClose(t, networks[0], 5)
 	in.mu.Unlock()
@@ -152,7 +157,10 @@ func TestFramesForWhoDoesNotDrive(t *testing.T) {
 	})
 	lanes := openAll(t, networks, 0)
 	requests := 0
-	ask := func() { requests++; lanes[1].Board.Post([]byte{byte(requests)}) }
+	ask := func() {
+		requests++
+		post(lanes[1], []byte{byte(requests)})
+	}
 	heard := 0
 	hear := func() bool {
 		lanes[0].Board.Stale(func(uint32, uint32) {})
@@ -232,6 +240,40 @@ func stay(rng *rand.Rand) {
 		time.Sleep(time.Duration(rng.IntN(6_000)) * time.Microsecond)
 	case 1, 2, 3:
 		for range rng.IntN(20_000) {
+		}
+	}
+}
+
+// Frames go out in the order in which they were sent, whoever flushes.
+func TestFlushesKeepTheOrder(t *testing.T) {
+	networks := world(t, 2, nil)
+	openAll(t, networks, 0)
+	from, to := networks[0].lanes[0], networks[1].lanes[0]
+	r := record(to)
+	pipe := (*lanePipe)(from)
+	pipe.Send(1, []byte("first"))
+	eventually(t, func() bool { return len(r.received()) == 1 })
+	const senders, each = 4, 300
+	var work sync.Mutex // as a leader's
+	next := uint32(0)
+	var g sync.WaitGroup
+	for range senders {
+		g.Go(func() {
+			for range each {
+				work.Lock()
+				frame := binary.LittleEndian.AppendUint32(nil, next)
+				next++
+				pipe.Send(1, frame)
+				work.Unlock()
+				pipe.Flush()
+			}
+		})
+	}
+	g.Wait()
+	eventually(t, func() bool { return len(r.received()) == 1+senders*each })
+	for i, frame := range r.received()[1:] {
+		if got := binary.LittleEndian.Uint32(frame); got != uint32(i) {
+			t.Fatalf("frame %d is number %d", i, got)
 		}
 	}
 }

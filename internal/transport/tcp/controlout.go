@@ -14,10 +14,39 @@ type lanePipe lane
 var _ treeboard.Pipe = (*lanePipe)(nil)
 
 func (p *lanePipe) Send(to int, frame []byte) { p.controlOut[to].send(frame) }
+func (p *lanePipe) Flush()                    { p.unflushed.flush() }
 
-// controlOut carries this member's board frames to one other member. Who has a
-// frame writes it at once where the socket has room; the rest, and all that comes
-// before the connection is there, is queued for run.
+// unflushed lists those who have frames that nobody has begun to write.
+type unflushed struct {
+	mu   sync.Mutex
+	outs []*controlOut
+}
+
+func (u *unflushed) add(o *controlOut) {
+	u.mu.Lock()
+	u.outs = append(u.outs, o)
+	u.mu.Unlock()
+}
+
+func (u *unflushed) flush() {
+	for {
+		u.mu.Lock()
+		last := len(u.outs) - 1
+		if last < 0 {
+			u.mu.Unlock()
+			return
+		}
+		o := u.outs[last]
+		u.outs = u.outs[:last]
+		u.mu.Unlock()
+		o.flush()
+	}
+}
+
+// controlOut carries this member's board frames to one other member. All frames are
+// queued. Who flushes writes them at once where the socket has room, one at a time and with no lock
+// held; the rest, and all that comes before the connection is there, is run's. The queue's order
+// is that of the frames, and only the one who has taken its head writes: so they stay in order.
 type controlOut struct {
 	lane *lane
 	to   int
@@ -26,6 +55,10 @@ type controlOut struct {
 	mu       sync.Mutex
 	started  bool
 	direct   *writer          // nil unless run has connected, and waits for news
+	listed   bool             // in unflushed
+	flushing bool             // a flush has taken the head of the queue, and writes it
+	flushed  sync.Cond        // on mu: flushing has ended
+	spare    []byte           // what the flush before has written; swapped with queue
 	queue    []byte           // messages for run to write
 	begun    int              // bytes of queue that are the rest of a message written in part
 	sequence uint32           // of the next message
@@ -36,9 +69,10 @@ type controlOut struct {
 
 func (o *controlOut) init(l *lane, to int) {
 	o.lane, o.to, o.news = l, to, make(chan struct{}, 1)
+	o.flushed.L = &o.mu
 }
 
-// send writes or queues a frame. What is sent to a member that has left is dropped:
+// send queues a frame. What is sent to a member that has left is dropped:
 // its log is closed, or departed will find that it is not.
 func (o *controlOut) send(frame []byte) {
 	n, rank := o.lane.net, o.lane.members[o.to]
@@ -54,30 +88,66 @@ func (o *controlOut) send(frame []byte) {
 	head := o.head[:]
 	header{messageBoard, o.sequence, uint64(len(frame))}.put(head)
 	o.sequence++
-	at := len(o.queue)
-	if at == 0 && o.direct != nil {
-		written := o.direct.write(head, frame)
-		if written == headerSize+len(frame) {
-			return
-		}
-		o.queue = append(append(o.queue, head[min(written, headerSize):]...), frame[max(0, written-headerSize):]...)
-		if written > 0 {
-			o.begun = len(o.queue)
-		}
-	} else {
-		o.queue = append(append(o.queue, head...), frame...)
+	o.queue = append(append(o.queue, head...), frame...)
+	switch {
+	case o.direct == nil:
+		o.tell()
+	case !o.listed:
+		o.listed = true
+		o.lane.unflushed.add(o)
 	}
-	if at > 0 {
-		return // run has been told already
-	}
+}
+
+// tell leaves the queue to run. mu is held.
+func (o *controlOut) tell() {
 	select {
 	case o.news <- struct{}{}:
-	default:
+	default: // it has been told already
 	}
 	if !o.started {
 		o.started = true
-		n.start(&n.farewells, o.run)
+		o.lane.net.start(&o.lane.net.farewells, o.run)
 	}
+}
+
+// flush writes what is queued, unless another flush does so, or run.
+func (o *controlOut) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.listed = false
+	for o.direct != nil && !o.flushing && len(o.queue) > 0 {
+		w, p := o.direct, o.queue
+		o.queue, o.flushing = o.spare[:0], true
+		o.mu.Unlock()
+		written := w.write(p, nil)
+		o.mu.Lock()
+		o.flushing = false
+		o.flushed.Broadcast()
+		if o.spare = p; written < len(p) {
+			o.keep(p, written)
+		}
+	}
+}
+
+// keep leaves to run what a flush could not write of p, and what has come since. mu is held.
+func (o *controlOut) keep(p []byte, written int) {
+	at := 0
+	for at < written {
+		at += headerSize + length(p[at:])
+	}
+	o.begun = at - written
+	o.queue = slices.Insert(o.queue, 0, p[written:]...)
+	o.direct = nil
+	o.tell()
+}
+
+// length is that of the first message's payload in this rank's own queue.
+func length(q []byte) int {
+	h, err := parseHeader(q)
+	if err != nil {
+		panic(fmt.Sprintf("tcp: in this rank's own queue: %v", err))
+	}
+	return int(h.length)
 }
 
 // claim makes the caller the only one who connects; false if run does, or did.
@@ -144,9 +214,18 @@ func (o *controlOut) open(w *writer) {
 func (o *controlOut) take() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.direct, o.begun = nil, 0
+	o.stopFlushes()
+	o.begun = 0
 	o.queue, o.writing = o.writing[:0], o.queue
 	return o.writing
+}
+
+// stopFlushes returns when nobody flushes any more, until open. mu is held.
+func (o *controlOut) stopFlushes() {
+	for o.flushing { // for one system call that does not block
+		o.flushed.Wait()
+	}
+	o.direct = nil
 }
 
 // last ends the writing of frames: it returns what is left of one that has been
@@ -155,14 +234,10 @@ func (o *controlOut) take() []byte {
 func (o *controlOut) last() (rest []byte, sequence uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.direct = nil
+	o.stopFlushes()
 	unwritten := uint32(0)
 	for q := o.queue[o.begun:]; len(q) > 0; unwritten++ {
-		h, err := parseHeader(q)
-		if err != nil {
-			panic(fmt.Sprintf("tcp: in this rank's own queue: %v", err))
-		}
-		q = q[headerSize+h.length:]
+		q = q[headerSize+length(q):]
 	}
 	return slices.Clone(o.queue[:o.begun]), o.sequence - unwritten
 }

@@ -80,7 +80,7 @@ func TestABetterCauseWins(t *testing.T) {
 func TestAbortWithoutAnyConnection(t *testing.T) {
 	networks := world(t, 3, nil)
 	lanes := openAll(t, networks, 0)
-	lanes[1].Board.Post([]byte("hello"))
+	post(lanes[1], []byte("hello"))
 	eventually(t, func() bool { return connections(networks[0]) == 1 })
 	networks[2].Abort(errors.New("no memory"))
 	for _, n := range networks[:2] {
@@ -95,7 +95,7 @@ func TestAbortWhileConnecting(t *testing.T) {
 	for range 20 {
 		networks := world(t, 2, nil)
 		lanes := openAll(t, networks, 0)
-		lanes[1].Board.Post([]byte("hello"))
+		post(lanes[1], []byte("hello"))
 		networks[1].Abort(errors.New("no memory"))
 		if err := untilErr(t, networks[0]); err.Error() != "no memory (reported by rank 1)" {
 			t.Error(err)
@@ -126,7 +126,7 @@ func TestConnectingAfterTheAbort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Board.Post([]byte("hello"))
+		post(l, []byte("hello"))
 		if err := untilErr(t, networks[r]); err.Error() != "no memory (reported by rank 0)" {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -254,7 +254,7 @@ func TestWrongKeyIsRefused(t *testing.T) {
 		}
 	})
 	lanes := openAll(t, networks, 0)
-	lanes[1].Board.Post([]byte("let me in"))
+	post(lanes[1], []byte("let me in"))
 	err := untilErr(t, networks[1])
 	if !errors.Is(err, auth.ErrProof) || !strings.Contains(err.Error(), "rank 1 cannot connect to rank 0") {
 		t.Error(err)
@@ -325,7 +325,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 		}
 		strangers = append(strangers, c)
 	}
-	lanes[1].Board.Post([]byte("a rank"))
+	post(lanes[1], []byte("a rank"))
 	got := ""
 	until(t, networks[0], func() bool {
 		lanes[0].Board.Requests(func(_ []int, p []byte) { got = string(p) })

@@ -32,6 +32,7 @@ type lane struct {
 
 	// By member. This member's own are not used.
 	controlOut []controlOut
+	unflushed  unflushed
 	controlIn  []controlIn
 	dataOut    []dataOut
 	dataIn     []dataIn

@@ -47,7 +47,7 @@ func shutdown(t *testing.T, seed uint64) {
 				if me == closer && steps[me] == last {
 					r.lane.Board.Close()
 				}
-				r.lane.Board.Mark(slot, gen)
+				mark(r.lane, slot, gen)
 				if !r.step(steps[me]) {
 					break
 				}
@@ -76,7 +76,7 @@ func shutdown(t *testing.T, seed uint64) {
 func TestTheLogsEndIsHeardByStrangers(t *testing.T) {
 	networks := world(t, 3, func(_ int, c *Config) { c.Grace = time.Millisecond })
 	lanes := openAll(t, networks, 0)
-	lanes[1].Board.Post([]byte("hello"))
+	post(lanes[1], []byte("hello"))
 	lanes[0].Board.Close()
 	if !lanes[0].Board.Closed() {
 		t.Fatal("not closed")
@@ -153,7 +153,7 @@ func death(t *testing.T, seed uint64) {
 					crash(n)
 					return
 				}
-				r.lane.Board.Mark(slot, gen)
+				mark(r.lane, slot, gen)
 				r.step(k)
 			}
 		})

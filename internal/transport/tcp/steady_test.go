@@ -19,8 +19,8 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	step := func() {
 		lanes[0].Comm.Send(1, a)
 		lanes[1].Comm.Recv(0, b)
-		lanes[0].Board.Mark(slot, gen)
-		lanes[1].Board.Mark(slot, gen)
+		mark(lanes[0], slot, gen)
+		mark(lanes[1], slot, gen)
 		for m, n := range networks {
 			until(t, n, func() bool { return lanes[m].Board.Next() != nil })
 			until(t, n, func() bool { return lanes[m].Comm.Sent(1-m) && lanes[m].Comm.Received(1-m) })

@@ -53,6 +53,8 @@ func (p directPipe) Send(to int, frame []byte) {
 	}
 }
 
+func (directPipe) Flush() {}
+
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	boards := make([]Board, 3)
 	for m := range boards {
@@ -60,17 +62,18 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 			Abort: func(err error) { t.Fatal(err) }})
 	}
 	slot, gen, _ := boards[0].Acquire()
-	requests := func([]int, []byte) {}
+	requests, none := func([]int, []byte) {}, func(uint32, uint32) {}
 	if n := testing.AllocsPerRun(1000, func() {
 		for _, b := range boards {
 			b.Mark(slot, gen)
+			b.Stale(none)
 		}
 		boards[0].Requests(requests)
 		for _, b := range boards {
 			if r := b.Next(); len(r) != 1 || r[0].Slot != slot {
 				t.Fatalf("records %v", r)
 			}
-			b.Stale(func(uint32, uint32) {})
+			b.Stale(none)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations per step", n)

@@ -29,6 +29,13 @@ func newLeader(m *member) leader {
 	return leader{member: m, unread: make([]int64, n), owed: make([]int, n), came: make([]int, n)}
 }
 
+// release ends what work guards. The frames that were sent meanwhile, in their order, are
+// written after that, lest anybody wait for a system call of another one.
+func (l *leader) release() {
+	l.work.Unlock()
+	l.Pipe.Flush()
+}
+
 // childOf is the place of a leader among the children.
 func (l *leader) childOf(from int) (int, error) {
 	c, ok := l.via[from]

@@ -38,6 +38,8 @@ func (e end) Send(to int, frame []byte) {
 	}
 }
 
+func (end) Flush() {}
+
 // newLink makes a lane; its boards have no Combiner unless combine makes one.
 func newLink(t testing.TB, hosts [][]int, slots int, combine func([]int) transport.Combiner) *link {
 	t.Helper()

@@ -197,6 +197,7 @@ func (m *member) ClosedBy() int {
 func (m *member) Close() {
 	if m.close() && m.local != 0 {
 		m.Pipe.Send(m.locals[0], []byte{byte(kindCall)})
+		m.Pipe.Flush()
 	}
 	m.ringLocal(0)
 }

@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/gorovod/gorovod/internal/transport"
-	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
-// relay is the leader of a host that is not the root's. Whoever has news passes
-// it on at once: a reader of the network, or a thread that has marked or posted.
+// relay is the leader of a host that is not the root's. A reader of the network passes news
+// on at once. What this host's members have marked and posted is left to the driver, who
+// puts into one frame what there is when he comes round, and has no one wait for a write.
 type relay struct {
 	leader
 	combiner transport.Combiner // nil: Requests go on as they are
@@ -56,27 +56,6 @@ func newRelay(m *member) *relay {
 	return l
 }
 
-func (l *relay) Mark(slot, gen uint32) bool {
-	return l.marksMade(l.mark(transport.Mark{Slot: slot, Gen: gen}))
-}
-
-func (l *relay) MarkGroup(marks []transport.Mark) bool { return l.marksMade(l.mark(marks...)) }
-
-func (l *relay) marksMade(r board.Result) bool {
-	if r == board.Completed {
-		l.passOn()
-	}
-	return r != board.Stale
-}
-
-func (l *relay) Post(request []byte) bool {
-	posted := l.post(request)
-	if posted {
-		l.passOn()
-	}
-	return posted
-}
-
 // Stale also passes on what the other members of the host have completed: the
 // driver calls it each time round.
 func (l *relay) Stale(f func(slot, gen uint32)) {
@@ -100,7 +79,7 @@ func (l *relay) Close() {
 // passOn passes on all that can be.
 func (l *relay) passOn() {
 	l.work.Lock()
-	defer l.work.Unlock()
+	defer l.release()
 	if l.gone {
 		return
 	}
@@ -203,7 +182,7 @@ func (l *relay) Receive(from int, frame []byte) error {
 		return nil
 	}
 	l.work.Lock()
-	defer l.work.Unlock()
+	defer l.release()
 	if l.gone {
 		return nil
 	}

@@ -104,7 +104,7 @@ func (r *root) Next() []transport.Record {
 // child's window is used up there is none; its credit rings the bell.
 func (r *root) cut() bool {
 	r.work.Lock()
-	defer r.work.Unlock()
+	defer r.release()
 	if r.gone {
 		return false
 	}
@@ -194,7 +194,7 @@ func (r *root) Requests(f func(from []int, p []byte)) {
 	}
 	r.work.Lock()
 	r.giveCredit()
-	r.work.Unlock()
+	r.release()
 }
 
 func (r *root) Publish(response []byte) bool {

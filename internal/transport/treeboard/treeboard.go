@@ -44,11 +44,14 @@ import (
 const Arity = 8
 
 // Pipe carries a leader's frames to its parent and its children, and a member's
-// rare calls to the leader of its host, in order per receiver.
+// rare calls to the leader of its host, in order per receiver. Its methods never block,
+// and are safe on any goroutine.
 type Pipe interface {
-	// Send queues a copy of frame for member to. It never blocks, and is safe on
-	// any goroutine. At most QueueLimit bytes are ever queued for a member.
+	// Send queues a copy of frame for member to. It is called with locks of this package
+	// held, and makes no system call. At most QueueLimit bytes are ever queued for a member.
 	Send(to int, frame []byte)
+	// Flush sees to it that what has been queued so far is written. It is called without locks.
+	Flush()
 }
 
 // Board is one member's end.

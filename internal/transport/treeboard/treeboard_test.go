@@ -1,6 +1,7 @@
 package treeboard
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -104,6 +105,7 @@ func TestAGroupIsOneFrameAndOneBatch(t *testing.T) {
 		if !b.MarkGroup(group) {
 			t.Fatalf("member %d: refused", m)
 		}
+		b.Stale(func(uint32, uint32) {})
 		if l.boards[0].Next() != nil {
 			t.Fatal("published although marks are missing")
 		}
@@ -166,6 +168,7 @@ func TestChains(t *testing.T) {
 	l.boards[1].MarkGroup(group[:3])
 	l.boards[1].Mark(group[3].Slot, group[3].Gen)
 	l.boards[1].Mark(group[4].Slot, group[4].Gen)
+	l.boards[1].Stale(func(uint32, uint32) {})
 	var chains [][]transport.Mark
 	for _, frame := range l.queues[[2]int{1, 0}] {
 		k, body, err := split(frame, 8)
@@ -339,6 +342,31 @@ func TestCloseNeedsNoDriver(t *testing.T) {
 	}
 }
 
+// What has been posted when a leader's driver comes round is one frame.
+func TestRequestsShareAFrame(t *testing.T) {
+	l := newLink(t, [][]int{{0}, {1, 2}}, 4, nil)
+	var want []string
+	for i := range 10 {
+		m := 1 + i%2
+		p := fmt.Sprintf("request %d of %d", i, m)
+		if !l.boards[m].Post([]byte(p)) {
+			t.Fatal("no room")
+		}
+		want = append(want, p)
+	}
+	l.boards[1].Stale(func(uint32, uint32) {})
+	if n := len(l.queues[[2]int{1, 0}]); n != 1 {
+		t.Errorf("%d frames", n)
+	}
+	l.deliverAll()
+	var got []string
+	l.boards[0].Requests(func(from []int, p []byte) { got = append(got, string(p)) })
+	slices.Sort(got)
+	if slices.Sort(want); !slices.Equal(got, want) {
+		t.Errorf("came: %q", got)
+	}
+}
+
 // What is news for a driver must wake it, whoever brings it.
 func TestNewsRings(t *testing.T) {
 	l := newLink(t, [][]int{{0, 1}, {2, 3}}, 4, nil)
@@ -354,6 +382,10 @@ func TestNewsRings(t *testing.T) {
 		}
 		clear(l.rings)
 		b[last].Mark(slot, gen)
+		if l.rings[last] == 0 && last > 1 {
+			t.Errorf("the driver of member %d, who has completed its host's marks, sleeps on", last)
+		}
+		b[last].Stale(func(uint32, uint32) {})
 	}
 	for _, step := range []struct {
 		name string
@@ -363,7 +395,8 @@ func TestNewsRings(t *testing.T) {
 		{"own request", func() { b[0].Post([]byte("x")) }, []int{0}},
 		{"neighbour's request", func() { b[1].Post([]byte("x")) }, []int{0}},
 		{"request for a leader", func() { b[3].Post([]byte("x")) }, []int{2}},
-		{"a leader's request", func() { b[2].Post([]byte("x")) }, []int{0}},
+		{"a leader's request", func() { b[2].Post([]byte("x")) }, []int{2}},
+		{"what its driver passes on", func() { b[2].Stale(func(uint32, uint32) {}) }, []int{0}},
 		{"completion by another host", func() { markBut(2) }, []int{0}},
 		{"batch", func() { b[0].Next() }, []int{1, 2, 3}},
 		{"completion by a neighbour", func() { markBut(1) }, []int{0}},
