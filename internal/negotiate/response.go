@@ -120,19 +120,19 @@ func (r *Response) answers(q *Request, member int) bool {
 // q, as far as it has: what others contribute to an Allgather or Alltoall it does not know.
 // A member that allocates or copies by a Response that it has not posted must look.
 func (r *Response) Fits(q *Request, member int) bool {
-	if q.Type != r.Type || q.DType != r.DType {
+	if q.Type != r.Type {
 		return false
 	}
 	switch r.Type {
 	case Allreduce, Adasum, Reducescatter, Broadcast:
-		return q.Shape.Equal(r.Shape)
+		return q.DType == r.DType && q.Shape.Equal(r.Shape)
 	case Allgather:
-		return len(q.Shape) > 0 && len(q.Shape) == len(r.Shape) && member < len(r.FirstDims) &&
+		return q.DType == r.DType && len(q.Shape) > 0 && len(q.Shape) == len(r.Shape) && member < len(r.FirstDims) &&
 			q.Shape[0] == r.FirstDims[member] && q.Shape[1:].Equal(r.Shape[1:])
 	case Alltoall:
-		return len(q.Shape) > 0 && len(q.Shape) == len(r.Shape) && q.Shape[1:].Equal(r.Shape[1:])
+		return q.DType == r.DType && len(q.Shape) > 0 && len(q.Shape) == len(r.Shape) && q.Shape[1:].Equal(r.Shape[1:])
 	}
-	return true
+	return true // what has no tensor
 }
 
 // request is the inverse of merge: what member must have meant when it marked

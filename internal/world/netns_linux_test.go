@@ -257,3 +257,55 @@ func BenchmarkTwoNamespaces(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkForms measures allreduces of several lengths over a wire of 1 Gbit/s, between two hosts with
+// two ranks each: as the model chooses, and with each form that HOROVOD_HIERARCHICAL_ALLREDUCE can ask for.
+func BenchmarkForms(b *testing.B) {
+	lengths := []int{4, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20}
+	const rounds = 11
+	if asRole(b, func(w *World) {
+		for _, n := range lengths {
+			data := make([]byte, n)
+			for range rounds {
+				began := time.Now()
+				e, err := w.Engine.Enqueue(&engine.Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: fmt.Sprint(n), Shape: tensor.Shape{int64(n / 4)},
+					Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if !e.Wait(limit) || e.Err() != nil {
+					b.Fatal(e.Err())
+				}
+				e.Release()
+				fmt.Println("took", time.Since(began).Nanoseconds())
+			}
+		}
+	}) {
+		return
+	}
+	hosts := netns.Two(b, "1gbit")
+	for _, hint := range []string{"auto", "0", "1"} {
+		b.Run("hierarchical="+hint, func(b *testing.B) {
+			for b.Loop() {
+				ranks := startRanks(b, hosts, "rank", 2, "HOROVOD_HIERARCHICAL_ALLREDUCE="+hint)
+				for _, n := range lengths {
+					var took []time.Duration
+					for range rounds {
+						var slowest time.Duration
+						for _, p := range ranks {
+							text, err := p.line("took")
+							ns, _ := strconv.ParseInt(text, 10, 64)
+							if err != nil {
+								b.Fatal(err)
+							}
+							slowest = max(slowest, time.Duration(ns))
+						}
+						took = append(took, slowest)
+					}
+					slices.Sort(took)
+					b.ReportMetric(float64(took[rounds/2].Microseconds()), fmt.Sprintf("µs/%dB", n))
+				}
+			}
+		})
+	}
+}
