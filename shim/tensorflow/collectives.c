@@ -21,6 +21,7 @@
 struct kernel {
   int32_t type; /* GOROVOD_ALLREDUCE, … */
   bool grouped;
+  bool in_variable; /* the input is a resource variable, whose memory is overwritten; there is no output */
   int32_t reduce_op, root_rank, process_set;
   float prescale, postscale;
   char *name; /* by which the ranks know it */
@@ -146,10 +147,28 @@ static bool keeps_shape(int32_t type) { return type == GOROVOD_ALLREDUCE || type
 
 enum { MAX_DIMS = 254 }; /* TensorFlow's own limit */
 
+static void copy(TF_OpKernelContext *context, TF_Tensor *from, TF_Tensor *to) {
+  (void)context;
+  if (tf.TF_TensorByteSize(from) > 0) memcpy(tf.TF_TensorData(to), tf.TF_TensorData(from), tf.TF_TensorByteSize(from));
+  tf.TF_DeleteTensor(from);
+  tf.TF_DeleteTensor(to);
+}
+
+/* The memory of input i, a variable, in which it has no readers: TensorFlow copies it first if others hold it, too. */
+static TF_Tensor *variable_of(struct call *c, int i) {
+  TF_Tensor *value = NULL;
+  tf.TF_GetInputTensorFromVariable(c->context, i, false, false, false, copy, &value, c->status);
+  if (value == NULL) fail(c->status, TF_FAILED_PRECONDITION, "%s: the variable has no value", c->kernel->name);
+  return value;
+}
+
 /* Takes input i, and its memory for output i if nobody else needs it. shape has room for MAX_DIMS. */
 static void take(struct call *c, int i, gorovod_op *op, int64_t *shape) {
   struct operand *o = &c->operands[i];
-  tf.TF_GetInput(c->context, i, &o->in, c->status);
+  if (c->kernel->in_variable)
+    o->in = variable_of(c, i);
+  else
+    tf.TF_GetInput(c->context, i, &o->in, c->status);
   if (tf.TF_GetCode(c->status) != TF_OK) return;
   op->ndim = tf.TF_NumDims(o->in);
   op->dtype = dtype_of(tf.TF_TensorType(o->in));
@@ -163,7 +182,9 @@ static void take(struct call *c, int i, gorovod_op *op, int64_t *shape) {
     fail(c->status, TF_INVALID_ARGUMENT, "%s: reducescatter of a scalar, which has no rows", o->name);
     return;
   }
-  if (keeps_shape(c->kernel->type)) {
+  if (c->kernel->in_variable) {
+    op->output = tf.TF_TensorData(o->in);
+  } else if (keeps_shape(c->kernel->type)) {
     /* The reference in our hand would keep the memory from being taken over. */
     tf.TF_DeleteTensor(o->in);
     o->in = NULL;
@@ -337,10 +358,26 @@ static struct kernel *new_kernel(TF_OpKernelConstruction *c, int32_t type, bool 
   static void *create##op(TF_OpKernelConstruction *c) { return new_kernel(c, type, grouped, reduces, rooted); }
 COLLECTIVES(CREATE)
 
+/* Broadcasts of variables in their own memory, where TensorFlow lets a kernel have that. */
+static void *createBroadcastInplace(TF_OpKernelConstruction *c) {
+  struct kernel *k = new_kernel(c, GOROVOD_BROADCAST, false, false, true);
+  if (k != NULL) k->in_variable = true;
+  return k;
+}
+
+static void register_inplace(TF_Status *status) {
+  static const char name[] = "HorovodBroadcastInplace";
+  if (tf.TF_GetInputTensorFromVariable == NULL) return;
+  define(name, LIST("root_rank: int", SET, NAMED), LIST("variable: resource"), LIST(), shape_none, status);
+  if (tf.TF_GetCode(status) == TF_OK)
+    async_register(name, (struct async_kernel){createBroadcastInplace, compute, destroy}, status);
+}
+
 void register_collectives(TF_Status *status) {
 #define REGISTER(op, type, grouped, reduces, rooted, attrs, inputs, outputs, shapes)                  \
   define("Horovod" #op, attrs, inputs, outputs, shapes, status);                                     \
   if (tf.TF_GetCode(status) == TF_OK)                                                                \
     async_register("Horovod" #op, (struct async_kernel){create##op, compute, destroy}, status);
   COLLECTIVES(REGISTER)
+  register_inplace(status);
 }

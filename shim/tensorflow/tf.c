@@ -32,7 +32,7 @@ const char *tf_find(void) {
   TF_FUNCTIONS(FIND)
 #undef FIND
 #define FIND(result, name, parameters) tf.name = (result(*) parameters)lookup(#name);
-  TF_NEWER_FUNCTIONS(FIND)
+  TF_OPTIONAL_FUNCTIONS(FIND)
 #undef FIND
   return NULL;
 }

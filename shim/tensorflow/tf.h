@@ -102,16 +102,19 @@ enum {
   F(void, TF_OpKernelConstruction_GetAttrString,                                                 \
     (TF_OpKernelConstruction *, const char *, char *, size_t, TF_Status *))
 
-/* Those that are NULL in some version. */
-#define TF_NEWER_FUNCTIONS(F)                                                                    \
+/* Those that are NULL in some versions, older or newer ones. */
+#define TF_OPTIONAL_FUNCTIONS(F)                                                                    \
   F(TF_KernelBuilder *, TF_NewAsyncKernelBuilder,                                                \
     (const char *, const char *, void *(*)(TF_OpKernelConstruction *),                           \
-     void (*)(void *, TF_OpKernelContext *, TF_AsyncOpKernelDoneCallback *), void (*)(void *)))
+     void (*)(void *, TF_OpKernelContext *, TF_AsyncOpKernelDoneCallback *), void (*)(void *)))  \
+  F(void, TF_GetInputTensorFromVariable,                                                         \
+    (TF_OpKernelContext *, int, bool, bool, bool,                                                \
+     void (*)(TF_OpKernelContext *, TF_Tensor *, TF_Tensor *), TF_Tensor **, TF_Status *))
 
 struct tf_functions {
 #define FIELD(result, name, parameters) result(*name) parameters;
   TF_FUNCTIONS(FIELD)
-  TF_NEWER_FUNCTIONS(FIELD)
+  TF_OPTIONAL_FUNCTIONS(FIELD)
 #undef FIELD
 };
 

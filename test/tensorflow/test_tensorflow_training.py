@@ -6,6 +6,7 @@ import tensorflow as tf
 from worlds import check, run
 
 import horovod.tensorflow as hvd
+from horovod.tensorflow import mpi_ops
 from horovod.tensorflow._reduction import Reducer
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
@@ -386,6 +387,38 @@ def test_broadcast_underscore():
     for variable, value, other in zip(variables, values, variables_of(0)):
         check(variable, other.numpy())
         check(value, other.numpy())
+
+
+def address(variable):
+    return np.asarray(memoryview(variable.read_value())).ctypes.data
+
+
+def test_inplace_broadcast_keeps_memory_and_spares_readers():
+    variable = tf.Variable(np.full(1000, hvd.rank() + 1.0))
+    hvd.broadcast_variables([variable], 0, inplace=True)  # the memory may have been that of the initial value, too
+    place = address(variable)
+    hvd.broadcast_variables([variable], 0, inplace=True)
+    if hasattr(mpi_ops._native, "horovod_broadcast_inplace"):
+        assert address(variable) == place
+    variable.assign_add(np.full(1000, float(hvd.rank())))
+    before = variable.read_value()
+    hvd.broadcast_variables([variable], 0, inplace=True)
+    check(before, np.full(1000, hvd.rank() + 1.0))
+    check(variable, np.ones(1000))
+
+
+def test_inplace_broadcast_has_its_place_among_assignments():
+    variable = tf.Variable(np.zeros(3))
+
+    @tf.function
+    def function(x):
+        variable.assign(x)
+        hvd.broadcast_variables([variable], 0, inplace=True)
+        variable.assign_add(x)
+        return variable * 2
+
+    for i in range(5):
+        check(function(np.full(3, float(hvd.rank() + i))), np.full(3, 2.0 * (i + hvd.rank() + i)))
 
 
 def test_broadcast_variables_in_a_function_and_on_a_set(evens):

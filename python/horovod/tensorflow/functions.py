@@ -25,8 +25,9 @@ def broadcast_variables(
 ) -> Any:
     """Overwrite ``variables`` with those of rank ``root_rank``, on all ranks of ``process_set``.
 
-    In a graph, returns the operation that does so. ``inplace`` is accepted as in Horovod, where it needs TensorFlow
-    2.6: the values are moved the same way. The variables must be the same on all ranks, in the same order.
+    In a graph, returns the operation that does so. With ``inplace`` resource variables are overwritten where they are
+    instead of assigned, under a TensorFlow that has what this needs. The variables must be the same on all ranks, in
+    the same order.
     """
     if inplace:
         if not is_version_greater_equal_than(tf.__version__.split("-")[0].split("rc")[0], "2.6.0"):

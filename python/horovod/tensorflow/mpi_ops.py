@@ -192,13 +192,39 @@ def broadcast_(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Overwrite ``variables`` with those of ``root_rank``. Returns their new values, in a graph what assigns them."""
+    """Overwrite ``variables`` with those of ``root_rank``. Returns their new values, in a graph what assigns them.
+
+    Resource variables are overwritten where they are, if TensorFlow has what this needs, else assigned.
+    """
     prefix = name or "HorovodBroadcast"
     assigned = []
     for variable in variables:
-        value = broadcast(variable, root_rank, f"{prefix}_{_normalize_name(variable.name)}", process_set=process_set)
+        own = f"{prefix}_{_normalize_name(variable.name)}"
+        if _has_memory_of_its_own(variable):
+            assigned.append(_broadcast_inplace(variable, root_rank, own, process_set))
+            continue
+        value = broadcast(variable, root_rank, own, process_set=process_set)
         assigned.append(variable.assign(value) if hasattr(variable, "assign") else tf.compat.v1.assign(variable, value))
     return assigned
+
+
+def _has_memory_of_its_own(variable: Any) -> bool:
+    """Whether ``variable`` is one that :func:`_broadcast_inplace` takes, under this TensorFlow."""
+    handle = getattr(variable, "handle", None)
+    return hasattr(_native, "horovod_broadcast_inplace") and getattr(handle, "dtype", None) == tf.resource
+
+
+def _broadcast_inplace(variable: Any, root_rank: int, name: str, process_set: ProcessSet) -> Any:
+    done = _native.horovod_broadcast_inplace(
+        variable.handle,
+        root_rank=root_rank,
+        process_set_id=_set_id(process_set),
+        **_names("HorovodBroadcastInplace", name, variable),
+    )
+    if tf.executing_eagerly():
+        return variable
+    with tf.control_dependencies([done]):
+        return variable.read_value()
 
 
 def alltoall(
@@ -385,5 +411,5 @@ def _grouped_reducescatter_grad(op: Any, *grads: Any) -> Any:
     return grouped_allgather([_scattered_back(op, grad) for grad in grads], **_like(op))
 
 
-for _kind in ("Join", "Barrier", "Rank", "Size", "LocalRank", "LocalSize", "ProcessSetIncluded"):
+for _kind in ("BroadcastInplace", "Join", "Barrier", "Rank", "Size", "LocalRank", "LocalSize", "ProcessSetIncluded"):
     ops.NotDifferentiable(f"Horovod{_kind}")
