@@ -18,7 +18,7 @@ def main() -> int:
     os.set_inheritable(int(descriptor), False)
     with open(int(descriptor), "wb") as results:
         try:
-            result = ("value", _result(sys.stdin.buffer.read()))
+            result: tuple[str, Any] = ("value", _result(sys.stdin.buffer.read()))
         except Exception:
             traceback.print_exc()
             result = ("error", traceback.format_exc())

@@ -28,7 +28,7 @@ _LOOK_S = 0.005
 # and how many times it does so, with nothing to look for, before it sleeps.
 _IDLE_LOOKS = 100
 
-_queue_callback = torch.autograd.Variable._execution_engine.queue_callback  # type: ignore[attr-defined]
+_queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 _graph_task = getattr(torch._C, "_current_graph_task_id", None)  # PyTorch 2.0
 
 
