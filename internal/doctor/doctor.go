@@ -1,5 +1,6 @@
 // Package doctor tells a user what gorovod sees: gorovod doctor --env prints every
-// variable of the environment that it knows, its value, and what it does with it.
+// variable of the environment that it knows, its value, and what it does with it;
+// without it, the hosts of a job are examined (package cluster).
 package doctor
 
 import (
@@ -13,24 +14,42 @@ import (
 
 // options are those of gorovod doctor.
 type options struct {
-	Env bool `help:"Print all environment variables of gorovod and Horovod with their values."`
+	Cluster
+	Env bool `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what"`
 }
+
+// Cluster says which hosts are to be examined, and how they are reached, as
+// horovodrun's options do.
+type Cluster struct {
+	Hosts           string `short:"H" placeholder:"HOST:SLOTS,..." help:"The hosts to examine, and the ways between them. Default: this host." xor:"what"`
+	Hostfile        string `placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"what"`
+	SSHPort         int    `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
+	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
+	RemoteCommand   string `placeholder:"COMMAND" help:"What gorovod is called on the other hosts."`
+	StartTimeout    int    `default:"30" placeholder:"SECONDS" help:"How long the other hosts may take to be connected. Default: 30."`
+	Python          string `default:"python3" placeholder:"PROGRAM" help:"The Python whose frameworks count. Default: python3."`
+	NoPairs         bool   `help:"Do not measure the ways between the hosts."`
+}
+
+// ErrUnwell is what an examination ends with that found reasons for which a job
+// cannot run, and has told them.
+var ErrUnwell = errors.New("a job cannot run")
 
 // exitUsage is the exit code for arguments that make no sense.
 const exitUsage = 2
 
 // Main is the subcommand: name is how it was called, args its arguments and
 // environ the environment, as os.Environ has it. It returns the exit code: 1 if
-// something is wrong.
-func Main(name string, args, environ []string, stdout, stderr io.Writer) int {
-	code, err := run(name, args, environ, stdout)
-	if err != nil {
+// something is wrong. examine looks at hosts and prints what it finds.
+func Main(name string, args, environ []string, stdout, stderr io.Writer, examine func(Cluster, io.Writer) error) int {
+	code, err := run(name, args, environ, stdout, examine)
+	if err != nil && !errors.Is(err, ErrUnwell) {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 	}
 	return code
 }
 
-func run(name string, args, environ []string, stdout io.Writer) (int, error) {
+func run(name string, args, environ []string, stdout io.Writer, examine func(Cluster, io.Writer) error) (int, error) {
 	var o options
 	var help bytes.Buffer
 	parser, err := kong.New(&o, kong.Name(name), kong.Writers(&help, &help), kong.Exit(func(int) {}),
@@ -45,8 +64,13 @@ func run(name string, args, environ []string, stdout io.Writer) (int, error) {
 	case help.Len() > 0:
 		_, err := help.WriteTo(stdout)
 		return 0, err
+	case o.StartTimeout < 1:
+		return exitUsage, fmt.Errorf("--start-timeout %d: a number above 0 is needed", o.StartTimeout)
 	case !o.Env:
-		return exitUsage, errors.New("say what to examine: --env")
+		if err := examine(o.Cluster, stdout); err != nil {
+			return 1, err
+		}
+		return 0, nil
 	}
 	if err := Env(stdout, environ); err != nil {
 		return 1, err

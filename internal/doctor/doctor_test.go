@@ -3,6 +3,8 @@ package doctor
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -100,6 +102,18 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
+// examined stands for the examination of hosts.
+func examined(c Cluster, w io.Writer) error {
+	fmt.Fprintf(w, "examined %v\n", c)
+	switch c.Hosts {
+	case "unwell:1":
+		return ErrUnwell
+	case "broken:1":
+		return errors.New("no such thing")
+	}
+	return nil
+}
+
 func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		args       string
@@ -110,18 +124,23 @@ func TestExitCodes(t *testing.T) {
 		{"--env", "A=1", 0, "VARIABLE", ""},
 		{"--env", "HOROVOD_SIZE=2", 1, "Wrong:", "gorovod doctor: with this environment hvd.init() fails"},
 		{"--help", "", 0, "--env", ""},
-		{"", "", 2, "", "say what to examine: --env"},
+		{"", "", 0, "examined {  0   30 python3 false}", ""},
+		{"-H a:1 -p 22 --python p --no-pairs", "", 0, "examined {a:1  22   30 p true}", ""},
+		{"-H unwell:1", "", 1, "examined", ""},
+		{"-H broken:1", "", 1, "examined", "no such thing"},
+		{"-H a:1 --hostfile f", "", 2, "", "can't be used together"},
+		{"--start-timeout 0", "", 2, "", "--start-timeout 0"},
 		{"--nonsense", "", 2, "", "--nonsense"},
 		{"--env more", "", 2, "", "more"},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := Main("gorovod doctor", strings.Fields(c.args), []string{c.env}, &stdout, &stderr)
+		code := Main("gorovod doctor", strings.Fields(c.args), []string{c.env}, &stdout, &stderr, examined)
 		if code != c.code || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.error) || (c.error == "") != (stderr.Len() == 0) {
 			t.Errorf("%q: code %d, stdout %.60q, stderr %q", c.args, code, stdout.String(), stderr.String())
 		}
 	}
 	var stderr bytes.Buffer
-	if code := Main("d", []string{"--env"}, nil, broken{}, &stderr); code != 1 || !strings.Contains(stderr.String(), "no space left") {
+	if code := Main("d", []string{"--env"}, nil, broken{}, &stderr, examined); code != 1 || !strings.Contains(stderr.String(), "no space left") {
 		t.Errorf("code %d, %s", code, stderr.String())
 	}
 }

@@ -2,6 +2,10 @@ package launch
 
 import (
 	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +31,8 @@ const (
 // ends all that it runs, and itself, when the connection is lost.
 type agent struct {
 	sender
-	crew *localCrew
+	crew *localCrew    // nil before the job
+	key  []byte        // the job's secret
 	lost chan struct{} // closed when the launcher cannot be told anything any more
 	once sync.Once
 
@@ -126,6 +131,8 @@ func (a *agent) obey(n *note) error {
 		}
 	case n.Type == pingNote:
 		a.tell(note{Type: pongNote})
+	case n.Type == queryNote && n.Query != nil:
+		go a.answer(n.ID, n.Query)
 	default:
 		return fmt.Errorf("a %q is not understood", n.Type)
 	}
@@ -150,10 +157,27 @@ func (a *agent) take(job *assignment) error {
 		crew.Close()
 		return err
 	}
+	if a.key, err = hex.DecodeString(job.Secret); err != nil {
+		crew.Close()
+		return errors.New("the secret is not hexadecimal")
+	}
 	a.crew = crew
 	client, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
 	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: client}})
 	return nil
+}
+
+// answer answers a question of the doctor's.
+func (a *agent) answer(id int, q *query) {
+	reply := note{Type: replyNote, ID: id}
+	answer, err := q.answer(context.Background(), a.key)
+	if err == nil {
+		reply.Reply, err = json.Marshal(answer)
+	}
+	if err != nil {
+		reply.Text = err.Error()
+	}
+	a.tell(reply)
 }
 
 func (a *agent) start(id int, c command) {

@@ -40,6 +40,8 @@ type remoteCrew struct {
 	mu      sync.Mutex
 	notes   []note // to be sent
 	workers map[int]*remoteWorker
+	asked   int                // how many questions there were. mu
+	answers map[int]chan *note // where the next answers go, each with room for one. mu
 }
 
 // dial connects to the agent of a host, which is reached by ssh, and gives it its
@@ -48,7 +50,7 @@ type remoteCrew struct {
 func dial(ctx context.Context, ssh *exec.Cmd, job assignment) (*remoteCrew, error) {
 	c := &remoteCrew{
 		host: job.Host, ssh: ssh, died: make(chan struct{}), says: &tailOf{},
-		queue: make(chan struct{}, 1), lost: make(chan struct{}), closed: make(chan struct{}), workers: map[int]*remoteWorker{},
+		queue: make(chan struct{}, 1), lost: make(chan struct{}), closed: make(chan struct{}), workers: map[int]*remoteWorker{}, answers: map[int]chan *note{},
 	}
 	if err := c.start(); err != nil {
 		return nil, &hostError{Host: job.Host, What: fmt.Sprintf("cannot start %s: %v", ssh.Args[0], err), Advice: "install an ssh client, or name one in GOROVOD_SSH"}
@@ -294,6 +296,16 @@ func (c *remoteCrew) pass(f frame) error {
 			return nil
 		}
 		id = f.note.ID
+		if f.note.Type == replyNote {
+			c.mu.Lock()
+			waits := c.answers[id]
+			delete(c.answers, id)
+			c.mu.Unlock()
+			if waits != nil {
+				waits <- f.note
+			}
+			return nil
+		}
 	}
 	c.mu.Lock()
 	k := c.workers[id]
@@ -309,6 +321,33 @@ func (c *remoteCrew) pass(f frame) error {
 		return nil
 	default:
 		return fmt.Errorf("it says too much of %d", id)
+	}
+}
+
+// ask puts a question to the agent, and waits for the answer, in JSON.
+func (c *remoteCrew) ask(ctx context.Context, q query) ([]byte, error) {
+	waits := make(chan *note, 1)
+	c.mu.Lock()
+	c.asked++
+	id := c.asked
+	c.answers[id] = waits
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.answers, id)
+	}()
+	c.tell(note{Type: queryNote, ID: id, Query: &q})
+	select {
+	case n := <-waits:
+		if n.Text != "" {
+			return nil, errors.New(n.Text)
+		}
+		return n.Reply, nil
+	case <-c.lost:
+		return nil, c.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 

@@ -25,7 +25,6 @@ import (
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/bench"
-	"github.com/gorovod/gorovod/internal/doctor"
 	"github.com/gorovod/gorovod/internal/version"
 )
 
@@ -35,6 +34,7 @@ const exitUsage = 2
 const gorovodUsage = `usage: gorovod run -np N [options] command [args...]   start a job (the same as horovodrun)
        gorovod run --help                             list the options
        gorovod bench [--help]                         measure this machine, this engine and its peers
+       gorovod doctor [-H HOSTS]                      examine this host, or several and the ways between them
        gorovod doctor --env                           list the environment variables and their values
        gorovod rendezvous -n N [--listen HOST:PORT]   let ranks meet that were started by other means
        gorovod --version
@@ -63,7 +63,7 @@ func Main(argv []string) int {
 		case argv[0] == "run":
 			name, argv = "gorovod run", argv[1:]
 		case argv[0] == "doctor":
-			return doctor.Main("gorovod doctor", argv[1:], os.Environ(), os.Stdout, os.Stderr)
+			return runDoctor(argv[1:])
 		case argv[0] == "agent":
 			return serveAgent(os.Stdin, os.Stdout)
 		case argv[0] == "bench":

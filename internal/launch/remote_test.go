@@ -1,11 +1,19 @@
 package launch
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // fakeSSH is a program that runs on this host what ssh would run on another, in
@@ -45,5 +53,301 @@ func BenchmarkHosts(b *testing.B) {
 				l.expect(0)
 			}
 		})
+	}
+}
+
+func TestFarRanksHaveTheLaunchersEnvironment(t *testing.T) {
+	l := launched(t, []string{remotely(t), "SSH_AUTH_SOCK=/x", "HOSTNAME=launchers", "CUDA_VISIBLE_DEVICES=3", "KEPT=yes", "HANDED=on"},
+		"-np", "2", "-H", "far1.invalid:1,far2.invalid:1", "-x", "SET=a=b", "-x", "CUDA_VISIBLE_DEVICES", "-x", "NOWHERE", "sh", "-c", "cat; env; pwd")
+	l.expect(0)
+	out := l.stdout.String()
+	for rank, host := range []string{"far1.invalid", "far2.invalid"} {
+		for _, want := range []string{"KEPT=yes", "SET=a=b", "CUDA_VISIBLE_DEVICES=3", "FAKE_HOST=" + host, "HOROVOD_HOSTNAME=" + host, "HOROVOD_LOCAL_SIZE=1", "HOROVOD_CROSS_SIZE=2"} {
+			if !strings.Contains(out, fmt.Sprintf("[%d]<stdout>:%s\n", rank, want)) {
+				t.Errorf("rank %d has not %s", rank, want)
+			}
+		}
+	}
+	for _, not := range []string{"SSH_AUTH_SOCK", "HOSTNAME=launchers", "HOROVOD_GLOO_RENDEZVOUS_ADDR=127.", "HOROVOD_GLOO_IFACE", "NOWHERE"} {
+		if strings.Contains(out, ">:"+not) {
+			t.Errorf("it has %s", not)
+		}
+	}
+	if dir, _ := os.Getwd(); strings.Count(out, ">:"+dir+"\n") != 2 {
+		t.Errorf("it does not run in %s: %s", dir, out)
+	}
+}
+
+// The secret goes through ssh's stdin, so that nobody on any host sees it.
+func TestNoSecretReachesSSHsArguments(t *testing.T) {
+	l := launched(t, []string{remotely(t), secretVariable + "=00ff"}, "-np", "1", "--verbose", "-H", "far.invalid:1", "sh", "-c", "echo $HOROVOD_SECRET_KEY; ps -e -o args")
+	l.expect(0)
+	secret, _, _ := strings.Cut(strings.TrimPrefix(l.stdout.String(), "[0]<stdout>:"), "\n")
+	if len(secret) != 64 || strings.Count(l.stdout.String(), secret) != 1 || strings.Contains(l.stderr.String(), secret) {
+		t.Errorf("the secret is %q", secret)
+	}
+}
+
+func TestFarFailuresAreToldAsNearOnes(t *testing.T) {
+	env := []string{remotely(t)}
+	l := launched(t, env, "-np", "3", "-H", "localhost:1,far.invalid:2", "--grace-period", "0.1", "sh", "-c",
+		`if [ $HOROVOD_RANK = 2 ]; then echo trouble >&2; exit 42; fi; exec sleep 1000`)
+	l.expect(42, "Process 2 exit with status code 42.", "rank 2 on host far.invalid (pid ", "exited with code 42; last lines of its stderr:\n  trouble")
+	launched(t, env, "-np", "1", "-H", "far.invalid:1", "sh", "-c", "kill -SEGV $$").expect(139, "was killed by signal 11 (SIGSEGV)")
+	launched(t, env, "-np", "1", "-H", "far.invalid:1", "no-such-command").expect(127, "cannot start rank 0: no-such-command: command not found")
+	launched(t, append(env, program("join")...), "-np", "3", "-H", "localhost:1,far.invalid:2", self()).expect(0)
+}
+
+func TestWithoutSSH(t *testing.T) {
+	launched(t, []string{sshVariable + "=/no/such/ssh"}, "-np", "1", "-H", "far.invalid:1", "true").
+		expect(1, "host far.invalid: cannot start /no/such/ssh", "install an ssh client")
+	launched(t, []string{sshVariable + "=sleep"}, "-np", "1", "-H", "5:1", "--start-timeout", "1", "true").
+		expect(1, "host 5: ", "could not connect to some hosts via ssh")
+}
+
+// An agent sends no more of a stream than was granted, and obeys all the while.
+func TestOutputWaitsForCredit(t *testing.T) {
+	cmd := exec.Command(self(), "agent")
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
+	defer stop.Stop()
+	frames := &receiver{r: bufio.NewReader(out)}
+	greet(in, launcherGreeting, "")
+	line, _ := readLine(frames.r, maxGreeting)
+	if g, ok := parseGreeting(agentGreeting, line); !ok || !g.same() {
+		t.Fatalf("%q", line)
+	}
+	s := &sender{w: in}
+	s.note(note{Type: jobNote, Job: &assignment{Host: "h", Secret: "00", Slots: 1}})
+	s.note(note{Type: startNote, ID: 7, Command: &command{Args: []string{"sh", "-c", "echo first >&2; exec yes"}, Env: os.Environ()}})
+	var got [streamCount]int
+	next := func() *note {
+		t.Helper()
+		f, err := frames.next()
+		if err != nil {
+			t.Fatalf("after %v: %v", got, err)
+		}
+		if f.note == nil {
+			if f.id != 7 {
+				t.Fatalf("output of %d", f.id)
+			}
+			got[f.stream] += len(f.data)
+		}
+		return f.note
+	}
+	for got[stdoutStream] < streamWindow || got[stderrStream] == 0 {
+		next()
+	}
+	s.note(note{Type: creditNote, ID: 7, Stream: stdoutStream, Bytes: 1000})
+	for got[stdoutStream] < streamWindow+1000 {
+		next()
+	}
+	s.note(note{Type: pingNote})
+	for n := next(); n == nil || n.Type != pongNote; n = next() {
+	}
+	if got[stdoutStream] != streamWindow+1000 {
+		t.Errorf("%d bytes have come", got[stdoutStream])
+	}
+	s.note(note{Type: signalNote, ID: 7, Signal: int(syscall.SIGTERM)})
+	n := next()
+	for ; n == nil || n.Type != endedNote; n = next() {
+	}
+	if n.Signal != int(syscall.SIGTERM) {
+		t.Errorf("it has ended with %+v", n)
+	}
+	in.Close() // the rest is dropped
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What an agent hears before it knows that a launcher speaks, it does not obey.
+func TestAgentsObeyLaunchersOnly(t *testing.T) {
+	for in, code := range map[string]int{
+		"":                               exitUsage,
+		"GET / HTTP/1.1\r\n\r\n":         exitUsage,
+		strings.Repeat("x", 5000):        exitUsage,
+		"gorovod-launcher 1 0.0.1 \n":    1,
+		"gorovod-launcher 77 0.1.0 \n":   1,
+		"gorovod-launcher 1 0.1.0 \nabc": 0, // cut short
+		"gorovod-launcher 1 0.1.0 \n\x00\x00\x00\x10n{\"Type\":\"ping\"}": 1, // before the job
+		"gorovod-launcher 1 0.1.0 \n\xff\xff\xff\xff":                     0,
+	} {
+		cmd := exec.Command(self(), "agent")
+		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+		cmd.Stdin = strings.NewReader(in)
+		out, _ := cmd.Output()
+		if got := cmd.ProcessState.ExitCode(); got != code || !strings.HasPrefix(string(out), agentGreeting) {
+			t.Errorf("%.40q: exit code %d, want %d; it says %q", in, got, code, out)
+		}
+	}
+}
+
+func FuzzFrames(f *testing.F) {
+	var b bytes.Buffer
+	s := &sender{w: &b}
+	s.note(note{Type: startNote, ID: 1, Command: &command{Args: []string{"x"}}})
+	s.output(300, stderrStream, []byte("text"))
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if len(in) > 3 && in[0]|in[1] != 0 {
+			return // frames beyond 64 KiB only cost time
+		}
+		r := &receiver{r: bufio.NewReader(bytes.NewReader(in))}
+		for {
+			f, err := r.next()
+			if err != nil {
+				return
+			}
+			if f.note == nil && (f.stream < 0 || f.stream >= streamCount) {
+				t.Fatalf("stream %d", f.stream)
+			}
+		}
+	})
+}
+
+func TestSSHCommands(t *testing.T) {
+	env := map[string]string{}
+	r := reach{Port: 2222, Identity: "/k", Timeout: 7 * time.Second, Self: "/opt/it's/gorovod", Near: []string{"/venv/bin"}, Getenv: func(n string) string { return env[n] }}
+	const finder = `exec sh -c 'for c do p=$(command -v "$c" 2>/dev/null) && exec "$p" agent; done; echo "gorovod-agent is none of: $*"; exit 127' sh `
+	const names = `'/opt/it'\''s/gorovod' 'gorovod' '/venv/bin/gorovod' 'horovodrun'`
+	for _, c := range []struct {
+		name, value string
+		agent       string
+		want        []string
+	}{
+		{"", "", "", []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=7", "-p", "2222", "-i", "/k", "h", finder + names}},
+		{sshVariable, "/bin/ssh -F c", "my gorovod", []string{"/bin/ssh", "-F", "c", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=7", "-p", "2222", "-i", "/k", "h", "my gorovod agent"}},
+		{sshVariable, "rsh -x", "g", []string{"rsh", "-x", "h", "g agent"}},
+		{kubexecVariable, "ssh", "g", []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=7", "-p", "2222", "-i", "/k", "h", "g agent"}},
+	} {
+		clear(env)
+		env[c.name] = c.value
+		r.Agent = c.agent
+		cmd, err := r.command("h")
+		if err != nil || !slices.Equal(cmd.Args, c.want) {
+			t.Errorf("%s=%s: %q, %v", c.name, c.value, cmd.Args, err)
+		}
+	}
+	out, err := exec.Command("sh", "-c", strings.Replace(r.shell(), "g agent", finder+"'/no/x' 'y y'", 1)).Output()
+	if string(out) != nobodyGreeting+" /no/x y y\n" {
+		t.Errorf("it says %q, %v", out, err)
+	}
+}
+
+// Kubeflow's script gives its pods no stdin; what is made of it does.
+func TestKubexec(t *testing.T) {
+	dir := t.TempDir()
+	os.WriteFile(dir+"/kubectl", []byte("#!/bin/sh\necho \"$@\"\n"), 0o700)
+	os.WriteFile(dir+"/kubexec.sh", []byte("#!/bin/sh\nset -x\nPOD_NAME=$1\nshift\n"+dir+"/kubectl exec ${POD_NAME} -- /bin/sh -c \"$*\"\n"), 0o700)
+	args, err := kubexec(dir + "/kubexec.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(args[0], append(args[1:], "worker-0", "gorovod agent")...).Output()
+	if string(out) != "exec -i worker-0 -- /bin/sh -c gorovod agent\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestWhereTheRendezvousIs(t *testing.T) {
+	at := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+	m := &meetingPoint{addrs: []netip.AddrPort{at("10.0.0.1:5"), at("192.168.1.1:5"), at("[fd00::1]:5")}}
+	for seen, want := range map[string]string{
+		"":                   "10.0.0.1:5,192.168.1.1:5,[fd00::1]:5",
+		"nonsense":           "10.0.0.1:5,192.168.1.1:5,[fd00::1]:5",
+		"203.0.113.9":        "10.0.0.1:5,192.168.1.1:5,[fd00::1]:5", // a router's, or a jump host's
+		"fd00::1":            "[fd00::1]:5,10.0.0.1:5,192.168.1.1:5",
+		"::ffff:192.168.1.1": "192.168.1.1:5,10.0.0.1:5,[fd00::1]:5",
+	} {
+		env := placeOf(m.seenFrom(seen))
+		if got := env[candidatesVariable]; got != want {
+			t.Errorf("%s: %s, want %s", seen, got, want)
+		}
+		if first, _, _ := strings.Cut(want, ","); at(first).Addr().String() != env["HOROVOD_GLOO_RENDEZVOUS_ADDR"] {
+			t.Errorf("%s: %v", seen, env)
+		}
+	}
+	if _, err := meetAnywhere([]string{"none0"}); err == nil || !strings.Contains(err.Error(), "--network-interfaces none0: this host has no such interface") {
+		t.Errorf("%v", err)
+	}
+	one, err := meetAnywhere([]string{"lo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.close()
+	for _, l := range one.listeners {
+		if !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+			t.Errorf("it listens at %v", l.Addr())
+		}
+	}
+}
+
+func TestConfigFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	parse := func(text string, options ...string) (*flags, error) {
+		os.WriteFile(path, []byte(text), 0o600)
+		return parseFlags("horovodrun", append(append([]string{"-np", "1", "--config-file", path}, options...), "x"))
+	}
+	const all = `
+controller: GLOO
+params: {fusion_threshold_mb: 5, cycle_time_ms: 2.5, cache_capacity: 7, hierarchical_allreduce: true, hierarchical_allgather: false, torus_allreduce: false}
+autotune:
+  enabled: true
+  log_file: f
+  warmup_samples: 1
+  steps_per_sample: 2
+  bayes_opt_max_samples: 3
+  gaussian_process_noise: 0.5
+timeline: {filename: t, mark_cycles: true}
+stall_check:
+  enabled: false   # reported elsewhere
+  warning_time_seconds: 8
+  shutdown_time_seconds: 9
+library_options: {mpi_threads_disable: true, num_nccl_streams: 2, thread_affinity: 0, gloo_timeout_seconds: 11}
+logging: {level: debug, with_timestamp: false}
+`
+	f, err := parse(all, "--cache-capacity", "99", "--no-hierarchical-allreduce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := f.tune(nil)
+	slices.Sort(got)
+	want := strings.Fields(`HOROVOD_AUTOTUNE=1 HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES=3 HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE=0.5 HOROVOD_AUTOTUNE_LOG=f
+		HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=2 HOROVOD_AUTOTUNE_WARMUP_SAMPLES=1 HOROVOD_CACHE_CAPACITY=99 HOROVOD_CYCLE_TIME=2.5 HOROVOD_FUSION_THRESHOLD=5242880
+		HOROVOD_GLOO_TIMEOUT_SECONDS=11 HOROVOD_HIERARCHICAL_ALLGATHER=0 HOROVOD_HIERARCHICAL_ALLREDUCE=0 HOROVOD_LOG_HIDE_TIME=1 HOROVOD_LOG_LEVEL=DEBUG
+		HOROVOD_MPI_THREADS_DISABLE=1 HOROVOD_NUM_NCCL_STREAMS=2 HOROVOD_STALL_CHECK_DISABLE=1 HOROVOD_STALL_CHECK_TIME_SECONDS=8
+		HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9 HOROVOD_THREAD_AFFINITY=0 HOROVOD_TIMELINE=t HOROVOD_TIMELINE_MARK_CYCLES=1 HOROVOD_TORUS_ALLREDUCE=0`)
+	if !slices.Equal(got, want) || !f.Gloo {
+		t.Errorf("got %q,\nwant %q", got, want)
+	}
+	for text, says := range map[string]string{
+		"params: {fusion_treshold_mb: 3}":        "fusion_treshold_mb",
+		"params: {cache_capacity: many}":         "many",
+		"controller: smoke":                      "gloo or mpi",
+		"params: [":                              path,
+		"stall_check: {warning_time_seconds: 0}": "--stall-check-warning-time-seconds 0",
+	} {
+		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := parse("# nothing\n"); err != nil {
+		t.Error(err)
+	}
+	if _, err := parseFlags("horovodrun", []string{"-np", "1", "--config-file", "/no/such", "x"}); err == nil || !strings.Contains(err.Error(), "--config-file") {
+		t.Error(err)
 	}
 }

@@ -62,6 +62,8 @@ type note struct {
 
 	Job   *assignment `json:",omitempty"`
 	Ready *readiness  `json:",omitempty"`
+	Query *query      `json:",omitempty"`
+	Reply []byte      `json:",omitempty"`
 }
 
 // The types of notes: first the launcher's, then the agent's.
@@ -71,6 +73,7 @@ const (
 	signalNote = "signal" // ID, Signal
 	creditNote = "credit" // ID, Stream, Bytes: so many more may be sent
 	pingNote   = "ping"
+	queryNote  = "query" // ID, Query
 
 	readyNote   = "ready"   // Ready: the job was taken
 	refusedNote = "refused" // Text: it was not, or the agent gives up
@@ -78,6 +81,7 @@ const (
 	endedNote   = "ended"   // ID, PID, Signal, Code; Text where it could not start
 	goneNote    = "gone"    // ID
 	pongNote    = "pong"
+	replyNote   = "reply" // ID, Reply; Text where there is none
 )
 
 // assignment is what an agent must know of the job before it runs anything.

@@ -35,3 +35,26 @@ func BenchmarkLaunch(b *testing.B) {
 		c.run(nil, "-np", "4", "-H", "h0:1,h1:1,h2:1,h3:1", "true").expect(0)
 	}
 }
+
+func TestDoctor(t *testing.T) {
+	c := newCluster(t, 3)
+	examine := func(code int, args ...string) *job {
+		j := c.run(nil, args...)
+		j.Args = append(j.Args[:2], append([]string{c.gorovod, "doctor", "--start-timeout", "5"}, args...)...)
+		j.expect(code)
+		return j
+	}
+	j := examine(0, "-H", "h0:1,h1:1,six2:1")
+	for _, want := range []string{"\nh1 ", "net1 10.78.0.2", "net2 fd78::3", "LATENCY", "BANDWIDTH"} {
+		if !strings.Contains(j.stdout.String(), want) {
+			t.Errorf("no %q in\n%s", want, &j.stdout)
+		}
+	}
+	c.stopSSHD(2)
+	j = examine(1, "-H", "h1:1,h2:1")
+	for _, want := range []string{"FAILURE: h2: ssh ended with code 255", "Connection refused", "A job over these hosts cannot run."} {
+		if !strings.Contains(j.stdout.String(), want) {
+			t.Errorf("no %q in\n%s", want, &j.stdout)
+		}
+	}
+}

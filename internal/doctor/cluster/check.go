@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Host is what was found out about one host.
+type Host struct {
+	Name  string
+	Slots int
+	// Err is why nothing was found out; the other fields are empty then.
+	Err   error
+	Facts Facts
+	// Clock is how far the host's clock is ahead of this one's, and Doubt how
+	// exactly that is known.
+	Clock, Doubt time.Duration
+}
+
+// Pair is what was measured between two hosts, by their indexes.
+type Pair struct {
+	From, To int
+	Path     Path
+	Err      error
+}
+
+// Level says how bad a finding is.
+type Level int
+
+// Levels of findings.
+const (
+	Note Level = iota // good to know
+	Warning
+	Failure // a job cannot run so
+)
+
+func (l Level) String() string { return [...]string{"note", "warning", "FAILURE"}[l] }
+
+// Finding is something about a host, or about all where Host is empty.
+type Finding struct {
+	Level  Level
+	Host   string
+	What   string
+	Advice string
+}
+
+// What is thought to be too little, or too much.
+const (
+	leastShm   = 1 << 30
+	leastFiles = 4096
+	mostClock  = time.Second
+	slowLink   = 4 // times slower than the median
+)
+
+// Check judges what was found. Failures come first.
+func Check(hosts []Host, pairs []Pair) (all []Finding) {
+	add := func(level Level, host, advice, format string, args ...any) {
+		all = append(all, Finding{level, host, fmt.Sprintf(format, args...), advice})
+	}
+	var seen []Host
+	for _, h := range hosts {
+		if h.Err != nil {
+			what, advice, _ := strings.Cut(strings.TrimPrefix(h.Err.Error(), "host "+h.Name+": "), "\n")
+			add(Failure, h.Name, strings.Join(strings.Fields(advice), " "), "%s", what)
+			continue
+		}
+		seen = append(seen, h)
+		f := h.Facts
+		if len(hosts) > 1 && len(f.Addresses) == 0 {
+			add(Failure, h.Name, "give it an address in a network that the other hosts share", "it has no address but loopback's")
+		}
+		if f.Shm > 0 && f.Shm < leastShm {
+			add(Warning, h.Name, "frameworks' data loaders need more: docker run --shm-size=8g, or a larger tmpfs", "/dev/shm has %s only", bytes(f.Shm))
+		}
+		if f.Files > 0 && f.Files < leastFiles {
+			add(Warning, h.Name, "raise it with ulimit -n, or in /etc/security/limits.conf", "%d files may be open (ulimit -n)", f.Files)
+		}
+		if f.GPUs > 0 && f.Locked != 0 && f.Locked < 64<<20 {
+			add(Warning, h.Name, "pinned memory and RDMA need more: ulimit -l unlimited", "%s of memory may be locked (ulimit -l)", bytes(f.Locked))
+		}
+		if usable := f.usable(); usable > 0 && float64(h.Slots) > usable {
+			add(Warning, h.Name, "ranks that wait will give their core away, which costs speed: fewer slots, or more cores", "%d slots on %s cores", h.Slots, trim(usable))
+		}
+		if abs(h.Clock) > mostClock+h.Doubt {
+			add(Warning, h.Name, "let all hosts follow a time server (chrony), else the times in logs do not fit", "its clock is %v %s this one's", abs(h.Clock).Round(time.Millisecond), aheadOrBehind(h.Clock))
+		}
+		if f.Python == "" {
+			add(Warning, h.Name, "--python says which is meant", "no Python was found")
+		}
+		if f.Frameworks["gorovod"] != "" && f.Frameworks["horovod"] != "" {
+			add(Warning, h.Name, "pip uninstall horovod", "Python has Horovod and gorovod installed: only one can be imported")
+		}
+	}
+	agree := func(level Level, what, advice string, value func(Facts) string) {
+		if text, same := census(seen, value); !same {
+			add(level, "", advice, "hosts differ in %s: %s", what, text)
+		}
+	}
+	agree(Failure, "architecture", "a job needs hosts of one kind", func(f Facts) string { return f.Arch })
+	agree(Failure, "gorovod's version", "install the same everywhere", func(f Facts) string { return f.Version })
+	agree(Warning, "Python's version", "--python says which is meant", func(f Facts) string { return f.Python })
+	for _, p := range packages {
+		agree(Warning, p, "install the same everywhere", func(f Facts) string { return f.Frameworks[p] })
+	}
+	all = append(all, judge(hosts, pairs)...)
+	slices.SortStableFunc(all, func(a, b Finding) int { return int(b.Level - a.Level) })
+	return all
+}
+
+// judge finds what is wrong between hosts.
+func judge(hosts []Host, pairs []Pair) (all []Finding) {
+	var speeds []float64
+	for _, p := range pairs {
+		if p.Err == nil {
+			speeds = append(speeds, p.Path.Bandwidth)
+		}
+	}
+	slices.Sort(speeds)
+	for _, p := range pairs {
+		name := hosts[p.From].Name + " → " + hosts[p.To].Name
+		switch {
+		case p.Err != nil:
+			all = append(all, Finding{Failure, name, "no connection: " + strings.ReplaceAll(p.Err.Error(), "\n", "; "),
+				"ranks listen at ports that the kernel chooses: a firewall must let the hosts of a job reach one another at all of them"})
+		case len(speeds) > 2 && p.Path.Bandwidth < speeds[len(speeds)/2]/slowLink:
+			all = append(all, Finding{Warning, name, fmt.Sprintf("%s, while half of the pairs have more than %s", rate(p.Path.Bandwidth), rate(speeds[len(speeds)/2])),
+				"one slow link holds every collective back: look at its cable, its duplex, or another user"})
+		}
+	}
+	return all
+}
+
+// census says which hosts have which value, and whether all have the same.
+func census(hosts []Host, value func(Facts) string) (text string, same bool) {
+	var values []string
+	by := map[string][]string{}
+	for _, h := range hosts {
+		v := value(h.Facts)
+		if by[v] == nil {
+			values = append(values, v)
+		}
+		by[v] = append(by[v], h.Name)
+	}
+	var parts []string
+	for _, v := range values {
+		names := by[v]
+		if len(names) > 4 {
+			names = append(slices.Clone(names[:4]), fmt.Sprintf("and %d more", len(names)-4))
+		}
+		if v == "" {
+			v = "none"
+		}
+		parts = append(parts, fmt.Sprintf("%s on %s", v, strings.Join(names, " ")))
+	}
+	return strings.Join(parts, ", "), len(values) < 2
+}
+
+// usable is how many cores processes of the host can keep busy.
+func (f Facts) usable() float64 {
+	if f.Quota > 0 {
+		return min(float64(f.Cores), f.Quota)
+	}
+	return float64(f.Cores)
+}
+
+func abs(d time.Duration) time.Duration { return max(d, -d) }
+
+func aheadOrBehind(d time.Duration) string {
+	if d > 0 {
+		return "ahead of"
+	}
+	return "behind"
+}

@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRoundsMeetEachPairOnce(t *testing.T) {
+	for n := range 20 {
+		met := map[[2]int]bool{}
+		rounds := Rounds(n, 100)
+		for _, round := range rounds {
+			busy := map[int]bool{}
+			for _, p := range round {
+				if p[0] >= p[1] || busy[p[0]] || busy[p[1]] || met[p] {
+					t.Fatalf("%d hosts: %v", n, rounds)
+				}
+				busy[p[0]], busy[p[1]], met[p] = true, true, true
+			}
+		}
+		if len(met) != n*(n-1)/2 {
+			t.Errorf("%d hosts: %d pairs", n, len(met))
+		}
+	}
+	if got := len(Rounds(100, 7)); got != 7 {
+		t.Errorf("%d rounds", got)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	key := []byte("the secret")
+	l, err := Listen(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		l.Serve()
+	}()
+	at := fmt.Sprintf("127.0.0.1:%d", l.Port())
+	stranger, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger.Write([]byte("GET / HTTP/1.1\r\nsome more than the magic is long\r\n\r\n"))
+	if n, err := io.Copy(io.Discard, stranger); n > 200 {
+		t.Errorf("a stranger was told %d bytes: %v", n, err)
+	}
+	stranger.Close()
+	if _, err := Probe(t.Context(), []byte("another"), []string{at}); err == nil {
+		t.Error("who has another secret was served")
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	p, err := Probe(t.Context(), key, []string{closed.Addr().String(), at})
+	if err != nil || p.Address != at || p.Latency <= 0 || p.Bandwidth <= 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	<-served
+	if _, err := Probe(t.Context(), key, []string{at}); err == nil || !strings.Contains(err.Error(), at) {
+		t.Errorf("after the one probe: %v", err)
+	}
+	if _, err := Probe(t.Context(), key, nil); err == nil || !strings.Contains(err.Error(), "loopback") {
+		t.Errorf("without addresses: %v", err)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	f := Inspect(context.Background(), "no-such-python")
+	if f.Cores < 1 || f.Online < f.Cores || f.Memory <= 0 || f.Files <= 0 || f.Python != "" || f.Version == "" || time.Since(f.Time) > time.Minute {
+		t.Errorf("%+v", f)
+	}
+}
+
+func healthy(name string) Host {
+	return Host{Name: name, Slots: 2, Facts: Facts{Version: "1", Arch: "amd64", Cores: 4, Online: 4, Memory: 8 << 30, Shm: 4 << 30, Files: 65536, Locked: unlimited,
+		Addresses: []Address{{"eth0", "10.0.0.1"}}, Python: "3.12.1", Frameworks: map[string]string{"torch": "2.9.0"}}}
+}
+
+func TestFindings(t *testing.T) {
+	link := Pair{From: 0, To: 1, Path: Path{Bandwidth: 1e9, Latency: 20 * time.Microsecond}}
+	for name, c := range map[string]struct {
+		spoil func(h []Host, p []Pair)
+		want  string // level, host, and words
+	}{
+		"well":    {func([]Host, []Pair) {}, ""},
+		"error":   {func(h []Host, _ []Pair) { h[1].Err = errors.New("host b: ssh failed\n    do something") }, "FAILURE b ssh failed"},
+		"address": {func(h []Host, _ []Pair) { h[1].Facts.Addresses = nil }, "FAILURE b no address"},
+		"shm":     {func(h []Host, _ []Pair) { h[1].Facts.Shm = 64 << 20 }, "warning b /dev/shm has 64 MiB"},
+		"files":   {func(h []Host, _ []Pair) { h[1].Facts.Files = 256 }, "warning b 256 files"},
+		"slots":   {func(h []Host, _ []Pair) { h[1].Slots = 5 }, "warning b 5 slots on 4 cores"},
+		"quota":   {func(h []Host, _ []Pair) { h[1].Facts.Quota = 1.5 }, "warning b 2 slots on 1.5 cores"},
+		"clock":   {func(h []Host, _ []Pair) { h[1].Clock = -3 * time.Second }, "warning b 3s behind"},
+		"doubt":   {func(h []Host, _ []Pair) { h[1].Clock, h[1].Doubt = 3*time.Second, 4*time.Second }, ""},
+		"arch":    {func(h []Host, _ []Pair) { h[1].Facts.Arch = "arm64" }, "FAILURE  amd64 on a c, arm64 on b"},
+		"torch":   {func(h []Host, _ []Pair) { h[1].Facts.Frameworks = nil }, "warning  torch: 2.9.0 on a c, none on b"},
+		"python":  {func(h []Host, _ []Pair) { h[1].Facts.Python = "3.8" }, "warning  Python's version"},
+		"two": {func(h []Host, _ []Pair) {
+			for i := range h {
+				h[i].Facts.Frameworks = map[string]string{"gorovod": "1", "horovod": "0.28.1"}
+			}
+		}, "warning a Horovod and gorovod"},
+		"connection": {func(_ []Host, p []Pair) { p[1].Err = errors.New("10.0.0.2:5: refused") }, "FAILURE a → b no connection: 10.0.0.2:5: refused"},
+		"slow":       {func(_ []Host, p []Pair) { p[2].Path.Bandwidth = 2e8 }, "warning a → b 1.60 Gbit/s"},
+		"locked":     {func(h []Host, _ []Pair) { h[1].Facts.GPUs, h[1].Facts.Locked = 1, 1<<16 }, "warning b 0.1 MiB of memory may be locked"},
+	} {
+		hosts := []Host{healthy("a"), healthy("b"), healthy("c")}
+		pairs := []Pair{link, link, link}
+		c.spoil(hosts, pairs)
+		found := Check(hosts, pairs)
+		if (len(found) > 0) != (c.want != "") {
+			t.Errorf("%s: %+v", name, found)
+			continue
+		}
+		if c.want == "" {
+			continue
+		}
+		f := found[0]
+		level, rest, _ := strings.Cut(c.want, " ")
+		if f.Level.String() != level || !strings.HasPrefix(rest, f.Host) || !strings.Contains(f.What, strings.TrimSpace(strings.TrimPrefix(rest, f.Host))) || f.Advice == "" {
+			t.Errorf("%s: %+v, want %s", name, f, c.want)
+		}
+		var b strings.Builder
+		well, err := Report(&b, hosts, pairs)
+		if well != (level != "FAILURE") || err != nil || !strings.Contains(b.String(), f.What) || !strings.Contains(b.String(), f.Advice) {
+			t.Errorf("%s: %v %v\n%s", name, well, err, &b)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	hosts := []Host{healthy("a"), healthy("b")}
+	hosts[1].Clock = 20 * time.Millisecond
+	var b strings.Builder
+	well, err := Report(&b, hosts, []Pair{{From: 0, To: 1, Path: Path{Bandwidth: 1.25e9, Latency: 12300 * time.Nanosecond}}})
+	const want = `HOST  SLOTS  CORES  MEMORY  /dev/shm  FILES  LOCKED     CLOCK  GPUS  PYTHON  FRAMEWORKS   MPI  NCCL  ADDRESSES
+a     2      4      8 GiB   4 GiB     65536  unlimited  same   0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
+b     2      4      8 GiB   4 GiB     65536  unlimited  +20ms  0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
+
+LATENCY in µs, from the row to the column
+     a     b
+  a  -  12.3
+  b  -     -
+
+BANDWIDTH in Gbit/s, one connection
+     a      b
+  a  -  10.00
+  b  -      -
+
+All is well.
+`
+	if !well || err != nil || b.String() != want {
+		t.Errorf("%v %v\n%s", well, err, &b)
+	}
+	var many []Host
+	var pairs []Pair
+	for i := range 20 {
+		many = append(many, healthy(fmt.Sprintf("h%d", i)))
+		pairs = append(pairs, Pair{From: i, To: (i + 1) % 20, Path: Path{Bandwidth: float64(1+i) * 1e8}})
+	}
+	b.Reset()
+	if _, err := Report(&b, many, pairs); err != nil || !strings.Contains(b.String(), "20 pairs were measured; the middle one has 8.80 Gbit/s. The slowest:\n  h0 → h1  0.80 Gbit/s") {
+		t.Errorf("%v\n%s", err, &b)
+	}
+}
