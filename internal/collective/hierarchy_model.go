@@ -7,14 +7,19 @@ package collective
 //	flat        across(P, n), with k = L members of a host that use its link at the same
 //	            time for doubling and halving, and for the ring as many as have a
 //	            successor on another host
-//	replicated  y + n/3 + across(H, n) with k = S, for equal hosts only
-//	sharded     2y + 2n/3b + the larger of 2n(b-1)/3b and across(H, n/S) with k = S
+//	replicated  y + n/8 + across(H, n) with k = S, for equal hosts only
+//	sharded     2y + n/4b + the larger of n(b-1)/4b and across(H, n/S) with k = S
 //
-// since shared memory moves bytes about three times as fast as a connection, and
-// of b blocks all but one pass through it while another is between the hosts.
+// since shared memory moves bytes at least eight times as fast as a wire between hosts of
+// up to 10 Gbit/s, and of b blocks all but one pass through it while another is between the hosts. (It
+// is three times as fast as the loopback interface, but where that is between "hosts",
+// the forms differ little.) BenchmarkForms in package world compares them over 1 Gbit/s.
 
 // syncBytes is what a synchronisation of the members of a host costs: about 2 µs.
 const syncBytes = 6 << 10
+
+// memoryRatio is how many times as fast as a wire shared memory moves bytes.
+const memoryRatio = 8
 
 // form is a way to allreduce over several hosts.
 type form int
@@ -34,10 +39,10 @@ func (l *Lane) allreduceForm(n, sent int) form {
 	}
 	hosts, shards := len(h.hosts), h.shardsOf(n)
 	blocks, _ := h.blocksOf(n, shards)
-	inside := 2 * n / 3
+	inside := 2 * n / memoryRatio
 	first := inside / blocks
 	best, cost := sharded, 2*syncBytes+first+max(inside-first, l.acrossCost(hosts, ceilDiv(sent, shards), shards, shards))
-	if c := syncBytes + n/3 + l.acrossCost(hosts, sent, h.shards, h.shards); h.equal() && c <= cost {
+	if c := syncBytes + n/memoryRatio + l.acrossCost(hosts, sent, h.shards, h.shards); h.equal() && c <= cost {
 		best, cost = replicated, c
 	}
 	if l.MayChooseForm() && l.acrossCost(l.size, sent, h.most, h.leaving) < cost {
