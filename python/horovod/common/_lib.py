@@ -74,6 +74,8 @@ _void_pp = ctypes.POINTER(ctypes.c_void_p)
 # name: (result, arguments)
 _PROTOTYPES = {
     "horovod_init": (ctypes.c_bool, [_int_p, ctypes.c_int, _int_p, _int_p, ctypes.c_int]),
+    "horovod_init_multi_comm": (ctypes.c_bool, [ctypes.c_char_p, ctypes.c_int, _int_p, _int_p, ctypes.c_int]),
+    "horovod_comm_process_set": (ctypes.c_int, [ctypes.c_void_p]),
     "horovod_shutdown": (None, []),
     "horovod_is_initialized": (ctypes.c_int, []),
     "horovod_rank": (ctypes.c_int, []),

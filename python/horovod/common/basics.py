@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import sys
 import threading
 from typing import TYPE_CHECKING, Callable, Iterable, Optional, Sequence, Union
 
-from horovod.common import _lib
+from horovod.common import _lib, _mpi
 from horovod.common.util import is_iterable
 
 if TYPE_CHECKING:
@@ -56,14 +57,15 @@ class HorovodBasics:
 
     def init(
         self,
-        comm: Optional[Iterable[int]] = None,
+        comm: Union[None, Iterable[int], object] = None,
         process_sets: Union[None, str, Sequence[ProcessSet]] = None,
     ) -> None:
         """Join the job, and return when all its ranks have. Does nothing if that has happened already.
 
-        ``comm`` may be a list of ranks for compatibility with Horovod, whose Gloo controller ignores it too: the world
-        is always the job. ``process_sets`` is a list of :class:`ProcessSet`, the same on all ranks, or ``"dynamic"``,
-        which allows :func:`add_process_set` later.
+        ``comm`` may be a communicator of mpi4py, whose processes are the ranks then, whoever has started them; or
+        several, of which the first is the world and the others are process sets. It may be a list of ranks, which are
+        those of MPI_COMM_WORLD; without MPI it has no effect, as with Horovod's Gloo controller. ``process_sets`` is a
+        list of :class:`ProcessSet`, the same on all ranks, or ``"dynamic"``, which allows :func:`add_process_set` later.
 
         Raises ValueError that tells why, if the ranks do not find one another within the time-out
         (``HOROVOD_GLOO_TIMEOUT_SECONDS``, 30 s). Ctrl-C ends the wait.
@@ -71,22 +73,22 @@ class HorovodBasics:
         In an elastic job it waits as long as the driver does for enough processes, and raises SystemExit(0) where
         there is no place for this process any more. Process sets are those that rank 0 has, then: see ProcessSet.
         """
-        if comm is not None:
-            self._check_comm(comm)
+        ranks, comms = self._split_comm(comm)
         if isinstance(process_sets, str):
             if process_sets.lower() != "dynamic":
                 raise ValueError(f'process_sets must be a list of ProcessSet or "dynamic", not {process_sets!r}')
             os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
             process_sets = None
         process_sets = list(process_sets or ())
-        for process_set in process_sets:
-            if process_set.mpi_comm is not None:
-                raise NotImplementedError(
-                    "Horovod process sets defined by MPI communicators need init(comm=…) with a communicator."
-                )
+        sets_by_comm = [process_set.mpi_comm for process_set in process_sets if process_set.mpi_comm is not None]
+        if sets_by_comm and not comms:
+            raise NotImplementedError(
+                "Horovod process sets defined by MPI communicators need init(comm=…) with a communicator."
+            )
 
         if not self.is_initialized():
-            reason = _init_interruptibly([process_set.ranks or [] for process_set in process_sets])
+            sets_by_ranks = [process_set.ranks or [] for process_set in process_sets if process_set.mpi_comm is None]
+            reason = _init_interruptibly(ranks, comms and comms + sets_by_comm, sets_by_ranks)
             if reason is not None and self.MPI_LIB_CTYPES.gorovod_elastic() == _lib.ELASTIC_DISMISSED:
                 print(f"horovod: {reason}", file=sys.stderr)
                 raise SystemExit(0)
@@ -103,21 +105,25 @@ class HorovodBasics:
         else:
             _init_process_sets(self, process_sets)
 
-    def _check_comm(self, comm: object) -> None:
-        if is_iterable(comm):
-            for rank in comm:  # type: ignore[attr-defined]
+    def _split_comm(self, comm: object) -> tuple[list[int], list[object]]:
+        """Ranks, or communicators, of which at most one list is not empty."""
+        things = list(comm) if is_iterable(comm) else [] if comm is None else [comm]  # type: ignore[call-overload]
+        if not any(_like_a_communicator(thing) for thing in things):
+            if comm is not None and not is_iterable(comm):
+                raise _no_comm(comm)
+            for rank in things:
                 if not isinstance(rank, int):
                     raise ValueError(f"init(comm=…) takes a list of ranks, but {rank!r} is not an int")
-            return
-        if type(comm).__module__.partition(".")[0] == "mpi4py":
+            return things, []
+        if not self.mpi_built():
             raise ValueError(
-                "Horovod was not built with MPI (HOROVOD_WITH_MPI=1), so it cannot be initialized with an MPI "
-                "communicator. Call init() without one; horovodrun and mpirun both work."
+                "Horovod was not built with MPI (HOROVOD_WITH_MPI=1), or finds no MPI library, so it cannot be "
+                "initialized with an MPI communicator. Call init() without one; horovodrun and mpirun both work."
             )
-        raise ValueError(
-            "Invalid type of argument comm. Expected list of rank integers or mpi4py.MPI.Comm object, got "
-            f"{type(comm)}."
-        )
+        for thing in things:
+            if not _mpi.is_communicator(thing):
+                raise _no_comm(thing)
+        return [], things
 
     def shutdown(self) -> None:
         """Leave the job; operations that were not executed yet fail on every rank. :meth:`init` may follow."""
@@ -178,17 +184,17 @@ class HorovodBasics:
         return bool(self.MPI_LIB_CTYPES.horovod_is_homogeneous())
 
     def mpi_threads_supported(self) -> bool:
-        """Raises ValueError if MPI is not in use, which here it never is."""
+        """Whether the program may call MPI itself on any thread. Raises ValueError if MPI is not in use."""
         if not self.mpi_enabled():
             raise ValueError("Horovod MPI is not enabled; please make sure it's installed and enabled.")
         return bool(_initialized(self.MPI_LIB_CTYPES.horovod_mpi_threads_supported()))
 
     def mpi_enabled(self) -> bool:
-        """Whether MPI carries the data of this job."""
+        """Whether the ranks have found one another over MPI, or MPI carries the data of this job."""
         return bool(self.MPI_LIB_CTYPES.horovod_mpi_enabled())
 
     def mpi_built(self) -> bool:
-        """Whether MPI can be used."""
+        """Whether MPI can be used: a library of MPI is installed, and has been loaded by this call."""
         return bool(self.MPI_LIB_CTYPES.horovod_mpi_built())
 
     def gloo_enabled(self) -> bool:
@@ -283,8 +289,26 @@ class HorovodBasics:
         return sets
 
     def _comm_process_set_id(self, comm: object) -> int:
-        """Raises ValueError: a process set of an MPI communicator needs MPI."""
-        raise ValueError("Horovod was not built with MPI, so no process set belongs to an MPI communicator.")
+        """The id of the set whose members are the communicator's processes. Raises ValueError if there is none."""
+        if not _mpi.is_communicator(comm):
+            raise _no_comm(comm)
+        number = int.from_bytes(_mpi.handle(comm), sys.byteorder)
+        process_set_id = self.MPI_LIB_CTYPES.horovod_comm_process_set(ctypes.c_void_p(number))
+        if process_set_id == self.HOROVOD_PROCESS_SET_ERROR_INIT:
+            raise _not_initialized()
+        if process_set_id < 0:
+            raise ValueError("No process set has the processes of this MPI communicator.")
+        return int(process_set_id)
+
+
+def _like_a_communicator(thing: object) -> bool:
+    return type(thing).__module__.partition(".")[0] == "mpi4py"
+
+
+def _no_comm(thing: object) -> ValueError:
+    return ValueError(
+        f"Invalid type of argument comm. Expected list of rank integers or mpi4py.MPI.Comm object, got {type(thing)}."
+    )
 
 
 def _initialized(value: int) -> int:
@@ -306,8 +330,13 @@ def _interruptibly(call: Callable[[], int]) -> tuple[int, str]:
     return outcome[0]
 
 
-def _init_interruptibly(process_sets: Sequence[Sequence[int]]) -> Optional[str]:
-    """Call ``horovod_init`` in a thread, so that Ctrl-C works meanwhile. Returns None on success, else the reason."""
+def _init_interruptibly(
+    world: Sequence[int], comms: Sequence[object], process_sets: Sequence[Sequence[int]]
+) -> Optional[str]:
+    """Call ``horovod_init`` in a thread, so that Ctrl-C works meanwhile. Returns None on success, else the reason.
+
+    With ``comms`` it is ``horovod_init_multi_comm``: the first is the world, the others are process sets.
+    """
     library = _lib.load()
     outcome: list[Optional[str]] = []
     # Decides between the thread that ends successfully and the caller that stops waiting.
@@ -316,9 +345,13 @@ def _init_interruptibly(process_sets: Sequence[Sequence[int]]) -> Optional[str]:
 
     ranks = _lib.int_array([rank for process_set in process_sets for rank in process_set])
     sizes = _lib.int_array([len(process_set) for process_set in process_sets])
+    handles = b"".join(_mpi.handle(comm) for comm in comms)
 
     def call() -> None:
-        ok = library.horovod_init(None, 0, ranks, sizes, len(process_sets))
+        if comms:
+            ok = library.horovod_init_multi_comm(handles, len(comms), ranks, sizes, len(process_sets))
+        else:
+            ok = library.horovod_init(_lib.int_array(world), len(world), ranks, sizes, len(process_sets))
         reason = None if ok else _lib.last_error()
         with decision:
             outcome.append(reason)

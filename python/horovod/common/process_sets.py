@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
 
-from horovod.common import _lib
+from horovod.common import _lib, _mpi
 from horovod.common.util import is_iterable
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ def _bound() -> HorovodBasics:
 class ProcessSet:
     """A set of ranks, given as an iterable of ints. Ranks inside it count from 0 in ascending order.
 
+    Or the processes of a communicator of mpi4py, for ``init(comm=…, process_sets=…)`` with a communicator: each rank
+    gives one that it is in, so that all groups of a split become sets.
+
     It is usable once :func:`init` or :func:`add_process_set` has given it a ``process_set_id``. ``ranks`` is sorted.
     Operations without a name are matched by their number, and those on a set are counted by its members only: give
     names to them, or to what all ranks do after them.
@@ -37,20 +40,22 @@ class ProcessSet:
     below the size, and without any the set has no id until the job has grown. Who joins later adds the sets that
     the others have, without waiting for them.
 
-    Raises ValueError for ranks that are not ints, and for an MPI communicator, which this build does not support.
+    Raises ValueError for ranks that are not ints, and for what is neither.
     """
 
     process_set_id: Optional[int] = None
     ranks: Optional[list[int]] = None
     mpi_comm: Optional[object] = None
 
-    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
+    def __init__(self, ranks_or_comm: Union[Iterable[int], object]) -> None:
+        if _mpi.is_communicator(ranks_or_comm):
+            self.mpi_comm = ranks_or_comm
+            return
         if not is_iterable(ranks_or_comm):
             raise ValueError(
-                "A process set needs a list of ranks; MPI communicators need a Horovod that was built with MPI, but "
-                f"got {type(ranks_or_comm)}."
+                f"A process set needs a list of ranks, or a communicator of mpi4py, but got {type(ranks_or_comm)}."
             )
-        ranks = list(ranks_or_comm)
+        ranks = list(ranks_or_comm)  # type: ignore[call-overload]
         for rank in ranks:
             if not isinstance(rank, int):
                 raise ValueError(f"ProcessSet should be initialized with a list of int ranks, but got {rank!r}")
@@ -85,7 +90,13 @@ def _init_process_sets(basics: HorovodBasics, process_sets: Sequence[ProcessSet]
     """After init: fill in the ranks of the world, and the ids of ``process_sets``."""
     known = basics._get_process_set_ids_and_ranks()
     world = global_process_set.ranks = known.pop(0)
+    for process_set in process_sets:
+        if process_set.mpi_comm is not None:
+            process_set.process_set_id = basics._comm_process_set_id(process_set.mpi_comm)
+            process_set.ranks = known.get(process_set.process_set_id, world)
     for number, process_set in enumerate(process_sets):
+        if process_set.mpi_comm is not None:
+            continue
         ranks = process_set.ranks or world  # an empty list is another set of all ranks
         process_set_id = next((i for i in sorted(known) if known[i] == ranks), None)
         if process_set_id is None:
