@@ -65,7 +65,8 @@ class HorovodBasics:
         ``comm`` may be a communicator of mpi4py, whose processes are the ranks then, whoever has started them; or
         several, of which the first is the world and the others are process sets. It may be a list of ranks, which are
         those of MPI_COMM_WORLD; without MPI it has no effect, as with Horovod's Gloo controller. ``process_sets`` is a
-        list of :class:`ProcessSet`, the same on all ranks, or ``"dynamic"``, which allows :func:`add_process_set` later.
+        list of :class:`ProcessSet`, the same on all ranks, or ``"dynamic"``, which allows :func:`add_process_set`
+        later.
 
         Raises ValueError that tells why, if the ranks do not find one another within the time-out
         (``HOROVOD_GLOO_TIMEOUT_SECONDS``, 30 s). Ctrl-C ends the wait.
