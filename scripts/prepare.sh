@@ -7,6 +7,7 @@
 #   scripts/prepare.sh wheel       build/wheel-tools: what makes and checks wheels, pinned
 #   scripts/prepare.sh tensorflow  build/tensorflow-VERSION: virtual environments with TensorFlow
 #   scripts/prepare.sh jax         build/jax: a virtual environment with JAX and Keras, pinned; none if PyPI has no such JAX
+#   scripts/prepare.sh hosts       ssh, sshd and ip for tests over several hosts, where they can be installed
 #
 # Does nothing quickly when nothing is missing. Changes the system (apt-get)
 # only as root; otherwise everything goes under build/.
@@ -107,6 +108,14 @@ install_into() {
   echo "$*" >"$venv/.complete"
 }
 
+hosts() {
+  local missing=()
+  [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
+  command -v ssh >/dev/null || missing+=(openssh-client)
+  command -v ip >/dev/null || missing+=(iproute2)
+  [ "${#missing[@]}" -eq 0 ] || ! can_apt || apt_install "${missing[@]}" || say "without ${missing[*]} the tests over several hosts are skipped"
+}
+
 tools() { install_into build/tools "${TOOLS[@]}"; }
 
 wheel() { install_into build/wheel-tools "${WHEEL_TOOLS[@]}"; }
@@ -148,10 +157,10 @@ jax() {
   echo "${JAX[*]}" >build/jax/.complete
 }
 
-[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, wheel, tensorflow, jax"
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, hosts, wheel, tensorflow, jax"
 for part; do
   case $part in
-  toolchain | python | tools | wheel | tensorflow | jax) "$part" ;;
-  *) die "$part: not one of toolchain, python, tools, wheel, tensorflow, jax" ;;
+  toolchain | python | tools | hosts | wheel | tensorflow | jax) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools, hosts, wheel, tensorflow, jax" ;;
   esac
 done
