@@ -102,6 +102,10 @@ bench: prepare build ## this machine's limits, this engine and its peers: build/
 fuzz: ## every fuzz target for FUZZTIME (20s) each
 	scripts/fuzz.sh $(FUZZTIME)
 
+.PHONY: faults
+faults: ## every kind of fault in every phase of a job, five times each, into docs/reliability.md (10 minutes; root, for the cut link)
+	FAULTS_PER_CELL=$(or $(FAULTS_PER_CELL),5) $(GO) test ./test/faults -v -count=1 -timeout 60m
+
 .PHONY: soak
 soak: prepare build ## fault tests and property tests over and over for SOAKTIME (600) seconds
 	scripts/soak.sh $(SOAKTIME) $(python)

@@ -10,6 +10,7 @@ rounds=0
 while [ "$SECONDS" -lt "$end" ]; do
   "$2" scripts/python_tests.py test/python/test_faults.py
   go test -count=1 ./...
+  FAULTS_PER_CELL=1 go test -count=1 -timeout 20m ./test/faults
   rounds=$((rounds + 1))
 done
 echo "soak: $rounds rounds passed"

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -346,6 +347,7 @@ func (e *Engine) Shutdown(limit time.Duration) {
 		for _, l := range *e.lanes.Load() {
 			l.board.Close()
 		}
+		failpoint.Here("shutdown")
 		e.drive(nil, time.Now().Add(limit))
 	}
 	e.fail(&Error{UnknownError, shutDownText})

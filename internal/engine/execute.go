@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -40,6 +41,7 @@ type part struct {
 // start begins the execution of b: afterwards an operation is current, or what b
 // holds has been completed.
 func (l *lane) start(b *negotiate.Batch) {
+	failpoint.Here("negotiated")
 	x := &l.current
 	x.parts, x.fused, x.then = x.parts[:0], nil, nil
 	if b.Type == negotiate.Settle {
@@ -175,6 +177,9 @@ func (l *lane) pack(buf []byte, b *negotiate.Batch) {
 	l.trace(l.current.parts, activityPack)
 	off := 0
 	for _, p := range l.current.parts {
+		if off > 0 {
+			failpoint.Here("pack")
+		}
 		to := buf[off : off+p.bytes]
 		off += p.bytes
 		switch {

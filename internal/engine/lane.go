@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -103,6 +104,7 @@ func (l *lane) progress() bool {
 	}
 	if l.current.op != nil {
 		before := l.run.Moved()
+		l.pass()
 		switch done, err := l.current.op.Advance(); {
 		case err != nil:
 			l.engine.net.Abort(err)
@@ -130,6 +132,18 @@ func (l *lane) progress() bool {
 		return true
 	}
 	return worked
+}
+
+// pass tells tests that a collective has begun and not ended.
+func (l *lane) pass() {
+	if !failpoint.Enabled {
+		return
+	}
+	if l.current.parts[0].resp.Type == negotiate.Broadcast {
+		failpoint.Here("broadcast") // of a state, for one
+	} else {
+		failpoint.Here("collective")
+	}
 }
 
 // drained reports that the log is closed and all of it has been executed.

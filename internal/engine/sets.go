@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -72,6 +73,7 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 	if en.Err() != nil {
 		return 0, en.Err()
 	}
+	failpoint.Here("set")
 	s := &processSet{id: int(en.root), members: members}
 	e.added++ // the same on all ranks: all take part in every call
 	if slices.Contains(members, e.opts.Rank) {

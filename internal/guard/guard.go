@@ -7,7 +7,9 @@ package guard
 
 import (
 	"fmt"
-	"runtime/debug"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 )
 
@@ -37,11 +39,29 @@ func Recover(what string, failed func(error)) {
 	}
 }
 
-// Caught makes an error of what recover has returned: where it was, what was wrong,
-// and the stack. Nil for nil.
+// maxFrames is how many callers an error names.
+const maxFrames = 8
+
+// Caught makes an error of what recover has returned, on one line: where it was, what
+// was wrong, and who called whom. It is called by a deferred function. Nil for nil.
 func Caught(what string, p any) error {
 	if p == nil {
 		return nil
 	}
-	return fmt.Errorf("panic in %s: %v\n%s", what, p, debug.Stack())
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	var calls []string
+	thrown := false // frames before the panic are the deferred ones
+	for {
+		f, more := frames.Next()
+		switch {
+		case strings.HasPrefix(f.Function, "runtime."):
+			thrown = thrown || f.Function == "runtime.gopanic"
+		case thrown && len(calls) < maxFrames:
+			calls = append(calls, fmt.Sprintf("%s (%s:%d)", f.Function[strings.LastIndexByte(f.Function, '/')+1:], filepath.Base(f.File), f.Line))
+		}
+		if !more {
+			return fmt.Errorf("panic in %s: %v; in %s", what, p, strings.Join(calls, " < "))
+		}
+	}
 }

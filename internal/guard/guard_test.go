@@ -17,7 +17,7 @@ func TestAPanicIsAnError(t *testing.T) {
 	var got error
 	In(&group, "a test", func(err error) { got = err }, func() { panic("too much") })
 	group.Wait()
-	if got == nil || !strings.HasPrefix(got.Error(), "panic in a test: too much\n") || !strings.Contains(got.Error(), "guard_test.go") {
+	if got == nil || !strings.HasPrefix(got.Error(), "panic in a test: too much; in guard.TestAPanicIsAnError.func2 (guard_test.go:") {
 		t.Errorf("got %v", got)
 	}
 	got = nil

@@ -235,7 +235,7 @@ func TestPanicAborts(t *testing.T) {
 	})
 	b.at(waits("a", 61*sec))
 	b.at(waits("a", 200*sec))
-	if len(b.aborts) != 1 || !strings.HasPrefix(b.aborts[0].Error(), "panic in the stall inspector of rank 0 on host h: broken\n") {
+	if len(b.aborts) != 1 || !strings.HasPrefix(b.aborts[0].Error(), "panic in the stall inspector of rank 0 on host h: broken; in ") {
 		t.Errorf("aborts %v", b.aborts)
 	}
 }

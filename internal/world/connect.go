@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/transport"
@@ -21,6 +22,7 @@ import (
 // alike, because they exchange how it went.
 func (w *World) connect(ctx context.Context, generation uint64, o Options) error {
 	c := w.Config
+	failpoint.Here("attach")
 	var byHost [][]int
 	var local *shm.Network
 	if c.Transport != "tcp" {

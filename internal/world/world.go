@@ -17,6 +17,7 @@ import (
 	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/stall"
 	"github.com/gorovod/gorovod/internal/timeline"
@@ -113,6 +114,7 @@ func Join(ctx context.Context, c *config.Config, generation uint64, o Options) (
 
 // meet does what follows once the launcher has been reached.
 func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
+	failpoint.Here("rendezvous")
 	if err := w.introduce(ctx, o); err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/failpoint"
 )
 
 // How ranks attach, by their places on this host:
@@ -108,6 +110,8 @@ func (n *Network) adopt(fds []int, prepare func(h *header) error) error {
 		closeAll(fds)
 		return err
 	}
+	failpoint.Share(h.mem)
+	failpoint.Share(n.seg.mem)
 	own := bell{head: h, rank: n.cfg.Rank}
 	n.head, n.bell = h, &own
 	if n.cfg.Alarm {

@@ -1,0 +1,15 @@
+//go:build !failpoints
+
+// Package failpoint makes a rank fail at a named point of its own code, for tests:
+// with the build tag failpoints and GOROVOD_FAILPOINT set as on.go says. Without the
+// tag, Here and Share are empty and cost nothing.
+package failpoint
+
+// Enabled says whether this build has failpoints.
+const Enabled = false
+
+// Here is a point at which the rank may be made to fail.
+func Here(string) {}
+
+// Share offers memory that other processes share, for the action corrupt.
+func Share([]byte) {}

@@ -1,0 +1,390 @@
+// Package faults makes ranks of real jobs fail, each kind of fault in each phase of
+// a job's life, and measures how long it takes until every other rank is told why.
+// The short form runs with the other tests; FAULTS_PER_CELL=5 (make faults) fills the
+// whole table and writes it into docs/reliability.md.
+package faults
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/test/netns"
+)
+
+// kind is a way to fail.
+type kind struct {
+	action, text string
+	bound        time.Duration // from the fault until the last rank is told
+	harmless     bool          // the job may also go on to its end
+	wires        []string      // the transports it concerns; nil: all
+}
+
+// heartbeat is the shortest limit there is, and startTimeout that of the start; both
+// bounds are the time until somebody waits, which takes moments here, and the limit.
+const (
+	heartbeat    = 5 * time.Second
+	startTimeout = 5 * time.Second
+	// stallLimit ends a job in which a corrupt counter makes ranks wait that are alive.
+	stallLimit = 4 * time.Second
+	slack      = time.Second
+)
+
+var kinds = []kind{
+	{action: "kill", text: "SIGKILL", bound: time.Second},
+	{action: "exit", text: "exit", bound: time.Second},
+	{action: "panic", text: "panic", bound: time.Second, harmless: true},
+	{action: "stop", text: "SIGSTOP", bound: heartbeat + slack},
+	{action: "emfile", text: "no descriptors left", bound: startTimeout + slack, harmless: true},
+	{action: "corrupt", text: "corrupt segment", bound: stallLimit + 3*slack, harmless: true, wires: []string{"shm", "hosts"}},
+	{action: "cut", text: "cut link", bound: heartbeat + slack, wires: []string{"cut"}},
+}
+
+// phases are the points of package failpoint, in the order of a job's life, with how
+// often each is passed before the fault.
+var phases = []struct {
+	point, text string
+	most        int
+}{
+	{"rendezvous", "rendezvous", 1},
+	{"attach", "attach", 1},
+	{"negotiated", "between negotiate and execute", 40},
+	{"pack", "mid-pack", 60},
+	{"collective", "mid-allreduce", 60},
+	{"broadcast", "mid-broadcast (state sync)", 40},
+	{"set", "set add", 4},
+	{"shutdown", "shutdown", 1},
+}
+
+const ranks = 4
+
+// cell is a kind of fault in a phase.
+type cell struct {
+	k     *kind
+	phase int
+}
+
+// injection is one job.
+type injection struct {
+	cell
+	wire   string
+	victim int
+	nth    int
+	seed   uint64
+}
+
+func (i injection) String() string {
+	return fmt.Sprintf("%s %s over %s, rank %d, passage %d, seed %d", i.k.action, phases[i.phase].point, i.wire, i.victim, i.nth, i.seed)
+}
+
+// binaries are built once.
+var binaries = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "gorovod-faults-"); err != nil {
+		return "", err
+	}
+	for _, b := range [][]string{
+		{"-tags", "failpoints", "-o", filepath.Join(dir, "rank"), "./rank"},
+		{"-o", filepath.Join(dir, "gorovod"), "../../cmd/gorovod"},
+	} {
+		c := exec.Command("go", append([]string{"build"}, b...)...)
+		c.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := c.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%v: %w: %s", c, err, out)
+		}
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := binaries(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// Every rank that is left is told within the bound why the job has ended.
+func TestFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts many processes")
+	}
+	perCell, _ := strconv.Atoi(os.Getenv("FAULTS_PER_CELL"))
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("FAULTS_SEED"); s != "" {
+		seed, _ = strconv.ParseUint(s, 10, 64)
+	}
+	t.Logf("FAULTS_SEED=%d", seed)
+	only := os.Getenv("FAULTS_ONLY") // of kinds
+	r := rand.New(rand.NewPCG(seed, 2))
+	table := newTable()
+	for k := range kinds {
+		if only != "" && only != kinds[k].action {
+			continue
+		}
+		for p := range phases {
+			n := perCell
+			if perCell == 0 && p == int(seed+uint64(k))%len(phases) {
+				n = 1 // one cell of each kind in the short form
+			}
+			for i := range n {
+				inj := draw(r, cell{&kinds[k], p}, i)
+				t.Run("", func(t *testing.T) { run(t, table, inj) })
+			}
+		}
+	}
+	if perCell > 0 && only == "" && !t.Failed() {
+		if err := table.write("../../docs/reliability.md"); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("\n%s", table)
+}
+
+// draw chooses what the i-th injection into a cell leaves open.
+func draw(r *rand.Rand, c cell, i int) injection {
+	wires := c.k.wires
+	if wires == nil {
+		wires = []string{"shm", "tcp", "hosts"}
+	}
+	inj := injection{cell: c, wire: wires[i%len(wires)], victim: r.IntN(ranks), nth: 1 + r.IntN(phases[c.phase].most), seed: r.Uint64()}
+	if phases[c.phase].point == "set" && inj.victim == 3 {
+		inj.victim = 0 // rank 3 is not a member of the set, but passes, too: any
+	}
+	if inj.wire == "cut" {
+		inj.victim = 2 + r.IntN(2) // the cut is made on the second host
+	}
+	return inj
+}
+
+// run runs one injection and notes its outcome.
+func run(t *testing.T, table *table, inj injection) {
+	took, err := inject(t, inj)
+	if err != nil {
+		t.Errorf("%v: %v", inj, err)
+		table.failed(inj.cell)
+		return
+	}
+	table.add(inj.cell, took)
+	if took > inj.k.bound {
+		t.Logf("%v: %v, beyond %v", inj, took, inj.k.bound) // reported, not failed: machines differ
+	}
+}
+
+// longest is when a job that is not over has hung.
+const longest = 40 * time.Second
+
+// inject runs a job with a fault, and returns how long it took from the fault until
+// the last rank was told, 0 where the job came to its end nevertheless.
+func inject(t *testing.T, inj injection) (time.Duration, error) {
+	dir, err := binaries()
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	defer cancel()
+	env := append(os.Environ(), "HOROVOD_DYNAMIC_PROCESS_SETS=1",
+		fmt.Sprintf("GOROVOD_FAILPOINT=%s=%s#%d", phases[inj.phase].point, inj.k.action, inj.nth), fmt.Sprintf("FAULT_RANK=%d", inj.victim), fmt.Sprintf("GOROVOD_SEED=%d", inj.seed),
+		fmt.Sprintf("GOROVOD_HEARTBEAT_SECONDS=%g", heartbeat.Seconds()), fmt.Sprintf("HOROVOD_GLOO_TIMEOUT_SECONDS=%g", startTimeout.Seconds()),
+		"HOROVOD_STALL_CHECK_TIME_SECONDS=2", fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%g", stallLimit.Seconds()))
+	switch inj.wire {
+	case "tcp":
+		env = append(env, "GOROVOD_TRANSPORT=tcp")
+	case "hosts":
+		env = append(env, "FAULT_HOSTS=aabb")
+	}
+	var commands []*exec.Cmd
+	if inj.wire == "cut" {
+		if commands, err = onTwoHosts(ctx, t, dir, env); err != nil {
+			return 0, err
+		}
+	} else {
+		c := exec.CommandContext(ctx, filepath.Join(dir, "gorovod"), "run", "-np", strconv.Itoa(ranks), filepath.Join(dir, "rank"))
+		c.Env = env
+		commands = []*exec.Cmd{c}
+	}
+	lines, end, err := start(commands)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	o := outcome{told: map[int]time.Time{}, done: map[int]bool{}}
+	for o.fault.IsZero() || !o.complete(inj) {
+		line, open := <-lines
+		if !open {
+			break
+		}
+		o.take(line)
+	}
+	return o.judge(inj)
+}
+
+// start starts the commands; their lines come one by one. end kills what is left.
+func start(commands []*exec.Cmd) (lines <-chan string, end func(), err error) {
+	out := make(chan string, 1000)
+	var reading sync.WaitGroup
+	for _, c := range commands {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, nil, err
+		}
+		c.Stdout, c.Stderr = w, w
+		if c.SysProcAttr == nil {
+			c.SysProcAttr = &syscall.SysProcAttr{}
+		}
+		c.SysProcAttr.Pdeathsig = syscall.SIGKILL
+		err = c.Start()
+		w.Close()
+		if err != nil {
+			return nil, nil, err
+		}
+		prefix := ""
+		for _, v := range c.Env { // as the launcher does
+			if rank, ok := strings.CutPrefix(v, "HOROVOD_RANK="); ok {
+				prefix = "[" + rank + "]<stdout>:"
+			}
+		}
+		reading.Go(func() { read(r, prefix, out) })
+	}
+	go func() { reading.Wait(); close(out) }()
+	return out, func() {
+		for _, c := range commands {
+			c.Process.Signal(syscall.SIGCONT)
+			c.Process.Kill() // a launcher's supervisors end their ranks then
+			c.Wait()
+		}
+		for range out { // to the end: everything is gone
+		}
+	}, nil
+}
+
+func read(r io.ReadCloser, prefix string, out chan<- string) {
+	defer r.Close()
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		out <- prefix + s.Text()
+	}
+}
+
+// onTwoHosts are ranks 0 and 1 on one host, 2 and 3 on another, and the rendezvous on
+// the first. The failpoint cuts the wire on the second host: what comes to it, comes.
+func onTwoHosts(ctx context.Context, t *testing.T, dir string, env []string) ([]*exec.Cmd, error) {
+	hosts := netns.Two(t, "")
+	const secret, port = "5ec8e7", "7423"
+	server := hosts[0].Command(ctx, filepath.Join(dir, "gorovod"), "rendezvous", "-n", strconv.Itoa(ranks), "--listen", hosts[0].Address+":"+port)
+	server.Env = append(os.Environ(), "HOROVOD_SECRET_KEY="+secret)
+	out, err := server.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := server.Start(); err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it serves
+		return nil, fmt.Errorf("the rendezvous: %w", err)
+	}
+	var commands []*exec.Cmd
+	for r := range ranks {
+		c := hosts[r/2].Command(ctx, filepath.Join(dir, "rank"))
+		c.Env = append(env[:len(env):len(env)], fmt.Sprintf("HOROVOD_RANK=%d", r), fmt.Sprintf("HOROVOD_SIZE=%d", ranks),
+			fmt.Sprintf("HOROVOD_LOCAL_RANK=%d", r%2), "HOROVOD_LOCAL_SIZE=2", fmt.Sprintf("HOROVOD_CROSS_RANK=%d", r/2), "HOROVOD_CROSS_SIZE=2",
+			"HOROVOD_GLOO_RENDEZVOUS_ADDR="+hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT="+port, "HOROVOD_SECRET_KEY="+secret, fmt.Sprintf("HOROVOD_HOSTNAME=h%d", r/2),
+			fmt.Sprintf("GOROVOD_CUT=ip neighbour replace %s lladdr 02:00:00:00:00:99 dev %s nud permanent", hosts[0].Address, netns.Interface))
+		commands = append(commands, c)
+	}
+	return commands, nil
+}
+
+// outcome is what a job has said.
+type outcome struct {
+	fault time.Time
+	told  map[int]time.Time
+	texts []string
+	done  map[int]bool
+	all   []string
+}
+
+var (
+	faultLine = regexp.MustCompile(`failpoint \S+ \S+ (\d+)`)
+	toldLine  = regexp.MustCompile(`^\[(\d+)\]<stdout>:TOLD (\d+) (.*)`)
+	doneLine  = regexp.MustCompile(`^\[(\d+)\]<stdout>:DONE`)
+)
+
+func (o *outcome) take(line string) {
+	o.all = append(o.all, line)
+	if m := toldLine.FindStringSubmatch(line); m != nil {
+		rank, _ := strconv.Atoi(m[1])
+		o.told[rank] = nanoseconds(m[2])
+		o.texts = append(o.texts, m[3])
+	} else if m := doneLine.FindStringSubmatch(line); m != nil {
+		rank, _ := strconv.Atoi(m[1])
+		o.done[rank] = true
+	} else if m := faultLine.FindStringSubmatch(line); m != nil && o.fault.IsZero() {
+		o.fault = nanoseconds(m[1])
+	}
+}
+
+func nanoseconds(text string) time.Time {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return time.Unix(0, n)
+}
+
+// complete reports that every rank but the victim has come to an end.
+func (o *outcome) complete(inj injection) bool {
+	for r := range ranks {
+		if _, told := o.told[r]; r != inj.victim && !told && !o.done[r] {
+			return false
+		}
+	}
+	return true
+}
+
+// judge says how long it took, and what is wrong.
+func (o *outcome) judge(inj injection) (time.Duration, error) {
+	wrong := func(format string, args ...any) (time.Duration, error) {
+		return 0, fmt.Errorf(format+"\n%s", append(args, strings.Join(o.all, "\n"))...)
+	}
+	if !o.complete(inj) {
+		return wrong("not all ranks were told")
+	}
+	if o.fault.IsZero() {
+		return wrong("the fault was never injected")
+	}
+	var took time.Duration
+	for r, at := range o.told {
+		if r != inj.victim {
+			took = max(took, at.Sub(o.fault))
+		}
+	}
+	leaving := phases[inj.phase].point == "shutdown"
+	if len(o.done) > 0 && !leaving && !inj.k.harmless {
+		return wrong("a job with a fault came to its end")
+	}
+	for _, line := range o.all {
+		if strings.Contains(line, "fatal error:") || strings.Contains(line, "SIGSEGV") || strings.Contains(line, "SIGBUS") {
+			return wrong("a crash")
+		}
+	}
+	if inj.k.harmless {
+		return took, nil
+	}
+	for _, text := range o.texts { // a named cause
+		if !regexp.MustCompile(`rank \d|the launcher`).MatchString(text) {
+			return wrong("a cause without a name: %q", text)
+		}
+	}
+	return took, nil
+}

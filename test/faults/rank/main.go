@@ -1,0 +1,78 @@
+// Command rank is one rank of the jobs that the fault tests run: it computes until
+// something fails, and tells what it was told, or that it came to its end.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorovod/gorovod/hvd"
+)
+
+// rounds is how long a job without a fault goes on.
+const rounds = 30
+
+func main() {
+	rank, _ := strconv.Atoi(os.Getenv("HOROVOD_RANK"))
+	if hosts := os.Getenv("FAULT_HOSTS"); hosts != "" { // a letter for each rank: pretended hosts
+		os.Setenv("HOROVOD_HOSTNAME", hosts[rank:rank+1])
+	}
+	if os.Getenv("FAULT_RANK") != os.Getenv("HOROVOD_RANK") {
+		os.Unsetenv("GOROVOD_FAILPOINT")
+	}
+	if err := work(); err != nil {
+		fmt.Printf("TOLD %d %s\n", time.Now().UnixNano(), strings.ReplaceAll(err.Error(), "\n", " | "))
+		time.Sleep(time.Minute) // so that this end is nobody's news
+	}
+	fmt.Println("DONE")
+}
+
+func work() error {
+	if err := hvd.Init(); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	large := make([]float32, 4<<20)
+	var small [8][]float32
+	for i := range small {
+		small[i] = make([]float32, 1000)
+	}
+	for round := range rounds {
+		if err := hvd.Allreduce(ctx, "large", large); err != nil {
+			return err
+		}
+		var handles []*hvd.Handle
+		for i, s := range small { // to be fused
+			// An Adasum is packed over every transport; a sum is not, where the tensors lie in memory that all share.
+			op := []hvd.ReduceOp{hvd.Sum, hvd.Adasum}[i/4]
+			h, err := hvd.AllreduceAsync(fmt.Sprint("small", i), s, hvd.WithOp(op), hvd.WithPrescale(0.5))
+			if err != nil {
+				return err
+			}
+			handles = append(handles, h)
+		}
+		for _, h := range handles {
+			if err := h.Wait(ctx); err != nil {
+				return err
+			}
+		}
+		if err := hvd.Broadcast(ctx, "state", large, 0); err != nil {
+			return err
+		}
+		if round%5 == 2 {
+			s := hvd.NewProcessSet(0, 1, 2)
+			if err := hvd.AddProcessSet(s); err != nil {
+				return err
+			}
+			if err := hvd.RemoveProcessSet(s); err != nil {
+				return err
+			}
+		}
+	}
+	hvd.Shutdown()
+	return nil
+}

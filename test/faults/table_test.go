@@ -1,0 +1,76 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// table is what was measured, by phase and kind.
+type table struct {
+	worst  map[cell]time.Duration
+	counts map[cell]int
+	bad    map[cell]int
+}
+
+func newTable() *table {
+	return &table{map[cell]time.Duration{}, map[cell]int{}, map[cell]int{}}
+}
+
+func (t *table) add(c cell, took time.Duration) {
+	t.counts[c]++
+	t.worst[c] = max(t.worst[c], took)
+}
+
+func (t *table) failed(c cell) { t.bad[c]++ }
+
+// String is the table in Markdown.
+func (t *table) String() string {
+	var b strings.Builder
+	b.WriteString("| phase |")
+	for i := range kinds {
+		fmt.Fprintf(&b, " %s |", kinds[i].text)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(kinds)) + "\n| *bound* |")
+	for i := range kinds {
+		fmt.Fprintf(&b, " *%v s* |", kinds[i].bound.Seconds())
+	}
+	total := 0
+	for p := range phases {
+		fmt.Fprintf(&b, "\n| %s |", phases[p].text)
+		for i := range kinds {
+			c := cell{&kinds[i], p}
+			total += t.counts[c]
+			switch {
+			case t.bad[c] > 0:
+				fmt.Fprintf(&b, " %d failed |", t.bad[c])
+			case t.counts[c] == 0:
+				b.WriteString(" |")
+			case t.worst[c] == 0:
+				fmt.Fprintf(&b, " none (%d) |", t.counts[c])
+			default:
+				fmt.Fprintf(&b, " %.2f s (%d) |", t.worst[c].Seconds(), t.counts[c])
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\n\n%d injections, %s.\n", total, time.Now().UTC().Format("2006-01-02"))
+	return b.String()
+}
+
+// The table lies between these lines of a page.
+const begin, end = "<!-- faults: begin -->\n", "<!-- faults: end -->\n"
+
+// write puts the table into a page.
+func (t *table) write(name string) error {
+	page, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(page), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s has no place for the table of faults", name)
+	}
+	return os.WriteFile(name, []byte(before+begin+"\n"+t.String()+"\n"+end+after), 0o666)
+}
