@@ -264,6 +264,15 @@ int gorovod_checkpoint_save(int64_t number, const void *data, size_t bytes);
 /* Reads the newest state that was written as it was written; *number is -1 if there is none. The caller
  * frees *data with gorovod_free. */
 int gorovod_checkpoint_load(int64_t *number, void **data, size_t *bytes);
+/*
+ * This rank's program has failed, as by an exception that nobody catches: every operation that is pending
+ * or comes, on every rank, fails and names this rank and reason ("raised ValueError: …"), and so does the
+ * launcher. Does nothing before horovod_init and after a failure.
+ */
+void gorovod_fail(const char *reason);
+/* The failure, of this rank or another, that has ended the operations of this process; empty if there is none. As
+ * gorovod_last_error otherwise, whose value it replaces. */
+const char *gorovod_failure(void);
 /* Forgets the handle. Of an operation in progress: it goes on, its result is dropped. */
 int gorovod_release(int64_t handle);
 /* The reason of this thread's last failed call; empty if none. Valid until the next call. */

@@ -425,6 +425,17 @@ int gorovod_checkpoint_load(int64_t *number, void **data, size_t *bytes) {
   return goCheckpointLoad(number, data, bytes, reason);
 }
 
+void gorovod_fail(const char *reason) {
+  if (is_child() || reason == NULL) return;
+  goFail((char *)reason);
+}
+
+const char *gorovod_failure(void) {
+  char *reason = fresh_reason();
+  if (!is_child()) goFailure(reason);
+  return reason;
+}
+
 void gorovod_free(void *data) { free(data); }
 
 int gorovod_release(int64_t handle) {

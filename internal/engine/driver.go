@@ -92,7 +92,7 @@ func (e *Engine) abortOnPanic() {
 	if p := recover(); p != nil {
 		cause := guard.Caught("the engine of "+e.opts.Describe(e.opts.Rank), p)
 		e.net.Abort(cause)
-		e.fail(e.networkError(cause))
+		e.fail(e.aborted(cause))
 	}
 }
 
@@ -153,7 +153,7 @@ func (e *Engine) progress() bool {
 		return false
 	}
 	if err := e.net.Err(); err != nil {
-		e.fail(e.networkError(err))
+		e.fail(e.aborted(err))
 		return true
 	}
 	if e.called.Load() {

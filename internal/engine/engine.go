@@ -9,7 +9,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -60,6 +59,9 @@ type Options struct {
 	Spin       bool // poll for a while before sleeping: only where ranks ≤ usable cores
 	// Describe names a world rank for error messages, such as "rank 2 on host a".
 	Describe func(rank int) string
+	// Failed, if set, is told once, by whichever goroutine finds out, that the network was
+	// aborted, and of the cause without this rank's view. It must not block.
+	Failed func(cause error)
 	// Cause, if set, is asked once for a better explanation of a shutdown by
 	// another rank; it may block for a short time.
 	Cause func(rank int) string
@@ -93,6 +95,7 @@ type Engine struct {
 	closing      atomic.Bool
 	stallChecked time.Time             // the driver's
 	failure      atomic.Pointer[Error] // set once: every later operation gets it
+	abort        atomic.Pointer[Error] // set once, before failure: it was no shutdown, but this
 
 	clock    clock
 	tuner    *tuner // on rank 0, while Options.Tune asks for it
@@ -182,7 +185,7 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 		return nil, f
 	}
 	if err := e.net.Err(); err != nil {
-		return nil, e.networkError(err)
+		return nil, e.aborted(err)
 	}
 	l, err := e.lane(op)
 	if err != nil {
@@ -375,19 +378,6 @@ func (e *Engine) drained() bool {
 		}
 	}
 	return true
-}
-
-// networkError is the Error for an aborted network.
-func (e *Engine) networkError(err error) *Error {
-	var ee *Error
-	if errors.As(err, &ee) {
-		return ee
-	}
-	reason := err.Error()
-	if e.opts.AfterAbort != "" {
-		reason += " " + e.opts.AfterAbort
-	}
-	return &Error{UnknownError, reason}
 }
 
 // fail ends the engine: the data path first, then every operation with the same

@@ -410,11 +410,19 @@ func (j *Job) explain(d rendezvous.Death) {
 	var b strings.Builder
 	used := len(j.server.Joined()) > 0
 	d.NeverJoined = d.NeverJoined && used // nobody used Horovod so far: it says nothing
-	b.WriteString(d.String())
-	if d.Reason != "" {
-		fmt.Fprintf(&b, "\nit reported: %s", d.Reason)
+	first := j.server.First()
+	culprit := d.Rank
+	switch {
+	case first != nil: // what failed after it is a consequence, whichever process was the first to end
+		culprit = first.Rank
+		b.WriteString("root cause: " + first.Text)
+	default:
+		b.WriteString("root cause: " + d.String())
+		if d.Reason != "" {
+			fmt.Fprintf(&b, "\nit reported: %s", d.Reason)
+		}
 	}
-	if text := j.ranks[d.Rank].streams[1].last(); text != "" {
+	if text := j.ranks[culprit].streams[1].last(); text != "" {
 		fmt.Fprintf(&b, "; last lines of its stderr:\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
 	}
 	if missing := j.server.Missing(); used && !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {

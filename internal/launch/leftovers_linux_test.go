@@ -257,7 +257,7 @@ func TestClosedPipeEndsTheJob(t *testing.T) {
 
 func TestASignalUnderAShellIsNamed(t *testing.T) {
 	l := launched(t, nil, "-np", "2", "--grace-period", "0", "bash", "-c", `if [ $HOROVOD_RANK = 1 ]; then bash -c 'kill -9 $$'; exit $?; fi; exec sleep 1000`)
-	l.expect(137, "horovodrun: rank 1 on host localhost (pid ", ") exited with code 137 (128+9: SIGKILL)")
+	l.expect(137, "horovodrun: root cause: rank 1 on host localhost (pid ", ") exited with code 137 (128+9: SIGKILL)")
 	if strings.Contains(l.stderr.String(), "hvd.init()") {
 		t.Errorf("a command that does not use Horovod is told of it: %s", &l.stderr)
 	}

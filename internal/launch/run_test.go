@@ -382,7 +382,7 @@ func TestFirstFailureIsNamedAndDecides(t *testing.T) {
 	l := launched(t, nil, "-np", "3", "--grace-period", "0.1", "sh", "-c",
 		`if [ $HOROVOD_RANK = 2 ]; then for i in 1 2 3 4 5 6 7 8 9 10 11; do echo trouble $i >&2; done; exit 42; fi; exec sleep 1000`)
 	l.expect(42, "Process 2 exit with status code 42.",
-		"horovodrun: rank 2 on host localhost (pid ", ") exited with code 42; last lines of its stderr:\n  trouble 2\n", "\n  trouble 11\n")
+		"horovodrun: root cause: rank 2 on host localhost (pid ", ") exited with code 42; last lines of its stderr:\n  trouble 2\n", "\n  trouble 11\n")
 	if strings.Contains(l.stderr.String(), "  trouble 1\n") {
 		t.Error("more than the last 10 lines")
 	}
@@ -392,7 +392,7 @@ func TestSignalDeathIsNamed(t *testing.T) {
 	for sig, text := range map[string]string{"KILL": "9 (SIGKILL)", "SEGV": "11 (SIGSEGV)"} {
 		n, _ := strconv.Atoi(strings.Fields(text)[0])
 		l := launched(t, nil, "-np", "2", "--grace-period", "0", "sh", "-c", `if [ $HOROVOD_RANK = 1 ]; then kill -`+sig+` $$; fi; exec sleep 1000`)
-		l.expect(128+n, fmt.Sprintf("Process 1 exit with status code %d.", 128+n), "horovodrun: rank 1 on host localhost (pid ", ") was killed by signal "+text)
+		l.expect(128+n, fmt.Sprintf("Process 1 exit with status code %d.", 128+n), "horovodrun: root cause: rank 1 on host localhost (pid ", ") was killed by signal "+text)
 	}
 }
 

@@ -122,6 +122,21 @@ func Shutdown() {
 	}
 }
 
+// Fail says that this rank's program has failed: see world.World.Fail.
+func Fail(reason string) {
+	if w := current.Load(); w != nil {
+		w.Fail(reason)
+	}
+}
+
+// Failure is the failure that has ended the current engine, "" if there is none.
+func Failure() string {
+	if w := current.Load(); w != nil {
+		return w.Failure()
+	}
+	return ""
+}
+
 // World is the current membership, nil before Init and after Shutdown.
 func World() *world.World { return current.Load() }
 

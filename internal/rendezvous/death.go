@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"fmt"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,6 +36,15 @@ type Death struct {
 	Reason string `json:",omitempty"`
 	// NeverJoined says that it ended before it came to the rendezvous. The server sets it.
 	NeverJoined bool `json:",omitempty"`
+
+	at time.Time // when it came; the server's
+}
+
+// Failure is what a rank has reported.
+type Failure struct {
+	Rank int
+	Text string // begins with who it is
+	At   time.Time
 }
 
 // Failed is false for a process that exited with code 0.

@@ -70,6 +70,7 @@ type Server struct {
 	peers     map[*peer]struct{} // connected now
 	ranks     []standing
 	deaths    []Death       // the news so far, in order of arrival
+	first     *Failure      // see First
 	gens      []*generation // gens[i] has the agreed number i+1
 }
 
@@ -339,6 +340,7 @@ func (s *Server) take(p *peer, m message) bool {
 	case typeReport:
 		if r := &s.ranks[p.Rank]; !r.reported {
 			r.report, r.reported = clip(m.Text, maxText), true
+			s.blame(p.Rank, r.report)
 		}
 	case typeLeave:
 		p.left = true
@@ -431,6 +433,7 @@ func (s *Server) Died(d Death) Death {
 	connected := slices.ContainsFunc(s.ofRank(d.Rank), func(p *peer) bool { return !p.left })
 	news := d.Failed() || d.NeverJoined || r.lost || connected
 	if news {
+		d.at = time.Now()
 		s.deaths = append(s.deaths, d)
 		for p := range s.peers {
 			s.send(p, message{Type: typeDeath, Death: &d})
@@ -501,4 +504,32 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	s.wg.Wait()
 	return nil
+}
+
+// wake is how long what fails is taken for a consequence of what failed before it.
+const wake = 30 * time.Second
+
+// blame notes a report, unless another failure has just come before it.
+func (s *Server) blame(rank int, text string) {
+	now := time.Now()
+	if s.first != nil && now.Sub(s.first.At) < wake {
+		return
+	}
+	for _, d := range s.deaths {
+		if d.Failed() && now.Sub(d.at) < wake {
+			return
+		}
+	}
+	s.first = &Failure{Rank: rank, Text: text, At: now}
+}
+
+// First is the report, not long ago, that came before other reports and before any
+// process had failed: the cause of what has failed after it. Nil if there is none.
+func (s *Server) First() *Failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first == nil || time.Since(s.first.At) >= wake {
+		return nil
+	}
+	return s.first
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 func mpiRank(c *mpi.Communicator) int {
@@ -66,12 +67,12 @@ func (w *World) untilAbort() (context.Context, context.CancelFunc) {
 	w.mu.Lock()
 	news := w.news
 	w.mu.Unlock()
-	go func() {
+	guard.Go("the joining", func(error) { cancel() }, func() {
 		select {
 		case <-news: // somebody has died
 			cancel()
 		case <-ctx.Done():
 		}
-	}()
+	})
 	return ctx, cancel
 }

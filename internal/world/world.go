@@ -136,6 +136,9 @@ func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
 	w.session.OnLost(func(err error) {
 		who := "the launcher"
 		if server := w.session.ServedBy(); server != "" {
+			if by, over := w.Engine.ClosedBy(); over || by >= 0 {
+				return // ranks leave, and the server with them
+			}
 			who = server + ", which serves the rendezvous,"
 		}
 		w.abort(fmt.Errorf("%s is gone: %w", who, err))
@@ -185,7 +188,7 @@ func (w *World) startEngine(o Options) error {
 	}
 	opts := engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity, Wire: c.Compression,
 		GroupsApart: c.DisableGroupFusion, JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
-		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Cause: w.cause, Log: o.Log}
+		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Failed: w.report, Cause: w.cause, Log: o.Log}
 	if err := w.tune(&opts); err != nil {
 		w.net.Close()
 		return err
@@ -270,7 +273,7 @@ func (w *World) onDeath(d rendezvous.Death) {
 			return // it left in order: the closed log ends what it ends, and asks for the cause
 		}
 	}
-	w.abort(errors.New(d.String()))
+	w.abort(reported{errors.New(d.String())})
 }
 
 // onVanished is told that the process of a local rank is gone.

@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"slices"
 	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // Communicator is a duplicate of one of the program's, on which only this package
@@ -205,7 +207,8 @@ func (c *Communicator) group(ctx context.Context, tag int, ranks []int) (*Commun
 	for i, r := range ranks {
 		list[i] = int32(r)
 	}
-	go func() { // it cannot be polled, nor taken back
+	failed := func(err error) { ended <- outcome{err: err} }
+	guard.Go("the making of a communicator", failed, func() { // it cannot be polled, nor taken back
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.call.comm, l.call.counts, l.call.count, l.call.tag = c.handle, list.c(), C.int64_t(len(ranks)), C.int(tag)
@@ -213,7 +216,7 @@ func (c *Communicator) group(ctx context.Context, tag int, ranks []int) (*Commun
 		made := l.call.made
 		list.free()
 		ended <- outcome{made, err}
-	}()
+	})
 	select {
 	case o := <-ended:
 		if o.err != nil {

@@ -21,6 +21,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -201,7 +202,7 @@ func (l *Library) Init(single bool) error {
 	if single {
 		l.call.peer = l.functions.thread_single
 		l.thread, l.returned = make(chan struct{}), make(chan struct{})
-		go l.serve()
+		guard.Go("the thread that calls MPI", l.lose, l.serve)
 	}
 	if err := l.do(C.GV_Init_thread); err != nil {
 		return err

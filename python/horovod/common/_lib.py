@@ -136,6 +136,8 @@ _PROTOTYPES = {
     "gorovod_checkpoint_due": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int]),
     "gorovod_checkpoint_save": (ctypes.c_int, [ctypes.c_int64, ctypes.c_char_p, ctypes.c_size_t]),
     "gorovod_checkpoint_load": (ctypes.c_int, [_int64_p, _void_pp, _size_p]),
+    "gorovod_fail": (None, [ctypes.c_char_p]),
+    "gorovod_failure": (ctypes.c_char_p, []),
     "gorovod_release": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_last_error": (ctypes.c_char_p, []),
     "gorovod_version": (ctypes.c_char_p, []),

@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Callable, Iterable, Optional, Sequence, Union
 
-from horovod.common import _lib, _mpi
+from horovod.common import _last_words, _lib, _mpi
 from horovod.common.util import is_iterable
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class HorovodBasics:
                 raise ValueError(f"Horovod initialization failed. {reason or 'The log tells more.'}")
         if not self._exit_hook:
             atexit.register(self.shutdown)
+            _last_words.install()
             self._exit_hook = True
 
         from horovod.common.process_sets import _init_process_sets, _rebind_process_sets

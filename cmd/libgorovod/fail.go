@@ -1,0 +1,14 @@
+package main
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import "github.com/gorovod/gorovod/internal/process"
+
+//export goFail
+func goFail(reason *C.char) { process.Fail(C.GoString(reason)) }
+
+//export goFailure
+func goFailure(buf *C.char) { explain(buf, process.Failure()) }

@@ -1,0 +1,53 @@
+"""What a rank says when an exception ends it: the cause to all ranks, or that it is a consequence."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import TracebackType
+from typing import Iterator, Optional, Type
+
+from horovod.common import _lib
+
+_MOST_BYTES = 1000
+
+
+def install() -> None:
+    """Have uncaught exceptions reported from now on; what ``sys.excepthook`` was is still called for root causes."""
+    previous = sys.excepthook
+
+    def hook(kind: Type[BaseException], value: BaseException, tb: Optional[TracebackType]) -> None:
+        if hasattr(sys, "ps1") or sys.flags.interactive or _lib.in_forked_child():
+            previous(kind, value, tb)  # the program goes on
+            return
+        failure = _failure()
+        if failure and any(failure in str(e) for e in _chain(value)):
+            print(_consequence(kind, tb, failure), file=sys.stderr, flush=True)
+            return
+        previous(kind, value, tb)
+        sys.stderr.flush()  # before the other ranks can say what follows from it
+        reason = "raised " + "".join(traceback.format_exception_only(kind, value)).strip()
+        _lib.load().gorovod_fail(reason.encode("utf-8", "replace")[:_MOST_BYTES].replace(b"\0", b" "))
+
+    sys.excepthook = hook
+
+
+def _failure() -> str:
+    return (_lib.load().gorovod_failure() or b"").decode("utf-8", "replace")
+
+
+def _chain(value: Optional[BaseException]) -> Iterator[BaseException]:
+    """The exception, and those from which it came."""
+    seen = set()
+    while value is not None and id(value) not in seen:
+        seen.add(id(value))
+        yield value
+        value = value.__cause__ or value.__context__
+
+
+def _consequence(kind: Type[BaseException], tb: Optional[TracebackType], failure: str) -> str:
+    """One line in place of a traceback: where this rank was when another one's failure ended it."""
+    frames = traceback.extract_tb(tb)
+    own = [f for f in frames if "/horovod/" not in f.filename.replace("\\", "/")] or frames
+    where = f" at {own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else ""
+    return f"{kind.__name__}{where}, because of another failure: {failure}"
