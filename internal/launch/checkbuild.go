@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/version"
@@ -10,6 +11,8 @@ import (
 // checkBuild is the summary of --check-build, in upstream's form. Gloo stands
 // for gorovod's own transport, which takes its place.
 func checkBuild() string {
+	_, err := exec.LookPath("mpirun")
+	mpi := err == nil // the library, which is only needed in the processes, comes with it
 	var b strings.Builder
 	fmt.Fprintf(&b, "Horovod v%s:\n", version.Horovod)
 	for _, list := range []struct {
@@ -17,8 +20,8 @@ func checkBuild() string {
 		items   []item
 	}{
 		{"Available Frameworks", []item{{"TensorFlow", false}, {"PyTorch", true}, {"MXNet", false}}},
-		{"Available Controllers", []item{{"MPI", false}, {"Gloo", true}}},
-		{"Available Tensor Operations", []item{{"NCCL", false}, {"DDL", false}, {"CCL", false}, {"MPI", false}, {"Gloo", true}}},
+		{"Available Controllers", []item{{"MPI", mpi}, {"Gloo", true}}},
+		{"Available Tensor Operations", []item{{"NCCL", false}, {"DDL", false}, {"CCL", false}, {"MPI", mpi}, {"Gloo", true}}},
 	} {
 		fmt.Fprintf(&b, "\n%s:\n", list.heading)
 		for _, i := range list.items {

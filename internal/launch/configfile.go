@@ -86,14 +86,14 @@ func (f *flags) readConfig(path string) error {
 	fill(&f.GlooTimeoutSeconds, c.LibraryOptions.GlooTimeoutSeconds)
 	fillText(&f.LogLevel, strings.ToUpper(c.Logging.Level))
 	fill(&f.LogTime, c.Logging.WithTimestamp)
-	if c.Controller == nil || f.Gloo {
+	if c.Controller == nil || f.Gloo || f.MPI {
 		return nil
 	}
 	switch strings.ToLower(*c.Controller) {
 	case "gloo":
 		f.Gloo = true
 	case "mpi":
-		return fmt.Errorf("%s: controller: mpi: %s", path, refused["--mpi"])
+		f.MPI = true
 	default:
 		return fmt.Errorf("%s: controller: %s: gloo or mpi is needed", path, *c.Controller)
 	}

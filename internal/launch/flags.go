@@ -35,7 +35,10 @@ type flags struct {
 	ResetLimit        *int   `placeholder:"N" help:"How often an elastic job may be formed anew. Default: any number of times."`
 	BlacklistCooldown []int  `name:"blacklist-cooldown-range" sep:"," placeholder:"MIN MAX" help:"For how many seconds, at least and at most, what has failed is left out of an elastic job. Default: for ever."`
 
-	Gloo bool `help:"Accepted for compatibility: gorovod's own transport takes the place of Gloo."`
+	Gloo        bool   `help:"Accepted for compatibility: gorovod's own transport takes the place of Gloo."`
+	MPI         bool   `name:"mpi" help:"Let mpirun start the processes, and MPI carry the data."`
+	MPIArgs     string `name:"mpi-args" placeholder:"ARGS" help:"With --mpi: more arguments of mpirun (give it as --mpi-args=...)."`
+	BindingArgs string `placeholder:"ARGS" help:"With --mpi: arguments of mpirun that bind processes. Default: -bind-to none -map-by slot."`
 
 	Verbose         bool     `help:"Tell what the launcher does."`
 	StartTimeout    *int     `placeholder:"SECONDS" help:"How long the other hosts may take to be connected, and how long the processes wait for one another in hvd.init(). Default: $$HOROVOD_START_TIMEOUT, or 30."`
@@ -207,6 +210,16 @@ func (f *flags) check(options []string) error {
 	}
 	if err := f.checkElastic(); err != nil {
 		return err
+	}
+	switch {
+	case f.MPI && f.Gloo:
+		return errors.New("--gloo and --mpi: one of them")
+	case f.MPI && f.elastic():
+		return errors.New("--mpi: MPI cannot carry an elastic job: after a failure a process cannot go on with it")
+	case !f.MPI && f.MPIArgs != "":
+		return errors.New("--mpi-args is for jobs that mpirun starts: give --mpi, too")
+	case !f.MPI && f.BindingArgs != "":
+		return errors.New("--binding-args is for jobs that mpirun starts: give --mpi, too, or bind inside the command, for instance with taskset or numactl")
 	}
 	if env := os.Getenv("HOROVOD_START_TIMEOUT"); f.StartTimeout == nil && env != "" {
 		n, err := strconv.Atoi(env)

@@ -66,7 +66,10 @@ func TestBadArguments(t *testing.T) {
 		"-np 2 -p 65536 x":                                     "--ssh-port 65536",
 		"-np 2 -x 7=3 x":                                       "-x 7",
 		"-np 2 --num-nccl-streams -1 x":                        "--num-nccl-streams -1",
-		"-np 2 --mpi-args=--oversubscribe x":                   "--mpi-args is not supported",
+		"-np 2 --mpi-args=--oversubscribe x":                   "--mpi-args is for jobs that mpirun starts",
+		"-np 2 --binding-args=-bind-to x":                      "--binding-args is for jobs that mpirun starts",
+		"-np 2 --mpi --gloo x":                                 "--gloo and --mpi",
+		"-np 2 --mpi --min-np 1 x":                             "elastic",
 		"-np 2 --min-np 0 x":                                   "--min-np 0",
 		"-np 2 --min-np 3 x":                                   "--min-np 3 is above -np 2",
 		"-np 2 --min-np 1 --max-np 1 x":                        "--max-np 1",
@@ -108,7 +111,7 @@ func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
 		"--cache-capacity": "1", "--gloo-timeout-seconds": "1", "--cycle-time-ms": "2.5", "--timeline-filename": "t.json",
 		"--stall-check-warning-time-seconds": "5", "--stall-check-shutdown-time-seconds": "0", "--autotune-log-file": "f", "--autotune-warmup-samples": "0", "--autotune-steps-per-sample": "1", "--autotune-bayes-opt-max-samples": "1", "--autotune-gaussian-process-noise": "0.5", "--log-level": "INFO", "--network-interface": "lo", "-p": "22", "--ssh-port": "22", "-i": "f", "--ssh-identity-file": "f", "--config-file": "/dev/null", "--num-nccl-streams": "1", "--thread-affinity": "0", "--network-interfaces": "eth0,lo", "-H": "localhost:2", "--hosts": "localhost:2", "-hostfile": "f", "--hostfile": "f",
 		"--min-np": "1", "--min-num-proc": "1", "--max-np": "3", "--max-num-proc": "3", "--slots-per-host": "2", "--elastic-timeout": "9", "--reset-limit": "0",
-		"--blacklist-cooldown-range": "1,2", "--host-discovery-script": "./d"}
+		"--blacklist-cooldown-range": "1,2", "--host-discovery-script": "./d", "--mpi-args": "-v", "--binding-args": "-v"}
 	for _, option := range upstream {
 		args := []string{option}
 		if v, ok := values[option]; ok {
@@ -120,6 +123,8 @@ func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
 		switch option {
 		case "--max-np", "--max-num-proc", "--slots-per-host", "--elastic-timeout", "--reset-limit", cooldownOption:
 			args = append(args, "--min-np", "1")
+		case "--mpi-args", "--binding-args":
+			args = append(args, "--mpi")
 		}
 		f, err := parseFlags("horovodrun", append(args, "cmd", "arg"))
 		switch {

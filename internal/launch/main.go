@@ -118,6 +118,9 @@ func run(name string, args []string) (code int, err error) {
 	if f.elastic() {
 		return runElastic(name, f)
 	}
+	if f.MPI {
+		return runMPI(f)
+	}
 	hosts, err := f.hosts()
 	if err != nil {
 		return exitUsage, err

@@ -9,10 +9,7 @@ import (
 // reason or with what to do instead. An option that is accepted is obeyed, or is
 // a hint that nothing depends on here (flags.notes).
 var refused = map[string]string{
-	"--mpi-args":     "MPI is not used",
-	"--binding-args": "MPI is not used; bind inside the command, for instance with taskset or numactl",
-	"--mpi":          "MPI is not used; --gloo, or no such option, chooses the transport of this version",
-	"--jsrun":        "jsrun is not used; --gloo, or no such option, chooses the transport of this version",
+	"--jsrun": "jsrun is not used to start processes; inside its jobs, programs that jsrun has started find one another",
 }
 
 // refusal is the message for an option of Horovod that is not supported, "" for others.

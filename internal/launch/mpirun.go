@@ -1,0 +1,175 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// mpiLauncher is an mpirun, by the options that it takes.
+type mpiLauncher int
+
+const (
+	openMPILauncher  mpiLauncher = iota + 1
+	spectrumLauncher             // IBM's Open MPI
+	hydraLauncher                // MPICH's, and Intel's
+)
+
+// mpiLauncherOf tells from what mpirun --version prints which one it is.
+func mpiLauncherOf(version string) (mpiLauncher, error) {
+	for _, known := range []struct {
+		text     string
+		launcher mpiLauncher
+	}{
+		{"IBM Spectrum MPI", spectrumLauncher}, {"Open MPI", openMPILauncher}, {"OpenRTE", openMPILauncher},
+		{"MPICH", hydraLauncher}, {"HYDRA", hydraLauncher}, {"Intel(R) MPI", hydraLauncher},
+	} {
+		if strings.Contains(version, known.text) {
+			return known.launcher, nil
+		}
+	}
+	first, _, _ := strings.Cut(version, "\n")
+	return 0, fmt.Errorf("mpirun is of no MPI that is known here (Open MPI, IBM Spectrum MPI, MPICH, Intel MPI): it calls itself %q", first)
+}
+
+// manyHosts is from how many hosts on Open MPI's tree of ssh connections is not used.
+const manyHosts = 64
+
+// mpirun is the command that starts the job with MPI: the words of Horovod's. env is the environment in
+// which it will run; it hands on the variables by their names, so that no value is in an argument.
+func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, error) {
+	names := make([]string, 0, len(env))
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	nics := strings.Join(f.NetworkInterfaces, ",")
+	words := []string{"mpirun"}
+	add := func(more ...string) { words = append(words, more...) }
+	var ssh []string
+	if f.SSHPort != 0 {
+		ssh = append(ssh, "-p "+strconv.Itoa(f.SSHPort))
+	}
+	if f.SSHIdentityFile != "" {
+		ssh = append(ssh, "-i "+f.SSHIdentityFile)
+	}
+	if l == hydraLauncher {
+		perHost := hosts[0].Slots
+		var where []string
+		for _, h := range hosts {
+			if h.Slots != perHost {
+				return nil, fmt.Errorf("MPICH's mpirun takes the same number of slots on all hosts, not %d on %s and %d on %s", perHost, hosts[0].Name, h.Slots, h.Name)
+			}
+			where = append(where, h.Name)
+		}
+		add("-l", "-np", strconv.Itoa(f.NumProc), "-ppn", strconv.Itoa(perHost), "-hosts", strings.Join(where, ","))
+		if len(ssh) > 0 {
+			add("-bootstrap=ssh", "-bootstrap-exec-args", strings.Join(ssh, " "))
+		}
+		if len(f.NetworkInterfaces) > 1 {
+			return nil, fmt.Errorf("MPICH's mpirun takes one network interface, not %s", nics)
+		}
+		if nics != "" {
+			add("-iface", nics)
+		}
+		if f.OutputFilename != "" {
+			add("-outfile-pattern", f.OutputFilename)
+		}
+		if f.PrefixTimestamp {
+			return nil, errors.New("MPICH's mpirun puts no time before the lines of output: leave --prefix-output-with-timestamp out")
+		}
+		if f.BindingArgs != "" {
+			add(strings.Fields(f.BindingArgs)...)
+		}
+		add("-genvlist", strings.Join(names, ","))
+	} else {
+		where := make([]string, len(hosts))
+		for i, h := range hosts {
+			where[i] = fmt.Sprintf("%s:%d", h.Name, h.Slots)
+		}
+		add("--allow-run-as-root", "--tag-output", "-np", strconv.Itoa(f.NumProc), "-H", strings.Join(where, ","))
+		switch {
+		case f.BindingArgs != "":
+			add(strings.Fields(f.BindingArgs)...)
+		case l == spectrumLauncher:
+			add("-bind-to", "socket", "-map-by", "socket", "-rank-by", "core")
+		default:
+			add("-bind-to", "none", "-map-by", "slot")
+		}
+		if l == spectrumLauncher {
+			if f.TCP {
+				add("-tcp")
+			}
+		} else {
+			add("-mca", "pml", "ob1", "-mca", "btl", "^openib")
+		}
+		if len(hosts) >= manyHosts {
+			add("-mca", "plm_rsh_no_tree_spawn", "true", "-mca", "plm_rsh_num_concurrent", strconv.Itoa(len(hosts)))
+		}
+		if len(ssh) > 0 {
+			add("-mca", "plm_rsh_args", strings.Join(ssh, " "))
+		}
+		if nics != "" {
+			add("-mca", "btl_tcp_if_include", nics)
+		}
+		if f.OutputFilename != "" {
+			add("--output-filename", f.OutputFilename)
+		}
+		if f.PrefixTimestamp {
+			add("--timestamp-output")
+		}
+		for _, name := range names {
+			add("-x", name)
+		}
+	}
+	add(strings.Fields(f.MPIArgs)...)
+	return append(words, f.command...), nil
+}
+
+// runMPI becomes mpirun. It returns only where that cannot be.
+func runMPI(f *flags) (code int, err error) {
+	if f.Input != "" || f.Results != "" {
+		return exitUsage, errors.New("--mpi: horovod.run hands functions to processes that this launcher starts itself; start a script with horovodrun --mpi")
+	}
+	hosts, err := f.hosts()
+	if err != nil {
+		return exitUsage, err
+	}
+	if _, err := assign(hosts, f.NumProc); err != nil {
+		return exitUsage, err
+	}
+	path, err := exec.LookPath("mpirun")
+	if err != nil {
+		return exitUsage, fmt.Errorf("--mpi: mpirun is not installed: install Open MPI (package openmpi-bin) or MPICH (mpich), or leave --mpi out, since MPI is not needed: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	version, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
+	if err != nil {
+		return exitUsage, fmt.Errorf("%s --version: %w\n%s", path, err, version)
+	}
+	l, err := mpiLauncherOf(string(version))
+	if err != nil {
+		return exitUsage, err
+	}
+	env := f.environ(os.Environ())
+	for _, name := range []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"} {
+		env = setenv(env, name, "mpi")
+	}
+	words, err := f.mpirun(l, hosts, env)
+	if err != nil {
+		return exitUsage, err
+	}
+	if f.Verbose {
+		fmt.Fprintf(os.Stderr, "starting %s\n", strings.Join(words, " "))
+	}
+	return exitUsage, fmt.Errorf("start %s: %w", path, syscall.Exec(path, words, env))
+}

@@ -1,0 +1,84 @@
+package launch
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMPILaunchers(t *testing.T) {
+	for text, want := range map[string]mpiLauncher{
+		"mpirun (Open MPI) 4.1.4\n\nReport bugs":                                   openMPILauncher,
+		"mpirun (OpenRTE) 2.1":                                                     openMPILauncher,
+		"IBM Spectrum MPI 10.3, which also says Open MPI":                          spectrumLauncher,
+		"HYDRA build details:\n    Version:                                 4.0.2": hydraLauncher,
+		"Intel(R) MPI Library for Linux* OS, Version 2021.9":                       hydraLauncher,
+	} {
+		if got, err := mpiLauncherOf(text); err != nil || got != want {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+	if _, err := mpiLauncherOf("prun 1.0"); err == nil || !strings.Contains(err.Error(), `"prun 1.0"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMPICommand(t *testing.T) {
+	many := make([]Host, manyHosts)
+	for i := range many {
+		many[i] = Host{"h", 1}
+	}
+	hosts := []Host{{"a", 2}, {"b", 2}}
+	for _, c := range []struct {
+		launcher mpiLauncher
+		args     string
+		hosts    []Host
+		want     string // part of the command, or of the error
+	}{
+		{openMPILauncher, "-np 3", hosts, "mpirun --allow-run-as-root --tag-output -np 3 -H a:2,b:2 -bind-to none -map-by slot -mca pml ob1 -mca btl ^openib -x A -x B prog arg"},
+		{openMPILauncher, "-np 3 -p 22 -i k --network-interfaces x,y --output-filename d --prefix-output-with-timestamp", hosts,
+			"-mca plm_rsh_args -p 22 -i k -mca btl_tcp_if_include x,y --output-filename d --timestamp-output -x A"},
+		{openMPILauncher, "-np 3 --mpi-args=--oversubscribe --binding-args=-bind-to~core", many, "-bind-to core -mca pml ob1 -mca btl ^openib -mca plm_rsh_no_tree_spawn true -mca plm_rsh_num_concurrent 64 -x A -x B --oversubscribe prog arg"},
+		{spectrumLauncher, "-np 3 --tcp", hosts, "-H a:2,b:2 -bind-to socket -map-by socket -rank-by core -tcp -x A"},
+		{hydraLauncher, "-np 3 -p 22 --network-interfaces x --output-filename d", hosts, "mpirun -l -np 3 -ppn 2 -hosts a,b -bootstrap=ssh -bootstrap-exec-args -p 22 -iface x -outfile-pattern d -genvlist A,B prog arg"},
+		{hydraLauncher, "-np 3", []Host{{"a", 1}, {"b", 2}}, "1 on a and 2 on b"},
+		{hydraLauncher, "-np 3 --network-interfaces x,y", hosts, "not x,y"},
+		{hydraLauncher, "-np 3 --prefix-output-with-timestamp", hosts, "no time"},
+	} {
+		args := strings.Fields(c.args)
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "~", " ")
+		}
+		f, err := parseFlags("horovodrun", append(append([]string{"--mpi"}, args...), "prog", "arg"))
+		if err != nil {
+			t.Errorf("%s: %v", c.args, err)
+			continue
+		}
+		words, err := f.mpirun(c.launcher, c.hosts, []string{"B=secret", "A=1"})
+		got := strings.Join(words, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, c.want) || strings.Contains(got, "secret") {
+			t.Errorf("%s: %s,\nwant %s", c.args, got, c.want)
+		}
+	}
+}
+
+// horovodrun --mpi becomes the mpirun of the PATH.
+func TestBecomesMpirun(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit; }\necho $HOROVOD_CONTROLLER $HOROVOD_CPU_OPERATIONS \"$@\"; exit 7\n"
+	if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte(script), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(os.Args[0], "-np", "2", "--mpi", "prog", "arg")
+	c.Args[0] = "horovodrun"
+	c.Env = []string{"PATH=" + dir + ":/usr/bin:/bin"}
+	out, err := c.CombinedOutput()
+	if code := c.ProcessState.ExitCode(); code != 7 || !strings.HasPrefix(string(out), "mpi mpi --allow-run-as-root") || !strings.HasSuffix(string(out), "prog arg\n") {
+		t.Errorf("exit code %d, %v: %s", code, err, out)
+	}
+}
