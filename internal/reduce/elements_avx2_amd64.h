@@ -69,6 +69,43 @@
 	TRUNCATE4; \
 	VMOVDQU X0, (DI)(AX*4); VMOVDQU X1, 16(DI)(AX*4); VMOVDQU X2, 32(DI)(AX*4); VMOVDQU X3, 48(DI)(AX*4)
 
+// HALVE_I16 adds the sources' 16-bit integers and shifts the sums right by X13, four
+// vectors a turn. Toward zero: a negative sum first gets the bits that are going to be lost, V14.
+#define SHIFT_U16(reg, tmp) VPSRLW X13, reg, reg
+#define SHIFT_I16(reg, tmp) VPSRAW $15, reg, tmp; VPAND Y14, tmp, tmp; VPADDW tmp, reg, reg; VPSRAW X13, reg, reg
+#define HALVE_I16(SHIFT) \
+	JMP  test; \
+loop: \
+	MOVQ (SI), R8; \
+	VMOVDQU 0(R8)(AX*2), Y0; \
+	VMOVDQU 32(R8)(AX*2), Y1; \
+	VMOVDQU 64(R8)(AX*2), Y2; \
+	VMOVDQU 96(R8)(AX*2), Y3; \
+	MOVQ $24, CX; \
+	JMP  more; \
+source: \
+	MOVQ (SI)(CX*1), R8; \
+	VPADDW 0(R8)(AX*2), Y0, Y0; \
+	VPADDW 32(R8)(AX*2), Y1, Y1; \
+	VPADDW 64(R8)(AX*2), Y2, Y2; \
+	VPADDW 96(R8)(AX*2), Y3, Y3; \
+	ADDQ $24, CX; \
+more: \
+	CMPQ CX, BX; \
+	JLT  source; \
+	SHIFT(Y0, Y4); \
+	SHIFT(Y1, Y5); \
+	SHIFT(Y2, Y6); \
+	SHIFT(Y3, Y7); \
+	VMOVDQU Y0, 0(DI)(AX*2); \
+	VMOVDQU Y1, 32(DI)(AX*2); \
+	VMOVDQU Y2, 64(DI)(AX*2); \
+	VMOVDQU Y3, 96(DI)(AX*2); \
+	ADDQ $64, AX; \
+test: \
+	CMPQ AX, DX; \
+	JLT  loop
+
 // AVX2 has no conversion of int64. One by one: what the processor cannot convert
 // comes back as the lowest int64, which is right unless the product is positive.
 #define SCALE_EACH_I64 \

@@ -95,6 +95,10 @@ const (
 
 	streamLines // copies whole lines past the caches
 
+	// Sums of 16-bit integers divided by a power of two; their ranges count elements.
+	halveUint16
+	halveInt16
+
 	numKernels
 )
 

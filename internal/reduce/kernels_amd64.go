@@ -143,6 +143,15 @@ func meanRange(v variant, k kernel, dst []byte, srcs [][]byte, factor float64, f
 	runElements(v, k, &j, from, to)
 }
 
+// halveRange divides the sums of the 16-bit integers from from to to by 2 to the power of
+// bits, at most 15.
+func halveRange(k kernel, dst []byte, srcs [][]byte, bits, from, to int) {
+	run(&job{
+		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs), off: from, end: to, kernel: uint64(k),
+		flip: uint64(bits), canon: (1<<bits - 1) * 0x0001_0001_0001_0001,
+	})
+}
+
 // lookUpRange sets the bytes from from to to to what the table has for the sums of the sources.
 func lookUpRange(v variant, dst []byte, srcs [][]byte, table *[256]byte, from, to int) {
 	j := job{dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs), table: table}

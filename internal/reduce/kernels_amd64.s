@@ -221,6 +221,14 @@ test:
 
 #include "elements_avx2_amd64.h"
 
+TEXT halveUint16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	HALVE_I16(SHIFT_U16)
+	RET
+
+TEXT halveInt16AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	HALVE_I16(SHIFT_I16)
+	RET
+
 TEXT float16ToBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	CONSTANTS_BF16
 	CAST(WIDEN_F16, NARROW_BF16)
@@ -671,6 +679,8 @@ ENTRY(const_maxInt32, maxInt32AVX2)
 ENTRY(const_minInt64, minInt64AVX2)
 ENTRY(const_maxInt64, maxInt64AVX2)
 ENTRY(const_streamLines, streamLinesAVX2)
+ENTRY(const_halveUint16, halveUint16AVX2)
+ENTRY(const_halveInt16, halveInt16AVX2)
 ENTRY(const_sumFloat16+const_numKernels, sumFloat16AVX512)
 ENTRY(const_productFloat16+const_numKernels, productFloat16AVX512)
 ENTRY(const_extremeFloat16+const_numKernels, extremeFloat16AVX512)

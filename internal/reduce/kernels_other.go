@@ -33,6 +33,10 @@ func meanRange(v variant, _ kernel, _ []byte, _ [][]byte, _ float64, _, _ int) {
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }
 
+func halveRange(kernel, []byte, [][]byte, int, int, int) {
+	panic("reduce: no kernels on this processor")
+}
+
 func lookUpRange(v variant, _ []byte, _ [][]byte, _ *[256]byte, _, _ int) {
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }

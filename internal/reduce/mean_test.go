@@ -11,7 +11,7 @@ import (
 
 // Factors near which something changes: what a product is rounded to, whether it leaves its
 // type or an int32, and which kernels can be used.
-var meanFactors = []float64{0.5, 1.0 / 3, 1.0 / 7, 1.0 / 49, 1.0 / 1000, 0.7, math.Nextafter(1, 0), 1.5, -1, -0.3, math.Nextafter(-1, 0),
+var meanFactors = []float64{0.5, 0.25, 1.0 / 128, 1.0 / (1 << 14), 1.0 / (1 << 15), 1.0 / (1 << 16), 1.0 / 3, 1.0 / 7, 1.0 / 49, 1.0 / 1000, 0.7, math.Nextafter(1, 0), 1.5, -1, -0.3, math.Nextafter(-1, 0),
 	127.5, 32767, math.Nextafter(32768, 0), 32768, 65536, 1 << 40, 0, math.Copysign(0, -1), 1e-300, 5e-324, math.Inf(1), math.NaN()}
 
 var integers = []tensor.DType{tensor.Uint8, tensor.Int8, tensor.Uint16, tensor.Int16, tensor.Int32, tensor.Int64}
@@ -69,6 +69,14 @@ func TestStaysInside(t *testing.T) {
 			if staysInside(dt, factor) && (p > math.MaxInt32 || p < math.MinInt32 || dt == tensor.Uint16 && p < 0) {
 				t.Errorf("%v × %v is %v", dt, factor, p)
 			}
+		}
+	}
+}
+
+func TestHalvings(t *testing.T) {
+	for factor, want := range map[float64]int{1: 0, 0.5: 1, 0.25: 2, -0.5: 0, 2: 0, 0: 0, 0.75: 0, 1.0 / (1 << 14): 14, 1.0 / (1 << 15): 0, math.Nextafter(0.5, 1): 0} {
+		if n := halvings(factor); n != want {
+			t.Errorf("%v: %d, want %d", factor, n, want)
 		}
 	}
 }

@@ -50,6 +50,14 @@ func meanWith(v variant, dt tensor.DType, dst []byte, srcs [][]byte, factor floa
 		for at := 0; at < done; at += step {
 			lookUpRange(v, dst, srcs, &table, at, min(at+step, done))
 		}
+	case size == 2 && halvings(factor) > 0:
+		k := halveInt16
+		if dt == tensor.Uint16 {
+			k = halveUint16
+		}
+		for at := 0; at < done; at += step {
+			halveRange(k, dst, srcs, halvings(factor), at, min(at+step, done))
+		}
 	case !averages(v, means[dt]) || !staysInside(dt, factor):
 		return 0
 	default:
@@ -58,6 +66,16 @@ func meanWith(v variant, dt tensor.DType, dst []byte, srcs [][]byte, factor floa
 		}
 	}
 	return done * size
+}
+
+// halvings is n if factor is 2 to the power of -n, with n from 1 to 14 (as the mean of so many ranks
+// is, and what one would choose to keep sums small); else 0.
+func halvings(factor float64) int {
+	fraction, exponent := math.Frexp(factor)
+	if n := 1 - exponent; fraction == 0.5 && n >= 1 && n <= 14 {
+		return n
+	}
+	return 0
 }
 
 // staysInside reports whether the kernels of means can do without limits: no product
