@@ -38,6 +38,9 @@ var (
 	ErrForeign = errors.New("the peer does not speak this version of gorovod's handshake")
 )
 
+// errLeft says that the other end has left after this one's proof.
+var errLeft = fmt.Errorf("it has gone elsewhere: %w", io.EOF)
+
 // magic names the protocol and its version.
 const magic = "gorovod\x01"
 
@@ -142,6 +145,9 @@ func Accept(conn io.ReadWriter, key []byte) (hello []byte, err error) {
 
 	var tag [sha256.Size]byte
 	if _, err := io.ReadFull(conn, tag[:]); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errLeft
+		}
 		return nil, fmt.Errorf("auth: read the peer's proof: %w", err)
 	}
 	if !hmac.Equal(tag[:], proof(key, roleInitiator, theirs, nonce, hello)) || bytes.Equal(nonce, theirs) {

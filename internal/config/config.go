@@ -63,6 +63,7 @@ type Config struct {
 	MPILibrary                string // the libmpi to load; empty: that which is found
 
 	Transport  string        // auto, shm, tcp
+	TLS        bool          // on all TCP connections
 	TCPStreams int           // connections for the data from each rank to another
 	Timeout    time.Duration // of the start-up
 

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -88,6 +89,7 @@ func (j *Job) Run() (code int, err error) {
 	}
 	defer meeting.close()
 	j.server = rendezvous.NewServer(key, len(j.Slots))
+	j.server.Knocks = auth.NewKnocks(func(text string) { j.say("%s", text) })
 	defer j.server.Close()
 	for _, l := range meeting.listeners {
 		go j.server.Serve(l)

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -64,6 +66,7 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 		return 1, err
 	}
 	s := rendezvous.NewServer(key, o.NumProc)
+	s.Knocks = auth.NewKnocks(func(text string) { fmt.Fprintln(os.Stderr, text) })
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	_, err = fmt.Fprintf(stdout, "HOROVOD_SIZE=%d\nHOROVOD_GLOO_RENDEZVOUS_ADDR=%s\nHOROVOD_GLOO_RENDEZVOUS_PORT=%d\n%s=%s\n",

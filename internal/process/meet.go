@@ -94,7 +94,7 @@ func offer(ctx context.Context, c *config.Config, board meet.Board, o world.Opti
 	}
 	mine.Addrs = addrs
 	if l != nil {
-		serveOn(l, key, c.Size)
+		serveOn(l, key, c.Size, o.Log)
 	}
 	withdraw, err := board.Publish(ctx, mine)
 	if err != nil {

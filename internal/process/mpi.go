@@ -206,7 +206,7 @@ func offerOverMPI(c *config.Config, oneHost bool) (o meet.Offer) {
 		rand.Read(key)
 		o.Key = key
 	}
-	serveOn(l, key, c.Size)
+	serveOn(l, key, c.Size, logger(c))
 	o.Addrs = addrs
 	return o
 }

@@ -2,10 +2,13 @@ package process
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
@@ -29,13 +32,14 @@ func Serve(host string, key []byte, size int) (port int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("rendezvous: %w", err)
 	}
-	serveOn(l, key, size)
+	serveOn(l, key, size, slog.New(&logHandler{out: os.Stderr, level: slog.LevelWarn}))
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // serveOn is Serve on a listener, which it takes over.
-func serveOn(l net.Listener, key []byte, size int) {
+func serveOn(l net.Listener, key []byte, size int, log *slog.Logger) {
 	s := rendezvous.NewServer(key, size)
+	s.Knocks = auth.NewKnocks(func(text string) { log.Warn(text) })
 	s.ServedBy = "rank 0"
 	serving.Lock()
 	defer serving.Unlock()

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,16 +159,24 @@ func (s *Server) hopeless(g *generation, x *exchange) (message, bool) {
 }
 
 // complete sends all values to all, in frames of bounded size that are encoded
-// once for all ranks.
+// once for all ranks. Where all are alike, which is common, one stands for them.
 func (s *Server) complete(x *exchange) {
+	alike := true
+	for _, v := range x.values {
+		alike = alike && bytes.Equal(v, x.values[0])
+	}
 	for first := 0; first < s.size; {
-		m := message{Type: typeValues, Name: x.name, Use: x.use, First: first}
-		for bytes := 0; first < s.size; first++ {
+		m := message{Type: typeValues, Name: x.name, Use: x.use, First: first, Alike: alike}
+		for room := batchBytes; first < s.size; first++ {
 			v := x.values[first]
-			if bytes += len(v) + 8; bytes > batchBytes && len(m.Values) > 0 {
+			if room -= len(v) + 8; room < 0 && len(m.Values) > 0 {
 				break
 			}
 			m.Values = append(m.Values, v)
+			if alike {
+				first = s.size
+				break
+			}
 		}
 		frame, err := encode(m)
 		if err != nil {
@@ -211,15 +220,55 @@ func (s *Server) missing(g *generation, x *exchange) string {
 		}
 	}
 	const most = 8
+	if len(away) > most {
+		return fmt.Sprintf("%d of %d ranks: %s; %s there", len(away), s.size, s.byHost(g, away), are(there))
+	}
 	var parts []string
-	for i, r := range away {
-		if i == most {
-			parts = append(parts, fmt.Sprintf("and %d more", len(away)-most))
-			break
-		}
+	for _, r := range away {
 		parts = append(parts, fmt.Sprintf("rank %d of %d (%s)", r, s.size, s.whereabouts(g, r)))
 	}
 	return fmt.Sprintf("%s; %s there", strings.Join(parts, ", "), are(there))
+}
+
+// maxGroups bounds how many hosts a message lists.
+const maxGroups = 32
+
+// byHost lists many ranks, with the hosts that they are on and how far they have come.
+func (s *Server) byHost(g *generation, ranks []int) string {
+	members := map[string][]int{}
+	var groups []string
+	for _, r := range ranks {
+		what := s.stage(g, r)
+		if members[what] == nil {
+			groups = append(groups, what)
+		}
+		members[what] = append(members[what], r)
+	}
+	var parts []string
+	for i, what := range groups {
+		if i == maxGroups {
+			parts = append(parts, fmt.Sprintf("and those of %d more hosts", len(groups)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s %s", ranges(members[what]), what))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// stage is whereabouts without what differs from rank to rank.
+func (s *Server) stage(g *generation, rank int) string {
+	if p := g.members[rank]; p != nil {
+		return fmt.Sprintf("on host %s (joined, but not come this far)", p.Host)
+	}
+	for _, other := range slices.Backward(s.gens) {
+		if p := other.members[rank]; p != nil {
+			return fmt.Sprintf("on host %s (joined only another initialisation)", p.Host)
+		}
+	}
+	if host := s.ranks[rank].host; host != "" {
+		return fmt.Sprintf("on host %s (started, but not heard of)", host)
+	}
+	return "(not heard of)"
 }
 
 func (s *Server) whereabouts(g *generation, rank int) string {
@@ -244,6 +293,11 @@ func are(ranks []int) string {
 	if len(ranks) == 1 {
 		return fmt.Sprintf("rank %d is", ranks[0])
 	}
+	return fmt.Sprintf("ranks %s are", ranges(ranks))
+}
+
+// ranges is "0, 1, 4-9", with runs of ranks shortened.
+func ranges(ranks []int) string {
 	var parts []string
 	for i := 0; i < len(ranks); {
 		j := i
@@ -259,5 +313,5 @@ func are(ranks []int) string {
 		}
 		i = j + 1
 	}
-	return fmt.Sprintf("ranks %s are", strings.Join(parts, ", "))
+	return strings.Join(parts, ", ")
 }

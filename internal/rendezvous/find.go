@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
@@ -14,6 +16,13 @@ import (
 
 // ErrNoServer is wrapped where no address has led to the job's server.
 var ErrNoServer = errors.New("no server of this job")
+
+// A server at which strangers crowd may hang up on a rank before its proof, see
+// auth.Lobby: it is tried again for crowdTime, after pauses.
+const (
+	crowdTime  = 5 * time.Second
+	crowdPause = 20 * time.Millisecond
+)
 
 // found is a connection whose other end has proved that it is the job's server.
 // This end has not: the server knows nothing of it before finish.
@@ -29,24 +38,36 @@ func find(ctx context.Context, addrs []string, key []byte, o Options) (found, er
 		Protocol: o.protocol, Arch: o.Arch,
 		Rank: o.Rank, Size: o.Size,
 		Host: clip(o.Host, maxHost), PID: o.PID,
-		Generation: o.Generation,
+		Generation: o.Generation, TLS: o.TLS,
 	})
 	if err != nil {
 		return found{}, err
 	}
-	won, number, errs := reach.Race(ctx, len(addrs), func(ctx context.Context, i int) (found, error) {
-		conn, finish, err := sound(ctx, addrs[i], key, raw)
-		return found{conn, addrs[i], finish}, err
-	}, func(f found) { f.conn.Close() })
-	switch {
-	case number >= 0:
-		return won, nil
-	case len(addrs) == 0:
+	if len(addrs) == 0 {
 		return found{}, errors.New("there is no address of the launcher")
-	case ctx.Err() != nil:
-		errs = append(errs, ctx.Err())
 	}
-	return found{}, notFound{errors.Join(errs...)}
+	for began := time.Now(); ; {
+		won, number, errs := reach.Race(ctx, len(addrs), func(ctx context.Context, i int) (found, error) {
+			conn, finish, err := sound(ctx, addrs[i], key, raw)
+			return found{conn, addrs[i], finish}, err
+		}, func(f found) { f.conn.Close() })
+		if number >= 0 {
+			return won, nil
+		}
+		err := errors.Join(errs...)
+		hungUp := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+		if hungUp && time.Since(began) < crowdTime {
+			select {
+			case <-time.After(crowdPause):
+				continue
+			case <-ctx.Done():
+			}
+		}
+		if ctx.Err() != nil {
+			err = errors.Join(err, ctx.Err())
+		}
+		return found{}, notFound{err}
+	}
 }
 
 // notFound is an ErrNoServer in the words of the attempts.

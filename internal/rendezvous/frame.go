@@ -37,6 +37,7 @@ type hello struct {
 	Host       string
 	PID        int
 	Generation uint64
+	TLS        bool `json:",omitempty"` // it begins TLS now
 }
 
 // message is one frame: a type and the fields that belong to it.
@@ -50,6 +51,7 @@ type message struct {
 	Value  []byte   `json:",omitempty"` // exchange, answer
 	First  int      `json:",omitempty"` // values: the rank of Values[0]; answer from the server: whose it is
 	Values [][]byte `json:",omitempty"`
+	Alike  bool     `json:",omitempty"` // values: all ranks have given Values[0]
 
 	Text       string    `json:",omitempty"` // refused, failed, missing, give up, report
 	Death      *Death    `json:",omitempty"` // death, failed

@@ -424,9 +424,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	if err := errors.Join(<-a, <-b); err != nil {
 		t.Fatal(err)
 	}
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	if n := len(srv.strangers); n > maxStrangers+2 {
+	if n := srv.lobby.Len(); n > maxStrangers+2 {
 		t.Errorf("%d strangers are kept", n)
 	}
 }
@@ -576,4 +574,26 @@ func listening(t *testing.T) net.Listener {
 	}
 	t.Cleanup(func() { l.Close() })
 	return l
+}
+
+// Many missing ranks are listed by host.
+func TestManyMissingRanksAreListedByHost(t *testing.T) {
+	const size = 40
+	srv, addr := serve(t, size)
+	for r := range size {
+		if r < 30 {
+			srv.Started(r, fmt.Sprintf("n%d", r/10), 1000+r)
+		}
+	}
+	s := join(t, addr, options(0, size))
+	defer s.Close()
+	late := join(t, addr, options(7, size))
+	defer late.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err := s.Exchange(ctx, "join", nil)
+	for _, want := range []string{"39 of 40 ranks: ", "1-6, 8, 9 on host n0 (started, but not heard of)", "7 on host node7 (joined, but not come this far)",
+		"10-19 on host n1 (started", "20-29 on host n2 (started", "30-39 (not heard of)", "rank 0 is there"} {
+		mustSay(t, err, want)
+	}
 }

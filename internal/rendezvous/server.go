@@ -51,6 +51,9 @@ type Server struct {
 	// ServedBy names the process that serves, such as "rank 0", where that is not
 	// the launcher. Set before Serve.
 	ServedBy string
+	// Knocks is told of connections that do not prove themselves. Optional. Set before
+	// Serve; Close closes it.
+	Knocks *auth.Knocks
 	// Epoch tells the generations of this server from those of other servers of the
 	// job. Set before Serve.
 	Epoch uint64
@@ -61,12 +64,12 @@ type Server struct {
 	successionTime, lossTime time.Duration
 	freshTime                time.Duration
 	wg                       sync.WaitGroup
+	lobby                    *auth.Lobby // of those that have not proved themselves
 
 	mu        sync.Mutex
 	closed    bool
 	listeners []net.Listener
 	conns     map[net.Conn]struct{}
-	strangers []net.Conn         // not proved yet, the oldest first; bounded
 	peers     map[*peer]struct{} // connected now
 	ranks     []standing
 	deaths    []Death       // the news so far, in order of arrival
@@ -109,6 +112,7 @@ func NewServer(key []byte, size int) *Server {
 		successionTime: successionTime,
 		lossTime:       lossTime,
 		freshTime:      freshTime,
+		lobby:          auth.NewLobby(maxStrangers + size),
 		conns:          map[net.Conn]struct{}{},
 		peers:          map[*peer]struct{}{},
 		ranks:          make([]standing, size),
@@ -154,8 +158,7 @@ func (s *Server) failed(err error) {
 	guard.Go("the end of the rendezvous", func(error) {}, func() { s.Close() })
 }
 
-// hold registers a connection, so that Close can end it. Where too many have
-// not proved themselves, the oldest goes: a rank proves itself at once.
+// hold registers a connection, so that Close can end it.
 func (s *Server) hold(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,20 +166,9 @@ func (s *Server) hold(conn net.Conn) bool {
 		return false
 	}
 	s.conns[conn] = struct{}{}
-	s.strangers = append(s.strangers, conn)
-	if len(s.strangers) > maxStrangers+s.size {
-		s.strangers[0].Close()
-		s.strangers = s.strangers[1:]
-	}
+	s.lobby.Enter(conn)
 	s.wg.Add(1)
 	return true
-}
-
-// acquainted says that conn has proved itself, or has failed to.
-func (s *Server) acquainted(conn net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.strangers = slices.DeleteFunc(s.strangers, func(c net.Conn) bool { return c == conn })
 }
 
 // attend is the goroutine of one connection, from the proof to its end.
@@ -190,28 +182,41 @@ func (s *Server) attend(conn net.Conn) {
 	}()
 	conn.SetDeadline(time.Now().Add(proofTimeout))
 	raw, err := auth.Accept(conn, s.key)
-	s.acquainted(conn)
+	stayed := s.lobby.Leave(conn)
 	if err != nil {
-		return // a stranger is nobody's news
+		if !s.isClosed() {
+			s.Knocks.Note(conn, err)
+		}
+		return // a stranger is no rank's news
 	}
-	conn.SetDeadline(time.Time{})
+	if !stayed {
+		return
+	}
 	p := &peer{conn: conn, gone: make(chan struct{}), wake: make(chan struct{}, 1)}
 	if err := json.Unmarshal(raw, &p.hello); err != nil {
 		return
 	}
+	if p.TLS {
+		sealed, err := auth.Seal(conn, s.key, false)
+		if err != nil {
+			return
+		}
+		p.conn = sealed
+	}
+	conn.SetDeadline(time.Time{})
 	p.Host = clip(p.Host, maxHost)
 	if text := s.admit(p); text != "" {
 		frame, err := encode(message{Type: typeRefused, Text: text})
 		if err == nil {
-			conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-			conn.Write(frame)
+			p.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+			p.conn.Write(frame)
 		}
 		return
 	}
 	s.wg.Add(1)
 	guard.Go("the rendezvous", s.failed, func() { s.deliver(p) })
 	for {
-		m, err := decode(conn)
+		m, err := decode(p.conn)
 		if err != nil {
 			break
 		}
@@ -220,6 +225,12 @@ func (s *Server) attend(conn net.Conn) {
 		}
 	}
 	s.dismiss(p)
+}
+
+func (s *Server) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // admit takes p into its generation, or says why not.
@@ -503,6 +514,7 @@ func (s *Server) Close() error {
 	}
 	s.mu.Unlock()
 	s.wg.Wait()
+	s.Knocks.Close()
 	return nil
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
@@ -32,6 +34,8 @@ type Options struct {
 	PID        int
 	// Generation counts this process's Inits, from 1. Ranks meet whose numbers are equal.
 	Generation uint64
+	// TLS encrypts what is said after the proof.
+	TLS bool
 	// Arch is the architecture that all ranks must share; runtime.GOARCH if empty.
 	Arch string
 	// TrackFD, if set, is told of the connection's descriptor when it is opened
@@ -106,8 +110,8 @@ func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session,
 	s.changed.L = &s.mu
 	s.track()
 	// The context ends whatever blocks.
-	stop := context.AfterFunc(ctx, func() { s.conn.SetDeadline(time.Unix(1, 0)) })
-	err = s.enter(a.finish)
+	stop := context.AfterFunc(ctx, func() { a.conn.SetDeadline(time.Unix(1, 0)) })
+	err = s.enter(a.finish, key)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -124,9 +128,16 @@ func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session,
 }
 
 // enter proves this end and reads the welcome.
-func (s *Session) enter(finish func() error) error {
+func (s *Session) enter(finish func() error, key []byte) error {
 	if err := finish(); err != nil {
 		return err
+	}
+	if s.o.TLS {
+		sealed, err := auth.Seal(s.conn, key, true)
+		if err != nil {
+			return err
+		}
+		s.conn = sealed
 	}
 	m, err := decode(s.conn)
 	if err != nil {
@@ -183,6 +194,9 @@ func (s *Session) take(m message) {
 	}
 	switch m.Type {
 	case typeValues:
+		if m.Alike && m.First == 0 && len(m.Values) == 1 {
+			m.Values = slices.Repeat(m.Values, s.o.Size)
+		}
 		if m.First != w.have || w.have+len(m.Values) > s.o.Size {
 			w.err = fmt.Errorf("rendezvous %q: the launcher sent values out of order", m.Name)
 			break
@@ -216,7 +230,8 @@ func (s *Session) take(m message) {
 }
 
 // Exchange gives value (at most MaxValue bytes) to all ranks of this generation
-// and returns everyone's, by rank; an empty value comes back empty, not nil.
+// and returns everyone's, by rank; an empty value comes back empty, not nil. Equal
+// values may share memory.
 // All ranks must call it, with the same name; several names can be exchanged
 // at the same time, and one name many times. It blocks until the last rank has
 // called, ctx ends here or on another rank (the error says who is missing), or a rank cannot come any

@@ -77,7 +77,7 @@ func (w *World) overTCP(ctx context.Context, generation uint64, o Options) (tcp.
 		return tcp.Config{}, err
 	}
 	return tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: l,
-		Addrs: addrs.addrs, Paths: addrs.paths, Reached: addrs.reached, Timeout: c.Timeout, Slots: slots(c), Streams: c.TCPStreams, Wake: w.wake,
+		Addrs: addrs.addrs, Paths: addrs.paths, Reached: addrs.reached, Knocks: w.knocks, TLS: c.TLS, Timeout: c.Timeout, Slots: slots(c), Streams: c.TCPStreams, Wake: w.wake,
 		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }, TrackFD: o.TrackFD}, nil
 }
 

@@ -44,7 +44,7 @@ func (w *World) openMail(ctx context.Context, generation uint64, o Options) erro
 		return err
 	}
 	w.mail, err = p2p.New(p2p.Config{Rank: c.Rank, Size: c.Size, Key: key, Generation: generation, Listener: l, Timeout: c.Timeout,
-		Addrs: addrs.addrs, TrackFD: o.TrackFD, Err: w.net.Err})
+		Addrs: addrs.addrs, Knocks: w.knocks, TLS: c.TLS, TrackFD: o.TrackFD, Err: w.net.Err})
 	if err != nil {
 		return fmt.Errorf("messages between ranks: %w", err)
 	}

@@ -2,6 +2,8 @@ package world
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -22,14 +24,17 @@ type machine struct {
 	Processes string `json:"processes"`
 }
 
-// thisMachine puts the kernel's boot before the names of its namespaces, which are
-// numbers that two hosts may share. What is not known is empty.
+// thisMachine is made of the kernel's boot and the names of its namespaces, which are
+// numbers that two hosts may share. What is not known counts as empty.
 func thisMachine() machine {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	network, _ := os.Readlink("/proc/self/ns/net")
 	processes, _ := os.Readlink("/proc/self/ns/pid")
-	prefix := strings.TrimSpace(string(boot)) + " "
-	return machine{prefix + network, prefix + processes}
+	short := func(namespace string) string { // every rank reads that of every other one
+		sum := sha256.Sum256(append(boot, namespace...))
+		return hex.EncodeToString(sum[:8])
+	}
+	return machine{short(network), short(processes)}
 }
 
 // oneNetwork reports that all ranks are on one host's network.

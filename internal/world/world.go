@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
@@ -54,6 +55,7 @@ type World struct {
 	log       *slog.Logger
 	stall     *stall.Inspector // nil if the check is disabled
 	heartbeat *heartbeat
+	knocks    *auth.Knocks
 	net       transport.Network
 	mail      *p2p.Mail
 	session   *rendezvous.Session // nil for a world of one
@@ -70,14 +72,14 @@ type member struct {
 	PID       int               `json:"pid"`
 	LocalSize int               `json:"local_size"`
 	Machine   machine           `json:"machine"`
-	Knobs     map[string]string `json:"knobs"`
-	MPIRank   int               `json:"mpi_rank"` // -1 without MPI
+	Knobs     map[string]string `json:"knobs,omitempty"` // rank 0's
+	MPIRank   int               `json:"mpi_rank"`        // -1 without MPI
 }
 
 // Join blocks until all ranks have joined the generation, or ctx ends; the error
 // then lists the missing ranks. c is changed: rank 0's agreed knobs are adopted.
 func Join(ctx context.Context, c *config.Config, generation uint64, o Options) (*World, error) {
-	w := &World{Config: c, Homogeneous: true, Timeline: timeline.New(), log: o.Log, deaths: make(map[int]rendezvous.Death), news: make(chan struct{})}
+	w := &World{Config: c, Homogeneous: true, Timeline: timeline.New(), log: o.Log, knocks: auth.NewKnocks(func(text string) { o.Log.Warn(text) }), deaths: make(map[int]rendezvous.Death), news: make(chan struct{})}
 	if c.Size == 1 {
 		w.members = []member{{Host: c.Hostname, PID: os.Getpid(), LocalSize: 1}}
 		w.net = inproc.NewWorld(1, inproc.Options{Shared: true, Slots: max(1, c.CacheCapacity)})[0]
@@ -94,7 +96,7 @@ func Join(ctx context.Context, c *config.Config, generation uint64, o Options) (
 		}
 		return w, nil
 	}
-	session, err := rendezvous.Join(ctx, c.Rendezvous, c.Key, rendezvous.Options{Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: os.Getpid(), Generation: generation, TrackFD: o.TrackFD})
+	session, err := rendezvous.Join(ctx, c.Rendezvous, c.Key, rendezvous.Options{Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: os.Getpid(), Generation: generation, TLS: c.TLS, TrackFD: o.TrackFD})
 	if err != nil {
 		return nil, err
 	}
@@ -133,23 +135,44 @@ func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
 		w.mail.Close()
 		return err
 	}
-	w.session.OnLost(func(err error) {
-		who := "the launcher"
-		if server := w.session.ServedBy(); server != "" {
-			if by, over := w.Engine.ClosedBy(); over || by >= 0 {
-				return // ranks leave, and the server with them
-			}
-			who = server + ", which serves the rendezvous,"
-		}
-		w.abort(fmt.Errorf("%s is gone: %w", who, err))
-	})
+	w.session.OnLost(w.onLost)
 	return nil
+}
+
+// onLost is told that the rendezvous is gone. Where a rank serves it, that rank may have
+// left in order, and its word of that be on the way.
+func (w *World) onLost(err error) {
+	server := w.session.ServedBy()
+	if server == "" {
+		w.abort(fmt.Errorf("the launcher is gone: %w", err))
+		return
+	}
+	tick := time.NewTicker(newsDelay / 50)
+	defer tick.Stop()
+	for deadline := time.Now().Add(newsDelay); time.Now().Before(deadline); <-tick.C {
+		w.mu.Lock()
+		e, left := w.Engine, w.left
+		w.mu.Unlock()
+		if left {
+			return
+		}
+		if e != nil {
+			if by, over := e.ClosedBy(); over || by >= 0 {
+				return
+			}
+		}
+	}
+	w.abort(fmt.Errorf("%s, which serves the rendezvous, is gone: %w", server, err))
 }
 
 // introduce exchanges who is where, and adopts rank 0's knobs.
 func (w *World) introduce(ctx context.Context, o Options) error {
 	c := w.Config
-	me, err := json.Marshal(member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Machine: thisMachine(), Knobs: c.Agreed(), MPIRank: mpiRank(o.MPI)})
+	var knobs map[string]string // those of rank 0 are enough, and there may be thousands of ranks
+	if c.Rank == 0 {
+		knobs = c.Agreed()
+	}
+	me, err := json.Marshal(member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Machine: thisMachine(), Knobs: knobs, MPIRank: mpiRank(o.MPI)})
 	if err != nil {
 		return err
 	}
@@ -238,6 +261,7 @@ func (w *World) Leave(limit time.Duration) {
 	if err := w.mail.Close(); err != nil {
 		w.log.Warn("close the messages between ranks", "error", err)
 	}
+	w.knocks.Close()
 	if err := w.Timeline.Stop(); err != nil {
 		w.log.Warn("close the timeline", "error", err)
 	}

@@ -40,7 +40,7 @@ type launcher struct {
 	addr string
 }
 
-func newLauncher(t *testing.T, size int) *launcher {
+func newLauncher(t testing.TB, size int) *launcher {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +61,11 @@ func (l *launcher) config(rank, size int, transport string) *config.Config {
 	if letters, ok := strings.CutPrefix(transport, "on "); ok {
 		host, transport = letters[rank:rank+1], "auto"
 	}
-	return &config.Config{Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1, Hostname: host, Rendezvous: []string{l.addr}, Key: key,
+	tls := transport == "tls"
+	if tls {
+		transport = "tcp"
+	}
+	return &config.Config{TLS: tls, Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1, Hostname: host, Rendezvous: []string{l.addr}, Key: key,
 		FusionThreshold: 1 << 20, CacheCapacity: 16, Timeout: 10 * time.Second, Transport: transport}
 }
 
@@ -92,7 +96,7 @@ func add(w *World, name string, v float32) (float32, *engine.Error) {
 
 // A world is joined, used and left several times, over each transport.
 func TestGenerations(t *testing.T) {
-	for _, transport := range []string{"auto", "tcp", "on aab"} {
+	for _, transport := range []string{"auto", "tcp", "tls", "on aab"} {
 		t.Run(transport, func(t *testing.T) {
 			l := newLauncher(t, 3)
 			for generation := uint64(1); generation <= 3; generation++ {
@@ -102,7 +106,7 @@ func TestGenerations(t *testing.T) {
 						t.Errorf("rank %d: %v", r, err)
 						return
 					}
-					if want := map[string]string{"auto": "shm", "tcp": "tcp", "on aab": "shm+tcp"}[transport]; w.Engine.Network() != want {
+					if want := map[string]string{"auto": "shm", "tcp": "tcp", "tls": "tcp", "on aab": "shm+tcp"}[transport]; w.Engine.Network() != want {
 						t.Errorf("network %s, want %s", w.Engine.Network(), want)
 					}
 					for i := range 5 {

@@ -30,6 +30,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
@@ -67,6 +68,10 @@ type Config struct {
 	// Addrs lists the host:port pairs under which a rank may be reached. Called on
 	// any goroutine.
 	Addrs func(rank int) []string
+	// Knocks is told of connections that do not prove themselves. Optional.
+	Knocks *auth.Knocks
+	// TLS has all connections speak TLS, the same on all ranks.
+	TLS bool
 	// Timeout bounds the making of a connection. Default 30 s.
 	Timeout time.Duration
 	// TrackFD is told of each descriptor when it opens and before it closes.
@@ -143,13 +148,16 @@ func New(c Config) (*Mail, error) {
 		finished: make(chan struct{}),
 		conns:    make(map[*link.Conn]int),
 	}
+	if c.TLS {
+		m.dialer.Seal = &link.Seal{}
+	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	for r := range c.Size {
 		m.boxes[r].init(m, r)
 		m.outs[r].init(m, r)
 	}
 	m.acceptor = &link.Acceptor{
-		Listener: c.Listener, Key: c.Key, Track: c.TrackFD, Limit: 64 + 2*c.Size,
+		Listener: c.Listener, Key: c.Key, Track: c.TrackFD, Limit: 64 + 2*c.Size, Knocks: c.Knocks, Seal: m.dialer.Seal,
 		Go: m.start, Admit: m.admit, Take: m.take,
 	}
 	m.acceptor.Start(func(err error) { m.Abort(fmt.Errorf("p2p: rank %d: %w", c.Rank, err)) })
@@ -215,6 +223,7 @@ func (m *Mail) Close() error {
 	for c := range m.conns {
 		c.Close()
 	}
+	m.dialer.Seal.Wait(time.Second)
 	close(m.finished)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 // run reads the sender's connection to its end.
 func (b *box) run(c *link.Conn) {
-	in := reader{b: b, c: c, r: bufio.NewReaderSize(c.TCPConn, 4<<10)}
+	in := reader{b: b, c: c, r: bufio.NewReaderSize(c.Stream, 4<<10)}
 	var head [headerSize]byte
 	for {
 		_, err := in.full(head[:], nil)

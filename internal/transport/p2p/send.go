@@ -101,7 +101,7 @@ func (o *outbox) send(ctx context.Context, tag uint32, p []byte) (busy bool, err
 // write writes vector until ctx ends.
 func (o *outbox) write(ctx context.Context) error {
 	if ctx.Done() == nil {
-		_, err := o.vector.WriteTo(o.conn.TCPConn) // the TCPConn itself: it knows writev
+		_, err := o.vector.WriteTo(o.conn.Stream) // the socket itself: it knows writev
 		return err
 	}
 	interrupted := make(chan struct{})
@@ -109,7 +109,7 @@ func (o *outbox) write(ctx context.Context) error {
 		o.conn.SetWriteDeadline(past)
 		close(interrupted)
 	})
-	_, err := o.vector.WriteTo(o.conn.TCPConn)
+	_, err := o.vector.WriteTo(o.conn.Stream)
 	if !stop() {
 		<-interrupted
 		if cause := o.m.resume(o.conn.SetWriteDeadline); cause != nil && err != nil {

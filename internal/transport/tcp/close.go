@@ -44,6 +44,7 @@ func (n *Network) Close() error {
 	for _, c := range conns {
 		c.Close()
 	}
+	n.seal.Wait(closeLinger)
 	n.lastCancel()
 	n.closeBell()
 	for _, l := range n.openLanes() {

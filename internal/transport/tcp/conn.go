@@ -57,7 +57,7 @@ func (c *conn) String() string { return fmt.Sprintf("rank %d (%v)", c.rank, c.re
 func (c *conn) lend() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.link == nil || c.net.edges == nil {
+	if c.closed || c.link == nil || c.link.IsSealed() || c.net.edges == nil {
 		return false
 	}
 	fd, err := c.link.Detach()
@@ -129,7 +129,7 @@ func (c *conn) Write(p []byte) (int, error) {
 func (c *conn) writeVector(v *net.Buffers) error {
 	l, err := c.takeBack()
 	if err == nil {
-		_, err = v.WriteTo(l.TCPConn) // the TCPConn itself: it knows writev
+		_, err = v.WriteTo(l.Stream) // the socket itself: it knows writev
 	}
 	return err
 }

@@ -35,7 +35,7 @@ func rawMessage(kind message, sequence uint32, length uint64, payload string) []
 func TestDeathInTheMiddleOfAMessage(t *testing.T) {
 	for name, end := range map[string]func(c *conn){
 		"end of file": func(c *conn) { c.CloseWrite() },
-		"reset":       func(c *conn) { c.link.SetLinger(0); c.Close() },
+		"reset":       func(c *conn) { c.link.Stream.(*net.TCPConn).SetLinger(0); c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost := make(chan int, 9)

@@ -33,6 +33,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/board"
@@ -59,6 +60,10 @@ type Config struct {
 	// Reached is told by which of its addresses a rank was reached first. Optional; it
 	// must not block.
 	Reached func(rank, route int)
+	// Knocks is told of connections that do not prove themselves. Optional.
+	Knocks *auth.Knocks
+	// TLS has all connections speak TLS, the same on all ranks.
+	TLS bool
 	// Timeout bounds the making of a connection. Default 30 s.
 	Timeout time.Duration
 	// Slots is the number of cache slots of each lane's board. Default 1024.
@@ -140,6 +145,7 @@ type Network struct {
 	cfg      Config
 	acceptor *link.Acceptor
 	dialer   *link.Dialer
+	seal     *link.Seal // nil without TLS
 	bell     transport.Bell
 	// Nil where connections are not lent to the driver, see conn.
 	edges  *edges
@@ -211,10 +217,14 @@ func New(c Config) (*Network, error) {
 		c.Listener.Close()
 		return nil, fmt.Errorf("tcp: %w", err)
 	}
+	if c.TLS {
+		n.seal = &link.Seal{}
+	}
+	n.dialer.Seal = n.seal
 	n.lastCtx, n.lastCancel = context.WithCancel(context.Background())
 	n.ctx, n.cancel = context.WithCancel(n.lastCtx)
 	n.acceptor = &link.Acceptor{
-		Listener: c.Listener, Key: c.Key, Track: c.TrackFD, Limit: maxUnproven(c.Size),
+		Listener: c.Listener, Key: c.Key, Track: c.TrackFD, Limit: maxUnproven(c.Size), Knocks: c.Knocks, Seal: n.seal,
 		Go:    func(f func()) bool { return n.start(&n.goroutines, f) },
 		Admit: n.judge,
 		Take:  n.take,

@@ -20,10 +20,12 @@ type Acceptor struct {
 	// Track is told of each descriptor when it opens and before it closes, the
 	// listener's included.
 	Track func(fd int, open bool)
-	// Limit is how many connections may be in the handshake at once. The oldest
-	// gives way: a handshake takes milliseconds, so the oldest is the least likely to
-	// succeed, and a rank that it hits nevertheless tries again.
+	// Limit is how many connections may be unproved at once, see auth.Lobby.
 	Limit int
+	// Knocks is told of those that fail to prove themselves. Optional.
+	Knocks *auth.Knocks
+	// Seal has the connections speak TLS. Optional; the same on both ends.
+	Seal *Seal
 	// Go runs f on a goroutine that the user waits for after Close; false if it is
 	// too late for that.
 	Go func(f func()) bool
@@ -37,13 +39,14 @@ type Acceptor struct {
 	mu       sync.Mutex
 	closed   bool
 	done     chan struct{} // closed by Close
-	unproven []*Conn       // in the handshake, oldest first
-	welcomed []*Conn       // of these, those that have been told so
+	lobby    *auth.Lobby
+	welcomed []*Conn // proved, and told that they are welcome
 }
 
 // Start begins to accept connections, on a goroutine of its own.
 func (a *Acceptor) Start(failed func(error)) {
 	a.done = make(chan struct{})
+	a.lobby = auth.NewLobby(a.Limit)
 	a.trackListener(true)
 	a.Go(func() { a.run(failed) })
 }
@@ -93,30 +96,18 @@ func (a *Acceptor) Close(linger time.Duration) {
 		return
 	}
 	a.closed = true
-	var strangers []*Conn
-	for _, c := range a.unproven {
-		if slices.Contains(a.welcomed, c) {
-			c.SetReadDeadline(time.Now().Add(linger))
-		} else {
-			strangers = append(strangers, c)
-		}
+	for _, c := range a.welcomed {
+		c.SetReadDeadline(time.Now().Add(linger))
 	}
-	a.unproven = slices.Clone(a.welcomed)
 	a.mu.Unlock()
 	close(a.done)
 	a.trackListener(false)
 	a.Listener.Close()
-	for _, c := range strangers {
-		c.Close()
-	}
+	a.lobby.Close()
 }
 
-// Unproven is how many connections are in the handshake.
-func (a *Acceptor) Unproven() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.unproven)
-}
+// Unproven is how many connections have not proved themselves.
+func (a *Acceptor) Unproven() int { return a.lobby.Len() }
 
 func (a *Acceptor) trackListener(open bool) {
 	parts, _ := partsOf(a.Listener)
@@ -128,69 +119,63 @@ func (a *Acceptor) trackListener(open bool) {
 }
 
 func (a *Acceptor) welcome(c *Conn) {
-	a.mu.Lock()
-	if a.closed {
-		a.mu.Unlock()
-		c.Close()
-		return
-	}
-	if len(a.unproven) >= a.Limit {
-		a.unproven[0].Close()
-		a.unproven = slices.Delete(a.unproven, 0, 1)
-	}
-	a.unproven = append(a.unproven, c)
-	a.mu.Unlock()
+	a.lobby.Enter(c)
 	if !a.Go(func() { a.prove(c) }) {
+		a.lobby.Leave(c)
 		c.Close()
 	}
 }
 
 // prove runs the handshake with a connection that came in. One that fails it is
-// closed without a word to anybody: it may be a port scanner.
+// closed without a word to the other end: it may be a port scanner.
 func (a *Acceptor) prove(c *Conn) {
-	hello, err := a.respond(c)
-	a.mu.Lock()
-	if i := slices.Index(a.unproven, c); i >= 0 {
-		a.unproven = slices.Delete(a.unproven, i, i+1)
-	} else if err == nil {
-		err = errors.New("gave way")
+	c.SetDeadline(time.Now().Add(handshakeTimeout))
+	hello, err := auth.Accept(c, a.Key)
+	stayed := a.lobby.Leave(c)
+	if err != nil && !isClosed(a.done) {
+		a.Knocks.Note(c, err)
 	}
-	a.welcomed = slices.DeleteFunc(a.welcomed, func(w *Conn) bool { return w == c })
-	a.mu.Unlock()
-	if err != nil {
-		c.Close()
-		return
+	if err == nil && stayed {
+		err = a.receive(c, hello)
+		a.mu.Lock()
+		a.welcomed = slices.DeleteFunc(a.welcomed, func(w *Conn) bool { return w == c })
+		a.mu.Unlock()
+		if err == nil {
+			if c, err = a.Seal.cover(c); err == nil {
+				a.Take(hello, c)
+			}
+			return
+		}
 	}
-	a.Take(hello, c)
+	c.Close()
 }
 
-// respond is the acceptor's part of the handshake. It returns when the dialler
-// has chosen this connection.
-func (a *Acceptor) respond(c *Conn) (hello []byte, err error) {
-	c.SetDeadline(time.Now().Add(handshakeTimeout))
-	if hello, err = auth.Accept(c, a.Key); err != nil {
-		return nil, err
+// receive is the acceptor's part of the handshake after the proof. It returns when the
+// dialler has chosen this connection.
+func (a *Acceptor) receive(c *Conn, hello []byte) error {
+	if err := a.Seal.begin(c, a.Key, false); err != nil {
+		return err
 	}
 	if err := a.Admit(hello); err != nil {
 		reason := err.Error()
 		reason = reason[:min(len(reason), 255)]
-		c.Write(append([]byte{byte(len(reason))}, reason...))
-		return nil, err
+		c.talk().Write(append([]byte{byte(len(reason))}, reason...))
+		return err
 	}
 	if err := a.note(c); err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := c.Write([]byte{0}); err != nil {
-		return nil, err
+	if _, err := c.talk().Write([]byte{0}); err != nil {
+		return err
 	}
 	var answer [1]byte
-	if _, err := io.ReadFull(c, answer[:]); err != nil {
-		return nil, err
+	if _, err := io.ReadFull(c.talk(), answer[:]); err != nil {
+		return err
 	}
 	if answer[0] != begin {
-		return nil, fmt.Errorf("answer %#x to the verdict", answer[0])
+		return fmt.Errorf("answer %#x to the verdict", answer[0])
 	}
-	return hello, c.SetDeadline(time.Time{})
+	return c.SetDeadline(time.Time{})
 }
 
 // note notes that c is about to be told that it is welcome.

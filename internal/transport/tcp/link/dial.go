@@ -26,6 +26,8 @@ type Dialer struct {
 	Addrs func(rank int) []string
 	// Track is told of each descriptor when it opens and before it closes.
 	Track func(fd int, open bool)
+	// Seal has the connections speak TLS. Optional; the same on both ends.
+	Seal *Seal
 }
 
 // Dial tries all addresses of a rank again and again until ctx ends, except that
@@ -63,11 +65,8 @@ func (d *Dialer) Try(ctx context.Context, rank, first int, hello []byte) (won *C
 		return d.dialAddr(ctx, addrs[(first+i)%len(addrs)], hello)
 	}, func(c *Conn) { c.Close() })
 	if number >= 0 {
-		if err := confirm(won); err != nil {
-			won.Close()
-			return nil, 0, err
-		}
-		return won, (first + number) % len(addrs), nil
+		c, err := d.confirm(won)
+		return c, (first + number) % len(addrs), err
 	}
 	others := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, ErrRefused) })
 	if len(others) > 0 {
@@ -104,12 +103,18 @@ func (d *Dialer) initiate(c *Conn, hello []byte) error {
 		}
 		return err
 	}
+	if err := d.Seal.begin(c, d.Key, true); err != nil {
+		if errors.Is(err, auth.ErrProof) {
+			err = fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		return err
+	}
 	var verdict [256]byte
-	if _, err := io.ReadFull(c, verdict[:1]); err != nil {
+	if _, err := io.ReadFull(c.talk(), verdict[:1]); err != nil {
 		return fmt.Errorf("read the verdict: %w", err)
 	}
 	if size := verdict[0]; size > 0 {
-		if _, err := io.ReadFull(c, verdict[:size]); err != nil {
+		if _, err := io.ReadFull(c.talk(), verdict[:size]); err != nil {
 			return fmt.Errorf("read the verdict: %w", err)
 		}
 		return fmt.Errorf("%w: %s", ErrRefused, verdict[:size])
@@ -117,10 +122,15 @@ func (d *Dialer) initiate(c *Conn, hello []byte) error {
 	return nil
 }
 
-// confirm chooses a connection on which initiate has succeeded.
-func confirm(c *Conn) error {
-	if _, err := c.Write([]byte{begin}); err != nil {
-		return err
+// confirm chooses a connection on which initiate has succeeded, and takes it over.
+func (d *Dialer) confirm(c *Conn) (*Conn, error) {
+	_, err := c.talk().Write([]byte{begin})
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
 	}
-	return c.SetDeadline(time.Time{})
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return d.Seal.cover(c)
 }

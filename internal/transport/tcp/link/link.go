@@ -15,10 +15,12 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/pulse"
 )
 
@@ -31,21 +33,33 @@ const handshakeTimeout = 10 * time.Second
 // not change.
 var ErrRefused = errors.New("refused")
 
+// Stream is what a Conn is made of: a TCP connection, or a socket of this process
+// before one (Seal).
+type Stream interface {
+	net.Conn
+	CloseWrite() error
+	syscall.Conn
+}
+
 // Conn is a connection whose descriptor is tracked.
 type Conn struct {
-	*net.TCPConn
-	fd    int // -1 if unknown
-	track func(fd int, open bool)
-	once  sync.Once
+	Stream
+	sealed *auth.Sealed // the TLS over it, during the handshake and for the pump
+	wire   *Conn        // the TCP connection behind a Seal's socket; nil if this is one
+	fd     int          // -1 if unknown
+	track  func(fd int, open bool)
+	once   sync.Once
 
 	pulsing sync.Mutex // guards pulse
 	pulse   pulse.Pulse
 }
 
-func newConn(c *net.TCPConn, track func(fd int, open bool)) *Conn {
-	c.SetKeepAlive(false) // an idle connection is silent; who waits on it calls Beat
-	c.SetNoDelay(true)
-	out := &Conn{TCPConn: c, fd: -1, track: track}
+func newConn(c Stream, track func(fd int, open bool)) *Conn {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		tcp.SetKeepAlive(false) // an idle connection is silent; who waits on it calls Beat
+		tcp.SetNoDelay(true)
+	}
+	out := &Conn{Stream: c, fd: -1, track: track}
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { out.fd = int(fd) })
 		out.track(out.fd, true)
@@ -60,10 +74,22 @@ func (c *Conn) Close() error {
 			// Before the number can belong to another file.
 			c.track(c.fd, false)
 		}
-		c.TCPConn.Close()
+		c.Stream.Close()
 	})
 	return nil
 }
+
+// RemoteAddr is that of the TCP connection.
+func (c *Conn) RemoteAddr() net.Addr {
+	if c.wire != nil {
+		return c.wire.RemoteAddr()
+	}
+	return c.Stream.RemoteAddr()
+}
+
+// IsSealed reports that the connection is a socket before TLS. It need not be detached:
+// nothing on it is as fast as that would pay.
+func (c *Conn) IsSealed() bool { return c.wire != nil }
 
 // Detach takes the connection away from Go's runtime: c is closed, and fd, which
 // does not block, is the caller's and tracked. Attach is the way back.
@@ -93,5 +119,5 @@ func Attach(fd int, track func(fd int, open bool)) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newConn(raw.(*net.TCPConn), track), nil
+	return newConn(raw.(Stream), track), nil
 }

@@ -4,12 +4,21 @@ import "time"
 
 // Beat is pulse.Pulse.Beat on this connection.
 func (c *Conn) Beat(every time.Duration) (silent time.Duration) {
+	if c.wire != nil {
+		return c.wire.Beat(every)
+	}
 	c.control(func(fd int) { silent = c.pulse.Beat(fd, every) })
 	return silent
 }
 
 // Rest is pulse.Pulse.Rest on this connection.
-func (c *Conn) Rest() { c.control(c.pulse.Rest) }
+func (c *Conn) Rest() {
+	if c.wire != nil {
+		c.wire.Rest()
+		return
+	}
+	c.control(c.pulse.Rest)
+}
 
 func (c *Conn) control(f func(fd int)) {
 	c.pulsing.Lock()

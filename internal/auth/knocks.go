@@ -1,0 +1,146 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// knockPause lies between two lines about strangers.
+const knockPause = 10 * time.Second
+
+// maxKnockers bounds how many addresses a line names.
+const maxKnockers = 8
+
+// Knocks tells who has come to a job's listeners and could not prove that it knows the
+// secret: at once of the first, then of all that have come since in one line every ten
+// seconds, as long as some come. Nothing ticks while nobody does. Its methods are safe
+// on any goroutine, and may be called on nil.
+type Knocks struct {
+	tell  func(text string)
+	pause time.Duration
+
+	mu      sync.Mutex
+	closed  bool
+	waiting *time.Timer // nil unless a line was told within the pause
+	count   int         // since the last line
+	from    map[netip.Addr]*knocker
+}
+
+// knocker is what came from one address.
+type knocker struct {
+	count   int
+	reasons map[string]int // how often each; reasonOf has a few
+}
+
+// NewKnocks makes one. tell is called with each line, on any goroutine, never twice at
+// once, and must not block for long.
+func NewKnocks(tell func(text string)) *Knocks {
+	return &Knocks{tell: tell, pause: knockPause, from: make(map[netip.Addr]*knocker)}
+}
+
+// Note takes note of a connection on which Accept has failed. Who leaves after this
+// end's proof counts not: a rank does so that has tried several addresses.
+func (k *Knocks) Note(c net.Conn, err error) {
+	if k == nil || errors.Is(err, errLeft) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a := addrOf(c)
+	if k.from[a] == nil {
+		if len(k.from) >= maxKnockers {
+			a = netip.Addr{} // the others
+		}
+		if k.from[a] == nil {
+			k.from[a] = &knocker{reasons: make(map[string]int)}
+		}
+	}
+	k.from[a].count++
+	k.from[a].reasons[reasonOf(err)]++
+	k.count++
+	if k.waiting == nil && !k.closed {
+		k.say()
+		k.waiting = time.AfterFunc(k.pause, k.again)
+	}
+}
+
+// again tells of those who have come during the pause.
+func (k *Knocks) again() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting = nil
+	if k.count > 0 && !k.closed {
+		k.say()
+		k.waiting = time.AfterFunc(k.pause, k.again)
+	}
+}
+
+// Close tells of those who have not been told of.
+func (k *Knocks) Close() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	if k.waiting != nil {
+		k.waiting.Stop()
+	}
+	if k.count > 0 {
+		k.say()
+	}
+}
+
+// say tells of all since the last line. k.mu is held.
+func (k *Knocks) say() {
+	var parts []string
+	addrs := make([]netip.Addr, 0, len(k.from))
+	for a := range k.from {
+		addrs = append(addrs, a)
+	}
+	slices.SortFunc(addrs, func(a, b netip.Addr) int { return k.from[b].count - k.from[a].count })
+	for _, a := range addrs {
+		who := "elsewhere"
+		if a.IsValid() {
+			who = a.String()
+		}
+		var why []string
+		for reason, n := range k.from[a].reasons {
+			if k.from[a].count > 1 {
+				reason = fmt.Sprintf("%d× %s", n, reason)
+			}
+			why = append(why, reason)
+		}
+		slices.Sort(why)
+		parts = append(parts, who+": "+strings.Join(why, ", "))
+	}
+	k.tell("refused who does not know this job's secret: " + strings.Join(parts, "; "))
+	k.count = 0
+	clear(k.from)
+}
+
+// reasonOf says in a few words of this package's own what went wrong: nothing that
+// came over the connection.
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, ErrProof):
+		return "a wrong proof"
+	case errors.Is(err, ErrForeign):
+		return "something else than gorovod's handshake"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "no proof in time"
+	case errors.Is(err, net.ErrClosed):
+		return "no proof before too many others came"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "it left without a word of the handshake"
+	}
+	return "the connection broke"
+}
