@@ -22,7 +22,7 @@ import (
 func TestShutdownIsSilent(t *testing.T) {
 	for range 8 {
 		seed := rand.Uint64()
-		shutdown(t, seed)
+		shutdown(t, seed, 20*time.Millisecond, false)
 		if t.Failed() {
 			t.Logf("seed %d", seed)
 			return
@@ -30,10 +30,10 @@ func TestShutdownIsSilent(t *testing.T) {
 	}
 }
 
-func shutdown(t *testing.T, seed uint64) {
+func shutdown(t *testing.T, seed uint64, grace time.Duration, tls bool) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	size := 2 + rnd.IntN(3)
-	networks := world(t, size, func(_ int, c *Config) { c.Grace = 20 * time.Millisecond })
+	networks := world(t, size, func(_ int, c *Config) { c.Grace, c.TLS = grace, tls })
 	lanes := openAll(t, networks, 0)
 	slot, gen, _ := lanes[0].Board.Acquire()
 	closer, last := rnd.IntN(size), rnd.IntN(30)

@@ -106,14 +106,14 @@ func untilErr(t *testing.T, n *Network) error {
 // All pairs exchange messages of all sizes, both directions at once.
 func TestMessagesArriveWholeAndInOrder(t *testing.T) {
 	for _, streams := range []int{1, 2, 3} {
-		t.Run(fmt.Sprintf("%d streams", streams), func(t *testing.T) { exchangeAll(t, streams) })
+		t.Run(fmt.Sprintf("%d streams", streams), func(t *testing.T) { exchangeAll(t, streams, false) })
 	}
 }
 
-func exchangeAll(t *testing.T, streams int) {
+func exchangeAll(t *testing.T, streams int, tls bool) {
 	sizes := []int{0, 1, 15, 16, 17, readAhead - headerSize, readAhead - 1, readAhead, readAhead + 1, 3, 0, 70_000,
 		2*minPart - 1, 2 * minPart, 2*minPart + 1, 3*minPart + 65, 1 << 20, 5 << 20, 5}
-	networks := world(t, 3, func(_ int, c *Config) { c.Streams = streams })
+	networks := world(t, 3, func(_ int, c *Config) { c.Streams, c.TLS = streams, tls })
 	lanes := openAll(t, networks, 0)
 	message := func(from, to, k int) []byte {
 		p := make([]byte, sizes[k])

@@ -1,0 +1,135 @@
+package tcp
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
+)
+
+func TestMessagesArriveUnderTLS(t *testing.T) { exchangeAll(t, 2, true) }
+
+// Goodbyes are not lost in the pumps when a rank leaves.
+func TestShutdownIsSilentUnderTLS(t *testing.T) {
+	for range 4 {
+		seed := rand.Uint64()
+		shutdown(t, seed, 500*time.Millisecond, true)
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+			return
+		}
+	}
+}
+
+// A connection that breaks under TLS is seen at the other end as any other.
+func TestDeathUnderTLS(t *testing.T) {
+	for name, end := range map[string]func(c *conn){
+		"end of file": func(c *conn) { c.CloseWrite() },
+		"closed":      func(c *conn) { c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			networks := world(t, 2, func(_ int, c *Config) { c.Grace, c.TLS = 10*time.Millisecond, true })
+			lanes := openAll(t, networks, 0)
+			c := dialAs(t, networks[0], 0, 1, data)
+			lanes[1].Comm.Recv(0, make([]byte, 100))
+			c.Write(rawMessage(messageData, 0, 100, "only the beginning"))
+			end(c)
+			err := untilErr(t, networks[1])
+			if !strings.Contains(err.Error(), "connection to rank 0 (127.0.0.1:") || !strings.Contains(err.Error(), "lost") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Who speaks no TLS to a rank that does gets no further than the proof.
+func TestPlainMeetsTLS(t *testing.T) {
+	networks := world(t, 2, func(r int, c *Config) { c.TLS, c.Timeout = r == 0, 300*time.Millisecond })
+	lanes := openAll(t, networks, 0)
+	lanes[1].Comm.Send(0, []byte("x"))
+	if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), "cannot connect to rank 0") {
+		t.Error(err)
+	}
+}
+
+// The data streams to a rank are spread over its addresses, where these are equally
+// good, and go by another one where one does not work.
+func TestStreamsTakeSeveralWays(t *testing.T) {
+	const streams = 4
+	at := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}
+	for _, broken := range []bool{false, true} {
+		var addrs [2][]string
+		networks := world(t, 2, func(r int, c *Config) {
+			c.Listener.Close()
+			l, err := link.Listen(at...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Listener, c.Streams = l, streams
+			for i, a := range at {
+				port := uint16(l.Addr().(*net.TCPAddr).Port)
+				if broken && i == 1 {
+					a = netip.MustParseAddr("127.0.0.9") // nobody is there
+				}
+				addrs[r] = append(addrs[r], netip.AddrPortFrom(a, port).String())
+			}
+			c.Addrs = func(rank int) []string { return addrs[rank] }
+			c.Paths = func(int) int { return len(at) }
+		})
+		lanes := openAll(t, networks, 0)
+		p := pattern(streams*minPart, 1)
+		got := make([]byte, len(p))
+		lanes[1].Comm.Recv(0, got)
+		lanes[0].Comm.Send(1, p)
+		until(t, networks[1], func() bool { return lanes[1].Comm.Received(0) })
+		until(t, networks[0], func() bool { return lanes[0].Comm.Sent(1) })
+		used := map[string]int{}
+		networks[1].mu.Lock()
+		for c := range networks[1].conns {
+			if c.stream >= data {
+				used[c.localHost()]++
+			}
+		}
+		networks[1].mu.Unlock()
+		if want := map[bool]int{false: 2, true: 1}[broken]; len(used) != want || used["127.0.0.1"]+used["127.0.0.2"] != streams {
+			t.Errorf("broken %v: the streams have come to %v", broken, used)
+		}
+		closeAll(networks)
+	}
+}
+
+// localHost is the address at this end.
+func (c *conn) localHost() string {
+	l, err := c.takeBack()
+	if err != nil {
+		return err.Error()
+	}
+	return l.LocalAddr().(*net.TCPAddr).IP.String()
+}
+
+// The proof is that of the connection's own ranks: rank 0's hello for rank 1 opens
+// nothing at rank 2.
+func TestAHelloOpensOneDoor(t *testing.T) {
+	networks := world(t, 3, nil)
+	openAll(t, networks, 0)
+	d := &link.Dialer{Key: networks[0].cfg.Key, Track: func(int, bool) {}, Addrs: func(int) []string { return networks[0].cfg.Addrs(2) }}
+	h := networks[0].hello(networks[0].lanes[0], 1, data)
+	if _, _, err := d.Try(t.Context(), 1, 0, h.encode()); !errors.Is(err, link.ErrRefused) || !strings.Contains(err.Error(), "looks for rank 1, here is rank 2") {
+		t.Error(err)
+	}
+	d.Key = []byte("another secret")
+	if _, _, err := d.Try(t.Context(), 2, 0, h.encode()); !errors.Is(err, auth.ErrProof) {
+		t.Error(err)
+	}
+	h.generation++
+	d.Key = networks[0].cfg.Key
+	if _, _, err := d.Try(t.Context(), 2, 0, h.encode()); !errors.Is(err, link.ErrRefused) || !strings.Contains(err.Error(), "generation") {
+		t.Error(err)
+	}
+}
