@@ -152,11 +152,7 @@ def _reduce_before_unscaling(keras: Any) -> None:
     if kind is None or not _is_of_keras_3(kind) or getattr(kind, "_knows_horovod", False):
         return
 
-    def apply_reduced(self: Any, grads: Any, variables: Any, apply: Any) -> Any:
-        inner = self.inner_optimizer
-        if not isinstance(inner, _Distributed):
-            return apply(grads)
-
+    def apply_reduced(inner: Any, grads: Any, variables: Any, apply: Any) -> Any:
         def go_on(reduced: list[Any]) -> Any:
             with inner._taking_reduced():
                 return apply(reduced)
@@ -167,15 +163,21 @@ def _reduce_before_unscaling(keras: Any) -> None:
 
     @functools.wraps(plain_apply)
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
-        if not self.built:
+        inner = self.inner_optimizer
+        if not isinstance(inner, _Distributed):
+            return plain_apply(self, grads, trainable_variables)
+        if not self.built:  # here, since below this may be inside of a branch
             self.build(list(trainable_variables))
         variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
-        apply_reduced(self, grads, variables, lambda reduced: plain_apply(self, reduced, trainable_variables) and None)
+        apply_reduced(inner, grads, variables, lambda reduced: plain_apply(self, reduced, trainable_variables) and None)
 
     @functools.wraps(plain_stateless_apply)
     def stateless_apply(self: Any, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
+        inner = self.inner_optimizer
+        if not isinstance(inner, _Distributed):
+            return plain_stateless_apply(self, optimizer_variables, grads, trainable_variables)
         return apply_reduced(
-            self,
+            inner,
             grads,
             self._trainable_variables,
             lambda reduced: plain_stateless_apply(self, optimizer_variables, reduced, trainable_variables),
