@@ -2,6 +2,7 @@ package hvd
 
 import (
 	"context"
+	"encoding"
 	"errors"
 	"fmt"
 	"time"
@@ -22,7 +23,9 @@ var (
 	ErrLauncherLost = elastic.ErrLost
 )
 
-// State is what a training function changes, and what must not be lost.
+// State is what a training function changes, and what must not be lost. If it is an
+// encoding.BinaryMarshaler and BinaryUnmarshaler, too, rank 0 writes commits to
+// GOROVOD_CHECKPOINT_DIR, where that is set, and a job that is started again goes on from the newest.
 type State interface {
 	// Save remembers the state, in this process's memory.
 	Save()
@@ -63,6 +66,9 @@ func RunElastic(ctx context.Context, state State, train func(ctx context.Context
 		case errors.Is(err, ErrInternal):
 			state.Restore()
 			sync = true
+			if process.Elastic() == process.Abandoned {
+				return errors.Join(err, e.write(true))
+			}
 		default:
 			return err
 		}
@@ -77,6 +83,9 @@ func RunElastic(ctx context.Context, state State, train func(ctx context.Context
 // attempt is one call of train.
 func (e *Elastic) attempt(ctx context.Context, sync bool, train func(ctx context.Context, e *Elastic) error) error {
 	if sync {
+		if err := e.read(); err != nil {
+			return err
+		}
 		if err := e.state.Sync(ctx); err != nil {
 			return err
 		}
@@ -96,13 +105,48 @@ func (e *Elastic) note() {
 	}
 }
 
-// Commit saves the state, and then checks as Check does. All processes call it, at the same
+// Commit saves the state, writes it to the disk where State says so, and then checks as Check does. All processes call it, at the same
 // place. Each costs a copy of the state, so not every step needs one.
 func (e *Elastic) Commit(ctx context.Context) error {
 	e.state.Save()
 	e.commits++
 	e.note()
+	if err := e.write(false); err != nil {
+		return err
+	}
 	return e.Check(ctx)
+}
+
+// write writes the last commit to the disk, if that is up to this process and, but for the
+// final one, the commit's turn.
+func (e *Elastic) write(final bool) error {
+	m, ok := e.state.(encoding.BinaryMarshaler)
+	if !ok || e.commits < 0 || !process.CheckpointDue(e.commits, final) {
+		return nil
+	}
+	data, err := m.MarshalBinary()
+	if err != nil {
+		return fmt.Errorf("checkpoint of commit %d: %w", e.commits, err)
+	}
+	return process.SaveCheckpoint(e.commits, data)
+}
+
+// read takes the state from the disk, on rank 0 of a job in which nobody has committed.
+func (e *Elastic) read() error {
+	m, ok := e.state.(encoding.BinaryUnmarshaler)
+	if !ok || e.commits >= 0 || !process.CheckpointDue(0, true) {
+		return nil
+	}
+	number, data, err := process.LoadCheckpoint()
+	if err != nil || number < 0 {
+		return err
+	}
+	if err := m.UnmarshalBinary(data); err != nil {
+		return fmt.Errorf("the checkpoint of commit %d: %w", number, err)
+	}
+	e.state.Save()
+	e.commits = number
+	return nil
 }
 
 // Commits is the number of the last commit, from 0; -1 if there was none.

@@ -40,6 +40,9 @@ type elasticJob struct {
 	closed  bool
 }
 
+// elasticVariable tells a worker where its driver is.
+const elasticVariable = "GOROVOD_ELASTIC_DRIVER"
+
 // post is a crew of another host, which takes time to be made.
 type post struct {
 	ready chan struct{} // closed when crew or err is set
@@ -355,7 +358,7 @@ func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.Ad
 		"HOROVOD_CONTROLLER":     "gloo",
 		"HOROVOD_CPU_OPERATIONS": "gloo",
 		"PYTHONUNBUFFERED":       "1",
-		"GOROVOD_ELASTIC_DRIVER": place[candidatesVariable],
+		elasticVariable:          place[candidatesVariable],
 		"GOROVOD_ELASTIC_WORKER": strconv.Itoa(a.Worker),
 		secretVariable:           hex.EncodeToString(e.key),
 	}

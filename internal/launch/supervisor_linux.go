@@ -39,6 +39,9 @@ const (
 	// leftoverGrace is how long processes may take to end after SIGTERM when
 	// the launcher is gone, or when their rank has ended.
 	leftoverGrace = time.Second
+	// farewellTime is how long a worker of an elastic job may take to end by itself
+	// when the launcher is gone.
+	farewellTime = 5 * time.Second
 	// sweepInterval is the pause between two rounds of SIGKILL.
 	sweepInterval = 20 * time.Millisecond
 	// sweepLimit is when those that survive SIGKILL (in the kernel, waiting for a
@@ -115,6 +118,7 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 	none := make(chan struct{})
 	go reap(s.pid, reaped, leftovers, none)
 
+	var farewell <-chan time.Time
 	var kill <-chan time.Time
 	var giveUp <-chan time.Time
 	end := func(grace time.Duration) {
@@ -129,12 +133,18 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 			switch {
 			case !ok:
 				orders = nil
-				end(leftoverGrace)
+				if os.Getenv(elasticVariable) != "" {
+					farewell = time.After(farewellTime) // it notices by itself, and may have a commit to keep
+				} else {
+					end(leftoverGrace)
+				}
 			case sig == unix.SIGKILL:
 				kill = time.After(0)
 			default:
 				s.signal(sig)
 			}
+		case <-farewell:
+			end(leftoverGrace)
 		case <-signals:
 			end(leftoverGrace)
 		case c := <-reaped:

@@ -20,7 +20,13 @@ func (s *State) form() {
 	if s.epoch == 0 {
 		need = s.c.NP
 	}
-	if s.short(len(came), need) {
+	staying := 0
+	for _, w := range came {
+		if !s.leaving(w) {
+			staying++
+		}
+	}
+	if s.short(staying, need) {
 		return
 	}
 	if s.epoch > 0 {
@@ -59,8 +65,13 @@ func (s *State) begin(came []*worker) {
 	slices.SortStableFunc(came, func(a, b *worker) int {
 		return cmp.Or(compare(b.veteran, a.veteran), cmp.Compare(a.id, b.id))
 	})
-	if s.c.Max > 0 && len(came) > s.c.Max {
-		came = came[:s.c.Max]
+	if most := s.c.Max; most > 0 {
+		for _, w := range came {
+			if s.leaving(w) {
+				most++ // it only hands the state over
+			}
+		}
+		came = came[:min(len(came), most)]
 	}
 	source := came[0]
 	for _, w := range came {

@@ -202,17 +202,17 @@ func (s *State) give(w *worker, why string) {
 	s.act(End{Worker: w.id, Reason: why})
 }
 
-// dismissLeaving lets those go whose slots are gone, and who are not in an epoch.
+// dismissLeaving lets those go whose slots are gone, and who are not in an epoch. But
+// where nobody else holds the state they wait, to hand it over to those who come.
 func (s *State) dismissLeaving() {
+	held := slices.ContainsFunc(s.workers, func(w *worker) bool { return w.veteran && w.phase != ending && !s.leaving(w) })
 	for _, w := range slices.Clone(s.workers) {
-		if !s.leaving(w) {
-			continue
-		}
-		switch w.phase {
-		case ready:
+		switch {
+		case !s.leaving(w) || w.phase == ready && w.veteran && !held && !s.finished:
+		case w.phase == ready:
 			w.phase, w.member = ending, false
 			s.act(Dismiss{Worker: w.id, Reason: fmt.Sprintf("its slot on host %s has been taken away", w.host.name)})
-		case starting:
+		case w.phase == starting:
 			s.give(w, "its slot has been taken away")
 		}
 	}

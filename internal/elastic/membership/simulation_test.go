@@ -219,8 +219,13 @@ func (sim *simulation) do(actions []Action) {
 				sim.breakEpoch()
 			}
 		case Dismiss:
-			if p := sim.processes[a.Worker]; p != nil {
-				p.dismissed = true
+			p := sim.processes[a.Worker]
+			if p == nil {
+				break
+			}
+			p.dismissed = true
+			if p.commit >= 0 && !p.doomed && sim.one(func(o *process) bool { return o != p && o.commit >= 0 && !o.doomed && !o.dismissed }) == nil {
+				sim.fail("%v, the last one that has the state", a)
 			}
 		case Ping:
 			if p := sim.known(a.Worker, a); !p.frozen {
@@ -251,8 +256,14 @@ func (sim *simulation) form(f Form) {
 	if f.Epoch == 1 {
 		need = sim.c.NP
 	}
-	if n := len(f.Places); n < need || (sim.c.Max > 0 && n > sim.c.Max) {
-		sim.fail("%v: %d members, from %d to %d are allowed", f, n, need, sim.c.Max)
+	n := 0
+	for _, p := range f.Places {
+		if w := sim.s.worker(p.Worker); w != nil && !sim.s.leaving(w) {
+			n++
+		}
+	}
+	if n < need || (sim.c.Max > 0 && n > sim.c.Max) {
+		sim.fail("%v: %d members that stay, from %d to %d are allowed", f, n, need, sim.c.Max)
 	}
 	if sim.epoch != nil && f.Epoch != sim.epoch.Epoch+1 {
 		sim.fail("%v follows epoch %d", f, sim.epoch.Epoch)

@@ -20,7 +20,8 @@ import (
 )
 
 var (
-	steps   = flag.Int64("steps", 1000, "steps to make")
+	steps   = flag.Int64("steps", 1<<40, "steps to make at most")
+	until   = flag.String("until", "", "file whose presence ends the training, at a commit")
 	every   = flag.Int64("commit-every", 5, "steps between two commits")
 	pause   = flag.Duration("pause", time.Millisecond, "what a step takes besides")
 	width   = flag.Int("width", 4096, "numbers in the model")
@@ -53,6 +54,20 @@ func (m *model) Sync(ctx context.Context) error {
 	}
 	m.step, m.values = all[0], all[1:]
 	m.Save()
+	return nil
+}
+
+// MarshalBinary and UnmarshalBinary are for commits on a disk.
+func (m *model) MarshalBinary() ([]byte, error) {
+	return binary.Append(nil, binary.LittleEndian, append([]int64{m.step}, m.values...))
+}
+
+func (m *model) UnmarshalBinary(data []byte) error {
+	all := make([]int64, len(data)/8)
+	if _, err := binary.Decode(data, binary.LittleEndian, all); err != nil {
+		return err
+	}
+	m.step, m.values = all[0], all[1:]
 	return nil
 }
 
@@ -121,6 +136,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
+	fmt.Fprintf(log, "host %s\n", os.Getenv("HOROVOD_HOSTNAME"))
 	m := newModel(*width)
 	err = hvd.RunElastic(ctx, m, func(ctx context.Context, e *hvd.Elastic) error {
 		fmt.Fprintf(log, "from %d commit %d rank %d of %d at %d\n", m.step, e.Commits(), hvd.Rank(), hvd.Size(), time.Now().UnixMicro())
@@ -152,29 +168,37 @@ func train(ctx context.Context, e *hvd.Elastic, m *model, log *os.File) error {
 		if m.step%*every != 0 {
 			continue
 		}
-		if err := agree(ctx, m); err != nil {
+		enough, err := agree(ctx, m)
+		if err != nil {
 			return err
 		}
-		m.Save()
+		// Before, since what Commit returns may be that the hosts have changed: it holds the state then, too.
 		fmt.Fprintf(log, "commit %d %016x\n", e.Commits()+1, m.hash())
 		if err := e.Commit(ctx); err != nil {
 			return err
+		}
+		if enough {
+			return nil
 		}
 	}
 	return nil
 }
 
-// agree checks that all ranks hold the same.
-func agree(ctx context.Context, m *model) error {
-	hashes, err := hvd.Allgather(ctx, "hashes", []int64{int64(m.hash())})
-	if err != nil {
-		return err
+// agree checks that all ranks hold the same, and asks rank 0 whether it is enough.
+func agree(ctx context.Context, m *model) (enough bool, err error) {
+	mine := []int64{int64(m.hash()), 0}
+	if _, err := os.Stat(*until); err == nil {
+		mine[1] = 1
 	}
-	for rank, h := range hashes {
-		if h != hashes[0] {
-			fmt.Printf("VIOLATION: at step %d rank %d has %016x, rank 0 %016x\n", m.step, rank, uint64(h), uint64(hashes[0]))
+	all, err := hvd.Allgather(ctx, "hashes", mine)
+	if err != nil {
+		return false, err
+	}
+	for rank := range len(all) / 2 {
+		if h := all[2*rank]; h != all[0] {
+			fmt.Printf("VIOLATION: at step %d rank %d has %016x, rank 0 %016x\n", m.step, rank, uint64(h), uint64(all[0]))
 			os.Exit(3)
 		}
 	}
-	return nil
+	return all[1] == 1, nil
 }

@@ -1,0 +1,250 @@
+// Package chaos trains elastically while processes are killed and stopped and hosts
+// come and go, at random, and checks that nothing of it can be seen in the result.
+//
+//	go test ./test/chaos -chaos.for 1h -chaos.mean 2s -timeout 2h
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	duration = flag.Duration("chaos.for", 12*time.Second, "how long faults are injected")
+	mean     = flag.Duration("chaos.mean", 600*time.Millisecond, "mean time between two faults")
+	seed     = flag.Uint64("chaos.seed", 0, "seed; 0: by the time")
+	keep     = flag.String("chaos.keep", "", "directory in which journals and output stay")
+)
+
+// limit is how long the job may take to end after the last fault.
+const limit = 2 * time.Minute
+
+// programs builds launcher and worker.
+var programs = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "gorovod-chaos-"); err != nil {
+		return "", err
+	}
+	for name, pkg := range map[string]string{"horovodrun": "../../cmd/gorovod", "worker": "./worker"} {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), pkg)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return dir, fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if dir, _ := programs(); dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// job is a training under way.
+type job struct {
+	t      *testing.T
+	dir    string
+	bin    string
+	cmd    *exec.Cmd
+	out    output
+	done   chan struct{}
+	rng    *rand.Rand
+	faults map[string]int
+	kills  []time.Time
+	// blamed is when a worker of a host was last made to fail.
+	blamed map[string]time.Time
+}
+
+// start starts a job on two hosts, which are two of this host's addresses.
+func start(t *testing.T, seed uint64, args, env []string) *job {
+	bin, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job{t: t, dir: *keep, bin: bin, done: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}, blamed: map[string]time.Time{}}
+	if j.dir == "" {
+		j.dir = t.TempDir()
+	}
+	if err := os.MkdirAll(filepath.Join(j.dir, "journals"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j.hosts("127.0.0.1:4", "127.0.0.2:4")
+	j.cmd = exec.Command(filepath.Join(bin, "horovodrun"), append(args, "--verbose", "--host-discovery-script", "cat "+filepath.Join(j.dir, "hosts"),
+		filepath.Join(bin, "worker"), "-pause", "2ms", "-journal", filepath.Join(j.dir, "journals"), "-until", filepath.Join(j.dir, "enough"))...)
+	j.cmd.Env = append(os.Environ(), env...)
+	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		j.cmd.Wait()
+		close(j.done)
+	}()
+	t.Cleanup(func() {
+		j.cmd.Process.Kill()
+		<-j.done
+		if *keep != "" {
+			os.WriteFile(filepath.Join(j.dir, "output"), []byte(j.said()), 0o600)
+		}
+		if t.Failed() {
+			t.Logf("output:\n%s", tail(j.said(), 100))
+		}
+	})
+	return j
+}
+
+// output is what launcher and workers have printed.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (j *job) said() string {
+	j.out.mu.Lock()
+	defer j.out.mu.Unlock()
+	return j.out.text.String()
+}
+
+// hosts says what the discovery script prints from now on.
+func (j *job) hosts(lines ...string) {
+	name := filepath.Join(j.dir, "hosts")
+	if err := os.WriteFile(name+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		j.t.Fatal(err)
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// await waits until f holds.
+func (j *job) await(what string, f func() bool) {
+	j.t.Helper()
+	for end := time.Now().Add(limit); !f(); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-j.done:
+			j.t.Fatalf("the job has ended with code %d before %s", j.cmd.ProcessState.ExitCode(), what)
+		default:
+		}
+		if time.Now().After(end) {
+			j.t.Fatalf("%v have passed without this: %s", limit, what)
+		}
+	}
+}
+
+// finish lets the training come to its end, and checks it.
+func (j *job) finish() {
+	j.t.Helper()
+	if err := os.WriteFile(filepath.Join(j.dir, "enough"), nil, 0o600); err != nil {
+		j.t.Fatal(err)
+	}
+	select {
+	case <-j.done:
+	case <-time.After(limit):
+		j.t.Fatalf("the job has not ended %v after its last fault", limit)
+	}
+	if code := j.cmd.ProcessState.ExitCode(); code != 0 {
+		j.t.Errorf("the job has ended with code %d", code)
+	}
+	if strings.Contains(j.said(), "VIOLATION") {
+		j.t.Error("ranks differ")
+	}
+	j.check()
+}
+
+// check reads all journals, and compares them with a run without faults.
+func (j *job) check() {
+	journals := j.journals()
+	var newest int64
+	for _, w := range journals {
+		newest = max(newest, w.newest)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, filepath.Join(j.bin, "worker"), "-steps", fmt.Sprint((newest+1)*5), "reference").Output()
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	reference := map[int64]string{}
+	for line := range strings.Lines(string(out)) {
+		var n int64
+		var hash string
+		fmt.Sscan(line, &n, &hash)
+		reference[n] = hash
+	}
+	finished := 0
+	for _, w := range journals {
+		for n, hash := range w.commits {
+			if reference[n] != hash {
+				j.t.Errorf("%s: commit %d is %s, without faults it is %s", w.name, n, hash, reference[n])
+			}
+		}
+		for _, undone := range w.undone {
+			j.t.Errorf("%s: %s", w.name, undone)
+		}
+		if w.done != "" {
+			finished++
+			if w.done != reference[newest] {
+				j.t.Errorf("%s has ended with %s, without faults it is %s", w.name, w.done, reference[newest])
+			}
+		}
+		if err := syscall.Kill(w.pid, 0); err == nil && alive(w.pid) {
+			j.t.Errorf("%s is left behind", w.name)
+		}
+	}
+	if finished == 0 {
+		j.t.Error("no worker has finished")
+	}
+	j.t.Logf("%d workers, %d commits, %d workers at the end; faults: %v", len(journals), newest+1, finished, j.faults)
+	if late := j.recoveries(journals); len(late) > 0 {
+		slices.Sort(late)
+		j.t.Logf("from a kill to the next step of a survivor: median %v, at most %v (%d)", late[len(late)/2], late[len(late)-1], len(late))
+	}
+}
+
+// recoveries are the times from each kill to the first step of the next epoch.
+func (j *job) recoveries(journals []journal) (all []time.Duration) {
+	var steps []time.Time
+	for _, w := range journals {
+		steps = append(steps, w.steps...)
+	}
+	slices.SortFunc(steps, time.Time.Compare)
+	for _, k := range j.kills {
+		i, _ := slices.BinarySearchFunc(steps, k, time.Time.Compare)
+		if i < len(steps) {
+			all = append(all, steps[i].Sub(k).Round(time.Millisecond))
+		}
+	}
+	return all
+}
+
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && bytes.Contains(stat, []byte("worker"))
+}
+
+func tail(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
