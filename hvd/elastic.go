@@ -66,15 +66,18 @@ func RunElastic(ctx context.Context, state State, train func(ctx context.Context
 		case errors.Is(err, ErrInternal):
 			state.Restore()
 			sync = true
-			if process.Elastic() == process.Abandoned {
-				return errors.Join(err, e.write(true))
-			}
 		default:
 			return err
 		}
 		Shutdown()
-		if err := InitContext(ctx); err != nil {
-			return err
+		if again := InitContext(ctx); again != nil {
+			if process.Elastic() != process.Abandoned {
+				return again
+			}
+			if errors.Is(err, ErrHostsUpdated) {
+				state.Restore() // what has a number
+			}
+			return errors.Join(again, e.write(true))
 		}
 		sync = sync || process.NeedsSync()
 	}

@@ -23,6 +23,7 @@ ALONE = {
     "test_api.py",
     "test_demo.py",
     "test_examples.py",
+    "test_elastic_jobs.py",
     "test_faults.py",
     "test_jax_jobs.py",
     "test_loss_curve.py",

@@ -139,10 +139,10 @@ func (s *State) cooled(h *host) time.Duration {
 	return s.now + min(max(delay, low), high)
 }
 
-// elsewhere says whether the job has workers that are not on h: the last host
-// is not blacklisted for its workers' failures.
+// elsewhere says whether the job can go on without h: others than its workers hold
+// the state. The last host that does is not blacklisted for its workers' failures.
 func (s *State) elsewhere(h *host) bool {
-	return slices.ContainsFunc(s.workers, func(w *worker) bool { return w.host != h && w.phase != ending })
+	return slices.ContainsFunc(s.workers, func(w *worker) bool { return w.host != h && w.phase != ending && (w.veteran || s.epoch == 0) })
 }
 
 // slots counts those that can be used now.

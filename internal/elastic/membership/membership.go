@@ -70,6 +70,7 @@ type State struct {
 	holding    time.Duration // since when workers wait for others that do not come; never: they do not
 	overdue    time.Duration // when those must have come
 	complained bool          // that slots are missing
+	replaced   bool          // workers that did not come
 	failures   int
 	finished   bool // a member has ended with success
 	stopped    bool

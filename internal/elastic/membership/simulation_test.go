@@ -35,6 +35,7 @@ type process struct {
 	epoch      uint64 // in which it trains; 0: in none
 	broken     bool   // its epoch has ended, and it has yet to notice
 	asked      bool   // to come together
+	veteran    bool   // it was in an epoch
 	frozen     bool
 	dismissed  bool
 	doomed     bool // it is to be ended
@@ -165,10 +166,10 @@ func (sim *simulation) live(p *process) {
 	case p == nil:
 	case p.registered:
 	case p.epoch == 0 || p.broken || p.asked:
-		p.registered, p.broken, p.asked, p.epoch = true, false, false, 0
-		if p.epoch == sim.s.Epoch() {
+		if p.epoch == sim.s.Epoch() && p.epoch > 0 {
 			sim.breakEpoch() // its leaving fails the others' operations
 		}
+		p.registered, p.broken, p.asked, p.epoch = true, false, false, 0
 		sim.note("worker %d is ready with commit %d", p.id, p.commit)
 		sim.do(sim.s.Ready(sim.now, p.id, Registration{Commit: p.commit}))
 	}
@@ -224,7 +225,7 @@ func (sim *simulation) do(actions []Action) {
 				break
 			}
 			p.dismissed = true
-			if p.commit >= 0 && !p.doomed && sim.one(func(o *process) bool { return o != p && o.commit >= 0 && !o.doomed && !o.dismissed }) == nil {
+			if p.veteran && !p.doomed && sim.one(func(o *process) bool { return o != p && o.veteran && !o.doomed && !o.dismissed }) == nil {
 				sim.fail("%v, the last one that has the state", a)
 			}
 		case Ping:
@@ -293,7 +294,7 @@ func (sim *simulation) form(f Form) {
 			sim.fail("%v: place %+v", f, p)
 		}
 		w := sim.known(p.Worker, f)
-		w.registered, w.epoch, w.commit = false, f.Epoch, sim.processes[source].commit
+		w.registered, w.veteran, w.epoch, w.commit = false, true, f.Epoch, sim.processes[source].commit
 	}
 	sim.epoch = &f
 }

@@ -80,7 +80,7 @@ func (s *State) abandoned() bool {
 // stops the job for it.
 func (s *State) short(came, need int) bool {
 	if came >= need {
-		s.waiting, s.complained = never, false
+		s.waiting, s.complained, s.replaced = never, false, false
 		return false
 	}
 	lacking := fmt.Sprintf("%d of the %d slots that the job needs are there", s.slots(), need)
@@ -94,6 +94,14 @@ func (s *State) short(came, need int) bool {
 	if !s.complained && s.staying() < need {
 		s.complained = true
 		s.tell("%s: waiting for others, at most %v", lacking, s.c.Timeout-(s.now-s.waiting))
+	}
+	if late := s.in(starting); s.now-s.waiting >= s.c.Timeout && len(late) > 0 && !s.replaced {
+		// Others may come in their places, once.
+		for _, w := range late {
+			s.evict(w, fmt.Sprintf("it has not come to hvd.init() for %v", s.c.Timeout))
+		}
+		s.waiting, s.replaced = s.now, true
+		s.fill()
 	}
 	if s.now-s.waiting >= s.c.Timeout {
 		if s.staying() >= need {

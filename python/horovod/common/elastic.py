@@ -201,17 +201,21 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                     if not skip_sync:
                         state._synchronise()
                     return func(state, *args, **kwargs)
-                except HorovodInternalError as e:
+                except HorovodInternalError:
                     state.restore()
                     skip_sync = False
-                    if _lib.load().gorovod_elastic() == _lib.ELASTIC_ABANDONED:
-                        state._write_checkpoint(final=True)
-                        raise HorovodInternalError(f"{e} This worker ends{_where_kept(state)}.") from None
                 except HostsUpdatedInterrupt as e:
                     skip_sync = e.skip_sync
                     if skip_sync:
                         _lib.load().gorovod_elastic_intact()
-                reset()
+                try:
+                    reset()
+                except ValueError as e:
+                    if _lib.load().gorovod_elastic() != _lib.ELASTIC_ABANDONED:
+                        raise
+                    state.restore()
+                    state._write_checkpoint(final=True)
+                    raise HorovodInternalError(f"{e} This worker ends{_where_kept(state)}.") from None
                 # Some may have come for another reason, or be new, and then all take part.
                 skip_sync = skip_sync and not (_in_elastic_job() and _lib.load().gorovod_elastic_needs_sync())
                 state.on_reset()

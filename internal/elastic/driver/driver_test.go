@@ -1,0 +1,326 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gorovod/gorovod/internal/elastic"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const limit = 20 * time.Second
+
+var key = []byte("0123456789abcdef0123456789abcdef")
+
+// job is a driver whose workers are goroutines of this process.
+type job struct {
+	t      *testing.T
+	driver *Driver
+	addr   string
+
+	mu       sync.Mutex
+	said     []string
+	signals  map[int]syscall.Signal
+	started  chan int
+	outcomes chan Outcome
+}
+
+func start(t *testing.T, c membership.Config, hosts ...membership.Host) *job {
+	t.Helper()
+	j := &job{t: t, signals: map[int]syscall.Signal{}, started: make(chan int, 64), outcomes: make(chan Outcome, 1)}
+	if c.Timeout == 0 {
+		c.Timeout = limit
+	}
+	if c.Patience == 0 {
+		c.Patience = limit
+	}
+	c.ResetLimit, c.Fixed, c.Random = -1, true, func() float64 { return 0.5 }
+	j.driver = New(Options{Config: c, Key: key, Hosts: hosts, Grace: 50 * time.Millisecond,
+		Start: func(s membership.Start) {
+			j.driver.Started(s.Worker, 1000+s.Worker)
+			j.started <- s.Worker
+		},
+		Signal: func(id int, sig syscall.Signal) {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.signals[id] = sig
+			if sig == syscall.SIGKILL {
+				go j.ends(id, rendezvous.Death{Signal: int(sig)})
+			}
+		},
+		Meet: func() ([]net.Listener, func(string) []string, error) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return nil, nil, err
+			}
+			return []net.Listener{l}, func(string) []string { return []string{l.Addr().String()} }, nil
+		},
+		Say:   j.say,
+		Debug: func(string, ...any) {},
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.addr = l.Addr().String()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		j.driver.Serve(l)
+	}()
+	go func() {
+		o, err := j.driver.Run(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		j.outcomes <- o
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-served
+	})
+	return j
+}
+
+func (j *job) say(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.said = append(j.said, fmt.Sprintf(format, args...))
+}
+
+func (j *job) ends(id int, d rendezvous.Death) {
+	j.driver.Ended(id, d)
+	j.driver.Gone(id)
+}
+
+func (j *job) outcome() Outcome {
+	j.t.Helper()
+	select {
+	case o := <-j.outcomes:
+		return o
+	case <-time.After(limit):
+		j.t.Fatal("the job does not end")
+		panic("unreachable")
+	}
+}
+
+// dial connects as the next worker that is started.
+func (j *job) dial() (int, *elastic.Client) {
+	j.t.Helper()
+	id := <-j.started
+	c, err := elastic.Dial(context.Background(), []string{j.addr}, key, elastic.Options{Worker: id})
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	j.t.Cleanup(c.Close)
+	return id, c
+}
+
+// place is what Register has returned.
+type place struct {
+	elastic.Assignment
+	err error
+}
+
+func register(c *elastic.Client, commit int64) <-chan place {
+	got := make(chan place, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		a, err := c.Register(ctx, membership.Registration{Commit: commit})
+		got <- place{a, err}
+	}()
+	return got
+}
+
+// meet joins the epoch's rendezvous.
+func (p place) meet(t *testing.T) *rendezvous.Session {
+	t.Helper()
+	if p.err != nil {
+		t.Fatal(p.err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	s, err := rendezvous.Join(ctx, p.Addrs, elastic.EpochKey(key, p.Epoch), rendezvous.Options{Rank: p.Place.Rank, Size: p.Place.Size, Host: p.Place.Host, PID: 1, Generation: p.Epoch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// Workers get places, meet, hear of a death by the epoch's rendezvous, and meet again;
+// a newcomer is announced to them.
+func TestEpochs(t *testing.T) {
+	j := start(t, membership.Config{NP: 2, Min: 1, Max: 2}, membership.Host{Name: "a", Slots: 3})
+	_, first := j.dial()
+	second, other := j.dial()
+	waiting := register(first, -1)
+	p, q := <-register(other, -1), <-waiting
+	if p.Epoch != 1 || p.Place.Rank != 1 || q.Place.Rank != 0 || p.Place.Size != 2 || !p.Sync {
+		t.Fatalf("got %+v and %+v", p, q)
+	}
+	session := q.meet(t)
+	p.meet(t)
+	if g := session.Generation(); g>>20 != 1 {
+		t.Errorf("generation %d is not of epoch 1", g)
+	}
+	deaths := make(chan rendezvous.Death, 1)
+	session.OnDeath(func(d rendezvous.Death) { deaths <- d })
+	j.ends(second, rendezvous.Death{Host: "a", PID: 7, Signal: 9})
+	if d := <-deaths; d.Rank != 1 || d.Signal != 9 {
+		t.Errorf("the death of rank 1 came as %v", d)
+	}
+	third, newcomer := j.dial()
+	r := <-register(first, 3)
+	if r.err != nil || r.Epoch != 2 || r.Place.Size != 1 {
+		t.Fatalf("got %+v", r)
+	}
+	// The old epoch's rendezvous is gone, and its key opens nothing of the new one.
+	if _, err := rendezvous.Join(context.Background(), r.Addrs, elastic.EpochKey(key, 1), rendezvous.Options{Rank: 0, Size: 1, Generation: 1}); err == nil {
+		t.Error("the key of epoch 1 opens epoch 2")
+	}
+	joined := register(newcomer, -1)
+	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+		if stamp, update := first.Updates(); update == membership.Added && stamp > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the newcomer is not announced")
+		}
+	}
+	if _, update := first.Updates(); update != membership.NoUpdate {
+		t.Errorf("it is announced twice: %v", update)
+	}
+	back := <-register(first, 5)
+	if n := <-joined; n.err != nil || n.Epoch != 3 || n.Place.Rank != 1 || back.Place.Rank != 0 {
+		t.Errorf("got %+v and %+v", n, back)
+	}
+	j.ends(0, rendezvous.Death{})
+	j.ends(third, rendezvous.Death{})
+	if o := j.outcome(); o.Reason != "" || o.Failure != nil {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// A worker that answers no pings is ended, and gets no place when it goes on.
+func TestSilence(t *testing.T) {
+	j := start(t, membership.Config{NP: 2, Min: 1, Patience: 40 * time.Millisecond}, membership.Host{Name: "a", Slots: 2})
+	_, first := j.dial()
+	mute := <-j.started
+	c, err := net.Dial("tcp", j.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := proveAs(c, mute); err != nil {
+		t.Fatal(err)
+	}
+	frame, _ := elastic.Encode(elastic.Message{Type: elastic.TypeReady, Number: 1, Registration: &membership.Registration{Commit: -1}})
+	if _, err := c.Write(frame); err != nil {
+		t.Fatal(err)
+	}
+	if p := <-register(first, -1); p.err != nil || p.Place.Size != 2 {
+		t.Fatalf("got %+v", p)
+	}
+	if p := <-register(first, 0); p.err != nil || p.Place.Size != 1 {
+		t.Fatalf("got %+v", p)
+	}
+	frame, _ = elastic.Encode(elastic.Message{Type: elastic.TypeReady, Number: 2, Registration: &membership.Registration{Commit: -1}})
+	c.Write(frame)
+	for {
+		m, err := elastic.Decode(c)
+		if err != nil {
+			break // it has been killed, or was told
+		}
+		if m.Type == elastic.TypePlace && m.Number == 2 {
+			t.Fatal("it has got a place")
+		}
+		if m.Type == elastic.TypeDismiss {
+			break
+		}
+	}
+	j.ends(0, rendezvous.Death{})
+	if o := j.outcome(); o.Reason != "" {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// What breaks the protocol, or proves nothing, disturbs nobody.
+func TestStrangers(t *testing.T) {
+	j := start(t, membership.Config{NP: 1, Min: 1}, membership.Host{Name: "a", Slots: 1})
+	id, worker := j.dial()
+	if _, err := elastic.Dial(context.Background(), []string{j.addr}, []byte("another job's secret"), elastic.Options{Worker: id}); err == nil {
+		t.Error("another secret is taken")
+	}
+	for _, text := range []string{"", "GET / HTTP/1.0\r\n\r\n", strings.Repeat("x", 1<<16)} {
+		if c, err := net.Dial("tcp", j.addr); err == nil {
+			c.Write([]byte(text))
+			c.Close()
+		}
+	}
+	unknown, err := elastic.Dial(context.Background(), []string{j.addr}, key, elastic.Options{Worker: 99})
+	if err == nil {
+		if p := <-register(unknown, 5); !errors.Is(p.err, elastic.ErrLost) {
+			t.Errorf("worker 99 got %+v", p)
+		}
+		unknown.Close()
+	}
+	if p := <-register(worker, -1); p.err != nil || p.Place.Size != 1 {
+		t.Errorf("got %+v", p)
+	}
+	j.ends(id, rendezvous.Death{})
+	j.outcome()
+}
+
+// The first failure of the last epoch counts, and its exit code.
+func TestOutcome(t *testing.T) {
+	j := start(t, membership.Config{NP: 2, Min: 2}, membership.Host{Name: "a", Slots: 2})
+	_, first := j.dial()
+	second, other := j.dial()
+	p := register(first, -1)
+	<-register(other, -1)
+	<-p
+	j.ends(second, rendezvous.Death{Host: "a", ExitCode: 3, Stderr: "boom"})
+	left := <-register(first, 2)
+	if !errors.Is(left.err, elastic.ErrDismissed) {
+		t.Errorf("got %+v", left)
+	}
+	o := j.outcome()
+	if o.Failure == nil || o.Failure.Worker != second || o.Failure.Death.ExitCode != 3 || o.Failure.Death.Stderr != "boom" || !strings.Contains(o.Reason, "slots") {
+		t.Errorf("got %+v", o)
+	}
+	if s := o.Failure.String(); s != "worker 1 on host a (pid 0) exited with code 3 before hvd.init()" {
+		t.Errorf("got %q", s)
+	}
+}
+
+// An interruption reaches all workers; those that do not end are killed.
+func TestInterrupt(t *testing.T) {
+	j := start(t, membership.Config{NP: 2, Min: 2}, membership.Host{Name: "a", Slots: 2})
+	<-j.started
+	<-j.started
+	j.driver.Interrupt(syscall.SIGINT, "interrupted")
+	if o := j.outcome(); o.Reason != "interrupted" {
+		t.Errorf("got %+v", o)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for id := range 2 {
+		if j.signals[id] != syscall.SIGKILL {
+			t.Errorf("worker %d got %v last", id, j.signals[id])
+		}
+	}
+}

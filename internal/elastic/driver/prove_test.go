@@ -1,0 +1,18 @@
+package driver
+
+import (
+	"encoding/json"
+	"net"
+
+	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/elastic"
+)
+
+// proveAs makes a connection a worker's, by hand.
+func proveAs(c net.Conn, worker int) error {
+	hello, err := json.Marshal(elastic.Hello{Protocol: elastic.Protocol, Worker: worker, PID: 1})
+	if err != nil {
+		return err
+	}
+	return auth.Initiate(c, key, hello)
+}

@@ -1,0 +1,54 @@
+"""What test_elastic_jobs.py trains: adds up how many have taken part in each step, over deaths and newcomers."""
+
+import argparse
+import os
+import signal
+import time
+
+import torch
+
+import horovod.torch as hvd
+
+parser = argparse.ArgumentParser()
+parser.add_argument("steps", type=int)
+parser.add_argument("--die", type=int, nargs=2, default=(-1, -1), metavar=("WORKER", "STEP"))
+parser.add_argument("--fail", type=int, nargs=2, default=(-1, -1), metavar=("WORKER", "STEP"))
+parser.add_argument("--sets", action="store_true")
+parser.add_argument("--hang", type=int, default=-1, metavar="STEP", help="train no further than this")
+args = parser.parse_args()
+worker = int(os.environ.get("GOROVOD_ELASTIC_WORKER", "-1"))
+
+hvd.init(process_sets="dynamic" if args.sets else None)
+evens = hvd.add_process_set([0, 2, 4]) if args.sets else None
+
+
+@hvd.elastic.run
+def train(state):
+    print(f"worker {worker} from {state.step} as {hvd.rank()} of {hvd.size()}", flush=True)
+    while state.step < args.steps:
+        if args.die == [worker, state.step]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if args.fail == [worker, state.step]:
+            raise KeyError("a bug of this worker")
+        while state.step == args.hang:
+            time.sleep(0.05)
+            hvd.allreduce(torch.ones(1), name="waiting")
+        ones = hvd.allreduce(torch.ones(1), name="ones", op=hvd.Sum)
+        assert ones.item() == hvd.size(), ones
+        if evens is not None and evens.included():
+            members = hvd.allreduce(torch.ones(1), name="evens", op=hvd.Sum, process_set=evens)
+            assert members.item() == evens.size() == len(range(0, hvd.size(), 2)), (members, evens)
+        with torch.no_grad():
+            state.model.weight += ones / hvd.size()
+        state.step += 1
+        time.sleep(0.02)
+        state.commit()
+
+
+model = torch.nn.Linear(1, 1)
+with torch.no_grad():
+    model.weight.fill_(0 if hvd.rank() == 0 else float("nan"))
+state = hvd.elastic.TorchState(model=model, step=0)
+train(state)
+# Rank 0 alone may print when others leave already: everything has been agreed on.
+print(f"worker {worker} done: {state.model.weight.item():.0f} of {state.step} steps", flush=True)

@@ -1,0 +1,104 @@
+"""Elastic jobs: workers die while a small model is trained, and the job goes on."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+HOROVODRUN = os.environ.get("HOROVODRUN", str(HERE.parent.parent / "build" / "horovodrun"))
+PROGRAM = str(HERE / "elastic" / "trains.py")
+LIMIT = 120  # seconds
+
+
+def command(options, *args):
+    return [HOROVODRUN, *options, sys.executable, PROGRAM, *map(str, args)]
+
+
+def run(options, *args, env=None):
+    return subprocess.run(
+        command(options, *args),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def sizes(output):
+    """The sizes of the worlds in which a worker has trained, in order, by worker."""
+    found = {}
+    for worker, size in re.findall(r"worker (\d+) from \d+ as \d+ of (\d+)", output):
+        found.setdefault(int(worker), []).append(int(size))
+    return found
+
+
+def done(output, steps):
+    return sorted(int(worker) for worker in re.findall(rf"worker (\d+) done: {steps} of {steps} steps", output))
+
+
+def test_survivors_go_on_and_a_newcomer_joins():
+    job = run(["-np", "3", "--min-np", "2", "--max-np", "3", "-H", "localhost:4"], 400, "--die", 1, 20)
+    assert job.returncode == 0, job.stdout
+    assert sizes(job.stdout)[0] == [3, 2, 3], job.stdout
+    assert sizes(job.stdout)[3] == [3], job.stdout
+    assert done(job.stdout, 400) == [0, 2, 3], job.stdout
+
+
+def test_process_sets_keep_their_ranks():
+    job = run(["-np", "3", "--min-np", "2", "--max-np", "3", "-H", "localhost:4"], 400, "--die", 2, 20, "--sets")
+    assert job.returncode == 0, job.stdout
+    assert sizes(job.stdout)[0] == [3, 2, 3], job.stdout
+    assert done(job.stdout, 400) == [0, 1, 3], job.stdout
+
+
+def test_rank_zero_dies():
+    job = run(["-np", "3", "--min-np", "2", "-H", "localhost:3"], 60, "--die", 0, 20)
+    assert job.returncode == 0, job.stdout
+    assert done(job.stdout, 60) == [1, 2], job.stdout
+
+
+def test_too_few_are_left():
+    job = run(["-np", "2", "--min-np", "2", "-H", "localhost:2"], 60, "--fail", 1, 20)
+    assert job.returncode == 1, job.stdout
+    last = job.stdout[job.stdout.rindex("horovodrun:") :]
+    assert "there will be no others" in last, job.stdout
+    assert "worker 1 on host localhost" in last and "a bug of this worker" in last, job.stdout
+    # Who is told to go makes no noise about it.
+    assert not re.search(r"\[0\]<stderr>:Traceback", job.stdout), job.stdout
+
+
+def test_a_job_goes_on_from_its_checkpoint(tmp_path):
+    env = {**os.environ, "GOROVOD_CHECKPOINT_DIR": str(tmp_path), "GOROVOD_CHECKPOINT_EVERY": "1000"}
+    options = ["-np", "2", "--min-np", "2", "-H", "localhost:2"]
+    job = subprocess.Popen(command(options, 60, "--hang", 30), stdout=subprocess.PIPE, text=True, env=env)
+    try:
+        for line in job.stdout:
+            if "from 0" in line:
+                break
+        time.sleep(5)
+        job.send_signal(signal.SIGKILL)  # the workers notice, and keep their last commit
+        job.wait(LIMIT)
+        end = time.monotonic() + LIMIT
+        while not list(tmp_path.glob("*.checkpoint")):
+            assert time.monotonic() < end, "nothing was kept"
+            time.sleep(0.05)
+    finally:
+        job.kill()
+        job.stdout.close()
+    again = run(options, 60, env=env)
+    assert again.returncode == 0, again.stdout
+    assert re.search(r"worker 0 from 30 as 0 of 2", again.stdout), again.stdout
+    assert done(again.stdout, 60) == [0, 1], again.stdout
+
+
+@pytest.mark.parametrize("how", [["--min-np", "0"], ["--min-np", "3"], ["--max-np", "3"]])
+def test_options_that_make_no_sense(how):
+    job = run(["-np", "2", *how], 1)
+    assert job.returncode == 2, job.stdout
