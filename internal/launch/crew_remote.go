@@ -20,12 +20,17 @@ import (
 // agent that has commands to end takes longer, which nobody waits for.
 const closePatience = 2 * time.Second
 
+// lastWords is how long the end of an ssh's stderr is waited for once it has ended:
+// what it has left in the background may hold it open.
+const lastWords = 500 * time.Millisecond
+
 // remoteCrew is the launcher's end of an agent on another host.
 type remoteCrew struct {
 	host  string
 	ssh   *exec.Cmd
 	died  chan struct{} // closed when ssh has ended
 	says  *tailOf       // ssh's stderr
+	said  chan struct{} // closed when that has come to its end
 	in    *os.File      // ssh's stdin
 	out   *os.File      // ssh's stdout
 	ready readiness
@@ -49,7 +54,7 @@ type remoteCrew struct {
 // *hostError.
 func dial(ctx context.Context, ssh *exec.Cmd, job assignment) (*remoteCrew, error) {
 	c := &remoteCrew{
-		host: job.Host, ssh: ssh, died: make(chan struct{}), says: &tailOf{},
+		host: job.Host, ssh: ssh, died: make(chan struct{}), says: &tailOf{}, said: make(chan struct{}),
 		queue: make(chan struct{}, 1), lost: make(chan struct{}), closed: make(chan struct{}), workers: map[int]*remoteWorker{}, answers: map[int]chan *note{},
 	}
 	if err := c.start(); err != nil {
@@ -116,6 +121,7 @@ func (c *remoteCrew) start() error {
 		return err
 	}
 	go func() {
+		defer close(c.said)
 		io.Copy(c.says, said)
 		said.Close()
 	}()
@@ -174,7 +180,10 @@ func (c *remoteCrew) unreachable(printed string) error {
 	select {
 	case <-c.died:
 		code = c.ssh.ProcessState.ExitCode()
-		c.says.settle()
+		select {
+		case <-c.said:
+		case <-time.After(lastWords):
+		}
 	case <-time.After(time.Second):
 	}
 	text := c.says.text()

@@ -137,6 +137,8 @@ func (e *hostError) Error() string {
 	return text
 }
 
+const notThere = "gorovod is not there under that name: say with --remote-command what it is called there"
+
 // sshAdvice says what can be done about what ssh has said.
 func sshAdvice(host string, code int, text string) string {
 	for _, a := range []struct{ says, advice string }{
@@ -151,12 +153,13 @@ func sshAdvice(host string, code int, text string) string {
 		{"timed out", "is the host up, and is there a firewall? --start-timeout gives it more time"},
 		{"Connection closed by", "its sshd has refused the connection: its log says why (MaxStartups, AllowUsers)"},
 		{"Exec format error", "the program there is for another kind of machine: install the one for it, and name it with --remote-command"},
-		{"not found", "gorovod is not there under that name: say with --remote-command what it is called there"},
-		{"No such file", "gorovod is not there under that name: say with --remote-command what it is called there"},
 	} {
 		if strings.Contains(text, a.says) {
 			return a.advice
 		}
+	}
+	if code == exitNotFound {
+		return notThere
 	}
 	if code == 0 || code == exitUsage {
 		return "what was run there is no gorovod of this version: say with --remote-command what it is called there"
@@ -166,9 +169,8 @@ func sshAdvice(host string, code int, text string) string {
 
 // tailOf keeps the end of what is written to it, in whole lines as far as it can.
 type tailOf struct {
-	mu   sync.Mutex
-	b    []byte
-	more time.Time // when something came last
+	mu sync.Mutex
+	b  []byte
 }
 
 const maxSaid = 4 << 10
@@ -180,21 +182,7 @@ func (t *tailOf) Write(p []byte) (int, error) {
 	if len(t.b) > 2*maxSaid {
 		t.b = append(t.b[:0], t.b[len(t.b)-maxSaid:]...)
 	}
-	t.more = time.Now()
 	return len(p), nil
-}
-
-// settle gives what was written just before a process ended the time to arrive.
-func (t *tailOf) settle() {
-	for range 10 {
-		t.mu.Lock()
-		quiet := t.more.IsZero() || time.Since(t.more) > 10*time.Millisecond
-		t.mu.Unlock()
-		if quiet && t.text() != "" {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // text is what was said, without the decorations of ssh.

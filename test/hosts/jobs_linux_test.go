@@ -7,6 +7,7 @@ import (
 )
 
 func TestCollectivesOverHosts(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 4)
 	for _, job := range []struct {
 		hosts string
@@ -37,6 +38,7 @@ func BenchmarkLaunch(b *testing.B) {
 }
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	examine := func(code int, args ...string) *job {
 		j := c.run(nil, args...)

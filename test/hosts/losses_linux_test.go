@@ -90,6 +90,7 @@ func (j *job) wait() {
 // However a running host is lost, the job ends soon, says which, and leaves
 // nobody on any host.
 func TestLostHosts(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	for name, lose := range map[string]func(mark string){
 		"ssh":   func(mark string) { kill(t, marked(mark, "ssh -F"), "h2") },
@@ -123,11 +124,17 @@ func TestLostHosts(t *testing.T) {
 
 // children are the processes below pid.
 func children(pid int) (pids []int) {
-	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(pid) + "/children")
-	for _, f := range strings.Fields(string(text)) {
-		if p, err := strconv.Atoi(f); err == nil {
-			pids = append(pids, p)
-			pids = append(pids, children(p)...)
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		// The parent is the second field after the name, which is in parentheses.
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		p, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err == nil && len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			pids = append(append(pids, p), children(p)...)
 		}
 	}
 	return pids
@@ -150,6 +157,7 @@ func kill(t *testing.T, pids []int, what string) {
 }
 
 func TestDeathOfTheLauncherLeavesNobodyAnywhere(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	mark := "HOSTS_TEST_MARK=launcher" + strconv.Itoa(os.Getpid())
 	j := c.run([]string{mark}, "-np", "4", "-H", "h0:1,h1:1,h2:2", "bash", "-c", "sleep 1000 & setsid sleep 1000 & echo ready; wait")
@@ -162,6 +170,7 @@ func TestDeathOfTheLauncherLeavesNobodyAnywhere(t *testing.T) {
 // A wire that is cut is noticed, by the ranks or by the launcher, and the host cleans
 // up by itself.
 func TestACutWire(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("silence takes its time")
 	}
@@ -180,6 +189,7 @@ func TestACutWire(t *testing.T) {
 
 // A host that is cut off before it has answered costs no more than the time for it.
 func TestAWireThatIsCutBefore(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2)
 	c.hosts[1].Link(t, "down")
 	begin := time.Now()
@@ -190,6 +200,7 @@ func TestAWireThatIsCutBefore(t *testing.T) {
 }
 
 func TestSignalsReachAllHosts(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	mark := "HOSTS_TEST_MARK=signal" + strconv.Itoa(os.Getpid())
 	j := c.run([]string{mark}, "-np", "3", "-H", "h0:1,h1:1,h2:1", "sh", "-c", "trap 'echo asked; exit 0' INT; echo ready; while :; do sleep 0.05; done")
@@ -206,6 +217,7 @@ func TestSignalsReachAllHosts(t *testing.T) {
 // A slow reader holds ranks of other hosts back, loses nothing, and does not keep
 // the launcher from anything else.
 func TestMuchOutputOfOtherHosts(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	j := c.run(nil, "-np", "4", "-H", "h1:2,h2:2", "sh", "-c", "yes 'a line of some length' | head -n 100000; echo last >&2")
 	j.expect(0)
@@ -218,6 +230,7 @@ func TestMuchOutputOfOtherHosts(t *testing.T) {
 }
 
 func TestOutputFilesOfOtherHosts(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2)
 	out := c.file("out")
 	c.run(nil, "-np", "2", "-H", "h0:1,h1:1", "--output-filename", out, "sh", "-c", "echo out $HOROVOD_RANK").expect(0)

@@ -11,6 +11,7 @@ import (
 // Each way in which a host cannot be reached is named, with advice, within the
 // time that there is, and nothing is run anywhere.
 func TestHostsThatCannotBeReached(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	ran := c.file("ran")
 	refuse := func(hosts string, options []string, says ...string) {
@@ -46,6 +47,7 @@ func TestHostsThatCannotBeReached(t *testing.T) {
 }
 
 func TestSSHThatAsksForAPassword(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2, "PubkeyAuthentication no", "KbdInteractiveAuthentication yes")
 	c.write("sshd1", readFile(t, c.file("sshd1"))+"\n") // as it is, but for the next line
 	out, _ := exec.Command("sed", "-i", "s/PasswordAuthentication no/PasswordAuthentication yes/", c.file("sshd1")).CombinedOutput()
@@ -68,6 +70,7 @@ func readFile(t testing.TB, path string) string {
 
 // An agent of another version is named before it is told anything.
 func TestOtherVersions(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2)
 	for _, says := range []string{"gorovod-agent 1 0.0.9 /opt/old/gorovod", "gorovod-agent 99 0.1.0 /opt/old/gorovod"} {
 		c.write("old", fmt.Sprintf("#!/bin/sh\necho '%s'\ncat >%s\n", says, c.file("heard")))
@@ -84,6 +87,7 @@ func TestOtherVersions(t *testing.T) {
 
 // What cannot run on another host is named with its rank, as on this one.
 func TestCommandsThatCannotRunThere(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2)
 	c.run(nil, "-np", "2", "-H", "h1:2", "no-such-command").expect(127, "cannot start rank [01]: no-such-command: command not found")
 	c.run(nil, "-np", "2", "-H", "h0:1,h1:1", "no-such-command").expect(127, "no-such-command: command not found")

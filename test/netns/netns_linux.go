@@ -129,24 +129,25 @@ func (h Host) Link(t testing.TB, state string) {
 	}
 }
 
-// create makes a namespace, on a thread that ends with it.
+// create makes a namespace, and takes the thread that made it back to its own. A
+// thread must not end here: it may have started processes that die with it.
 func create() (*os.File, error) {
-	type made struct {
-		file *os.File
-		err  error
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const mine = "/proc/thread-self/ns/net"
+	own, err := os.Open(mine)
+	if err != nil {
+		return nil, err
 	}
-	done := make(chan made)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the runtime ends the thread
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- made{err: fmt.Errorf("unshare: %w", err)}
-			return
-		}
-		f, err := os.Open("/proc/thread-self/ns/net")
-		done <- made{f, err}
-	}()
-	m := <-done
-	return m.file, m.err
+	defer own.Close()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return nil, fmt.Errorf("unshare: %w", err)
+	}
+	f, err := os.Open(mine)
+	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
+		panic(back) // nothing else could run on this thread
+	}
+	return f, err
 }
 
 func (h Host) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.file.Fd()) }
