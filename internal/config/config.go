@@ -73,6 +73,10 @@ type Config struct {
 	// else not below StallCheckTime.
 	StallShutdownTime time.Duration
 
+	// FlightRecords is how many of the last operations are remembered, DumpDir where they are
+	// written when something goes wrong: a directory, - for stderr, or nowhere.
+	FlightRecords int
+	DumpDir       string
 	// Heartbeat is for how long a rank that others wait for may be silent before it
 	// counts as lost; 0: for ever.
 	Heartbeat time.Duration
@@ -142,7 +146,7 @@ func defaults() *Config {
 		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
 		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo, TCPStreams: 1, Timeout: 30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
-		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, Heartbeat: 30 * time.Second, LogLevel: slog.LevelWarn,
+		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn,
 	}
 }
 

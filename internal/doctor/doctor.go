@@ -15,7 +15,8 @@ import (
 // options are those of gorovod doctor.
 type options struct {
 	Cluster
-	Env bool `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what"`
+	Dump string `placeholder:"PID|DIR" help:"Tell what the ranks of a job on this host have done last, what each waits for, and who is missing: the launcher's or any rank's process id, or the directory that was GOROVOD_DUMP_DIR." xor:"what"`
+	Env  bool   `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what"`
 }
 
 // Cluster says which hosts are to be examined, and how they are reached, as
@@ -66,6 +67,11 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 		return 0, err
 	case o.StartTimeout < 1:
 		return exitUsage, fmt.Errorf("--start-timeout %d: a number above 0 is needed", o.StartTimeout)
+	case o.Dump != "":
+		if err := Dump(stdout, o.Dump); err != nil {
+			return 1, err
+		}
+		return 0, nil
 	case !o.Env:
 		if err := examine(o.Cluster, stdout); err != nil {
 			return 1, err

@@ -22,6 +22,7 @@ func (l *lane) submit(en *Entry) *Error {
 	l.submitted(en)
 	e.pending.Add(1)
 	l.traceSubmit(en)
+	l.recordSubmit(en)
 	if en.request.Type == negotiate.Join {
 		l.join(en)
 		return nil

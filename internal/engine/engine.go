@@ -19,6 +19,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/failpoint"
+	"github.com/gorovod/gorovod/internal/flight"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -66,6 +67,8 @@ type Options struct {
 	// another rank; it may block for a short time.
 	Cause func(rank int) string
 	Log   *slog.Logger
+	// Records is how many of the last operations are remembered for a post-mortem.
+	Records int
 }
 
 // Engine runs the operations of one rank in one generation of the world.
@@ -75,6 +78,7 @@ type Engine struct {
 	opts  Options
 	world *lane
 
+	flight   *flight.Recorder        // guarded by mu
 	mu       sync.Mutex              // guards sets, and each lane's pending table and worker
 	sets     map[int]*processSet     // by id
 	over     *Error                  // a rank has left: why nothing more is accepted; guarded by mu
@@ -120,7 +124,7 @@ func New(net transport.Network, o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{net: net, bell: net.Bell(), opts: o, kick: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{})}
+	e := &Engine{net: net, bell: net.Bell(), opts: o, flight: flight.NewRecorder(o.Records), kick: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{})}
 	members := make([]int, o.Size)
 	for i := range members {
 		members[i] = i

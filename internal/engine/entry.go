@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/flight"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -59,12 +60,14 @@ type Entry struct {
 	slot    uint32  // marked with gen; negotiate.NoSlot if posted in full
 	gen     uint32
 
-	since    time.Time // of the submission
-	agreed   bool      // its Response has been read; guarded by engine.mu
-	group    *group    // nil for an operation of its own
-	sendRows []int32   // Alltoall: what each member gets
-	root     int32     // what a Join, AddProcessSet or RemoveProcessSet has resulted in
-	received []int32   // Alltoall: rows from each member
+	since    time.Time     // of the submission
+	record   *flight.Entry // of this operation while its Number is number; guarded by engine.mu
+	number   uint64
+	agreed   bool    // its Response has been read; guarded by engine.mu
+	group    *group  // nil for an operation of its own
+	sendRows []int32 // Alltoall: what each member gets
+	root     int32   // what a Join, AddProcessSet or RemoveProcessSet has resulted in
+	received []int32 // Alltoall: rows from each member
 	outShape tensor.Shape
 	err      *Error
 	done     atomic.Bool

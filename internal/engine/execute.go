@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/failpoint"
@@ -43,6 +44,7 @@ type part struct {
 func (l *lane) start(b *negotiate.Batch) {
 	failpoint.Here("negotiated")
 	x := &l.current
+	l.clock = time.Now().UnixNano()
 	x.parts, x.fused, x.then = x.parts[:0], nil, nil
 	if b.Type == negotiate.Settle {
 		l.settled(b.Responses[0])
@@ -50,7 +52,9 @@ func (l *lane) start(b *negotiate.Batch) {
 	}
 	l.engine.mu.Lock()
 	for _, resp := range b.Responses {
-		x.parts = append(x.parts, part{entry: l.table[resp.Name], resp: resp})
+		en := l.table[resp.Name]
+		l.recordStart(en)
+		x.parts = append(x.parts, part{entry: en, resp: resp})
 	}
 	l.engine.mu.Unlock()
 	for _, p := range x.parts {
@@ -378,6 +382,7 @@ func (l *lane) startReducescatter(p *part) {
 func (l *lane) finishCurrent() {
 	x := &l.current
 	x.op = nil
+	l.clock = time.Now().UnixNano()
 	if then := x.then; then != nil {
 		x.then = nil
 		then(l)

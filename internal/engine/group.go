@@ -39,6 +39,7 @@ func (l *lane) submitGroup(g *group) *Error {
 	e.pending.Add(int64(len(g.entries)))
 	for _, en := range g.entries {
 		l.traceSubmit(en)
+		l.recordSubmit(en)
 	}
 	for _, en := range g.entries {
 		if en.op.Ready != nil && !en.op.Ready() {

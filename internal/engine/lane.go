@@ -41,6 +41,7 @@ type lane struct {
 	next        int                    // the first of plan not yet started
 	current     execution
 	batchAt     time.Time // when the last batch was read; only with a cycle time
+	clock       int64     // when the current step began, for the records
 	shut        bool      // the log was closed and what was left has failed
 	scratch     []byte
 	marks       []transport.Mark
@@ -224,6 +225,7 @@ func (l *lane) nextBatch() bool {
 func (l *lane) read(records []transport.Record) error {
 	l.responses = l.responses[:0]
 	e := l.engine
+	l.clock = time.Now().UnixNano()
 	e.mu.Lock()
 	defer e.mu.Unlock() // also of a panic: who ends the engine needs it
 	for _, rec := range records {
@@ -251,6 +253,7 @@ func (l *lane) read(records []transport.Record) error {
 		l.responses = append(l.responses, resp)
 		if en := l.table[resp.Name]; en != nil {
 			en.agreed = true
+			l.recordAgreed(en)
 			if rec.Kind == transport.RecordResponse && resp.Err == "" && !resp.Fits(&en.request, l.rank) {
 				return fmt.Errorf("%q is to be executed as %v of %v in %v %v, and was submitted as %v of %v in %v",
 					resp.Name, resp.Type, resp.DType, resp.Shape, resp.FirstDims, en.request.Type, en.request.DType, en.request.Shape)
@@ -276,7 +279,7 @@ func (l *lane) complete(en *Entry, err *Error) {
 		return
 	}
 	l.engine.mu.Lock()
-	l.forget(en)
+	l.forget(en, err)
 	l.engine.mu.Unlock()
 	l.conclude(en, err)
 }
@@ -287,7 +290,7 @@ func (l *lane) completeParts() {
 	l.engine.mu.Lock()
 	for i := range parts {
 		if en := parts[i].entry; en != nil {
-			l.forget(en)
+			l.forget(en, parts[i].err)
 		}
 	}
 	l.engine.mu.Unlock()
@@ -299,8 +302,9 @@ func (l *lane) completeParts() {
 }
 
 // forget takes an Entry out of the table. The caller holds engine.mu.
-func (l *lane) forget(en *Entry) {
+func (l *lane) forget(en *Entry, err *Error) {
 	delete(l.table, en.request.Name)
+	l.recordEnd(en, err)
 	if l.joining == en {
 		l.joining = nil
 	}
@@ -360,9 +364,11 @@ func (l *lane) failAll(reason *Error) {
 	l.current.op = nil
 	l.plan, l.next = l.plan[:0], 0
 	e.mu.Lock()
+	l.clock = time.Now().UnixNano()
 	left := make([]*Entry, 0, len(l.table))
 	for name, en := range l.table {
 		left = append(left, en)
+		l.recordEnd(en, reason)
 		delete(l.table, name)
 	}
 	l.outbox, l.unready, l.joining = nil, nil, nil

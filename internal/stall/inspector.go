@@ -23,7 +23,7 @@ const (
 )
 
 // Options say what an Inspector works with. Its functions are called on
-// goroutines of the Inspector, except as Answer says. Only Ask may be nil.
+// goroutines of the Inspector, except as Answer says. Only Ask and Reported may be nil.
 type Options struct {
 	Rank int
 	// CheckTime is when a waiting operation is reported, and how often; 0 for never.
@@ -40,6 +40,8 @@ type Options struct {
 	// Describe names a world rank, such as "rank 2 on host a".
 	Describe func(rank int) string
 	Log      *slog.Logger
+	// Reported, if set, is called after each report that ends nothing.
+	Reported func()
 	// Abort ends this rank's engine. It must not call Close.
 	Abort func(error)
 }
@@ -163,6 +165,9 @@ func (i *Inspector) inspect() (aborted bool) {
 	}
 	if len(r.tensors) > 0 {
 		i.o.Log.Warn(r.text())
+		if i.o.Reported != nil {
+			i.o.Reported()
+		}
 	}
 	return false
 }

@@ -20,6 +20,7 @@ func (w *World) Fail(reason string) {
 		w.session.Report(text)
 	}
 	w.abort(reported{fmt.Errorf("Horovod has been shut down: %s", text)})
+	w.Failure() // latches it with this rank's view, and keeps the record
 }
 
 // Failure is why the operations of this rank have come to their end; "" while they

@@ -11,7 +11,7 @@ import (
 func (w *World) inspectStalls() {
 	c := w.Config
 	o := stall.Options{Rank: c.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime, Snapshot: w.waiting,
-		Members: w.setMembers, Describe: w.Describe, Log: w.log, Abort: w.abort}
+		Members: w.setMembers, Describe: w.Describe, Log: w.log, Reported: w.keepRecord, Abort: w.abort}
 	if w.session != nil {
 		o.Ask = w.session.Ask
 	}

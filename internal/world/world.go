@@ -54,6 +54,8 @@ type World struct {
 	members   []member
 	log       *slog.Logger
 	stall     *stall.Inspector // nil if the check is disabled
+	flight    *flightDesk
+	keeping   sync.WaitGroup // who writes a record
 	heartbeat *heartbeat
 	knocks    *auth.Knocks
 	net       transport.Network
@@ -211,7 +213,7 @@ func (w *World) startEngine(o Options) error {
 	}
 	opts := engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity, Wire: c.Compression,
 		GroupsApart: c.DisableGroupFusion, JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
-		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Failed: w.report, Cause: w.cause, Log: o.Log}
+		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Failed: w.failed, Records: c.FlightRecords, Cause: w.cause, Log: o.Log}
 	if err := w.tune(&opts); err != nil {
 		w.net.Close()
 		return err
@@ -237,6 +239,7 @@ func (w *World) startEngine(o Options) error {
 	w.mu.Lock()
 	w.Engine = e
 	w.mu.Unlock()
+	w.flight = w.openFlightDesk(o.TrackFD)
 	return nil
 }
 
@@ -256,7 +259,9 @@ func (w *World) Leave(limit time.Duration) {
 	if w.stall != nil {
 		w.stall.Close()
 	}
+	w.flight.close()
 	w.Engine.Shutdown(limit)
+	w.keeping.Wait()
 	w.heartbeat.close()
 	if err := w.mail.Close(); err != nil {
 		w.log.Warn("close the messages between ranks", "error", err)

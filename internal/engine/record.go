@@ -1,0 +1,46 @@
+package engine
+
+import "github.com/gorovod/gorovod/internal/flight"
+
+// Records are this rank's last operations, the oldest first. Safe on any goroutine.
+func (e *Engine) Records() []flight.Record {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.flight.Records()
+}
+
+// recordSubmit notes a new operation. The caller holds engine.mu, as in all below.
+func (l *lane) recordSubmit(en *Entry) {
+	r := l.engine.flight.Begin(en.shape, en.since.UnixNano())
+	if r == nil {
+		return
+	}
+	r.Set, r.Name, r.Op, r.DType = l.id, en.request.Name, en.request.Type, en.request.DType
+	en.record, en.number = r, r.Number
+}
+
+// recorded is the place of an operation, nil if it has none any more.
+func (en *Entry) recorded() *flight.Entry {
+	if en == nil || en.record == nil || en.record.Number != en.number {
+		return nil
+	}
+	return en.record
+}
+
+func (l *lane) recordAgreed(en *Entry) {
+	if r := en.recorded(); r != nil {
+		r.Agreed = l.clock
+	}
+}
+
+func (l *lane) recordStart(en *Entry) {
+	if r := en.recorded(); r != nil && r.Started == 0 {
+		r.Started = l.clock
+	}
+}
+
+func (l *lane) recordEnd(en *Entry, err *Error) {
+	if r := en.recorded(); r != nil {
+		r.Ended, r.Failed = l.clock, err != nil
+	}
+}

@@ -1,0 +1,97 @@
+package flight
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Dump is what one rank knows.
+type Dump struct {
+	Job     string    `json:"job"` // the same on all ranks of a job
+	Rank    int       `json:"rank"`
+	Size    int       `json:"size"`
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Network string    `json:"network"`
+	Time    time.Time `json:"time"`
+	Failure string    `json:"failure,omitempty"`
+	Records []Record  `json:"records"`
+}
+
+// Who names the rank.
+func (d *Dump) Who() string { return fmt.Sprintf("rank %d on %s (pid %d)", d.Rank, d.Host, d.PID) }
+
+// Write writes the dump as JSON.
+func (d *Dump) Write(w io.Writer) error { return json.NewEncoder(w).Encode(d) }
+
+// maxDump bounds what is read of a file or a rank.
+const maxDump = 64 << 20
+
+// Read reads what Write has written, by whomever: nothing in it is believed.
+func Read(r io.Reader) (*Dump, error) {
+	var d Dump
+	if err := json.NewDecoder(io.LimitReader(r, maxDump)).Decode(&d); err != nil {
+		return nil, fmt.Errorf("a dump: %w", err)
+	}
+	if d.Size < 1 || d.Rank < 0 || d.Rank >= d.Size {
+		return nil, fmt.Errorf("a dump of rank %d of %d", d.Rank, d.Size)
+	}
+	return &d, nil
+}
+
+// Save writes the dump to a file of its own in dir, whole or not at all.
+func (d *Dump) Save(dir string) (name string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(dir, ".flight-*")
+	if err != nil {
+		return "", err
+	}
+	name = filepath.Join(dir, fmt.Sprintf("flight-%s-rank%d-pid%d.json", strings.ReplaceAll(d.Host, "/", "_"), d.Rank, d.PID))
+	err = errors.Join(d.Write(f), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return name, err
+}
+
+// Load reads the dumps of a directory.
+func Load(dir string) ([]*Dump, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "flight-*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var dumps []*Dump
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		d, err := Read(f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		dumps = append(dumps, d)
+	}
+	return dumps, nil
+}
+
+// Text writes the last n operations in lines, for people.
+func (d *Dump) Text(w io.Writer, n int) {
+	for _, r := range d.Records[max(0, len(d.Records)-n):] {
+		fmt.Fprintf(w, "  %-9s %s %q %s %v, submitted %s\n", r.Phase(), r.Op, r.Name, r.DType, r.Shape, clock(r.Submitted))
+	}
+}
+
+func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("15:04:05.000") }

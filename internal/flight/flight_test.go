@@ -1,0 +1,142 @@
+package flight
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+func begin(r *Recorder, name string, at int64, shape ...int64) *Entry {
+	e := r.Begin(shape, at)
+	e.Name, e.Op, e.DType = name, negotiate.Allreduce, tensor.Float32
+	return e
+}
+
+// The ring keeps the last operations, in order, and tells whose place has been taken.
+func TestTheLastOperationsAreKept(t *testing.T) {
+	r := NewRecorder(3)
+	first := begin(r, "a", 1, 4)
+	number := first.Number
+	for i, name := range []string{"b", "c", "d"} {
+		begin(r, name, int64(2+i), 4).Ended = 9
+	}
+	if first.Number == number {
+		t.Error("the place of the oldest has not been taken")
+	}
+	var names []string
+	for _, rec := range r.Records() {
+		names = append(names, rec.Name+" "+rec.Phase())
+	}
+	if got := strings.Join(names, ", "); got != "b done, c done, d done" {
+		t.Errorf("got %s", got)
+	}
+	if NewRecorder(0).Begin(nil, 1) != nil {
+		t.Error("a recorder of nothing records")
+	}
+	shape := make([]int64, MaxDims+3)
+	if got := len(func() []Record { r.Begin(shape, 5); return r.Records() }()[2].Shape); got != MaxDims {
+		t.Errorf("%d lengths of a long shape", got)
+	}
+}
+
+func TestRecordingAllocatesNothing(t *testing.T) {
+	r := NewRecorder(8)
+	shape := []int64{2, 3}
+	if n := testing.AllocsPerRun(100, func() { r.Begin(shape, 1).Name = "x" }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// dump is what a rank would say of these operations.
+func dump(rank, size int, records ...Record) *Dump {
+	return &Dump{Job: "j", Rank: rank, Size: size, Host: "h", PID: 100 + rank, Records: records}
+}
+
+// The rank that has not submitted what others wait for, the one with another shape, and
+// the one of whom nothing is known.
+func TestTheOddOneOutIsNamed(t *testing.T) {
+	waiting := func(name string, n int64) Record {
+		return Record{Name: name, Op: "ALLREDUCE", DType: "float32", Shape: []int64{n}, Submitted: 5}
+	}
+	var b bytes.Buffer
+	Merge(&b, []*Dump{
+		dump(2, 4, Record{Name: "grad", Op: "ALLREDUCE", Submitted: 1, Ended: 2}, waiting("other", 1)),
+		dump(0, 4, waiting("grad", 10)),
+		dump(1, 4, waiting("grad", 11)),
+	})
+	for _, want := range []string{
+		`rank 2 on h (pid 102): ALLREDUCE "other" (waiting)`,
+		"nothing is known of ranks 3\n",
+		`"grad": ranks 0, 1 wait; missing: 2`,
+		"ALLREDUCE of float32 [10] on ranks 0\n",
+		"ALLREDUCE of float32 [11] on ranks 1\n",
+		`"other": ranks 2 wait; missing: 0, 1`,
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+func TestADumpIsSavedAndLoaded(t *testing.T) {
+	dir := t.TempDir()
+	for r := range 2 {
+		if _, err := dump(r, 2, Record{Name: "x", Submitted: 7}).Save(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dumps, err := Load(dir)
+	if err != nil || len(dumps) != 2 || dumps[1].Records[0].Name != "x" {
+		t.Errorf("%v %v", dumps, err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 2 {
+		t.Errorf("%d files", len(left))
+	}
+}
+
+// This process answers itself: it is its own ancestor.
+func TestAskingAProcess(t *testing.T) {
+	l, err := Listen()
+	if err != nil {
+		t.Skip(err)
+	}
+	served := make(chan struct{})
+	go func() { Serve(l, func() *Dump { return dump(0, 1) }); close(served) }()
+	defer func() { l.Close(); <-served }()
+	dumps, err := Ask(os.Getpid())
+	if err != nil || len(dumps) != 1 || dumps[0].PID != 100 {
+		t.Errorf("%v %v", dumps, err)
+	}
+	if _, err := Ask(1 << 22); err == nil {
+		t.Error("a process that does not exist has ranks")
+	}
+}
+
+// Whatever a file or a socket says, reading and merging it is harmless.
+func FuzzRead(f *testing.F) {
+	var b bytes.Buffer
+	dump(1, 2, Record{Name: "x", Op: "ALLREDUCE", Shape: []int64{1}, Submitted: 7}).Write(&b)
+	f.Add(b.Bytes())
+	f.Add([]byte(`{"rank":0,"size":99999999,"records":[{},{"set":3}]}`))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		d, err := Read(bytes.NewReader(p))
+		if err != nil {
+			return
+		}
+		var out bytes.Buffer
+		Merge(&out, []*Dump{d, dump(0, 2)})
+		d.Text(&out, 5)
+	})
+}
+
+func BenchmarkRecord(b *testing.B) {
+	r := NewRecorder(500)
+	shape := []int64{64, 1024}
+	for b.Loop() {
+		begin(r, "gradient", 1, shape...).Ended = 2
+	}
+}

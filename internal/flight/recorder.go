@@ -1,0 +1,96 @@
+// Package flight is a rank's flight recorder: what became of its last operations, for
+// when something goes wrong. Recording costs a few stores in memory that is there
+// already; a Dump is made on failure, on a stall, or for gorovod doctor --dump, which
+// also says who is missing where others wait (Merge).
+package flight
+
+import (
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// Record is one operation of this rank. Times are nanoseconds since 1970, 0 for what
+// has not happened.
+type Record struct {
+	Set       int     `json:"set,omitempty"` // process set
+	Name      string  `json:"name"`
+	Op        string  `json:"op"`
+	DType     string  `json:"dtype"`
+	Shape     []int64 `json:"shape,omitempty"` // the first MaxDims lengths
+	Submitted int64   `json:"submitted"`
+	Agreed    int64   `json:"agreed,omitempty"`  // all members have submitted it
+	Started   int64   `json:"started,omitempty"` // its execution has begun
+	Ended     int64   `json:"ended,omitempty"`
+	Failed    bool    `json:"failed,omitempty"`
+}
+
+// Phase says in a word how far it has come.
+func (r *Record) Phase() string {
+	switch {
+	case r.Failed:
+		return "failed"
+	case r.Ended != 0:
+		return "done"
+	case r.Started != 0:
+		return "executing"
+	case r.Agreed != 0:
+		return "agreed"
+	}
+	return "waiting"
+}
+
+// MaxDims is how many lengths of a shape are recorded.
+const MaxDims = 6
+
+// Entry is a Record as the ring keeps it: nothing in it is allocated. Its owner holds a
+// pointer until the operation has ended; another operation may have taken its
+// place by then, which Number tells.
+type Entry struct {
+	Number    uint64
+	Set       int
+	Name      string
+	Op        negotiate.RequestType
+	DType     tensor.DType
+	dims      int
+	shape     [MaxDims]int64
+	Submitted int64
+	Agreed    int64
+	Started   int64
+	Ended     int64
+	Failed    bool
+}
+
+// Recorder is the ring. It is not safe for concurrent use: the engine's lock, which
+// every operation takes anyway, guards it.
+type Recorder struct {
+	ring []Entry
+	next uint64
+}
+
+// NewRecorder makes one for the last n operations; 0: it records nothing.
+func NewRecorder(n int) *Recorder { return &Recorder{ring: make([]Entry, n)} }
+
+// Begin takes the place of the oldest operation; nil where nothing is recorded. The
+// caller fills in who it is.
+func (r *Recorder) Begin(shape []int64, at int64) *Entry {
+	if len(r.ring) == 0 {
+		return nil
+	}
+	e := &r.ring[r.next%uint64(len(r.ring))]
+	r.next++
+	*e = Entry{Number: r.next, Submitted: at, dims: min(len(shape), MaxDims)}
+	copy(e.shape[:], shape)
+	return e
+}
+
+// Records are the operations, the oldest first.
+func (r *Recorder) Records() []Record {
+	n := uint64(len(r.ring))
+	var out []Record
+	for i := r.next - min(r.next, n); i < r.next; i++ {
+		e := &r.ring[i%n]
+		out = append(out, Record{Set: e.Set, Name: e.Name, Op: e.Op.String(), DType: e.DType.String(), Shape: append([]int64(nil), e.shape[:e.dims]...),
+			Submitted: e.Submitted, Agreed: e.Agreed, Started: e.Started, Ended: e.Ended, Failed: e.Failed})
+	}
+	return out
+}

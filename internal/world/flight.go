@@ -1,0 +1,88 @@
+package world
+
+import (
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/flight"
+	"github.com/gorovod/gorovod/internal/guard"
+)
+
+// dumpLines is how much of the record goes to stderr.
+const dumpLines = 30
+
+// flightDesk answers gorovod doctor --dump.
+type flightDesk struct {
+	l     *net.UnixListener // nil where there is none
+	close func()
+}
+
+// openFlightDesk begins to answer; where that is impossible, nobody is answered.
+func (w *World) openFlightDesk(track func(fd int, open bool)) *flightDesk {
+	d := &flightDesk{close: func() {}}
+	l, err := flight.Listen()
+	if err != nil {
+		w.log.Debug("the flight recorder cannot be asked", "error", err)
+		return d
+	}
+	fd := -1
+	if raw, err := l.SyscallConn(); err == nil {
+		raw.Control(func(n uintptr) { fd = int(n) })
+	}
+	told := func(open bool) {
+		if track != nil && fd >= 0 {
+			track(fd, open)
+		}
+	}
+	told(true)
+	ended := make(chan struct{})
+	guard.Go("the flight recorder", func(error) {}, func() {
+		defer close(ended)
+		flight.Serve(l, w.Dump)
+	})
+	d.l, d.close = l, func() {
+		told(false)
+		l.Close()
+		<-ended
+	}
+	return d
+}
+
+// Dump is what this rank has done last. Safe on any goroutine.
+func (w *World) Dump() *flight.Dump {
+	c := w.Config
+	return &flight.Dump{Job: strings.Join(c.Rendezvous, " "), Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: os.Getpid(), Network: w.Engine.Network(),
+		Time: time.Now().UTC(), Failure: w.Failure(), Records: w.Engine.Records()}
+}
+
+// failed is told of the network's abort: the launcher is, and the record is kept.
+func (w *World) failed(cause error) {
+	w.report(cause)
+	w.keepRecord()
+}
+
+// keepRecord writes the record to where GOROVOD_DUMP_DIR says. It does not
+// wait for the disk.
+func (w *World) keepRecord() {
+	w.mu.Lock()
+	ready := w.Engine != nil
+	w.mu.Unlock()
+	dir := w.Config.DumpDir
+	if dir == "" || !ready {
+		return
+	}
+	d := w.Dump() // now: what is pending fails next
+	guard.In(&w.keeping, "the flight recorder", func(error) {}, func() {
+		if dir != "-" {
+			if _, err := d.Save(dir); err != nil {
+				w.log.Warn("GOROVOD_DUMP_DIR: the flight record is lost", "error", err)
+			}
+			return
+		}
+		var b strings.Builder
+		d.Text(&b, dumpLines)
+		w.log.Warn("the last operations of this rank:\n" + strings.TrimSuffix(b.String(), "\n"))
+	})
+}
