@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 BATCH = 60
-LONGEST_S = 55  # for anything to start, answer or end
+LONGEST_S = 120  # for anything to start, answer or end
 WARM_UP, STEPS = 50, 100  # before the first round, and in each
 
 
