@@ -107,7 +107,7 @@ faults: ## every kind of fault in every phase of a job, five times each, into do
 	FAULTS_PER_CELL=$(or $(FAULTS_PER_CELL),5) $(GO) test ./test/faults -v -count=1 -timeout 60m
 
 .PHONY: soak
-soak: prepare build ## fault tests and property tests over and over for SOAKTIME (600) seconds
+soak: prepare build ## an elastic job through faults at random for CHAOS (10m), then fault and property tests over and over for SOAKTIME (600) seconds
 	scripts/soak.sh $(SOAKTIME) $(python)
 
 .PHONY: matrix

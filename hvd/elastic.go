@@ -50,8 +50,9 @@ type Elastic struct {
 // an ErrHostsUpdated the state stays as it is. train must be able to go on from any
 // state that was committed. Start the program with horovodrun -np 4 --min-np 2.
 //
-// Ranks, sizes and process sets may be others at each call; a process set keeps its
-// ranks, as far as there are any. The error is ErrDismissed where this
+// Ranks and sizes may be others at each call. Process sets keep their ranks, as far as there
+// are any: AddProcessSet, at the beginning of train, binds a set to the world of this call, without
+// waiting where it is there already. The error is ErrDismissed where this
 // process is to leave: that is no failure.
 func RunElastic(ctx context.Context, state State, train func(ctx context.Context, e *Elastic) error) error {
 	e := &Elastic{state: state, commits: -1}

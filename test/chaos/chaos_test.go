@@ -70,8 +70,11 @@ type job struct {
 	blamed map[string]time.Time
 }
 
-// start starts a job on two hosts, which are two of this host's addresses.
-func start(t *testing.T, seed uint64, args, env []string) *job {
+// start starts a job on hosts that are addresses of this host, two by default.
+func start(t *testing.T, seed uint64, args, env []string, hosts ...string) *job {
+	if hosts == nil {
+		hosts = []string{"127.0.0.1:4", "127.0.0.2:4"}
+	}
 	bin, err := programs()
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +86,8 @@ func start(t *testing.T, seed uint64, args, env []string) *job {
 	if err := os.MkdirAll(filepath.Join(j.dir, "journals"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	j.hosts("127.0.0.1:4", "127.0.0.2:4")
-	j.cmd = exec.Command(filepath.Join(bin, "horovodrun"), append(args, "--verbose", "--host-discovery-script", "cat "+filepath.Join(j.dir, "hosts"),
+	j.hosts(hosts...)
+	j.cmd = exec.Command(filepath.Join(bin, "horovodrun"), append(args, "--verbose", "--prefix-output-with-timestamp", "--host-discovery-script", "cat "+filepath.Join(j.dir, "hosts"),
 		filepath.Join(bin, "worker"), "-pause", "2ms", "-journal", filepath.Join(j.dir, "journals"), "-until", filepath.Join(j.dir, "enough"))...)
 	j.cmd.Env = append(os.Environ(), env...)
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out

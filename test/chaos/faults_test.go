@@ -96,8 +96,7 @@ func TestTwoDieAtOnce(t *testing.T) {
 
 // Below min-np the job waits and says so; slots that come save it.
 func TestBelowMin(t *testing.T) {
-	j := start(t, 1, []string{"-np", "2", "--min-np", "2", "--max-np", "2"}, nil)
-	j.hosts("127.0.0.1:2")
+	j := start(t, 1, []string{"-np", "2", "--min-np", "2", "--max-np", "2"}, nil, "127.0.0.1:2")
 	j.await("the first commits", func() bool { return len(j.veterans()) == 2 })
 	victim := j.veterans()[1]
 	j.kill(&victim)

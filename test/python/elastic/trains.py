@@ -24,9 +24,10 @@ evens = hvd.add_process_set([0, 2, 4]) if args.sets else None
 
 @hvd.elastic.run
 def train(state):
-    print(f"worker {worker} from {state.step} as {hvd.rank()} of {hvd.size()}", flush=True)
+    print(f"worker {worker} from {state.step} as {hvd.rank()} of {hvd.size()} at {time.time():.3f}", flush=True)
     while state.step < args.steps:
         if args.die == [worker, state.step]:
+            print(f"worker {worker} dies at {time.time():.3f}", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         if args.fail == [worker, state.step]:
             raise KeyError("a bug of this worker")
