@@ -179,7 +179,7 @@ func TestTwoNamespaces(t *testing.T) {
 // runContract runs this rank's part of the contract's operations on two types.
 func runContract(t *testing.T, w *World) (tried, failed int) {
 	rank, n := w.Config.Rank, w.Config.Size
-	all := &worlds{t: t, transport: "namespaces", ws: make([]*World, n)}
+	all := &worlds{t: t, transport: "namespaces", ws: make([]*World, n), here: []int{rank}}
 	all.ws[rank] = w
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		for _, row := range rows {

@@ -292,7 +292,7 @@ func TestRefusals(t *testing.T) {
 
 // refusing joins a world with the process sets {1, 2}, {0, 2} and {0, 1}.
 func refusing(t *testing.T, transport string) *worlds {
-	all := &worlds{t: t, transport: transport, ws: make([]*World, refusalRanks)}
+	all := &worlds{t: t, transport: transport, ws: make([]*World, refusalRanks), here: []int{0, 1, 2}}
 	l := newLauncher(t, refusalRanks)
 	each(refusalRanks, func(r int) {
 		c := l.config(r, refusalRanks, transport)
