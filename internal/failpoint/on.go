@@ -76,11 +76,26 @@ func Here(name string) {
 	case "panic":
 		panic("failpoint " + name)
 	case "emfile":
-		syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 0, Max: 0})
+		exhaust()
 	case "cut":
 		exec.Command("sh", "-c", os.Getenv("GOROVOD_CUT")).Run()
 	case "corrupt":
 		corrupt()
+	}
+}
+
+// exhaust opens what can be opened, under a limit that the next one reaches soon. The
+// limit stays above what is open: poll refuses to work otherwise.
+func exhaust() {
+	const spare = 64
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		return
+	}
+	n := uint64(f.Fd()) + spare
+	syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n})
+	for err == nil {
+		_, err = syscall.Open(os.DevNull, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	}
 }
 
