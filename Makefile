@@ -120,6 +120,11 @@ matrix: wheel ## the wheel's tests under other Pythons and PyTorches, in chroots
 test-torch2: wheel ## the wheel's tests under PyTorch 2, in a chroot of Debian's trixie (root only)
 	scripts/matrix.sh dist/*.whl trixie
 
+.PHONY: schedulers
+schedulers: prepare build ## jobs that srun, sbatch, mpirun and torchrun start, for real: what is installed of these (Slurm: root only), and the contract's cases over MPI
+	scripts/schedulers.sh $(python)
+	GOROVOD_TEST_MPI_ALL=1 $(GO) test -count=1 -timeout 20m -v -run TestContractOverMPI ./internal/world
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf --one-file-system build dist
