@@ -9,13 +9,17 @@ import (
 // Whether the ranks of a host can share memory is found out by trying. Ranks that
 // were given different host names are on different hosts, wherever they are.
 func (w *World) supposedHosts() [][]int {
+	type place struct {
+		host string
+		machine
+	}
 	var hosts [][]int
+	number := make(map[place]int)
 	for r, m := range w.members {
-		i := slices.IndexFunc(hosts, func(ranks []int) bool {
-			other := w.members[ranks[0]]
-			return other.Host == m.Host && other.Machine == m.Machine
-		})
-		if i < 0 {
+		at := place{m.Host, m.Machine}
+		i, known := number[at]
+		if !known {
+			number[at] = len(hosts)
 			hosts = append(hosts, []int{r})
 			continue
 		}

@@ -108,11 +108,11 @@ func (w *World) addresses() ([]reach.Own, error) {
 	return reach.Best(own, first)
 }
 
-// ways are how this rank reaches the others for one purpose. They are put into their
-// order when a rank is first asked for.
+// ways are how this rank reaches the others for one purpose. What a rank has offered is
+// read, and put into its order, when it is first asked for: most never are.
 type ways struct {
 	world  *World
-	offers [][]reach.Offer // by rank
+	offers [][]byte // by rank
 	own    []reach.Own
 
 	mu      sync.Mutex
@@ -130,17 +130,11 @@ func (w *World) exchangeAddresses(ctx context.Context, purpose string, own []rea
 	if err != nil {
 		return nil, err
 	}
-	all := make([][]reach.Offer, len(values))
-	for r, v := range values {
-		if err := json.Unmarshal(v, &all[r]); err != nil {
-			return nil, fmt.Errorf("the addresses of rank %d: %w", r, err)
-		}
-	}
-	return w.toward(all), nil
+	return w.toward(values), nil
 }
 
 // toward are the ways to ranks with these offers.
-func (w *World) toward(offers [][]reach.Offer) *ways {
+func (w *World) toward(offers [][]byte) *ways {
 	here, err := reach.OnHost()
 	if err != nil {
 		w.log.Debug("addresses are tried in the order in which they are offered", "reason", err)
@@ -156,7 +150,11 @@ func (v *ways) to(rank int) []reach.Way {
 	if !ok {
 		w := v.world
 		near := w.members[rank].Machine.Network == w.members[w.Config.Rank].Machine.Network
-		ordered = reach.Order(v.offers[rank], v.own, near)
+		var offers []reach.Offer
+		if err := json.Unmarshal(v.offers[rank], &offers); err != nil {
+			w.log.Warn("what a rank says of its addresses makes no sense", "rank", rank, "error", err)
+		}
+		ordered = reach.Order(offers, v.own, near)
 		v.ordered[rank] = ordered
 	}
 	return ordered
