@@ -2,8 +2,9 @@
 
 import sys
 
-import horovod.torch as hvd
 import torch
+
+import horovod.torch as hvd
 
 hvd.init()
 total = hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum)
