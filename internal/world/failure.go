@@ -8,6 +8,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
+// shutDown is how Horovod begins what operations say after a failure.
+const shutDown = "Horovod has been shut down"
+
 // Fail says that this rank's program has failed, and how ("raised ValueError: …"):
 // every operation of every rank fails with that, and the launcher is told. It does
 // nothing after a failure: this one is a consequence then.
@@ -19,7 +22,7 @@ func (w *World) Fail(reason string) {
 	if w.session != nil {
 		w.session.Report(text)
 	}
-	w.abort(reported{fmt.Errorf("Horovod has been shut down: %s", text)})
+	w.abort(reported{fmt.Errorf("%s: %s", shutDown, text)})
 	w.Failure() // latches it with this rank's view, and keeps the record
 }
 

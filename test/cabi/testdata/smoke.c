@@ -76,7 +76,7 @@ static void topology(int rank, int size, int dynamic) {
   CHECK(horovod_local_rank() == rank && horovod_local_size() == size);
   CHECK(horovod_cross_rank() == 0 && horovod_cross_size() == 1);
   CHECK(horovod_is_homogeneous());
-  CHECK(horovod_gloo_built() && horovod_gloo_enabled() && !horovod_mpi_built() && !horovod_mpi_enabled());
+  CHECK(horovod_gloo_built() && horovod_gloo_enabled() && !horovod_mpi_enabled());
   CHECK(horovod_nccl_built() == 0 && !horovod_cuda_built() && !horovod_rocm_built() && !horovod_ddl_built() && !horovod_ccl_built());
   CHECK(horovod_mpi_threads_supported() == 0);
   CHECK(horovod_reduce_op_average() == 0 && horovod_reduce_op_product() == 5);
