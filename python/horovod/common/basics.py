@@ -109,7 +109,7 @@ class HorovodBasics:
 
     def _split_comm(self, comm: object) -> tuple[list[int], list[object]]:
         """Ranks, or communicators, of which at most one list is not empty."""
-        things = list(comm) if is_iterable(comm) else [] if comm is None else [comm]  # type: ignore[call-overload]
+        things: list = list(comm) if is_iterable(comm) else [] if comm is None else [comm]  # type: ignore[call-overload]
         if not any(_like_a_communicator(thing) for thing in things):
             if comm is not None and not is_iterable(comm):
                 raise _no_comm(comm)

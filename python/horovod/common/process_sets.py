@@ -55,7 +55,7 @@ class ProcessSet:
             raise ValueError(
                 f"A process set needs a list of ranks, or a communicator of mpi4py, but got {type(ranks_or_comm)}."
             )
-        ranks = list(ranks_or_comm)  # type: ignore[call-overload]
+        ranks: list[int] = list(ranks_or_comm)  # type: ignore[arg-type]
         for rank in ranks:
             if not isinstance(rank, int):
                 raise ValueError(f"ProcessSet should be initialized with a list of int ranks, but got {rank!r}")
