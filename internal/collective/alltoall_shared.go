@@ -3,6 +3,7 @@ package collective
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -111,11 +112,14 @@ func (a *alltoallShared) learn() error {
 		// A member itself is the last in its stream, with nothing; so the next
 		// word is the end of this member's data.
 		end := binary.NativeEndian.Uint64(p[8*((l.rank+1)%l.size):])
+		length := binary.NativeEndian.Uint64(p[8*l.size:])
 		if want := l.places[m+1] - l.places[m]; end-start != uint64(want) {
 			return fmt.Errorf("alltoall: member %d sends %d bytes, member %d expects %d", m, end-start, l.rank, want)
 		}
+		if start < uint64(a.header()) || end < start || end > length || length > math.MaxInt64/2 {
+			return fmt.Errorf("alltoall: member %d's bytes for member %d are said to be %d to %d of %d", m, l.rank, start, end, length)
+		}
 		a.starts[m] = int(start)
-		length := binary.NativeEndian.Uint64(p[8*l.size:])
 		a.chunks = max(a.chunks, ceilDiv(int(length), l.shared.ChunkBytes()))
 	}
 	a.learned = true

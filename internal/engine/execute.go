@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -51,6 +52,7 @@ func (l *lane) start(b *negotiate.Batch) {
 		return
 	}
 	l.engine.mu.Lock()
+	joined := l.joining != nil
 	for _, resp := range b.Responses {
 		en := l.table[resp.Name]
 		l.recordStart(en)
@@ -58,7 +60,7 @@ func (l *lane) start(b *negotiate.Batch) {
 	}
 	l.engine.mu.Unlock()
 	for _, p := range x.parts {
-		if resp := p.resp; p.entry == nil && !slices.Contains(resp.Joined, int32(l.rank)) {
+		if resp := p.resp; p.entry == nil && !(joined && slices.Contains(resp.Joined, int32(l.rank))) {
 			l.engine.net.Abort(fmt.Errorf("protocol error: %s is told to execute %q, which it has not submitted", l.engine.opts.Describe(l.engine.opts.Rank), resp.Name))
 			return
 		}
@@ -211,6 +213,22 @@ func (l *lane) growIn(f *fusionBuffer, n int) []byte {
 	return buf
 }
 
+// affordable is the size in bytes of an output whose shape other ranks have a say in.
+// Where the memory of this host cannot hold it, it aborts, and returns false: nothing is
+// allocated for what a rank merely says.
+func (l *lane) affordable(p *part, shape tensor.Shape) (bytes int, ok bool) {
+	n, err := shape.NumElements()
+	size := int64(p.resp.DType.Size())
+	if most := hostMemory(); err == nil && n > most/size {
+		err = fmt.Errorf("output of shape %v of %v: the host has %d bytes of memory", shape, p.resp.DType, most)
+	}
+	if err != nil {
+		l.engine.net.Abort(fmt.Errorf("%s %q on %s: %w", opName(p.resp.Type), p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), err))
+		return 0, false
+	}
+	return int(n * size), true
+}
+
 // output makes the output of a part: the caller's way, or scratch memory where
 // this rank has joined or the caller has none. Nil after an abort.
 func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
@@ -233,14 +251,20 @@ func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
 
 func (l *lane) startAllgather(p *part) {
 	x := &l.current
+	if len(p.resp.FirstDims) != len(l.members) {
+		l.engine.net.Abort(fmt.Errorf("protocol error: allgather %q of %d ranks has rows of %d", p.resp.Name, len(l.members), len(p.resp.FirstDims)))
+		return
+	}
+	total, ok := l.affordable(p, p.resp.Shape)
+	if !ok {
+		return
+	}
 	row := rowBytes(p.resp.Shape, p.resp.DType)
 	x.counts = x.counts[:0]
-	total := int64(0)
 	for _, d := range p.resp.FirstDims {
 		x.counts = append(x.counts, d*row)
-		total += d * row
 	}
-	out := l.output(p, p.resp.Shape, int(total))
+	out := l.output(p, p.resp.Shape, total)
 	if l.engine.net.Err() != nil {
 		return
 	}
@@ -310,11 +334,16 @@ func exchangeRows(l *lane) {
 			l.complete(p.entry, errorf(PreconditionError, "Alltoall %q: rank %d sends rows to a rank that has joined.", p.resp.Name, l.members[m]))
 			return
 		}
-		if x.received[m] < 0 {
+		if x.received[m] < 0 || x.received[m] > math.MaxInt32 { // splits have 32 bits
 			l.engine.net.Abort(fmt.Errorf("protocol error: alltoall %q: %s sends %d rows", p.resp.Name, l.engine.opts.Describe(l.members[m]), x.received[m]))
 			return
 		}
 		total += x.received[m]
+	}
+	shape := append(tensor.Shape{total}, p.resp.Shape[1:]...)
+	bytes, ok := l.affordable(p, shape)
+	if !ok {
+		return
 	}
 	if p.entry != nil {
 		p.entry.received = make([]int32, len(x.received))
@@ -322,8 +351,7 @@ func exchangeRows(l *lane) {
 			p.entry.received[m] = int32(n)
 		}
 	}
-	shape := append(tensor.Shape{total}, p.resp.Shape[1:]...)
-	out := l.output(p, shape, int(total*row))
+	out := l.output(p, shape, bytes)
 	if l.engine.net.Err() != nil {
 		return
 	}

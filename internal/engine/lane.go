@@ -254,7 +254,7 @@ func (l *lane) read(records []transport.Record) error {
 		if en := l.table[resp.Name]; en != nil {
 			en.agreed = true
 			l.recordAgreed(en)
-			if rec.Kind == transport.RecordResponse && resp.Err == "" && !resp.Fits(&en.request, l.rank) {
+			if resp.Err == "" && !resp.Fits(&en.request, l.rank) {
 				return fmt.Errorf("%q is to be executed as %v of %v in %v %v, and was submitted as %v of %v in %v",
 					resp.Name, resp.Type, resp.DType, resp.Shape, resp.FirstDims, en.request.Type, en.request.DType, en.request.Shape)
 			}
