@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +16,16 @@ import (
 type liar struct {
 	transport.Network
 	change func(*negotiate.Response)
+	rows   int64 // what it says in place of the rows that it sends; 0: the truth
 }
 
 func (n *liar) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
 	l, err := n.Network.OpenLane(id, incarnation, members)
-	if err == nil {
+	if err == nil && n.change != nil {
 		l.Board = &liarsBoard{l.Board, n.change}
+	}
+	if err == nil && n.rows != 0 {
+		l.Comm = &liarsComm{l.Comm, n.rows}
 	}
 	return l, err
 }
@@ -59,7 +64,7 @@ func TestAnnouncedSizesMustBeThoseAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			networks := inproc.NewWorld(2, inproc.Options{Shared: true, Slots: 4, ChunkBytes: 4096})
-			networks[0] = &liar{networks[0], c.change}
+			networks[0] = &liar{Network: networks[0], change: c.change}
 			engines := make([]*Engine, 2)
 			for r, n := range networks {
 				e, err := New(n, Options{Rank: r, Size: 2, FusionThreshold: 1 << 20, CacheCapacity: 4})
@@ -89,4 +94,78 @@ func TestAnnouncedSizesMustBeThoseAskedFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A member that announces rows beyond all memory ends the job before anything is allocated.
+func TestRowsOfPeersAreBounded(t *testing.T) {
+	rows := func(n int64) func(*liar) { return func(l *liar) { l.rows = n } }
+	for name, c := range map[string]struct {
+		kind negotiate.RequestType
+		lie  func(*liar)
+		want string
+	}{
+		"allgather": {negotiate.Allgather, func(l *liar) {
+			l.change = func(r *negotiate.Response) { r.FirstDims[1], r.Shape[0] = 1<<45, 1<<45+r.FirstDims[0] }
+		}, "bytes of memory"},
+		"allgather of others": {negotiate.Allgather, func(l *liar) {
+			l.change = func(r *negotiate.Response) { r.FirstDims = append(r.FirstDims, 0) }
+		}, "has rows of 3"},
+		"alltoall":             {negotiate.Alltoall, rows(1 << 40), "rows"},
+		"alltoall of too much": {negotiate.Alltoall, rows(1<<31 - 1), "bytes of memory"},
+		"alltoall of less":     {negotiate.Alltoall, rows(-7), "rows"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			networks := inproc.NewWorld(2, inproc.Options{Slots: 4, ChunkBytes: 4096})
+			lying := 0 // the coordinator
+			if c.kind == negotiate.Alltoall {
+				lying = 1
+			}
+			lies := &liar{Network: networks[lying]}
+			c.lie(lies)
+			networks[lying] = lies
+			engines := make([]*Engine, 2)
+			for r, n := range networks {
+				e, err := New(n, Options{Rank: r, Size: 2, FusionThreshold: 1 << 20, CacheCapacity: 4})
+				if err != nil {
+					t.Fatal(err)
+				}
+				engines[r] = e
+			}
+			each(engines, func(r int, e *Engine) {
+				defer e.Shutdown(limit)
+				// In an alltoall a row is large, and nobody has one.
+				op := sum("x", floats(1, 2))
+				op.Type, op.Shape, op.Out = c.kind, tensor.Shape{1, 2}, nil
+				if c.kind == negotiate.Alltoall {
+					op.In, op.Shape = nil, tensor.Shape{0, 1 << 20}
+				}
+				op.Alloc = func(_ tensor.Shape, n int) ([]byte, error) {
+					if n > 64 {
+						t.Errorf("rank %d is asked for %d bytes", r, n)
+					}
+					return make([]byte, min(n, 64)), nil
+				}
+				err := do(t, e, op)
+				if err == nil && r == lying && c.kind == negotiate.Alltoall {
+					return // nobody lies to it
+				}
+				if err == nil || r == 0 && !strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "is to be executed as") {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			})
+		})
+	}
+}
+
+// liarsComm says in place of each number how many rows come.
+type liarsComm struct {
+	transport.Comm
+	rows int64
+}
+
+func (c *liarsComm) Send(to int, p []byte) {
+	if len(p) == 8 {
+		p = binary.NativeEndian.AppendUint64(nil, uint64(c.rows))
+	}
+	c.Comm.Send(to, p)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Launcher is who has started the process.
@@ -58,9 +59,12 @@ func Find(lookup func(name string) (string, bool)) (Place, error) {
 		launcher Launcher
 		place    func(*environment) Place
 	}{{Horovodrun, horovodrun}, {Torchrun, torchrun}, {OpenMPI, openMPI}, {Hydra, hydra}, {Srun, srun}, {Jsrun, jsrun}} {
+		e.numbers = nil
 		p := l.place(&e)
 		if e.err == nil && p.Launcher != Nobody {
-			e.err = p.check()
+			if err := p.check(); err != nil {
+				e.err = fmt.Errorf("%w (%s)", err, strings.Join(e.numbers, ", "))
+			}
 		}
 		if e.err != nil {
 			return Place{}, fmt.Errorf("the environment of %s: %w", l.launcher, e.err)
@@ -86,8 +90,9 @@ func (p Place) check() error {
 
 // environment reads variables, and keeps the first error.
 type environment struct {
-	lookup func(string) (string, bool)
-	err    error
+	lookup  func(string) (string, bool)
+	numbers []string // those that have been read, as NAME=VALUE
+	err     error
 }
 
 func (e *environment) text(name string) string {
@@ -111,6 +116,7 @@ func (e *environment) number(name string) int {
 	if (err != nil || n < 0 || n > maxRanks) && e.err == nil {
 		e.err = fmt.Errorf("%s=%q: a whole number from 0 to %d is needed", name, e.text(name), maxRanks)
 	}
+	e.numbers = append(e.numbers, name+"="+strconv.Itoa(n))
 	return n
 }
 

@@ -1,0 +1,71 @@
+package meet
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A file in the place of rank 0's is an offer, or is refused with its path.
+func FuzzFile(f *testing.F) {
+	f.Add([]byte(`{"addrs":["a:1"],"key":"AAE="}`))
+	f.Add([]byte(`{"trouble":"none"}`))
+	f.Add([]byte(`{"addrs":[null,1]}`))
+	f.Add([]byte(`{"key":"*"}`))
+	f.Add([]byte("[" + strings.Repeat("[", 20000)))
+	board, err := newFile(f.TempDir(), "job", false)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if err := os.WriteFile(board.path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		o, err := board.Read(ctx, nil)
+		switch {
+		case err != nil && !strings.Contains(err.Error(), board.path):
+			t.Errorf("%q: %v", content, err)
+		case err == nil && !o.equal(o):
+			t.Errorf("%q: %v", content, o)
+		}
+	})
+}
+
+// Whatever a process manager answers, the conversation ends, and no error shows what it said.
+func FuzzPMI(f *testing.F) {
+	f.Add("cmd=response_to_init rc=0\ncmd=maxes vallen_max=1024\ncmd=my_kvsname kvsname=k\ncmd=barrier_out\ncmd=get_result rc=0 value=e30\ncmd=finalize_ack\n")
+	f.Add("cmd=response_to_init rc=-1 s3cret\n")
+	f.Add("cmd=response_to_init\ncmd=maxes vallen_max=-9999999999999999999\n")
+	f.Add(strings.Repeat("x", 5000))
+	f.Fuzz(func(t *testing.T, answers string) {
+		here, there := net.Pipe()
+		defer here.Close()
+		go func() {
+			defer there.Close()
+			lines := bufio.NewReader(there)
+			for line := range strings.SplitAfterSeq(answers, "\n") {
+				if _, err := lines.ReadSlice('\n'); err != nil {
+					return
+				}
+				if _, err := io.WriteString(there, line); err != nil {
+					return
+				}
+			}
+		}()
+		s := &speaker{conn: here, lines: bufio.NewReaderSize(here, 4<<10)}
+		if s.begin() == nil {
+			for _, kind := range []string{"barrier_out", "get_result", "finalize_ack"} {
+				if _, err := s.ask("x", kind); err != nil {
+					return
+				}
+			}
+		}
+	})
+}
