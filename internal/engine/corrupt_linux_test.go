@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
 	"github.com/gorovod/gorovod/internal/transport/shm"
 )
 
@@ -24,11 +27,7 @@ import (
 // nothing then, and they may wait for what does not come until they are aborted; but they
 // end, no rank reads or writes beyond its memory, and no check is left to a panic.
 func TestCorruptSegment(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("GOROVOD_TEST_SEED"); text != "" {
-		fmt.Sscan(text, &seed)
-	}
-	t.Logf("GOROVOD_TEST_SEED=%d", seed)
+	seed := corruptionSeed(t)
 	rounds := 12
 	if testing.Short() {
 		rounds = 3
@@ -36,6 +35,17 @@ func TestCorruptSegment(t *testing.T) {
 	for i := range uint64(rounds) {
 		corruptJob(t, rand.New(rand.NewPCG(seed, i)), fmt.Sprintf("seed %d, round %d", seed, i))
 	}
+}
+
+func corruptionSeed(t *testing.T) uint64 {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("GOROVOD_TEST_SEED"); text != "" {
+		if _, err := fmt.Sscan(text, &seed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("GOROVOD_TEST_SEED=%d", seed)
+	return seed
 }
 
 // The ranks of a damaged job that are stuck are aborted after this, as the check for
@@ -48,8 +58,16 @@ func corruptJob(t *testing.T, rng *rand.Rand, what string) {
 	defer segment.Close()
 	quit := make(chan struct{})
 	program := rng.Uint64()
-	var damage, jobs sync.WaitGroup
+	var damage sync.WaitGroup
 	damage.Go(func() { flip(t, segment, rng, quit) }) // rng is its own from here on
+	damagedJob(t, engines, program, what)
+	close(quit)
+	damage.Wait()
+}
+
+// damagedJob runs a program of operations until all ranks have ended.
+func damagedJob(t *testing.T, engines []*Engine, program uint64, what string) {
+	var jobs sync.WaitGroup
 	for r, e := range engines {
 		jobs.Go(func() {
 			defer e.Shutdown(limit)
@@ -61,6 +79,7 @@ func corruptJob(t *testing.T, rng *rand.Rand, what string) {
 			e.Abort(errors.New("stuck"))
 		}
 	})
+	defer stuck.Stop()
 	ended := make(chan struct{})
 	go func() { jobs.Wait(); close(ended) }()
 	select {
@@ -68,9 +87,6 @@ func corruptJob(t *testing.T, rng *rand.Rand, what string) {
 	case <-time.After(limit):
 		t.Fatalf("%s: the job has not ended", what)
 	}
-	stuck.Stop()
-	close(quit)
-	damage.Wait()
 }
 
 // shmWorld makes a world over shared memory, and opens its segment as a file.
@@ -239,4 +255,81 @@ func damagedOp(rng *rand.Rand, i, rank int, t *testing.T, what string) (op *Op, 
 	}
 	op.Name = fmt.Sprintf("%v.%d.%d", op.Type, rows, i*rng.IntN(2)%7)
 	return op, in, func() []fenced { return got }
+}
+
+// scrambler is a network on which some messages of the board change on their way.
+type scrambler struct {
+	transport.Network
+	rng *rand.Rand
+}
+
+func (n *scrambler) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
+	l, err := n.Network.OpenLane(id, incarnation, members)
+	if err == nil {
+		l.Board = &scrambledBoard{Board: l.Board, rng: n.rng}
+	}
+	return l, err
+}
+
+type scrambledBoard struct {
+	transport.Board
+	mu  sync.Mutex // of rng: several goroutines of a rank may post
+	rng *rand.Rand
+}
+
+func (b *scrambledBoard) Publish(p []byte) bool {
+	return b.Board.Publish(b.scramble(p, func(p []byte) bool { return new(negotiate.Response).Decode(p) == nil }))
+}
+
+func (b *scrambledBoard) Post(p []byte) bool {
+	return b.Board.Post(b.scramble(p, func(p []byte) bool { return new(negotiate.Request).Decode(p) == nil }))
+}
+
+// scramble changes one message in eight, if it can, such that it can still be decoded.
+func (b *scrambledBoard) scramble(p []byte, decodes func([]byte) bool) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rng.IntN(8) > 0 {
+		return p
+	}
+	for range 50 {
+		q := bytes.Clone(p)
+		for range 1 + b.rng.IntN(3) {
+			at := b.rng.IntN(len(q))
+			switch b.rng.IntN(3) {
+			case 0:
+				q[at] = byte(b.rng.IntN(256))
+			case 1:
+				q[at] ^= 1 << b.rng.IntN(8)
+			case 2: // a number becomes longer
+				q = slices.Insert(q, at, 0x80|byte(b.rng.IntN(128)), 0xff)
+			}
+		}
+		if decodes(q) {
+			return q
+		}
+	}
+	return p
+}
+
+// A member or a coordinator that says something else than it means ends the job, or is
+// not noticed; no rank believes what its memory does not hold.
+func TestScrambledMessages(t *testing.T) {
+	seed := corruptionSeed(t)
+	rounds := 40
+	if testing.Short() {
+		rounds = 10
+	}
+	for i := range uint64(rounds) {
+		rng := rand.New(rand.NewPCG(seed, i))
+		engines := make([]*Engine, 3)
+		for r, n := range inproc.NewWorld(len(engines), inproc.Options{Shared: i%2 == 0, Slots: 16, ChunkBytes: 4096}) {
+			e, err := New(&scrambler{n, rand.New(rand.NewPCG(rng.Uint64(), 0))}, Options{Rank: r, Size: len(engines), FusionThreshold: 1 << 16, CacheCapacity: 16})
+			if err != nil {
+				t.Fatal(err)
+			}
+			engines[r] = e
+		}
+		damagedJob(t, engines, rng.Uint64(), fmt.Sprintf("seed %d, round %d", seed, i))
+	}
 }
