@@ -12,9 +12,10 @@ import (
 // process id of the job on this host, or a directory of dumps.
 func Dump(w io.Writer, what string) error {
 	var dumps []*flight.Dump
+	var silent []flight.Silent
 	pid, err := strconv.Atoi(what)
 	if err == nil {
-		dumps, err = flight.Ask(pid)
+		dumps, silent, err = flight.Ask(pid)
 	} else {
 		dumps, err = flight.Load(what)
 	}
@@ -24,6 +25,6 @@ func Dump(w io.Writer, what string) error {
 	if len(dumps) == 0 {
 		return fmt.Errorf("--dump %s: there are no dumps", what)
 	}
-	flight.Merge(w, dumps)
+	flight.Merge(w, dumps, silent)
 	return nil
 }

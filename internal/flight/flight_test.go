@@ -67,17 +67,43 @@ func TestTheOddOneOutIsNamed(t *testing.T) {
 		dump(2, 4, Record{Name: "grad", Op: "ALLREDUCE", Submitted: 1, Ended: 2}, waiting("other", 1)),
 		dump(0, 4, waiting("grad", 10)),
 		dump(1, 4, waiting("grad", 11)),
-	})
+	}, nil)
 	for _, want := range []string{
 		`rank 2 on h (pid 102): ALLREDUCE "other" (waiting)`,
-		"nothing is known of ranks 3\n",
-		`"grad": ranks 0, 1 wait; missing: 2`,
-		"ALLREDUCE of float32 [10] on ranks 0\n",
-		"ALLREDUCE of float32 [11] on ranks 1\n",
-		`"other": ranks 2 wait; missing: 0, 1`,
+		"nothing is known of rank 3\n",
+		`"grad": ranks 0, 1 wait; missing: rank 2; unknown: rank 3`,
+		"ALLREDUCE of float32 [10] on rank 0\n",
+		"ALLREDUCE of float32 [11] on rank 1\n",
+		`"other": rank 2 waits; missing: ranks 0, 1; unknown: rank 3`,
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// A process that does not answer is a rank that is missing: the one that its environment names, or the only one left.
+func TestWhoDoesNotAnswerIsNamed(t *testing.T) {
+	grad := Record{Name: "grad", Op: "ALLREDUCE", Submitted: 5}
+	for _, c := range []struct {
+		size   int
+		silent []Silent
+		wants  []string
+	}{
+		{3, []Silent{{PID: 7, Rank: -1, Stopped: true}}, []string{
+			"rank 1 has not come: it does not answer (its process 7 is stopped)\n", "\"grad\": ranks 0, 2 wait; missing: rank 1\n"}},
+		{5, []Silent{{PID: 7, Rank: 3}}, []string{
+			"rank 3 has not come: it does not answer (its process 7 may hang)\n", "nothing is known of ranks 1, 4\n",
+			"\"grad\": ranks 0, 2 wait; missing: rank 3; unknown: ranks 1, 4\n"}},
+		{5, []Silent{{PID: 7, Rank: -1}}, []string{
+			"a rank does not answer (its process 7 may hang)\n", "; unknown: ranks 1, 3, 4\n"}},
+	} {
+		var b bytes.Buffer
+		Merge(&b, []*Dump{dump(0, c.size, grad), dump(2, c.size, grad)}, c.silent)
+		for _, want := range c.wants {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("no %q in\n%s", want, b.String())
+			}
 		}
 	}
 }
@@ -107,11 +133,11 @@ func TestAskingAProcess(t *testing.T) {
 	served := make(chan struct{})
 	go func() { Serve(l, func() *Dump { return dump(0, 1) }); close(served) }()
 	defer func() { l.Close(); <-served }()
-	dumps, err := Ask(os.Getpid())
-	if err != nil || len(dumps) != 1 || dumps[0].PID != 100 {
-		t.Errorf("%v %v", dumps, err)
+	dumps, silent, err := Ask(os.Getpid())
+	if err != nil || len(dumps) != 1 || dumps[0].PID != 100 || silent != nil {
+		t.Errorf("%v %v %v", dumps, silent, err)
 	}
-	if _, err := Ask(1 << 22); err == nil {
+	if _, _, err := Ask(1 << 22); err == nil {
 		t.Error("a process that does not exist has ranks")
 	}
 }
@@ -128,7 +154,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var out bytes.Buffer
-		Merge(&out, []*Dump{d, dump(0, 2)})
+		Merge(&out, []*Dump{d, dump(0, 2)}, nil)
 		d.Text(&out, 5)
 	})
 }

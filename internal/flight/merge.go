@@ -9,7 +9,8 @@ import (
 
 // Merge tells what the ranks of a job wait for, and who is the odd one out: who has not
 // submitted what others wait for, and what he does instead; whose type or shape differs.
-func Merge(w io.Writer, dumps []*Dump) {
+// silent are processes of the job from which there is no dump, as they do not answer.
+func Merge(w io.Writer, dumps []*Dump, silent []Silent) {
 	slices.SortFunc(dumps, func(a, b *Dump) int { return a.Rank - b.Rank })
 	for _, d := range dumps {
 		fmt.Fprintf(w, "%s: %s\n", d.Who(), d.state())
@@ -20,11 +21,23 @@ func Merge(w io.Writer, dumps []*Dump) {
 	if len(dumps) == 0 {
 		return
 	}
-	if missing := absent(dumps); len(missing) > 0 {
-		fmt.Fprintf(w, "nothing is known of ranks %s\n", strings.Trim(fmt.Sprint(missing), "[]"))
+	unknown := absent(dumps)
+	var mute []int
+	for _, s := range identify(silent, unknown) {
+		i := slices.Index(unknown, s.Rank)
+		if i < 0 {
+			fmt.Fprintf(w, "a rank does not answer (%s)\n", s.Why())
+			continue
+		}
+		fmt.Fprintf(w, "rank %d has not come: it does not answer (%s)\n", s.Rank, s.Why())
+		mute = append(mute, s.Rank)
+		unknown = slices.Delete(unknown, i, i+1)
+	}
+	if len(unknown) > 0 {
+		fmt.Fprintf(w, "nothing is known of %s\n", ranks(unknown))
 	}
 	for _, k := range pending(dumps) {
-		k.tell(w, dumps)
+		k.tell(w, dumps, mute, unknown)
 	}
 }
 
@@ -77,14 +90,29 @@ func pending(dumps []*Dump) []key {
 	return keys
 }
 
+// ranks is "rank 1" or "ranks 1, 2".
+func ranks(list []int) string {
+	var b strings.Builder
+	for i, r := range list {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, r)
+	}
+	if len(list) == 1 {
+		return "rank " + b.String()
+	}
+	return "ranks " + b.String()
+}
+
 // tell says who waits for a tensor and who does not, and how the ranks' ideas of it
-// differ.
-func (k key) tell(w io.Writer, dumps []*Dump) {
-	var waits, missing []string
-	kinds := map[string][]string{}
+// differ. mute are the ranks that do not answer, unknown those on other hosts, perhaps.
+func (k key) tell(w io.Writer, dumps []*Dump, mute, unknown []int) {
+	var waits, missing []int
+	kinds := map[string][]int{}
 	for _, d := range dumps {
 		r := d.last(k)
-		rank := fmt.Sprint(d.Rank)
+		rank := d.Rank
 		if r == nil || r.Phase() != "waiting" {
 			if k.set == 0 || r != nil { // of a process set it is not known who is in it
 				missing = append(missing, rank)
@@ -95,14 +123,25 @@ func (k key) tell(w io.Writer, dumps []*Dump) {
 		kind := fmt.Sprintf("%s of %s %v", r.Op, r.DType, r.Shape)
 		kinds[kind] = append(kinds[kind], rank)
 	}
-	fmt.Fprintf(w, "%q: ranks %s wait", k.name, strings.Join(waits, ", "))
+	verb := "wait"
+	if len(waits) == 1 {
+		verb = "waits"
+	}
+	fmt.Fprintf(w, "%q: %s %s", k.name, ranks(waits), verb)
+	if k.set == 0 {
+		missing = append(missing, mute...)
+		slices.Sort(missing)
+	}
 	if len(missing) > 0 {
-		fmt.Fprintf(w, "; missing: %s", strings.Join(missing, ", "))
+		fmt.Fprintf(w, "; missing: %s", ranks(missing))
+	}
+	if k.set == 0 && len(unknown) > 0 {
+		fmt.Fprintf(w, "; unknown: %s", ranks(unknown))
 	}
 	fmt.Fprintln(w)
 	if len(kinds) > 1 {
 		for _, kind := range sorted(kinds) {
-			fmt.Fprintf(w, "  %s on ranks %s\n", kind, strings.Join(kinds[kind], ", "))
+			fmt.Fprintf(w, "  %s on %s\n", kind, ranks(kinds[kind]))
 		}
 	}
 }
@@ -118,7 +157,7 @@ func (d *Dump) last(k key) *Record {
 }
 
 // sorted are the kinds, the rarest first: the odd one out.
-func sorted(kinds map[string][]string) []string {
+func sorted(kinds map[string][]int) []string {
 	var names []string
 	for n := range kinds {
 		names = append(names, n)

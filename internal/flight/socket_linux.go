@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,33 +56,50 @@ func trusted(c *net.UnixConn) bool {
 }
 
 // Ask asks the ranks on this host that belong to the job of a process: the launcher's,
-// a supervisor's or a rank's. Ranks that do not answer are left out.
-func Ask(pid int) ([]*Dump, error) {
+// a supervisor's or a rank's. silent are those below it that do not answer.
+func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	job := ""
 	all := map[string][]*Dump{}
+	asked := map[string]bool{} // connections that a process has not accepted are called as its socket
+	answers := map[int]bool{}  // of the processes below: whether one of their worlds has
 	for _, line := range strings.Split(string(table), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) != 8 || !strings.HasPrefix(fields[7], "@"+prefix) {
 			continue
 		}
-		d, err := askOne(fields[7])
-		if err != nil {
+		if asked[fields[7]] {
 			continue
 		}
-		all[d.Job] = append(all[d.Job], d)
+		asked[fields[7]] = true
+		d, err := askOne(fields[7])
+		if err == nil {
+			all[d.Job] = append(all[d.Job], d)
+		}
 		owner, _, _ := strings.Cut(strings.TrimPrefix(fields[7], "@"+prefix), "/")
-		if n, err := strconv.Atoi(owner); err == nil && below(n, pid) {
-			job = d.Job
+		if n, notNumber := strconv.Atoi(owner); notNumber == nil && below(n, pid) {
+			answers[n] = answers[n] || err == nil
+			if err == nil {
+				job = d.Job
+			}
 		}
 	}
-	if job == "" {
-		return nil, fmt.Errorf("no rank on this host that answers belongs to process %d", pid)
+	for n, answered := range answers {
+		if !answered {
+			silent = append(silent, silentOf(n))
+		}
 	}
-	return all[job], nil
+	slices.SortFunc(silent, func(a, b Silent) int { return a.PID - b.PID })
+	switch {
+	case job == "" && len(silent) > 0:
+		return nil, nil, fmt.Errorf("no rank of process %d answers: %s", pid, silent[0].Why())
+	case job == "":
+		return nil, nil, fmt.Errorf("no rank on this host that answers belongs to process %d", pid)
+	}
+	return all[job], silent, nil
 }
 
 func askOne(name string) (*Dump, error) {
@@ -100,17 +118,23 @@ func below(pid, ancestor int) bool {
 		if pid == ancestor {
 			return true
 		}
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return false
-		}
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		fields := stat(pid)
 		if len(fields) < 2 {
 			return false
 		}
+		var err error
 		if pid, err = strconv.Atoi(fields[1]); err != nil || pid <= 1 {
 			return pid == ancestor
 		}
 	}
 	return false
+}
+
+// stat is what the system tells of a process, from its state on; nil where there is none.
+func stat(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 }

@@ -16,4 +16,4 @@ func Listen() (*net.UnixListener, error) { return nil, errUnsupported }
 func Serve(*net.UnixListener, func() *Dump) {}
 
 // Ask is for Linux.
-func Ask(int) ([]*Dump, error) { return nil, errUnsupported }
+func Ask(int) ([]*Dump, []Silent, error) { return nil, nil, errUnsupported }

@@ -1,0 +1,30 @@
+package flight
+
+import "fmt"
+
+// Silent is a process of a job that does not answer.
+type Silent struct {
+	PID int
+	// Rank is -1 where it is not known.
+	Rank int
+	// Stopped says that the process was stopped, by SIGSTOP or a debugger.
+	Stopped bool
+}
+
+// Why says why it does not answer, as far as that is known.
+func (s Silent) Why() string {
+	if s.Stopped {
+		return fmt.Sprintf("its process %d is stopped", s.PID)
+	}
+	return fmt.Sprintf("its process %d may hang", s.PID)
+}
+
+// identify gives the one process whose rank is not known the one rank that is left.
+func identify(silent []Silent, missing []int) []Silent {
+	if len(silent) != 1 || len(missing) != 1 || silent[0].Rank >= 0 {
+		return silent
+	}
+	s := silent[0]
+	s.Rank = missing[0]
+	return []Silent{s}
+}
