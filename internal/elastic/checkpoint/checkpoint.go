@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -97,7 +98,7 @@ func prune(dir string, number int64) error {
 		name := e.Name()
 		n, ok := parse(strings.TrimSuffix(name, partial))
 		switch {
-		case !ok || n > number:
+		case !ok || n < 0 || n > number:
 		case strings.HasSuffix(name, partial):
 			os.Remove(filepath.Join(dir, name))
 		default:
@@ -113,7 +114,7 @@ func prune(dir string, number int64) error {
 	return nil
 }
 
-// parse reads a file's name.
+// parse reads a file's name. A number that no commit can have is negative.
 func parse(name string) (number int64, ok bool) {
 	digits, ok := strings.CutPrefix(name, prefix)
 	if !ok {
@@ -126,9 +127,12 @@ func parse(name string) (number int64, ok bool) {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
-		number = number*10 + int64(c-'0')
 	}
-	return number, number >= 0
+	number, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return -1, true // too large
+	}
+	return number, true
 }
 
 // Newest reads the newest file of a directory that is as it was written; skipped is
@@ -151,6 +155,10 @@ func Newest(dir string, skipped func(error)) (number int64, data []byte, err err
 	slices.Sort(names)
 	for _, name := range slices.Backward(names) {
 		n, _ := parse(name)
+		if n < 0 {
+			skipped(fmt.Errorf("the checkpoint %s is skipped: no commit has such a number", filepath.Join(dir, name)))
+			continue
+		}
 		data, err := read(filepath.Join(dir, name), n)
 		if err == nil {
 			return n, data, nil

@@ -77,9 +77,23 @@ func TestDamagedFilesAreSkipped(t *testing.T) {
 	other := filepath.Join(dir, "commit-0000000000000000000.checkpoint")
 	misnamed, _ := os.ReadFile(other)
 	check("misnamed", misnamed, "that of commit 0")
+	// A number that is too large hides nothing, but it is no secret.
+	large := filepath.Join(dir, "commit-9999999999999999999.checkpoint")
+	if err := os.WriteFile(large, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, skipped := newest(t, dir); n != 1 || len(skipped) != 1 || !strings.Contains(skipped[0], large) || !strings.Contains(skipped[0], "no commit has such a number") {
+		t.Errorf("too large a number: got %d %v", n, skipped)
+	}
+	if err := os.Remove(large); err != nil {
+		t.Fatal(err)
+	}
 
 	// What is not ours is neither read nor removed.
-	for _, foreign := range []string{"commit-1.checkpoint", "model.pt", "commit-9999999999999999999.checkpoint", "commit-0000000000000000009.checkpoint.partial"} {
+	for _, foreign := range []string{"commit-1.checkpoint", "model.pt", "commit-0000000000000000009.checkpoint.partial"} {
 		if err := os.WriteFile(filepath.Join(dir, foreign), whole, 0o600); err != nil {
 			t.Fatal(err)
 		}
