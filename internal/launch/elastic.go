@@ -150,7 +150,10 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 	}
 	if f := o.Failure; f != nil {
 		code = exitCode(f.Death)
-		if o.Reason != "" {
+		switch {
+		case o.Reason != "" && o.Earlier:
+			b.WriteString("\nthe first failure of the last world: ")
+		case o.Reason != "":
 			b.WriteString("\nthe first failure: ")
 		}
 		fmt.Fprint(&b, f)

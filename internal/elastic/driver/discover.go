@@ -9,11 +9,11 @@ import (
 )
 
 // discover is the goroutine that asks for the hosts now and then. What fails after
-// the first time is told, and asked again.
+// the first time is told, once for each text, and asked again; that it works again is told, too.
 func (d *Driver) discover(ctx context.Context, known []membership.Host) {
 	every := time.NewTicker(d.o.DiscoverEvery)
 	defer every.Stop()
-	failed := false
+	failed := "" // how it failed the last time
 	for {
 		select {
 		case <-ctx.Done():
@@ -25,13 +25,16 @@ func (d *Driver) discover(ctx context.Context, known []membership.Host) {
 			return
 		}
 		if err != nil {
-			if !failed {
+			if failed != err.Error() {
 				d.o.Say("discover hosts: %v; it is tried again", err)
 			}
-			failed = true
+			failed = err.Error()
 			continue
 		}
-		failed = false
+		if failed != "" {
+			d.o.Say("discover hosts: it works again")
+		}
+		failed = ""
 		// The order of a script's lines means nothing: hosts that are known keep theirs.
 		hosts = keepOrder(known, hosts)
 		if !slices.Equal(known, hosts) {

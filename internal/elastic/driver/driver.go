@@ -56,6 +56,8 @@ type Outcome struct {
 	// Failure is the end that counts: the first failure in the last epoch, or the first
 	// at all if the job came to its end without one. Nil if there is none.
 	Failure *Failure
+	// Earlier says that others failed before it, in earlier epochs, which the job survived.
+	Earlier bool
 }
 
 // Failure is the end of a worker's process.
@@ -221,9 +223,10 @@ func (d *Driver) ended(id int, death rendezvous.Death) {
 	}
 	if d.epoch != nil && w.epoch == d.epoch.number {
 		death = d.epoch.server.Died(death)
-	} else {
-		death.NeverJoined = w.epoch == 0 && d.epoch != nil
 	}
+	// The epoch's rendezvous cannot tell: a worker that is alone needs none, and who was in an
+	// earlier epoch has been initialized. A worker has a place only because hvd.init() asked for it.
+	death.NeverJoined = w.epoch == 0 && d.epoch != nil
 	f := Failure{Worker: id, Epoch: w.epoch, Death: death}
 	switch {
 	case !death.Failed():
@@ -363,7 +366,7 @@ func (d *Driver) outcome() Outcome {
 	for i := range d.failures {
 		f := &d.failures[i]
 		if f.Epoch == d.state.Epoch() && f.Epoch > 0 {
-			o.Failure = f
+			o.Failure, o.Earlier = f, i > 0
 			return o
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -302,8 +303,65 @@ func TestOutcome(t *testing.T) {
 	if o.Failure == nil || o.Failure.Worker != second || o.Failure.Death.ExitCode != 3 || o.Failure.Death.Stderr != "boom" || !strings.Contains(o.Reason, "slots") {
 		t.Errorf("got %+v", o)
 	}
-	if s := o.Failure.String(); s != "worker 1 on host a (pid 0) exited with code 3 before hvd.init()" {
-		t.Errorf("got %q", s)
+	// It has never met others in the rendezvous, but it had come for its place.
+	if s := o.Failure.String(); s != "worker 1 on host a (pid 0) exited with code 3" || o.Earlier {
+		t.Errorf("got %q %v", s, o.Earlier)
+	}
+}
+
+// Of a job that has survived a failure, the one that ended it is not the first. Who dies alone was initialized.
+func TestOutcomeAfterAnotherEpoch(t *testing.T) {
+	j := start(t, membership.Config{NP: 2, Min: 1}, membership.Host{Name: "a", Slots: 2})
+	first, stays := j.dial()
+	second, other := j.dial()
+	p := register(stays, -1)
+	<-register(other, -1)
+	<-p
+	j.ends(second, rendezvous.Death{Host: "a", ExitCode: 3})
+	if p := <-register(stays, 2); p.err != nil || p.Place.Size != 1 {
+		t.Fatalf("got %+v", p)
+	}
+	j.ends(first, rendezvous.Death{Host: "a", ExitCode: 4})
+	o := j.outcome()
+	if o.Failure == nil || o.Failure.Worker != first || !o.Earlier || o.Failure.String() != "worker 0 on host a (pid 0) exited with code 4" {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// A script that fails is told of once for each of its errors, and when it works again.
+func TestDiscoveryErrors(t *testing.T) {
+	answers := make(chan error)
+	var said []string
+	d := New(Options{DiscoverEvery: time.Microsecond,
+		Discover: func(ctx context.Context) ([]membership.Host, error) {
+			select {
+			case err := <-answers:
+				return nil, err
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+		Say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.discover(ctx, nil)
+	}()
+	one, two := errors.New("exit status 1"), errors.New("no such file")
+	for _, err := range []error{nil, one, one, two, nil, nil, one} {
+		answers <- err
+	}
+	cancel()
+	<-ended
+	want := []string{
+		"discover hosts: exit status 1; it is tried again",
+		"discover hosts: no such file; it is tried again",
+		"discover hosts: it works again",
+	}
+	if !slices.Equal(said[:min(len(said), len(want))], want) || len(said) > len(want)+1 {
+		t.Errorf("got %q", said)
 	}
 }
 
