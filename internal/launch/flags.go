@@ -176,11 +176,13 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 			}
 			value = args[i]
 			if option == cooldownOption && !strings.Contains(value, ",") {
-				if i++; i == len(args) {
-					return nil, nil, fmt.Errorf("%s: two values are needed", option)
+				if i++; i < len(args) {
+					value += "," + args[i]
 				}
-				value += "," + args[i]
 			}
+		}
+		if option == cooldownOption && !twoSeconds.MatchString(value) {
+			return nil, nil, fmt.Errorf("%s %s: two numbers of seconds are needed, MIN MAX", option, strings.Replace(value, ",", " ", 1))
 		}
 		if strings.HasPrefix(option, "--") {
 			// Joined, so that a negative number is not taken for an option.
@@ -194,6 +196,8 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 
 // cooldownOption has two values.
 const cooldownOption = "--blacklist-cooldown-range"
+
+var twoSeconds = regexp.MustCompile(`^-?[0-9]{1,18},-?[0-9]{1,18}$`)
 
 func (f *flags) check(options []string) error {
 	given := false
