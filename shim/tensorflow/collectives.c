@@ -75,6 +75,15 @@ static int code_of(int status) {
   return TF_UNKNOWN;
 }
 
+/* Says why the engine has not done an operation. A failure that elastic training
+ * survives says whose it is, as a node may have any name: that is how
+ * horovod.tensorflow.elastic knows it. */
+static void fail_as(TF_Status *to, int status, const char *name, const char *reason) {
+  int code = code_of(status);
+  bool survivable = code == TF_UNKNOWN || code == TF_ABORTED;
+  fail(to, code, "%s: %s%s", name, survivable ? "Horovod: " : "", reason);
+}
+
 /* Ends the execution: nothing of it is used afterwards. */
 static void finish(struct call *c) {
   if (tf.TF_GetCode(c->status) != TF_OK) tf.TF_OpKernelContext_Failure(c->context, c->status);
@@ -97,7 +106,7 @@ static void set_received(struct call *c, int64_t handle) {
   int32_t none;
   int n = engine.received_splits(handle, 0, &none);
   if (n < 0) {
-    fail(c->status, TF_UNKNOWN, "%s: %s", c->kernel->name, engine.last_error());
+    fail_as(c->status, GOROVOD_UNKNOWN_ERROR, c->kernel->name, engine.last_error());
     return;
   }
   int64_t length = n;
@@ -118,7 +127,7 @@ static void on_done(void *context, int64_t handle, int status, const char *reaso
   struct call *c = o->call;
   pthread_mutex_lock(&c->lock);
   if (status != GOROVOD_OK)
-    fail(c->status, code_of(status), "%s: %s", o->name, reason);
+    fail_as(c->status, status, o->name, reason);
   else if (c->kernel->type == GOROVOD_ALLTOALL)
     set_received(c, handle);
   else if (c->kernel->type == GOROVOD_JOIN)
@@ -256,7 +265,7 @@ static void compute(void *data, TF_OpKernelContext *context, TF_AsyncOpKernelDon
     /* From a successful submission on, the last on_done owns c. */
     int status = k->grouped ? engine.enqueue_group(k->name, list, n, handles) : engine.enqueue(&ops[0], handles);
     submitted = status == GOROVOD_OK && n > 0;
-    if (status != GOROVOD_OK) fail(c->status, code_of(status), "%s: %s", k->name, engine.last_error());
+    if (status != GOROVOD_OK) fail_as(c->status, status, k->name, engine.last_error());
   }
   if (!submitted) finish(c);
   free(ops);

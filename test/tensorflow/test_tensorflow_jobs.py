@@ -19,10 +19,13 @@ pytestmark = pytest.mark.longest(2 * LONGEST_S)
 
 
 def start(ranks, program, *options, **env):
-    """The exit status and the output of a job, of one process without horovodrun if ``ranks`` is None."""
+    """The exit status and the output of a job, of one process without horovodrun if ``ranks`` is None.
+
+    ranks: their number, after which there may be options of horovodrun.
+    """
     command = [sys.executable, str(program), *map(str, options)]
     if ranks is not None:
-        command = [HOROVODRUN, "-np", str(ranks), *command]
+        command = [HOROVODRUN, "-np", *str(ranks).split(), *command]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **env}
     )
@@ -55,6 +58,16 @@ def test_a_rank_that_dies(mode):
     assert heard, output
     assert float(heard[1]) < 5
     assert re.search(r"rank 1 on host \S+ \(pid \d+\) was killed by signal 9", heard[2]), output
+
+
+@pytest.mark.parametrize("mode", ["tape", "horovod.tensorflow.keras", "horovod.keras"])
+def test_survivors_of_a_death_train_on(mode):
+    """The error of a collective that a dead rank has broken is one from which an elastic job goes on."""
+    output = run("3 --min-np 2 -H localhost:3", PROGRAMS / "elastic.py", MODE=mode)
+    assert re.search(r"worker 1 on host \S+ \(pid \d+\) was killed by signal 9", output), output
+    for worker in (0, 2):
+        assert f"worker {worker} from 1 in 2" in output, output
+        assert f"worker {worker} done: 3 epochs" in output, output
 
 
 def test_without_init():

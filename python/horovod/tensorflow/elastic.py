@@ -48,9 +48,13 @@ def _reset() -> None:
     init()
 
 
+# What the shim's operations raise for a failure of the engine; a mismatch among the ranks is a FailedPreconditionError.
+_FAILURES = (tf.errors.UnknownError, tf.errors.AbortedError)
+
+
 def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
     """The HorovodInternalError that TensorFlow's ``error`` stands for; None where it has another cause."""
-    if isinstance(error, tf.errors.UnknownError) and "Horovod" in str(error):
+    if isinstance(error, _FAILURES) and "Horovod" in str(error):
         return HorovodInternalError(str(error))
     return None
 
@@ -60,7 +64,7 @@ def internal_errors() -> Iterator[None]:
     """Raise HorovodInternalError for errors of TensorFlow that are those of collectives."""
     try:
         yield
-    except tf.errors.UnknownError as e:
+    except _FAILURES as e:
         error = internal_error(e)
         if error is None:
             raise
