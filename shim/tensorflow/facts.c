@@ -30,8 +30,11 @@ static void compute(void *data, TF_OpKernelContext *context) {
   TF_Status *status = tf.TF_NewStatus();
   int v = engine.rank == NULL ? -1 : value(data);
   if (v < 0) {
-    const char *why = engine.rank != NULL && engine.rank() >= 0 ? engine.last_error() : "";
-    fail(status, TF_FAILED_PRECONDITION, "%s", why[0] ? why : "Horovod has not been initialized; use hvd.init().");
+    if (engine.rank == NULL || engine.rank() < 0) {
+      fail(status, TF_FAILED_PRECONDITION, "Horovod has not been initialized; use hvd.init().");
+    } else {
+      fail(status, TF_INVALID_ARGUMENT, "there is no process set with the id %d", ((struct kernel *)data)->process_set);
+    }
   } else {
     TF_Tensor *out = tf.TF_AllocateOutput(context, 0, TF_INT32, NULL, 0, 4, status);
     if (tf.TF_GetCode(status) == TF_OK) *(int32_t *)tf.TF_TensorData(out) = v;

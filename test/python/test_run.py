@@ -97,9 +97,13 @@ def test_the_end_of_the_caller_is_that_of_its_ranks(tmp_path, how):
         horovod.run(rank, num_proc=2)
         """)
     )
-    # Whoever runs the tests in the background may have SIGINT ignored, which is inherited.
-    run = f"import signal, runpy; signal.signal(2, signal.default_int_handler); runpy.run_path({str(program)!r}, run_name='__main__')"
-    caller = subprocess.Popen([sys.executable, "-c", run], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    # Who runs the tests in the background may have SIGINT ignored, which is inherited.
+    caller = subprocess.Popen(
+        [sys.executable, program],
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     pids = []
     try:
         deadline = time.monotonic() + 30
