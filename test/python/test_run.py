@@ -4,16 +4,19 @@ Run by one plain Python: each test starts jobs of its own.
 """
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import types
 from pathlib import Path
 
 import pytest
 
 import horovod
+from horovod.runner import _jobs
 from horovod.runner.common.util import hosts
 
 pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="starts jobs of its own")
@@ -63,6 +66,22 @@ def test_a_rank_that_raises():
         RuntimeError, match="one or more processes exited with non-zero status(.|\n)*KeyError: 'a reason'"
     ):
         horovod.run(fails, num_proc=2)
+
+
+def test_the_first_failure_is_told(tmp_path):
+    """Whichever rank it is, and though what follows from it may come first."""
+    raised = [(2, "KeyError: 2"), (1, "ValueError: 1"), (0, "HorovodInternalError: 0")]
+    for at, (rank, text) in enumerate(raised):
+        file = tmp_path / str(rank)
+        file.write_bytes(pickle.dumps(("error", text)))
+        os.utime(file, (at, at) if rank else (-1, -1))
+    settings = types.SimpleNamespace(elastic=False, num_proc=3)
+    with pytest.raises(RuntimeError, match="Rank 2 raised:\nKeyError"):
+        _jobs._collect(1, tmp_path, settings)
+    (tmp_path / "2").unlink()
+    (tmp_path / "1").unlink()
+    with pytest.raises(RuntimeError, match="Rank 0 raised:\nHorovodInternalError"):
+        _jobs._collect(1, tmp_path, settings)
 
 
 def test_a_rank_that_has_no_result():

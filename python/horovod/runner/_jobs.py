@@ -140,6 +140,7 @@ def _collect(code: int, folder: Path, settings: Settings) -> list[Any]:
 
     values: dict[int, Any] = {}
     failures: dict[int, str] = {}
+    written: dict[int, int] = {}  # when the launcher has had it, in nanoseconds
     for file in folder.iterdir():
         try:
             kind, content = pickle.loads(file.read_bytes())
@@ -149,13 +150,15 @@ def _collect(code: int, folder: Path, settings: Settings) -> list[Any]:
             values[int(file.name)] = content
         else:
             failures[int(file.name)] = content
+            written[int(file.name)] = file.stat().st_mtime_ns
     if code != 0:
         text = (
             "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be "
             f"terminated. The launcher's exit code is {code}; its last message says which process was the first."
         )
         if failures:
-            rank = min(failures)
+            # A rank that another one's end has stopped says less than that one.
+            rank = min(failures, key=lambda r: ("HorovodInternalError" in failures[r], written[r], r))
             text += f"\nRank {rank} raised:\n{failures[rank]}"
         raise RuntimeError(text)
     wanted = settings.min_num_proc or settings.num_proc if settings.elastic else settings.num_proc
