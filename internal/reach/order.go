@@ -12,6 +12,9 @@ type Way struct {
 	Why  string
 	// Level is smaller for what is tried sooner; ways of one level are equally good.
 	Level Level
+	// again: another address family of what a better way leads through already, so
+	// that nothing is won by taking both.
+	again bool
 }
 
 // Level is how good an address looks before it is tried.
@@ -31,6 +34,7 @@ const (
 // host's own, too, leads to another host never, and is left out.
 func Order(offers []Offer, own []Own, sameNetwork bool) []Way {
 	var ways []Way
+	through := make(map[string]string) // address: this host's interface to it, empty if unknown
 	for _, o := range offers {
 		at, err := netip.ParseAddrPort(o.Addr)
 		if err != nil {
@@ -51,6 +55,7 @@ func Order(offers []Offer, own []Own, sameNetwork bool) []Way {
 		case o.Bridge:
 			w.Level, w.Why = Bridged, "a bridge for containers, the last resort"
 		case neighbour >= 0:
+			through[o.Addr] = own[neighbour].Interface
 			w.Level, w.Why = SameSubnet, fmt.Sprintf("the subnet of %s", own[neighbour].Interface)
 		default:
 			w.Level, w.Why = Routed, "another subnet"
@@ -58,7 +63,38 @@ func Order(offers []Offer, own []Own, sameNetwork bool) []Way {
 		ways = append(ways, w)
 	}
 	slices.SortStableFunc(ways, func(a, b Way) int { return int(a.Level - b.Level) })
+	behindSecondFamilies(ways, through)
 	return ways
+}
+
+// behindSecondFamilies puts, within each level, the ways of an interface's second
+// address family behind all others. An interface with IPv4 and IPv6 would else count
+// twice where connections are spread, and get more of them than one with IPv4 alone.
+func behindSecondFamilies(ways []Way, through map[string]string) {
+	type link struct {
+		level Level
+		name  string
+	}
+	first := make(map[link]bool) // whether its first way is IPv4
+	for i := range ways {
+		w := &ways[i]
+		is4 := netip.MustParseAddrPort(w.Addr).Addr().Unmap().Is4()
+		l := link{w.Level, through[w.Addr]}
+		if family, seen := first[l]; seen {
+			w.again = family != is4
+		} else {
+			first[l] = is4
+		}
+	}
+	slices.SortStableFunc(ways, func(a, b Way) int {
+		switch {
+		case a.Level != b.Level || a.again == b.again:
+			return int(a.Level - b.Level)
+		case a.again:
+			return 1
+		}
+		return -1
+	})
 }
 
 // Addrs are the ways' addresses.
@@ -70,11 +106,11 @@ func Addrs(ways []Way) []string {
 	return addrs
 }
 
-// Equal is how many of the first ways are equally good: over these, several
-// connections may be spread.
+// Equal is how many of the first ways are equally good, and of interfaces of their own
+// as far as that is known: over these, several connections may be spread.
 func Equal(ways []Way) int {
 	n := 0
-	for n < len(ways) && ways[n].Level == ways[0].Level {
+	for n < len(ways) && ways[n].Level == ways[0].Level && !ways[n].again {
 		n++
 	}
 	return n

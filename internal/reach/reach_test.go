@@ -48,6 +48,17 @@ func TestOrder(t *testing.T) {
 	if Equal(ways) != 2 || !strings.Contains(ways[1].Why, "ib0") || Equal(nil) != 0 {
 		t.Errorf("%+v", ways)
 	}
+	// An interface with two address families counts once, wherever its second one stands.
+	for _, text := range []string{"10.0.0.2:1 10.1.0.2:1 [fd00::2]:1", "10.0.0.2:1 [fd00::2]:1 10.1.0.2:1"} {
+		var offers []Offer
+		for _, addr := range strings.Fields(text) {
+			offers = append(offers, Offer{Addr: addr})
+		}
+		ways := Order(offers, here, false)
+		if got := strings.Join(Addrs(ways), " "); got != "10.0.0.2:1 10.1.0.2:1 [fd00::2]:1" || Equal(ways) != 2 {
+			t.Errorf("%s: %s, of which %d are equal", text, got, Equal(ways))
+		}
+	}
 }
 
 func TestBest(t *testing.T) {

@@ -9,17 +9,26 @@ import (
 // errLeft says that there is nobody to connect to any more.
 var errLeft = errors.New("it has closed its network")
 
+// start is the number of the address with which a stream begins: the one that worked
+// last, but the data streams take the equally good ones in turn, which are the first
+// paths. They all count from the one that was known when the first of them asked: if
+// another has worked since, two neighbours would get the same.
+func (p *peer) start(s stream, paths int) int {
+	last := p.route.Load()
+	if s < data || paths < 2 || int(last) >= paths {
+		return int(last)
+	}
+	p.spread.CompareAndSwap(0, last+1)
+	return (int(p.spread.Load()-1) + int(s-data)) % paths
+}
+
 // connect dials the rank that h is for, until the time-out. The connection is not
 // registered yet.
 func (n *Network) connect(ctx context.Context, h hello) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	p := &n.peers[h.to]
-	first := int(p.route.Load())
-	if paths := n.cfg.Paths(int(h.to)); h.stream > data && paths > 1 && first < paths {
-		// Further streams go by ways of their own, where there are some.
-		first = (first + int(h.stream-data)) % paths
-	}
+	first := p.start(h.stream, n.cfg.Paths(int(h.to)))
 	raw, route, err := n.dialer.Dial(ctx, int(h.to), first, h.encode(), func() error {
 		if p.left.Load() {
 			return errLeft

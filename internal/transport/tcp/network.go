@@ -186,6 +186,7 @@ type peer struct {
 	left    atomic.Bool  // it has said goodbye
 	lost    atomic.Bool  // a connection to it has broken
 	route   atomic.Int32 // which of its addresses worked last
+	spread  atomic.Int32 // from which of them on the data streams are spread, plus 1; 0: none was made
 	reached atomic.Bool  // Config.Reached has been told
 }
 

@@ -97,10 +97,34 @@ func TestStreamsTakeSeveralWays(t *testing.T) {
 			}
 		}
 		networks[1].mu.Unlock()
+		if !broken && used["127.0.0.1"] != streams/2 {
+			t.Errorf("the streams are spread unevenly: %v", used)
+		}
 		if want := map[bool]int{false: 2, true: 1}[broken]; len(used) != want || used["127.0.0.1"]+used["127.0.0.2"] != streams {
 			t.Errorf("broken %v: the streams have come to %v", broken, used)
 		}
 		closeAll(networks)
+	}
+}
+
+// The streams stay evenly spread if another way works while they are being made.
+func TestStreamsTakeWaysInTurn(t *testing.T) {
+	const paths, streams = 2, 4
+	for changes := range streams {
+		var p peer
+		var used [paths]int
+		for k := range streams {
+			if k == changes {
+				p.route.Store(1)
+			}
+			used[p.start(data+stream(k), paths)]++
+		}
+		if used != [paths]int{2, 2} {
+			t.Errorf("the way changes before stream %d: %v", changes, used)
+		}
+		if got := p.start(control, paths); got != 1 {
+			t.Errorf("the control stream begins with %d, not with what worked last", got)
+		}
 	}
 }
 
