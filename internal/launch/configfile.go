@@ -1,11 +1,10 @@
 package launch
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
+	"reflect"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -58,9 +57,14 @@ func (f *flags) readConfig(path string) error {
 		return err
 	}
 	var c configFile
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true) // a setting that is misspelt would be lost
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := checkKeys(&document, reflect.TypeOf(c), ""); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := document.Decode(&c); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	fill(&f.FusionThresholdMB, c.Params.FusionThresholdMB)
@@ -98,6 +102,67 @@ func (f *flags) readConfig(path string) error {
 		return fmt.Errorf("%s: controller: %s: gloo or mpi is needed", path, *c.Controller)
 	}
 	return nil
+}
+
+// checkKeys refuses what a value of type t has no place for, in words of the file: key
+// is where the node stands. A setting that is misspelt would be lost.
+func checkKeys(node *yaml.Node, t reflect.Type, key string) error {
+	for node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	switch {
+	case node.Kind == 0 || node.Tag == "!!null":
+		return nil
+	case node.Kind == yaml.DocumentNode:
+		return checkKeys(node.Content[0], t, key)
+	case t.Kind() != reflect.Struct:
+		if node.Decode(reflect.New(t).Interface()) != nil {
+			return fmt.Errorf("line %d: %s: %s is needed, not %s", node.Line, key, kindNames[baseOf(t).Kind()], written(node))
+		}
+		return nil
+	case node.Kind != yaml.MappingNode:
+		if key == "" {
+			key = "the file"
+		}
+		return fmt.Errorf("line %d: %s: settings with their names are needed, not %s", node.Line, key, written(node))
+	}
+	known := make(map[string]reflect.Type)
+	for i := range t.NumField() {
+		known[t.Field(i).Tag.Get("yaml")] = t.Field(i).Type
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		full := strings.TrimPrefix(key+"."+name.Value, ".")
+		inner, ok := known[name.Value]
+		if !ok {
+			return fmt.Errorf("line %d: unknown key %s", name.Line, full)
+		}
+		if err := checkKeys(value, inner, full); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kindNames are what the values of settings are called.
+var kindNames = map[reflect.Kind]string{reflect.Int: "a whole number", reflect.Float64: "a number", reflect.Bool: "true or false", reflect.String: "a text"}
+
+func baseOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+// written is a node as a message shows it.
+func written(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "settings of its own"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	return strconv.Quote(node.Value)
 }
 
 // fill sets an option that was not given.

@@ -197,7 +197,11 @@ func (c *remoteCrew) unreachable(printed string) error {
 	if text != "" {
 		what += ": " + text
 	}
-	return &hostError{Host: c.host, What: what, Advice: sshAdvice(c.host, code, text)}
+	advice := sshAdvice(c.host, code, text)
+	if advice == "" && printed != "" {
+		advice = "what was run there answers, but is no gorovod: say with --remote-command what it is called there"
+	}
+	return &hostError{Host: c.host, What: what, Advice: advice}
 }
 
 func (c *remoteCrew) Host() string          { return c.host }

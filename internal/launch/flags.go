@@ -86,6 +86,8 @@ type flags struct {
 	Results  string `hidden:"" placeholder:"DIR"`
 	Lifeline *int   `hidden:"" placeholder:"FD"`
 
+	warnings []string // what check has to say about options and variables without effect
+
 	help    string   // --help was given: print it
 	command []string // from the first argument that is no option
 }
@@ -215,6 +217,7 @@ func (f *flags) check(options []string) error {
 	if err := f.checkElastic(); err != nil {
 		return err
 	}
+	f.chooseController(os.Getenv)
 	switch {
 	case f.MPI && f.Gloo:
 		return errors.New("--gloo and --mpi: one of them")
@@ -267,8 +270,15 @@ func (f *flags) check(options []string) error {
 		return fmt.Errorf("--ssh-port %d: a number from 1 to 65535 is needed", f.SSHPort)
 	}
 	for _, x := range f.Export {
-		if name, _, _ := strings.Cut(x, "="); !variableName.MatchString(name) {
+		name, _, given := strings.Cut(x, "=")
+		if !variableName.MatchString(name) {
 			return fmt.Errorf("-x %s: the name of a variable is needed, or NAME=VALUE", name)
+		}
+		if launchers.MatchString(name) {
+			return fmt.Errorf("-x %s: the launcher sets this variable itself, for each process", name)
+		}
+		if _, set := os.LookupEnv(name); !given && !set {
+			f.warnings = append(f.warnings, fmt.Sprintf("-x %s: it is not set here, so there is nothing to hand on", name))
 		}
 	}
 	switch f.LogLevel {
@@ -342,6 +352,49 @@ func separate(lists []string) (items []string) {
 // variableName is what a shell takes for one.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// launchers are the variables that tell a process its place, which options cannot.
+var launchers = regexp.MustCompile(`^(_?HOROVOD_SECRET_KEY|HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_(RENDEZVOUS_ADDRS|ELASTIC_DRIVER|ELASTIC_WORKER|RESULT_FD))$`)
+
+// chooseController lets HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS choose, of -x or of
+// the launcher's environment, where no option and no file has. mpi in one is mpi in both.
+func (f *flags) chooseController(getenv func(string) string) {
+	if f.MPI || f.Gloo {
+		return
+	}
+	for _, name := range []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"} {
+		value := getenv(name)
+		for _, x := range f.Export {
+			if v, ok := strings.CutPrefix(x, name+"="); ok {
+				value = v
+			}
+		}
+		if !strings.EqualFold(value, "mpi") {
+			continue
+		}
+		switch {
+		case f.elastic():
+			f.warnings = append(f.warnings, name+"="+value+" does not count: MPI cannot carry an elastic job")
+		case f.Input != "" || f.Results != "":
+			f.warnings = append(f.warnings, name+"="+value+" does not count: horovod.run hands functions to processes that this launcher starts itself")
+		default:
+			f.MPI = true
+			f.warnings = append(f.warnings, name+"="+value+" is set: this job is started as with --mpi; --gloo overrides it")
+		}
+		return
+	}
+}
+
+// checkFiles refuses files that ssh would miss, with a warning only, on each host. A name
+// that ssh itself completes is left to it.
+func (f *flags) checkFiles() error {
+	if name := f.SSHIdentityFile; name != "" && !strings.HasPrefix(name, "~") && !strings.Contains(name, "%") {
+		if _, err := os.Stat(name); err != nil {
+			return fmt.Errorf("--ssh-identity-file: %w", err)
+		}
+	}
+	return nil
+}
+
 // environ is what processes get of the launcher's environment, with what the
 // options say.
 func (f *flags) environ(own []string) []string {
@@ -356,7 +409,7 @@ func (f *flags) environ(own []string) []string {
 				}
 			}
 			if !found {
-				continue // as mpirun does, which warns only
+				continue // check has warned
 			}
 		}
 		env = setenv(env, name, value)

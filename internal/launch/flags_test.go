@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +66,7 @@ func TestBadArguments(t *testing.T) {
 		"-np 2 --grace-period nan x":                           "--grace-period",
 		"-np 2 -p x x":                                         "-p",
 		"-np 2 -p 65536 x":                                     "--ssh-port 65536",
+		"-np 2 -x HOROVOD_RANK=5 x":                            "-x HOROVOD_RANK: the launcher sets",
 		"-np 2 -x 7=3 x":                                       "-x 7",
 		"-np 2 --num-nccl-streams -1 x":                        "--num-nccl-streams -1",
 		"-np 2 --mpi-args=--oversubscribe x":                   "--mpi-args is for jobs that mpirun starts",
@@ -255,6 +258,82 @@ func TestHintsAreNoted(t *testing.T) {
 		}
 		if env := f.tune(nil); len(env) > 0 {
 			t.Errorf("%s: it sets %q", args, env)
+		}
+	}
+}
+
+// What the environment says of MPI counts, or a word says why not.
+func TestTheEnvironmentChoosesMPI(t *testing.T) {
+	for _, c := range []struct {
+		env, args string
+		mpi       bool
+		warning   string
+	}{
+		{"HOROVOD_CONTROLLER=mpi", "", true, "as with --mpi"},
+		{"HOROVOD_CPU_OPERATIONS=MPI", "", true, "as with --mpi"},
+		{"HOROVOD_CONTROLLER=gloo", "", false, ""},
+		{"HOROVOD_CONTROLLER=mpi", "--gloo", false, ""},
+		{"HOROVOD_CONTROLLER=mpi", "--mpi", true, ""},
+		{"HOROVOD_CONTROLLER=mpi", "-x HOROVOD_CONTROLLER=gloo", false, ""},
+		{"HOROVOD_CONTROLLER=", "-x HOROVOD_CONTROLLER=mpi", true, "as with --mpi"},
+		{"HOROVOD_CONTROLLER=mpi", "--min-np 1", false, "elastic"},
+		{"HOROVOD_CONTROLLER=mpi", "--input f", false, "horovod.run"},
+		{"HOROVOD_CONTROLLER=", "-x GOROVOD_TEST_UNSET", false, "-x GOROVOD_TEST_UNSET: it is not set"},
+		{"HOROVOD_CONTROLLER=", "-x HOROVOD_CONTROLLER", false, ""},
+	} {
+		t.Run(c.env+" "+c.args, func(t *testing.T) {
+			t.Setenv("HOROVOD_CONTROLLER", "")
+			t.Setenv("HOROVOD_CPU_OPERATIONS", "")
+			name, value, _ := strings.Cut(c.env, "=")
+			t.Setenv(name, value)
+			f, err := parseFlags("horovodrun", append(strings.Fields("-np 2 "+c.args), "x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(f.warnings, "; "); f.MPI != c.mpi || !strings.Contains(got, c.warning) || (c.warning == "") != (got == "") {
+				t.Errorf("MPI %v, warnings %q", f.MPI, got)
+			}
+		})
+	}
+}
+
+// The mistakes of a file are told in its own words.
+func TestConfigFileMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"params:\n  nonsense: 1\n":          "line 2: unknown key params.nonsense",
+		"nonsense:\n  a: 1\n":               "line 1: unknown key nonsense",
+		"params:\n  cache_capacity: many\n": `line 2: params.cache_capacity: a whole number is needed, not "many"`,
+		"autotune:\n  enabled: 7\n":         `line 2: autotune.enabled: true or false is needed, not "7"`,
+		"timeline:\n  filename: [a]\n":      "line 2: timeline.filename: a text is needed, not a list",
+		"params: 3\n":                       `line 1: params: settings with their names are needed, not "3"`,
+		"- a\n":                             "line 1: the file: settings with their names are needed, not a list",
+		"params: [":                         "yaml",
+		"controller: ib\n":                  "controller: ib: gloo or mpi is needed",
+		"":                                  "",
+		"# nothing\n":                       "",
+		"params:\n":                         "",
+		"params: {cache_capacity: ~}\n":     "",
+		"controller: mpi\nparams: {cycle_time_ms: 1}": "",
+	} {
+		file := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var f flags
+		err := f.readConfig(file)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "struct")) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+		if strings.HasPrefix(text, "controller: mpi") && (!f.MPI || f.CycleTimeMS == nil) {
+			t.Errorf("%q: not taken over: %+v", text, f)
+		}
+	}
+}
+
+func TestAMissingIdentityFile(t *testing.T) {
+	for name, ok := range map[string]bool{"": true, os.Args[0]: true, "~/x": true, "/x/%h": true, "/nonexist": false} {
+		if err := (&flags{SSHIdentityFile: name}).checkFiles(); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
 		}
 	}
 }

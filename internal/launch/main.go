@@ -115,6 +115,12 @@ func run(name string, args []string) (code int, err error) {
 	case f.CheckBuild:
 		return show(name, checkBuild()), nil
 	}
+	for _, warning := range f.warnings {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, warning)
+	}
+	if err := f.checkFiles(); err != nil {
+		return exitUsage, err
+	}
 	if f.elastic() {
 		return runElastic(name, f)
 	}

@@ -117,8 +117,11 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 		if len(ssh) > 0 {
 			add("-mca", "plm_rsh_args", strings.Join(ssh, " "))
 		}
-		if nics != "" {
+		switch {
+		case nics != "":
 			add("-mca", "btl_tcp_if_include", nics)
+		case l == openMPILauncher && len(hosts) > 1 && !f.choosesInterfaces(names):
+			add("-mca", "btl_tcp_if_exclude", bridgesOfAll)
 		}
 		if f.OutputFilename != "" {
 			add("--output-filename", f.OutputFilename)
@@ -132,6 +135,16 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 	}
 	add(strings.Fields(f.MPIArgs)...)
 	return append(words, f.command...), nil
+}
+
+// bridgesOfAll are interfaces that have the same address on every host. Open MPI takes a host
+// for its neighbour on them, and waits for it in vain.
+const bridgesOfAll = "lo,docker0,virbr0"
+
+// choosesInterfaces says that the user tells Open MPI which interfaces to use, by an
+// argument or by a variable; names are those of the environment's variables.
+func (f *flags) choosesInterfaces(names []string) bool {
+	return strings.Contains(f.MPIArgs, "btl_tcp_if_") || slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "OMPI_MCA_btl_tcp_if_") })
 }
 
 // runMPI becomes mpirun. It returns only where that cannot be.

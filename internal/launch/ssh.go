@@ -164,8 +164,14 @@ func sshAdvice(host string, code int, text string) string {
 	if code == 0 || code == exitUsage {
 		return "what was run there is no gorovod of this version: say with --remote-command what it is called there"
 	}
+	if code > 0 && code != sshFailed {
+		return "is what was run there gorovod? --remote-command says what it is called there"
+	}
 	return ""
 }
+
+// sshFailed is the exit code by which ssh tells of its own failures.
+const sshFailed = 255
 
 // tailOf keeps the end of what is written to it, in whole lines as far as it can.
 type tailOf struct {
