@@ -88,6 +88,14 @@ func Choose(c Circumstances) (Board, error) {
 		p.Launcher, p.Size, strings.Join(c.obstacles(), ""))
 }
 
+// missingNames are the variables without which a launcher's job has no name of its own, or
+// no way to hand something on.
+var missingNames = map[schedulers.Launcher]string{
+	schedulers.OpenMPI: "PMIX_NAMESPACE",
+	schedulers.Jsrun:   "both LSB_JOBID and PMIX_NAMESPACE",
+	schedulers.Hydra:   "PMI_FD",
+}
+
 // obstacles say why what there is cannot be used.
 func (c Circumstances) obstacles() (why []string) {
 	if c.Place.PMI != "" && c.MPI {
@@ -95,6 +103,9 @@ func (c Circumstances) obstacles() (why []string) {
 	}
 	if c.Dir != "" && c.Place.Job == "" {
 		why = append(why, " (in GOROVOD_RENDEZVOUS_DIR nothing would tell this job's file from others': "+string(c.Place.Launcher)+" gives the job no name)")
+	}
+	if missing := missingNames[c.Place.Launcher]; missing != "" && c.Place.Job == "" && c.Place.PMI == "" {
+		why = append(why, " ("+string(c.Place.Launcher)+" would do by itself, but has not set "+missing+")")
 	}
 	return why
 }

@@ -305,7 +305,7 @@ func (l *Library) await(ctx context.Context, request C.uintptr_t) error {
 		}
 		select {
 		case <-ctx.Done():
-			err := fmt.Errorf("not all processes have come: %w", context.Cause(ctx))
+			err := fmt.Errorf("not all processes have come: %w. If they run on several hosts, MPI may be trying interfaces that lead nowhere, such as bridges with one address on all hosts: name those to use, with horovodrun --network-interfaces or mpirun -mca btl_tcp_if_include", context.Cause(ctx))
 			l.lose(err)
 			return err
 		case <-time.After(pollPause):
