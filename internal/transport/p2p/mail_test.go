@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -94,6 +95,20 @@ func eventually(t *testing.T, done func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing comes")
 		}
+	}
+}
+
+// setBuffer fixes the size of a buffer of a socket.
+func setBuffer(t *testing.T, c any, which int) {
+	t.Helper()
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err == nil {
+		var failed error
+		err = raw.Control(func(fd uintptr) { failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, which, 256<<10) })
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -324,14 +339,28 @@ func TestCancelledSendDoesNotBreakTheStream(t *testing.T) {
 	first.Go(func() { mustSend(t, mails[1], 0, 1, []byte("first")) })
 	mustRecv(t, mails[0], 1, 1, []byte("first"))
 	first.Wait()
+	// Both ends hold little, however far the system would let their buffers grow.
+	b := &mails[0].boxes[1]
+	b.mu.Lock()
+	in := b.conn
+	b.mu.Unlock()
+	setBuffer(t, in.Stream, syscall.SO_RCVBUF)
+	setBuffer(t, mails[1].outs[0].conn.Stream, syscall.SO_SNDBUF)
 	for range 3 {
-		const size = 24 << 20 // more than the sockets hold
+		const size = 24 << 20 // more than the sockets and the box hold
 		p := pattern(size, 1)
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		if err := mails[1].Send(ctx, 0, 1, p); !errors.Is(err, context.DeadlineExceeded) {
+		ctx, cancel := context.WithCancel(context.Background())
+		result := make(chan error)
+		go func() { result <- mails[1].Send(ctx, 0, 1, p) }()
+		eventually(t, func() bool { // its header has arrived, and the rest is read no further
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.stuck[1] > 0
+		})
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		cancel()
 		clear(p)
 		short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		if err := mails[1].Send(short, 0, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
