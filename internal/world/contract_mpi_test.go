@@ -24,6 +24,7 @@ const (
 	mpiRankVariable  = "WORLD_TEST_MPI"      // makes this test's binary a rank: where the rendezvous is
 	mpiTypesVariable = "WORLD_TEST_MPI_TYPE" // a number of element types, the first of mpiTypes
 	mpiLibVariable   = "GOROVOD_MPI_LIBRARY"
+	mpiLimitVariable = "WORLD_TEST_MPI_LIMIT" // the most bytes of one call of MPI; 0: as ever
 	// mpiAllVariable asks for all types and sizes, which takes minutes.
 	mpiAllVariable = "GOROVOD_TEST_MPI_ALL"
 	mpiTally       = "passed: "
@@ -69,16 +70,19 @@ func TestContractOverMPI(t *testing.T) {
 			}
 			var done, refused int
 			for _, n := range sizes {
-				passed := runOverMPI(t, path, i.start[1:], i.library, n, types)
+				passed := runOverMPI(t, path, i.start[1:], i.library, n, types, 0)
 				done, refused = done+passed[0], refused+passed[1]
 			}
 			t.Logf("%s: %d cases done, %d refused", i.name, done, refused)
+			// What is too long for one call, and what is not divisible by the sizes of elements.
+			passed := runOverMPI(t, path, i.start[1:], i.library, 3, 1, 3001)
+			t.Logf("%s in calls of 3001 bytes: %d cases done, %d refused", i.name, passed[0], passed[1])
 		})
 	}
 }
 
-// runOverMPI runs n ranks, and returns how many cases were done and refused.
-func runOverMPI(t *testing.T, mpirun string, args []string, library string, n, types int) (passed [2]int) {
+// runOverMPI runs n ranks, and returns how many cases were done and refused. most is that of a call of MPI, 0 for the usual.
+func runOverMPI(t *testing.T, mpirun string, args []string, library string, n, types, most int) (passed [2]int) {
 	t.Helper()
 	l := newLauncher(t, n)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -86,7 +90,7 @@ func runOverMPI(t *testing.T, mpirun string, args []string, library string, n, t
 	args = append(append([]string{}, args...), strconv.Itoa(n), os.Args[0], "-test.run=^TestRankOverMPI$", "-test.v", "-test.timeout=10m")
 	c := exec.CommandContext(ctx, mpirun, args...)
 	c.WaitDelay = 10 * time.Second
-	c.Env = append(os.Environ(), mpiRankVariable+"="+l.addr, mpiTypesVariable+"="+strconv.Itoa(types), mpiLibVariable+"="+library)
+	c.Env = append(os.Environ(), mpiRankVariable+"="+l.addr, mpiTypesVariable+"="+strconv.Itoa(types), mpiLimitVariable+"="+strconv.Itoa(most), mpiLibVariable+"="+library)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	if err := c.Run(); err != nil {
@@ -120,6 +124,12 @@ func TestRankOverMPI(t *testing.T) {
 	}
 	if err := l.Init(os.Getenv("HOROVOD_MPI_THREADS_DISABLE") != ""); err != nil {
 		t.Fatal(err)
+	}
+	switch most, err := strconv.Atoi(os.Getenv(mpiLimitVariable)); {
+	case err != nil:
+		t.Fatal(err)
+	case most > 0:
+		mpi.SetLimit(most)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

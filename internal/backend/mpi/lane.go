@@ -19,8 +19,12 @@ import (
 )
 
 // limit is the most bytes that one nonblocking collective of MPI is given, whose counts are ints: longer
-// reductions and broadcasts are made of pieces, and other long operations of messages. A test lowers it.
+// reductions and broadcasts are made of pieces, and other long operations of messages.
 var limit = 1 << 30
+
+// SetLimit lowers the bytes of one call of MPI, at least 8, so that tests need no memory for long operations. All
+// processes call it, before they open a lane.
+func SetLimit(bytes int) { limit = bytes }
 
 // reducePiece is the most that one allreduce is given, so that the copy of an input which is
 // the output needs no more memory.
@@ -199,6 +203,7 @@ type sent struct {
 }
 
 func (s *sent) Advance() (bool, error) {
+	s.messages.advance()
 	done, err := s.Op.Advance()
 	if err == nil {
 		err = s.messages.err

@@ -17,6 +17,7 @@ import (
 type messages struct {
 	communicator *Communicator
 	sends, recvs []message
+	behind       int // messages of which MPI has not all yet
 	err          error
 }
 
@@ -46,8 +47,26 @@ func (m *messages) post(g *message, what uint32, peer int, p []byte) {
 		return // both sides know
 	}
 	g.rest = p
+	m.behind++
 	g.memory.Pin(unsafe.SliceData(p))
 	m.ended(g, what, peer)
+}
+
+// advance hands MPI what it could not be given when it was posted: the later pieces of long messages, and
+// what was posted while somebody else called MPI. An algorithm asks only for the end of those messages that it
+// cannot go on without, and others may wait for any.
+func (m *messages) advance() {
+	if m.behind == 0 {
+		return
+	}
+	for peer := range m.sends {
+		if len(m.sends[peer].rest) > 0 {
+			m.Sent(peer)
+		}
+		if len(m.recvs[peer].rest) > 0 {
+			m.Received(peer)
+		}
+	}
 }
 
 // ended reports whether all of a message has gone, or come. It posts the next piece of a long one.
@@ -77,7 +96,9 @@ func (m *messages) ended(g *message, what uint32, peer int) bool {
 			return true
 		}
 		piece := g.rest[:min(len(g.rest), limit)]
-		g.rest = g.rest[len(piece):]
+		if g.rest = g.rest[len(piece):]; len(g.rest) == 0 {
+			m.behind--
+		}
 		c.in, c.out = address(piece), address(piece)
 		c.comm, c.dtype, c.count, c.peer, c.tag = m.communicator.handle, lib.functions.byte, C.int64_t(len(piece)), C.int(peer), 0
 		m.err = lib.do(what)
