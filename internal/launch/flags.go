@@ -88,6 +88,8 @@ type flags struct {
 
 	warnings []string // what check has to say about options and variables without effect
 
+	mpiByVariable bool // no option has set MPI: see chooseController
+
 	help    string   // --help was given: print it
 	command []string // from the first argument that is no option
 }
@@ -355,13 +357,16 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // launchers are the variables that tell a process its place, which options cannot.
 var launchers = regexp.MustCompile(`^(_?HOROVOD_SECRET_KEY|HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_(RENDEZVOUS_ADDRS|ELASTIC_DRIVER|ELASTIC_WORKER|RESULT_FD))$`)
 
-// chooseController lets HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS choose, of -x or of
-// the launcher's environment, where no option and no file has. mpi in one is mpi in both.
+// controllers are the variables that choose MPI: to meet, and to carry the data.
+var controllers = []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"}
+
+// chooseController lets the variables choose, of -x or of the launcher's environment, where
+// no option and no file has.
 func (f *flags) chooseController(getenv func(string) string) {
 	if f.MPI || f.Gloo {
 		return
 	}
-	for _, name := range []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"} {
+	for _, name := range controllers {
 		value := getenv(name)
 		for _, x := range f.Export {
 			if v, ok := strings.CutPrefix(x, name+"="); ok {
@@ -377,7 +382,7 @@ func (f *flags) chooseController(getenv func(string) string) {
 		case f.Input != "" || f.Results != "":
 			f.warnings = append(f.warnings, name+"="+value+" does not count: horovod.run hands functions to processes that this launcher starts itself")
 		default:
-			f.MPI = true
+			f.MPI, f.mpiByVariable = true, true
 			f.warnings = append(f.warnings, name+"="+value+" is set: this job is started as with --mpi; --gloo overrides it")
 		}
 		return

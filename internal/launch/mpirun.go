@@ -147,6 +147,18 @@ func (f *flags) choosesInterfaces(names []string) bool {
 	return strings.Contains(f.MPIArgs, "btl_tcp_if_") || slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "OMPI_MCA_btl_tcp_if_") })
 }
 
+// allMPI lets MPI do everything, except what the environment says itself where it is the
+// environment that has chosen MPI.
+func (f *flags) allMPI(env []string) []string {
+	for _, name := range controllers {
+		said := slices.ContainsFunc(env, func(e string) bool { n, v, _ := strings.Cut(e, "="); return n == name && v != "" })
+		if !f.mpiByVariable || !said {
+			env = setenv(env, name, "mpi")
+		}
+	}
+	return env
+}
+
 // runMPI becomes mpirun. It returns only where that cannot be.
 func runMPI(f *flags) (code int, err error) {
 	if f.Input != "" || f.Results != "" {
@@ -174,9 +186,7 @@ func runMPI(f *flags) (code int, err error) {
 		return exitUsage, err
 	}
 	env := f.environ(os.Environ())
-	for _, name := range []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"} {
-		env = setenv(env, name, "mpi")
-	}
+	env = f.allMPI(env)
 	words, err := f.mpirun(l, hosts, env)
 	if err != nil {
 		return exitUsage, err

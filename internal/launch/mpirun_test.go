@@ -76,11 +76,19 @@ func TestBecomesMpirun(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte(script), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(os.Args[0], "-np", "2", "--mpi", "prog", "arg")
-	c.Args[0] = "horovodrun"
-	c.Env = []string{"PATH=" + dir + ":/usr/bin:/bin"}
-	out, err := c.CombinedOutput()
-	if code := c.ProcessState.ExitCode(); code != 7 || !strings.HasPrefix(string(out), "mpi mpi --allow-run-as-root") || !strings.HasSuffix(string(out), "prog arg\n") {
-		t.Errorf("exit code %d, %v: %s", code, err, out)
+	for _, how := range []struct{ variables, option, carries string }{
+		{"", "--mpi", "mpi mpi"},
+		{"HOROVOD_CONTROLLER=gloo", "--mpi", "mpi mpi"},
+		{"HOROVOD_CONTROLLER=mpi", "--verbose", "mpi mpi"},
+		{"HOROVOD_CPU_OPERATIONS=mpi", "--verbose", "mpi mpi"},
+		{"HOROVOD_CONTROLLER=mpi HOROVOD_CPU_OPERATIONS=gloo", "--verbose", "mpi gloo"},
+	} {
+		c := exec.Command(os.Args[0], "-np", "2", how.option, "prog", "arg")
+		c.Args[0] = "horovodrun"
+		c.Env = append(strings.Fields(how.variables), "PATH="+dir+":/usr/bin:/bin")
+		out, err := c.Output()
+		if code := c.ProcessState.ExitCode(); code != 7 || !strings.HasPrefix(string(out), how.carries+" --allow-run-as-root") || !strings.HasSuffix(string(out), "prog arg\n") {
+			t.Errorf("%+v: exit code %d, %v: %s", how, code, err, out)
+		}
 	}
 }

@@ -54,6 +54,8 @@ func TestChoose(t *testing.T) {
 		{"the home directory", Circumstances{Place: two, Home: home}, "the file " + home + "/.gorovod/rendezvous-"},
 		{"no way", Circumstances{Place: two}, "srun has started 2 ranks"},
 		{"a directory for a job without a name", Circumstances{Place: schedulers.Place{Launcher: schedulers.Hydra, Size: 2}, Dir: dir}, "no name"},
+		{"jsrun without a name", Circumstances{Place: schedulers.Place{Launcher: schedulers.Jsrun, Size: 2, LocalSize: 2}, Local: local}, "jsrun would do by itself, but has not set both LSB_JOBID and PMIX_NAMESPACE"},
+		{"PMI without PMI", Circumstances{Place: schedulers.Place{Launcher: schedulers.Hydra, Size: 2, LocalSize: 2}, Local: local}, "has not set PMI_FD"},
 		{"no directory", Circumstances{Place: two, Dir: filepath.Join(dir, "missing")}, "no such file"},
 	} {
 		b, err := Choose(c.Circumstances)

@@ -31,6 +31,7 @@ func TestHostsThatCannotBeReached(t *testing.T) {
 	refuse("h1:1,h2:1", []string{"-p", "2222"}, "host h1: .*Connection refused", "host h2: .*Connection refused", "--ssh-port")
 	refuse("h1:1,h2:1", []string{"--remote-command", "/no/gorovod"}, "2 of 2", "/no/gorovod", "--remote-command")
 	refuse("h1:1,h2:1", []string{"--remote-command", "echo"}, "what was run there is no gorovod of this version")
+	refuse("h1:1,h2:1", []string{"--remote-command", "cat"}, "gorovod.*--remote-command")
 
 	// A key that has changed.
 	c.run(nil, "-np", "2", "-H", "h1:1,h2:1", "true").expect(0)
@@ -43,7 +44,9 @@ func TestHostsThatCannotBeReached(t *testing.T) {
 	// No key fits, so that ssh would ask for a password.
 	c.keygen("id")
 	refuse("h1:1,h2:1", nil, "host h1: .*Permission denied", "host h2: ", "ssh-copy-id h1")
+	c.write("none", "")
 	refuse("h1:1", []string{"-np", "1", "-i", c.file("none")}, "ssh-copy-id h1")
+	c.run(nil, "-np", "1", "-H", "h1:1", "-i", c.file("missing"), "touch", ran).expect(2, "--ssh-identity-file: .*missing: no such file")
 }
 
 func TestSSHThatAsksForAPassword(t *testing.T) {
