@@ -144,6 +144,10 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 			return &hostError{Host: c.host, What: "gorovod is not there: none of" + strings.TrimRight(tried, "\n") + " is a program",
 				Advice: "install it there as here, or say with --remote-command how it is called there"}
 		}
+		if _, echo := parseGreeting(launcherGreeting, line); echo {
+			return &hostError{Host: c.host, What: "what was run there is no gorovod: it repeats what it is told",
+				Advice: "say with --remote-command what gorovod is called there"}
+		}
 		g, ok := parseGreeting(agentGreeting, line)
 		if ok && !g.same() {
 			return &hostError{Host: c.host, What: fmt.Sprintf("%s there is gorovod %s, and this is %s", g.path, g.version, version.Version),

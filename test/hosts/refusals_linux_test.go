@@ -32,6 +32,7 @@ func TestHostsThatCannotBeReached(t *testing.T) {
 	refuse("h1:1,h2:1", []string{"--remote-command", "/no/gorovod"}, "2 of 2", "/no/gorovod", "--remote-command")
 	refuse("h1:1,h2:1", []string{"--remote-command", "echo"}, "what was run there is no gorovod of this version")
 	refuse("h1:1,h2:1", []string{"--remote-command", "cat"}, "gorovod.*--remote-command")
+	refuse("h1:1,h2:1", []string{"--remote-command", "cat; #"}, "it repeats what it is told", "--remote-command")
 
 	// A key that has changed.
 	c.run(nil, "-np", "2", "-H", "h1:1,h2:1", "true").expect(0)
