@@ -113,7 +113,10 @@ func TestDyingRankOverMPI(t *testing.T) {
 		}
 		if err != nil {
 			fmt.Printf("\n%s%s\n", mpiEnded, strings.ReplaceAll(err.Error(), "\n", " "))
-			os.Exit(0) // as programs end whose MPI is lost
+			w.Leave(limit)
+			processes.Free()
+			l.Finalize() // which leave MPI alone, as it would wait for the dead
+			os.Exit(0)
 		}
 	}
 }

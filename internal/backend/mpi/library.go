@@ -239,6 +239,9 @@ func (l *Library) ThreadsSupported() bool {
 // Finalize ends MPI if Init has begun it, and nothing has failed since. It waits for the other
 // processes. No lane may be open.
 func (l *Library) Finalize() {
+	if l.Err() != nil {
+		return // a thread may be in MPI for ever, with the lock
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ours || l.finalized || l.Err() != nil {
