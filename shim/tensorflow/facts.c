@@ -33,7 +33,7 @@ static void compute(void *data, TF_OpKernelContext *context) {
     if (engine.rank == NULL || engine.rank() < 0) {
       fail(status, TF_FAILED_PRECONDITION, "Horovod has not been initialized; use hvd.init().");
     } else {
-      fail(status, TF_INVALID_ARGUMENT, "there is no process set with the id %d", ((struct kernel *)data)->process_set);
+      fail(status, TF_FAILED_PRECONDITION, "there is no process set with the id %d", ((struct kernel *)data)->process_set);
     }
   } else {
     TF_Tensor *out = tf.TF_AllocateOutput(context, 0, TF_INT32, NULL, 0, 4, status);

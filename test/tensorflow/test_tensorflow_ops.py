@@ -322,7 +322,7 @@ def test_process_set_that_is_gone():
         hvd.allreduce(tf.ones(1), process_set=gone)
     with pytest.raises(tf.errors.OpError, match="(?i)process set"):
         mpi_ops._native.horovod_allreduce(tf.ones(1), process_set_id=77)
-    with pytest.raises(tf.errors.FailedPreconditionError):
+    with pytest.raises(tf.errors.FailedPreconditionError, match="no process set with the id 77"):
         hvd.size_op(77)
 
 
