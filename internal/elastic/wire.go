@@ -4,11 +4,11 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/jsonframe"
 )
 
 // Protocol is the version of what workers and driver say to each other.
@@ -59,37 +59,19 @@ type Assignment struct {
 	Sets [][]int `json:",omitempty"`
 }
 
-// Encode returns the frame: four bytes of length, then JSON.
+// Encode returns the frame.
 func Encode(m Message) ([]byte, error) {
-	body, err := json.Marshal(m)
+	frame, err := jsonframe.Append(nil, m, maxFrame)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", m.Type, err)
 	}
-	if len(body) > maxFrame {
-		return nil, fmt.Errorf("a %s frame of %d bytes, at most %d are allowed", m.Type, len(body), maxFrame)
-	}
-	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
-	return append(frame, body...), nil
+	return frame, nil
 }
 
 // Decode reads one frame.
 func Decode(r io.Reader) (m Message, err error) {
-	var size [4]byte
-	if _, err := io.ReadFull(r, size[:]); err != nil {
-		return m, err
-	}
-	n := binary.BigEndian.Uint32(size[:])
-	if n > maxFrame {
-		return m, fmt.Errorf("a frame of %d bytes, at most %d are allowed", n, maxFrame)
-	}
-	body := make([]byte, n)
-	if _, err := io.ReadFull(r, body); err != nil {
-		return m, fmt.Errorf("a frame that ends early: %w", err)
-	}
-	if err := json.Unmarshal(body, &m); err != nil {
-		return m, fmt.Errorf("a frame that is not JSON: %w", err)
-	}
-	return m, nil
+	err = jsonframe.Read(r, &m, maxFrame)
+	return m, err
 }
 
 // EpochKey is the secret of one epoch. It is made on both sides of the job's, so that

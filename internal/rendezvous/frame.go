@@ -1,11 +1,11 @@
 package rendezvous
 
 import (
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"unicode/utf8"
+
+	"github.com/gorovod/gorovod/internal/jsonframe"
 )
 
 // Limits of what one side takes from the other.
@@ -86,37 +86,17 @@ const (
 	typeBeats = "beats"
 )
 
-// encode returns the frame: four bytes of length, then JSON.
 func encode(m message) ([]byte, error) {
-	body, err := json.Marshal(m)
+	frame, err := jsonframe.Append(nil, m, maxFrame)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", m.Type, err)
 	}
-	if len(body) > maxFrame {
-		return nil, fmt.Errorf("a %s frame of %d bytes, at most %d are allowed", m.Type, len(body), maxFrame)
-	}
-	frame := make([]byte, 4, 4+len(body))
-	binary.BigEndian.PutUint32(frame, uint32(len(body)))
-	return append(frame, body...), nil
+	return frame, nil
 }
 
 func decode(r io.Reader) (m message, err error) {
-	var size [4]byte
-	if _, err := io.ReadFull(r, size[:]); err != nil {
-		return m, err
-	}
-	n := binary.BigEndian.Uint32(size[:])
-	if n > maxFrame {
-		return m, fmt.Errorf("a frame of %d bytes, at most %d are allowed", n, maxFrame)
-	}
-	body := make([]byte, n)
-	if _, err := io.ReadFull(r, body); err != nil {
-		return m, fmt.Errorf("a frame that ends early: %w", err)
-	}
-	if err := json.Unmarshal(body, &m); err != nil {
-		return m, fmt.Errorf("a frame that is not JSON: %w", err)
-	}
-	return m, nil
+	err = jsonframe.Read(r, &m, maxFrame)
+	return m, err
 }
 
 // clip cuts s to at most n bytes, between characters.

@@ -1,0 +1,53 @@
+// Package jsonframe is how the parts of a job talk over a connection that has been
+// proved: frames of four bytes of length, big endian, and a value in JSON. What the
+// values mean is said by who uses it (rendezvous, elastic).
+package jsonframe
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// headerSize is that of the length before each value.
+const headerSize = 4
+
+// Append adds the frame of v to p. A frame whose value has more than limit bytes is an
+// error; the other end would refuse it.
+func Append(p []byte, v any, limit int) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return p, err
+	}
+	if len(body) > limit {
+		return p, tooLong(len(body), limit)
+	}
+	return append(binary.BigEndian.AppendUint32(p, uint32(len(body))), body...), nil
+}
+
+// Read blocks until one frame has come, and puts its value into v, a pointer. The error
+// is io.EOF where r ends before a frame. No length above limit is believed: at most
+// limit bytes are allocated, whatever comes.
+func Read(r io.Reader, v any, limit int) error {
+	var size [headerSize]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if int64(n) > int64(limit) {
+		return tooLong(int(n), limit)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return fmt.Errorf("a frame that ends early: %w", err)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("a frame that is not JSON: %w", err)
+	}
+	return nil
+}
+
+func tooLong(n, limit int) error {
+	return fmt.Errorf("a frame of %d bytes, at most %d are allowed", n, limit)
+}
