@@ -52,7 +52,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, &j.stdout)
 		}
 	}
-	c.stopSSHD(2)
+	c.StopSSHD(2)
 	j = examine(1, "-H", "h1:1,h2:1")
 	for _, want := range []string{"FAILURE: h2: ssh ended with code 255", "Connection refused", "A job over these hosts cannot run."} {
 		if !strings.Contains(j.stdout.String(), want) {

@@ -4,48 +4,19 @@ import (
 	"bufio"
 	"bytes"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-)
 
-// marked lists the processes that have mark in their environment and what in
-// their command line.
-func marked(mark, what string) (pids []int) {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, d := range dirs {
-		env, err := os.ReadFile(d + "/environ")
-		if err != nil || !bytes.Contains(env, []byte(mark)) {
-			continue
-		}
-		line, _ := os.ReadFile(d + "/cmdline")
-		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), what) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
+	"github.com/gorovod/gorovod/test/cluster"
+)
 
 // nobodyLeft waits until no process with mark is left.
 func nobodyLeft(t testing.TB, mark string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		left := marked(mark, "")
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			for _, p := range left {
-				line, _ := os.ReadFile("/proc/" + strconv.Itoa(p) + "/cmdline")
-				t.Errorf("process %d is left: %q", p, line)
-				syscall.Kill(p, syscall.SIGKILL)
-			}
-			return
-		}
-	}
+	cluster.NobodyLeft(t, mark, 20*time.Second)
 }
 
 // until starts the job and returns when n lines of its stdout have text.
@@ -93,15 +64,15 @@ func TestLostHosts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	for name, lose := range map[string]func(mark string){
-		"ssh":   func(mark string) { kill(t, marked(mark, "ssh -F"), "h2") },
-		"agent": func(mark string) { kill(t, marked("HOST_MARK=h2", " agent"), "") },
-		"sshd":  func(mark string) { kill(t, children(c.sshds[2].Process.Pid), "") },
+		"ssh":   func(mark string) { kill(t, cluster.Marked(mark, "ssh -F"), "h2") },
+		"agent": func(mark string) { kill(t, cluster.Marked("HOST_MARK=h2", " agent"), "") },
+		"sshd":  func(mark string) { kill(t, cluster.Children(c.SSHDs[2].Process.Pid), "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			mark := "HOSTS_TEST_MARK=" + name + strconv.Itoa(os.Getpid())
-			c.write("named", "#!/bin/sh\nexport HOST_MARK=h$(ip -4 -o address | sed -n 's/.*10\\.78\\.0\\.\\([0-9]\\).*/\\1/p' | awk '{print $1-1}')\nexec "+c.gorovod+" \"$@\"\n")
-			os.Chmod(c.file("named"), 0o700)
-			j := c.run(does("loop", mark), "-np", "4", "-H", "h1:2,h2:2", "--remote-command", c.file("named"), "--grace-period", "1", self())
+			c.Write("named", "#!/bin/sh\nexport HOST_MARK=h$(ip -4 -o address | sed -n 's/.*10\\.78\\.0\\.\\([0-9]\\).*/\\1/p' | awk '{print $1-1}')\nexec "+c.gorovod+" \"$@\"\n")
+			os.Chmod(c.File("named"), 0o700)
+			j := c.run(does("loop", mark), "-np", "4", "-H", "h1:2,h2:2", "--remote-command", c.File("named"), "--grace-period", "1", self())
 			j.t = t
 			j.until("looping", 4)
 			begin := time.Now()
@@ -120,24 +91,6 @@ func TestLostHosts(t *testing.T) {
 			nobodyLeft(t, mark)
 		})
 	}
-}
-
-// children are the processes below pid.
-func children(pid int) (pids []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			continue
-		}
-		// The parent is the second field after the name, which is in parentheses.
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		p, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-		if err == nil && len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
-			pids = append(append(pids, p), children(p)...)
-		}
-	}
-	return pids
 }
 
 // kill kills those of the processes whose command line has what; there must be one.
@@ -178,10 +131,10 @@ func TestACutWire(t *testing.T) {
 	mark := "HOSTS_TEST_MARK=wire" + strconv.Itoa(os.Getpid())
 	j := c.run([]string{mark}, "-np", "2", "-H", "h1:1,h2:1", "--grace-period", "0", "sh", "-c", "echo ready; exec sleep 1000")
 	j.until("ready", 2)
-	c.hosts[2].Link(t, "down")
+	c.Hosts[2].Link(t, "down")
 	j.wait()
 	j.ended(255, "rank 1 on host h2 .* is lost with its host: nothing was heard of it for 20s")
-	for _, p := range marked(mark, "") { // the host would end them after two minutes
+	for _, p := range cluster.Marked(mark, "") { // the host would end them after two minutes
 		syscall.Kill(p, syscall.SIGTERM)
 	}
 	nobodyLeft(t, mark)
@@ -191,7 +144,7 @@ func TestACutWire(t *testing.T) {
 func TestAWireThatIsCutBefore(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
-	c.hosts[1].Link(t, "down")
+	c.Hosts[1].Link(t, "down")
 	begin := time.Now()
 	c.run(nil, "-np", "1", "-H", "h1:1", "--start-timeout", "2", "true").expect(1, "host h1: ", "is the host up")
 	if took := time.Since(begin); took > 10*time.Second {
@@ -232,14 +185,14 @@ func TestMuchOutputOfOtherHosts(t *testing.T) {
 func TestOutputFilesOfOtherHosts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
-	out := c.file("out")
+	out := c.File("out")
 	c.run(nil, "-np", "2", "-H", "h0:1,h1:1", "--output-filename", out, "sh", "-c", "echo out $HOROVOD_RANK").expect(0)
 	for rank, want := range []string{"out 0\n", "out 1\n"} {
 		if got := readFile(t, out+"/rank."+strconv.Itoa(rank)+"/stdout"); got != want {
 			t.Errorf("rank %d: %q", rank, got)
 		}
 	}
-	full := c.file("full")
+	full := c.File("full")
 	os.MkdirAll(full+"/rank.1", 0o700)
 	if err := os.Symlink("/dev/full", full+"/rank.1/stdout"); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 func TestHostsThatCannotBeReached(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
-	ran := c.file("ran")
+	ran := c.File("ran")
 	refuse := func(hosts string, options []string, says ...string) {
 		t.Helper()
 		begin := time.Now()
@@ -36,30 +36,30 @@ func TestHostsThatCannotBeReached(t *testing.T) {
 
 	// A key that has changed.
 	c.run(nil, "-np", "2", "-H", "h1:1,h2:1", "true").expect(0)
-	c.stopSSHD(2)
-	c.keygen("host2")
-	c.startSSHD(2)
+	c.StopSSHD(2)
+	c.Keygen("host2")
+	c.StartSSHD(2)
 	refuse("h1:1,h2:1", nil, "host h2: ", "HOST IDENTIFICATION HAS CHANGED", "ssh-keygen -R h2")
-	c.write("known", "")
+	c.Write("known", "")
 
 	// No key fits, so that ssh would ask for a password.
-	c.keygen("id")
+	c.Keygen("id")
 	refuse("h1:1,h2:1", nil, "host h1: .*Permission denied", "host h2: ", "ssh-copy-id h1")
-	c.write("none", "")
-	refuse("h1:1", []string{"-np", "1", "-i", c.file("none")}, "ssh-copy-id h1")
-	c.run(nil, "-np", "1", "-H", "h1:1", "-i", c.file("missing"), "touch", ran).expect(2, "--ssh-identity-file: .*missing: no such file")
+	c.Write("none", "")
+	refuse("h1:1", []string{"-np", "1", "-i", c.File("none")}, "ssh-copy-id h1")
+	c.run(nil, "-np", "1", "-H", "h1:1", "-i", c.File("missing"), "touch", ran).expect(2, "--ssh-identity-file: .*missing: no such file")
 }
 
 func TestSSHThatAsksForAPassword(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, "PubkeyAuthentication no", "KbdInteractiveAuthentication yes")
-	c.write("sshd1", readFile(t, c.file("sshd1"))+"\n") // as it is, but for the next line
-	out, _ := exec.Command("sed", "-i", "s/PasswordAuthentication no/PasswordAuthentication yes/", c.file("sshd1")).CombinedOutput()
+	c.Write("sshd1", readFile(t, c.File("sshd1"))+"\n") // as it is, but for the next line
+	out, _ := exec.Command("sed", "-i", "s/PasswordAuthentication no/PasswordAuthentication yes/", c.File("sshd1")).CombinedOutput()
 	if len(out) > 0 {
 		t.Fatalf("%s", out)
 	}
-	c.stopSSHD(1)
-	c.startSSHD(1)
+	c.StopSSHD(1)
+	c.StartSSHD(1)
 	c.run(nil, "-np", "1", "-H", "h1:1", "true").expect(1, `host h1: .*Permission denied \(.*password`, "ssh must work without a password")
 }
 
@@ -77,13 +77,13 @@ func TestOtherVersions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
 	for _, says := range []string{"gorovod-agent 1 0.0.9 /opt/old/gorovod", "gorovod-agent 99 0.1.0 /opt/old/gorovod"} {
-		c.write("old", fmt.Sprintf("#!/bin/sh\necho '%s'\ncat >%s\n", says, c.file("heard")))
-		if err := os.Chmod(c.file("old"), 0o700); err != nil {
+		c.Write("old", fmt.Sprintf("#!/bin/sh\necho '%s'\ncat >%s\n", says, c.File("heard")))
+		if err := os.Chmod(c.File("old"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		c.run(nil, "-np", "1", "-H", "h1:1", "--remote-command", c.file("old"), "true").
+		c.run(nil, "-np", "1", "-H", "h1:1", "--remote-command", c.File("old"), "true").
 			expect(1, `host h1: /opt/old/gorovod there is gorovod 0\.[01]\.[09], and this is 0\.1\.0`, "install the same version")
-		if heard := readFile(t, c.file("heard")); len(heard) > 60 {
+		if heard := readFile(t, c.File("heard")); len(heard) > 60 {
 			t.Errorf("it was told %q", heard)
 		}
 	}
@@ -95,6 +95,6 @@ func TestCommandsThatCannotRunThere(t *testing.T) {
 	c := newCluster(t, 2)
 	c.run(nil, "-np", "2", "-H", "h1:2", "no-such-command").expect(127, "cannot start rank [01]: no-such-command: command not found")
 	c.run(nil, "-np", "2", "-H", "h0:1,h1:1", "no-such-command").expect(127, "no-such-command: command not found")
-	c.run(nil, "-np", "2", "-H", "h1:2", c.dir).expect(126, "is a directory")
+	c.run(nil, "-np", "2", "-H", "h1:2", c.Dir).expect(126, "is a directory")
 	c.run(nil, "-np", "2", "-H", "h1:1", "true").expect(2, "only 1 slots")
 }
