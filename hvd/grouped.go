@@ -90,6 +90,9 @@ func group[T Element](t negotiate.RequestType, name string, data [][]T, opts []O
 	ops := make([]engine.Op, len(data))
 	for i, d := range data {
 		op := newOp(t, fmt.Sprintf("%s_%dof%d", name, i+1, len(data)), d, opts)
+		if op.handle != nil {
+			return nil, op.refused(errNoHandle)
+		}
 		if err := op.resolve(); err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // Handle is an operation in progress that changes the slice that it was given.
-// One goroutine at a time may use it.
+// One goroutine at a time may use it. The zero Handle is spent: WithHandle gives it an operation.
 type Handle struct {
 	entry  *engine.Entry
 	result func(*engine.Entry) // takes what the Entry has resulted in, before it goes

@@ -60,10 +60,17 @@ func WithCompression(c Compression) Option { return func(o *operation) { o.Wire 
 // ErrUnknownSet if s is not registered.
 func WithProcessSet(s *ProcessSet) Option { return func(o *operation) { o.set = s } }
 
+// WithHandle lets AllreduceAsync and BroadcastAsync use h, and return it, instead of
+// making a handle, so that a loop that keeps its handles and options allocates nothing. h is
+// new, or Wait has returned its last operation's outcome; else, and for other operations, the
+// error is ErrInvalidArgument.
+func WithHandle(h *Handle) Option { return func(o *operation) { o.handle = h } }
+
 // operation is what is going to be submitted. It goes back to the pool when it has been.
 type operation struct {
 	engine.Op
 	set    *ProcessSet // nil: all processes
+	handle *Handle     // nil: a new one
 	length [1]int64    // backs Shape
 }
 
@@ -96,10 +103,15 @@ func (op *operation) resolve() error {
 	}
 	id, err := op.set.registered()
 	if err != nil {
-		return fmt.Errorf("%s %q: %w", strings.ToLower(op.Type.String()), op.Name, err)
+		return op.refused(err)
 	}
 	op.Set = id
 	return nil
+}
+
+// refused says which operation err is of.
+func (op *operation) refused(err error) error {
+	return fmt.Errorf("%s %q: %w", strings.ToLower(op.Type.String()), op.Name, err)
 }
 
 // run executes op. If ctx has ended already, nothing is submitted.
@@ -108,16 +120,20 @@ func run(ctx context.Context, op *operation) error {
 		return err
 	}
 	op.WillWait = true
-	h, err := enqueue(op)
+	e, err := submit(op)
 	if err != nil {
 		return err
 	}
+	h := Handle{entry: e}
 	return h.Wait(ctx)
 }
 
-// enqueue submits op, which is spent then.
-func enqueue(op *operation) (*Handle, error) {
+// submit hands op, which is spent then, to the engine.
+func submit(op *operation) (*engine.Entry, error) {
 	defer op.recycle()
+	if op.handle != nil {
+		return nil, op.refused(errNoHandle)
+	}
 	if err := op.resolve(); err != nil {
 		return nil, err
 	}
@@ -125,7 +141,42 @@ func enqueue(op *operation) (*Handle, error) {
 	if failure != nil {
 		return nil, wrap(failure)
 	}
+	return e, nil
+}
+
+// The wrong uses of WithHandle.
+var (
+	errNoHandle   = fmt.Errorf("WithHandle is for AllreduceAsync and BroadcastAsync: %w", ErrInvalidArgument)
+	errHandleBusy = fmt.Errorf("WithHandle: its last operation has not been waited for: %w", ErrInvalidArgument)
+)
+
+// enqueue submits op, which is spent then, and gives it a handle of its own.
+func enqueue(op *operation) (*Handle, error) {
+	e, err := submit(op)
+	if err != nil {
+		return nil, err
+	}
 	return &Handle{entry: e}, nil
+}
+
+// enqueueInPlace is enqueue that uses the handle of WithHandle, if there is one.
+func enqueueInPlace(op *operation) (*Handle, error) {
+	h := op.handle
+	if h == nil {
+		return enqueue(op)
+	}
+	op.handle = nil
+	if h.entry != nil {
+		err := op.refused(errHandleBusy)
+		op.recycle()
+		return nil, err
+	}
+	e, err := submit(op)
+	if err != nil {
+		return nil, err
+	}
+	h.entry = e
+	return h, nil
 }
 
 // gather executes an operation whose output is made when its size is known.

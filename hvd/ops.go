@@ -29,7 +29,7 @@ func Allreduce[T Element](ctx context.Context, name string, data []T, opts ...Op
 func AllreduceAsync[T Element](name string, data []T, opts ...Option) (*Handle, error) {
 	op := newOp(negotiate.Allreduce, name, data, opts)
 	op.Out = op.In
-	return enqueue(op)
+	return enqueueInPlace(op)
 }
 
 // Broadcast replaces data by that of the process with rank root (a rank of the
@@ -45,7 +45,7 @@ func Broadcast[T Element](ctx context.Context, name string, data []T, root int, 
 func BroadcastAsync[T Element](name string, data []T, root int, opts ...Option) (*Handle, error) {
 	op := newOp(negotiate.Broadcast, name, data, opts)
 	op.Root, op.Out = root, op.In
-	return enqueue(op)
+	return enqueueInPlace(op)
 }
 
 // Allgather returns the data of all processes one after another, in the order of

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -170,6 +171,7 @@ type operation struct {
 	tensors [][]float32
 	handles []*hvd.Handle
 	sum     []hvd.Option
+	kept    [][]hvd.Option // sum, and the tensor's handle
 	run     func() error
 }
 
@@ -178,9 +180,12 @@ func (w *worker) operation(mode string, sizes []int) (*operation, error) {
 	if o := w.lists[key]; o != nil {
 		return o, nil
 	}
-	o := &operation{name: "bench." + mode + "." + strconv.Itoa(len(w.lists)), sum: w.sum, handles: make([]*hvd.Handle, 0, len(sizes))}
+	o := &operation{name: "bench." + mode + "." + strconv.Itoa(len(w.lists)), sum: w.sum}
 	for i, n := range sizes {
 		o.names = append(o.names, o.name+"."+strconv.Itoa(i))
+		h := new(hvd.Handle)
+		o.handles = append(o.handles, h)
+		o.kept = append(o.kept, append(slices.Clone(w.sum), hvd.WithHandle(h)))
 		if mode == modeAllreduce {
 			if n > len(w.large) {
 				return nil, fmt.Errorf("%d floats: %d were announced", n, len(w.large))
@@ -219,13 +224,10 @@ func (o *operation) async() error {
 // submitting is async, and tells how many nanoseconds the submitting calls took.
 func (o *operation) submitting() (int64, error) {
 	start := time.Now()
-	o.handles = o.handles[:0]
 	for i, t := range o.tensors {
-		h, err := hvd.AllreduceAsync(o.names[i], t, o.sum...)
-		if err != nil {
+		if _, err := hvd.AllreduceAsync(o.names[i], t, o.kept[i]...); err != nil {
 			return 0, err
 		}
-		o.handles = append(o.handles, h)
 	}
 	took := int64(time.Since(start))
 	for _, h := range o.handles {

@@ -1,0 +1,60 @@
+//go:build !race
+
+// The race detector has a sync.Pool forget at random.
+
+package hvd_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gorovod/gorovod/hvd"
+)
+
+// steps are the ways to sum a tensor again and again that are to allocate nothing.
+func steps() map[string]func() error {
+	ctx, data := context.Background(), make([]float32, 3)
+	handle := new(hvd.Handle)
+	sum := []hvd.Option{hvd.WithOp(hvd.Sum)}
+	kept := []hvd.Option{hvd.WithOp(hvd.Sum), hvd.WithHandle(handle)}
+	return map[string]func() error{
+		"blocking":                       func() error { return hvd.Allreduce(ctx, "x", data, sum...) },
+		"blocking, option by option":     func() error { return hvd.Allreduce(ctx, "x", data, hvd.WithOp(hvd.Sum)) },
+		"broadcast":                      func() error { return hvd.Broadcast(ctx, "b", data, 0) },
+		"barrier":                        func() error { return hvd.Barrier(ctx) },
+		"asynchronous, in a kept handle": func() error { return wait(hvd.AllreduceAsync("x", data, kept...)) },
+		"broadcast, in a kept handle":    func() error { return wait(hvd.BroadcastAsync("b", data, 0, kept[1])) },
+	}
+}
+
+// In steady state a repeated operation allocates nothing.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	alone(t)
+	for name, step := range steps() {
+		f := func() {
+			if err := step(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		for range 5 { // the first submit in full
+			f()
+		}
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func BenchmarkAllocations(b *testing.B) {
+	alone(b)
+	for name, step := range steps() {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := step(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
