@@ -33,35 +33,41 @@ func touched(dt tensor.DType, n int) []byte {
 
 // measure runs f, which causes so many bytes of memory traffic: what it reads, what
 // it writes, and the latter once more where it has not been read, since a
-// processor fetches a line before it changes it. Beyond the caches the result is
-// compared with the traffic of the least work on two arrays, one instruction a
-// vector, in the same moment: "%memory" is the share.
+// processor fetches a line before it changes it. Beyond the caches f takes turns
+// with the least work on two arrays, one instruction a vector, because the speed
+// of the memory changes with what else the machine does: "%memory" is the median of f's
+// rate over that of its next neighbour, and ns/op and MB/s are of f's median time.
 func measure(b *testing.B, size, traffic int, f func()) {
 	f() // bring in what is cold
-	b.SetBytes(int64(traffic))
-	for b.Loop() {
-		f()
-	}
-	rate := float64(traffic) * float64(b.N) / b.Elapsed().Seconds()
 	if size < benchSizes[len(benchSizes)-1].bytes {
+		b.SetBytes(int64(traffic))
+		for b.Loop() {
+			f()
+		}
 		return
 	}
-	b.ReportMetric(100*rate/memoryRate(), "%memory")
-}
-
-// memoryRate is the traffic in bytes per second of adding one large array to another:
-// the median of some.
-func memoryRate() float64 {
 	x, y := limitArrays()
 	srcs := [][]byte{x, y}
-	var rates []float64
-	for range 7 {
+	var times, shares []float64
+	for b.Loop() {
 		began := time.Now()
+		f()
+		ours := time.Since(began).Seconds()
+		began = time.Now()
 		reduceWith(best, tensor.Int64, tensor.Sum, x, srcs, 1)
-		rates = append(rates, float64(3*len(x))/time.Since(began).Seconds())
+		theirs := time.Since(began).Seconds()
+		times = append(times, ours)
+		shares = append(shares, 100*float64(traffic)/ours*theirs/float64(3*len(x)))
 	}
-	slices.Sort(rates)
-	return rates[len(rates)/2]
+	b.ReportMetric(1e9*median(times), "ns/op")
+	b.ReportMetric(float64(traffic)/median(times)/1e6, "MB/s")
+	b.ReportMetric(median(shares), "%memory")
+}
+
+// median sorts v, and returns the element in the middle.
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
 }
 
 var limitArrays = sync.OnceValues(func() (x, y []byte) {
