@@ -111,8 +111,8 @@
 #define ADD_8I64(i, x) VPADDQ (64*i)(R8)(AX*8), x, x
 #define WIDEN_8I64(x, low, reg) VCVTQQ2PD x, reg
 #define NARROW_I64S \
-	NARROW_I64(0, V0, L0, V4, L4); NARROW_I64(1, V1, L1, V5, L5); \
-	NARROW_I64(2, V2, L2, V6, L6); NARROW_I64(3, V3, L3, V7, L7)
+	VCVTTPD2QQ V0, V0; VCVTTPD2QQ V1, V1; VCVTTPD2QQ V2, V2; VCVTTPD2QQ V3, V3; \
+	VMOVDQU64 V0, (DI)(AX*8); VMOVDQU64 V1, 64(DI)(AX*8); VMOVDQU64 V2, 128(DI)(AX*8); VMOVDQU64 V3, 192(DI)(AX*8)
 
 // LOOK_UP sets each byte to what a table of 256 has for the sum of the sources. An
 // instruction looks up in half of the table.

@@ -54,7 +54,7 @@ const (
 	scaleInt32
 	scaleInt64
 
-	// Sums of integers times a float64 whose products are inside an int32, or of int64; likewise.
+	// Sums of integers times a float64 whose products are inside an int32, or an int64; likewise.
 	meanUint16
 	meanInt16
 	meanInt32

@@ -138,7 +138,7 @@ func scaleRange(v variant, k kernel, dst []byte, srcs [][]byte, factor, low, hig
 func meanRange(v variant, k kernel, dst []byte, srcs [][]byte, factor float64, from, to int) {
 	j := job{
 		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
-		scale: math.Float64bits(factor), canon: math.Float64bits(-math.MinInt64),
+		scale: math.Float64bits(factor),
 	}
 	runElements(v, k, &j, from, to)
 }

@@ -79,17 +79,15 @@ func halvings(factor float64) int {
 }
 
 // staysInside reports whether the kernels of means can do without limits: no product
-// of an int16 or int32 is outside an int32, and none of a uint16 is negative either. That of int64 minds its own.
+// of an int16 or int32 is outside an int32, none of a uint16 is negative either, and none of an int64 is outside an int64.
 func staysInside(dt tensor.DType, factor float64) bool {
 	switch dt {
 	case tensor.Uint16:
 		return factor >= 0 && factor < 1<<15
 	case tensor.Int16:
 		return math.Abs(factor) < 1<<15
-	case tensor.Int32:
-		return math.Abs(factor) < 1
 	}
-	return true
+	return math.Abs(factor) < 1
 }
 
 // integerLimits are the lowest and highest element of type dt; of int64, whose
