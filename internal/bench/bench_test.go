@@ -176,7 +176,13 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 		return 1e9
 	})
 	var said []string
-	s := &schedule{all: []*contender{a, b}, most: 9, tell: func(format string, _ ...any) { said = append(said, format) }}
+	looks := []float64{1, 1.1, 1.9, 1.0} // so only the first round is of the fast mode
+	cores := func() float64 {
+		look := looks[0]
+		looks = looks[1:]
+		return look
+	}
+	s := &schedule{all: []*contender{a, b}, most: 9, tell: func(format string, _ ...any) { said = append(said, format) }, cores: cores}
 	one := &task{TaskAllreduce, modeAllreduce, []int{1}, 2}
 	for _, c := range s.all {
 		s.series = append(s.series, &series{task: one, peer: c})
@@ -192,6 +198,9 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 	}
 	if b.failure == nil || a.failure != nil || len(s.series[1].samples) == 0 || s.series[1].samples[0] != 0.5 {
 		t.Errorf("failures %v, %v, samples %v", a.failure, b.failure, s.series[1].samples)
+	}
+	if x := s.series[0]; len(x.fast) == 0 || len(x.samples) != 3*len(x.fast) {
+		t.Errorf("%d of %d samples are of the one fast round of three", len(x.fast), len(x.samples))
 	}
 	if n := s.run(context.Background(), time.Now().Add(-time.Second), 3); n != 0 {
 		t.Errorf("%d rounds after the deadline", n)
@@ -215,16 +224,23 @@ func TestConclude(t *testing.T) {
 	mib := &task{TaskAllreduce, modeAllreduce, []int{mebibyte / 4}, 1}
 	ours, theirs := &contender{name: PeerGo}, &contender{name: peerOpenMPI}
 	r := &Report{Version: reportVersion, Ranks: 2, Rounds: 1, Peers: []Peer{{PeerGo, ""}, {peerOpenMPI, ""}}}
-	r.conclude([]*series{
-		{task: add, peer: ours, samples: []float64{3}},
-		{task: mib, peer: ours, samples: []float64{115e-6}},
-		{task: mib, peer: theirs, samples: []float64{230e-6}},
-	})
+	s := &schedule{modes: []float64{2, 1, 1}, series: []*series{
+		{task: add, peer: ours, samples: []float64{3}, fast: []float64{1.5}},
+		{task: mib, peer: ours, samples: []float64{115e-6}, fast: []float64{10e-6}},
+		{task: mib, peer: theirs, samples: []float64{230e-6}, fast: []float64{115e-6}},
+	}}
+	r.conclude(s)
 	// Two ranks move 3·100 bytes each in 3 s.
 	if r.Limits.AddTraffic.Median != 200 || r.Limits.Allreduce != 50 || r.Limits.Mode != 2 || r.Limits.TCP != nil {
 		t.Errorf("limits %+v", r.Limits)
 	}
-	x := r.result(PeerGo, TaskAllreduce, mebibyte)
+	if l := r.Limits.TwoCores; l == nil || l.Median != 1 || r.fastRounds() != 1 || !reflect.DeepEqual(r.Modes, []Round{{2, false}, {1, true}}) {
+		t.Errorf("two cores %+v, modes %+v", l, r.Modes)
+	}
+	if f := r.Fast; f == nil || f.Rounds != 1 || f.Limits.Mode != 1 || f.Limits.Allreduce != 100 || f.Results[0].Time.Median != 10e-6 || f.Results[0].Ratios[peerOpenMPI] != 11.5 {
+		t.Errorf("fast mode %+v", f)
+	}
+	x := result(r.Results, PeerGo, TaskAllreduce, mebibyte)
 	if x == nil || x.Ratios[peerOpenMPI] != 2 || len(x.Ratios) != 1 || x.OfLimit != x.AlgBW/50 || x.BusBW != x.AlgBW {
 		t.Errorf("%+v", x)
 	}
@@ -236,8 +252,27 @@ func TestConclude(t *testing.T) {
 		t.Error(err)
 	}
 	var b bytes.Buffer
-	if err := r.table(&b); err != nil || !strings.Contains(b.String(), "FAILED: why") || !strings.Contains(b.String(), "mode factor") {
+	if err := r.table(&b); err != nil || !strings.Contains(b.String(), "FAILED: why") || !strings.Contains(b.String(), "mode factor") ||
+		!strings.Contains(b.String(), "In the fast mode, 1 of 2 rounds") {
 		t.Errorf("%v %s", err, &b)
+	}
+	// Of one mode only there is no second table.
+	r = &Report{Version: reportVersion, Ranks: 2, Peers: r.Peers}
+	s.modes = []float64{1, 1, 1}
+	r.conclude(s)
+	if r.Fast != nil || r.fastRounds() != 2 {
+		t.Errorf("all rounds are fast: %+v", r.Fast)
+	}
+}
+
+func TestFast(t *testing.T) {
+	for _, c := range []struct {
+		before, after float64
+		want          bool
+	}{{1, 1, true}, {0.97, 1.2, true}, {1, 1.5, false}, {1.5, 1, false}, {2, 2, false}, {0, 0, false}} {
+		if fast(c.before, c.after) != c.want {
+			t.Errorf("%v and %v: %v", c.before, c.after, !c.want)
+		}
 	}
 }
 

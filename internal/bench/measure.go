@@ -27,6 +27,8 @@ type series struct {
 	peer    *contender
 	guess   float64   // seconds of a repetition, from its last turn
 	samples []float64 // seconds of one operation
+	round   int       // where those of the current round begin
+	fast    []float64 // those of the rounds of the fast mode
 }
 
 // measure starts the contenders, lets them take turns until the deadline, and
@@ -70,7 +72,7 @@ func (o *options) measure(ctx context.Context, deadline time.Time, stderr io.Wri
 	if err := o.enoughMemory(largest, len(all)); err != nil {
 		return nil, err
 	}
-	s := &schedule{all: all, tell: tell, most: o.mostReps()}
+	s := &schedule{all: all, tell: tell, most: o.mostReps(), cores: twoCores}
 	for _, c := range all {
 		s.check(ctx, c, c.greet(ctx))
 		if err := ctx.Err(); err != nil {
@@ -97,7 +99,7 @@ func (o *options) measure(ctx context.Context, deadline time.Time, stderr io.Wri
 	}
 	report.Machine.LoadAfter = load()
 	report.Seconds = time.Since(begin).Seconds()
-	report.conclude(s.series)
+	report.conclude(s)
 	return report, nil
 }
 
@@ -145,6 +147,8 @@ type schedule struct {
 	series []*series // those of one task stand together
 	most   int       // repetitions of a turn
 	tell   func(format string, args ...any)
+	cores  func() float64 // twoCores
+	modes  []float64      // what it has found before the first round and after each
 }
 
 // check leaves a contender out that has failed.
@@ -160,12 +164,13 @@ func (s *schedule) check(ctx context.Context, c *contender, err error) {
 // run does rounds until there have been enough or the deadline has come, and
 // returns how many were begun. In a round every contender has its turn at every
 // task, and one contender's follows at once on another's. In the next round
-// another begins.
+// another begins. The machine's mode is looked at in between.
 func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int {
 	if !s.round(ctx, deadline, 0, func(*series) int { return warmReps }, false) {
 		s.tell("the time was too short for a first round")
 		return 0
 	}
+	s.modes = append(s.modes[:0], s.cores())
 	for r := range rounds {
 		left := time.Until(deadline).Seconds()
 		if left <= 0 || ctx.Err() != nil {
@@ -174,6 +179,13 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 		s.tell("round %d, %.0f s left", r+1, left)
 		slice := left / float64((rounds-r)*len(s.series))
 		whole := s.round(ctx, deadline, r, func(x *series) int { return s.reps(slice, x.guess) }, true)
+		s.modes = append(s.modes, s.cores())
+		for _, x := range s.series {
+			if fast(s.modes[r], s.modes[r+1]) {
+				x.fast = append(x.fast, x.samples[x.round:]...)
+			}
+			x.round = len(x.samples)
+		}
 		if !whole {
 			return r + 1
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,6 +29,22 @@ type Report struct {
 	Skipped []Skipped `json:"skipped,omitempty"` // not found
 	Failed  []Skipped `json:"failed,omitempty"`  // left out, from some point on
 	Results []Result  `json:"results"`
+	Modes   []Round   `json:"modes"`          // of each round
+	Fast    *FastMode `json:"fast,omitempty"` // if some rounds were of the fast mode and some were not
+}
+
+// Round is the machine's mode in a round.
+type Round struct {
+	// TwoCores is the slower of what was found before and after it; see Limits.
+	TwoCores float64 `json:"two_cores"`
+	Fast     bool    `json:"fast"` // both were fast
+}
+
+// FastMode is what the rounds of the machine's fast mode alone have found.
+type FastMode struct {
+	Rounds  int      `json:"rounds"`
+	Limits  Limits   `json:"limits"`
+	Results []Result `json:"results"`
 }
 
 // Peer is a contender, this engine's included.
@@ -53,6 +70,9 @@ type Limits struct {
 	TCP *Stat `json:"tcp,omitempty"`
 	// Wake is how long it takes to wake another process by a futex.
 	Wake *Stat `json:"wake,omitempty"`
+	// TwoCores is how many times as long a fixed computation in the cache takes on two
+	// threads at once as on one, of the looks before and after the rounds.
+	TwoCores *Stat `json:"two_cores,omitempty"`
 	// Mode is Open MPI's time for 1 MiB on two ranks divided by 115 µs; 0 without
 	// Open MPI. Above 1 the machine is slower than in its fast mode.
 	Mode float64 `json:"mode,omitempty"`
@@ -80,7 +100,40 @@ type Result struct {
 }
 
 // conclude computes the report's figures from the samples.
-func (r *Report) conclude(all []*series) {
+func (r *Report) conclude(s *schedule) {
+	r.Limits, r.Results = figure(r.Ranks, s.series)
+	for i, after := range s.modes[min(1, len(s.modes)):] {
+		r.Modes = append(r.Modes, Round{TwoCores: max(s.modes[i], after), Fast: fast(s.modes[i], after)})
+	}
+	if m := slices.Clone(s.modes); len(m) > 0 && slices.Min(m) > 0 {
+		both := newStat(m)
+		r.Limits.TwoCores = &both
+	}
+	n := r.fastRounds()
+	if n == 0 || n == len(r.Modes) {
+		return
+	}
+	var all []*series
+	for _, x := range s.series {
+		all = append(all, &series{task: x.task, peer: x.peer, samples: x.fast})
+	}
+	r.Fast = &FastMode{Rounds: n}
+	r.Fast.Limits, r.Fast.Results = figure(r.Ranks, all)
+}
+
+// fastRounds is how many rounds were of the fast mode.
+func (r *Report) fastRounds() (n int) {
+	for _, round := range r.Modes {
+		if round.Fast {
+			n++
+		}
+	}
+	return n
+}
+
+// figure computes the limits of the machine, and the results of the peers in the
+// order of all.
+func figure(ranks int, all []*series) (l Limits, results []Result) {
 	machine := func(mode string, make func(*series) Stat) *Stat {
 		x := find(all, PeerGo, func(t *task) bool { return t.mode == mode })
 		if x == nil {
@@ -89,13 +142,13 @@ func (r *Report) conclude(all []*series) {
 		s := make(x)
 		return &s
 	}
-	r.Limits.AddTraffic = machine(modeAdd, func(x *series) Stat {
-		return newStat(x.samples).rate(3 * float64(x.task.bytes()) * float64(r.Ranks))
+	l.AddTraffic = machine(modeAdd, func(x *series) Stat {
+		return newStat(x.samples).rate(3 * float64(x.task.bytes()) * float64(ranks))
 	})
-	r.Limits.TCP = machine(modeTCP, func(x *series) Stat { return newStat(x.samples).rate(float64(x.task.bytes())) })
-	r.Limits.Wake = machine(modeWake, func(x *series) Stat { return newStat(x.samples) })
-	if a := r.Limits.AddTraffic; a != nil {
-		r.Limits.Allreduce = a.Median / float64(2*r.Ranks)
+	l.TCP = machine(modeTCP, func(x *series) Stat { return newStat(x.samples).rate(float64(x.task.bytes())) })
+	l.Wake = machine(modeWake, func(x *series) Stat { return newStat(x.samples) })
+	if a := l.AddTraffic; a != nil {
+		l.Allreduce = a.Median / float64(2*ranks)
 	}
 	for _, x := range all {
 		if x.task.machine() || len(x.samples) == 0 {
@@ -103,29 +156,30 @@ func (r *Report) conclude(all []*series) {
 		}
 		time, bytes := newStat(x.samples), float64(x.task.bytes())
 		result := Result{Task: x.task.name, Bytes: x.task.bytes(), Peer: x.peer.name, Time: time, AlgBW: bytes / time.Median, Ratios: map[string]float64{}}
-		result.BusBW = result.AlgBW * float64(2*(r.Ranks-1)) / float64(r.Ranks)
-		if r.Limits.Allreduce > 0 {
-			result.OfLimit = result.AlgBW / r.Limits.Allreduce
+		result.BusBW = result.AlgBW * float64(2*(ranks-1)) / float64(ranks)
+		if l.Allreduce > 0 {
+			result.OfLimit = result.AlgBW / l.Allreduce
 		}
-		r.Results = append(r.Results, result)
+		results = append(results, result)
 	}
-	for i := range r.Results {
-		for j := range r.Results {
-			a, b := &r.Results[i], &r.Results[j]
+	for i := range results {
+		for j := range results {
+			a, b := &results[i], &results[j]
 			if i != j && a.Task == b.Task && a.Bytes == b.Bytes {
 				a.Ratios[b.Peer] = b.Time.Median / a.Time.Median
 			}
 		}
 	}
-	if m := r.result(peerOpenMPI, TaskAllreduce, mebibyte); m != nil && r.Ranks == 2 {
-		r.Limits.Mode = m.Time.Median / modeSeconds
+	if m := result(results, peerOpenMPI, TaskAllreduce, mebibyte); m != nil && ranks == 2 {
+		l.Mode = m.Time.Median / modeSeconds
 	}
+	return l, results
 }
 
 // result finds a figure; nil if there is none.
-func (r *Report) result(peer, task string, bytes int) *Result {
-	for i := range r.Results {
-		if x := &r.Results[i]; x.Peer == peer && x.Task == task && x.Bytes == bytes {
+func result(all []Result, peer, task string, bytes int) *Result {
+	for i := range all {
+		if x := &all[i]; x.Peer == peer && x.Task == task && x.Bytes == bytes {
 			return x
 		}
 	}

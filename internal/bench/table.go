@@ -19,7 +19,7 @@ func (r *Report) table(w io.Writer) error {
 		fmt.Fprintf(&b, "with %s\n", e)
 	}
 	r.limits(&b)
-	rows := r.rows()
+	rows := r.rows(r.Results)
 	section(&b, "Time, median (10 % … 90 %)", r.header(), rows, func(x *Result) string {
 		return fmt.Sprintf("%s (%s … %s)", seconds(x.Time.Median), seconds(x.Time.P10), seconds(x.Time.P90))
 	})
@@ -32,6 +32,7 @@ func (r *Report) table(w io.Writer) error {
 	for _, ours := range []string{PeerGo, peerPython} {
 		r.ratios(&b, ours, rows)
 	}
+	r.fastMode(&b)
 	fmt.Fprintln(&b)
 	for _, p := range r.Peers {
 		fmt.Fprintf(&b, "%s: %s\n", p.Name, p.About)
@@ -63,10 +64,35 @@ func (r *Report) limits(b *bytes.Buffer) {
 	if l.Wake != nil {
 		fmt.Fprintf(t, "  waking a process\t%s\n", fmt.Sprintf("%s (%s … %s)", seconds(l.Wake.Median), seconds(l.Wake.P10), seconds(l.Wake.P90)))
 	}
+	if l.TwoCores != nil {
+		s := *l.TwoCores
+		fmt.Fprintf(t, "  two cores at once\t%s (%s … %s)\t(times one alone; fast mode in %d of %d rounds)\n", figures(s.Median), figures(s.P10), figures(s.P90), r.fastRounds(), len(r.Modes))
+	}
 	if l.Mode > 0 {
 		fmt.Fprintf(t, "  mode factor\t%s\t(Open MPI at 1 MiB / 115 µs)\n", figures(l.Mode))
 	}
 	t.Flush()
+}
+
+// fastMode prints the medians of the rounds of the fast mode, if the run saw both.
+func (r *Report) fastMode(b *bytes.Buffer) {
+	f := r.Fast
+	if f == nil {
+		return
+	}
+	title := fmt.Sprintf("In the fast mode, %d of %d rounds: median time, and of the limit", f.Rounds, len(r.Modes))
+	if f.Limits.AddTraffic != nil {
+		title += fmt.Sprintf("; memory traffic %s GB/s", figures(f.Limits.AddTraffic.Median/1e9))
+	}
+	if f.Limits.Mode > 0 {
+		title += fmt.Sprintf("; mode factor %s", figures(f.Limits.Mode))
+	}
+	section(b, title, r.header(), r.rows(f.Results), func(x *Result) string {
+		if x.Bytes < LimitFrom || x.OfLimit == 0 {
+			return seconds(x.Time.Median)
+		}
+		return fmt.Sprintf("%s, %.0f %%", seconds(x.Time.Median), 100*x.OfLimit)
+	})
 }
 
 // row is a task with the results of the peers, in the order of r.Peers; nil
@@ -76,15 +102,15 @@ type row struct {
 	results []*Result
 }
 
-func (r *Report) rows() []row {
+func (r *Report) rows(results []Result) []row {
 	column := map[string]int{}
 	for i, p := range r.Peers {
 		column[p.Name] = i
 	}
 	var rows []row
 	index := map[string]int{}
-	for i := range r.Results {
-		x := &r.Results[i]
+	for i := range results {
+		x := &results[i]
 		name := x.Task
 		if name == TaskAllreduce {
 			name = Size(x.Bytes)

@@ -1,0 +1,77 @@
+package bench
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/reduce"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+const (
+	// fastBelow tells the modes apart: two cores of their own take as long as one, and
+	// two hyperthreads of one core one and a half times to twice as long.
+	fastBelow = 1.25
+
+	coresTries = 8
+	coresBytes = 8 << 10 // of an array: two for each of two threads stay in a first-level cache
+	coresAdds  = 4000    // some 0.5 ms
+)
+
+// fast reports whether a round was one of the machine's fast mode, from what
+// twoCores has found before and after it.
+func fast(before, after float64) bool {
+	return before > 0 && before < fastBelow && after > 0 && after < fastBelow
+}
+
+// twoCores is how many times as long a fixed computation in the first-level cache takes on
+// two threads at once as on one alone: the least of some tries each, since what
+// else runs can only add to it. It is 0 where two threads cannot run at once.
+func twoCores() float64 {
+	if runtime.GOMAXPROCS(0) < 2 {
+		return 0
+	}
+	mine, others := newAdding(), newAdding()
+	alone := mine.run()
+	for range coresTries - 1 {
+		alone = min(alone, mine.run())
+	}
+	// The other thread stays where it is between the tries, so that both soon have a core.
+	var try, ready atomic.Int32
+	took := make(chan time.Duration, 1)
+	go func() {
+		for i := range int32(coresTries) {
+			ready.Store(i + 1)
+			for try.Load() <= i {
+			}
+			took <- others.run()
+		}
+	}()
+	both := time.Duration(0)
+	for i := range int32(coresTries) {
+		for ready.Load() <= i {
+		}
+		try.Store(i + 1)
+		t := max(mine.run(), <-took)
+		if i == 0 || t < both {
+			both = t
+		}
+	}
+	return both.Seconds() / alone.Seconds()
+}
+
+// adding is the computation: one array is added to another.
+type adding struct{ srcs [][]byte }
+
+func newAdding() adding {
+	return adding{[][]byte{make([]byte, coresBytes), make([]byte, coresBytes)}}
+}
+
+func (a adding) run() time.Duration {
+	start := time.Now()
+	for range coresAdds {
+		reduce.Reduce(tensor.Float32, tensor.Sum, a.srcs[0], a.srcs, 1)
+	}
+	return time.Since(start)
+}
