@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +30,7 @@ const (
 	// mpiAllVariable asks for all types and sizes, which takes minutes.
 	mpiAllVariable = "GOROVOD_TEST_MPI_ALL"
 	mpiTally       = "passed: "
+	mpiVersion     = "library: "
 )
 
 // mpiTypes are the element types, the most telling first.
@@ -36,12 +39,13 @@ var mpiTypes = []tensor.DType{tensor.BFloat16, tensor.Int32, tensor.Float32, ten
 // implementations are those of MPI that the test looks for: how they start n ranks.
 var implementations = []struct {
 	name    string
-	library string // empty: what is found
+	library string // empty: what is found; else Debian's file with the binary interface of MPI 5
 	start   []string
 }{
 	{"Open MPI", "", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n"}},
 	{"MPICH", "", []string{"mpirun.mpich", "-n"}},
-	{"the standard interface", "libmpi_abi.so.1", []string{"mpirun", "--allow-run-as-root", "--oversubscribe", "-n"}},
+	{"Open MPI's standard interface", "libmpi_abi_openmpi.so.1.0.0", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n"}},
+	{"MPICH's standard interface", "libmpi_abi_mpich.so.1.0.0", []string{"mpirun.mpich", "-n"}},
 }
 
 // TestContractOverMPI is TestContract over each MPI that is installed, each rank a process.
@@ -59,9 +63,9 @@ func TestContractOverMPI(t *testing.T) {
 				t.Skip("MPI's threads are not the race detector's")
 			}
 			if i.library != "" {
-				// Load looks in this process, which is no rank.
-				if _, err := os.Stat("/usr/lib/x86_64-linux-gnu/" + i.library); err != nil {
-					t.Skipf("%s is not installed: %v", i.library, err)
+				// Loading it would bind this process, which is no rank.
+				if found, _ := filepath.Glob("/usr/lib/*/" + i.library); len(found) == 0 {
+					t.Skipf("%s is not installed", i.library)
 				}
 			}
 			sizes, types := []int{3}, 2
@@ -97,10 +101,20 @@ func runOverMPI(t *testing.T, mpirun string, args []string, library string, n, t
 		t.Fatalf("%d ranks by %v: %v\n%s", n, mpirun, err, tail(out.Bytes()))
 	}
 	_, after, ok := bytes.Cut(out.Bytes(), []byte(mpiTally))
+	if version := cutLine(out.String(), mpiVersion); version != "" {
+		t.Logf("%d ranks of %s", n, version)
+	}
 	if !ok || json.NewDecoder(bytes.NewReader(after)).Decode(&passed) != nil || passed[0] == 0 {
 		t.Fatalf("%d ranks by %v say nothing of what has passed:\n%s", n, mpirun, tail(out.Bytes()))
 	}
 	return passed
+}
+
+// cutLine is the rest of the line after a text; empty if there is none.
+func cutLine(all, text string) string {
+	_, after, _ := strings.Cut(all, text)
+	line, _, _ := strings.Cut(after, "\n")
+	return line
 }
 
 // tail is the beginning and the end of an output, where what matters stands.
@@ -138,6 +152,9 @@ func TestRankOverMPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, rank := processes.Size(), processes.Rank()
+	if rank == 0 {
+		fmt.Printf("\n%s%s\n", mpiVersion, l.Version())
+	}
 	c := (&launcher{addr: addr}).config(rank, n, "auto")
 	c.LocalSize = 64 // more than cores: who waits does not spin
 	c.CacheCapacity = 64

@@ -41,6 +41,7 @@ type Library struct {
 	ours      bool // initialised here, so that it is finalized here
 	finalized bool
 	atExit    bool
+	manager   *manager                                           // the process manager's end; nil: none, or MPI was not initialised here
 	reducers  [tensor.NumDTypes][tensor.NumReduceOps]C.uintptr_t // made when first needed
 
 	lost atomic.Pointer[error] // why MPI is not called any more
@@ -198,6 +199,7 @@ func (l *Library) Init(single bool) error {
 		}
 		return nil
 	}
+	manager := connectedManager()
 	l.call.peer = l.functions.thread_multiple
 	if single {
 		l.call.peer = l.functions.thread_single
@@ -207,7 +209,7 @@ func (l *Library) Init(single bool) error {
 	if err := l.do(C.GV_Init_thread); err != nil {
 		return err
 	}
-	l.ours, l.level = true, l.call.result
+	l.ours, l.level, l.manager = true, l.call.result, manager
 	C.gv_signals_on_alternate_stack()
 	if !single && l.level < l.functions.thread_serialized {
 		// Not for several threads, even one at a time. It is too late for another thread to
@@ -249,6 +251,9 @@ func (l *Library) Finalize() {
 	}
 	l.finalized = true
 	l.run(C.GV_Finalize)
+	if !l.atExit {
+		l.manager.goodbye()
+	}
 }
 
 // FinalizeAtExit lets Finalize be called when the process calls C's exit. A program whose main is
