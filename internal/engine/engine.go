@@ -63,6 +63,9 @@ type Options struct {
 	// Failed, if set, is told once, by whichever goroutine finds out, that the network was
 	// aborted, and of the cause without this rank's view. It must not block.
 	Failed func(cause error)
+	// Agree, if set, is asked for the words that all ranks use for a failure, given the
+	// cause and this rank's view of it. It may block for a short time.
+	Agree func(cause, view string) string
 	// Cause, if set, is asked once for a better explanation of a shutdown by
 	// another rank; it may block for a short time.
 	Cause func(rank int) string

@@ -4,16 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/transport"
 )
 
 // aborted is the Error of an aborted network, the same for every operation of this
-// rank: the cause, which is the same on all ranks, and what this rank did when it was
-// told. Callable on any goroutine that does not hold mu.
+// rank and, where Agree can reach them, of all ranks: the cause, and the view of the
+// rank that told it first. Callable on any goroutine that does not hold mu.
 func (e *Engine) aborted(cause error) *Error {
 	if f := e.abort.Load(); f != nil {
 		return f
 	}
-	f := &Error{UnknownError, cause.Error() + e.view()}
+	text := cause.Error()
+	if told := (*transport.Report)(nil); errors.As(cause, &told) {
+		text = told.Text
+	}
+	view := e.view()
+	f := &Error{UnknownError, text + view}
+	if e.opts.Agree != nil {
+		f.Reason = e.opts.Agree(text, view)
+	}
 	var told *Error
 	if errors.As(cause, &told) {
 		f.Code = told.Code
@@ -43,18 +53,22 @@ func (e *Engine) Failure() *Error {
 	return nil
 }
 
-// view is when this rank was told, and what it was doing: its oldest operation.
+// view is when this rank noticed, and what it was doing: its oldest operation, and
+// where none is pending its last one.
 func (e *Engine) view() string {
-	at := time.Now().UTC().Format("2006-01-02 15:04:05.000")
+	return fmt.Sprintf(" [%s UTC, seen by %s: %s]", time.Now().UTC().Format("2006-01-02 15:04:05.000"), e.opts.Describe(e.opts.Rank), e.occupation())
+}
+
+// occupation says which operation this rank was about, and how far that had come.
+func (e *Engine) occupation() string {
 	var oldest Waiting
-	waiting := e.Waiting()
-	for _, w := range waiting {
+	for _, w := range e.Waiting() {
 		if oldest.Name == "" || w.Agreed && !oldest.Agreed || w.Agreed == oldest.Agreed && w.Since.Before(oldest.Since) {
 			oldest = w
 		}
 	}
-	if len(waiting) == 0 {
-		return fmt.Sprintf(" [%s UTC]", at)
+	if oldest.Name == "" {
+		return e.idleness()
 	}
 	phase := "waited for other ranks"
 	switch {
@@ -63,5 +77,15 @@ func (e *Engine) view() string {
 	case oldest.Unready:
 		phase = "waited for its input"
 	}
-	return fmt.Sprintf(" [%s UTC; here %s %q %s]", at, oldest.Op, oldest.Name, phase)
+	return fmt.Sprintf("%s %q %s", oldest.Op, oldest.Name, phase)
+}
+
+// idleness is the occupation of a rank that has submitted nothing that is not done.
+func (e *Engine) idleness() string {
+	records := e.Records()
+	if len(records) == 0 {
+		return "nothing was pending"
+	}
+	last := records[len(records)-1]
+	return fmt.Sprintf("nothing was pending after %s %q", last.Op, last.Name)
 }

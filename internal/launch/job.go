@@ -416,13 +416,16 @@ func (j *Job) explain(d rendezvous.Death) {
 	culprit := d.Rank
 	switch {
 	case first != nil: // what failed after it is a consequence, whichever process was the first to end
-		culprit = first.Rank
+		culprit = first.About
 		b.WriteString("root cause: " + first.Text)
 	default:
 		b.WriteString("root cause: " + d.String())
 		if d.Reason != "" {
 			fmt.Fprintf(&b, "\nit reported: %s", d.Reason)
 		}
+	}
+	if v := j.server.Verdict(); v != nil && (strings.Contains(b.String(), v.Cause) || first != nil && strings.Contains(v.Cause, first.Text)) {
+		b.WriteString(v.View) // of this failure
 	}
 	if text := j.ranks[culprit].streams[1].last(); text != "" {
 		fmt.Fprintf(&b, "; last lines of its stderr:\n  %s", strings.ReplaceAll(text, "\n", "\n  "))

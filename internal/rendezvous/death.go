@@ -42,9 +42,10 @@ type Death struct {
 
 // Failure is what a rank has reported.
 type Failure struct {
-	Rank int
-	Text string // begins with who it is
-	At   time.Time
+	Rank  int // who reports
+	About int // who has failed: mostly the same
+	Text  string
+	At    time.Time
 }
 
 // Failed is false for a process that exited with code 0.

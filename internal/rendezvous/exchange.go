@@ -18,6 +18,7 @@ type generation struct {
 	gone      map[int]string // members that cannot contribute any more, and why
 	odd       string         // why this generation can never be complete; "" if it can
 	exchanges map[exchangeKey]*exchange
+	verdict   *Verdict // why its operations have ended; nil while they have not
 }
 
 type exchangeKey struct {

@@ -53,7 +53,9 @@ type message struct {
 	Values [][]byte `json:",omitempty"`
 	Alike  bool     `json:",omitempty"` // values: all ranks have given Values[0]
 
-	Text       string    `json:",omitempty"` // refused, failed, missing, give up, report
+	Text       string    `json:",omitempty"` // refused, failed, missing, give up, report, cause, verdict
+	View       string    `json:",omitempty"` // cause, verdict
+	About      int       `json:",omitempty"` // report: 1 + the rank that has failed; 0: the one that reports
 	Death      *Death    `json:",omitempty"` // death, failed
 	Silent     []Silence `json:",omitempty"` // beats
 	Generation uint64    `json:",omitempty"` // welcome
@@ -66,6 +68,7 @@ const (
 	typeAsk      = "ask"     // to all members, this one included
 	typeAnswer   = "answer"  // to a question; and from the server, passed on to who has asked
 	typeReport   = "report"
+	typeCause    = "cause" // why this rank's operations end
 	typeLeave    = "leave"
 	typeBeat     = "beat" // I wait: is everybody alive?
 	typePong     = "pong"
@@ -76,6 +79,7 @@ const (
 	typeFailed  = "failed"
 	typeMissing = "missing"
 	typeDeath   = "death"
+	typeVerdict = "verdict" // why those of all ranks end
 	// What another rank's Ask makes of it.
 	typeQuestion = "question"
 	// The answers that follow are to the Ask with this number; there are no more of them.

@@ -24,7 +24,7 @@ import (
 )
 
 // Protocol is the version of what ranks and launcher say to each other.
-const Protocol = 1
+const Protocol = 2
 
 // maxStrangers is how many connections, besides one for each rank, may be
 // unproved at a time.
@@ -75,6 +75,7 @@ type Server struct {
 	deaths    []Death       // the news so far, in order of arrival
 	first     *Failure      // see First
 	gens      []*generation // gens[i] has the agreed number i+1
+	verdict   *Verdict      // the last one
 }
 
 // standing is what the server knows of one rank over all generations.
@@ -351,8 +352,14 @@ func (s *Server) take(p *peer, m message) bool {
 	case typeReport:
 		if r := &s.ranks[p.Rank]; !r.reported {
 			r.report, r.reported = clip(m.Text, maxText), true
-			s.blame(p.Rank, r.report)
+			about := m.About - 1
+			if about < 0 || about >= s.size {
+				about = p.Rank
+			}
+			s.blame(p.Rank, about, r.report)
 		}
+	case typeCause:
+		s.judge(p, m)
 	case typeLeave:
 		p.left = true
 		return false
@@ -522,7 +529,7 @@ func (s *Server) Close() error {
 const wake = 30 * time.Second
 
 // blame notes a report, unless another failure has just come before it.
-func (s *Server) blame(rank int, text string) {
+func (s *Server) blame(rank, about int, text string) {
 	now := time.Now()
 	if s.first != nil && now.Sub(s.first.At) < wake {
 		return
@@ -532,7 +539,7 @@ func (s *Server) blame(rank int, text string) {
 			return
 		}
 	}
-	s.first = &Failure{Rank: rank, Text: text, At: now}
+	s.first = &Failure{Rank: rank, About: about, Text: text, At: now}
 }
 
 // First is the report, not long ago, that came before other reports and before any

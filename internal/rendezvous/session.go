@@ -55,6 +55,7 @@ type Session struct {
 	agreed uint64
 	server string        // who serves, if it is not the launcher
 	ended  chan struct{} // closed when the connection is over; err says why
+	judged chan struct{} // closed when verdict is there
 
 	writing sync.Mutex
 
@@ -63,6 +64,7 @@ type Session struct {
 	closing bool      // Close was called: whatever ends the session now, that was the cause
 	err     error     // set once, before ended is closed
 	deaths  []Death
+	verdict *Verdict // set once
 	uses    map[string]uint64
 	waits   map[exchangeKey]*wait
 	inquiries
@@ -101,9 +103,10 @@ func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session,
 	}
 	s := &Session{
 		o: o, conn: a.conn, addr: a.addr, fd: -1,
-		ended: make(chan struct{}),
-		uses:  map[string]uint64{},
-		waits: map[exchangeKey]*wait{},
+		ended:  make(chan struct{}),
+		judged: make(chan struct{}),
+		uses:   map[string]uint64{},
+		waits:  map[exchangeKey]*wait{},
 	}
 	s.questions = make(chan struct{}, 1)
 	s.beats = make(chan []Silence, 1)
@@ -184,7 +187,7 @@ func (s *Session) take(m message) {
 		s.changed.Broadcast()
 		return
 	}
-	if s.hear(m) || s.hearBeats(m) {
+	if s.hear(m) || s.hearBeats(m) || s.hearVerdict(m) {
 		return
 	}
 	key := exchangeKey{m.Name, m.Use}
@@ -356,8 +359,11 @@ func (s *Session) OnLost(f func(error)) {
 
 // Report tells the launcher why this rank failed. The first report counts. It
 // is best effort: nothing is returned, and it blocks at most 10 s.
-func (s *Session) Report(text string) {
-	s.write(message{Type: typeReport, Text: clip(text, maxText)})
+func (s *Session) Report(text string) { s.ReportOn(s.o.Rank, text) }
+
+// ReportOn tells the launcher of a failure that this rank has noticed, of another.
+func (s *Session) ReportOn(rank int, text string) {
+	s.write(message{Type: typeReport, About: 1 + rank, Text: clip(text, maxText)})
 }
 
 // Close leaves the generation. Every Exchange under way fails, here and, where

@@ -3,8 +3,10 @@ package world
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -41,7 +43,47 @@ func (w *World) report(cause error) {
 	if w.session == nil || errors.As(cause, new(*transport.Report)) || errors.As(cause, new(reported)) {
 		return
 	}
-	guard.Go("the report of a failure", func(error) {}, func() { w.session.Report(w.Describe(w.Config.Rank) + " reports: " + cause.Error()) })
+	about := w.Config.Rank
+	if lost := (*rankLost)(nil); errors.As(cause, &lost) {
+		about = lost.rank
+	}
+	guard.Go("the report of a failure", func(error) {}, func() { w.session.ReportOn(about, w.Describe(w.Config.Rank)+" reports: "+cause.Error()) })
+}
+
+// rankLost is a cause that another rank is.
+type rankLost struct {
+	rank int
+	text string
+}
+
+func (l *rankLost) Error() string { return l.text }
+
+// agreeTime bounds how long the words for a failure are waited for.
+const agreeTime = 300 * time.Millisecond
+
+// agree asks for the words that all ranks use for a failure: those of the rank that
+// was the first to tell the launcher.
+func (w *World) agree(cause, view string) string {
+	if w.session == nil {
+		return cause + view
+	}
+	v := w.session.Agree(rendezvous.Verdict{Cause: cause, View: view}, agreeTime)
+	return v.Cause + v.View
+}
+
+// onVerdict is told, by way of the launcher, that the operations of some rank have
+// failed: the second way, for ranks that the first cannot reach.
+func (w *World) onVerdict(v rendezvous.Verdict) {
+	w.mu.Lock()
+	e, left := w.Engine, w.left
+	w.mu.Unlock()
+	if left {
+		return
+	}
+	if by, over := e.ClosedBy(); over || by >= 0 {
+		return // the closed log ends what it ends
+	}
+	w.abort(reported{errors.New(v.Cause)})
 }
 
 // reported is a cause that the launcher knows already.

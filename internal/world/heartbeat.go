@@ -149,13 +149,13 @@ func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error
 		} else {
 			text += ": its process is stopped, or its host cannot be reached"
 		}
-		return fmt.Errorf("%s (%s)", text, limit)
+		return &rankLost{s.Rank, fmt.Sprintf("%s (%s)", text, limit)}
 	}
 	for _, p := range h.connections() {
 		for _, s := range p.Beat(h.every) {
 			if s.For >= max(h.patience(), leastSilence) {
-				return fmt.Errorf("%s is lost: nothing has come from its host (%s) for %.1f s, not even acknowledgements: the link is cut or the host is down (%s)",
-					h.describe(s.Rank), s.Addr, s.For.Seconds(), limit)
+				return &rankLost{s.Rank, fmt.Sprintf("%s is lost: nothing has come from its host (%s) for %.1f s, not even acknowledgements: the link is cut or the host is down (%s)",
+					h.describe(s.Rank), s.Addr, s.For.Seconds(), limit)}
 			}
 		}
 	}

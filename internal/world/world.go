@@ -138,6 +138,7 @@ func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
 		return err
 	}
 	w.session.OnLost(w.onLost)
+	w.session.OnVerdict(w.onVerdict)
 	return nil
 }
 
@@ -213,7 +214,7 @@ func (w *World) startEngine(o Options) error {
 	}
 	opts := engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity, Wire: c.Compression,
 		GroupsApart: c.DisableGroupFusion, JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
-		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Failed: w.failed, Records: c.FlightRecords, Cause: w.cause, Log: o.Log}
+		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Failed: w.failed, Agree: w.agree, Records: c.FlightRecords, Cause: w.cause, Log: o.Log}
 	if err := w.tune(&opts); err != nil {
 		w.net.Close()
 		return err
@@ -321,7 +322,7 @@ func (w *World) onVanished(rank, pid int) {
 			return // ranks leave; should one have died instead, the launcher will tell
 		}
 	}
-	w.abort(fmt.Errorf("%s has died", w.Describe(rank)))
+	w.abort(&rankLost{rank, w.Describe(rank) + " has died"})
 }
 
 // awaitNews waits a moment for the launcher's report on a rank.

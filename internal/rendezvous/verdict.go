@@ -1,0 +1,98 @@
+package rendezvous
+
+import (
+	"time"
+
+	"github.com/gorovod/gorovod/internal/guard"
+)
+
+// Verdict is why a generation's operations have come to their end, in the words of the
+// rank that was the first to tell the server. All ranks use them, so that a failure
+// reads the same everywhere, whoever has seen it, and however often.
+type Verdict struct {
+	// Cause says what has failed: rank, host, process, how.
+	Cause string
+	// View is when that was noticed, by which rank, and what it was doing.
+	View string
+}
+
+// judge takes what p says why its operations end. The first to say so is believed, and
+// every member is told: also those that no other rank could reach.
+func (s *Server) judge(p *peer, m message) {
+	g := p.gen
+	if g.verdict != nil || m.Text == "" {
+		return // p has been told, or will be in a moment
+	}
+	g.verdict = &Verdict{clip(m.Text, maxText), clip(m.View, maxText)}
+	s.verdict = g.verdict
+	for q := range s.peers {
+		if q.gen == g {
+			s.send(q, message{Type: typeVerdict, Text: g.verdict.Cause, View: g.verdict.View})
+		}
+	}
+}
+
+// Verdict is that of the generation that was the last to fail, nil if none has.
+func (s *Server) Verdict() *Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.verdict
+}
+
+// Agree offers this rank's account of a failure, and returns the one that counts on all
+// ranks. It blocks until the server has answered, at most limit: then, and where the
+// server cannot be reached, this rank's own account is returned. Calling it again
+// gives the same.
+func (s *Session) Agree(own Verdict, limit time.Duration) Verdict {
+	if v := s.agreement(); v != nil {
+		return *v
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	// What is written may have to wait for another who writes to a server that does not read.
+	guard.Go("the account of a failure", s.end, func() {
+		s.write(message{Type: typeCause, Text: clip(own.Cause, maxText), View: clip(own.View, maxText)})
+	})
+	select {
+	case <-s.judged:
+	case <-s.ended:
+	case <-timer.C:
+	}
+	if v := s.agreement(); v != nil {
+		return *v
+	}
+	return own
+}
+
+// OnVerdict calls f once, on a goroutine of its own, when the server tells why this
+// generation's operations end; never if it does not before the session ends.
+func (s *Session) OnVerdict(f func(Verdict)) {
+	guard.Go("the news of a failure", s.end, func() {
+		select {
+		case <-s.judged:
+		case <-s.ended:
+		}
+		if v := s.agreement(); v != nil {
+			f(*v)
+		}
+	})
+}
+
+// agreement is what the server has told, nil while it has not.
+func (s *Session) agreement() *Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.verdict
+}
+
+// hearVerdict takes the server's word; false for other frames. The caller holds mu.
+func (s *Session) hearVerdict(m message) bool {
+	if m.Type != typeVerdict {
+		return false
+	}
+	if s.verdict == nil {
+		s.verdict = &Verdict{m.Text, m.View}
+		close(s.judged)
+	}
+	return true
+}

@@ -1,0 +1,70 @@
+package rendezvous
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// However many ranks tell of a failure at once, all use the words of one.
+func TestAllAgreeOnOneAccount(t *testing.T) {
+	const size = 5
+	srv, addr := serve(t, size)
+	all := joinAll(t, addr, size)
+	var told [size]Verdict
+	var telling sync.WaitGroup
+	for r, s := range all[:size-1] {
+		telling.Go(func() {
+			told[r] = s.Agree(Verdict{fmt.Sprintf("cause of %d", r), fmt.Sprintf(" [view of %d]", r)}, 10*time.Second)
+		})
+	}
+	heard := make(chan Verdict, 1)
+	all[size-1].OnVerdict(func(v Verdict) { heard <- v })
+	telling.Wait()
+	told[size-1] = <-heard // who has said nothing is told, too
+	for r, v := range told {
+		if v != told[0] {
+			t.Errorf("rank %d has %+v, rank 0 %+v", r, v, told[0])
+		}
+	}
+	first, _ := strings.CutPrefix(told[0].Cause, "cause of ")
+	if told[0].View != " [view of "+first+"]" {
+		t.Errorf("%+v is nobody's account", told[0])
+	}
+	if v := srv.Verdict(); v == nil || *v != told[0] {
+		t.Errorf("the launcher has %+v", v)
+	}
+	if again := all[0].Agree(Verdict{"another", ""}, 0); again != told[0] {
+		t.Errorf("asked again: %+v", again)
+	}
+}
+
+// A generation's failure is no news for the next one.
+func TestAVerdictIsOfItsGeneration(t *testing.T) {
+	_, addr := serve(t, 2)
+	all := joinAll(t, addr, 2)
+	all[0].Agree(Verdict{"of the first", ""}, 10*time.Second)
+	o := options(0, 2)
+	o.Generation = 2
+	if v := join(t, addr, o).Agree(Verdict{"of the second", ""}, 10*time.Second); v.Cause != "of the second" {
+		t.Errorf("got %+v", v)
+	}
+}
+
+// Where the server cannot answer, a rank has its own words, in bounded time.
+func TestWithoutAServerEachHasItsOwnAccount(t *testing.T) {
+	srv, addr := serve(t, 2)
+	all := joinAll(t, addr, 2)
+	srv.mu.Lock() // as a launcher that is stopped
+	v := all[0].Agree(Verdict{"mine", " [my view]"}, 20*time.Millisecond)
+	srv.mu.Unlock()
+	if v.Cause != "mine" || v.View != " [my view]" {
+		t.Errorf("got %+v", v)
+	}
+	srv.Close()
+	if v := all[1].Agree(Verdict{"mine", ""}, time.Hour); v.Cause != "mine" {
+		t.Errorf("got %+v", v) // or hangs
+	}
+}

@@ -1,0 +1,110 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+// All ranks have one text for a failure, whoever has seen it: what failed, when, who
+// noticed it, and what that rank was doing. Rank 3 waits for nothing meanwhile.
+func TestAFailureReadsTheSameEverywhere(t *testing.T) {
+	const size = 4
+	who := fmt.Sprintf(`rank 2 on host \w+ \(pid %d\) `, os.Getpid())
+	for _, f := range []struct {
+		name   string
+		happen func(l *launcher, w *World) // on rank 2
+		cause  string
+	}{
+		{"exception", func(_ *launcher, w *World) { w.Fail("raised ValueError: bad batch") }, `Horovod has been shut down: ` + who + `raised ValueError: bad batch`},
+		{"abort", func(_ *launcher, w *World) { w.Abort(errors.New(w.Describe(2) + " is out of paper")) }, who + `is out of paper`},
+		{"death", func(l *launcher, w *World) {
+			l.Died(rendezvous.Death{Rank: 2, Host: w.Config.Hostname, PID: os.Getpid(), Signal: 9})
+		}, who + `was killed by signal 9 \(SIGKILL\)`},
+	} {
+		for _, transport := range []string{"shm", "tcp", "on aabb"} {
+			t.Run(f.name+" over "+transport, func(t *testing.T) {
+				l := newLauncher(t, size)
+				var texts [size]string
+				var ready, over sync.WaitGroup
+				ready.Add(size)
+				over.Add(size)
+				each(size, func(r int) {
+					c := l.config(r, size, transport)
+					c.FlightRecords = 10
+					w, err := Join(context.Background(), c, 1, quiet())
+					if err != nil {
+						t.Errorf("rank %d: %v", r, err)
+						ready.Done()
+						over.Done()
+						return
+					}
+					defer w.Leave(limit)
+					var failed *engine.Error
+					if _, err := add(w, "first", 1); err != nil {
+						t.Error(err)
+					}
+					ready.Done()
+					if r < 2 {
+						_, failed = add(w, "pending", 1)
+					} else {
+						ready.Wait()
+						time.Sleep(10 * time.Millisecond) // mostly the others wait by now; no matter
+						if r == 2 {
+							f.happen(l, w)
+						}
+						for deadline := time.Now().Add(limit); w.Failure() == "" && time.Now().Before(deadline); {
+							time.Sleep(time.Millisecond)
+						}
+						_, failed = add(w, "later", 1)
+					}
+					if failed != nil {
+						texts[r] = failed.Reason
+					}
+					over.Done()
+					over.Wait()
+				})
+				want := regexp.MustCompile(`^` + f.cause + ` \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC, seen by rank \d on host \w+ \(pid \d+\): ` +
+					`(ALLREDUCE "pending" waited for other ranks|nothing was pending after ALLREDUCE "first")\]$`)
+				for r, text := range texts {
+					if !want.MatchString(text) || text != texts[0] {
+						t.Errorf("rank %d: %s", r, text)
+					}
+				}
+				if v := l.Verdict(); v == nil || v.Cause+v.View != texts[0] {
+					t.Errorf("the launcher has %v", v)
+				}
+			})
+		}
+	}
+}
+
+// What one rank tells the launcher reaches ranks that its own abort cannot reach.
+func TestTheLauncherPassesFailuresOn(t *testing.T) {
+	l := newLauncher(t, 2)
+	each(2, func(r int) {
+		w, err := Join(context.Background(), l.config(r, 2, "tcp"), 1, quiet())
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+			return
+		}
+		defer w.Leave(limit)
+		if _, err := add(w, "x", 1); err != nil {
+			t.Error(err)
+		}
+		if r == 1 { // tells only the launcher
+			w.session.Agree(rendezvous.Verdict{Cause: "the sky has fallen", View: " [just now]"}, limit)
+		}
+		if _, err := add(w, fmt.Sprint("of ", r), 1); err == nil || err.Reason != "the sky has fallen [just now]" {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	})
+}
