@@ -63,7 +63,8 @@ def last_line(log):
 
 
 def pytest(file):
-    return [sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=100", str(file)]
+    slowest = ["--durations=12", "--durations-min=1"]
+    return [sys.executable, "-m", "pytest", "-q", *slowest, "-o", "faulthandler_timeout=100", str(file)]
 
 
 def run(command, log, env, timeout):

@@ -124,6 +124,18 @@ def test_errors(job, jnp):
         job.allgather(jnp.float32(1))
     with pytest.raises(ValueError, match="not supported"):
         job.allreduce(jnp.ones(2, "complex64"))
+    x = jnp.ones(2)
+    for error, text, call in (
+        (TypeError, "compression must be one of", lambda: job.allreduce(x, compression=3)),
+        (ValueError, "unknown reduce operation 77", lambda: job.allreduce(x, op=77)),
+        (ValueError, "use Average or Sum", lambda: job.reducescatter(x, op=job.Min)),
+        (TypeError, "prescale_factor must be a number", lambda: job.allreduce(x, prescale_factor="2")),
+        (TypeError, "root_rank must be an integer", lambda: job.broadcast(x, 1.5)),
+        (TypeError, "name must be a str", lambda: job.allgather(x, name=3)),
+        (TypeError, "process_set must be a ProcessSet", lambda: job.allgather(x, process_set=0)),
+    ):
+        with pytest.raises(error, match=text):
+            call()
     if job.size() > 1:
         with pytest.raises((job.HorovodInternalError, ValueError), match="[Mm]ismatched"):
             job.allreduce(jnp.ones(2 + job.rank()), name="shapes")

@@ -39,5 +39,7 @@ def test_values_and_state(hvd):
     models.set_weights(model, seed=9)
     state.restore()
     models.assert_same_weights(model.get_weights(), start)
+    with pytest.raises(TypeError, match="compression must be one of"):
+        hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), compression="fp16")
     with pytest.raises(ValueError, match="gradient_accumulation_steps"):
         hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=2)

@@ -179,6 +179,16 @@ def test_wrong_arguments(front):
     sgd = keras.optimizers.SGD(0.1)
     with pytest.raises(ValueError, match="op currently only supports Average and Sum"):
         hvd.DistributedOptimizer(sgd, op=99)
+    with pytest.raises(TypeError, match="compression must be one of"):
+        hvd.DistributedOptimizer(sgd, compression=3)
+    with pytest.raises(TypeError, match="name must be a str"):
+        hvd.DistributedOptimizer(sgd, name=3)
+    with pytest.raises(ValueError, match="gradient_predivide_factor must be finite"):
+        hvd.DistributedOptimizer(sgd, gradient_predivide_factor=0)
+    with pytest.raises(ValueError, match="groups must consist of lists"):
+        hvd.DistributedOptimizer(sgd, groups=[1])
+    with pytest.raises(TypeError, match="root_rank must be an integer"):
+        hvd.callbacks.BroadcastGlobalVariablesCallback(1.5)
     with pytest.raises(ValueError, match="groups should be"):
         hvd.DistributedOptimizer(sgd, groups="all")
     with pytest.raises(ValueError, match="gradient_predivide_factor"):
@@ -192,6 +202,10 @@ def test_wrong_arguments(front):
             hvd.PartialDistributedOptimizer(sgd, local_layers=["dense"])
         with pytest.raises(ValueError, match="backward_passes_per_step"):
             hvd.PartialDistributedOptimizer(sgd, backward_passes_per_step=0)
+        with pytest.raises(TypeError, match="backward_passes_per_step must be an int"):
+            hvd.PartialDistributedOptimizer(sgd, backward_passes_per_step=1.5)
+        with pytest.raises(TypeError, match="process_set must be a ProcessSet"):
+            hvd.PartialDistributedOptimizer(sgd, process_set=0)
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])

@@ -498,6 +498,51 @@ def test_bad_splits():
         hvd.alltoall(tf.ones([3]), splits=[[3]])
 
 
+WRONG = [
+    (TypeError, "compression must be one of", lambda x: hvd.allreduce(x, compression=3)),
+    (TypeError, "compression must be one of", lambda x: hvd.grouped_allreduce([x], compression=hvd.Compression)),
+    (TypeError, "compression must be one of", lambda x: hvd.reducescatter(x, compression=None)),
+    (ValueError, "unknown reduce operation 77", lambda x: hvd.allreduce(x, op=77)),
+    (ValueError, "unknown reduce operation 1.5", lambda x: hvd.grouped_allreduce([x], op=1.5)),
+    (ValueError, "unknown reduce operation 'sum'", lambda x: hvd.allreduce(x, op="sum")),
+    (ValueError, "use Average or Sum", lambda x: hvd.reducescatter(x, op=hvd.Min)),
+    (ValueError, "use Average or Sum", lambda x: hvd.grouped_reducescatter([x], op=hvd.Max)),
+    (TypeError, "name must be a str, not 3", lambda x: hvd.allgather(x, name=3)),
+    (ValueError, "contains a NUL", lambda x: hvd.alltoall(x, name="a\0b")),
+    (TypeError, "prescale_factor must be a number, not '2'", lambda x: hvd.allreduce(x, prescale_factor="2")),
+    (TypeError, "postscale_factor must be a number, not None", lambda x: hvd.reducescatter(x, postscale_factor=None)),
+    (TypeError, "process_set must be a ProcessSet, not 0", lambda x: hvd.allgather(x, process_set=0)),
+    (TypeError, "process_set must be a ProcessSet, not None", lambda x: hvd.broadcast(x, 0, process_set=None)),
+    (TypeError, "root_rank must be an integer, not 1.5", lambda x: hvd.broadcast(x, 1.5)),
+    (TypeError, "root_rank must be an integer, not None", lambda x: hvd.broadcast_([tf.Variable(1.0)], None)),
+    (ValueError, "out of range", lambda x: hvd.broadcast(x, 1 << 40)),
+    (TypeError, "process_set_id must be an integer, not 1.5", lambda x: hvd.size_op(1.5)),
+    (ValueError, "None", lambda x: hvd.allreduce(None)),
+    (ValueError, "tensor 1 of a group of 2 is None", lambda x: hvd.grouped_allreduce([x, None])),
+    (TypeError, "must be a list of tensors", lambda x: hvd.grouped_allgather(x)),
+    (TypeError, "must be a list of tensors", lambda x: hvd.grouped_reducescatter(None)),
+    (TypeError, "number 1 of the variables is none", lambda x: hvd.broadcast_([tf.Variable(1.0), x], 0)),
+    ((TypeError, ValueError), "int32", lambda x: hvd.alltoall(x, splits=[1.5])),
+]
+
+
+@pytest.mark.parametrize("function", [False, True])
+def test_wrong_arguments_are_told_by_the_call_itself(function):
+    """In a function when it is traced: a graph that nobody runs would hide the mistake."""
+    for error, text, call in WRONG:
+        with pytest.raises(error, match=text):
+            if function:
+                tf.function(call, autograph=False).get_concrete_function(tf.TensorSpec([3]))
+            else:
+                call(tf.ones(3))
+
+
+def test_groups_of_nothing_and_of_an_iterator():
+    assert hvd.grouped_allreduce([]) == hvd.grouped_allgather(()) == hvd.grouped_reducescatter([]) == []
+    for result in hvd.grouped_allreduce((tf.ones(2) for _ in range(3)), op=hvd.Sum):
+        check(result, np.full(2, hvd.size(), np.float32))
+
+
 def test_compiled_function_is_refused():
     """XLA knows no collective of ours; its error names it."""
 

@@ -182,7 +182,7 @@ def test_wrong_arguments():
     tape = tf.GradientTape()
     with pytest.raises(ValueError, match="predivide"):
         hvd.DistributedGradientTape(tape, op=hvd.Sum, gradient_predivide_factor=2.0)
-    for groups in (0, -1, "two"):
+    for groups in (0, -1, "two", [tf.Variable(1.0)]):
         with pytest.raises(ValueError, match="groups"):
             hvd.DistributedGradientTape(tape, groups=groups)
     with pytest.warns(DeprecationWarning, match="num_groups"):
@@ -193,12 +193,57 @@ def test_wrong_arguments():
     with pytest.raises(NotImplementedError, match="process sets"):
         hvd.DistributedOptimizer(optimizer, op=hvd.Adasum, process_set=hvd.ProcessSet([0]))
     for passes in (0, -3, "2", 2.5):
-        with pytest.raises(ValueError, match="backward_passes_per_step must be"):
+        error = ValueError if isinstance(passes, int) else TypeError
+        with pytest.raises(error, match="backward_passes_per_step must be"):
             hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), backward_passes_per_step=passes)
     with pytest.raises(ValueError, match="eager"):
         hvd.DistributedOptimizer(optimizer, backward_passes_per_step=2)
     with pytest.raises(ValueError, match="predivide"):
         hvd.DistributedOptimizer(optimizer, op=hvd.Sum, gradient_predivide_factor=2.0)
+
+
+# What each front end says of options that are wrong by themselves.
+WRONG = [
+    (TypeError, "compression must be one of", {"compression": 3}),
+    (ValueError, "unknown reduce operation 77", {"op": 77}),
+    (TypeError, "gradient_predivide_factor must be a number", {"gradient_predivide_factor": "2"}),
+    (ValueError, "gradient_predivide_factor must be finite", {"gradient_predivide_factor": 0}),
+    (TypeError, "process_set must be a ProcessSet", {"process_set": 0}),
+    (ValueError, "lists of variables", {"groups": [1, 2]}),
+]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **options: hvd.DistributedGradientTape(tf.GradientTape(), **options),
+        lambda **options: hvd.PartialDistributedGradientTape(tf.GradientTape(), **options),
+        lambda **options: hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(RATE), **options),
+        lambda **options: hvd.DistributedOptimizer(tf.keras.optimizers.SGD(RATE), **options),
+    ],
+    ids=["tape", "partial tape", "optimizer of TensorFlow 1", "optimizer of Keras"],
+)
+def test_wrong_options(make):
+    for error, text, options in WRONG:
+        with pytest.raises(error, match=text):
+            make(**options)
+
+
+def test_wrong_tapes_and_sets():
+    with pytest.raises(TypeError, match="gradtape must be"):
+        hvd.DistributedGradientTape(None)
+    with pytest.raises(TypeError, match="name must be a str"):
+        hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(RATE), name=3)
+    with pytest.raises(TypeError, match="root_rank must be an integer"):
+        hvd.BroadcastGlobalVariablesHook(1.5)
+    with pytest.raises(TypeError, match="number 0 of the variables is none"):
+        hvd.broadcast_variables([tf.ones(2)], 0)
+    # Gradients of a set that there is not would stay unreduced.
+    v = tf.Variable(1.0)
+    with hvd.DistributedGradientTape(tf.GradientTape(), process_set=hvd.ProcessSet(range(hvd.size()))) as tape:
+        loss = 2 * v
+    with pytest.raises(ValueError, match="not initialized"):
+        tape.gradient(loss, v)
 
 
 # ---- optimizers of TensorFlow 1

@@ -10,6 +10,7 @@ import numpy as np
 import horovod.jax as hvd
 from horovod._keras._options import Options
 from horovod.common.exceptions import HorovodInternalError
+from horovod.jax.mpi_ops import check_compression
 
 __all__ = [
     "Gradients",
@@ -18,6 +19,7 @@ __all__ = [
     "broadcast",
     "broadcast_global_variables",
     "broadcast_variables",
+    "check_compression",
     "hvd",
     "internal_error",
     "prepare",
@@ -64,7 +66,7 @@ class Gradients:
                 shared.append(i)
             elif options.scale_local_gradients:
                 results[i] = gradient / n
-        if n is not None and n > 1 and options.process_set.included():
+        if n != 1 and options.process_set.included() is not False:  # allreduce says so of a set that has no size
             factor = options.gradient_predivide_factor
             reduced = hvd.allreduce(
                 [gradients[i] for i in shared],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from horovod.common import _arguments
 from horovod.common._groups import Groups, resolve_groups
 from horovod.common.process_sets import ProcessSet
 
@@ -25,14 +26,17 @@ class Options:
     process_set: ProcessSet
     scale_local_gradients: bool
 
-    def check(self, hvd: Any) -> None:
-        """Raise ValueError for what cannot be. ``hvd`` is the framework's front end."""
+    def check(self, framework: Any) -> None:
+        """Raise TypeError or ValueError for what cannot be on ``framework``, a module of :mod:`horovod._keras`."""
+        hvd = framework.hvd
+        framework.check_compression(self.compression)
+        _arguments.process_set(self.process_set)
+        _arguments.predivide_factor(self.gradient_predivide_factor)
         if self.gradient_predivide_factor != 1.0 and hvd.rocm_built():
             raise ValueError("gradient_predivide_factor not supported yet with ROCm")
         if self.op not in (hvd.Average, hvd.Sum):
             raise ValueError("op currently only supports Average and Sum")
         if self.gradient_predivide_factor != 1.0 and self.op != hvd.Average:
             raise ValueError("gradient_predivide_factor not supported with op != Average")
-        if self.backward_passes_per_step < 1:
-            raise ValueError("backward_passes_per_step must be > 0")
+        _arguments.passes(self.backward_passes_per_step)
         resolve_groups(0, self.groups)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import horovod.tensorflow as hvd
 from horovod._keras._options import Options
+from horovod.common._arguments import compressor as check_compression
 from horovod.common.exceptions import HorovodInternalError
 from horovod.tensorflow._reduction import LocalGradients, Reducer
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
@@ -21,6 +22,7 @@ __all__ = [
     "broadcast",
     "broadcast_global_variables",
     "broadcast_variables",
+    "check_compression",
     "hvd",
     "internal_error",
     "prepare",

@@ -9,6 +9,7 @@ import torch
 
 import horovod.torch as hvd
 from horovod._keras._options import Options
+from horovod.common._arguments import compressor as check_compression
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import split_list
 
@@ -19,6 +20,7 @@ __all__ = [
     "broadcast",
     "broadcast_global_variables",
     "broadcast_variables",
+    "check_compression",
     "hvd",
     "internal_error",
     "prepare",
@@ -145,6 +147,7 @@ def allreduce(
 ) -> np.ndarray:
     """The reduction of ``value``, an array or what can be made one, over all ranks: the average, unless ``op`` says
     otherwise. Blocks."""
+    check_compression(compression)
     reduced = hvd.allreduce(
         _tensor(value),
         average=average,

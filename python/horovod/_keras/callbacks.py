@@ -13,6 +13,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 import numpy as np
 
 from horovod._keras import _frameworks
+from horovod.common import _arguments
 
 Logs = Optional[dict[str, Any]]
 
@@ -44,7 +45,7 @@ class BroadcastGlobalVariables(_Callback):
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Optional[Sequence[Any]] = None) -> None:
         super().__init__()
-        self.root_rank = root_rank
+        self.root_rank = _arguments.root_rank(root_rank)
         self.device = device
         self.broadcast_done = False
         self._local_variables = {id(v): v for v in local_variables or ()}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
 
 from horovod._keras import _frameworks
 from horovod._keras._options import Options
+from horovod.common import _arguments
 
 if TYPE_CHECKING:
     _OfKeras = Any  # the class that the following ones are mixed into
@@ -187,9 +188,10 @@ def _reduce_before_unscaling(keras: Any) -> None:
 
 
 def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options) -> Any:
-    """A distributed optimizer that does what ``optimizer`` does. Raises ValueError for options that cannot be."""
+    """A distributed optimizer that does what ``optimizer`` does. TypeError or ValueError for options that cannot be."""
+    _arguments.name(name)
     framework = _frameworks.framework(keras)
-    options.check(framework.hvd)
+    options.check(framework)
     kind: Any = type(optimizer)
     if not hasattr(kind, "get_config") or not hasattr(kind, "apply_gradients"):
         raise ValueError(f"DistributedOptimizer takes an optimizer of Keras, not {optimizer!r}")
@@ -204,7 +206,7 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options
 def distribute_in_place(keras: Any, optimizer: Any, options: Options) -> None:
     """Make ``optimizer`` itself a distributed one; it keeps its state."""
     framework = _frameworks.framework(keras)
-    options.check(framework.hvd)
+    options.check(framework)
     kind: Any = type(optimizer)
     optimizer.__class__ = distributed_class(kind)
     optimizer._distribute(framework.Gradients(f"Distributed{kind.__name__}", options))

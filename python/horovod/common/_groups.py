@@ -20,4 +20,6 @@ def resolve_groups(num_groups: int, groups: Groups) -> Groups:
             groups = num_groups
     if groups is not None and not (isinstance(groups, list) or (isinstance(groups, int) and groups > 0)):
         raise ValueError("groups should be a non-negative integer or a list of list of tf.Variable.")
+    if isinstance(groups, list) and not all(isinstance(group, (list, tuple)) for group in groups):
+        raise ValueError("groups must consist of lists of variables.")
     return groups

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
-from horovod.common import _lib
+from horovod.common import _arguments, _lib
 from horovod.common.basics import HorovodBasics
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.process_sets import _setup as _setup_process_sets
@@ -82,10 +82,22 @@ class Compression:
     bf16 = _lib.WIRE_BF16
 
 
+_REDUCE_OPS = frozenset((Average, Sum, Adasum, Min, Max, Product))
+_WIRES = frozenset((Compression.none, Compression.fp16, Compression.bf16))
+
+
+def check_compression(compression: Any) -> int:
+    """``compression``, one of :class:`Compression`. TypeError for what is none."""
+    if not isinstance(compression, int) or compression not in _WIRES:
+        raise TypeError(f"compression must be one of hvd.Compression, not {compression!r}")
+    return compression
+
+
 def _set_id(process_set: ProcessSet) -> int:
-    if process_set.process_set_id is None:
+    set_id = _arguments.process_set(process_set).process_set_id
+    if set_id is None:
         raise ValueError(f"the process set is not initialized: {process_set}")
-    return process_set.process_set_id
+    return set_id
 
 
 def _is_traced(leaves: list[Any]) -> bool:
@@ -94,6 +106,7 @@ def _is_traced(leaves: list[Any]) -> bool:
 
 def _run(kind: int, leaves: list[Any], shapes: Optional[list[tuple[int, ...]]], name: Optional[str], **of: Any) -> Any:
     """The results for ``leaves``, in JAX's arrays; ``shapes`` are theirs, if they are others."""
+    _arguments.name(name)
     if not leaves:
         return []
     if not _is_traced(leaves):
@@ -133,10 +146,14 @@ def allreduce(
     Shapes and dtypes must be equal on all ranks. The arrays of a tree start together. Differentiable for Average and
     Sum; the gradient is reduced in the same way.
     """
-    reduce_op = _average_or(op, average)
+    reduce_op = _arguments.reduce_op(_average_or(op, average), _REDUCE_OPS, "Average, Sum, Adasum, Min, Max or Product")
+    scales = (
+        _arguments.number(prescale_factor, "prescale_factor"),
+        _arguments.number(postscale_factor, "postscale_factor"),
+    )
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
-    of = (name, _set_id(process_set), reduce_op, float(prescale_factor), float(postscale_factor), int(compression))
+    of = (name, _set_id(process_set), reduce_op, *scales, check_compression(compression))
     if _is_traced(leaves):
         return jax.tree_util.tree_unflatten(tree, _differentiable_allreduce(of, leaves))
     return jax.tree_util.tree_unflatten(tree, _allreduce(of, leaves))
@@ -196,7 +213,8 @@ def broadcast(
     """The array of ``root_rank``, a rank of the world, on all ranks; of each array of a tree. Blocks."""
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
-    results = _run(_lib.BROADCAST, leaves, None, name, process_set_id=_set_id(process_set), root_rank=root_rank)
+    of = {"process_set_id": _set_id(process_set), "root_rank": _arguments.root_rank(root_rank)}
+    results = _run(_lib.BROADCAST, leaves, None, name, **of)
     return jax.tree_util.tree_unflatten(tree, results)
 
 
@@ -219,7 +237,11 @@ def reducescatter(
     process_set_id = _set_id(process_set)
     me, n = process_set.rank() or 0, process_set.size() or 1
     shapes = [(leaf.shape[0] // n + (me < leaf.shape[0] % n), *leaf.shape[1:]) for leaf in leaves]
-    of = {"reduce_op": op, "prescale": prescale_factor, "postscale": postscale_factor}
+    of = {
+        "reduce_op": _arguments.reduce_op(op, frozenset((Average, Sum)), "Average or Sum"),
+        "prescale": _arguments.number(prescale_factor, "prescale_factor"),
+        "postscale": _arguments.number(postscale_factor, "postscale_factor"),
+    }
     results = _run(_lib.REDUCESCATTER, leaves, shapes, name, process_set_id=process_set_id, **of)
     return jax.tree_util.tree_unflatten(tree, results)
 
@@ -228,7 +250,8 @@ def broadcast_object(
     obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """Return the ``obj`` of rank ``root_rank`` on all ranks: pickled; the root gets its own. Blocks."""
-    name = name or "broadcast_object"
+    name = _arguments.name(name) or "broadcast_object"
+    root_rank = _arguments.root_rank(root_rank)
     is_root = rank() == root_rank
     content = np.frombuffer(pickler.dumps(obj), np.uint8) if is_root else np.zeros(0, np.uint8)
     of = {"process_set_id": _set_id(process_set), "root_rank": root_rank}
@@ -241,7 +264,7 @@ def broadcast_object(
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> list[Any]:
     """Return the objects of all ranks, in the order of ranks; pickled on the way. Blocks."""
-    name = name or "allgather_object"
+    name = _arguments.name(name) or "allgather_object"
     content = np.frombuffer(pickler.dumps(obj), np.uint8)
     of = {"process_set_id": _set_id(process_set)}
     (lengths,) = _host.run(_lib.ALLGATHER, [np.array([content.size], np.int64)], f"{name}.sz", **of)

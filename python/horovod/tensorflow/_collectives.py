@@ -6,6 +6,7 @@ from typing import Any, Optional, Sequence
 
 import tensorflow as tf
 
+from horovod.common import _arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import num_rank_is_power_2
 from horovod.tensorflow import mpi_ops
@@ -67,9 +68,11 @@ def allreduce(
 
     ``tensor`` is a tensor, variable, array or ``tf.IndexedSlices``; shape and dtype must be equal on all ranks, but
     for the number of rows of the latter. ``device_dense`` and ``device_sparse`` place the surrounding arithmetic; the
-    communication itself is the CPU's. Raises NotImplementedError for what Adasum or sparse tensors cannot do.
+    communication itself is the CPU's. Raises TypeError and ValueError for wrong arguments, NotImplementedError for what
+    Adasum or sparse tensors cannot do.
     """
-    op = mpi_ops.handle_average_backwards_compatibility(op, average)
+    op = mpi_ops.check_reduce_op(mpi_ops.handle_average_backwards_compatibility(op, average))
+    _arguments.compressor(compression)
     if isinstance(tensor, tf.IndexedSlices):
         with tf.device(device_sparse):
             return _allreduce_slices(
@@ -125,9 +128,11 @@ def grouped_allreduce(
     name: Optional[str] = None,
 ) -> list[Any]:
     """:func:`allreduce` of each of ``tensors``: none of the dense ones of a dtype before all are ready on all ranks."""
+    tensors = _arguments.tensors(tensors)
     if not tensors:
         return []
-    op = mpi_ops.handle_average_backwards_compatibility(op, average)
+    op = mpi_ops.check_reduce_op(mpi_ops.handle_average_backwards_compatibility(op, average))
+    _arguments.compressor(compression)
     results: list[Any] = list(tensors)
     dense = [i for i, t in enumerate(tensors) if not isinstance(t, tf.IndexedSlices)]
     for i, tensor in enumerate(tensors):
@@ -163,11 +168,6 @@ def grouped_allreduce(
     return results
 
 
-def _check_scatter(op: int) -> None:
-    if op == Adasum:
-        raise NotImplementedError("The Adasum reduction is not supported for reducescatter.")
-
-
 def reducescatter(
     tensor: Any,
     device_dense: str = "",
@@ -180,7 +180,8 @@ def reducescatter(
     postscale_factor: float = 1.0,
 ) -> Any:
     """This rank's rows of the reduction of ``tensor`` over the ranks of ``process_set``. Average and Sum only."""
-    _check_scatter(op)
+    mpi_ops.check_scatter_op(op)
+    _arguments.compressor(compression)
     with tf.device(device_dense):
         compressed, context = compression.compress(tf.convert_to_tensor(tensor))
         reduced = mpi_ops._reducescatter(
@@ -199,9 +200,11 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[Any]:
     """:func:`reducescatter` of each of ``tensors``, those of a dtype as one: none before all are ready on all ranks."""
+    tensors = _arguments.tensors(tensors)
     if not tensors:
         return []
-    _check_scatter(op)
+    mpi_ops.check_scatter_op(op)
+    _arguments.compressor(compression)
 
     def run(part: list[Any], own: Optional[str]) -> list[Any]:
         return mpi_ops._grouped_reducescatter(

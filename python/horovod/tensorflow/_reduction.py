@@ -8,6 +8,7 @@ from typing import Any, Callable, Optional, Sequence
 
 import tensorflow as tf
 
+from horovod.common import _arguments
 from horovod.common._groups import Groups
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
@@ -16,8 +17,12 @@ from horovod.tensorflow._collectives import allreduce, grouped_allreduce
 from horovod.tensorflow.mpi_ops import Average
 
 
-def check_predivide(gradient_predivide_factor: float, op: int) -> None:
-    """Raise ValueError for a factor that the operation cannot have."""
+def check_reduction(compression: Any, op: int, gradient_predivide_factor: float, process_set: ProcessSet) -> None:
+    """Raise TypeError or ValueError for arguments of an optimizer or a tape that are wrong, or do not go together."""
+    mpi_ops.check_reduce_op(op)
+    _arguments.compressor(compression)
+    _arguments.process_set(process_set)
+    _arguments.predivide_factor(gradient_predivide_factor)
     if gradient_predivide_factor != 1.0:
         if mpi_ops.rocm_built():
             raise ValueError("gradient_predivide_factor not supported yet with ROCm")
@@ -43,10 +48,15 @@ def elastic() -> bool:
 
 
 def when_shared(process_set: ProcessSet, reduce: Callable[[], Any], alone: Callable[[], Any]) -> Any:
-    """``reduce()`` where this process has partners in ``process_set``, else ``alone()``."""
+    """``reduce()`` where this process has partners in ``process_set``, else ``alone()``.
+
+    ValueError for a set with this process that is not initialised, elsewhere than in an elastic job for any such set.
+    """
     if not elastic():
-        partners = process_set.included() and (process_set.size() or 0) > 1
-        return reduce() if partners else alone()
+        if process_set.included() is False:
+            return alone()
+        mpi_ops._set_id(process_set)
+        return reduce() if (process_set.size() or 0) > 1 else alone()
     set_id = mpi_ops._set_id(process_set)
     shared = tf.logical_and(
         mpi_ops.size_op(process_set_id=set_id) > 1, mpi_ops.process_set_included_op(process_set_id=set_id) > 0

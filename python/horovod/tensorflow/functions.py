@@ -7,9 +7,10 @@ from typing import Any, Callable, Optional, Sequence
 import numpy as np
 import tensorflow as tf
 
+from horovod.common import _arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import is_version_greater_equal_than
-from horovod.tensorflow.mpi_ops import _normalize_name, allgather, broadcast, broadcast_, rank
+from horovod.tensorflow.mpi_ops import _normalize_name, allgather, broadcast, broadcast_, check_variables, rank
 
 try:
     import cloudpickle as pickle
@@ -27,7 +28,7 @@ def broadcast_variables(
 
     In a graph, returns the operation that does so. With ``inplace`` resource variables are overwritten where they are
     instead of assigned, under a TensorFlow that has what this needs. The variables must be the same on all ranks, in
-    the same order.
+    the same order. TypeError for what is no variable.
     """
     if inplace:
         if not is_version_greater_equal_than(tf.__version__.split("-")[0].split("rc")[0], "2.6.0"):
@@ -42,6 +43,7 @@ def _operations(values: Sequence[Any]) -> list[Any]:
 
 def _assign_broadcast(variables: Sequence[Any], root_rank: int, process_set: ProcessSet) -> Any:
     """As one function in eager mode, so that all variables travel together."""
+    check_variables(variables)
 
     def assign() -> Any:
         assigned = []
@@ -84,7 +86,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
     def __init__(self, root_rank: int, device: str = "") -> None:
         """``device`` is where the operation is placed; the communication is the CPU's."""
         super().__init__()
-        self.root_rank = root_rank
+        self.root_rank = _arguments.root_rank(root_rank)
         self.bcast_op: Any = None
         self.device = device
 
@@ -129,7 +131,8 @@ def broadcast_object(
     The argument of other ranks does not matter. In a graph, ``session`` (or the default one) runs what is needed.
     ``name`` must be the same on all ranks.
     """
-    name = name or "broadcast_object"
+    name = _arguments.name(name) or "broadcast_object"
+    root_rank = _arguments.root_rank(root_rank)
     content = _to_array(obj) if rank() == root_rank else np.zeros(0, np.uint8)
 
     def send(part: str) -> Callable[[Any], Any]:
@@ -152,7 +155,8 @@ def broadcast_object_fn(
 
     In a graph its operations are built once, so that it may be called after the graph is finalised.
     """
-    name = name or "broadcast_object_fn"
+    name = _arguments.name(name) or "broadcast_object_fn"
+    root_rank = _arguments.root_rank(root_rank)
     if tf.executing_eagerly():
         return lambda obj: broadcast_object(obj, root_rank, name=name, process_set=process_set)
     size_in = tf.compat.v1.placeholder(tf.int64, [1])
@@ -178,7 +182,7 @@ def allgather_object(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Return the objects of all ranks of ``process_set``, in the order of ranks; pickled on the way. Blocks."""
-    name = name or "allgather_object"
+    name = _arguments.name(name) or "allgather_object"
     content = _to_array(obj)
 
     def gather(part: str) -> Callable[[Any], Any]:

@@ -4,8 +4,9 @@ They work eagerly, in ``tf.function`` and in graphs with sessions. Ranks may run
 belong together. In a graph that is the name of the node, in eager mode the argument ``name``, and where there is none,
 the kind of the operation. Their kernels run on the CPU and occupy no thread while they wait.
 
-A failure raises ``tf.errors.FailedPreconditionError`` where ranks disagree, ``InvalidArgumentError`` for a wrong
-argument, and ``UnknownError`` where a rank has died or left, with the cause in the message.
+An argument of a wrong type or value is a ``TypeError`` or ``ValueError``, at once. A failure raises
+``tf.errors.FailedPreconditionError`` where ranks disagree, ``InvalidArgumentError`` for what only the engine can see to
+be wrong, and ``UnknownError`` where a rank has died or left, with the cause in the message.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Optional, Sequence
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
+from horovod.common import _arguments, _lib
 from horovod.common.basics import HorovodBasics
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.process_sets import _setup as _setup_process_sets
@@ -63,6 +65,21 @@ Product = _basics.Product
 
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_basics)
 
+_REDUCE_OPS = frozenset((Average, Sum, Adasum, Min, Max, Product))
+_SCATTER_OPS = frozenset((Average, Sum))
+
+
+def check_reduce_op(op: Any) -> int:
+    """``op``, an operation of allreduces. ValueError for what is none."""
+    return _arguments.reduce_op(op, _REDUCE_OPS, "Average, Sum, Adasum, Min, Max or Product")
+
+
+def check_scatter_op(op: Any) -> int:
+    """``op``, an operation of reducescatters. NotImplementedError for Adasum, ValueError for what else is none."""
+    if op == Adasum:
+        raise NotImplementedError("The Adasum reduction is not supported for reducescatter.")
+    return _arguments.reduce_op(op, _SCATTER_OPS, "Average or Sum")
+
 
 def _normalize_name(name: str) -> str:
     """``name`` with ``_`` for every character that an operation's name cannot have."""
@@ -71,6 +88,7 @@ def _normalize_name(name: str) -> str:
 
 def _names(kind: str, name: Optional[str], *tensors: Any) -> dict[str, str]:
     """The arguments by which an operation gets its name: that of its node, and in eager mode that of the tensor."""
+    _arguments.name(name)
     if tf.executing_eagerly():
         return {"tensor_name": name} if name else {}
     if name is None:
@@ -79,9 +97,19 @@ def _names(kind: str, name: Optional[str], *tensors: Any) -> dict[str, str]:
 
 
 def _set_id(process_set: ProcessSet) -> int:
-    if process_set.process_set_id is None:
+    if isinstance(process_set, _SameSet):
+        return process_set.process_set_id
+    set_id = _arguments.process_set(process_set).process_set_id
+    if set_id is None:
         raise ValueError(f"the process set is not initialized: {process_set}")
-    return process_set.process_set_id
+    return set_id
+
+
+def _scales(prescale_factor: Any, postscale_factor: Any) -> dict[str, float]:
+    return {
+        "prescale_factor": _arguments.number(prescale_factor, "prescale_factor"),
+        "postscale_factor": _arguments.number(postscale_factor, "postscale_factor"),
+    }
 
 
 def _ends(tensors: Sequence[Any]) -> Sequence[Any]:
@@ -101,11 +129,10 @@ def _allreduce(
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_allreduce(
         tensor,
-        reduce_op=op,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
+        reduce_op=check_reduce_op(op),
         ignore_name_scope=ignore_name_scope,
         process_set_id=_set_id(process_set),
+        **_scales(prescale_factor, postscale_factor),
         **_names("HorovodAllreduce", name, tensor),
     )
 
@@ -120,16 +147,15 @@ def _grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
     """The reductions of ``tensors``, of one dtype, none before all are ready on all ranks. Differentiable."""
-    tensors = [tf.convert_to_tensor(t) for t in tensors]
+    tensors = [tf.convert_to_tensor(t) for t in _arguments.tensors(tensors)]
     if not tensors:
         return []
     return _native.horovod_grouped_allreduce(
         tensors,
-        reduce_op=op,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
+        reduce_op=check_reduce_op(op),
         ignore_name_scope=ignore_name_scope,
         process_set_id=_set_id(process_set),
+        **_scales(prescale_factor, postscale_factor),
         **_names("HorovodGroupedAllreduce", name, *_ends(tensors)),
     )
 
@@ -157,7 +183,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
     """:func:`allgather` of each of ``tensors``, of one dtype, none before all are ready on all ranks."""
-    tensors = [tf.convert_to_tensor(t) for t in tensors]
+    tensors = [tf.convert_to_tensor(t) for t in _arguments.tensors(tensors)]
     if not tensors:
         return []
     return _native.horovod_grouped_allgather(
@@ -179,7 +205,7 @@ def broadcast(
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_broadcast(
         tensor,
-        root_rank=root_rank,
+        root_rank=_arguments.root_rank(root_rank),
         ignore_name_scope=ignore_name_scope,
         process_set_id=_set_id(process_set),
         **_names("HorovodBroadcast", name, tensor),
@@ -196,7 +222,8 @@ def broadcast_(
 
     Resource variables are overwritten where they are, if TensorFlow has what this needs, else assigned.
     """
-    prefix = name or "HorovodBroadcast"
+    check_variables(variables)
+    prefix = _arguments.name(name) or "HorovodBroadcast"
     assigned = []
     for variable in variables:
         own = f"{prefix}_{_normalize_name(variable.name)}"
@@ -208,6 +235,13 @@ def broadcast_(
     return assigned
 
 
+def check_variables(variables: Sequence[Any]) -> None:
+    """TypeError if one of ``variables`` is none, as a tensor that nobody can assign to."""
+    for i, variable in enumerate(variables):
+        if not hasattr(variable, "assign") and not getattr(getattr(variable, "dtype", None), "_is_ref_dtype", False):
+            raise TypeError(f"number {i} of the variables is none: {variable!r}")
+
+
 def _has_memory_of_its_own(variable: Any) -> bool:
     """Whether ``variable`` is one that :func:`_broadcast_inplace` takes, under this TensorFlow."""
     handle = getattr(variable, "handle", None)
@@ -217,7 +251,7 @@ def _has_memory_of_its_own(variable: Any) -> bool:
 def _broadcast_inplace(variable: Any, root_rank: int, name: str, process_set: ProcessSet) -> Any:
     done = _native.horovod_broadcast_inplace(
         variable.handle,
-        root_rank=root_rank,
+        root_rank=_arguments.root_rank(root_rank),
         process_set_id=_set_id(process_set),
         **_names("HorovodBroadcastInplace", name, variable),
     )
@@ -264,11 +298,10 @@ def _reducescatter(
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_reducescatter(
         tensor,
-        reduce_op=op,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
+        reduce_op=check_scatter_op(op),
         ignore_name_scope=ignore_name_scope,
         process_set_id=_set_id(process_set),
+        **_scales(prescale_factor, postscale_factor),
         **_names("HorovodReducescatter", name, tensor),
     )
 
@@ -283,16 +316,15 @@ def _grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[tf.Tensor]:
     """:func:`_reducescatter` of each of ``tensors``, of one dtype, none before all are ready on all ranks."""
-    tensors = [tf.convert_to_tensor(t) for t in tensors]
+    tensors = [tf.convert_to_tensor(t) for t in _arguments.tensors(tensors)]
     if not tensors:
         return []
     return _native.horovod_grouped_reducescatter(
         tensors,
-        reduce_op=op,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
+        reduce_op=check_scatter_op(op),
         ignore_name_scope=ignore_name_scope,
         process_set_id=_set_id(process_set),
+        **_scales(prescale_factor, postscale_factor),
         **_names("HorovodGroupedReducescatter", name, *_ends(tensors)),
     )
 
@@ -304,12 +336,12 @@ def join() -> tf.Tensor:
 
 def size_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
     """The number of ranks of a process set, when the graph runs."""
-    return _native.horovod_size(process_set_id=process_set_id, name=name)
+    return _native.horovod_size(process_set_id=_lib.int32(process_set_id, "process_set_id"), name=name)
 
 
 def process_set_included_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
     """1 if this rank is in the process set, else 0, when the graph runs."""
-    return _native.horovod_process_set_included(process_set_id=process_set_id, name=name)
+    return _native.horovod_process_set_included(process_set_id=_lib.int32(process_set_id, "process_set_id"), name=name)
 
 
 def local_size_op(name: Optional[str] = None) -> tf.Tensor:

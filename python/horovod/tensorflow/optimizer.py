@@ -6,11 +6,12 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from horovod.common import _arguments
 from horovod.common._groups import Groups, resolve_groups
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import mpi_ops
 from horovod.tensorflow._collectives import allreduce
-from horovod.tensorflow._reduction import LocalGradients, Reducer, check_predivide
+from horovod.tensorflow._reduction import LocalGradients, Reducer, check_reduction
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.mpi_ops import Adasum, Average
@@ -196,11 +197,12 @@ def DistributedOptimizer(
     ``backward_passes_per_step`` passes before they are reduced, and then divided by that number if
     ``average_aggregated_gradients``. ``groups`` is a number of groups, or lists of variables, whose gradients are
     reduced as one. Gradients of variables given to ``register_local_var`` stay as they are, divided by the number of
-    ranks if ``scale_local_gradients``. Raises ValueError and NotImplementedError for what cannot be combined.
+    ranks if ``scale_local_gradients``. Raises TypeError and ValueError for wrong arguments, ValueError and
+    NotImplementedError for what cannot be combined.
     """
-    check_predivide(gradient_predivide_factor, op)
-    if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:
-        raise ValueError(f"backward_passes_per_step must be a whole number above 0, not {backward_passes_per_step!r}")
+    _arguments.name(name)
+    check_reduction(compression, op, gradient_predivide_factor, process_set)
+    _arguments.passes(backward_passes_per_step)
     if op == Adasum and average_aggregated_gradients:
         raise ValueError("Adasum does not support average_aggregated_gradients == True")
     groups = resolve_groups(num_groups, groups)

@@ -11,7 +11,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._reduction import (
     LocalGradients,
     Reducer,
-    check_predivide,
+    check_reduction,
     shared_reducer,
 )
 from horovod.tensorflow.compression import Compression
@@ -93,7 +93,9 @@ def _distributed(
     process_set: ProcessSet,
     scale_local_gradients: bool,
 ) -> Any:
-    check_predivide(gradient_predivide_factor, op)
+    if not callable(getattr(gradtape, "gradient", None)):
+        raise TypeError(f"gradtape must be a tf.GradientTape, not {gradtape!r}")
+    check_reduction(compression, op, gradient_predivide_factor, process_set)
     groups = resolve_groups(num_groups, groups)
     kind = gradtape.__class__
     wrapper: Any = type(kind.__name__, (_DistributedGradientTape, kind), {})
@@ -130,7 +132,8 @@ def DistributedGradientTape(
 
     ``compression`` is used on the way, ``sparse_as_dense`` turns sparse gradients into dense ones first. ``groups`` is
     a number of groups, or lists of variables whose gradients are reduced as one. Gradients of sources given to
-    ``register_local_source`` stay as they are, divided by the number of ranks if ``scale_local_gradients``.
+    ``register_local_source`` stay as they are, divided by the number of ranks if ``scale_local_gradients``. Raises
+    TypeError and ValueError for wrong arguments.
     """
     return _distributed(
         gradtape,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import numbers
 import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional
 
 import torch
 
+from horovod.common import _arguments
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, never_trace
@@ -152,7 +152,7 @@ class SubmittingOptimizer(_Base):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Reduce after this many backward passes from now on; gradients add up in between."""
-        check_passes(passes)
+        _arguments.passes(passes)
         self.backward_passes_per_step = passes
         for p in self._delay:
             self._delay[p] = passes
@@ -176,14 +176,6 @@ class SubmittingOptimizer(_Base):
         for p in added:
             if self._reduces:
                 self._watch(p)
-
-
-def check_passes(passes: int) -> None:
-    """Raise ValueError or TypeError unless ``passes`` can be a number of backward passes."""
-    if not isinstance(passes, numbers.Integral):
-        raise TypeError(f"backward_passes_per_step must be an int, not {passes!r}")
-    if passes <= 0:
-        raise ValueError("backward_passes_per_step must be > 0")
 
 
 def _parameter_names(

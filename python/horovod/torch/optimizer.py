@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 import warnings
 from typing import Any, Iterable, Optional
 
 import torch
 
+from horovod.common import _arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._collectives import check_reduce_op
 from horovod.torch._delta_optimizer import DeltaOptimizer
 from horovod.torch._gradient_optimizer import GradientOptimizer
 from horovod.torch._submission import process_set_id
-from horovod.torch._submitting import SubmittingOptimizer, check_passes
+from horovod.torch._submitting import SubmittingOptimizer
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.mpi_ops import Adasum, Average, rocm_built, size
 
@@ -35,14 +34,6 @@ def _check_groups(groups: Any, parameters: Iterable[torch.Tensor]) -> None:
             if p in seen:
                 raise ValueError("A parameter can only appear once in groups.")
             seen.add(p)
-
-
-def _check_factor(factor: float) -> None:
-    """Raise TypeError or ValueError unless one can divide by ``factor``, and multiply."""
-    if not isinstance(factor, numbers.Real):
-        raise TypeError(f"gradient_predivide_factor must be a number, not {factor!r}")
-    if factor == 0 or not math.isfinite(factor):
-        raise ValueError(f"gradient_predivide_factor must be finite and not 0, not {factor!r}")
 
 
 def DistributedOptimizer(  # noqa: N802 (Horovod's name)
@@ -90,10 +81,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         raise ValueError("the optimizer is a DistributedOptimizer already")
     check_reduce_op(op, process_set)
     process_set_id(process_set)  # says what is wrong
-    for method in ("compress", "decompress"):
-        if not callable(getattr(compression, method, None)):
-            raise TypeError(f"compression must be one of hvd.Compression, or another Compressor, not {compression!r}")
-    _check_factor(gradient_predivide_factor)
+    _arguments.compressor(compression)
+    _arguments.predivide_factor(gradient_predivide_factor)
     if gradient_predivide_factor != 1.0:
         if rocm_built():
             raise ValueError("gradient_predivide_factor not supported yet with ROCm")
@@ -107,7 +96,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         )
         if groups is None:
             groups = num_groups
-    check_passes(backward_passes_per_step)
+    _arguments.passes(backward_passes_per_step)
     if groups is not None:
         _check_groups(groups, (p for group in optimizer.param_groups for p in group["params"]))
 

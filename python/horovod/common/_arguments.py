@@ -1,0 +1,88 @@
+"""Checks of arguments that front ends share: what is wrong is said by the call that has it, not when a graph runs.
+
+Each takes an argument, and returns it in the form in which it is used.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any, Collection, Iterable, Optional
+
+from horovod.common import _lib
+from horovod.common.process_sets import ProcessSet
+
+
+def name(value: Any) -> Optional[str]:
+    """The name of an operation, or None. TypeError for what is no str, ValueError for one that C would cut."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"name must be a str, not {value!r}")
+    if value is not None and "\0" in value:
+        raise ValueError(f"name {value!r} contains a NUL character")
+    return value
+
+
+def number(value: Any, what: str) -> float:
+    """A number to scale by. TypeError for what is none; ``what`` is the argument's name."""
+    if not isinstance(value, (str, bytes)):
+        try:
+            return float(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{what} must be a number, not {value!r}")
+
+
+def predivide_factor(value: Any) -> float:
+    """A ``gradient_predivide_factor``. TypeError or ValueError unless one can divide by it, and multiply."""
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"gradient_predivide_factor must be a number, not {value!r}")
+    if value == 0 or not math.isfinite(value):
+        raise ValueError(f"gradient_predivide_factor must be finite and not 0, not {value!r}")
+    return float(value)
+
+
+def passes(value: Any) -> int:
+    """A number of backward passes. TypeError for what is no int, ValueError for one that is not above 0."""
+    if not isinstance(value, numbers.Integral):
+        raise TypeError(f"backward_passes_per_step must be an int, not {value!r}")
+    if value <= 0:
+        raise ValueError("backward_passes_per_step must be > 0")
+    return int(value)
+
+
+def root_rank(value: Any) -> int:
+    """A rank of the world to broadcast from. TypeError for what is no integer; that there is one the engine says."""
+    return _lib.int32(value, "root_rank")
+
+
+def reduce_op(value: Any, known: Collection[int], names: str) -> int:
+    """One of ``known``, which ``names`` lists for the user. ValueError for what is none of them."""
+    if not isinstance(value, numbers.Integral) or value not in known:
+        raise ValueError(f"unknown reduce operation {value!r}; use {names}.")
+    return int(value)
+
+
+def compressor(value: Any) -> Any:
+    """A class or object that compresses and decompresses. TypeError for what does not."""
+    for method in ("compress", "decompress"):
+        if not callable(getattr(value, method, None)):
+            raise TypeError(f"compression must be one of hvd.Compression, or another Compressor, not {value!r}")
+    return value
+
+
+def process_set(value: Any) -> ProcessSet:
+    """A process set, which may not be initialised yet. TypeError for what is none, as the number of one."""
+    if not isinstance(value, ProcessSet):
+        raise TypeError(f"process_set must be a ProcessSet, not {value!r}")
+    return value
+
+
+def tensors(value: Iterable[Any]) -> list[Any]:
+    """The tensors of a group. TypeError for one tensor, whose rows nobody means, ValueError for None among them."""
+    if hasattr(value, "dtype") or isinstance(value, (str, bytes, dict)) or not hasattr(value, "__iter__"):
+        raise TypeError(f"tensors must be a list of tensors, not {value!r}")
+    given = list(value)
+    for i, tensor in enumerate(given):
+        if tensor is None:
+            raise ValueError(f"tensor {i} of a group of {len(given)} is None")
+    return given
