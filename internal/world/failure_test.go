@@ -56,7 +56,7 @@ func TestAFailureReadsTheSameEverywhere(t *testing.T) {
 					if r < 2 {
 						_, failed = add(w, "pending", 1)
 					} else {
-						ready.Wait()
+						ready.Wait()                      // "first" is done everywhere
 						time.Sleep(10 * time.Millisecond) // mostly the others wait by now; no matter
 						if r == 2 {
 							f.happen(l, w)
@@ -90,16 +90,21 @@ func TestAFailureReadsTheSameEverywhere(t *testing.T) {
 // What one rank tells the launcher reaches ranks that its own abort cannot reach.
 func TestTheLauncherPassesFailuresOn(t *testing.T) {
 	l := newLauncher(t, 2)
+	var worked sync.WaitGroup
+	worked.Add(2)
 	each(2, func(r int) {
 		w, err := Join(context.Background(), l.config(r, 2, "tcp"), 1, quiet())
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
+			worked.Done()
 			return
 		}
 		defer w.Leave(limit)
 		if _, err := add(w, "x", 1); err != nil {
 			t.Error(err)
 		}
+		worked.Done()
+		worked.Wait()
 		if r == 1 { // tells only the launcher
 			w.session.Agree(rendezvous.Verdict{Cause: "the sky has fallen", View: " [just now]"}, limit)
 		}
