@@ -72,6 +72,7 @@ type Config struct {
 	// StallShutdownTime is when a waiting tensor ends the job: 0 for never,
 	// else not below StallCheckTime.
 	StallShutdownTime time.Duration
+	DeadlockAbort     bool // ranks that wait for one another end the job
 
 	// FlightRecords is how many of the last operations are remembered, DumpDir where they are
 	// written when something goes wrong: a directory, - for stderr, or nowhere.
@@ -146,7 +147,7 @@ func defaults() *Config {
 		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
 		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo, TCPStreams: 1, Timeout: 30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
-		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn,
+		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn,
 	}
 }
 

@@ -94,6 +94,8 @@ var implemented = []Knob{
 		setting: duration(func(c *Config) *time.Duration { return &c.StallCheckTime }, time.Second, 1e6, false, "a number of seconds above 0, up to 1000000 (HOROVOD_STALL_CHECK_DISABLE=1 turns the check off),")},
 	{Name: "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", section: reports, Agreed: true, Doc: "seconds after which such a tensor ends the job; 0: never. It is ignored if below HOROVOD_STALL_CHECK_TIME_SECONDS",
 		setting: duration(func(c *Config) *time.Duration { return &c.StallShutdownTime }, time.Second, 1e6, true, "a number of seconds from 0 to 1000000")},
+	{Name: "GOROVOD_DEADLOCK_ABORT", section: reports, Agreed: true, Doc: "1: ranks of which each waits for a tensor that another of them has not submitted end the job, with an error that names ranks and tensors, once their main threads have waited so for HOROVOD_STALL_CHECK_TIME_SECONDS and nothing was submitted on them meanwhile; 0: such a stall is reported like any other. With HOROVOD_STALL_CHECK_DISABLE=1 it has no effect",
+		setting: boolean(func(c *Config) *bool { return &c.DeadlockAbort })},
 	{Name: "GOROVOD_HEARTBEAT_SECONDS", section: reports, Agreed: true, Doc: "seconds after which a rank that others wait for counts as lost if neither its process nor its host answers: stopped, frozen or cut off; at least 5, or 0: never. A rank that computes answers, however long it takes. Nobody asks while nobody waits",
 		setting: heartbeat},
 	{Name: "GOROVOD_FLIGHT_RECORDS", section: reports, Doc: "how many of its last operations each rank remembers, up to 65536, for `gorovod doctor --dump` and GOROVOD_DUMP_DIR; 0: none",

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
 )
@@ -41,6 +42,7 @@ func (l *lane) submitted(en *Entry) {
 		l.engine.clock.left = 0 // nobody drives, who would say that time has passed
 	}
 	en.since = l.engine.clock.submitted()
+	l.engine.active = en.since
 }
 
 // admit refuses what may not enter the table. The caller holds engine.mu.
@@ -139,6 +141,7 @@ func (l *lane) catchUp() bool {
 			continue
 		}
 		worked = true
+		e.active = time.Now() // the others hear of it only now
 		if en.group != nil {
 			l.groupMemberReady(en.group)
 			continue

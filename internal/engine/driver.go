@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/guard"
@@ -227,28 +226,4 @@ func (e *Engine) checkStall() {
 	if oldest >= maxSleep {
 		e.opts.Stalled(oldest)
 	}
-}
-
-// Waiting describes a pending operation.
-type Waiting struct {
-	Set   int
-	Name  string
-	Op    string
-	Since time.Time
-	// Unready: its input is not there yet, and no other rank knows of it.
-	// Agreed: all members have submitted it, and it is being executed or about to be.
-	Unready, Agreed bool
-}
-
-// Waiting lists what is pending on this rank. It is safe on any goroutine.
-func (e *Engine) Waiting() []Waiting {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var all []Waiting
-	for _, l := range *e.lanes.Load() {
-		for name, en := range l.table {
-			all = append(all, Waiting{l.id, name, en.request.Type.String(), en.since, slices.Contains(l.unready, en), en.agreed})
-		}
-	}
-	return all
 }

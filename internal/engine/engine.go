@@ -50,6 +50,9 @@ type Options struct {
 	// Stalled, if set, is told about once a second while the driver waits how long
 	// the oldest pending operation has been waiting. It must not block.
 	Stalled func(oldest time.Duration)
+	// MainThread, if set, reports whether the calling goroutine runs on the program's main thread, and stays
+	// there. What that thread waits for is what the program waits for: see Waiting.Blocked.
+	MainThread func() bool
 	// Collective is what the algorithms have been told.
 	Collective collective.Options
 	// Carrier, if set, makes what a lane of several members runs on, in place of the network's
@@ -101,6 +104,7 @@ type Engine struct {
 	stopped      chan struct{} // closed when it has ended
 	closing      atomic.Bool
 	stallChecked time.Time             // the driver's
+	active       time.Time             // when something was last submitted, to within maxSleep; guarded by mu
 	failure      atomic.Pointer[Error] // set once: every later operation gets it
 	abort        atomic.Pointer[Error] // set once, before failure: it was no shutdown, but this
 
@@ -314,28 +318,28 @@ func (e *Engine) Wait(en *Entry, timeout time.Duration) bool {
 	if en.Done() {
 		return true
 	}
-	var deadline time.Time
-	if timeout >= 0 {
-		deadline = time.Now().Add(timeout)
+	if timeout < 0 {
+		for !e.Wait(en, waitSlice) {
+		}
+		return true
 	}
+	began := time.Now()
+	deadline := began.Add(timeout)
 	for {
 		if e.wanted.Load() == 0 && e.role.TryLock() || e.takeOver() {
 			e.drive(en, deadline)
 			e.leaveRole()
 		} else {
-			d := time.Second
-			if timeout >= 0 {
-				d = min(d, time.Until(deadline))
-			}
-			if d > 0 {
+			if d := min(time.Second, time.Until(deadline)); d > 0 {
 				en.park(d)
 			}
 		}
 		if en.Done() {
 			return true
 		}
-		if timeout >= 0 && !time.Now().Before(deadline) {
+		if now := time.Now(); !now.Before(deadline) {
 			e.ensureDriver()
+			e.blocked(en, began, now)
 			return false
 		}
 	}

@@ -75,6 +75,7 @@ type Entry struct {
 	wake     chan struct{} // capacity 1
 	refs     atomic.Int32  // the holder and the engine; the last one recycles
 	late     atomic.Pointer[func(*Entry)]
+	blocked  blocked
 
 	// Tag is the holder's; 0 after Enqueue.
 	Tag int64

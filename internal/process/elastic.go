@@ -109,7 +109,7 @@ func joinEpoch(ctx context.Context, key []byte, lookup func(string) (string, boo
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	log := logger(c)
-	w, err := world.Join(ctx, c, a.Epoch, world.Options{TrackFD: TrackFD, Sets: clipSets(a.Sets, c.Size), Log: log})
+	w, err := world.Join(ctx, c, a.Epoch, world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: clipSets(a.Sets, c.Size), Log: log})
 	if err != nil {
 		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
 	}

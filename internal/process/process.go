@@ -27,6 +27,10 @@ const leaveLimit = 10 * time.Second
 // as the world: a forked child must close them.
 var TrackFD func(fd int, open bool)
 
+// MainThread, if set before Init, reports whether the calling goroutine runs on the process's main thread, and stays
+// there: as where C calls Go. See engine.Options.MainThread.
+var MainThread func() bool
+
 var (
 	mu         sync.Mutex // held during Init and Shutdown
 	generation uint64
@@ -96,7 +100,7 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 		}
 	}
 	generation++
-	over := world.Options{TrackFD: TrackFD, Sets: o.Sets, Log: log, MPI: processes}
+	over := world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: o.Sets, Log: log, MPI: processes}
 	var w *world.World
 	if c.Controller == config.MPI {
 		w, err = world.Join(ctx, c, generation, over) // they have met

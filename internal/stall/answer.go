@@ -3,6 +3,7 @@ package stall
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -18,6 +19,8 @@ import (
 const (
 	maxEntries = 64
 	maxName    = 200 // bytes
+	maxMarks   = 1000
+	markSize   = 4 // bytes, and a third as much again in an answer
 )
 
 // OpJoin is the Op of a rank that has joined. It lacks no tensor of its process
@@ -44,6 +47,9 @@ type Waiting struct {
 	Op    string        `json:"o"` // such as "ALLREDUCE"
 	Since time.Duration `json:"t"` // how long this rank has been waiting
 	Phase Phase         `json:"p,omitempty"`
+	// Blocked is for how long the rank's main thread has waited for it while the rank has submitted
+	// nothing, and has nothing that will be submitted by itself; 0 if that is not so.
+	Blocked time.Duration `json:"b,omitempty"`
 }
 
 func (w *Waiting) joined() bool { return w.Op == OpJoin }
@@ -56,11 +62,19 @@ type key struct {
 
 func (w *Waiting) key() key { return key{w.Set, w.Name} }
 
+// mark stands for a key where there is no room for it. Two keys hardly ever have the same.
+func (k key) mark() uint32 {
+	h := fnv.New32a()
+	fmt.Fprint(h, k.set, k.name)
+	return h.Sum32()
+}
+
 // answer is what a rank says when it is asked: the operations that it waits
-// for, the oldest first, and how many more there are.
+// for, the oldest first, and how many more there are. Of these it gives as many marks as there is room for.
 type answer struct {
 	Waiting []Waiting `json:"w"`
 	More    int       `json:"m,omitempty"`
+	Marks   []byte    `json:"h,omitempty"` // of markSize each
 }
 
 // encode bounds and encodes what is pending on this rank.
@@ -68,11 +82,14 @@ func encode(pending []Waiting) []byte {
 	pending = tidy(pending)
 	a := answer{Waiting: pending}
 	if len(pending) > maxEntries {
-		// Whether it has joined matters for every tensor, so that comes first.
+		// Whether it has joined matters for every tensor, and what it is blocked by for a deadlock, so these come first.
 		slices.SortStableFunc(pending, func(a, b Waiting) int {
-			return cmp.Compare(fromBool(b.joined()), fromBool(a.joined()))
+			return cmp.Or(cmp.Compare(fromBool(b.joined()), fromBool(a.joined())), cmp.Compare(b.Blocked, a.Blocked))
 		})
 		a.Waiting, a.More = pending[:maxEntries], len(pending)-maxEntries
+		for _, w := range pending[maxEntries:min(len(pending), maxEntries+maxMarks)] {
+			a.Marks = binary.LittleEndian.AppendUint32(a.Marks, w.key().mark())
+		}
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -95,6 +112,7 @@ func decode(p []byte) (answer, error) {
 		a.Waiting = a.Waiting[:maxEntries]
 	}
 	a.Waiting = tidy(a.Waiting)
+	a.Marks = a.Marks[:min(len(a.Marks)/markSize, maxMarks, a.More)*markSize]
 	return a, nil
 }
 
@@ -104,7 +122,7 @@ func tidy(list []Waiting) []Waiting {
 	list = slices.Clone(list)
 	for i := range list {
 		w := &list[i]
-		w.Name, w.Op, w.Since = label(w.Name), label(w.Op), max(w.Since, 0)
+		w.Name, w.Op, w.Since, w.Blocked = label(w.Name), label(w.Op), max(w.Since, 0), max(w.Blocked, 0)
 		if w.Phase > Executing {
 			w.Phase = Submitted
 		}

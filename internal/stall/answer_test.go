@@ -47,8 +47,8 @@ func TestLongAnswersNameTheOldestAndJoins(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	for _, name := range []string{strings.Repeat(`"`, 1000), strings.Repeat("\x00", 1000), strings.Repeat("\xff", 1000), strings.Repeat("…", 1000), strings.Repeat("<", maxName)} {
 		var pending []Waiting
-		for n := range maxEntries + 20 {
-			pending = append(pending, Waiting{Set: math.MaxInt, Name: name + fmt.Sprint(n), Op: name, Since: math.MaxInt64, Phase: Executing})
+		for n := range maxEntries + maxMarks + 20 {
+			pending = append(pending, Waiting{Set: math.MaxInt, Name: name + fmt.Sprint(n), Op: name, Since: math.MaxInt64, Blocked: math.MaxInt64, Phase: Executing})
 		}
 		p := encode(pending)
 		if len(p) > 64<<10 {

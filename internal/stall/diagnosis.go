@@ -1,16 +1,20 @@
 package stall
 
+import "encoding/binary"
+
 // view is what is known of one rank.
 type view struct {
 	answer
 	silent     bool // has not answered
 	unreadable bool // has answered what cannot be understood
 	at         map[key]Phase
-	joined     map[int]bool // the sets that it has joined
+	marks      map[uint32]bool // of operations that are not in at
+	unknown    int             // how many more it waits for, of which nothing is known
+	joined     map[int]bool    // the sets that it has joined
 }
 
 func viewOf(a answer) view {
-	v := view{answer: a, at: make(map[key]Phase, len(a.Waiting)), joined: map[int]bool{}}
+	v := view{answer: a, at: make(map[key]Phase, len(a.Waiting)), joined: map[int]bool{}, unknown: a.More - len(a.Marks)/markSize}
 	for i := range a.Waiting {
 		w := &a.Waiting[i]
 		if w.joined() {
@@ -19,7 +23,21 @@ func viewOf(a answer) view {
 			v.at[w.key()] = w.Phase
 		}
 	}
+	if len(a.Marks) > 0 {
+		v.marks = make(map[uint32]bool, len(a.Marks)/markSize)
+		for m := a.Marks; len(m) > 0; m = m[markSize:] {
+			v.marks[binary.LittleEndian.Uint32(m)] = true
+		}
+	}
 	return v
+}
+
+// phase is how far an operation has come on the rank; listed if it waits for it.
+func (v *view) phase(k key) (p Phase, listed bool) {
+	if p, listed = v.at[k]; !listed && len(v.marks) > 0 {
+		listed = v.marks[k.mark()]
+	}
+	return p, listed
 }
 
 // viewFrom understands what a rank has sent: p is nil if it has sent nothing.
@@ -57,7 +75,7 @@ func diagnose(w Waiting, members []int, views []view) stalled {
 		if r >= 0 && r < len(views) {
 			v = &views[r]
 		}
-		phase, listed := v.at[k]
+		phase, listed := v.phase(k)
 		switch {
 		case v.silent:
 			t.silent = append(t.silent, r)
@@ -67,7 +85,7 @@ func diagnose(w Waiting, members []int, views []view) stalled {
 			t.waits = append(t.waits, r)
 			t.executing = t.executing || phase == Executing
 		case v.joined[w.Set]:
-		case v.unreadable || v.More > 0:
+		case v.unreadable || v.unknown > 0:
 			t.unsure = append(t.unsure, r)
 		default:
 			t.absent = append(t.absent, r)

@@ -30,6 +30,8 @@ type Options struct {
 	CheckTime time.Duration
 	// ShutdownTime is when it ends the job; 0 for never.
 	ShutdownTime time.Duration
+	// Deadlocks says that ranks which wait for one another end the job.
+	Deadlocks bool
 	// Snapshot lists what is pending on this rank, in any order.
 	Snapshot func() []Waiting
 	// Ask returns what Answer returned on each world rank, nil for ranks that
@@ -55,10 +57,11 @@ type Inspector struct {
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
-	running bool // an inspection, which alone uses marks
+	running bool // an inspection, which alone uses marks and examined
 	over    bool // closed, or aborted
 
-	marks map[key]mark
+	marks    map[key]mark
+	examined bool // this rank is blocked, and a deadlock has been looked for since
 }
 
 // mark is what has been done about an operation that is stalled.
@@ -126,8 +129,9 @@ func (i *Inspector) failed(err error) {
 
 // inspect looks once, and reports what is due. True if it has aborted.
 func (i *Inspector) inspect() (aborted bool) {
-	due := i.due(tidy(i.o.Snapshot()))
-	if len(due) == 0 {
+	now := tidy(i.o.Snapshot())
+	due, examine := i.due(now), i.toExamine(now)
+	if len(due) == 0 && !examine {
 		return false
 	}
 	r := report{Options: &i.o}
@@ -156,6 +160,10 @@ func (i *Inspector) inspect() (aborted bool) {
 			r.tensors = append(r.tensors, t)
 			i.marks[t.key()] = m
 		}
+	}
+	if i.o.Deadlocks {
+		r.dead = deadlock(r.views, i.o.Members, i.o.CheckTime+spread)
+		r.fatal = r.fatal || len(r.dead) > 0
 	}
 	if r.fatal {
 		r.tensors = all
@@ -205,6 +213,15 @@ func (i *Inspector) due(mine []Waiting) map[key]bool {
 		}
 	}
 	i.marks = marks
+	return due
+}
+
+// toExamine reports whether a deadlock is to be looked for now: once each time that
+// this rank is blocked; later reports look again.
+func (i *Inspector) toExamine(mine []Waiting) bool {
+	long := i.o.Deadlocks && blocked(mine) > i.o.CheckTime+spread+settled
+	due := long && !i.examined
+	i.examined = long
 	return due
 }
 

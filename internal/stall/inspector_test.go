@@ -213,6 +213,69 @@ func TestShutdownComesOnceAndEndsTheInspector(t *testing.T) {
 	}
 }
 
+// A rank that is blocked looks for a deadlock once, when all that are in it have been
+// blocked for long enough, and again with each report.
+func TestDeadlocksAreLookedFor(t *testing.T) {
+	blocked := func(name string, since, blocked time.Duration) Waiting {
+		w := waits(name, since)
+		w.Blocked = blocked
+		return w
+	}
+	other := []Waiting{blocked("b", 64*sec, 60*sec)}
+	b := newBench(t, 60*sec, 0, func(o *Options) { o.Deadlocks = true })
+	b.o.Ask = func(context.Context) ([][]byte, error) { b.asks++; return [][]byte{nil, encode(other)}, nil }
+	b.want(t, b.at(blocked("a", 61*sec, 61*sec)), "a", 1)
+	b.want(t, b.at(blocked("a", 63*sec, 63*sec)), "", 1)
+	b.want(t, b.at(blocked("a", 64*sec, 64*sec)), "", 2)
+	b.want(t, b.at(blocked("a", 65*sec, 65*sec)), "", 2)
+	b.want(t, b.at(blocked("a", 66*sec, 2*sec)), "", 2) // something was submitted
+	b.want(t, b.at(blocked("a", 128*sec, 64*sec)), "a", 3)
+	if len(b.aborts) > 0 {
+		t.Fatal(b.aborts)
+	}
+	other = []Waiting{blocked("b", 65*sec, 61*sec)}
+	b.want(t, b.at(blocked("a", 129*sec, 65*sec)), "", 3)
+	b.want(t, b.at(blocked("a", 189*sec, 125*sec)), "a", 4)
+	if len(b.aborts) != 1 || !strings.HasPrefix(b.aborts[0].Error(), "deadlock: rank 0 on host h waits for a (ALLREDUCE), which rank 1 has not submitted; rank 1 ") {
+		t.Errorf("aborts %v", b.aborts)
+	}
+	b.want(t, b.at(blocked("a", 500*sec, 400*sec)), "", 4)
+
+	off := newBench(t, 60*sec, 0, nil)
+	off.want(t, off.at(blocked("a", 61*sec, 61*sec)), "a", 1)
+	off.want(t, off.at(blocked("a", 64*sec, 64*sec)), "", 1)
+}
+
+// Marks tell what a rank waits for where its list is too long.
+func TestLongAnswersStillTellWhatIsMissing(t *testing.T) {
+	var many []Waiting
+	for n := range 500 {
+		many = append(many, waits(fmt.Sprint("t", n), time.Duration(n+1)*sec))
+	}
+	a, err := decode(encode(many))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := viewOf(a)
+	for _, w := range many {
+		if v.lacks(&w) {
+			t.Errorf("it waits for %s", w.Name)
+		}
+	}
+	if w := waits("t500", sec); !v.lacks(&w) || v.unknown != 0 {
+		t.Errorf("it does not wait for t500; %d unknown", v.unknown)
+	}
+	for len(many) <= maxEntries+maxMarks {
+		many = append(many, waits(fmt.Sprint("t", len(many)), sec))
+	}
+	if a, err = decode(encode(many)); err != nil {
+		t.Fatal(err)
+	}
+	if v = viewOf(a); v.unknown != 1 {
+		t.Errorf("%d unknown", v.unknown)
+	}
+}
+
 // What executes slowly is looked at when the time is over, but not every second
 // from then on.
 func TestSlowExecutionIsNotAskedAboutAllTheTime(t *testing.T) {

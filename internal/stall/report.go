@@ -23,6 +23,7 @@ type report struct {
 	views   []view    // by world rank
 	tensors []stalled // the oldest first
 	trouble error     // why not all ranks could be asked
+	dead    []held    // ranks in a deadlock, ascending
 	fatal   bool
 }
 
@@ -40,14 +41,20 @@ func (r *report) text() string {
 		fmt.Fprintf(&b, "One or more tensors that all ranks have submitted have been executing for more than %s: they wait for data.\n", seconds(r.CheckTime))
 		lines(&b, executing, func(t *stalled) string { return r.executing(t) })
 	}
+	if len(r.dead) > 0 {
+		b.WriteString("A " + r.deadlocked() + ".\n")
+	}
 	if r.fatal {
 		b.WriteString("Will shutdown.")
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// cause is the error of a shutdown: the first tensor that calls for it.
+// cause is the error of a shutdown: a deadlock, or the first tensor that calls for it.
 func (r *report) cause() error {
+	if len(r.dead) > 0 {
+		return errors.New(r.deadlocked())
+	}
 	for i := range r.tensors {
 		t := &r.tensors[i]
 		if !r.calls(t) {

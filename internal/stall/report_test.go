@@ -25,7 +25,7 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// rankState is a line of a test, for one rank or for "1,3-5": "2 grad.1 ALLREDUCE 61 [@set] [unready]",
+// rankState is a line of a test, for one rank or for "1,3-5": "2 grad.1 ALLREDUCE 61 [@set] [unready] [blocked=61]",
 // "2 -" for a rank that waits for nothing, "2 +300" for what does not fit into
 // its answer, "2 garbage".
 type rankState struct {
@@ -72,6 +72,12 @@ func (s *rankState) parse(f []string) (err error) {
 			return err
 		}
 		for _, o := range f[3:] {
+			if blocked, ok := strings.CutPrefix(o, "blocked="); ok {
+				if w.Blocked, err = time.ParseDuration(blocked + "s"); err != nil {
+					return err
+				}
+				continue
+			}
 			switch o {
 			case "unready":
 				w.Phase = Unready
@@ -126,6 +132,7 @@ func TestReports(t *testing.T) {
 				Log:      slog.New(logged{lines: &out}),
 				Abort:    func(err error) { out = append(out, "abort: "+err.Error()) },
 			}
+			o.Deadlocks = d.HasArg("deadlocks")
 			if d.HasArg("alone") {
 				o.Ask = nil
 			}

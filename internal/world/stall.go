@@ -10,7 +10,7 @@ import (
 // operation does not end.
 func (w *World) inspectStalls() {
 	c := w.Config
-	o := stall.Options{Rank: c.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime, Snapshot: w.waiting,
+	o := stall.Options{Rank: c.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime, Deadlocks: c.DeadlockAbort, Snapshot: w.waiting,
 		Members: w.setMembers, Describe: w.Describe, Log: w.log, Reported: w.keepRecord, Abort: w.abort}
 	if w.session != nil {
 		o.Ask = w.session.Ask
@@ -39,7 +39,11 @@ func (w *World) waiting() []stall.Waiting {
 		case p.Unready:
 			phase = stall.Unready
 		}
-		all = append(all, stall.Waiting{Set: p.Set, Name: p.Name, Op: p.Op, Since: now.Sub(p.Since), Phase: phase})
+		at := stall.Waiting{Set: p.Set, Name: p.Name, Op: p.Op, Since: now.Sub(p.Since), Phase: phase}
+		if !p.Blocked.IsZero() {
+			at.Blocked = now.Sub(p.Blocked)
+		}
+		all = append(all, at)
 	}
 	return all
 }

@@ -35,6 +35,8 @@ const newsDelay = time.Second
 type Options struct {
 	// TrackFD, if set, is told of every descriptor that lives as long as the world.
 	TrackFD func(fd int, open bool)
+	// MainThread, if set, is engine.Options.MainThread.
+	MainThread func() bool
 	// Sets are process sets to register at once; the same on all ranks.
 	Sets [][]int
 	// MPI are the processes of the world, if MPI carries the data. They need not be in the order of the ranks.
@@ -214,7 +216,7 @@ func (w *World) startEngine(o Options) error {
 	}
 	opts := engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity, Wire: c.Compression,
 		GroupsApart: c.DisableGroupFusion, JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
-		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Failed: w.failed, Agree: w.agree, Records: c.FlightRecords, Cause: w.cause, Log: o.Log}
+		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Failed: w.failed, Agree: w.agree, Records: c.FlightRecords, Cause: w.cause, MainThread: o.MainThread, Log: o.Log}
 	if err := w.tune(&opts); err != nil {
 		w.net.Close()
 		return err

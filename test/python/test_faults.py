@@ -250,6 +250,7 @@ def test_stall_shutdown_ends_the_job():
         ODD="1",
         HOROVOD_STALL_CHECK_TIME_SECONDS="1",
         HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2",
+        GOROVOD_DEADLOCK_ABORT="0",
     )
     assert job.finish() != 0
     survived = job.events("SURVIVED")
@@ -258,6 +259,51 @@ def test_stall_shutdown_ends_the_job():
         assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in text, job.output()
         assert "stuck" in text or "other" in text
     assert "Will shutdown." in job.output()
+
+
+@pytest.mark.parametrize(
+    ("case", "size", "named"),
+    [
+        (
+            "train",
+            3,
+            [r"rank 0 on .* waits for \S+body\.99 .*ranks 1, 2 have not", r"rank 1 .*head\.extra.*rank 0 has not"],
+        ),
+        ("joined", 3, [r"rank 1 on .* waits for \S+of\.1 .*rank 2 has not", r"rank 2 .*of\.2.*rank 1 has not"]),
+        (
+            "sets",
+            2,
+            [r"rank 0 on .* waits for \S+ \(ADD_PROCESS_SET\).*rank 1 has not", r"rank 1 .*grad.*rank 0 has not"],
+        ),
+    ],
+)
+def test_ranks_that_wait_for_one_another_end_the_job(case, size, named):
+    """With an error that says which rank lacks what, and without a time of shutdown."""
+    job = Job(size, "deadlock.py", CASE=case, HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_DYNAMIC_PROCESS_SETS="1")
+    assert job.finish() != 0
+    survived = job.events("SURVIVED")
+    assert set(survived) == set(range(size)), job.output()
+    for _, text in survived.values():
+        assert "deadlock: " in text, text
+        for pattern in named:
+            assert re.search(pattern, text), text
+    assert "Will shutdown." in job.output()
+
+
+@pytest.mark.parametrize("case", ["rescued", "elsewhere"])
+@pytest.mark.parametrize("deadlocks", ["0", "1"])
+def test_what_another_thread_may_end_is_only_reported(case, deadlocks):
+    """Silence is taken for a deadlock only where the main threads wait, and only if that is not turned off."""
+    if (case, deadlocks) == ("rescued", "1"):
+        pytest.skip("these ranks cannot be told from those that wait for ever")
+    job = Job(
+        2, "deadlock.py", CASE=case, RESCUE="5.5",
+        HOROVOD_STALL_CHECK_TIME_SECONDS="1", GOROVOD_DEADLOCK_ABORT=deadlocks,
+    )  # fmt: skip
+    assert job.finish() == 0, job.output()
+    assert set(job.events("RESCUED")) == {0, 1}
+    assert "Missing ranks" in job.output()
+    assert "deadlock:" not in job.output()
 
 
 @pytest.mark.parametrize("when", ["before", "after", "hangs before", "hangs after"])

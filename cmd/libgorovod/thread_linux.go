@@ -1,0 +1,14 @@
+package main
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/process"
+)
+
+func init() {
+	pid := os.Getpid() // no forked child gets as far as to ask
+	process.MainThread = func() bool { return unix.Gettid() == pid }
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+)
+
+// Waiting describes a pending operation.
+type Waiting struct {
+	Set   int
+	Name  string
+	Op    string
+	Since time.Time
+	// Unready: its input is not there yet, and no other rank knows of it.
+	// Agreed: all members have submitted it, and it is being executed or about to be.
+	Unready, Agreed bool
+	// Blocked is since when the program's main thread has waited for it and this rank
+	// has submitted nothing; zero if that thread may do other things, if something will be submitted by itself, or
+	// if all members have submitted this.
+	Blocked time.Time
+}
+
+// Waiting lists what is pending on this rank. It is safe on any goroutine.
+func (e *Engine) Waiting() []Waiting {
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []Waiting
+	unready := false
+	for _, l := range *e.lanes.Load() {
+		unready = unready || len(l.unready) > 0
+		for name, en := range l.table {
+			all = append(all, Waiting{Set: l.id, Name: name, Op: en.request.Type.String(), Since: en.since,
+				Unready: slices.Contains(l.unready, en), Agreed: en.agreed, Blocked: e.blockedSince(en, now)})
+		}
+	}
+	for i := range all {
+		if unready {
+			all[i].Blocked = time.Time{}
+		}
+	}
+	return all
+}
+
+const (
+	// waitSlice is what a wait without limit is made of.
+	waitSlice = time.Second
+	// waitBreak is the longest break between two waits for an operation, as they look for signals
+	// at the end of each, that does not count as an end.
+	waitBreak = 250 * time.Millisecond
+	// waitFresh is how long ago a wait may have been noted that goes on: a slice, and a moment.
+	waitFresh = waitSlice + time.Second
+)
+
+// blocked is for how long the main thread has waited for an Entry, with no more than short breaks:
+// both ends in nanoseconds since 1970, 0 for not at all. Only that thread writes it.
+type blocked struct{ from, to atomic.Int64 }
+
+// blocked notes that the caller has waited for en in vain from began to now.
+func (e *Engine) blocked(en *Entry, began, now time.Time) {
+	if e.opts.MainThread == nil || !e.opts.MainThread() {
+		return
+	}
+	b := &en.blocked
+	if began.UnixNano()-b.to.Load() > int64(waitBreak) {
+		b.from.Store(began.UnixNano())
+	}
+	b.to.Store(now.UnixNano())
+}
+
+// blockedSince is Waiting.Blocked of en, if no input is missing. The caller holds mu.
+func (e *Engine) blockedSince(en *Entry, now time.Time) time.Time {
+	if en.agreed {
+		return time.Time{}
+	}
+	from := en.since
+	// Who changes a process set always waits, if on a thread that the interface has made for it.
+	if t := en.request.Type; t != negotiate.AddProcessSet && t != negotiate.RemoveProcessSet {
+		if now.UnixNano()-en.blocked.to.Load() > int64(waitFresh) {
+			return time.Time{}
+		}
+		from = time.Unix(0, en.blocked.from.Load())
+	}
+	if from.Before(e.active) {
+		from = e.active
+	}
+	return from
+}

@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"testing"
+	"time"
+)
+
+// Only the main thread's waits count, only where they follow one another, and only since the
+// last submission.
+func TestBlocked(t *testing.T) {
+	main := true
+	e := &Engine{opts: Options{MainThread: func() bool { return main }}}
+	start := time.Now()
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	ms := func(en *Entry, now int) int {
+		since := e.blockedSince(en, at(now))
+		if since.IsZero() {
+			return -1
+		}
+		return int(since.Sub(start).Milliseconds())
+	}
+	en := &Entry{since: start}
+	want := func(now, since int) {
+		t.Helper()
+		if got := ms(en, now); got != since {
+			t.Errorf("at %d ms blocked since %d, want %d", now, got, since)
+		}
+	}
+	want(0, -1)
+	e.blocked(en, at(100), at(200))
+	want(250, 100)
+	e.blocked(en, at(210), at(310))
+	e.blocked(en, at(500), at(600))
+	want(700, 100)
+	want(2700, -1) // nobody has waited since
+	e.blocked(en, at(1000), at(1100))
+	want(1100, 1000)
+	e.active = at(1050)
+	want(1100, 1050)
+	en.agreed = true
+	want(1100, -1)
+	en.agreed, main = false, false
+	e.blocked(en, at(1100), at(9000))
+	want(9000, -1)
+}

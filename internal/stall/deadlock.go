@@ -1,0 +1,146 @@
+package stall
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Ranks are in a deadlock if the main thread of each has been blocked for the
+// check time by an operation that another of them has not submitted. A program
+// can have more threads, so silence is part of the proof: nothing was submitted
+// on any of them meanwhile.
+const (
+	// spread is how far apart in time answers to one question may be: one may have been given to another
+	// rank a second before. Blocked for so much longer, all were blocked at one moment.
+	spread = time.Second
+	// settled is how much longer a rank waits before it looks, so that the last one to be blocked finds that
+	// all are, though the others' answers are old ones.
+	settled = 2 * time.Second
+)
+
+// held is a rank in a deadlock, and what holds it.
+type held struct {
+	rank  int
+	by    Waiting
+	lacks []int // those in the deadlock that have not submitted it, ascending
+}
+
+// blocked is for how long this rank's main thread has been blocked.
+func blocked(mine []Waiting) time.Duration {
+	var d time.Duration
+	for i := range mine {
+		d = max(d, mine[i].Blocked)
+	}
+	return d
+}
+
+// deadlock finds ranks that wait for one another, by world rank: the largest
+// set of ranks of which each has been blocked for at least the given time by
+// an operation that one of the set has not submitted. views are by world rank.
+func deadlock(views []view, members func(set int) []int, least time.Duration) []held {
+	var all []held
+	in := make([]bool, len(views))
+	for r := range views {
+		if h, ok := heldBack(r, views, members, least); ok {
+			all, in[r] = append(all, h), true
+		}
+	}
+	// Who waits only for ranks that may go on may go on itself.
+	for left := -1; left != len(all); {
+		left = len(all)
+		all = slices.DeleteFunc(all, func(h held) bool {
+			in[h.rank] = slices.ContainsFunc(h.lacks, func(r int) bool { return in[r] })
+			return !in[h.rank]
+		})
+	}
+	for i := range all {
+		all[i].lacks = slices.DeleteFunc(all[i].lacks, func(r int) bool { return !in[r] })
+	}
+	return all
+}
+
+// heldBack is what has blocked rank r for at least the given time, if something has. A thread that
+// looks at two operations in turn may be freed by either, so that it is not counted.
+func heldBack(r int, views []view, members func(set int) []int, least time.Duration) (held, bool) {
+	v := &views[r]
+	if v.silent || v.unreadable {
+		return held{}, false
+	}
+	h := held{rank: r}
+	for _, w := range v.Waiting {
+		if w.Blocked == 0 {
+			continue
+		}
+		if h.by.Blocked > 0 {
+			return held{}, false
+		}
+		h.by = w
+	}
+	if h.by.Blocked < least || h.by.Phase != Submitted {
+		return held{}, false
+	}
+	for _, m := range members(h.by.Set) {
+		if m >= 0 && m < len(views) && views[m].lacks(&h.by) {
+			h.lacks = append(h.lacks, m)
+		}
+	}
+	return h, len(h.lacks) > 0
+}
+
+// lacks reports whether the rank has certainly not submitted w.
+func (v *view) lacks(w *Waiting) bool {
+	if v.silent || v.unreadable || v.joined[w.Set] {
+		return false
+	}
+	if w.joined() {
+		return true
+	}
+	_, listed := v.phase(w.key())
+	return !listed && v.unknown == 0
+}
+
+// circle is a part of a deadlock in which each waits for the next, and the last for the first.
+func circle(all []held) []held {
+	at := make(map[int]int, len(all))
+	for i, h := range all {
+		at[h.rank] = i
+	}
+	var path []held
+	seen := map[int]int{} // a rank's place in path
+	for next := all[0]; ; next = all[at[next.lacks[0]]] {
+		if from, again := seen[next.rank]; again {
+			return path[from:]
+		}
+		seen[next.rank] = len(path)
+		path = append(path, next)
+	}
+}
+
+// deadlocked says who waits for whom.
+func (r *report) deadlocked() string {
+	var b strings.Builder
+	b.WriteString("deadlock")
+	for n, h := range circle(r.dead) {
+		sep := "; "
+		if n == 0 {
+			sep = ": "
+		}
+		if n == maxTensors {
+			b.WriteString(sep + "and so on")
+			break
+		}
+		have := "have"
+		if len(h.lacks) == 1 {
+			have = "has"
+		}
+		if h.by.joined() {
+			fmt.Fprintf(&b, "%s%s has joined, which %s %s not", sep, r.Describe(h.rank), ranks(h.lacks), have)
+		} else {
+			fmt.Fprintf(&b, "%s%s waits for %s, which %s %s not submitted", sep, r.Describe(h.rank), tensor(&h.by), ranks(h.lacks), have)
+		}
+	}
+	fmt.Fprintf(&b, ". For more than %s their main threads have waited so, and nothing was submitted on them (GOROVOD_DEADLOCK_ABORT=0: such ranks are only reported)", seconds(r.CheckTime))
+	return b.String()
+}
