@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/elastic/driver"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/lazyregexp"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -346,7 +346,7 @@ func (e *elasticJob) close() {
 }
 
 // inherited are variables of a job that this launcher runs in.
-var inherited = regexp.MustCompile(`^(HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_RENDEZVOUS_ADDRS|GOROVOD_ELASTIC_(DRIVER|WORKER))=`)
+var inherited = lazyregexp.New(`^(HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_RENDEZVOUS_ADDRS|GOROVOD_ELASTIC_(DRIVER|WORKER))=`)
 
 // environ is the environment of a worker's process. Its rank and all that it needs to
 // meet others comes from the driver at each hvd.init(); local rank and size are
@@ -371,7 +371,7 @@ func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.Ad
 	}
 	var env []string
 	for _, v := range base {
-		if !inherited.MatchString(v) {
+		if !inherited().MatchString(v) {
 			env = append(env, v)
 		}
 	}

@@ -152,10 +152,10 @@ func (d discovery) parse(text string) ([]membership.Host, error) {
 			continue
 		}
 		entry := line
-		if !hostEntry.MatchString(entry) {
+		if !hostEntry().MatchString(entry) {
 			entry = fmt.Sprintf("%s:%d", line, d.slots)
 		}
-		if !hostEntry.MatchString(entry) {
+		if !hostEntry().MatchString(entry) {
 			return nil, fmt.Errorf("%s printed %q: a line must look like host or host:slots", d.script, line)
 		}
 		colon := strings.LastIndexByte(entry, ':')

@@ -4,10 +4,10 @@ import (
 	"encoding/hex"
 	"maps"
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/gorovod/gorovod/internal/lazyregexp"
 	"github.com/gorovod/gorovod/internal/schedulers"
 )
 
@@ -17,7 +17,7 @@ const secretVariable = "HOROVOD_SECRET_KEY"
 // notExported are the names that processes do not inherit from the launcher, as
 // upstream has it; each matches from the start of the name. Besides those,
 // secrets of other jobs are not passed on.
-var notExported = regexp.MustCompile(`^(BASH_FUNC_.*|OLDPWD|.*CUDA_VISIBLE_DEVICES)`)
+var notExported = lazyregexp.New(`^(BASH_FUNC_.*|OLDPWD|.*CUDA_VISIBLE_DEVICES)`)
 
 // exportable returns those variables of env that processes inherit: none that tell the
 // launcher's own place in the job of another launcher.
@@ -33,7 +33,7 @@ func exportable(env []string) []string {
 	var kept []string
 	for _, e := range env {
 		name, _, ok := strings.Cut(e, "=")
-		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || name == resultVariable || inherited(name) || notExported.MatchString(name) {
+		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || name == resultVariable || inherited(name) || notExported().MatchString(name) {
 			continue
 		}
 		kept = append(kept, e)
@@ -54,13 +54,13 @@ func setenv(env []string, name, value string) []string {
 
 // ofOneHost are variables that say something of the launcher's host or of its
 // user's session there, which would be wrong on another.
-var ofOneHost = regexp.MustCompile(`^(SSH_.*|HOSTNAME|XDG_RUNTIME_DIR|XDG_SESSION_.*|DBUS_SESSION_BUS_ADDRESS|TMUX.*|STY|WINDOWID)$`)
+var ofOneHost = lazyregexp.New(`^(SSH_.*|HOSTNAME|XDG_RUNTIME_DIR|XDG_SESSION_.*|DBUS_SESSION_BUS_ADDRESS|TMUX.*|STY|WINDOWID)$`)
 
 // forOthers returns those variables of env that processes on other hosts inherit.
 func forOthers(env []string) []string {
 	var kept []string
 	for _, e := range env {
-		if name, _, _ := strings.Cut(e, "="); !ofOneHost.MatchString(name) {
+		if name, _, _ := strings.Cut(e, "="); !ofOneHost().MatchString(name) {
 			kept = append(kept, e)
 		}
 	}

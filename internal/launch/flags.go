@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
 // flags are horovodrun's options. A pointer tells a given value from none.
@@ -185,7 +186,7 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 				}
 			}
 		}
-		if option == cooldownOption && !twoSeconds.MatchString(value) {
+		if option == cooldownOption && !twoSeconds().MatchString(value) {
 			return nil, nil, fmt.Errorf("%s %s: two numbers of seconds are needed, MIN MAX", option, strings.Replace(value, ",", " ", 1))
 		}
 		if strings.HasPrefix(option, "--") {
@@ -201,7 +202,7 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 // cooldownOption has two values.
 const cooldownOption = "--blacklist-cooldown-range"
 
-var twoSeconds = regexp.MustCompile(`^-?[0-9]{1,18},-?[0-9]{1,18}$`)
+var twoSeconds = lazyregexp.New(`^-?[0-9]{1,18},-?[0-9]{1,18}$`)
 
 func (f *flags) check(options []string) error {
 	given := false
@@ -273,10 +274,10 @@ func (f *flags) check(options []string) error {
 	}
 	for _, x := range f.Export {
 		name, _, given := strings.Cut(x, "=")
-		if !variableName.MatchString(name) {
+		if !variableName().MatchString(name) {
 			return fmt.Errorf("-x %s: the name of a variable is needed, or NAME=VALUE", name)
 		}
-		if launchers.MatchString(name) {
+		if launchers().MatchString(name) {
 			return fmt.Errorf("-x %s: the launcher sets this variable itself, for each process", name)
 		}
 		if _, set := os.LookupEnv(name); !given && !set {
@@ -352,10 +353,10 @@ func separate(lists []string) (items []string) {
 }
 
 // variableName is what a shell takes for one.
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // launchers are the variables that tell a process its place, which options cannot.
-var launchers = regexp.MustCompile(`^(_?HOROVOD_SECRET_KEY|HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_(RENDEZVOUS_ADDRS|ELASTIC_DRIVER|ELASTIC_WORKER|RESULT_FD))$`)
+var launchers = lazyregexp.New(`^(_?HOROVOD_SECRET_KEY|HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_(RENDEZVOUS_ADDRS|ELASTIC_DRIVER|ELASTIC_WORKER|RESULT_FD))$`)
 
 // controllers are the variables that choose MPI: to meet, and to carry the data.
 var controllers = []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"}

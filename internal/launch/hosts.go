@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
 // Host is a name with a number of slots, as the user gives it.
@@ -32,13 +33,13 @@ const maxSlots = 1 << 20
 
 // hostEntry is a name or an address with slots. A name that begins with a dash
 // would be an option of ssh.
-var hostEntry = regexp.MustCompile(`^(?:\w[\w.-]*|\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]):[0-9]+$`)
+var hostEntry = lazyregexp.New(`^(?:\w[\w.-]*|\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]):[0-9]+$`)
 
 // parseHosts parses host1:2,host2:4.
 func parseHosts(text string) ([]Host, error) {
 	var hosts []Host
 	for _, entry := range strings.Split(text, ",") {
-		if !hostEntry.MatchString(entry) {
+		if !hostEntry().MatchString(entry) {
 			//lint:ignore ST1005 Horovod's message begins so
 			return nil, fmt.Errorf("Invalid host input %q in -H %s: each entry must look like host:slots, for instance localhost:2", entry, text)
 		}
@@ -69,7 +70,7 @@ func parseHostfile(path, text string) ([]Host, error) {
 		if strings.Count(fields[0], ":") > 1 && fields[0][0] != '[' {
 			fields[0] = "[" + fields[0] + "]"
 		}
-		if !ok || !hostEntry.MatchString(fields[0]+":"+slots) {
+		if !ok || !hostEntry().MatchString(fields[0]+":"+slots) {
 			return nil, fmt.Errorf("%s:%d: %q does not look like: host slots=2", path, i+1, strings.TrimSpace(line))
 		}
 		h, err := newHost(fields[0], slots)

@@ -2,9 +2,10 @@ package schedulers
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
 // firstSpecialStep begins the numbers of steps that are none: the shell of sbatch
@@ -66,11 +67,11 @@ func srun(e *environment) Place {
 
 // hostList is how a list of hosts begins: a name, or the beginning of one with numbers
 // to follow, of which more may follow.
-var hostList = regexp.MustCompile(`^([^\[\],]+)(?:\[(\d+)[-,\]\d]*)?(?:,|$)`)
+var hostList = lazyregexp.New(`^([^\[\],]+)(?:\[(\d+)[-,\]\d]*)?(?:,|$)`)
 
 // firstHost is node03 of "node[03-07,12],gpu1"; empty if the list is of another form.
 func firstHost(list string) string {
-	m := hostList.FindStringSubmatch(list)
+	m := hostList().FindStringSubmatch(list)
 	if m == nil {
 		return ""
 	}
@@ -78,12 +79,12 @@ func firstHost(list string) string {
 }
 
 // nodeTasks is one part of Slurm's list: so many tasks, on so many nodes in a row.
-var nodeTasks = regexp.MustCompile(`^(\d{1,7})(?:\(x(\d{1,7})\))?$`)
+var nodeTasks = lazyregexp.New(`^(\d{1,7})(?:\(x(\d{1,7})\))?$`)
 
 // tasksPerNode is the number of tasks of each node from "4(x2),3".
 func tasksPerNode(text string) (tasks []int, err error) {
 	for _, part := range strings.Split(text, ",") {
-		m := nodeTasks.FindStringSubmatch(part)
+		m := nodeTasks().FindStringSubmatch(part)
 		if m == nil {
 			return nil, fmt.Errorf("%q: tasks of each node are needed, such as 4(x2),3", text)
 		}
