@@ -15,6 +15,7 @@ type generation struct {
 	number    uint64 // agreed: unique in the job
 	claimed   uint64 // by the ranks
 	members   map[int]*peer
+	first     *peer          // the member that came first
 	gone      map[int]string // members that cannot contribute any more, and why
 	odd       string         // why this generation can never be complete; "" if it can
 	exchanges map[exchangeKey]*exchange
@@ -65,29 +66,16 @@ func (s *Server) open(claimed uint64) *generation {
 	return g
 }
 
-// otherArch names the ranks whose processors differ.
-func (g *generation) otherArch() string {
-	var first *peer
-	for _, r := range g.ranks() {
-		p := g.members[r]
-		if first == nil {
-			first = p
-		} else if p.Arch != first.Arch {
-			return fmt.Sprintf("rank %d on host %s runs on %s, rank %d on host %s on %s: all ranks of a job need the same architecture",
-				p.Rank, p.Host, clip(p.Arch, 64), first.Rank, first.Host, clip(first.Arch, 64))
-		}
+// otherArch says how the processor of p, which is new, differs from the others'.
+func (g *generation) otherArch(p *peer) string {
+	if g.first == nil {
+		g.first = p
 	}
-	return ""
-}
-
-// ranks lists the members, ascending.
-func (g *generation) ranks() []int {
-	ranks := make([]int, 0, len(g.members))
-	for r := range g.members {
-		ranks = append(ranks, r)
+	if p.Arch == g.first.Arch {
+		return ""
 	}
-	slices.Sort(ranks)
-	return ranks
+	return fmt.Sprintf("rank %d on host %s runs on %s, rank %d on host %s on %s: all ranks of a job need the same architecture",
+		p.Rank, p.Host, clip(p.Arch, 64), g.first.Rank, g.first.Host, clip(g.first.Arch, 64))
 }
 
 // contribute takes p's value. False where p breaks the rules.
@@ -144,6 +132,9 @@ func (s *Server) hopeless(g *generation, x *exchange) (message, bool) {
 	}
 	if m.Text != "" {
 		return m, true
+	}
+	if len(g.gone) == 0 && !s.someEnded {
+		return m, false // nobody is, which is so at nearly every call, and there is one for each rank
 	}
 	for r := range s.ranks {
 		if _, ok := x.values[r]; ok {

@@ -18,8 +18,8 @@ const (
 	maxHost = 256
 	// maxText is the longest report or error text that travels.
 	maxText = 4 << 10
-	// maxFrame bounds every frame. The largest is a frame of values: at most
-	// batchBytes of them, in base64.
+	// maxFrame bounds every frame. The largest are an answer, in base64, and a frame of
+	// values: at most batchBytes of them.
 	maxFrame   = 192 << 10
 	batchBytes = 96 << 10
 	// maxPending is how many Exchanges one rank may have open at a time, and how many Asks.
@@ -90,8 +90,13 @@ const (
 	typeBeats = "beats"
 )
 
-func encode(m message) ([]byte, error) {
-	frame, err := jsonframe.Append(nil, m, maxFrame)
+// encode returns the frame: JSON, or what appendValues makes.
+func encode(m message) (frame []byte, err error) {
+	if m.Type == typeValues {
+		frame, err = jsonframe.AppendBody(nil, appendValues(nil, m), maxFrame)
+	} else {
+		frame, err = jsonframe.Append(nil, m, maxFrame)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.Type, err)
 	}
@@ -99,7 +104,14 @@ func encode(m message) ([]byte, error) {
 }
 
 func decode(r io.Reader) (m message, err error) {
-	err = jsonframe.Read(r, &m, maxFrame)
+	body, err := jsonframe.ReadBody(r, maxFrame)
+	if err != nil {
+		return m, err
+	}
+	if len(body) > 0 && body[0] == valuesMark {
+		return readValues(body)
+	}
+	err = jsonframe.Decode(body, &m)
 	return m, err
 }
 

@@ -72,6 +72,7 @@ type Server struct {
 	conns     map[net.Conn]struct{}
 	peers     map[*peer]struct{} // connected now
 	ranks     []standing
+	someEnded bool          // some rank's standing says so: see hopeless
 	deaths    []Death       // the news so far, in order of arrival
 	first     *Failure      // see First
 	gens      []*generation // gens[i] has the agreed number i+1
@@ -87,6 +88,7 @@ type standing struct {
 	ended    string // it left, exited with code 0 and will not come again
 	report   string
 	reported bool
+	peers    []*peer // those that are connected
 }
 
 // peer is one proved connection.
@@ -271,13 +273,14 @@ func (s *Server) admit(p *peer) (refusal string) {
 	p.gen = g
 	g.members[p.Rank] = p
 	s.peers[p] = struct{}{}
-	s.ranks[p.Rank].joined = true
+	r := &s.ranks[p.Rank]
+	r.joined, r.peers = true, append(r.peers, p)
 	s.send(p, message{Type: typeWelcome, Generation: g.number, Text: s.ServedBy})
 	for i := range s.deaths {
 		s.send(p, message{Type: typeDeath, Death: &s.deaths[i]})
 	}
 	if g.odd == "" {
-		g.odd = g.otherArch()
+		g.odd = g.otherArch(p)
 	}
 	s.settle(g)
 	return ""
@@ -295,8 +298,8 @@ func (s *Server) strange(p *peer) string {
 }
 
 func (s *Server) connected(rank int, claimed uint64) *peer {
-	for p := range s.peers {
-		if p.Rank == rank && p.Generation == claimed {
+	for _, p := range s.ranks[rank].peers {
+		if p.Generation == claimed {
 			return p
 		}
 	}
@@ -308,6 +311,8 @@ func (s *Server) dismiss(p *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.peers, p)
+	r := &s.ranks[p.Rank]
+	r.peers = slices.DeleteFunc(r.peers, func(q *peer) bool { return q == p })
 	close(p.gone)
 	s.unask(p)
 	if p.left {
@@ -315,7 +320,7 @@ func (s *Server) dismiss(p *peer) {
 		s.settle(p.gen)
 		return
 	}
-	s.ranks[p.Rank].lost = true
+	r.lost = true
 	time.AfterFunc(s.lossTime, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -448,7 +453,7 @@ func (s *Server) Died(d Death) Death {
 	if r.reported {
 		d.Reason = r.report
 	}
-	connected := slices.ContainsFunc(s.ofRank(d.Rank), func(p *peer) bool { return !p.left })
+	connected := slices.ContainsFunc(r.peers, func(p *peer) bool { return !p.left })
 	news := d.Failed() || d.NeverJoined || r.lost || connected
 	if news {
 		d.at = time.Now()
@@ -458,7 +463,7 @@ func (s *Server) Died(d Death) Death {
 		}
 	}
 	if !news {
-		r.ended = d.String()
+		r.ended, s.someEnded = d.String(), true
 	}
 	for _, g := range s.gens {
 		s.settle(g)
@@ -471,7 +476,7 @@ func (s *Server) Died(d Death) Death {
 func (s *Server) drain(rank int) {
 	timeout := time.After(drainTime)
 	s.mu.Lock()
-	peers := s.ofRank(rank)
+	peers := slices.Clone(s.ranks[rank].peers)
 	s.mu.Unlock()
 	for _, p := range peers {
 		select {
@@ -480,15 +485,6 @@ func (s *Server) drain(rank int) {
 			return
 		}
 	}
-}
-
-func (s *Server) ofRank(rank int) (peers []*peer) {
-	for p := range s.peers {
-		if p.Rank == rank {
-			peers = append(peers, p)
-		}
-	}
-	return peers
 }
 
 // Joined lists the ranks that have come to the rendezvous at least once.

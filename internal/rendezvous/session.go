@@ -204,12 +204,7 @@ func (s *Session) take(m message) {
 			w.err = fmt.Errorf("rendezvous %q: the launcher sent values out of order", m.Name)
 			break
 		}
-		for i, v := range m.Values {
-			if v == nil {
-				v = []byte{}
-			}
-			w.values[m.First+i] = v
-		}
+		copy(w.values[m.First:], m.Values)
 		if w.have += len(m.Values); w.have < s.o.Size {
 			return
 		}

@@ -20,8 +20,7 @@ import (
 // one network find one another on loopback, and those with the same process ids
 // can watch one another.
 type machine struct {
-	Network   string `json:"network"`
-	Processes string `json:"processes"`
+	Network, Processes string
 }
 
 // thisMachine is made of the kernel's boot and the names of its namespaces, which are

@@ -5,7 +5,6 @@ package world
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,16 +67,6 @@ type World struct {
 	deaths map[int]rendezvous.Death
 	news   chan struct{} // closed and renewed at every death
 	left   bool          // this rank leaves: deaths mean nothing any more
-}
-
-// member is what each rank tells the others at the rendezvous.
-type member struct {
-	Host      string            `json:"host"`
-	PID       int               `json:"pid"`
-	LocalSize int               `json:"local_size"`
-	Machine   machine           `json:"machine"`
-	Knobs     map[string]string `json:"knobs,omitempty"` // rank 0's
-	MPIRank   int               `json:"mpi_rank"`        // -1 without MPI
 }
 
 // Join blocks until all ranks have joined the generation, or ctx ends; the error
@@ -177,17 +166,14 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 	if c.Rank == 0 {
 		knobs = c.Agreed()
 	}
-	me, err := json.Marshal(member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Machine: thisMachine(), Knobs: knobs, MPIRank: mpiRank(o.MPI)})
-	if err != nil {
-		return err
-	}
-	values, err := w.session.Exchange(ctx, "join", me)
+	me := member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Machine: thisMachine(), Knobs: knobs, MPIRank: mpiRank(o.MPI)}
+	values, err := w.session.Exchange(ctx, "join", me.encode())
 	if err != nil {
 		return err
 	}
 	w.members = make([]member, len(values))
 	for r, v := range values {
-		if err := json.Unmarshal(v, &w.members[r]); err != nil {
+		if err := w.members[r].decode(v, &w.members[max(0, r-1)]); err != nil {
 			return fmt.Errorf("what rank %d says of itself: %w", r, err)
 		}
 	}

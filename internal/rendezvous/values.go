@@ -1,0 +1,91 @@
+package rendezvous
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Every rank reads a value of every other one, several times in a start: what one costs
+// is what starting grows by. So frames of values are not JSON: their bytes are taken as
+// they stand.
+//
+//	'v'  name  use  first  alike (0 or 1)  count  count × value
+//
+// Numbers are uvarints; a name or value is its length and its bytes.
+
+// valuesMark begins them. JSON begins with a brace.
+const valuesMark = 'v'
+
+var errValues = errors.New("a frame of values that makes no sense")
+
+func appendValues(b []byte, m message) []byte {
+	b = append(b, valuesMark)
+	b = appendBytes(b, []byte(m.Name))
+	b = binary.AppendUvarint(b, m.Use)
+	b = binary.AppendUvarint(b, uint64(m.First))
+	alike := byte(0)
+	if m.Alike {
+		alike = 1
+	}
+	b = append(b, alike)
+	b = binary.AppendUvarint(b, uint64(len(m.Values)))
+	for _, v := range m.Values {
+		b = appendBytes(b, v)
+	}
+	return b
+}
+
+func appendBytes(b, p []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(p))), p...)
+}
+
+// readValues is the way back. The values are parts of body; an empty one is not nil.
+func readValues(body []byte) (m message, err error) {
+	r := fields(body[1:])
+	m.Type = typeValues
+	name, ok := r.bytes()
+	m.Name = string(name)
+	if m.Use, ok = r.number(ok); !ok {
+		return m, errValues
+	}
+	first, ok := r.number(ok)
+	alike, ok := r.number(ok)
+	count, ok := r.number(ok)
+	if !ok || first > 1<<31 || alike > 1 || count > uint64(len(r)) { // a value takes a byte at least
+		return m, errValues
+	}
+	m.First, m.Alike = int(first), alike == 1
+	m.Values = make([][]byte, count)
+	for i := range m.Values {
+		if m.Values[i], ok = r.bytes(); !ok {
+			return m, errValues
+		}
+	}
+	if len(r) > 0 {
+		return m, errValues
+	}
+	return m, nil
+}
+
+// fields is what is left to read of a frame.
+type fields []byte
+
+// number reads one if what came before was in order.
+func (f *fields) number(ok bool) (uint64, bool) {
+	n, used := binary.Uvarint(*f)
+	if !ok || used <= 0 {
+		return 0, false
+	}
+	*f = (*f)[used:]
+	return n, true
+}
+
+func (f *fields) bytes() ([]byte, bool) {
+	n, ok := f.number(true)
+	if !ok || n > uint64(len(*f)) {
+		return nil, false
+	}
+	p := (*f)[:n:n]
+	*f = (*f)[n:]
+	return p, true
+}

@@ -1,0 +1,94 @@
+package world
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// member is what each rank tells the others at the rendezvous.
+type member struct {
+	Host      string
+	PID       int
+	LocalSize int
+	Machine   machine
+	Knobs     map[string]string // rank 0's
+	MPIRank   int               // -1 without MPI
+}
+
+// Every rank reads every other one's: it is what starting grows by. So it is no JSON,
+// and what neighbours have in common is kept once.
+//
+//	host  network  processes  pid  local size  MPI's rank + 1  count  count × (name  value)
+//
+// Numbers are uvarints; a text is its length and its bytes.
+
+func (m *member) encode() []byte {
+	b := appendText(nil, m.Host)
+	b = appendText(b, m.Machine.Network)
+	b = appendText(b, m.Machine.Processes)
+	for _, n := range []int{m.PID, m.LocalSize, m.MPIRank + 1, len(m.Knobs)} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	for name, value := range m.Knobs {
+		b = appendText(appendText(b, name), value)
+	}
+	return b
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+var errMember = errors.New("it makes no sense")
+
+// decode is the way back. What is as in before, another rank's, is shared with it.
+func (m *member) decode(b []byte, before *member) error {
+	r := memberReader{b: b}
+	m.Host = r.text(before.Host)
+	m.Machine = machine{r.text(before.Machine.Network), r.text(before.Machine.Processes)}
+	m.PID, m.LocalSize, m.MPIRank = r.number(), r.number(), r.number()-1
+	if n := r.number(); n > 0 && n <= len(r.b) {
+		m.Knobs = make(map[string]string, n)
+		for range n {
+			name := r.text("")
+			m.Knobs[name] = r.text("")
+		}
+	} else if n > 0 {
+		return errMember
+	}
+	if r.bad || len(r.b) > 0 {
+		return errMember
+	}
+	return nil
+}
+
+// memberReader reads fields; after one that is not there it is bad, and reads nothing.
+type memberReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *memberReader) number() int {
+	n, used := binary.Uvarint(r.b)
+	if r.bad || used <= 0 || n > 1<<31 {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[used:]
+	return int(n)
+}
+
+// text is likely, if it is the same.
+func (r *memberReader) text(likely string) string {
+	n := r.number()
+	if r.bad || n > len(r.b) {
+		r.bad = true
+		return ""
+	}
+	p := r.b[:n]
+	r.b = r.b[n:]
+	if string(p) == likely {
+		return likely
+	}
+	return string(p)
+}
