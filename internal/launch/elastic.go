@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,13 +30,15 @@ type elasticJob struct {
 	driver  *driver.Driver
 	slots   int // at a time, that a host is prepared for
 	isLocal func(host string) bool
+	alone   bool // the hosts are fixed, and all of them are this one
 
 	mu      sync.Mutex
 	near    *meetingPoint // where workers find the driver: on this host
 	far     *meetingPoint // and from others; nil while there are none
 	serving sync.WaitGroup
 	here    *localCrew
-	crews   map[string]*post // of other hosts
+	crews   map[string]*post  // of other hosts
+	seen    map[string]string // the launcher's address as other hosts have seen it
 	workers map[int]*workerProcess
 	closed  bool
 }
@@ -70,7 +73,7 @@ func runElastic(name string, f *flags) (code int, err error) {
 	e := &elasticJob{
 		Job: &Job{Name: name, Path: path, Args: f.command, Env: env, Reach: f.reach(), Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename,
 			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
-		slots: 64, isLocal: isLocal, crews: map[string]*post{}, workers: map[int]*workerProcess{},
+		slots: 64, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{}, workers: map[int]*workerProcess{},
 	}
 	return e.run(o)
 }
@@ -86,6 +89,7 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 		return 1, err
 	}
 	o.Key, o.Start, o.Signal, o.Meet, o.Say, o.Debug = e.key, e.start, e.signal, e.meet, e.say, e.tell
+	e.alone = o.Discover == nil && !slices.ContainsFunc(o.Hosts, func(h membership.Host) bool { return !e.isLocal(h.Name) })
 	e.driver = driver.New(o)
 	e.serve(e.near)
 	defer e.close()
@@ -194,27 +198,17 @@ func (e *elasticJob) meet() ([]net.Listener, func(host string) []string, error) 
 	}
 	return m.listeners, func(host string) []string {
 		addrs := m.here()
-		if c := e.crewOf(host); c != nil {
-			addrs = m.seenFrom(c.ready.Launcher)
+		e.mu.Lock()
+		if launcher, other := e.seen[host]; other {
+			addrs = m.seenFrom(launcher)
 		}
+		e.mu.Unlock()
 		var list []string
 		for _, a := range addrs {
 			list = append(list, a.String())
 		}
 		return list
 	}, nil
-}
-
-// crewOf is the crew of another host, nil for this one.
-func (e *elasticJob) crewOf(host string) *remoteCrew {
-	e.mu.Lock()
-	p := e.crews[host]
-	e.mu.Unlock()
-	if p == nil {
-		return nil
-	}
-	<-p.ready
-	return p.crew
 }
 
 // start begins to start a worker; it does not block.
@@ -238,11 +232,9 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 	}
 	if e.isLocal(a.Host) {
 		interfaces := e.Interfaces
-		e.mu.Lock()
-		if e.far == nil {
+		if e.alone { // else others may come that must reach it
 			interfaces = []string{"lo"}
 		}
-		e.mu.Unlock()
 		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces)})
 		return nil
 	}
@@ -286,6 +278,9 @@ func (e *elasticJob) reach(host string) (*remoteCrew, error) {
 	p.err = err
 	if err == nil {
 		p.crew, _ = crews[host].(*remoteCrew)
+		e.mu.Lock()
+		e.seen[host] = p.crew.ready.Launcher
+		e.mu.Unlock()
 	}
 	close(p.ready)
 	if err != nil {

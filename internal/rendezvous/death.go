@@ -30,6 +30,8 @@ type Death struct {
 	// Lost is not empty where nothing is known of the end, as the launcher has lost
 	// the host: why.
 	Lost string `json:",omitempty"`
+	// Apart is not empty where the process lives, but could not join the others: why.
+	Apart string `json:",omitempty"`
 	// Stderr holds the last lines of its stderr, without a newline at the end.
 	Stderr string `json:",omitempty"`
 	// Reason is what the rank itself reported (Session.Report). The server sets it.
@@ -49,7 +51,9 @@ type Failure struct {
 }
 
 // Failed is false for a process that exited with code 0.
-func (d Death) Failed() bool { return d.Signal != 0 || d.ExitCode != 0 || d.Lost != "" }
+func (d Death) Failed() bool {
+	return d.Signal != 0 || d.ExitCode != 0 || d.Lost != "" || d.Apart != ""
+}
 
 // String is one line: who, and how it ended. It contains neither Stderr nor Reason.
 func (d Death) String() string {
@@ -65,6 +69,8 @@ func (d Death) How() string {
 	switch {
 	case d.Lost != "":
 		return fmt.Sprintf("is lost with its host: %s%s", d.Lost, before)
+	case d.Apart != "":
+		return "could not join the others: " + d.Apart
 	case d.Signal != 0:
 		return fmt.Sprintf("was killed by signal %d (%s)%s", d.Signal, SignalName(d.Signal), before)
 	}

@@ -437,7 +437,7 @@ func (s *Server) Started(rank int, host string, pid int) {
 }
 
 // Died tells every rank of every generation, now and later, that the process
-// of d.Rank has ended. It returns the news with the server's own knowledge
+// of d.Rank has ended, or takes no part (d.Apart). It returns the news with the server's own knowledge
 // added. A rank that left properly and exited with code 0 is no news to others,
 // except to those who wait for it in an Exchange. Died can block for
 // a quarter of a second.
@@ -448,7 +448,7 @@ func (s *Server) Died(d Death) Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.ranks[d.Rank]
-	d.Host, d.Stderr, d.Lost = clip(d.Host, maxHost), clip(d.Stderr, maxText), clip(d.Lost, maxText)
+	d.Host, d.Stderr, d.Lost, d.Apart = clip(d.Host, maxHost), clip(d.Stderr, maxText), clip(d.Lost, maxText), clip(d.Apart, maxText)
 	d.NeverJoined = !r.joined
 	if r.reported {
 		d.Reason = r.report

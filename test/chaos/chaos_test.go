@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,11 +26,17 @@ var (
 	duration = flag.Duration("chaos.for", 12*time.Second, "how long faults are injected")
 	mean     = flag.Duration("chaos.mean", 600*time.Millisecond, "mean time between two faults")
 	seed     = flag.Uint64("chaos.seed", 0, "seed; 0: by the time")
+	pause    = flag.Duration("chaos.pause", 2*time.Millisecond, "what a step of the training takes besides")
 	keep     = flag.String("chaos.keep", "", "directory in which journals and output stay")
 )
 
-// limit is how long the job may take to end after the last fault.
-const limit = 2 * time.Minute
+const (
+	// limit is how long the job may take to end after the last fault.
+	limit = 2 * time.Minute
+	// stalled is how long no commit may be made, whatever happens: several times what it takes
+	// to give up a worker that is stopped or cut off.
+	stalled = time.Minute
+)
 
 // programs builds launcher and worker.
 var programs = sync.OnceValues(func() (dir string, err error) {
@@ -66,32 +73,52 @@ type job struct {
 	rng    *rand.Rand
 	faults map[string]int
 	kills  []time.Time
-	// blamed is when a worker of a host was last made to fail.
-	blamed map[string]time.Time
+	risks
+	offered []string // what the discovery script prints
+
+	all   []*journal
+	known map[string]*journal
+	last  time.Time // of any worker's newest commit
 }
+
+// mark is in the environment of the launcher and of all workers.
+func (j *job) mark() string { return "GOROVOD_CHAOS_JOB=" + j.dir }
+
+// local makes a command of this host.
+func local(name string, args ...string) *exec.Cmd { return exec.Command(name, args...) }
 
 // start starts a job on hosts that are addresses of this host, two by default.
 func start(t *testing.T, seed uint64, args, env []string, hosts ...string) *job {
 	if hosts == nil {
 		hosts = []string{"127.0.0.1:4", "127.0.0.2:4"}
 	}
+	return startOn(t, local, seed, args, env, hosts...)
+}
+
+// startOn starts a job whose launcher runs by command.
+func startOn(t *testing.T, command func(name string, args ...string) *exec.Cmd, seed uint64, args, env []string, hosts ...string) *job {
 	bin, err := programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &job{t: t, dir: *keep, bin: bin, done: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}, blamed: map[string]time.Time{}}
+	j := &job{t: t, dir: *keep, bin: bin, done: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}, risks: newRisks(), known: map[string]*journal{}, last: time.Now()}
 	if j.dir == "" {
 		j.dir = t.TempDir()
+	} else {
+		j.dir = filepath.Join(j.dir, t.Name())
 	}
-	if err := os.MkdirAll(filepath.Join(j.dir, "journals"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"journals", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(j.dir, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	j.hosts(hosts...)
-	j.cmd = exec.Command(filepath.Join(bin, "horovodrun"), append(args, "--verbose", "--prefix-output-with-timestamp", "--host-discovery-script", "cat "+filepath.Join(j.dir, "hosts"),
-		filepath.Join(bin, "worker"), "-pause", "2ms", "-journal", filepath.Join(j.dir, "journals"), "-until", filepath.Join(j.dir, "enough"))...)
-	j.cmd.Env = append(os.Environ(), env...)
+	j.cmd = command(filepath.Join(bin, "horovodrun"), append(args, "--verbose", "--prefix-output-with-timestamp", "--host-discovery-script", "cat "+filepath.Join(j.dir, "hosts"),
+		filepath.Join(bin, "worker"), "-pause", pause.String(), "-journal", filepath.Join(j.dir, "journals"), "-until", filepath.Join(j.dir, "enough"))...)
+	j.cmd.Env = append(append(os.Environ(), j.mark(), "TMPDIR="+filepath.Join(j.dir, "tmp")), env...)
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	shared := sharedMemory()
 	if err := j.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +129,7 @@ func start(t *testing.T, seed uint64, args, env []string, hosts ...string) *job 
 	t.Cleanup(func() {
 		j.cmd.Process.Kill()
 		<-j.done
+		j.nothingLeft(shared)
 		if *keep != "" {
 			os.WriteFile(filepath.Join(j.dir, "output"), []byte(j.said()), 0o600)
 		}
@@ -110,6 +138,53 @@ func start(t *testing.T, seed uint64, args, env []string, hosts ...string) *job 
 		}
 	})
 	return j
+}
+
+// sharedMemory lists what is in /dev/shm that has a name of gorovod's.
+func sharedMemory() []string {
+	names, _ := filepath.Glob("/dev/shm/*orovod*")
+	return names
+}
+
+// nothingLeft checks that the job has left no process, no shared memory and no file.
+func (j *job) nothingLeft(shared []string) {
+	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		left := processes(j.mark())
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			for _, pid := range left {
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+				j.t.Errorf("process %d is left behind: %q", pid, line)
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+			break
+		}
+	}
+	for _, name := range sharedMemory() {
+		if !slices.Contains(shared, name) {
+			j.t.Logf("%s has come meanwhile: another job's, or left behind", name)
+		}
+	}
+	if files, _ := os.ReadDir(filepath.Join(j.dir, "tmp")); len(files) > 0 {
+		j.t.Errorf("files are left behind: %v", files)
+	}
+}
+
+// processes lists those that have mark in their environment.
+func processes(mark string) (pids []int) {
+	dirs, _ := os.ReadDir("/proc")
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(d.Name())
+		if err != nil {
+			continue
+		}
+		if env, err := os.ReadFile(filepath.Join("/proc", d.Name(), "environ")); err == nil && bytes.Contains(env, append([]byte(mark), 0)) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // output is what launcher and workers have printed.
@@ -132,6 +207,7 @@ func (j *job) said() string {
 
 // hosts says what the discovery script prints from now on.
 func (j *job) hosts(lines ...string) {
+	j.offered = lines
 	name := filepath.Join(j.dir, "hosts")
 	if err := os.WriteFile(name+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		j.t.Fatal(err)
@@ -190,14 +266,20 @@ func (j *job) check() {
 		j.t.Fatal(err)
 	}
 	reference := map[int64]string{}
+	accuracy := ""
 	for line := range strings.Lines(string(out)) {
 		var n int64
 		var hash string
-		fmt.Sscan(line, &n, &hash)
+		if _, err := fmt.Sscan(line, &n, &hash); err != nil {
+			fmt.Sscanf(line, "accuracy %s", &accuracy)
+			continue
+		}
 		reference[n] = hash
 	}
 	finished := 0
+	var slowest time.Duration
 	for _, w := range journals {
+		slowest = max(slowest, w.slowest)
 		for n, hash := range w.commits {
 			if reference[n] != hash {
 				j.t.Errorf("%s: commit %d is %s, without faults it is %s", w.name, n, hash, reference[n])
@@ -208,18 +290,19 @@ func (j *job) check() {
 		}
 		if w.done != "" {
 			finished++
-			if w.done != reference[newest] {
-				j.t.Errorf("%s has ended with %s, without faults it is %s", w.name, w.done, reference[newest])
+			if w.done != reference[newest] || w.accuracy != accuracy {
+				j.t.Errorf("%s has ended with %s and accuracy %s, without faults it is %s and %s", w.name, w.done, w.accuracy, reference[newest], accuracy)
 			}
 		}
-		if err := syscall.Kill(w.pid, 0); err == nil && alive(w.pid) {
+		if alive(w.pid) {
 			j.t.Errorf("%s is left behind", w.name)
 		}
 	}
 	if finished == 0 {
 		j.t.Error("no worker has finished")
 	}
-	j.t.Logf("%d workers, %d commits, %d workers at the end; faults: %v", len(journals), newest+1, finished, j.faults)
+	j.t.Logf("%d workers, %d commits, %d workers at the end, accuracy %s; faults: %v; the longest time between two commits of a worker: %v",
+		len(journals), newest+1, finished, accuracy, j.faults, slowest.Round(time.Millisecond))
 	if late := j.recoveries(journals); len(late) > 0 {
 		slices.Sort(late)
 		j.t.Logf("from a kill to the next step of a survivor: median %v, at most %v (%d)", late[len(late)/2], late[len(late)-1], len(late))
@@ -227,7 +310,7 @@ func (j *job) check() {
 }
 
 // recoveries are the times from each kill to the first step of the next epoch.
-func (j *job) recoveries(journals []journal) (all []time.Duration) {
+func (j *job) recoveries(journals []*journal) (all []time.Duration) {
 	var steps []time.Time
 	for _, w := range journals {
 		steps = append(steps, w.steps...)

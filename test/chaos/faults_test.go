@@ -80,7 +80,7 @@ func TestTwoDieAtOnce(t *testing.T) {
 	j := start(t, 1, []string{"-np", "4", "--min-np", "2", "--max-np", "4", "--blacklist-cooldown-range", "1", "2"}, nil)
 	j.await("the first commits", func() bool { return len(j.veterans()) == 4 })
 	for _, w := range j.veterans()[:2] {
-		j.kill(&w)
+		j.kill(w)
 	}
 	j.await("four train again", func() bool {
 		n := 0
@@ -99,7 +99,7 @@ func TestBelowMin(t *testing.T) {
 	j := start(t, 1, []string{"-np", "2", "--min-np", "2", "--max-np", "2"}, nil, "127.0.0.1:2")
 	j.await("the first commits", func() bool { return len(j.veterans()) == 2 })
 	victim := j.veterans()[1]
-	j.kill(&victim)
+	j.kill(victim)
 	j.await("it says that it waits", func() bool { return strings.Contains(j.said(), "waiting for others") })
 	j.hosts("127.0.0.1:3")
 	j.await("two train again", func() bool { return len(j.veterans()) == 2 })

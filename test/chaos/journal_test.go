@@ -1,7 +1,9 @@
 package chaos
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,40 +12,75 @@ import (
 
 // journal is what one worker has written.
 type journal struct {
-	name    string
-	worker  int
-	pid     int
-	host    string
-	rank    int   // in its last epoch
-	size    int   // of its last epoch
-	newest  int64 // commit
-	commits map[int64]string
-	steps   []time.Time // the first of each epoch
-	undone  []string    // commits that it held, and that were gone later
-	done    string
+	name     string
+	worker   int
+	pid      int
+	host     string
+	rank     int           // in its last epoch
+	size     int           // of its last epoch
+	newest   int64         // commit
+	at       time.Time     // of its newest commit
+	slowest  time.Duration // from one commit to the next
+	commits  map[int64]string
+	steps    []time.Time // the first of each epoch
+	undone   []string    // commits that it held, and that were gone later
+	done     string      // what it ended with
+	accuracy string
+
+	read int64 // bytes
+	over bool  // nothing follows
 }
 
-// journals reads all that there is. Of a worker that was killed the last line may be cut.
-func (j *job) journals() (all []journal) {
-	names, _ := filepath.Glob(filepath.Join(j.dir, "journals", "*"))
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			j.t.Fatal(err)
+// journals reads what has been written since the last time. Of a worker that was
+// killed the last line may be cut.
+func (j *job) journals() []*journal {
+	dir := filepath.Join(j.dir, "journals")
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	for _, f := range files {
+		if j.known[f.Name()] == nil {
+			w := &journal{name: "worker " + f.Name(), newest: -1, commits: map[int64]string{}}
+			fmt.Sscanf(f.Name(), "%d.%d", &w.worker, &w.pid)
+			j.known[f.Name()] = w
+			j.all = append(j.all, w)
 		}
-		w := journal{name: "worker " + filepath.Base(name), newest: -1, commits: map[int64]string{}}
-		fmt.Sscanf(filepath.Base(name), "%d.%d", &w.worker, &w.pid)
-		for line := range strings.Lines(string(text)) {
-			if strings.HasSuffix(line, "\n") {
-				w.read(line)
+	}
+	for _, w := range j.all {
+		if !w.over {
+			w.over = !alive(w.pid)
+			if err := w.more(filepath.Join(dir, strings.TrimPrefix(w.name, "worker "))); err != nil {
+				j.t.Fatal(err)
+			}
+			if w.at.After(j.last) {
+				j.last = w.at
 			}
 		}
-		all = append(all, w)
 	}
-	return all
+	return j.all
 }
 
-func (w *journal) read(line string) {
+// more reads the lines that have come.
+func (w *journal) more(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.NewSectionReader(f, w.read, 1<<40))
+	if err != nil {
+		return err
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	w.read += int64(len(text))
+	for line := range strings.Lines(string(text)) {
+		w.line(line)
+	}
+	return nil
+}
+
+func (w *journal) line(line string) {
 	var n, step, at int64
 	var text string
 	switch verb, rest, _ := strings.Cut(line, " "); verb {
@@ -58,13 +95,16 @@ func (w *journal) read(line string) {
 		fmt.Sscanf(rest, "%d at %d", &step, &at)
 		w.steps = append(w.steps, time.UnixMicro(at))
 	case "commit":
-		fmt.Sscan(rest, &n, &text)
+		fmt.Sscanf(rest, "%d %s at %d", &n, &text, &at)
 		if n <= w.newest {
 			w.undone = append(w.undone, fmt.Sprintf("commit %d follows %d", n, w.newest))
 		}
-		w.newest = n
+		if !w.at.IsZero() {
+			w.slowest = max(w.slowest, time.UnixMicro(at).Sub(w.at))
+		}
+		w.newest, w.at = n, time.UnixMicro(at)
 		w.commits[n] = text
 	case "done":
-		fmt.Sscan(rest, &step, &w.done)
+		fmt.Sscan(rest, &step, &w.done, &w.accuracy)
 	}
 }

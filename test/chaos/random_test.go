@@ -1,45 +1,68 @@
 package chaos
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
+// heartbeat is the least there is.
+const heartbeat = 5 * time.Second
+
 // TestChaos injects faults at random. One worker that holds the state is spared at any
 // time, so that it is never lost.
 func TestChaos(t *testing.T) {
+	j := start(t, theSeed(t), []string{"-np", "4", "--min-np", "1", "--max-np", "6", "--blacklist-cooldown-range", "1", "2"}, []string{"GOROVOD_HEARTBEAT_SECONDS=5"})
+	j.await("the first commits", func() bool { return len(j.veterans()) >= 4 })
+	j.torment(j.strike)
+	j.hosts("127.0.0.1:4", "127.0.0.2:4")
+	j.await("all six are together again", func() bool { return j.together() >= 6 })
+	j.finish()
+}
+
+// theSeed is the seed of this run, which it logs.
+func theSeed(t *testing.T) uint64 {
 	s := *seed
 	if s == 0 {
 		s = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d", s)
-	j := start(t, s, []string{"-np", "4", "--min-np", "1", "--max-np", "6", "--blacklist-cooldown-range", "1", "2"}, []string{"GOROVOD_HEARTBEAT_SECONDS=5"})
-	j.await("the first commits", func() bool { return len(j.veterans()) >= 4 })
+	return s
+}
+
+// torment injects faults for as long as was asked for.
+func (j *job) torment(strike func()) {
 	for end := time.Now().Add(*duration); time.Now().Before(end); {
 		time.Sleep(min(time.Duration(j.rng.ExpFloat64()*float64(*mean)), 5**mean))
 		select {
 		case <-j.done:
-			t.Fatal("the job has ended")
+			j.t.Fatal("the job has ended")
 		default:
-			j.strike()
+			strike()
+		}
+		if idle := time.Since(j.last); idle > stalled {
+			j.t.Fatalf("no commit was made for %v", idle)
 		}
 	}
-	j.hosts("127.0.0.1:4", "127.0.0.2:4")
-	j.await("all six are together again", func() bool {
-		together := 0
-		for _, w := range j.veterans() {
-			if w.size == 6 {
-				together++
-			}
+}
+
+// together is how many workers the newest world of all has, if all of these hold a commit.
+func (j *job) together() int {
+	sizes := map[int]int{}
+	for _, w := range j.veterans() {
+		sizes[w.size]++
+	}
+	for size, n := range sizes {
+		if n == size {
+			return n
 		}
-		return together >= 6
-	})
-	j.finish()
+	}
+	return 0
 }
 
 // veterans are the workers that live and hold a commit.
-func (j *job) veterans() (list []journal) {
+func (j *job) veterans() (list []*journal) {
 	for _, w := range j.journals() {
 		if w.newest >= 0 && w.done == "" && alive(w.pid) {
 			list = append(list, w)
@@ -48,45 +71,42 @@ func (j *job) veterans() (list []journal) {
 	return list
 }
 
+// risks is what has been done to workers and hosts of late, so that it is known who is sound.
+type risks struct {
+	// blamed is until when another failure on a host may cost the whole host.
+	blamed map[string]time.Time
+	// until is how long a worker or a host is out of order: only a commit after it shows that it is a member again.
+	until     map[int]time.Time
+	hostUntil map[string]time.Time
+}
+
+func newRisks() risks {
+	return risks{blamed: map[string]time.Time{}, until: map[int]time.Time{}, hostUntil: map[string]time.Time{}}
+}
+
+// sound are the workers of which one may be the last that holds the state.
+func (j *job) sound() (list []*journal) {
+	for _, w := range j.veterans() {
+		offered := false
+		for _, line := range j.offered {
+			offered = offered || strings.HasPrefix(line, w.host+":")
+		}
+		if offered && w.at.After(j.until[w.pid]) && w.at.After(j.hostUntil[w.host]) {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
 // strike injects one fault.
 func (j *job) strike() {
-	veterans := j.veterans()
-	if len(veterans) < 2 {
+	spared := j.spare()
+	if spared == nil {
 		return
 	}
-	spared := veterans[j.rng.IntN(len(veterans))]
-	victim := func() *journal {
-		i := j.rng.IntN(len(veterans))
-		w := veterans[i]
-		// Two failures on its host would cost the spared one's place.
-		if w.pid == spared.pid || w.host == spared.host && time.Since(j.blamed[w.host]) < 4*time.Second {
-			return nil
-		}
-		return &w
-	}
 	switch k := j.rng.IntN(10); {
-	case k < 5:
-		if w := victim(); w != nil {
-			j.kill(w)
-		}
-	case k < 6: // several at once
-		for range 3 {
-			if w := victim(); w != nil {
-				j.kill(w)
-			}
-		}
 	case k < 8:
-		if w := victim(); w != nil {
-			pause := time.Duration(j.rng.ExpFloat64() * float64(time.Second))
-			if pause > time.Second {
-				pause += 6 * time.Second // and it is given up meanwhile
-				j.blamed[w.host] = time.Now().Add(pause)
-			}
-			j.faults["stop"]++
-			syscall.Kill(w.pid, syscall.SIGSTOP)
-			pid := w.pid
-			time.AfterFunc(pause, func() { syscall.Kill(pid, syscall.SIGCONT) })
-		}
+		j.strikeWorkers(spared, k)
 	case k < 9:
 		j.faults["slots"]++
 		if spared.host == "127.0.0.1" {
@@ -100,10 +120,72 @@ func (j *job) strike() {
 	}
 }
 
+// spare chooses who is spared by the next fault; nil: there should be none now.
+func (j *job) spare() *journal {
+	sound := j.sound()
+	if len(sound) == 0 {
+		j.faults["waited"]++
+		return nil
+	}
+	return sound[j.rng.IntN(len(sound))]
+}
+
+// strikeWorkers injects one fault of worker processes, of eight.
+func (j *job) strikeWorkers(spared *journal, k int) {
+	victim := func(risky time.Duration) *journal {
+		veterans := j.veterans()
+		w := veterans[j.rng.IntN(len(veterans))]
+		// Two failures on its host would cost the spared one's place.
+		if w.pid == spared.pid || w.host == spared.host && (time.Now().Before(j.blamed[w.host]) || risky > 0) {
+			return nil
+		}
+		return w
+	}
+	switch {
+	case k < 5:
+		if w := victim(0); w != nil {
+			j.kill(w)
+		}
+	case k < 6: // several at once
+		for range 3 {
+			if w := victim(0); w != nil {
+				j.kill(w)
+			}
+		}
+	default:
+		pause := time.Duration(j.rng.ExpFloat64() * float64(time.Second))
+		risky := time.Duration(0)
+		if pause > time.Second {
+			pause += 2*heartbeat + 2*time.Second // and it is given up meanwhile
+			risky = pause
+		}
+		if w := victim(risky); w != nil {
+			j.faults["stop"]++
+			j.pause(w.pid, pause)
+			j.until[w.pid] = time.Now().Add(pause)
+			j.blame(w.host, pause)
+		}
+	}
+}
+
+// pause stops a process for a while.
+func (j *job) pause(pid int, pause time.Duration) {
+	if syscall.Kill(pid, syscall.SIGSTOP) == nil {
+		time.AfterFunc(pause, func() { syscall.Kill(pid, syscall.SIGCONT) })
+	}
+}
+
+// blame notes that workers of a host may count as failed within a time, and that the host cools down after that.
+func (j *job) blame(host string, within time.Duration) {
+	if until := time.Now().Add(within + 4*time.Second); until.After(j.blamed[host]) {
+		j.blamed[host] = until
+	}
+}
+
 func (j *job) kill(w *journal) {
 	if syscall.Kill(w.pid, syscall.SIGKILL) == nil {
 		j.faults["kill"]++
 		j.kills = append(j.kills, time.Now())
-		j.blamed[w.host] = time.Now()
+		j.blame(w.host, 0)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // has been replaced, and logs how long survivors and the whole job take to train again.
 func TestKillOneOfFour(t *testing.T) {
 	j := start(t, 1, []string{"-np", "4", "--min-np", "3", "--max-np", "4"}, nil, "127.0.0.1:16")
-	full := func() (workers []journal) {
+	full := func() (workers []*journal) {
 		for _, w := range j.veterans() {
 			if w.size == 4 && len(w.steps) > 0 {
 				workers = append(workers, w)
@@ -24,10 +24,10 @@ func TestKillOneOfFour(t *testing.T) {
 		workers := full()
 		victim := workers[j.rng.IntN(len(workers))]
 		killed := time.Now()
-		j.kill(&victim)
+		j.kill(victim)
 		j.await("four train again", func() bool {
 			together := full()
-			return len(together) == 4 && !slices.ContainsFunc(together, func(w journal) bool { return w.steps[len(w.steps)-1].Before(killed) })
+			return len(together) == 4 && !slices.ContainsFunc(together, func(w *journal) bool { return w.steps[len(w.steps)-1].Before(killed) })
 		})
 		last := killed
 		for _, w := range full() {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -127,6 +128,35 @@ func (h Host) Link(t testing.TB, state string) {
 	if out, err := h.Command(t.Context(), "ip", "link", "set", h.Interface, state).CombinedOutput(); err != nil {
 		t.Errorf("ip link set %s %s: %v: %s", h.Interface, state, err, out)
 	}
+}
+
+// Slow limits what a host of Many's sends to a rate, as tc has it ("1gbit"); empty takes the limit away.
+func (h Host) Slow(t testing.TB, rate string) {
+	t.Helper()
+	args := []string{"qdisc", "replace", "dev", h.Interface, "root", "tbf", "rate", rate, "burst", "32kb", "latency", "100ms"}
+	if rate == "" {
+		args = []string{"qdisc", "del", "dev", h.Interface, "root"}
+	}
+	if out, err := h.Command(t.Context(), "tc", args...).CombinedOutput(); err != nil {
+		t.Errorf("tc %v: %v: %s", args, err, out)
+	}
+}
+
+// Processes lists the processes that run on a host now.
+func (h Host) Processes() (pids []int) {
+	mine, err := os.Readlink(h.path())
+	if err != nil {
+		return nil
+	}
+	dirs, _ := os.ReadDir("/proc")
+	for _, d := range dirs {
+		if pid, err := strconv.Atoi(d.Name()); err == nil {
+			if its, err := os.Readlink("/proc/" + d.Name() + "/ns/net"); err == nil && its == mine {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
 }
 
 // create makes a namespace, and takes the thread that made it back to its own. A

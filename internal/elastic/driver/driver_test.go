@@ -382,3 +382,32 @@ func TestInterrupt(t *testing.T) {
 		}
 	}
 }
+
+// Who cannot join an epoch says so, and who has joined it hears why.
+func TestOneCannotJoin(t *testing.T) {
+	j := start(t, membership.Config{NP: 2, Min: 2}, membership.Host{Name: "a", Slots: 2})
+	_, first := j.dial()
+	_, other := j.dial()
+	waiting := register(first, -1)
+	<-register(other, -1)
+	session := (<-waiting).meet(t)
+	deaths := make(chan rendezvous.Death, 1)
+	session.OnDeath(func(d rendezvous.Death) { deaths <- d })
+	again := make(chan place, 1)
+	go func() {
+		a, err := other.Register(context.Background(), membership.Registration{Commit: -1, Trouble: "rank 0 cannot be reached"})
+		again <- place{a, err}
+	}()
+	if d := <-deaths; d.String() != "rank 1 on host a (pid 1001) could not join the others: rank 0 cannot be reached" {
+		t.Errorf("rank 0 hears: %v", d)
+	}
+	if p := <-register(first, -1); p.err != nil || p.Epoch != 2 {
+		t.Errorf("got %+v", p)
+	}
+	if p := <-again; p.err != nil || p.Epoch != 2 {
+		t.Errorf("got %+v", p)
+	}
+	j.ends(0, rendezvous.Death{})
+	j.ends(1, rendezvous.Death{})
+	j.outcome()
+}

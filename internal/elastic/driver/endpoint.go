@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/elastic"
+	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
 const (
@@ -159,12 +160,22 @@ func (d *Driver) hear(id int, c *conn, m elastic.Message) {
 			return
 		}
 		w.number = m.Number
+		d.apart(w, m.Registration.Trouble)
 		d.o.Debug("worker %d is ready with commit %d", id, m.Registration.Commit)
 		d.do(d.state.Ready(d.now(), id, *m.Registration))
 	case elastic.TypePong:
 		d.state.Heard(d.now(), id)
 	default:
 		c.close()
+	}
+}
+
+// apart tells the others of a worker's epoch that it could not join it, and why: those
+// who have joined would wait for it.
+func (d *Driver) apart(w *worker, trouble string) {
+	if trouble != "" && d.epoch != nil && w.epoch == d.epoch.number {
+		d.o.Debug("worker %d could not join epoch %d: %s", w.id, w.epoch, trouble)
+		d.epoch.server.Died(rendezvous.Death{Rank: w.rank, Host: w.host, PID: w.pid, Apart: trouble})
 	}
 }
 

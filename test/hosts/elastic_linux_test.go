@@ -1,0 +1,234 @@
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/hvd"
+	"github.com/gorovod/gorovod/test/cluster"
+)
+
+// untilVariable names the file whose presence ends an elastic training.
+const untilVariable = "GOROVOD_HOSTS_TEST_UNTIL"
+
+func init() { programs["elastic"] = elastic }
+
+// tally is a state: how many steps were made.
+type tally struct{ steps, saved int64 }
+
+func (s *tally) Save()    { s.saved = s.steps }
+func (s *tally) Restore() { s.steps = s.saved }
+
+func (s *tally) Sync(ctx context.Context) error {
+	n := []int64{s.steps}
+	err := hvd.Broadcast(ctx, "steps", n, 0)
+	s.steps = n[0]
+	s.Save()
+	return err
+}
+
+// elastic counts steps, and says in which worlds: "worker 2 (pid 77): of 4".
+func elastic() int {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	s := &tally{}
+	err := hvd.InitContext(ctx)
+	if err == nil {
+		err = hvd.RunElastic(ctx, s, func(ctx context.Context, e *hvd.Elastic) error {
+			fmt.Printf("worker %s (pid %d): of %d\n", os.Getenv("GOROVOD_ELASTIC_WORKER"), os.Getpid(), hvd.Size())
+			for {
+				enough := []int64{0}
+				if _, err := os.Stat(os.Getenv(untilVariable)); err == nil {
+					enough[0] = 1
+				}
+				if err := hvd.Allreduce(ctx, "enough", enough, hvd.WithOp(hvd.Max)); err != nil || enough[0] == 1 {
+					return err
+				}
+				s.steps++
+				time.Sleep(2 * time.Millisecond)
+				if err := e.Commit(ctx); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	switch {
+	case errors.Is(err, hvd.ErrDismissed):
+		fmt.Println("dismissed")
+		return 0
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	hvd.Shutdown()
+	fmt.Println("done")
+	return 0
+}
+
+// said collects what a job prints while it runs.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// trial is an elastic job under way.
+type trial struct {
+	*job
+	c     *testCluster
+	said  *said
+	done  chan struct{}
+	mark  string
+	after int // what was said before has been seen
+}
+
+// train starts an elastic job, whose mark is in the environment of its workers.
+func (c *testCluster) train(env []string, args ...string) *trial {
+	c.t.Helper()
+	r := &trial{c: c, said: &said{}, done: make(chan struct{}), mark: "HOSTS_TEST_MARK=" + c.t.Name() + strconv.Itoa(os.Getpid())}
+	env = append(does("elastic", r.mark, "GOROVOD_HEARTBEAT_SECONDS=5", untilVariable+"="+c.File("enough")), env...)
+	r.job = c.run(env, append(args, self())...)
+	r.Stdout, r.Stderr = r.said, r.said
+	if err := r.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	go func() {
+		defer close(r.done)
+		r.Wait()
+	}()
+	c.t.Cleanup(func() {
+		r.Process.Kill()
+		<-r.done
+	})
+	return r
+}
+
+// await waits until as many lines match as are asked for, since the last await.
+func (r *trial) await(pattern string, n int) {
+	r.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for end := time.Now().Add(40 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		text := r.said.String()
+		if len(re.FindAllString(text[r.after:], -1)) >= n {
+			r.after = len(text)
+			return
+		}
+		select {
+		case <-r.done:
+			r.t.Fatalf("it has ended before %d × %q:\n%s", n, pattern, text)
+		default:
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("there was no %d × %q:\n%s", n, pattern, text[r.after:])
+		}
+	}
+}
+
+// on is the pid of a worker of a host.
+func (r *trial) on(host int) int {
+	r.t.Helper()
+	for _, pid := range r.c.Hosts[host].Processes() {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if strings.HasPrefix(string(line), self()) && bytes.Contains(env, []byte("GOROVOD_ELASTIC_WORKER=")) {
+			return pid
+		}
+	}
+	r.t.Fatalf("no worker runs on host %d", host)
+	return 0
+}
+
+// finish ends the training, which all that are left come to the end of.
+func (r *trial) finish(workers int) {
+	r.t.Helper()
+	r.c.Write("enough", "")
+	r.await(`>:done\n`, workers)
+	select {
+	case <-r.done:
+	case <-time.After(30 * time.Second):
+		r.t.Fatalf("the launcher does not end:\n%s", r.said)
+	}
+	if code := r.ProcessState.ExitCode(); code != 0 {
+		r.t.Errorf("exit code %d:\n%s", code, r.said)
+	}
+}
+
+// Fixed hosts: a worker is killed, an agent, and a wire is cut; what is left goes on.
+func TestElasticHostsAreLost(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 4)
+	r := c.train(nil, "-np", "4", "--min-np", "1", "-H", "10.78.0.1:1,h1:1,h2:1,h3:1", "--verbose")
+	r.await("worker [0-3] .*: of 4", 4)
+	syscall.Kill(r.on(1), syscall.SIGKILL)
+	r.await("worker [023] .*: of 3", 3)
+	for _, pid := range cluster.Marked("", " agent") { // of all tests' agents, that on h2
+		for _, there := range c.Hosts[2].Processes() {
+			if pid == there {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+	r.await("worker [03] .*: of 2", 2)
+	if !strings.Contains(r.said.String(), "host h2 is not used any more: it cannot be reached") {
+		t.Errorf("it does not name the host:\n%s", r.said)
+	}
+	c.Hosts[3].Link(t, "down")
+	r.await("worker 0 .*: of 1", 1)
+	c.Hosts[3].Link(t, "up")
+	r.finish(1)
+	cluster.NobodyLeft(t, r.mark, 40*time.Second)
+}
+
+// Discovered hosts: a job of this host alone grows beyond it, and shrinks; a host that is taken away is
+// left in order; by upstream's rule a worker's death costs its host.
+func TestElasticHostsAreDiscovered(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	offer := func(lines string) {
+		c.Write("offered.new", lines)
+		if err := os.Rename(c.File("offered.new"), c.File("offered")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	offer("10.78.0.1:1\n")
+	if _, err := exec.LookPath("cat"); err != nil {
+		t.Skip(err)
+	}
+	r := c.train([]string{"GOROVOD_ELASTIC_BLACKLIST=host"}, "-np", "1", "--min-np", "1", "--host-discovery-script", "cat "+c.File("offered"))
+	r.await("worker 0 .*: of 1", 1)
+	offer("h1:2\n10.78.0.1:1\n") // hosts that are known stay first
+	// They may come one after the other.
+	r.await("worker [0-2] .*: of 3", 3)
+	offer("10.78.0.1:1\nh2:2\n")
+	r.await(">:dismissed\n", 2)
+	r.await("worker [034] .*: of 3", 3)
+	syscall.Kill(r.on(2), syscall.SIGKILL)
+	r.await("host h2 is not used any more: a worker of it has failed", 1)
+	r.await("worker 0 .*: of 1", 1)
+	offer("10.78.0.1:1\nh2:2\nh1:1\n")
+	r.await("worker [05] .*: of 2", 2)
+	r.finish(2)
+	cluster.NobodyLeft(t, r.mark, 20*time.Second)
+}
