@@ -60,7 +60,7 @@ var implemented = []Knob{
 		setting: whole(func(c *Config) *int { return &c.Autotune.Points }, 1, 1000)},
 	{Name: "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", Doc: "how much measurements are thought to scatter beyond what is seen: a variance, in (bytes/µs)², from 0 to 1",
 		setting: fraction(func(c *Config) *float64 { return &c.Autotune.Noise })},
-	{Name: "GOROVOD_TLS", Agreed: true, Doc: "1: what goes over TCP, control and data, is encrypted (TLS 1.3, bound to the job's secret), see docs/security.md; 0: it is proved, but neither encrypted nor signed. Shared memory needs none. It cannot be combined with operations over MPI, nor with elastic jobs",
+	{Name: "GOROVOD_TLS", Agreed: true, Doc: "1: what goes over TCP, control and data, is encrypted (TLS 1.3, bound to the job's secret), see docs/security.md; 0: it is proved, but neither encrypted nor signed. Shared memory needs none. It cannot be combined with operations over MPI",
 		setting: boolean(func(c *Config) *bool { return &c.TLS })},
 	{Name: "GOROVOD_TCP_STREAMS", Agreed: true, Doc: "TCP connections that carry the data from a rank to another, 1 to 64: a message of at least 128 KiB is cut into as many parts. More than one helps where a single one cannot fill the link",
 		setting: whole(func(c *Config) *int { return &c.TCPStreams }, 1, 64)},

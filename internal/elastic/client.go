@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
@@ -42,6 +43,8 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interv
 // Options say who dials, and how.
 type Options struct {
 	Worker int
+	// TLS encrypts what is said after the proof.
+	TLS bool
 	// TrackFD, if set, is told of the connection's descriptor when it is opened and
 	// before it is closed, so that a forked child can close its copy.
 	TrackFD func(fd int, open bool)
@@ -70,7 +73,7 @@ type Client struct {
 // Dial connects to the driver at one of addrs, which are tried as rendezvous.Join
 // tries them, and proves both ends. It blocks at most 30 s.
 func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, error) {
-	hello, err := json.Marshal(Hello{Protocol: Protocol, Worker: o.Worker, PID: os.Getpid()})
+	hello, err := json.Marshal(Hello{Protocol: Protocol, Worker: o.Worker, PID: os.Getpid(), TLS: o.TLS})
 	if err != nil {
 		return nil, err
 	}
@@ -98,16 +101,28 @@ func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, 
 	if number < 0 {
 		return nil, fmt.Errorf("find the driver of the elastic job at %v: %w", addrs, errors.Join(errs...))
 	}
-	won.conn.SetDeadline(time.Now().Add(dialTimeout))
-	if err := won.finish(); err != nil {
+	conn, err := enter(won.conn, won.finish, key, o.TLS)
+	if err != nil {
 		won.conn.Close()
 		return nil, fmt.Errorf("find the driver of the elastic job at %v: %w", addrs, err)
 	}
-	won.conn.SetDeadline(time.Time{})
-	c := &Client{conn: won.conn, o: o, ended: make(chan struct{}), placed: make(chan Message, 1)}
+	c := &Client{conn: conn, o: o, ended: make(chan struct{}), placed: make(chan Message, 1)}
 	c.track(true)
 	guard.Go("the connection to the driver", c.end, c.read)
 	return c, nil
+}
+
+// enter proves this end, and begins TLS where that is wanted. The result stands for conn.
+func enter(conn net.Conn, finish func() error, key []byte, tls bool) (net.Conn, error) {
+	conn.SetDeadline(time.Now().Add(dialTimeout))
+	defer conn.SetDeadline(time.Time{})
+	if err := finish(); err != nil {
+		return nil, err
+	}
+	if !tls {
+		return conn, nil
+	}
+	return auth.Seal(conn, key, true)
 }
 
 // Register waits for a place in the next epoch; r says what the worker brings. It
@@ -265,7 +280,7 @@ func (c *Client) track(open bool) {
 	if c.o.TrackFD == nil {
 		return
 	}
-	if raw, err := c.conn.(*net.TCPConn).SyscallConn(); err == nil {
+	if raw, err := c.conn.(syscall.Conn).SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { c.o.TrackFD(int(fd), open) })
 	}
 }

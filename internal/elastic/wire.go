@@ -22,6 +22,7 @@ type Hello struct {
 	Protocol int
 	Worker   int
 	PID      int
+	TLS      bool `json:",omitempty"` // it begins TLS after the proof
 }
 
 // Types of messages.

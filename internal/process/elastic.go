@@ -74,7 +74,7 @@ func elasticInit(ctx context.Context, c *config.Config, lookup func(string) (str
 	client := elasticity.client.Load()
 	if client == nil {
 		var err error
-		if client, err = elastic.Dial(ctx, c.ElasticDriver, c.Key, elastic.Options{Worker: c.ElasticWorker, TrackFD: TrackFD, Lost: driverLost}); err != nil {
+		if client, err = elastic.Dial(ctx, c.ElasticDriver, c.Key, elastic.Options{Worker: c.ElasticWorker, TLS: c.TLS, TrackFD: TrackFD, Lost: driverLost}); err != nil {
 			return err
 		}
 		elasticity.client.Store(client)

@@ -78,12 +78,8 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 	for _, text := range c.Warnings {
 		log.Warn(text)
 	}
-	if over := c.Controller == config.MPI || c.CPUOperations == config.MPI; c.TLS && (over || len(c.ElasticDriver) > 0) {
-		what := "the connections of an elastic job to its driver"
-		if over {
-			what = "what MPI carries"
-		}
-		return fmt.Errorf("GOROVOD_TLS=1 cannot encrypt %s: unset it, or do without", what)
+	if c.TLS && (c.Controller == config.MPI || c.CPUOperations == config.MPI) {
+		return errors.New("GOROVOD_TLS=1 cannot encrypt what MPI carries, over connections of its own: unset it, or do without MPI")
 	}
 	if len(c.ElasticDriver) > 0 {
 		if c.Controller == config.MPI || c.CPUOperations == config.MPI {

@@ -43,8 +43,10 @@ def done(output, steps):
     return sorted(int(worker) for worker in re.findall(rf"worker (\d+) done: {steps} of {steps} steps", output))
 
 
-def test_survivors_go_on_and_a_newcomer_joins():
-    job = run(["-np", "3", "--min-np", "2", "--max-np", "3", "-H", "localhost:4"], 400, "--die", 1, 20)
+@pytest.mark.parametrize("settings", [{}, {"GOROVOD_TLS": "1", "GOROVOD_TRANSPORT": "tcp"}], ids=["default", "tls"])
+def test_survivors_go_on_and_a_newcomer_joins(settings):
+    options = ["-np", "3", "--min-np", "2", "--max-np", "3", "-H", "localhost:4"]
+    job = run(options, 400, "--die", 1, 20, env=settings)
     assert job.returncode == 0, job.stdout
     assert sizes(job.stdout)[0] == [3, 2, 3], job.stdout
     assert sizes(job.stdout)[3] == [3], job.stdout

@@ -1,9 +1,11 @@
 package driver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -284,6 +286,79 @@ func TestStrangers(t *testing.T) {
 	}
 	j.ends(id, rendezvous.Death{})
 	j.outcome()
+}
+
+// What a worker and the driver say to each other can be read on the way, but not with TLS.
+func TestTLS(t *testing.T) {
+	for _, tls := range []bool{false, true} {
+		j := start(t, membership.Config{NP: 1, Min: 1}, membership.Host{Name: "a", Slots: 1})
+		id := <-j.started
+		spy := listenIn(t, j.addr)
+		c, err := elastic.Dial(context.Background(), []string{spy.addr}, key, elastic.Options{Worker: id, TLS: tls})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := <-register(c, 7); p.err != nil || p.Place.Size != 1 {
+			t.Errorf("TLS %v: got %+v", tls, p)
+		}
+		j.driver.Interrupt(syscall.SIGTERM, "over")
+		if p := <-register(c, 8); !errors.Is(p.err, elastic.ErrDismissed) { // both ends write more than once
+			t.Errorf("TLS %v: got %+v", tls, p)
+		}
+		j.ends(id, rendezvous.Death{})
+		j.outcome()
+		c.Close()
+		there, back := spy.heard()
+		for what, heard := range map[string][]byte{`"ready"`: there, `"place"`: back} {
+			if read := bytes.Contains(heard, []byte(what)); read == tls {
+				t.Errorf("TLS %v: %s can be read: %v", tls, what, read)
+			}
+		}
+	}
+}
+
+// spy passes one connection on, and hears both directions.
+type spy struct {
+	addr  string
+	ended chan struct{}
+	said  [2]bytes.Buffer
+}
+
+func listenIn(t *testing.T, to string) *spy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s := &spy{addr: l.Addr().String(), ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		var ends [2]net.Conn
+		var err error
+		if ends[0], err = l.Accept(); err != nil {
+			return
+		}
+		defer ends[0].Close()
+		if ends[1], err = net.Dial("tcp", to); err != nil {
+			return
+		}
+		var both sync.WaitGroup
+		for i := range ends {
+			both.Go(func() {
+				io.Copy(io.MultiWriter(&s.said[i], ends[1-i]), ends[i])
+				ends[1-i].Close()
+			})
+		}
+		both.Wait()
+	}()
+	return s
+}
+
+// heard waits for the end of the connection.
+func (s *spy) heard() (there, back []byte) {
+	<-s.ended
+	return s.said[0].Bytes(), s.said[1].Bytes()
 }
 
 // The first failure of the last epoch counts, and its exit code.

@@ -50,34 +50,41 @@ func (d *Driver) Serve(l net.Listener) {
 			continue
 		}
 		attended.Go(func() {
-			hello, err := d.prove(c)
+			proved, hello, err := d.prove(c)
 			<-strangers
 			if err == nil {
-				d.attend(c, hello)
+				d.attend(proved, hello)
 			}
 			c.Close()
 		})
 	}
 }
 
-// prove checks that a connection is a worker's.
-func (d *Driver) prove(c net.Conn) (hello elastic.Hello, err error) {
+// prove checks that a connection is a worker's, and begins TLS where the worker wants
+// it. proved stands for c.
+func (d *Driver) prove(c net.Conn) (proved net.Conn, hello elastic.Hello, err error) {
 	c.SetDeadline(time.Now().Add(proofTimeout))
 	raw, err := auth.Accept(c, d.o.Key)
 	if err != nil {
-		return hello, err
+		return nil, hello, err
 	}
-	c.SetDeadline(time.Time{})
 	if t, ok := c.(*net.TCPConn); ok {
 		t.SetKeepAliveConfig(keepAlive)
 	}
 	if err := json.Unmarshal(raw, &hello); err != nil {
-		return hello, err
+		return nil, hello, err
 	}
 	if hello.Protocol != elastic.Protocol {
-		return hello, errors.New("another version")
+		return nil, hello, errors.New("another version")
 	}
-	return hello, nil
+	proved = c
+	if hello.TLS {
+		if proved, err = auth.Seal(c, d.o.Key, false); err != nil {
+			return nil, hello, err
+		}
+	}
+	c.SetDeadline(time.Time{})
+	return proved, hello, nil
 }
 
 // conn is one worker's connection.
