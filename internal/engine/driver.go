@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/transport"
 )
 
 // Polls without progress before the driver sleeps: where each rank has a core
@@ -129,6 +131,7 @@ func (e *Engine) sleep(en *Entry, d time.Duration) {
 	e.bell.Sleep(ticket, d)
 	e.clock.stale.Store(true)
 	e.counters.WakeUps.Add(1)
+	e.checkShared()
 	e.checkStall()
 }
 
@@ -206,6 +209,21 @@ func (e *Engine) nextLook() time.Duration {
 		}
 	}
 	return d
+}
+
+// checkShared looks, about once a second, whether it is for a damage of what ranks share
+// that this one waits. The driver calls it when it has slept.
+func (e *Engine) checkShared() {
+	n, ok := e.net.(transport.Verified)
+	if !ok || e.pending.Load() == 0 {
+		return
+	}
+	if now := time.Now(); now.Sub(e.verified) >= maxSleep {
+		e.verified = now
+		if err := n.Verify(); err != nil {
+			e.net.Abort(fmt.Errorf("%s: %w", e.opts.Describe(e.opts.Rank), err))
+		}
+	}
 }
 
 // checkStall tells the stall inspector how long the oldest operation has been

@@ -104,6 +104,7 @@ type Engine struct {
 	stopped      chan struct{} // closed when it has ended
 	closing      atomic.Bool
 	stallChecked time.Time             // the driver's
+	verified     time.Time             // the driver's: when what ranks share was looked at last
 	active       time.Time             // when something was last submitted, to within maxSleep; guarded by mu
 	failure      atomic.Pointer[Error] // set once: every later operation gets it
 	abort        atomic.Pointer[Error] // set once, before failure: it was no shutdown, but this

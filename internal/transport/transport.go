@@ -47,6 +47,13 @@ type Attended interface {
 	Attend(wake func())
 }
 
+// Verified is a Network that can tell whether what its ranks share is as this rank has
+// left it. Who waits for long finds a damage so that looks like a slow rank.
+type Verified interface {
+	// Verify is nil, or says what is damaged. It belongs to the driver, and takes microseconds.
+	Verify() error
+}
+
 // Lane is one process set's private way: its own board, its own data path,
 // its own sequence.
 //

@@ -154,6 +154,7 @@ type Board struct {
 	readers []reader
 	posters []poster
 	inbox   inbox
+	own     own
 
 	stop    func() error
 	wake    func(member int)
@@ -241,6 +242,7 @@ func view(mem []byte, c Config) (*Board, error) {
 		readers: make([]reader, c.Readers),
 		posters: make([]poster, c.posters()),
 		inbox:   inbox{heads: make([]uint64, c.posters())},
+		own:     newOwn(c),
 		stop:    func() error { return nil },
 		wake:    func(int) {},
 	}
@@ -264,8 +266,9 @@ func (b *Board) SetCrowded(crowded bool) { b.crowded = crowded }
 
 // poster is the part of a mailbox that its writers trust.
 type poster struct {
-	mu   sync.Mutex // several goroutines of one member may post
-	tail uint64
+	mu     sync.Mutex // several goroutines of one member may post
+	tail   uint64
+	posted bool // something
 }
 
 // reader is what a reader of the log keeps to itself.
@@ -278,6 +281,7 @@ type reader struct {
 // inbox is what the coordinator keeps of the mailboxes.
 type inbox struct {
 	posts uint64   // value of registers.posts at the last look
+	reads bool     // something has been read
 	heads []uint64 // consumed up to here; the heads in the region are copies
 	bytes []byte
 }

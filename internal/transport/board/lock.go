@@ -14,6 +14,9 @@ const (
 	lockYields = 64
 	lockNap    = 20 * time.Microsecond
 	lockMaxNap = time.Millisecond
+	// lockMaxNaps bounds the wait for one holder, in naps, so that a machine that
+	// was suspended has not waited: some seconds, for what takes a microsecond.
+	lockMaxNaps = 5000
 )
 
 func (b *Board) lock(member int) error {
@@ -27,9 +30,12 @@ func (b *Board) unlock() { b.regs.lock.Store(0) }
 
 func (b *Board) awaitLock(member int) error {
 	w := &b.regs.lock
-	nap := lockNap
+	nap, naps, former := lockNap, 0, uint32(0)
 	for i := 0; ; i++ {
 		holder := w.Load()
+		if holder != former {
+			former, naps = holder, 0
+		}
 		if holder == 0 {
 			if w.CompareAndSwap(0, uint32(member)+1) {
 				return nil
@@ -47,6 +53,9 @@ func (b *Board) awaitLock(member int) error {
 			}
 			if err := b.stop(); err != nil {
 				return fmt.Errorf("slot board: waiting for the lock, held by member %d: %w", holder-1, err)
+			}
+			if naps++; naps > lockMaxNaps {
+				return fmt.Errorf("slot board: member %d has held the lock for seconds, as nobody does: its process is stopped, or the board is corrupt", holder-1)
 			}
 			time.Sleep(nap)
 			nap = min(2*nap, lockMaxNap)

@@ -127,7 +127,7 @@ func (b *Board) Next(reader int) ([]transport.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.pos = end
+	r.pos, b.own.reads[reader] = end, true
 	b.cursor(reader).Store(end)
 	if b.regs.starved.Load() != 0 && b.regs.starved.CompareAndSwap(1, 0) {
 		b.wake(0)
@@ -172,6 +172,7 @@ func (b *Board) readBatch(r *reader, cut uint64) (uint64, error) {
 			if int64(slot) >= int64(b.cfg.Slots) {
 				return 0, b.corruptLog("record of slot %d of %d", slot, b.cfg.Slots)
 			}
+			b.own.marks[slot].Store(0)
 			r.records = append(r.records, transport.Record{Kind: kind, Slot: slot, Gen: value, Chained: head&chained != 0})
 		case transport.RecordResponse:
 			if value > transport.MaxRecord || uint64(roundUp(int(value), 8)) > cut-pos {
@@ -199,6 +200,7 @@ func (b *Board) Close(member int) error {
 		return err
 	}
 	defer b.unlock()
+	b.own.closed.Store(true)
 	if b.regs.closed.Load() == 0 {
 		b.regs.closed.Store(uint32(member) + 1)
 	}

@@ -36,7 +36,7 @@ func (b *Board) Post(member int, p []byte) (bool, error) {
 	}
 	*word(ring, w.tail) = uint64(len(p))
 	put(ring, w.tail+recordHeader, p)
-	w.tail += need
+	w.tail, w.posted = w.tail+need, true
 	box.tail.Store(w.tail)
 	b.regs.posts.Add(1)
 	return true, nil
@@ -50,7 +50,7 @@ func (b *Board) Requests(f func(from int, p []byte)) error {
 	if posts == b.inbox.posts {
 		return nil
 	}
-	b.inbox.posts = posts
+	b.inbox.posts, b.inbox.reads = posts, true
 	for m := range b.posters {
 		if err := b.readBox(m, f); err != nil {
 			return err

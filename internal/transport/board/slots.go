@@ -63,6 +63,9 @@ func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 		if err != nil {
 			return 0, err
 		}
+		if r == Marked {
+			b.own.marks[m.Slot].Store(m.Gen)
+		}
 		if r == Completed && result == Completed {
 			*word(b.log, before) |= chained
 		}
@@ -165,7 +168,9 @@ func (b *Board) Acquire() (slot, gen uint32, ok bool, err error) {
 	}
 	s.taken = 1
 	s.used = b.tick()
-	return slot, s.renew(), true, nil
+	s.renew()
+	b.own.keep(slot, s)
+	return slot, s.gen, true, nil
 }
 
 // announce puts the end of the slot's generation into the log, unless that has
@@ -217,6 +222,7 @@ func (b *Board) Retire(slot uint32) (marked []int, ok bool, err error) {
 	}
 	s.taken = 0
 	s.renew()
+	b.own.keep(slot, s)
 	return marked, true, nil
 }
 

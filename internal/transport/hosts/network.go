@@ -136,6 +136,14 @@ func (n *Network) Abort(cause error) {
 // Beat implements transport.Pulsed.
 func (n *Network) Beat(every time.Duration) []transport.Silence { return n.tcp.Beat(every) }
 
+// Verify implements transport.Verified.
+func (n *Network) Verify() error {
+	if n.local == nil {
+		return nil
+	}
+	return n.local.Verify()
+}
+
 // Rest implements transport.Pulsed.
 func (n *Network) Rest() { n.tcp.Rest() }
 

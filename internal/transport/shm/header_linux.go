@@ -98,5 +98,8 @@ func (h *header) abortCause() error {
 	r := h.regs()
 	n := min(int(r.abortLen), maxAbortText)
 	text := strings.ToValidUTF8(string(r.abortText[:n]), "")
+	if text == "" {
+		text = "the shared segment is corrupt: it holds an abort that nobody has written"
+	}
 	return &transport.Report{Rank: int(r.abortBy), Text: text}
 }

@@ -18,6 +18,7 @@ type openLane struct {
 	open        bool
 	members     int
 	board       *laneBoard // nil if not open, or as a Part
+	part        *Part      // nil if not open
 	incarnation uint64     // the last one that this rank opened
 }
 
@@ -28,6 +29,8 @@ type Part struct {
 	Shared transport.Shared
 	Boards []*board.Board
 	places []int
+	me     int
+	data   *staging
 	head   *header
 }
 
@@ -83,7 +86,7 @@ func (n *Network) openPart(id int, members []int, shapes ...board.Config) (*Part
 		n.Abort(err)
 		return nil, 0, err
 	}
-	o.open, o.members = true, len(members)
+	o.open, o.members, o.part = true, len(members), p
 	return p, me, nil
 }
 
@@ -117,7 +120,8 @@ func (n *Network) openRegion(id, me int, members, places []int, shapes []board.C
 			return nil, err
 		}
 	}
-	p := &Part{Shared: newStaging(n.head, region, l, me, places), places: places, head: n.head}
+	data := newStaging(n.head, n.Abort, region, l, me, places)
+	p := &Part{Shared: data, places: places, me: me, data: data, head: n.head}
 	for _, c := range shapes {
 		b, err := board.Attach(region, c)
 		if err != nil {
@@ -186,7 +190,7 @@ func (n *Network) CloseLane(id int) error {
 	if int(st.departed.Add(1)) == o.members {
 		st.state.Store(laneFree)
 	}
-	o.open, o.board = false, nil
+	o.open, o.board, o.part = false, nil, nil
 	runtime.KeepAlive(n.head)
 	return nil
 }

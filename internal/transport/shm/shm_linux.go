@@ -167,6 +167,39 @@ func (n *Network) Abort(cause error) {
 	}
 }
 
+// Verify implements transport.Verified.
+func (n *Network) Verify() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil
+	}
+	for id := range n.lanes {
+		p := n.lanes[id].part
+		if p == nil {
+			continue
+		}
+		if err := p.verify(n.lanes[id].board != nil); err != nil {
+			return fmt.Errorf("lane %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// verify: the boards are this member's alone, or also of those whose leader it is.
+func (p *Part) verify(alone bool) error {
+	for _, b := range p.Boards {
+		verify := b.Check
+		if alone {
+			verify = b.Verify
+		}
+		if err := verify(p.me); err != nil {
+			return err
+		}
+	}
+	return p.data.verify()
+}
+
 func (n *Network) latch(err error) { n.err.CompareAndSwap(nil, &err) }
 
 // Close ends the watching of peers, unmaps the lanes and closes the descriptors.
@@ -185,7 +218,7 @@ func (n *Network) Close() error {
 		if l := n.lanes[i].board; l != nil {
 			l.quiesce()
 		}
-		n.lanes[i].open, n.lanes[i].board = false, nil
+		n.lanes[i].open, n.lanes[i].board, n.lanes[i].part = false, nil, nil
 	}
 	if n.head != nil && n.head.events != nil {
 		n.head.events.close()

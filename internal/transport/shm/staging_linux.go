@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"fmt"
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/transport"
@@ -9,17 +10,22 @@ import (
 // staging is the data path of a lane: buffers and counters in its region.
 type staging struct {
 	head     *header
+	abort    func(error)
 	me       int
 	others   []int     // places of the other members
 	counters []counter // NumPhases per member
 	buffers  []byte
 	chunk    int
 	members  int
+
+	// What this member has published, which is the driver's to know.
+	published [transport.NumPhases]uint64
 }
 
-func newStaging(h *header, region []byte, l laneLayout, me int, places []int) *staging {
+func newStaging(h *header, abort func(error), region []byte, l laneLayout, me int, places []int) *staging {
 	s := &staging{
 		head:     h,
+		abort:    abort,
 		me:       me,
 		counters: unsafe.Slice((*counter)(unsafe.Pointer(&region[l.counters])), len(places)*int(transport.NumPhases)),
 		buffers:  region[l.buffers:],
@@ -44,16 +50,38 @@ func (s *staging) Buffer(m int, chunk uint64) []byte {
 	return s.buffers[off : off+s.chunk : off+s.chunk]
 }
 
+// maxAhead is more than members can be ahead of one another: nobody fills a buffer
+// again, Depth chunks later, before all have passed Out.
+const maxAhead = 1 << 20
+
+// Reached aborts the network for a counter that no member can have written: to believe
+// it would be to read what is not there yet.
 func (s *staging) Reached(m int, p transport.Phase) uint64 {
-	return s.counters[m*int(transport.NumPhases)+int(p)].v.Load()
+	v := s.counters[m*int(transport.NumPhases)+int(p)].v.Load()
+	if v > s.published[transport.Out]+maxAhead {
+		s.abort(fmt.Errorf("the shared segment is corrupt: member %d is said to have reached %d in phase %d, member %d is at %d", m, v, p, s.me, s.published[transport.Out]))
+		return 0
+	}
+	return v
 }
 
 // Advance stores before it looks who sleeps, see bell.
 func (s *staging) Advance(p transport.Phase, v uint64) {
+	s.published[p] = v
 	s.counters[s.me*int(transport.NumPhases)+int(p)].v.Store(v)
 	for _, p := range s.others {
 		s.head.ring(p)
 	}
+}
+
+// verify finds counters of this member that are not what it has published.
+func (s *staging) verify() error {
+	for p := range transport.NumPhases {
+		if v := s.counters[s.me*int(transport.NumPhases)+int(p)].v.Load(); v != s.published[p] {
+			return fmt.Errorf("the shared segment is corrupt: member %d is said to have reached %d in phase %d, and has reached %d", s.me, v, p, s.published[p])
+		}
+	}
+	return nil
 }
 
 var _ transport.Shared = (*staging)(nil)

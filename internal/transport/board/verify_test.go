@@ -1,0 +1,159 @@
+package board
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// eachItsOwn makes a board whose members have Board values of their own, as processes do.
+func eachItsOwn(t *testing.T, c Config) []*Board {
+	mem := make([]byte, Bytes(c)+64)
+	mem = mem[-int(addr(mem))&63:][:Bytes(c)]
+	boards := make([]*Board, c.Members)
+	for m := range boards {
+		var err error
+		if m == 0 {
+			boards[m], err = Format(mem, c)
+		} else {
+			boards[m], err = Attach(mem, c)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return boards
+}
+
+// What is waited for in vain is found by who has written it: every word of which one
+// member is the owner, and what follows from the protocol for the others.
+func TestVerifyFindsWhatLooksLikeASlowMember(t *testing.T) {
+	const members = 3
+	for name, damage := range map[string]func(b *Board, slot uint32){
+		"cursor":      func(b *Board, _ uint32) { b.cursor(1).Add(8) },
+		"mail's end":  func(b *Board, _ uint32) { b.box(1).tail.Add(^uint64(7)) },
+		"mail's head": func(b *Board, _ uint32) { b.box(2).head.Add(8) },
+		"mark":        func(b *Board, slot uint32) { _, marks := b.slot(slot); marks[0] &^= 2 },
+		"generation":  func(b *Board, slot uint32) { s, _ := b.slot(slot); s.gen += 3 },
+		"taken":       func(b *Board, slot uint32) { s, _ := b.slot(slot); s.taken = 0 },
+		"floor":       func(b *Board, _ uint32) { b.regs.floor += 64 },
+		"cut":         func(b *Board, _ uint32) { b.regs.cut.Store(b.regs.tail.Load() + 8) },
+		"closed":      func(b *Board, _ uint32) { b.regs.closed.Store(77) },
+		"closed by 1": func(b *Board, _ uint32) { b.regs.closed.Store(2) },
+		"lock":        func(b *Board, _ uint32) { b.regs.lock.Store(1 << 20) },
+		"shape":       func(b *Board, _ uint32) { b.regs.slots++ },
+	} {
+		boards := eachItsOwn(t, small(members, 4))
+		slot, gen := mustAcquire(t, boards[0])
+		for m, b := range boards {
+			mustMark(t, b, m, slot, gen, map[bool]Result{true: Completed}[m == members-1])
+			if _, err := b.Post(m, []byte("please")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for m, b := range boards {
+			mustNext(t, b, m, 1)
+		}
+		if err := boards[0].Requests(func(int, []byte) {}); err != nil {
+			t.Fatal(err)
+		}
+		mustMark(t, boards[1], 1, slot, gen, Marked)
+		for m, b := range boards {
+			if err := b.Verify(m); err != nil {
+				t.Fatalf("member %d finds fault with a sound board: %v", m, err)
+			}
+		}
+		damage(boards[0], slot)
+		found := 0
+		for m, b := range boards {
+			if err := b.Verify(m); errors.Is(err, ErrCorrupt) {
+				found++
+			} else if err != nil {
+				t.Errorf("%s: member %d: %v", name, m, err)
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s: nobody finds it", name)
+		}
+	}
+}
+
+// Nothing that members do in order is taken for damage.
+func TestVerifyBelievesTheProtocol(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	c := small(3, 3)
+	boards := eachItsOwn(t, c)
+	waiting := make([]map[uint32]bool, c.Members)
+	for m := range waiting {
+		waiting[m] = map[uint32]bool{}
+	}
+	gens := map[uint32]uint32{}
+	for range 3000 {
+		m := rng.IntN(c.Members)
+		b := boards[m]
+		switch rng.IntN(6) {
+		case 0:
+			if slot, gen, ok, err := boards[0].Acquire(); err != nil {
+				t.Fatal(err)
+			} else if ok {
+				gens[slot] = gen
+			}
+		case 1, 2:
+			slot := uint32(rng.IntN(c.Slots))
+			if gens[slot] == 0 || waiting[m][slot] {
+				continue
+			}
+			r, err := b.Mark(m, slot, gens[slot])
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiting[m][slot] = r != Stale
+		case 3:
+			records, err := b.Next(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range records {
+				waiting[m][r.Slot] = false
+			}
+		case 4:
+			if slot := uint32(rng.IntN(c.Slots)); rng.IntN(4) == 0 && gens[slot] != 0 {
+				marked, ok, err := boards[0].Retire(slot)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ok {
+					gens[slot] = 0
+				}
+				for _, m := range marked {
+					waiting[m][slot] = false
+				}
+			}
+		case 5:
+			if _, err := b.Post(m, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if err := boards[0].Requests(func(int, []byte) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for m, b := range boards {
+			if err := b.Verify(m); err != nil {
+				t.Fatalf("member %d: %v", m, err)
+			}
+		}
+	}
+}
+
+// A lock that nobody will ever give back ends the wait for it.
+func TestALockThatNobodyHolds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	b := mustNew(t, small(2, 1))
+	b.regs.lock.Store(2)
+	if _, err := b.Mark(0, 0, 1); err == nil || !strings.Contains(err.Error(), "member 1 has held the lock for seconds") {
+		t.Error(err)
+	}
+}
