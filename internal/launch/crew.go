@@ -41,6 +41,9 @@ type command struct {
 	// Results gives the command a third stream, to whose descriptor
 	// resultVariable points.
 	Results bool
+	// LateOutput says where its output goes when the launcher is gone, as
+	// lateOutputVariable does; empty: it is lost.
+	LateOutput string `json:",omitempty"`
 }
 
 // The streams of a command.

@@ -127,6 +127,7 @@ func (c *localCrew) Close() {
 	c.mu.Lock()
 	c.closed = true
 	for _, p := range c.processes {
+		p.leave()
 		p.control.Close()
 	}
 	c.mu.Unlock()

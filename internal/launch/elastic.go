@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -235,7 +236,7 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		if e.alone { // else others may come that must reach it
 			interfaces = []string{"lo"}
 		}
-		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces)})
+		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces), LateOutput: e.lateOutput(w, true)})
 		return nil
 	}
 	c, err := e.reach(a.Host)
@@ -243,8 +244,17 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		e.driver.HostLost(a.Host)
 		return err
 	}
-	w.run(c, command{Args: e.Args, Env: e.environ(forOthers(e.Env), a, e.far.seenFrom(c.ready.Launcher), e.Interfaces)})
+	w.run(c, command{Args: e.Args, Env: e.environ(forOthers(e.Env), a, e.far.seenFrom(c.ready.Launcher), e.Interfaces), LateOutput: e.lateOutput(w, false)})
 	return nil
+}
+
+// lateOutput is where the output of a worker goes when this launcher is gone: the files that it
+// would go to, or one on its host.
+func (e *elasticJob) lateOutput(w *workerProcess, here bool) string {
+	if dir, err := filepath.Abs(w.directory()); here && e.OutputDir != "" && err == nil {
+		return dir
+	}
+	return fmt.Sprintf("gorovod-%d-worker-%d.log", os.Getpid(), w.id)
 }
 
 // reach is the crew of another host, which is connected to if there is none. It blocks meanwhile.

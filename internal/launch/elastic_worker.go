@@ -32,7 +32,7 @@ func (w *workerProcess) open() error {
 	for i, to := range [2]*output{w.job.out, w.job.err} {
 		var file io.Writer
 		if w.job.OutputDir != "" {
-			dir := filepath.Join(w.job.OutputDir, fmt.Sprintf("rank.%d", w.id))
+			dir := w.directory()
 			if err := os.MkdirAll(dir, 0o777); err != nil {
 				return fmt.Errorf("--output-filename: %w", err)
 			}
@@ -46,6 +46,11 @@ func (w *workerProcess) open() error {
 		w.streams[i] = newStream(to, file, w.id, streamNames[i], w.job.Timestamps)
 	}
 	return nil
+}
+
+// directory is where its output goes with --output-filename.
+func (w *workerProcess) directory() string {
+	return filepath.Join(w.job.OutputDir, fmt.Sprintf("rank.%d", w.id))
 }
 
 // run has a crew start the command.

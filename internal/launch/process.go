@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // drainLimit is how long more output of a command is waited for after all its
@@ -18,6 +20,12 @@ const tailPatience = 100 * time.Millisecond
 
 // resultVariable tells a command the descriptor of its results.
 const resultVariable = "GOROVOD_RESULT_FD"
+
+// lateOutputVariable tells a supervisor where the output of its command goes when the
+// launcher is gone: a directory, in which the files are named as the streams, or a
+// file's name without a directory, in that for temporary files. The supervisor then has the read ends of
+// stdout and stderr as its last descriptors. The command does not get the variable.
+const lateOutputVariable = "_GOROVOD_LATE_OUTPUT"
 
 // process is one command on this host with its supervisor.
 type process struct {
@@ -70,6 +78,15 @@ func (p *process) open(input *os.File) error {
 			return err
 		}
 	}
+	if p.LateOutput != "" {
+		for _, pipe := range p.pipes[:stderrStream+1] {
+			f, err := duplicate(pipe)
+			if err != nil {
+				return err
+			}
+			p.theirs = append(p.theirs, f)
+		}
+	}
 	return nil
 }
 
@@ -85,6 +102,9 @@ func (p *process) start() (code int, err error) {
 	env := p.Env
 	if p.Results {
 		env = setenv(env, resultVariable, fmt.Sprint(commandResultFD))
+	}
+	if p.LateOutput != "" {
+		env = setenv(env, lateOutputVariable, p.LateOutput)
 	}
 	// Whatever became of the file since, this is the program that runs now.
 	p.supervisor, err = os.StartProcess("/proc/self/exe", append([]string{supervisorName, p.Path}, p.Args...),
@@ -237,6 +257,16 @@ func (p *process) reap() *os.ProcessState {
 	return p.state
 }
 
+// leave leaves the output to the supervisor, which the launcher's end tells of.
+func (p *process) leave() {
+	if p.LateOutput == "" {
+		return
+	}
+	for _, pipe := range p.pipes[:stderrStream+1] {
+		pipe.SetReadDeadline(time.Now())
+	}
+}
+
 func (p *process) close() {
 	p.handOver()
 	for _, f := range append([]*os.File{p.control, p.status}, p.pipes[:]...) {
@@ -244,4 +274,20 @@ func (p *process) close() {
 			f.Close()
 		}
 	}
+}
+
+// duplicate is another descriptor for what f reads.
+func duplicate(f *os.File) (*os.File, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	if e := raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
+		return nil, e
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }

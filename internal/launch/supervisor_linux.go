@@ -24,7 +24,8 @@ import (
 //	exited CODE
 //	killed SIGNAL
 //
-// With resultVariable in its environment it inherits one more pipe, for the command.
+// With resultVariable in its environment it inherits one more pipe, for the command,
+// and with lateOutputVariable two more, from it.
 const supervisorName = "gorovod-supervisor"
 
 const (
@@ -74,6 +75,7 @@ func supervise(args []string) int {
 		unix.CloseOnExec(resultFD)
 		files = append(files, resultFD) // becomes commandResultFD
 	}
+	words := inheritLateOutput(resultFD + len(files) - 3)
 	attr := &syscall.ProcAttr{Env: os.Environ(), Files: files, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}}
 	pid, err := syscall.ForkExec(args[0], args[1:], attr)
 	if errors.Is(err, unix.ENOEXEC) {
@@ -97,15 +99,17 @@ func supervise(args []string) int {
 	}
 
 	all.add(pid)
-	s := &supervisor{pid: pid, status: status, all: all}
+	s := &supervisor{pid: pid, status: status, all: all, words: words}
 	defer all.tidy()
+	defer words.end()
 	return s.run(control, signals)
 }
 
 type supervisor struct {
 	pid    int
 	status io.Writer
-	dead   bool    // the command has been reaped: its pid may belong to another
+	dead   bool // the command has been reaped: its pid may belong to another
+	words  *lateOutput
 	all    *family // the command, and all that lived when it ended or after
 }
 
@@ -133,6 +137,7 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 			switch {
 			case !ok:
 				orders = nil
+				s.words.take()
 				if os.Getenv(elasticVariable) != "" {
 					farewell = time.After(farewellTime) // it notices by itself, and may have a commit to keep
 				} else {

@@ -232,6 +232,16 @@ func (j *job) await(what string, f func() bool) {
 	}
 }
 
+// wait waits until f holds, whether the job has ended or not.
+func (j *job) wait(what string, f func() bool) {
+	j.t.Helper()
+	for end := time.Now().Add(limit); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			j.t.Fatalf("%v have passed without this: %s", limit, what)
+		}
+	}
+}
+
 // finish lets the training come to its end, and checks it.
 func (j *job) finish() {
 	j.t.Helper()

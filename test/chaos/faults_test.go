@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +54,15 @@ func TestTheLauncherDies(t *testing.T) {
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
+	}
+	// What they say of it, nobody reads any more, is in files.
+	for _, w := range workers {
+		name := filepath.Join(j.dir, "tmp", fmt.Sprintf("gorovod-%d-worker-%d.log", j.cmd.Process.Pid, w.worker))
+		j.wait("the last words of "+w.name, func() bool {
+			text, _ := os.ReadFile(name)
+			return strings.Contains(string(text), "the launcher of this elastic job is gone")
+		})
+		os.Remove(name)
 	}
 	var newest int64
 	for _, w := range j.journals() {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -213,9 +212,6 @@ func TestElasticHostsAreDiscovered(t *testing.T) {
 		}
 	}
 	offer("10.78.0.1:1\n")
-	if _, err := exec.LookPath("cat"); err != nil {
-		t.Skip(err)
-	}
 	r := c.train([]string{"GOROVOD_ELASTIC_BLACKLIST=host"}, "-np", "1", "--min-np", "1", "--host-discovery-script", "cat "+c.File("offered"))
 	r.await("worker 0 .*: of 1", 1)
 	offer("h1:2\n10.78.0.1:1\n") // hosts that are known stay first
@@ -231,4 +227,25 @@ func TestElasticHostsAreDiscovered(t *testing.T) {
 	r.await("worker [05] .*: of 2", 2)
 	r.finish(2)
 	cluster.NobodyLeft(t, r.mark, 20*time.Second)
+}
+
+// When the launcher is killed, workers of other hosts end, too, and what they say of it is in files there.
+func TestElasticLauncherDies(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	late := c.File("late")
+	if err := os.Mkdir(late, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := c.train([]string{"TMPDIR=" + late}, "-np", "2", "--min-np", "1", "-H", "10.78.0.1:1,h1:1")
+	r.await("worker [01] .*: of 2", 2)
+	r.Process.Kill()
+	<-r.done
+	cluster.NobodyLeft(t, r.mark, 20*time.Second)
+	for worker := range 2 {
+		text := readFile(t, fmt.Sprintf("%s/gorovod-%d-worker-%d.log", late, r.Process.Pid, worker))
+		if !strings.Contains(text, "the launcher of this elastic job is gone") {
+			t.Errorf("worker %d says: %s", worker, text)
+		}
+	}
 }

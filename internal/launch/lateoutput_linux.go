@@ -1,0 +1,91 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lateOutput takes the command's output when the launcher does not read it any more:
+// so that nobody dies of a broken pipe while there is something left to say, or a commit to keep.
+type lateOutput struct {
+	where string
+	pipes [2]*os.File // stdout and stderr
+	said  sync.WaitGroup
+
+	mu    sync.Mutex
+	files map[string]*os.File // nil: it cannot be opened
+}
+
+// inheritLateOutput takes the pipes over, which begin at descriptor fd. It is nil where there are none.
+func inheritLateOutput(fd int) *lateOutput {
+	where := os.Getenv(lateOutputVariable)
+	if where == "" {
+		return nil
+	}
+	os.Unsetenv(lateOutputVariable)
+	l := &lateOutput{where: where, files: map[string]*os.File{}}
+	for i := range l.pipes {
+		unix.CloseOnExec(fd + i)
+		l.pipes[i] = os.NewFile(uintptr(fd+i), streamNames[i])
+	}
+	return l
+}
+
+// take begins to take the output. The files are made when there is some.
+func (l *lateOutput) take() {
+	if l == nil {
+		return
+	}
+	for i, p := range l.pipes {
+		l.said.Go(func() {
+			buf := make([]byte, 32<<10)
+			for {
+				n, err := p.Read(buf)
+				if n > 0 {
+					l.put(i, buf[:n])
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+// put writes what a stream has brought; where it cannot, that is lost.
+func (l *lateOutput) put(stream int, text []byte) {
+	// A directory for temporary files is everybody's: the file must be new.
+	name, how := filepath.Join(os.TempDir(), l.where), os.O_EXCL
+	if filepath.IsAbs(l.where) {
+		name, how = filepath.Join(l.where, streamNames[stream]), os.O_APPEND
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f, ok := l.files[name]
+	if !ok {
+		f, _ = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|how, 0o600)
+		l.files[name] = f
+		if f != nil {
+			fmt.Fprintf(f, "[%s: the launcher is gone. What follows was printed since.]\n", time.Now().Format(time.RFC3339))
+		}
+	}
+	if f != nil {
+		f.Write(text)
+	}
+}
+
+// end waits for the end of the output, for a bounded time: what has escaped may hold a pipe open.
+func (l *lateOutput) end() {
+	if l == nil {
+		return
+	}
+	for _, p := range l.pipes {
+		p.SetReadDeadline(time.Now().Add(drainLimit))
+	}
+	l.said.Wait()
+}
