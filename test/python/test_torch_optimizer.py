@@ -387,6 +387,49 @@ def test_added_parameters_are_reduced():
     torch.testing.assert_close(b.detach(), torch.full((2,), 1 - (hvd.size() - 1) / 2))
 
 
+LATE = {
+    "unfrozen": lambda optimizer, layer: layer.requires_grad_(),
+    "to a list": lambda optimizer, layer: optimizer.param_groups[0]["params"].extend(
+        layer.requires_grad_().parameters()
+    ),
+    "a new group": lambda optimizer, layer: optimizer.add_param_group(
+        {"params": list(layer.requires_grad_().parameters())}
+    ),
+}
+
+
+@pytest.mark.parametrize("how", LATE)
+@pytest.mark.parametrize("options", [{}, {"groups": 1}, {"backward_passes_per_step": 2}, {"op": hvd.Adasum}], ids=str)
+def test_parameters_that_are_trained_later(how, options):
+    """The optimizer has not watched them when it was made; their first gradients are reduced all the same."""
+    net, reference = model(), model()
+    made = []
+    for m, distribute in ((net, True), (reference, False)):
+        last = m[2].requires_grad_(False)
+        known = list(m.parameters()) if how == "unfrozen" else list(m[0].parameters())
+        optimizer = torch.optim.SGD(known, lr=0.1, momentum=0.9)
+        if distribute:
+            names = {p: name for name, p in m.named_parameters()}
+            optimizer = hvd.DistributedOptimizer(optimizer, [(names[p], p) for p in known], **options)
+        made.append((optimizer, last))
+    passes = options.get("backward_passes_per_step", 1)
+    for step in range(4):
+        if step == 2:
+            for optimizer, last in made:
+                LATE[how](optimizer, last)
+        x, y = batch(step)
+        for _ in range(passes):
+            loss(net, mine(x), mine(y)).backward()
+            loss(reference, x, y).backward()
+        for optimizer, _ in made:
+            optimizer.step()
+            optimizer.zero_grad()
+    for p in net.parameters():
+        assert len({tuple(q.flatten().tolist()) for q in hvd.allgather_object(p.detach())}) == 1
+    if options.get("op") != hvd.Adasum or hvd.size() == 1:
+        assert_same(net, reference)
+
+
 def test_state_goes_over_and_a_wrapped_optimizer_may_be_dropped():
     net, reference = model(), model()
     plain = torch.optim.Adam(reference.parameters())

@@ -97,6 +97,18 @@ class SubmittingOptimizer(_Base):
             accumulator.register_hook(hook)
             self._hooks.append(accumulator)
 
+    def _watch_the_rest(self) -> None:
+        """Watch what is trained only since: parameters that were frozen, or that somebody has put into a group's list.
+
+        All ranks must have done so before the same step.
+        """
+        for i, group in enumerate(self.param_groups):
+            for j, p in enumerate(group["params"]):
+                if p.requires_grad and p not in self._delay:
+                    if p not in self._names:
+                        self._name({p: f"allreduce.noname.{i}.{j}"})
+                    self._watch(p)
+
     @between_graphs
     def _gradient_is_ready(self, p: torch.Tensor) -> None:
         self._drop_lost()
@@ -118,6 +130,7 @@ class SubmittingOptimizer(_Base):
         if self._submitted and self._generation != generation():
             return HorovodInternalError("Horovod was shut down while gradients were being reduced.")
         self._generation = generation()
+        self._watch_the_rest()
         failure: Optional[Exception] = None
         for p in self._delay:
             submitted = self._submitted.get(p)

@@ -69,6 +69,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     sparse_as_dense: reduce sparse gradients in dense form. Without it their indices and values are gathered.
     process_set: the ranks whose gradients are reduced. Elsewhere the result does what ``optimizer`` does.
 
+    A parameter that is unfrozen later, or put into a group, is reduced from the next step on, if all ranks do so.
+
     Several optimizers may have parameters of one name, if all ranks construct them in the same order: timelines and
     errors then call those of the second ``<name>.optimizer2``, and so on.
 
