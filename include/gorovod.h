@@ -220,13 +220,16 @@ void gorovod_free(void *data);
  * Messages between two ranks, apart from the collectives. Messages of one sender
  * with one tag arrive in order. Both block, at most timeout_ms (< 0: without
  * limit) and return GOROVOD_IN_PROGRESS when the time is over. gorovod_send returns when
- * data may be reused. gorovod_recv stores the message's length in *received (may be NULL);
- * one that is longer than bytes is an error, and is kept.
+ * data may be reused; label is the caller's, and travels with the message. gorovod_recv
+ * stores the message's length in *received and its label in *label (either may be NULL); one
+ * that is longer than bytes is GOROVOD_INVALID_ARGUMENT, and is kept: these tell of it all the same.
  */
-int gorovod_send(int to, uint32_t tag, const void *data, size_t bytes, int64_t timeout_ms);
-int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *received, int64_t timeout_ms);
+int gorovod_send(int to, uint32_t tag, uint16_t label, const void *data, size_t bytes, int64_t timeout_ms);
+int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *received, uint16_t *label,
+                 int64_t timeout_ms);
 /* As gorovod_recv, from whichever rank has sent a message with this tag; *from (may be NULL) is that rank. */
-int gorovod_recv_any(uint32_t tag, void *data, size_t bytes, int *from, size_t *received, int64_t timeout_ms);
+int gorovod_recv_any(uint32_t tag, void *data, size_t bytes, int *from, size_t *received, uint16_t *label,
+                     int64_t timeout_ms);
 /*
  * For a job that horovodrun has not started: rank 0 serves the rendezvous, on a port
  * of the address host that the system chooses. Its ranks then set HOROVOD_RANK, HOROVOD_SIZE and so

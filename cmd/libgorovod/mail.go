@@ -18,39 +18,45 @@ import (
 )
 
 //export goSend
-func goSend(to C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, timeout C.int64_t, reason *C.char) C.int {
+func goSend(to C.int, tag C.uint32_t, label C.uint16_t, data unsafe.Pointer, n C.size_t, timeout C.int64_t, reason *C.char) C.int {
 	if status := checkMessage(to, data, n, reason); status != C.GOROVOD_OK {
 		return status
 	}
 	ctx, cancel := within(timeout)
 	defer cancel()
-	return mailStatus(process.Send(ctx, int(to), uint32(tag), bytes(data, int64(n))), reason)
+	return mailStatus(process.Send(ctx, int(to), uint32(tag), uint16(label), bytes(data, int64(n))), reason)
 }
 
 //export goRecv
-func goRecv(from C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, received *C.size_t, timeout C.int64_t, reason *C.char) C.int {
-	if status := checkMessage(from, data, n, reason); status != C.GOROVOD_OK {
+func goRecv(from *C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, received *C.size_t, label *C.uint16_t, timeout C.int64_t, reason *C.char) C.int {
+	if status := checkMessage(*from, data, n, reason); status != C.GOROVOD_OK {
 		return status
 	}
 	ctx, cancel := within(timeout)
 	defer cancel()
-	got, err := process.Recv(ctx, int(from), uint32(tag), bytes(data, int64(n)))
-	if err == nil && received != nil {
-		*received = C.size_t(got)
-	}
-	return mailStatus(err, reason)
+	length, its, err := process.Recv(ctx, int(*from), uint32(tag), bytes(data, int64(n)))
+	return mailReceived(int(*from), length, its, err, from, received, label, reason)
 }
 
 //export goRecvAny
-func goRecvAny(tag C.uint32_t, data unsafe.Pointer, n C.size_t, from *C.int, received *C.size_t, timeout C.int64_t, reason *C.char) C.int {
+func goRecvAny(tag C.uint32_t, data unsafe.Pointer, n C.size_t, from *C.int, received *C.size_t, label *C.uint16_t, timeout C.int64_t, reason *C.char) C.int {
 	if status := checkMessage(0, data, n, reason); status != C.GOROVOD_OK {
 		return status
 	}
 	ctx, cancel := within(timeout)
 	defer cancel()
-	sender, got, err := process.RecvAny(ctx, uint32(tag), bytes(data, int64(n)))
-	if err == nil {
-		*from, *received = C.int(sender), C.size_t(got)
+	sender, length, its, err := process.RecvAny(ctx, uint32(tag), bytes(data, int64(n)))
+	return mailReceived(sender, length, its, err, from, received, label, reason)
+}
+
+// mailReceived tells C of a message that has come, or that would not fit.
+func mailReceived(sender, length int, its uint16, err error, from *C.int, received *C.size_t, label *C.uint16_t, reason *C.char) C.int {
+	var long *p2p.TooLong
+	if errors.As(err, &long) {
+		sender, length, its = long.From, long.Length, long.Label
+	}
+	if err == nil || long != nil {
+		*from, *received, *label = C.int(sender), C.size_t(length), C.uint16_t(its)
 	}
 	return mailStatus(err, reason)
 }

@@ -349,26 +349,35 @@ int gorovod_last_joined(int64_t handle) {
   return goLastJoined(handle, reason);
 }
 
-int gorovod_send(int to, uint32_t tag, const void *data, size_t bytes, int64_t timeout_ms) {
+int gorovod_send(int to, uint32_t tag, uint16_t label, const void *data, size_t bytes, int64_t timeout_ms) {
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  return goSend(to, tag, (void *)data, bytes, timeout_ms, reason);
+  return goSend(to, tag, label, (void *)data, bytes, timeout_ms, reason);
 }
 
-int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *received, int64_t timeout_ms) {
+int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *received, uint16_t *label,
+                 int64_t timeout_ms) {
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  return goRecv(from, tag, data, bytes, received, timeout_ms, reason);
+  size_t length = 0;
+  uint16_t its = 0;
+  int status = goRecv(&from, tag, data, bytes, &length, &its, timeout_ms, reason);
+  if (received != NULL) *received = length;
+  if (label != NULL) *label = its;
+  return status;
 }
 
-int gorovod_recv_any(uint32_t tag, void *data, size_t bytes, int *from, size_t *received, int64_t timeout_ms) {
+int gorovod_recv_any(uint32_t tag, void *data, size_t bytes, int *from, size_t *received, uint16_t *label,
+                     int64_t timeout_ms) {
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
   int sender = -1;
   size_t length = 0;
-  int status = goRecvAny(tag, data, bytes, &sender, &length, timeout_ms, reason);
+  uint16_t its = 0;
+  int status = goRecvAny(tag, data, bytes, &sender, &length, &its, timeout_ms, reason);
   if (from != NULL) *from = sender;
   if (received != NULL) *received = length;
+  if (label != NULL) *label = its;
   return status;
 }
 

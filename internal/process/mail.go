@@ -7,28 +7,28 @@ import (
 )
 
 // Send sends a message to another rank; see p2p.Mail.
-func Send(ctx context.Context, to int, tag uint32, p []byte) error {
+func Send(ctx context.Context, to int, tag uint32, label uint16, p []byte) error {
 	w := current.Load()
 	if w == nil {
 		return engine.ErrNotInitialized
 	}
-	return w.Send(ctx, to, tag, p)
+	return w.Send(ctx, to, tag, label, p)
 }
 
 // Recv receives a message of another rank; see p2p.Mail.
-func Recv(ctx context.Context, from int, tag uint32, p []byte) (int, error) {
+func Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, label uint16, err error) {
 	w := current.Load()
 	if w == nil {
-		return 0, engine.ErrNotInitialized
+		return 0, 0, engine.ErrNotInitialized
 	}
 	return w.Recv(ctx, from, tag, p)
 }
 
 // RecvAny receives a message of whichever rank sends one; see p2p.Mail.
-func RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, err error) {
+func RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
 	w := current.Load()
 	if w == nil {
-		return 0, 0, engine.ErrNotInitialized
+		return 0, 0, 0, engine.ErrNotInitialized
 	}
 	return w.RecvAny(ctx, tag, p)
 }

@@ -90,11 +90,11 @@ func withstand(t *testing.T, transport string) {
 					t.Errorf("rank %d: %v", r, err)
 				}
 				p := make([]byte, 2)
-				if err := w.Send(t.Context(), (r+1)%ranks, 7, []byte{byte(r), 9}); err != nil {
+				if err := w.Send(t.Context(), (r+1)%ranks, 7, 0, []byte{byte(r), 9}); err != nil {
 					t.Errorf("rank %d: %v", r, err)
 				}
 				from := (r + ranks - 1) % ranks
-				if _, err := w.Recv(t.Context(), from, 7, p); err != nil || p[0] != byte(from) || p[1] != 9 {
+				if _, _, err := w.Recv(t.Context(), from, 7, p); err != nil || p[0] != byte(from) || p[1] != 9 {
 					t.Errorf("rank %d: %v, %v", r, p, err)
 				}
 			}

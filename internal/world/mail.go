@@ -9,19 +9,19 @@ import (
 )
 
 // Send sends a message to another rank, apart from the lanes; see p2p.Mail.
-func (w *World) Send(ctx context.Context, to int, tag uint32, p []byte) error {
+func (w *World) Send(ctx context.Context, to int, tag uint32, label uint16, p []byte) error {
 	defer w.heartbeat.attend().done()
-	return w.mail.Send(ctx, to, tag, p)
+	return w.mail.Send(ctx, to, tag, label, p)
 }
 
 // Recv receives a message from another rank; see p2p.Mail.
-func (w *World) Recv(ctx context.Context, from int, tag uint32, p []byte) (int, error) {
+func (w *World) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, label uint16, err error) {
 	defer w.heartbeat.attend().done()
 	return w.mail.Recv(ctx, from, tag, p)
 }
 
 // RecvAny receives a message from whichever rank sends one; see p2p.Mail.
-func (w *World) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, err error) {
+func (w *World) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
 	defer w.heartbeat.attend().done()
 	return w.mail.RecvAny(ctx, tag, p)
 }

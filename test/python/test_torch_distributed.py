@@ -17,7 +17,14 @@ import torch.distributed as dist
 from definitions import DTYPES, FLOATS, INTEGERS, check, hvd_size, of_rank, several
 
 import horovod.torch as hvd
-from horovod.torch.distributed import CompressedState, HorovodInternalError, _work, allreduce_hook, compressed_hook
+from horovod.torch.distributed import (
+    CompressedState,
+    HorovodInternalError,
+    _memory,
+    _work,
+    allreduce_hook,
+    compressed_hook,
+)
 
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 SHAPES = [(), (1,), (17,), (3, 5), (2, 0, 3)]
@@ -525,12 +532,39 @@ def test_messages_of_the_wrong_size():
         dist.send(torch.ones(3), 1, tag=9)
         dist.send(torch.ones(3), 1, tag=10)
     elif rank() == 1:
-        with pytest.raises(RuntimeError, match="rank 0 has sent has 12 bytes, that to receive it 16"):
+        sent = "receive from rank 0 with tag {}: the tensor that rank 0 has sent has 3 elements of torch.float32, "
+        with pytest.raises(RuntimeError, match=sent.format(9) + "that to receive it 4 elements of torch.float32"):
             dist.recv(torch.empty(4), 0, tag=9)
-        with pytest.raises(RuntimeError, match="longer than the buffer"):
-            dist.recv(torch.empty(2), 0, tag=10)
+        with pytest.raises(RuntimeError, match=sent.format(10) + "that to receive it 1 elements of torch.float64"):
+            dist.recv(torch.empty(1, dtype=torch.float64), 0, tag=10)
         dist.recv(torch.empty(3), 0, tag=10)
     dist.barrier()
+
+
+@several()
+@pytest.mark.parametrize("anybody", [False, True])
+def test_messages_of_another_dtype(anybody):
+    """As many bytes are not enough; and the next message comes after it."""
+    if rank() == 0:
+        dist.send(torch.ones(2), 1, tag=4)
+        dist.send(torch.ones(2), 1, tag=4)
+    elif rank() == 1:
+        source = None if anybody else 0
+        why = "with tag 4: .* rank 0 has sent has 2 elements of torch.float32, .* receive it 2 elements of torch.int32"
+        with pytest.raises(RuntimeError, match=why):
+            dist.recv(torch.empty(2, dtype=torch.int32), source, tag=4)
+        t = torch.empty(2)
+        dist.recv(t, source, tag=4)
+        check(t, torch.ones(2))
+    dist.barrier()
+
+
+def test_dtypes_have_labels_of_their_own():
+    dtypes = {d for d in vars(torch).values() if isinstance(d, torch.dtype)}
+    assert len({_memory.dtype_label(d) for d in dtypes}) == len(dtypes)
+    assert _memory.described(12, _memory.dtype_label(torch.float32)) == "3 elements of torch.float32"
+    assert _memory.described(5, _memory.dtype_label(torch.float32)) == "5 bytes"
+    assert _memory.described(5, 0) == "5 bytes"
 
 
 def test_bad_arguments():

@@ -13,11 +13,11 @@ func FuzzParse(f *testing.F) {
 	f.Add(from.hello(1))
 	f.Add(from.hello(0))
 	var head [headerSize]byte
-	putHeader(head[:], kindMessage, 5, 1<<20)
+	putHeader(head[:], kindMessage, 5, 77, 1<<20)
 	f.Add(head[:])
-	putHeader(head[:], kindGoodbye, 0, 0)
+	putHeader(head[:], kindGoodbye, 0, 0, 0)
 	f.Add(bytes.Clone(head[:]))
-	putHeader(head[:], kindMessage, 1<<31, maxMessage+1)
+	putHeader(head[:], kindMessage, 1<<31, 0, maxMessage+1)
 	f.Add(bytes.Clone(head[:]))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		if rank, err := m.sender(p); err == nil {
@@ -31,14 +31,14 @@ func FuzzParse(f *testing.F) {
 		if len(p) < headerSize {
 			return
 		}
-		tag, length, err := parseHeader(p)
+		h, err := parseHeader(p)
 		if err != nil {
 			return
 		}
 		var q [headerSize]byte
-		putHeader(q[:], kindMessage, tag, length)
-		if length < 0 || length > maxMessage || !bytes.Equal(q[:], p[:headerSize]) {
-			t.Errorf("header %x reads as tag %d, %d bytes", p[:headerSize], tag, length)
+		putHeader(q[:], kindMessage, h.tag, h.label, h.length)
+		if h.length < 0 || h.length > maxMessage || !bytes.Equal(q[:], p[:headerSize]) {
+			t.Errorf("header %x reads as %+v", p[:headerSize], h)
 		}
 	})
 }

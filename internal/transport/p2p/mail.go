@@ -51,9 +51,23 @@ const farewellTimeout = 200 * time.Millisecond
 // ErrClosed is the error of calls on a Mail that has been closed.
 var ErrClosed = errors.New("p2p: this rank has closed its mail")
 
-// ErrTooLong is wrapped by the error of a Recv whose buffer is too small. The
-// message is kept, for a Recv with a larger one.
+// ErrTooLong is wrapped by the error of a Recv whose buffer is too small, a TooLong.
 var ErrTooLong = errors.New("the message is longer than the buffer")
+
+// TooLong is a message for which a Recv's buffer was too small. It is kept, for a Recv
+// with a larger one.
+type TooLong struct {
+	From   int
+	Length int // bytes
+	Label  uint16
+	Room   int // bytes of the buffer
+}
+
+func (e *TooLong) Error() string {
+	return fmt.Sprintf("%v: it has %d bytes, the buffer %d", ErrTooLong, e.Length, e.Room)
+}
+
+func (e *TooLong) Unwrap() error { return ErrTooLong }
 
 // Config describes one rank's attachment to one generation of the world.
 type Config struct {

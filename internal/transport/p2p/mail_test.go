@@ -74,7 +74,7 @@ func pattern(n int, seed byte) []byte {
 
 func mustSend(t testing.TB, m *Mail, to int, tag uint32, p []byte) {
 	t.Helper()
-	if err := m.Send(limited(t), to, tag, p); err != nil {
+	if err := m.Send(limited(t), to, tag, 0, p); err != nil {
 		t.Error(err)
 	}
 }
@@ -82,7 +82,7 @@ func mustSend(t testing.TB, m *Mail, to int, tag uint32, p []byte) {
 func mustRecv(t testing.TB, m *Mail, from int, tag uint32, want []byte) {
 	t.Helper()
 	p := make([]byte, len(want)+3)
-	n, err := m.Recv(limited(t), from, tag, p)
+	n, _, err := m.Recv(limited(t), from, tag, p)
 	if err != nil || !bytes.Equal(p[:n], want) {
 		t.Errorf("rank %d, tag %d from %d: %d bytes, %v, want %d bytes", m.cfg.Rank, tag, from, n, err, len(want))
 	}
@@ -235,7 +235,7 @@ func TestTooLongAMessage(t *testing.T) {
 						send()
 					})
 				}
-				_, err := mails[0].Recv(limited(t), from, 3, make([]byte, 99))
+				_, _, err := mails[0].Recv(limited(t), from, 3, make([]byte, 99))
 				want := fmt.Sprintf("receive with tag 3 from rank %d: the message is longer than the buffer: it has %d bytes, the buffer 99", from, size)
 				if !errors.Is(err, ErrTooLong) || err.Error() != want {
 					t.Errorf("%v, want %q", err, want)
@@ -259,7 +259,7 @@ func TestBackPressure(t *testing.T) {
 			var g sync.WaitGroup
 			p := pattern(size, 1)
 			g.Go(func() {
-				for k := 0; k < limit && mails[from].Send(ctx, 0, 1, p) == nil; k++ {
+				for k := 0; k < limit && mails[from].Send(ctx, 0, 1, 0, p) == nil; k++ {
 					sent.Add(1)
 				}
 			})
@@ -305,7 +305,7 @@ func TestCancelledRecvLosesNothing(t *testing.T) {
 		p := make([]byte, size)
 		result := make(chan error)
 		go func() {
-			_, err := m.Recv(ctx, 1, 9, p)
+			_, _, err := m.Recv(ctx, 1, 9, p)
 			result <- err
 		}()
 		eventually(t, func() bool { return b.waitingFor(9) })
@@ -313,7 +313,7 @@ func TestCancelledRecvLosesNothing(t *testing.T) {
 		w := b.waiting[9][0]
 		b.mu.Unlock()
 		var head [headerSize]byte
-		putHeader(head[:], kindMessage, 9, size)
+		putHeader(head[:], kindMessage, 9, 0, size)
 		raw.Write(append(head[:], whole[:cut]...))
 		eventually(t, func() bool { return b.isClaimedBy(w) })
 		cancel()
@@ -351,7 +351,7 @@ func TestCancelledSendDoesNotBreakTheStream(t *testing.T) {
 		p := pattern(size, 1)
 		ctx, cancel := context.WithCancel(context.Background())
 		result := make(chan error)
-		go func() { result <- mails[1].Send(ctx, 0, 1, p) }()
+		go func() { result <- mails[1].Send(ctx, 0, 1, 0, p) }()
 		eventually(t, func() bool { // its header has arrived, and the rest is read no further
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -363,7 +363,7 @@ func TestCancelledSendDoesNotBreakTheStream(t *testing.T) {
 		}
 		clear(p)
 		short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-		if err := mails[1].Send(short, 0, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := mails[1].Send(short, 0, 1, 0, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a send behind an unfinished one: %v", err)
 		}
 		cancel()
@@ -380,13 +380,13 @@ func TestCancelledBeforeAnythingHappens(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
 	for from := range 2 {
-		if _, err := mails[0].Recv(ctx, from, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := mails[0].Recv(ctx, from, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		if mails[0].boxes[from].waitingFor(1) {
 			t.Error("it waits still")
 		}
-		if err := mails[0].Send(ctx, from, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := mails[0].Send(ctx, from, 1, 0, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	}
@@ -401,21 +401,21 @@ func blocked(t *testing.T, mails []*Mail) chan error {
 		go func() { results <- f() }()
 	}
 	ctx := context.Background()
-	call(func() error { _, err := m.Recv(ctx, 0, 1, nil); return err })
-	call(func() error { _, err := m.Recv(ctx, 1, 1, nil); return err })
-	call(func() error { return m.Send(ctx, 0, 2, big) })
-	call(func() error { return m.Send(ctx, 1, 2, big) })
+	call(func() error { _, _, err := m.Recv(ctx, 0, 1, nil); return err })
+	call(func() error { _, _, err := m.Recv(ctx, 1, 1, nil); return err })
+	call(func() error { return m.Send(ctx, 0, 2, 0, big) })
+	call(func() error { return m.Send(ctx, 1, 2, 0, big) })
 	eventually(t, func() bool { return len(m.outs[0].turn) == 1 && len(m.outs[1].turn) == 1 })
-	call(func() error { return m.Send(ctx, 1, 2, nil) }) // behind the one before
+	call(func() error { return m.Send(ctx, 1, 2, 0, nil) }) // behind the one before
 	eventually(t, func() bool {
 		return m.boxes[0].waitingFor(1) && m.boxes[1].waitingFor(1) && mails[1].boxes[0].connected()
 	})
 	// And one in the middle of a message.
 	var head [headerSize]byte
-	putHeader(head[:], kindMessage, 3, 100)
+	putHeader(head[:], kindMessage, 3, 0, 100)
 	mustSend(t, mails[1], 0, 9, nil)
 	p := make([]byte, 100)
-	call(func() error { _, err := m.Recv(ctx, 1, 3, p); return err })
+	call(func() error { _, _, err := m.Recv(ctx, 1, 3, p); return err })
 	eventually(t, func() bool { return m.boxes[1].waitingFor(3) })
 	mails[1].outs[0].conn.Write(append(head[:], "beginning"...))
 	eventually(t, func() bool { return !m.boxes[1].waitingFor(3) })
@@ -457,10 +457,10 @@ func TestAbortWakesEverybody(t *testing.T) {
 			}
 			mails[0].Abort(errors.New("later"))
 			for rank := range 2 {
-				if err := mails[0].Send(context.Background(), rank, 1, nil); err != cause {
+				if err := mails[0].Send(context.Background(), rank, 1, 0, nil); err != cause {
 					t.Error(err)
 				}
-				if _, err := mails[0].Recv(context.Background(), rank, 1, nil); err != cause {
+				if _, _, err := mails[0].Recv(context.Background(), rank, 1, nil); err != cause {
 					t.Error(err)
 				}
 			}
@@ -482,7 +482,7 @@ func TestCloseWakesEverybody(t *testing.T) {
 	if d := time.Since(start); d > patience/2 {
 		t.Errorf("closing took %v", d)
 	}
-	if err := mails[0].Send(context.Background(), 1, 1, nil); err != ErrClosed {
+	if err := mails[0].Send(context.Background(), 1, 1, 0, nil); err != ErrClosed {
 		t.Error(err)
 	}
 }
@@ -498,7 +498,7 @@ func TestClosingInGoodOrder(t *testing.T) {
 	mustRecv(t, mails[0], 1, 1, p)
 	mustRecv(t, mails[0], 1, 1, p)
 	for range 2 {
-		_, err := mails[0].Recv(limited(t), 1, 1, p)
+		_, _, err := mails[0].Recv(limited(t), 1, 1, p)
 		if err == nil || err.Error() != "receive with tag 1 from rank 1: rank 1 has closed its mail" {
 			t.Error(err)
 		}
@@ -530,7 +530,7 @@ func TestDeathOfThePeer(t *testing.T) {
 			}
 			received := make(chan error)
 			go func() {
-				_, err := mails[0].Recv(context.Background(), 1, 5, nil)
+				_, _, err := mails[0].Recv(context.Background(), 1, 5, nil)
 				received <- err
 			}()
 			eventually(t, func() bool { return mails[0].boxes[1].waitingFor(5) })
@@ -546,8 +546,8 @@ func TestDeathOfThePeer(t *testing.T) {
 			if name == "it has sent" {
 				return // a new connection would find the listener open still
 			}
-			eventually(t, func() bool { return mails[0].Send(context.Background(), 1, 5, nil) != nil })
-			if err := mails[0].Send(context.Background(), 1, 5, nil); !strings.Contains(err.Error(), "connection to rank 1") {
+			eventually(t, func() bool { return mails[0].Send(context.Background(), 1, 5, 0, nil) != nil })
+			if err := mails[0].Send(context.Background(), 1, 5, 0, nil); !strings.Contains(err.Error(), "connection to rank 1") {
 				t.Error(err)
 			}
 		})
@@ -558,10 +558,10 @@ func TestDeathInTheMiddleOfAMessage(t *testing.T) {
 	mails := world(t, 2, nil)
 	mustSend(t, mails[1], 0, 1, []byte("kept"))
 	var head [headerSize]byte
-	putHeader(head[:], kindMessage, 2, 100)
+	putHeader(head[:], kindMessage, 2, 0, 100)
 	received := make(chan error)
 	go func() {
-		_, err := mails[0].Recv(context.Background(), 1, 2, make([]byte, 100))
+		_, _, err := mails[0].Recv(context.Background(), 1, 2, make([]byte, 100))
 		received <- err
 	}()
 	eventually(t, func() bool { return mails[0].boxes[1].waitingFor(2) })
@@ -575,7 +575,7 @@ func TestDeathInTheMiddleOfAMessage(t *testing.T) {
 
 func TestBrokenProtocol(t *testing.T) {
 	huge := make([]byte, headerSize)
-	putHeader(huge, kindMessage, 1, maxMessage+1)
+	putHeader(huge, kindMessage, 1, 0, maxMessage+1)
 	for want, p := range map[string][]byte{
 		"kind 0x9":              append([]byte{9}, make([]byte, headerSize-1)...),
 		"70368744177665 bytes":  huge,
@@ -586,7 +586,7 @@ func TestBrokenProtocol(t *testing.T) {
 		mustSend(t, mails[1], 0, 1, nil)
 		mails[1].outs[0].conn.Write(p)
 		mails[1].outs[0].conn.CloseWrite()
-		if _, err := mails[0].Recv(limited(t), 1, 2, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := mails[0].Recv(limited(t), 1, 2, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -598,7 +598,7 @@ func TestWrongKey(t *testing.T) {
 			c.Key = []byte("another secret")
 		}
 	})
-	err := mails[1].Send(limited(t), 0, 1, nil)
+	err := mails[1].Send(limited(t), 0, 1, 0, nil)
 	if !errors.Is(err, auth.ErrProof) || !strings.Contains(err.Error(), "send with tag 1 to rank 0: connect: ") {
 		t.Error(err)
 	}
@@ -639,10 +639,10 @@ func TestMismatchesAreRefused(t *testing.T) {
 func TestArgumentsAreChecked(t *testing.T) {
 	m := world(t, 2, nil)[0]
 	for _, rank := range []int{-1, 2} {
-		if err := m.Send(t.Context(), rank, 1, nil); err == nil || !strings.Contains(err.Error(), "of 2") {
+		if err := m.Send(t.Context(), rank, 1, 0, nil); err == nil || !strings.Contains(err.Error(), "of 2") {
 			t.Error(err)
 		}
-		if _, err := m.Recv(t.Context(), rank, 1, nil); err == nil || !strings.Contains(err.Error(), "of 2") {
+		if _, _, err := m.Recv(t.Context(), rank, 1, nil); err == nil || !strings.Contains(err.Error(), "of 2") {
 			t.Error(err)
 		}
 	}
@@ -699,5 +699,48 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 	closeAll(mails)
 	if n := open.Load(); n != 0 || count() != before {
 		t.Errorf("%d descriptors are tracked, %d are left", n, count()-before)
+	}
+}
+
+// A label comes with its message, whichever way that goes: to who waits, kept, to oneself, for any.
+func TestLabels(t *testing.T) {
+	mails := world(t, 2, nil)
+	p := make([]byte, 4)
+	for _, from := range []int{0, 1} {
+		for label := range uint16(3) {
+			label += 0xfffd
+			waiting := make(chan uint16, 1)
+			go func() {
+				_, got, err := mails[0].Recv(limited(t), from, 1, make([]byte, 4))
+				if err != nil {
+					t.Error(err)
+				}
+				waiting <- got
+			}()
+			eventually(t, func() bool {
+				b := &mails[0].boxes[from]
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return len(b.waiting[1]) > 0
+			})
+			for _, tag := range []uint32{1, 2, 3} {
+				if err := mails[from].Send(limited(t), 0, tag, label, p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := <-waiting; got != label {
+				t.Errorf("who waits gets label %d, want %d", got, label)
+			}
+			var long *TooLong
+			if _, _, err := mails[0].Recv(limited(t), from, 2, p[:3]); !errors.As(err, &long) || *long != (TooLong{from, 4, label, 3}) {
+				t.Errorf("too long: %v", err)
+			}
+			if _, got, err := mails[0].Recv(limited(t), from, 2, p); err != nil || got != label {
+				t.Errorf("kept: label %d, %v, want %d", got, err, label)
+			}
+			if who, _, got, err := mails[0].RecvAny(limited(t), 3, p); err != nil || got != label || who != from {
+				t.Errorf("any: label %d of rank %d, %v, want %d of %d", got, who, err, label, from)
+			}
+		}
 	}
 }

@@ -16,10 +16,9 @@ func (b *box) run(c *link.Conn) {
 	for {
 		_, err := in.full(head[:], nil)
 		if err == nil {
-			var tag uint32
-			var length int
-			if tag, length, err = parseHeader(head[:]); err == nil {
-				err = in.message(tag, length)
+			var h header
+			if h, err = parseHeader(head[:]); err == nil {
+				err = in.message(h)
 			}
 		}
 		if err != nil {
@@ -40,45 +39,45 @@ type reader struct {
 }
 
 // message reads a payload to where it belongs.
-func (in *reader) message(tag uint32, length int) error {
+func (in *reader) message(h header) error {
 	b := in.b
-	w, err := b.place(b.m.ctx, tag, length)
+	w, err := b.place(b.m.ctx, h)
 	if err != nil {
 		return err
 	}
 	if w == nil {
 		b.mu.Unlock()
-		return in.keep(tag, make([]byte, length), 0)
+		return in.keep(h, make([]byte, h.length), 0)
 	}
 	w.claimed = true
 	b.mu.Unlock()
-	n, err := in.full(w.p[:length], w)
+	n, err := in.full(w.p[:h.length], w)
 	if err != errCancelled {
 		result := err
 		if err != nil {
 			result = lost(b.from, in.c, err)
 		}
 		b.mu.Lock()
-		w.finish(length, result)
+		w.finish(h, result)
 		b.mu.Unlock()
 		return err
 	}
 	// The message is kept, though there may be no room for it.
-	rest := make([]byte, length)
+	rest := make([]byte, h.length)
 	copy(rest, w.p[:n])
 	b.mu.Lock()
-	b.bytes += cost(length)
-	w.finish(0, err)
+	b.bytes += cost(h.length)
+	w.finish(header{}, err)
 	b.mu.Unlock()
-	return in.keep(tag, rest, n)
+	return in.keep(h, rest, n)
 }
 
 // keep reads the rest of a message into p[n:] and stores it.
-func (in *reader) keep(tag uint32, p []byte, n int) error {
+func (in *reader) keep(h header, p []byte, n int) error {
 	if _, err := in.full(p[n:], nil); err != nil {
 		return err
 	}
-	in.b.store(tag, p)
+	in.b.store(h, p)
 	return nil
 }
 

@@ -19,11 +19,17 @@ type box struct {
 	mu      sync.Mutex
 	conn    *link.Conn           // nil until the sender has connected
 	waiting map[uint32][]*waiter // by tag, oldest first
-	kept    map[uint32][][]byte  // by tag, oldest first; none where somebody waits
+	kept    map[uint32][]kept    // by tag, oldest first; none where somebody waits
 	stuck   map[uint32]int       // by tag, how many messages wait for room or for a waiter
 	bytes   int                  // of kept and of what is being read to be kept
 	changed chan struct{}        // closed at the next change; nil if nobody waits for one
 	err     error                // why nothing more comes
+}
+
+// kept is a message that nobody has asked for yet.
+type kept struct {
+	p     []byte
+	label uint16
 }
 
 // waiter is a Recv that waits.
@@ -32,8 +38,9 @@ type waiter struct {
 	claimed   bool // the box's reader writes into p: guarded by box.mu, as the rest
 	cancelled bool // Recv wants p back
 	n         int
+	label     uint16
 	err       error
-	done      chan struct{} // closed with n and err set
+	done      chan struct{} // closed with n, label and err set
 }
 
 // errCancelled is a waiter's error when it has been given p back.
@@ -41,45 +48,46 @@ var errCancelled = errors.New("cancelled")
 
 func (b *box) init(m *Mail, from int) {
 	b.m, b.from = m, from
-	b.waiting, b.kept, b.stuck = make(map[uint32][]*waiter), make(map[uint32][][]byte), make(map[uint32]int)
+	b.waiting, b.kept, b.stuck = make(map[uint32][]*waiter), make(map[uint32][]kept), make(map[uint32]int)
 }
 
 // Recv waits for the next message of a rank, which may be this one, with this tag
-// and returns its length. If the message is longer than p the error wraps
-// ErrTooLong, and the message is kept for another Recv. When ctx ends, no message
+// and returns its length and label. If the message is longer than p the error is a
+// TooLong, and the message is kept for another Recv. When ctx ends, no message
 // is lost.
-func (m *Mail) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, err error) {
+func (m *Mail) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, label uint16, err error) {
 	if err = m.enter(ctx, from); err == nil {
 		b := &m.boxes[from]
 		b.mu.Lock()
-		n, err = b.receive(ctx, tag, p)
+		n, label, err = b.receive(ctx, tag, p)
 	}
 	if err == nil {
-		return n, nil
+		return n, label, nil
 	}
 	if cause := m.err(); cause != nil {
-		return 0, cause
+		return 0, 0, cause
 	}
-	return 0, fmt.Errorf("receive with tag %d from rank %d: %w", tag, from, err)
+	return 0, 0, fmt.Errorf("receive with tag %d from rank %d: %w", tag, from, err)
 }
 
 // receive is Recv on one box. b.mu is held when it is called, and not when it returns.
-func (b *box) receive(ctx context.Context, tag uint32, p []byte) (int, error) {
+func (b *box) receive(ctx context.Context, tag uint32, p []byte) (int, uint16, error) {
 	if q := b.kept[tag]; len(q) > 0 {
 		defer b.mu.Unlock()
-		if err := fits(len(q[0]), p); err != nil {
-			return 0, err
+		label := q[0].label
+		if err := b.fits(header{tag: tag, label: label, length: len(q[0].p)}, p); err != nil {
+			return 0, 0, err
 		}
-		n := copy(p, q[0])
+		n := copy(p, q[0].p)
 		b.bytes -= cost(n)
-		q[0] = nil
+		q[0] = kept{}
 		setOrDelete(b.kept, tag, q[1:])
 		b.change()
-		return n, nil
+		return n, label, nil
 	}
 	if b.err != nil {
 		defer b.mu.Unlock()
-		return 0, b.err
+		return 0, 0, b.err
 	}
 	w := &waiter{p: p, done: make(chan struct{})}
 	b.waiting[tag] = append(b.waiting[tag], w)
@@ -94,11 +102,11 @@ func (b *box) receive(ctx context.Context, tag uint32, p []byte) (int, error) {
 	}
 	switch {
 	case w.err != errCancelled:
-		return w.n, w.err
+		return w.n, w.label, w.err
 	case ctx.Err() != nil:
-		return 0, ctx.Err()
+		return 0, 0, ctx.Err()
 	}
-	return 0, b.m.err()
+	return 0, 0, b.m.err()
 }
 
 // giveUp returns when nothing touches w.p any more: w is done.
@@ -107,7 +115,7 @@ func (b *box) giveUp(tag uint32, w *waiter) {
 	w.cancelled = true
 	if i := slices.Index(b.waiting[tag], w); i >= 0 {
 		setOrDelete(b.waiting, tag, slices.Delete(b.waiting[tag], i, i+1))
-		w.finish(0, errCancelled)
+		w.finish(header{}, errCancelled)
 	} else if w.claimed {
 		b.conn.SetReadDeadline(past)
 	}
@@ -116,14 +124,14 @@ func (b *box) giveUp(tag uint32, w *waiter) {
 }
 
 // finish ends w. box.mu is held.
-func (w *waiter) finish(n int, err error) {
-	w.n, w.err, w.claimed = n, err, false
+func (w *waiter) finish(h header, err error) {
+	w.n, w.label, w.err, w.claimed = h.length, h.label, err, false
 	close(w.done)
 }
 
-func fits(length int, p []byte) error {
-	if length > len(p) {
-		return fmt.Errorf("%w: it has %d bytes, the buffer %d", ErrTooLong, length, len(p))
+func (b *box) fits(h header, p []byte) error {
+	if h.length > len(p) {
+		return &TooLong{From: b.from, Length: h.length, Label: h.label, Room: len(p)}
 	}
 	return nil
 }
@@ -148,16 +156,16 @@ func (b *box) change() {
 
 // next takes the first waiter whose buffer is large enough; the others learn
 // that theirs is not. Nil: there is none. b.mu is held.
-func (b *box) next(tag uint32, length int) *waiter {
-	for q := b.waiting[tag]; len(q) > 0; {
+func (b *box) next(h header) *waiter {
+	for q := b.waiting[h.tag]; len(q) > 0; {
 		w := q[0]
 		q = q[1:]
-		setOrDelete(b.waiting, tag, q)
-		err := fits(length, w.p)
+		setOrDelete(b.waiting, h.tag, q)
+		err := b.fits(h, w.p)
 		if err == nil {
 			return w
 		}
-		w.finish(0, err)
+		w.finish(header{}, err)
 	}
 	return nil
 }
@@ -165,21 +173,21 @@ func (b *box) next(tag uint32, length int) *waiter {
 // place finds out where a message goes: to a waiter, else (nil) into memory, for
 // which it has room then. It blocks until one of them is possible. It returns
 // with b.mu held if there is no error.
-func (b *box) place(ctx context.Context, tag uint32, length int) (*waiter, error) {
+func (b *box) place(ctx context.Context, h header) (*waiter, error) {
 	for {
 		b.mu.Lock()
-		if w := b.next(tag, length); w != nil {
+		if w := b.next(h); w != nil {
 			return w, nil
 		}
-		if b.bytes+cost(length) <= MaxKept {
-			b.bytes += cost(length)
+		if b.bytes+cost(h.length) <= MaxKept {
+			b.bytes += cost(h.length)
 			return nil, nil
 		}
 		if b.changed == nil {
 			b.changed = make(chan struct{})
 		}
 		changed := b.changed
-		b.stuck[tag]++
+		b.stuck[h.tag]++
 		b.m.announce()
 		b.mu.Unlock()
 		var err error
@@ -191,8 +199,8 @@ func (b *box) place(ctx context.Context, tag uint32, length int) (*waiter, error
 			err = b.m.err()
 		}
 		b.mu.Lock()
-		if b.stuck[tag]--; b.stuck[tag] == 0 {
-			delete(b.stuck, tag)
+		if b.stuck[h.tag]--; b.stuck[h.tag] == 0 {
+			delete(b.stuck, h.tag)
 		}
 		b.mu.Unlock()
 		if err != nil {
@@ -202,32 +210,35 @@ func (b *box) place(ctx context.Context, tag uint32, length int) (*waiter, error
 }
 
 // put is the whole way of a message that this rank sends to itself.
-func (b *box) put(ctx context.Context, tag uint32, p []byte) error {
-	w, err := b.place(ctx, tag, len(p))
+func (b *box) put(ctx context.Context, tag uint32, label uint16, p []byte) error {
+	h := header{tag: tag, label: label, length: len(p)}
+	w, err := b.place(ctx, h)
 	if err != nil {
 		return err
 	}
 	defer b.mu.Unlock()
 	if w != nil {
-		w.finish(copy(w.p, p), nil)
+		copy(w.p, p)
+		w.finish(h, nil)
 		return nil
 	}
-	b.kept[tag] = append(b.kept[tag], slices.Clone(p))
+	b.kept[tag] = append(b.kept[tag], kept{slices.Clone(p), label})
 	b.m.announce()
 	return nil
 }
 
 // store keeps a message for which place or the like has counted the bytes, or
 // gives it to who has come to wait for it meanwhile.
-func (b *box) store(tag uint32, p []byte) {
+func (b *box) store(h header, p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if w := b.next(tag, len(p)); w != nil {
+	if w := b.next(h); w != nil {
 		b.bytes -= cost(len(p))
-		w.finish(copy(w.p, p), nil)
+		copy(w.p, p)
+		w.finish(h, nil)
 		return
 	}
-	b.kept[tag] = append(b.kept[tag], p)
+	b.kept[h.tag] = append(b.kept[h.tag], kept{p, h.label})
 	b.m.announce()
 }
 
@@ -241,7 +252,7 @@ func (b *box) fail(err error) {
 	b.err = err
 	for tag, q := range b.waiting {
 		for _, w := range q {
-			w.finish(0, err)
+			w.finish(header{}, err)
 		}
 		delete(b.waiting, tag)
 	}

@@ -6,10 +6,10 @@ import (
 )
 
 // RecvAny waits for the next message with this tag, whoever has sent it, and
-// returns the sender and the length. Messages of one sender come in order; among
+// returns the sender, the length and the label. Messages of one sender come in order; among
 // senders it goes round. Errors as Recv; the death of one rank ends it only if
 // the world is aborted, as others may still send.
-func (m *Mail) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, err error) {
+func (m *Mail) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
 	for err = m.enter(ctx, 0); err == nil; {
 		arrived := m.arrivals()
 		start := int(m.served.Add(1))
@@ -20,8 +20,8 @@ func (m *Mail) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, 
 				b.mu.Unlock()
 				continue
 			}
-			if n, err = b.receive(ctx, tag, p); err == nil {
-				return b.from, n, nil
+			if n, label, err = b.receive(ctx, tag, p); err == nil {
+				return b.from, n, label, nil
 			}
 			break
 		}
@@ -37,9 +37,9 @@ func (m *Mail) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, 
 		}
 	}
 	if cause := m.err(); cause != nil {
-		return 0, 0, cause
+		return 0, 0, 0, cause
 	}
-	return 0, 0, fmt.Errorf("receive with tag %d from any rank: %w", tag, err)
+	return 0, 0, 0, fmt.Errorf("receive with tag %d from any rank: %w", tag, err)
 }
 
 // offers reports whether a receive with this tag would get a message at once. b.mu is held.

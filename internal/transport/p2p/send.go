@@ -37,15 +37,16 @@ func (o *outbox) init(m *Mail, to int) { o.m, o.to, o.turn = m, to, make(chan st
 // reused: when the message is under way, not when it has been received. It blocks
 // while the receiver keeps too much already, and until a connection is made (at
 // most Config.Timeout). If ctx ends when a part of the message has been sent,
-// the error is ctx's and the message arrives nevertheless.
-func (m *Mail) Send(ctx context.Context, to int, tag uint32, p []byte) error {
+// the error is ctx's and the message arrives nevertheless. The label goes with the
+// message, for the receiver to look at; it takes no part in the choice of one.
+func (m *Mail) Send(ctx context.Context, to int, tag uint32, label uint16, p []byte) error {
 	err := m.enter(ctx, to)
 	if err == nil {
 		o := &m.outs[to]
 		select {
 		case o.turn <- struct{}{}:
 			var busy bool
-			if busy, err = o.send(ctx, tag, p); !busy {
+			if busy, err = o.send(ctx, tag, label, p); !busy {
 				<-o.turn
 			}
 		case <-ctx.Done():
@@ -65,14 +66,14 @@ func (m *Mail) Send(ctx context.Context, to int, tag uint32, p []byte) error {
 
 // send sends one message. The caller has the turn, and keeps it if busy: then
 // the rest of a message is being written by another goroutine, which gives it up.
-func (o *outbox) send(ctx context.Context, tag uint32, p []byte) (busy bool, err error) {
+func (o *outbox) send(ctx context.Context, tag uint32, label uint16, p []byte) (busy bool, err error) {
 	if o.to == o.m.cfg.Rank {
-		return false, o.m.boxes[o.to].put(ctx, tag, p)
+		return false, o.m.boxes[o.to].put(ctx, tag, label, p)
 	}
 	if err := o.connect(ctx); err != nil {
 		return false, err
 	}
-	putHeader(o.header[:], kindMessage, tag, len(p))
+	putHeader(o.header[:], kindMessage, tag, label, len(p))
 	o.parts[0], o.parts[1] = o.header[:], p
 	o.vector = o.parts[:]
 	defer func() { o.parts[1] = nil }()
@@ -151,7 +152,7 @@ func (o *outbox) watch(c *link.Conn) {
 	var head [headerSize]byte
 	_, err := io.ReadFull(c, head[:])
 	if err == nil {
-		if _, _, err = parseHeader(head[:]); err == nil {
+		if _, err = parseHeader(head[:]); err == nil {
 			err = errors.New("a message in the silent direction")
 		}
 	}
@@ -189,7 +190,7 @@ func (o *outbox) close(orderly bool) {
 
 func sayGoodbye(c *link.Conn) {
 	var head [headerSize]byte
-	putHeader(head[:], kindGoodbye, 0, 0)
+	putHeader(head[:], kindGoodbye, 0, 0, 0)
 	c.SetWriteDeadline(time.Now().Add(farewellTimeout))
 	c.Write(head[:])
 	c.CloseWrite()

@@ -11,7 +11,7 @@ import (
 
 // protocol begins every hello: it tells this package's connections from others
 // of the job, and its version.
-const protocol = "p2p\x01"
+const protocol = "p2p\x02"
 
 const helloSize = len(protocol) + 8 + 3*4
 
@@ -69,20 +69,28 @@ func (m *Mail) take(hello []byte, c *link.Conn) {
 	}
 }
 
-// What precedes every message: kind (4 bytes), tag (4), length of the payload (8),
+// What precedes every message: kind (2 bytes), label (2), tag (4), length of the payload (8),
 // little-endian. Towards the sender only goodbye travels.
 const headerSize = 16
 
 const (
-	kindMessage uint32 = 1
-	kindGoodbye uint32 = 2 // no payload; the last that comes
+	kindMessage uint16 = 1
+	kindGoodbye uint16 = 2 // no payload; the last that comes
 )
 
 // maxMessage keeps a length that makes no sense from being believed.
 const maxMessage = 1 << 46
 
-func putHeader(p []byte, kind, tag uint32, length int) {
-	binary.LittleEndian.PutUint32(p, kind)
+// header is what is said of a message before it.
+type header struct {
+	tag    uint32
+	label  uint16
+	length int
+}
+
+func putHeader(p []byte, kind uint16, tag uint32, label uint16, length int) {
+	binary.LittleEndian.PutUint16(p, kind)
+	binary.LittleEndian.PutUint16(p[2:], label)
 	binary.LittleEndian.PutUint32(p[4:], tag)
 	binary.LittleEndian.PutUint64(p[8:], uint64(length))
 }
@@ -91,15 +99,15 @@ func putHeader(p []byte, kind, tag uint32, length int) {
 var errGoodbye = errors.New("goodbye")
 
 // parseHeader returns errGoodbye for a goodbye.
-func parseHeader(p []byte) (tag uint32, length int, err error) {
-	kind, n := binary.LittleEndian.Uint32(p), binary.LittleEndian.Uint64(p[8:])
+func parseHeader(p []byte) (header, error) {
+	kind, n := binary.LittleEndian.Uint16(p), binary.LittleEndian.Uint64(p[8:])
 	switch {
 	case kind == kindGoodbye:
-		return 0, 0, errGoodbye
+		return header{}, errGoodbye
 	case kind != kindMessage || n > maxMessage:
-		return 0, 0, fmt.Errorf("message of kind %#x and %d bytes", kind, n)
+		return header{}, fmt.Errorf("message of kind %#x and %d bytes", kind, n)
 	}
-	return binary.LittleEndian.Uint32(p[4:]), int(n), nil
+	return header{tag: binary.LittleEndian.Uint32(p[4:]), label: binary.LittleEndian.Uint16(p[2:]), length: int(n)}, nil
 }
 
 // lost is the error for a connection that has ended.

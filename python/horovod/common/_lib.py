@@ -69,6 +69,7 @@ _int_p = ctypes.POINTER(ctypes.c_int)
 _int32_p = ctypes.POINTER(ctypes.c_int32)
 _int64_p = ctypes.POINTER(ctypes.c_int64)
 _size_p = ctypes.POINTER(ctypes.c_size_t)
+_uint16_p = ctypes.POINTER(ctypes.c_uint16)
 _void_pp = ctypes.POINTER(ctypes.c_void_p)
 
 # name: (result, arguments)
@@ -118,14 +119,17 @@ _PROTOTYPES = {
     "gorovod_received_splits": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int, _int32_p]),
     "gorovod_last_joined": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_on_done": (ctypes.c_int, [ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]),
-    "gorovod_send": (ctypes.c_int, [ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]),
+    "gorovod_send": (
+        ctypes.c_int,
+        [ctypes.c_int, ctypes.c_uint32, ctypes.c_uint16, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64],
+    ),
     "gorovod_recv": (
         ctypes.c_int,
-        [ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, _size_p, ctypes.c_int64],
+        [ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, _size_p, _uint16_p, ctypes.c_int64],
     ),
     "gorovod_recv_any": (
         ctypes.c_int,
-        [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, _int_p, _size_p, ctypes.c_int64],
+        [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, _int_p, _size_p, _uint16_p, ctypes.c_int64],
     ),
     "gorovod_serve": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, _int_p]),
     "gorovod_elastic": (ctypes.c_int, []),
@@ -318,27 +322,31 @@ def on_done(handle: int, done: Any, context: int) -> None:
         raise error(status)
 
 
-def send(to: int, tag: int, address: int, size: int, timeout_ms: int = -1) -> None:
-    """Send a message of ``size`` bytes to a rank, and return when the memory may be reused. Raises as :func:`error`."""
-    status = load().gorovod_send(to, tag, address, size, timeout_ms)
+def send(to: int, tag: int, label: int, address: int, size: int, timeout_ms: int = -1) -> None:
+    """Send a message of ``size`` bytes to a rank, and return when the memory may be reused. Raises as :func:`error`.
+
+    ``label``, of 16 bits, goes with it.
+    """
+    status = load().gorovod_send(to, tag, label, address, size, timeout_ms)
     if status != OK:
         raise error(status)
 
 
-def recv(source: Optional[int], tag: int, address: int, size: int) -> tuple[int, int]:
+def recv(source: Optional[int], tag: int, address: int, size: int) -> tuple[int, int, int]:
     """Wait for a message of at most ``size`` bytes, from any rank if ``source`` is None.
 
-    Returns the sender and the length. Raises as :func:`error` says; ValueError if the message is longer.
+    Returns the sender, the length and the label. A message that is longer than ``size`` has not been received: it is
+    there for the next call. Raises as :func:`error` says.
     """
-    received = ctypes.c_size_t()
+    received, label = ctypes.c_size_t(), ctypes.c_uint16()
     sender = ctypes.c_int(-1 if source is None else source)
     if source is None:
-        status = load().gorovod_recv_any(tag, address, size, sender, received, -1)
+        status = load().gorovod_recv_any(tag, address, size, sender, received, label, -1)
     else:
-        status = load().gorovod_recv(source, tag, address, size, received, -1)
-    if status != OK:
+        status = load().gorovod_recv(source, tag, address, size, received, label, -1)
+    if status != OK and received.value <= size:
         raise error(status)
-    return sender.value, received.value
+    return sender.value, received.value, label.value
 
 
 def serve(host: str, key: bytes, size: int) -> int:

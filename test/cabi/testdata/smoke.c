@@ -201,12 +201,16 @@ static void more_collectives(int rank, int size) {
     int out = 100 + rank, got[2] = {-1, -1};
     size_t bytes = 0;
     int to = (rank + 1) % size, from = (rank + size - 1) % size;
-    CHECK(gorovod_send(to, 7, &out, sizeof out, 10000) == GOROVOD_OK);
-    CHECK(gorovod_recv(from, 7, got, sizeof got, &bytes, 10000) == GOROVOD_OK);
+    CHECK(gorovod_send(to, 7, 65535, &out, sizeof out, 10000) == GOROVOD_OK);
+    uint16_t label = 0;
+    CHECK(gorovod_recv(from, 7, got, sizeof out - 1, &bytes, &label, 10000) == GOROVOD_INVALID_ARGUMENT);
+    CHECK(bytes == sizeof out && label == 65535);
+    bytes = label = 0;
+    CHECK(gorovod_recv(from, 7, got, sizeof got, &bytes, &label, 10000) == GOROVOD_OK && label == 65535);
     CHECK(bytes == sizeof out && got[0] == 100 + from);
-    CHECK(gorovod_recv(from, 8, got, sizeof got, &bytes, 20) != GOROVOD_OK);
+    CHECK(gorovod_recv(from, 8, got, sizeof got, &bytes, NULL, 20) != GOROVOD_OK);
   }
-  CHECK(gorovod_send(size, 7, in, 4, 100) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_send(size, 7, 0, in, 4, 100) == GOROVOD_INVALID_ARGUMENT);
 
   /* Everybody joins; rank 0 once more takes part with zeros. */
   float one_more = 1;

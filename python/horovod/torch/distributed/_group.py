@@ -456,12 +456,12 @@ class ProcessGroup(dist.ProcessGroup):
         host = _memory.readable(tensor)
 
         def transfer() -> None:
-            _lib.send(to, number, host.data_ptr(), _memory.size(host))
+            _lib.send(to, number, _memory.dtype_label(host.dtype), host.data_ptr(), _memory.size(host))
 
         return Message(f"send to rank {dst} with tag {tag}", [tensor], self._timeout, ("to", to), transfer)
 
     def recv(self, tensors: Union[torch.Tensor, Tensors], src: int, tag: int = 0) -> Work:
-        """Receive a tensor from a rank, which must have sent as many bytes."""
+        """Receive a tensor from a rank, which must have sent as many elements of the same dtype."""
         self._peer(src)
         return self._recv(_one(tensors, "recv"), src, tag)
 
@@ -474,11 +474,13 @@ class ProcessGroup(dist.ProcessGroup):
         host = _memory.writable(tensor)
 
         def transfer() -> int:
-            sender, length = _lib.recv(source, number, host.data_ptr(), _memory.size(host))
+            mine = (_memory.size(host), _memory.dtype_label(host.dtype))
+            sender, *sent = _lib.recv(source, number, host.data_ptr(), mine[0])
             rank = self._ranks.index(sender)
-            if length != _memory.size(host):
+            if (sent[0], sent[1]) != mine:
                 raise ValueError(
-                    f"the tensor that rank {rank} has sent has {length} bytes, that to receive it {_memory.size(host)}"
+                    f"the tensor that rank {rank} has sent has {_memory.described(*sent)}, "
+                    f"that to receive it {_memory.described(*mine)}"
                 )
             _memory.store(host, tensor)
             return rank

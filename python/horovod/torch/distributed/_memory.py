@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from typing import Optional, Sequence
 
 import torch
@@ -43,6 +44,21 @@ def rows(tensor: torch.Tensor) -> int:
 def size(tensor: torch.Tensor) -> int:
     """Bytes of the values."""
     return math.prod(tensor.shape) * tensor.element_size()
+
+
+def dtype_label(dtype: torch.dtype) -> int:
+    """A number of 16 bits, not 0, that tells a dtype on every rank, whatever versions of PyTorch there are."""
+    return zlib.crc32(str(dtype).encode()) % 0xFFFF + 1
+
+
+def described(length: int, label: int) -> str:
+    """A message of so many bytes, for people: with its elements, where the label tells what they are."""
+    for dtype in vars(torch).values():
+        if isinstance(dtype, torch.dtype) and dtype_label(dtype) == label:
+            elements, rest = divmod(length, torch.empty((), dtype=dtype, device="meta").element_size())
+            if rest == 0:
+                return f"{elements} elements of {dtype}"
+    return f"{length} bytes"
 
 
 def _usable(tensor: torch.Tensor) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import datetime
+import re
 import threading
 from typing import Any, Callable, Hashable, Optional, Sequence
 
@@ -11,6 +12,8 @@ import torch
 
 from horovod.torch.distributed import _threads
 from horovod.torch.distributed._work import Work, hold
+
+_ENGINES_WORDS = re.compile(r"^(send with tag \d+ to|receive with tag \d+ from) (rank \d+|any rank): ")
 
 _lines: dict[Hashable, collections.deque[Message]] = {}
 _mutex = threading.Lock()
@@ -49,7 +52,8 @@ class Message(Work):
         try:
             self._source = self._transfer()
         except Exception as e:
-            self._refused = e
+            # Of rank and tag the engine knows those of the world.
+            self._refused = type(e)(f"{self._what}: {_ENGINES_WORDS.sub('', str(e))}")
         self._transfer = None  # and the memory with it
         self._ended.set()
         self._conclude()

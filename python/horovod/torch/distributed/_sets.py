@@ -102,11 +102,13 @@ def _release(key: tuple[int, ...], table: _Table) -> None:
 def _send(to: int, tag: int, message: dict, timeout_ms: int = -1) -> None:
     text = json.dumps(message).encode()
     buffer = ctypes.create_string_buffer(text, len(text))
-    _lib.send(to, tag, ctypes.addressof(buffer), len(text), timeout_ms)
+    _lib.send(to, tag, 0, ctypes.addressof(buffer), len(text), timeout_ms)
 
 
 def _receive(source: Optional[int], tag: int, buffer: ctypes.Array) -> dict:
-    _, length = _lib.recv(source, tag, ctypes.addressof(buffer), len(buffer))
+    _, length, _ = _lib.recv(source, tag, ctypes.addressof(buffer), len(buffer))
+    if length > len(buffer):
+        raise ValueError(f"a message about a process set has {length} bytes, where {len(buffer)} are possible")
     return json.loads(buffer.raw[:length])
 
 
