@@ -55,15 +55,16 @@ func newLauncher(t testing.TB, size int) *launcher {
 
 // config is a rank's. A transport that begins with "on " gives each rank the host
 // of the letter at its place: "on aab" pretends that ranks 0 and 1 are on one
-// host and rank 2 on another.
+// host and rank 2 on another. "tls" is tcp under TLS, and "tls on aab" the same as
+// "on aab" with TLS between the hosts.
 func (l *launcher) config(rank, size int, transport string) *config.Config {
 	host := "testhost"
-	if letters, ok := strings.CutPrefix(transport, "on "); ok {
-		host, transport = letters[rank:rank+1], "auto"
-	}
-	tls := transport == "tls"
-	if tls {
+	transport, tls := strings.CutPrefix(transport, "tls")
+	if tls && transport == "" {
 		transport = "tcp"
+	}
+	if letters, ok := strings.CutPrefix(strings.TrimSpace(transport), "on "); ok {
+		host, transport = letters[rank:rank+1], "auto"
 	}
 	return &config.Config{TLS: tls, Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1, Hostname: host, Rendezvous: []string{l.addr}, Key: key,
 		FusionThreshold: 1 << 20, CacheCapacity: 16, Timeout: 10 * time.Second, Transport: transport}
