@@ -14,8 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/gorovod/gorovod/internal/version"
 )
 
 // The launcher pings each agent, and hears from it in return. Who hears nothing
@@ -64,7 +62,7 @@ func serveAgent(in io.Reader, out io.Writer) int {
 		fmt.Fprintln(os.Stderr, "gorovod agent: it is horovodrun that starts agents")
 		return exitUsage
 	case !g.same():
-		fmt.Fprintf(os.Stderr, "gorovod agent: this is gorovod %s, the launcher is %s\n", version.Version, g.version)
+		fmt.Fprintf(os.Stderr, "gorovod agent: this is gorovod %s, the launcher is %s\n", build(), g.version)
 		return 1
 	}
 	a := &agent{sender: sender{w: out}, lost: make(chan struct{}), running: map[int]*reporter{}}

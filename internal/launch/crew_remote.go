@@ -12,8 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/gorovod/gorovod/internal/version"
 )
 
 // closePatience is how long a crew that is closed may take to end by itself. An
@@ -150,7 +148,7 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 		}
 		g, ok := parseGreeting(agentGreeting, line)
 		if ok && !g.same() {
-			return &hostError{Host: c.host, What: fmt.Sprintf("%s there is gorovod %s, and this is %s", g.path, g.version, version.Version),
+			return &hostError{Host: c.host, What: fmt.Sprintf("%s there is gorovod %s, and this is %s", g.path, g.version, build()),
 				Advice: "install the same version on all hosts, or name the right one with --remote-command"}
 		}
 		if ok {

@@ -9,8 +9,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-
-	"github.com/gorovod/gorovod/internal/version"
 )
 
 // The launcher and the agent on another host speak through an ssh's stdin and
@@ -103,14 +101,14 @@ type readiness struct {
 
 // greet writes the line that begins one direction.
 func greet(w io.Writer, who, path string) error {
-	_, err := fmt.Fprintf(w, "%s %d %s %s\n", who, agentProtocol, version.Version, path)
+	_, err := fmt.Fprintf(w, "%s %d %s %s\n", who, agentProtocol, build(), path)
 	return err
 }
 
 // greeting is what such a line says.
 type greeting struct {
 	protocol      int
-	version, path string
+	version, path string // version is a build's
 }
 
 func parseGreeting(who, line string) (g greeting, ok bool) {
@@ -133,7 +131,7 @@ func parseGreeting(who, line string) (g greeting, ok bool) {
 }
 
 // same is whether the other side is this version.
-func (g greeting) same() bool { return g.protocol == agentProtocol && g.version == version.Version }
+func (g greeting) same() bool { return g.protocol == agentProtocol && g.version == build() }
 
 // errLineTooLong is readLine's error for a line that is none of a greeting's.
 var errLineTooLong = errors.New("the line is too long")

@@ -3,9 +3,11 @@ package rendezvous
 import (
 	"fmt"
 	"io"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/gorovod/gorovod/internal/jsonframe"
+	"github.com/gorovod/gorovod/internal/shape"
 )
 
 // Limits of what one side takes from the other.
@@ -37,7 +39,8 @@ type hello struct {
 	Host       string
 	PID        int
 	Generation uint64
-	TLS        bool `json:",omitempty"` // it begins TLS now
+	TLS        bool   `json:",omitempty"` // it begins TLS now
+	Shape      string `json:",omitempty"` // Shape(); those that knew of none say nothing
 }
 
 // message is one frame: a type and the fields that belong to it.
@@ -89,6 +92,9 @@ const (
 	typePing  = "ping"
 	typeBeats = "beats"
 )
+
+// Shape differs where two builds have other messages, even if nobody has thought of Protocol.
+var Shape = sync.OnceValue(func() string { return shape.Digest(Protocol, hello{}, message{}) })
 
 // encode returns the frame: JSON, or what appendValues makes.
 func encode(m message) (frame []byte, err error) {

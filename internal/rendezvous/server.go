@@ -241,7 +241,7 @@ func (s *Server) admit(p *peer) (refusal string) {
 	deadline := time.Now().Add(s.successionTime)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.Rank < 0 || p.Rank >= s.size || p.Size != s.size || p.Protocol != Protocol {
+	if p.Rank < 0 || p.Rank >= s.size || p.Size != s.size || p.Protocol != Protocol || p.Shape != Shape() {
 		// It can never take part. Those who wait for others learn of it too.
 		text := s.strange(p)
 		p.gen = s.latest(p.Generation)
@@ -291,6 +291,8 @@ func (s *Server) strange(p *peer) string {
 	switch {
 	case p.Protocol != Protocol:
 		return fmt.Sprintf("rank %d on host %s speaks protocol version %d, the launcher %d: install the same gorovod everywhere", p.Rank, p.Host, p.Protocol, Protocol)
+	case p.Shape != Shape():
+		return fmt.Sprintf("rank %d on host %s has another build of gorovod, whose messages differ (%s, the launcher's %s): install the same gorovod everywhere", p.Rank, p.Host, clip(p.Shape, 16), Shape())
 	case p.Size != s.size:
 		return fmt.Sprintf("rank %d on host %s was started as one of %d ranks, but this job has %d", p.Rank, p.Host, p.Size, s.size)
 	}

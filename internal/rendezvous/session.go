@@ -42,7 +42,9 @@ type Options struct {
 	// and before it is closed, so that a forked child can close its copy.
 	TrackFD func(fd int, open bool)
 
-	protocol int // 0: Protocol. Tests pretend to be another version.
+	// 0: Protocol, and empty: Shape(). Tests pretend to be another version.
+	protocol int
+	shape    string
 }
 
 // Session is one rank's attachment to one generation. Its methods are safe on
@@ -94,6 +96,9 @@ func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session,
 	}
 	if o.protocol == 0 {
 		o.protocol = Protocol
+	}
+	if o.shape == "" {
+		o.shape = Shape()
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()

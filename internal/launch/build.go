@@ -1,0 +1,43 @@
+package launch
+
+import (
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/doctor/cluster"
+	"github.com/gorovod/gorovod/internal/elastic"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/shape"
+	"github.com/gorovod/gorovod/internal/version"
+)
+
+// build names what this program understands, such as 0.1.0+3f2a9c1b: the version, and a
+// digest of all that launcher, agents and ranks say to each other. Two builds of one
+// version whose words differ are so told apart before one misunderstands the other.
+var build = sync.OnceValue(func() string {
+	return version.Version + "+" + shape.Digest(agentProtocol, note{}, cluster.Facts{}, cluster.Path{}, time.Duration(0),
+		elastic.Protocol, elastic.Hello{}, elastic.Message{}) + rendezvous.Shape()[:4]
+})
+
+// revision is where this program was built from, as far as Go has noted it; empty if
+// it has not.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	number, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			number = s.Value[:min(len(s.Value), 12)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = ", changed"
+		}
+	}
+	if number == "" {
+		return ""
+	}
+	return ", revision " + number + changed
+}
