@@ -2,10 +2,10 @@ package reduce
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -36,31 +36,37 @@ func touched(dt tensor.DType, n int) []byte {
 // processor fetches a line before it changes it. Beyond the caches f takes turns
 // with the least work on two arrays, one instruction a vector, because the speed
 // of the memory changes with what else the machine does: "%memory" is the median of f's
-// rate over that of its next neighbour, and ns/op and MB/s are of f's median time.
+// rate over that of its next neighbour, and ns/op and MB/s are of f's median time. All is
+// the thread's time on the processor, so that the ratios hold beside other work.
 func measure(b *testing.B, size, traffic int, f func()) {
 	f() // bring in what is cold
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	report := func(seconds float64) {
+		b.ReportMetric(1e9*seconds, "ns/op")
+		b.ReportMetric(float64(traffic)/seconds/1e6, "MB/s")
+	}
 	if size < benchSizes[len(benchSizes)-1].bytes {
-		b.SetBytes(int64(traffic))
+		began := threadTime()
 		for b.Loop() {
 			f()
 		}
+		report((threadTime() - began).Seconds() / float64(b.N))
 		return
 	}
 	x, y := limitArrays()
 	srcs := [][]byte{x, y}
 	var times, shares []float64
 	for b.Loop() {
-		began := time.Now()
+		began := threadTime()
 		f()
-		ours := time.Since(began).Seconds()
-		began = time.Now()
+		between := threadTime()
 		reduceWith(best, tensor.Int64, tensor.Sum, x, srcs, 1)
-		theirs := time.Since(began).Seconds()
+		ours, theirs := (between - began).Seconds(), (threadTime() - between).Seconds()
 		times = append(times, ours)
 		shares = append(shares, 100*float64(traffic)/ours*theirs/float64(3*len(x)))
 	}
-	b.ReportMetric(1e9*median(times), "ns/op")
-	b.ReportMetric(float64(traffic)/median(times)/1e6, "MB/s")
+	report(median(times))
 	b.ReportMetric(median(shares), "%memory")
 }
 

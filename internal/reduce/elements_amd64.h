@@ -121,7 +121,7 @@ test: \
 	JLT  loop
 
 // MEAN adds the sources' integers and multiplies the sums in float64. No
-// product is a NaN, or outside an int32 (of int64, outside an int64). I0…I3 are the
+// product is a NaN, or outside an int32. I0…I3 are the
 // registers V0…V3 in the width of as many integers as a vector has float64.
 #define MEAN(LOADI, ADDI, WIDEN, NARROW, I0, I1, I2, I3) \
 	JMP  test; \
