@@ -146,7 +146,8 @@ func after(text string) string {
 // slots of its last line.
 func (d discovery) parse(text string) ([]membership.Host, error) {
 	var hosts []membership.Host
-	for _, line := range strings.Split(text, "\n") {
+	index := map[string]int{}
+	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
@@ -163,15 +164,13 @@ func (d discovery) parse(text string) ([]membership.Host, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s printed %q: %w", d.script, line, err)
 		}
-		found := false
-		for i := range hosts {
-			if hosts[i].Name == h.Name {
-				hosts[i].Slots, found = h.Slots, true
-			}
-		}
+		i, found := index[h.Name]
 		if !found {
-			hosts = append(hosts, membership.Host{Name: h.Name, Slots: h.Slots})
+			i = len(hosts)
+			index[h.Name] = i
+			hosts = append(hosts, membership.Host{Name: h.Name})
 		}
+		hosts[i].Slots = h.Slots
 	}
 	return hosts, nil
 }
@@ -196,10 +195,17 @@ func (f *flags) elasticHosts() ([]membership.Host, error) {
 		hosts[0].Slots = *f.MaxNP
 	}
 	var merged []membership.Host
+	index := map[string]int{} // a host that is named twice counts as one
 	total := 0
 	for _, h := range hosts {
 		total += h.Slots
-		merged = add(merged, h)
+		i, found := index[h.Name]
+		if !found {
+			i = len(merged)
+			index[h.Name] = i
+			merged = append(merged, membership.Host{Name: h.Name})
+		}
+		merged[i].Slots += h.Slots
 	}
 	if total < f.NumProc {
 		return nil, fmt.Errorf("-np %d, but the hosts have only %d slots", f.NumProc, total)
@@ -208,15 +214,4 @@ func (f *flags) elasticHosts() ([]membership.Host, error) {
 		return nil, errors.New("the hosts have too many slots")
 	}
 	return merged, nil
-}
-
-// add counts a host that is named twice as one.
-func add(hosts []membership.Host, h Host) []membership.Host {
-	for i := range hosts {
-		if hosts[i].Name == h.Name {
-			hosts[i].Slots += h.Slots
-			return hosts
-		}
-	}
-	return append(hosts, membership.Host{Name: h.Name, Slots: h.Slots})
 }

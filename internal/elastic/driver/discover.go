@@ -46,12 +46,15 @@ func (d *Driver) discover(ctx context.Context, known []membership.Host) {
 
 // keepOrder puts the hosts that were known first, in their order.
 func keepOrder(known, hosts []membership.Host) []membership.Host {
+	index := make(map[string]int, len(known))
+	for i, h := range known {
+		index[h.Name] = i
+	}
 	place := func(h membership.Host) int {
-		i := slices.IndexFunc(known, func(k membership.Host) bool { return k.Name == h.Name })
-		if i < 0 {
-			return len(known)
+		if i, ok := index[h.Name]; ok {
+			return i
 		}
-		return i
+		return len(known)
 	}
 	hosts = slices.Clone(hosts)
 	slices.SortStableFunc(hosts, func(a, b membership.Host) int { return place(a) - place(b) })
