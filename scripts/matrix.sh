@@ -71,6 +71,7 @@ test_in() {
   if [ -n "$torch" ]; then # pip needs the network, as it is here
     mkdir -p "$room/etc/ssl/certs"
     cp -L /etc/resolv.conf "$room/etc/"
+    [ ! -f /etc/pip.conf ] || cp -L /etc/pip.conf "$room/etc/"
     cp -L /etc/ssl/certs/ca-certificates.crt "$room/etc/ssl/certs/"
   fi
   local failed=0

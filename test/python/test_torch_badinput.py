@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import threading
 import warnings
@@ -11,7 +12,7 @@ import torch
 from definitions import check, several, works
 
 import horovod.torch as hvd
-from horovod.torch import _staging, mpi_ops
+from horovod.torch import _staging, _version, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
 
@@ -237,6 +238,14 @@ def test_names_of_further_optimizers():
 def test_arguments_of_the_optimizer(options, error, match):
     with pytest.raises(error, match=match):
         hvd.DistributedOptimizer(torch.optim.SGD([parameter()], lr=1.0), **options)
+
+
+@pytest.mark.parametrize("version", ["0.4.1", "1.7.0a0", "1.12.1+cpu"])
+def test_versions_of_pytorch_that_are_too_old(version):
+    _version.check(torch.__version__)
+    _version.check("2.14.1+debian")
+    with pytest.raises(ImportError, match=rf"needs PyTorch 1.13 or later, and this is {re.escape(version)}"):
+        _version.check(version)
 
 
 def test_what_is_no_optimizer():

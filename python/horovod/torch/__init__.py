@@ -1,5 +1,7 @@
 """Horovod for PyTorch: ``import horovod.torch as hvd``."""
 
+from horovod.torch import _version  # noqa: F401, I001  first: what follows needs a PyTorch that is new enough
+
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.torch import elastic

@@ -1,0 +1,22 @@
+"""Whether this PyTorch is one that horovod.torch can work with; imported before all that would stumble over another."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+OLDEST = (1, 13)
+
+
+def check(version: str) -> None:
+    """Raise ImportError for a version of PyTorch that is too old."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
+        raise ImportError(
+            f"horovod.torch needs PyTorch {OLDEST[0]}.{OLDEST[1]} or later, and this is {version}: install a newer one "
+            "(or Horovod 0.28.1 itself, uninstalling gorovod)"
+        )
+
+
+check(torch.__version__)
