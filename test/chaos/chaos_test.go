@@ -35,7 +35,7 @@ const (
 	limit = 2 * time.Minute
 	// stalled is how long no commit may be made, whatever happens: several times what it takes
 	// to give up a worker that is stopped or cut off.
-	stalled = time.Minute
+	stalled = 2 * time.Minute
 )
 
 // programs builds launcher and worker.
