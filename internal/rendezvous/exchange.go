@@ -211,26 +211,32 @@ func (s *Server) missing(g *generation, x *exchange) string {
 			away = append(away, r)
 		}
 	}
+	who := are(there) + " there"
+	if slices.ContainsFunc(away, func(r int) bool { return s.stage(g, r) == nowhere }) {
+		// On which host that one should be is not known here. The reader may see it from the others.
+		who += ": " + byHost(there, func(r int) string { return "on host " + g.members[r].Host })
+	}
 	const most = 8
 	if len(away) > most {
-		return fmt.Sprintf("%d of %d ranks: %s; %s there", len(away), s.size, s.byHost(g, away), are(there))
+		return fmt.Sprintf("%d of %d ranks: %s; %s", len(away), s.size, byHost(away, func(r int) string { return s.stage(g, r) }), who)
 	}
 	var parts []string
 	for _, r := range away {
 		parts = append(parts, fmt.Sprintf("rank %d of %d (%s)", r, s.size, s.whereabouts(g, r)))
 	}
-	return fmt.Sprintf("%s; %s there", strings.Join(parts, ", "), are(there))
+	return fmt.Sprintf("%s; %s", strings.Join(parts, ", "), who)
 }
 
 // maxGroups bounds how many hosts a message lists.
 const maxGroups = 32
 
-// byHost lists many ranks, with the hosts that they are on and how far they have come.
-func (s *Server) byHost(g *generation, ranks []int) string {
+// byHost lists many ranks, those together of whom the same is to be said: on which host
+// they are, and how far they have come.
+func byHost(ranks []int, say func(rank int) string) string {
 	members := map[string][]int{}
 	var groups []string
 	for _, r := range ranks {
-		what := s.stage(g, r)
+		what := say(r)
 		if members[what] == nil {
 			groups = append(groups, what)
 		}
@@ -247,6 +253,10 @@ func (s *Server) byHost(g *generation, ranks []int) string {
 	return strings.Join(parts, "; ")
 }
 
+// nowhere is the stage of a rank of which nothing is known: another launcher than
+// horovodrun has started it, or has not.
+const nowhere = "(not heard of)"
+
 // stage is whereabouts without what differs from rank to rank.
 func (s *Server) stage(g *generation, rank int) string {
 	if p := g.members[rank]; p != nil {
@@ -260,7 +270,7 @@ func (s *Server) stage(g *generation, rank int) string {
 	if host := s.ranks[rank].host; host != "" {
 		return fmt.Sprintf("on host %s (started, but not heard of)", host)
 	}
-	return "(not heard of)"
+	return nowhere
 }
 
 func (s *Server) whereabouts(g *generation, rank int) string {

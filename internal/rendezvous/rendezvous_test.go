@@ -603,7 +603,7 @@ func TestManyMissingRanksAreListedByHost(t *testing.T) {
 	defer cancel()
 	_, err := s.Exchange(ctx, "join", nil)
 	for _, want := range []string{"39 of 40 ranks: ", "1-6, 8, 9 on host n0 (started, but not heard of)", "7 on host node7 (joined, but not come this far)",
-		"10-19 on host n1 (started", "20-29 on host n2 (started", "30-39 (not heard of)", "rank 0 is there"} {
+		"10-19 on host n1 (started", "20-29 on host n2 (started", "30-39 (not heard of)", "rank 0 is there: 0 on host node0"} {
 		mustSay(t, err, want)
 	}
 }

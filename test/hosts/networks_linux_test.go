@@ -1,0 +1,79 @@
+package hosts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// ip runs ip or tc on a host; it skips the test where the kernel cannot do that.
+func (c *testCluster) ip(host int, args ...string) {
+	c.t.Helper()
+	if out, err := c.Hosts[host].Command(c.t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+		c.t.Skipf("%v: %v: %s", args, err, out)
+	}
+}
+
+// right runs the collectives on np ranks, which must all find all results right.
+func (c *testCluster) right(np int, hosts string, env ...string) *job {
+	c.t.Helper()
+	j := c.run(does("collectives", env...), "-np", fmt.Sprint(np), "-H", hosts, "--verbose", self())
+	j.expect(0)
+	if n := strings.Count(j.stdout.String(), "all is right"); n != np {
+		c.t.Errorf("%s: %d of %d ranks are right: %s", hosts, n, np, &j.stderr)
+	}
+	return j
+}
+
+// One host behind a link a hundred times slower than the others' holds all up, and
+// changes nothing else, whichever forms the collectives have.
+func TestOneSlowLink(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 4)
+	c.ip(2, "tc", "qdisc", "add", "dev", c.Hosts[2].Interface, "root", "tbf", "rate", "100mbit", "burst", "64kb", "latency", "50ms")
+	for _, hierarchical := range []string{"0", "1"} {
+		c.right(5, "h0:1,h1:1,h2:2,h3:1", "HOROVOD_HIERARCHICAL_ALLREDUCE="+hierarchical)
+	}
+}
+
+// Two hosts in networks of their own, with equal private addresses on interfaces that
+// are no bridges: each would reach itself there, or nobody. The ways that work are
+// found by proof, and the ranks of two hosts are not taken for one host's.
+func TestPrivateRangesTwice(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	for _, h := range []int{1, 2} {
+		c.ip(h, "ip", "link", "add", "lab0", "type", "veth", "peer", "name", "lab0p")
+		c.ip(h, "ip", "address", "add", "10.99.0.1/16", "dev", "lab0")
+		c.ip(h, "ip", "link", "set", "lab0", "up")
+		c.ip(h, "ip", "link", "set", "lab0p", "up")
+	}
+	// One more has another address of that range, by which neither reaches it.
+	c.ip(0, "ip", "link", "add", "lab0", "type", "veth", "peer", "name", "lab0p")
+	c.ip(0, "ip", "address", "add", "10.99.0.2/16", "dev", "lab0")
+	c.ip(0, "ip", "link", "set", "lab0", "up")
+	c.ip(0, "ip", "link", "set", "lab0p", "up")
+	j := c.right(5, "h0:1,h1:2,h2:2")
+	if text := j.stderr.String(); !strings.Contains(text, "10.99.0.2") {
+		t.Errorf("the address in the private range was not even offered: %s", text)
+	}
+	// An interface that has another name on each host can be restricted by none, and one
+	// that all have leads nowhere: that is said within the time that there is.
+	c.run(does("collectives"), "-np", "2", "-H", "h1:1,h2:1", "--network-interfaces", "lab0", "--start-timeout", "5", self()).
+		expect(1, `lab0|10\.99\.0\.2`)
+}
+
+// A cluster without IPv4 but on loopback.
+func TestIPv6Only(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	for h := range c.Hosts {
+		c.ip(h, "ip", "-4", "address", "flush", "dev", c.Hosts[h].Interface)
+		c.ip(h, "ip", "link", "delete", "docker0")
+	}
+	j := c.right(4, "six0:1,six1:2,six2:1")
+	if text := j.stderr.String(); !strings.Contains(text, "[fd78::1]:") || strings.Contains(text, "10.78.") {
+		t.Errorf("the rendezvous was not looked for at IPv6 addresses alone: %s", text)
+	}
+	c.right(2, "[fd78::2]:1,[fd78::3]:1", "GOROVOD_TLS=1")
+}
