@@ -74,17 +74,18 @@ test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, dem
 	$(python) scripts/python_tests.py
 
 .PHONY: test-tensorflow
-test-tensorflow: build ## the TensorFlow tests on 1 and 2 ranks, with the newest TensorFlow and 2.15 (TENSORFLOWS=…)
+test-tensorflow: build ## the TensorFlow tests, with the newest TensorFlow on 1 and 2 ranks and with 2.15 on 2 (TENSORFLOWS=…)
 	@scripts/prepare.sh tensorflow
-	for python in $$(cat build/tensorflows); do \
+	ranks=1,2; for python in $$(cat build/tensorflows); do \
 	  echo "-- $$($$python -c 'import importlib.metadata as m; print("TensorFlow", m.version("tensorflow-cpu"), "Keras", m.version("keras"))')"; \
-	  $$python scripts/python_tests.py --ranks 1,2 --logs build/test-logs-$$(basename $${python%/bin/python}) test/tensorflow/test_*.py; \
+	  $$python scripts/python_tests.py --ranks $$ranks --together --logs build/test-logs-$$(basename $${python%/bin/python}) test/tensorflow/test_*.py; \
+	  ranks=2; \
 	done
 
 .PHONY: test-jax
 test-jax: build ## the JAX tests on 1 and 2 ranks
 	@scripts/prepare.sh jax
-	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --ranks 1,2 --logs build/test-logs-jax test/jax/test_*.py
+	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --ranks 1,2 --together --logs build/test-logs-jax test/jax/test_*.py
 
 .PHONY: lint
 lint: tools ## gofmt, vet, staticcheck, ruff, mypy

@@ -68,12 +68,10 @@ test_in() {
   cp -r examples scripts "$room/work/"
   cp "$wheel" "$room/work/"
   cp -L /etc/hosts "$room/etc/" # Gloo looks names up
-  if [ -n "$torch" ]; then # pip needs the network, as it is here
-    mkdir -p "$room/etc/ssl/certs"
-    cp -L /etc/resolv.conf "$room/etc/"
-    [ ! -f /etc/pip.conf ] || cp -L /etc/pip.conf "$room/etc/"
-    cp -L /etc/ssl/certs/ca-certificates.crt "$room/etc/ssl/certs/"
-  fi
+  mkdir -p "$room/etc/ssl/certs" # pip needs the network, as it is here
+  cp -L /etc/resolv.conf "$room/etc/"
+  [ ! -f /etc/pip.conf ] || cp -L /etc/pip.conf "$room/etc/"
+  cp -L /etc/ssl/certs/ca-certificates.crt "$room/etc/ssl/certs/"
   local failed=0
   chroot "$room" /work/scripts/matrix_inside.sh "$system" "$torch" </dev/null || failed=1
   mkdir -p build/matrix

@@ -26,6 +26,15 @@ if [ ! -e "$venv/.complete" ]; then
   touch "$venv/.complete"
 fi
 "$venv/bin/pip" install --quiet --no-index --no-deps --force-reinstall ./*.whl
+# Where Keras 3 runs on PyTorch, its tests do, too.
+if [ ! -e "$venv/.keras" ] && python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' &&
+  "$venv/bin/python" -c 'import sys, torch; sys.exit(int(torch.__version__.split(".")[0]) < 2)'; then
+  if "$venv/bin/pip" install --quiet --no-cache-dir keras==3.15.1; then
+    touch "$venv/.keras"
+  else
+    echo "matrix: Keras cannot be installed: its tests are left out"
+  fi
+fi
 export PATH=$venv/bin:$PATH HOROVODRUN=$venv/bin/horovodrun
 python -c "import sys, torch; print('matrix: Python', sys.version.split()[0], 'PyTorch', torch.__version__)"
 

@@ -1,9 +1,10 @@
 """Runs the Python tests: each file on 1, 2, 3 and 4 ranks under horovodrun.
 
-    python scripts/python_tests.py [--ranks N,…] [FILE…]
+    python scripts/python_tests.py [--ranks N,…] [--together] [FILE…]
 
 The ranks run under the Python that runs this. Files that start horovodrun themselves
-run once, alone. Every rank's output goes to build/test-logs; only what a failure needs is shown.
+run once, alone, beside the others: they wait more than they compute. Every rank's output
+goes to build/test-logs; only what a failure needs is shown.
 """
 
 import argparse
@@ -12,7 +13,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,6 +34,15 @@ ALONE = {
     "test_tensorflow_jobs.py",
     "test_torch_distributed_jobs.py",
     "test_upstream.py",
+}
+# What is the same between two ranks as between many: these run on no more than two.
+OF_TWO = {
+    "test_fork.py",
+    "test_keras_on_torch.py",
+    "test_timeline.py",
+    "test_torch_compile.py",
+    "test_torch_gpu.py",
+    "test_torch_staging.py",
 }
 # Every transport gets its turn: (ranks, environment) of each run. Names with a dash are options of the launcher.
 OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})
@@ -62,9 +74,12 @@ def last_line(log):
     return lines[-1] if lines else ""
 
 
-def pytest(file):
+def pytest(files):
     slowest = ["--durations=12", "--durations-min=1"]
-    return [sys.executable, "-m", "pytest", "-q", *slowest, "-o", "faulthandler_timeout=100", str(file)]
+    return [sys.executable, "-m", "pytest", "-q", *slowest, "-o", "faulthandler_timeout=100", *map(str, files)]
+
+
+_running = set()
 
 
 def run(command, log, env, timeout):
@@ -73,6 +88,7 @@ def run(command, log, env, timeout):
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, start_new_session=True
         )
+        _running.add(process)
         try:
             return process.wait(timeout) == 0
         except subprocess.TimeoutExpired:
@@ -84,19 +100,21 @@ def run(command, log, env, timeout):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             return False
+        finally:
+            _running.discard(process)
 
 
 def test_alone(file, timeout):
     log = LOGS / f"alone-{file.stem}.log"
-    ok = run(pytest(file), log, os.environ, timeout)
+    ok = run(pytest([file]), log, os.environ, timeout)
     return ok, [log], log
 
 
-def test_ranks(file, ranks, extra, timeout):
-    folder = LOGS / "-".join([f"np{ranks}", *extra.values(), file.stem])
+def test_ranks(files, ranks, extra, timeout):
+    folder = LOGS / "-".join([f"np{ranks}", *extra.values(), files[0].stem if len(files) == 1 else "together"])
     folder.mkdir()
     # -x: a rank that has failed a test is out of step with the others.
-    each = ["bash", "-c", 'exec "$@" >"$0/rank.$HOROVOD_RANK" 2>&1', str(folder), *pytest(file), "-x"]
+    each = ["bash", "-c", 'exec "$@" >"$0/rank.$HOROVOD_RANK" 2>&1', str(folder), *pytest(files), "-x"]
     launcher = folder / "horovodrun"
     options = [word for name, value in extra.items() if name.startswith("-") for word in (name, value)]
     env = {name: value for name, value in extra.items() if not name.startswith("-")}
@@ -118,12 +136,34 @@ def report_failure(logs, launcher):
     print("----", flush=True)
 
 
+class Report:
+    """Prints what each run has come to, and counts. Several threads may use it."""
+
+    def __init__(self):
+        self.totals = Totals()
+        self._lock = threading.Lock()
+
+    def add(self, where, what, start, ok, logs, launcher):
+        counts = Totals(text(logs[0]))
+        if not ok:
+            counts["failed"] = max(1, counts["failed"])
+        elif not counts["passed"] + counts["skipped"]:
+            ok, counts["failed"] = False, 1  # "no tests ran" is no success
+        with self._lock:
+            self.totals.add(counts)
+            took = time.monotonic() - start
+            print(f"{'ok  ' if ok else 'FAIL'} {where:9} {what:28} {counts!s:30} {took:6.1f} s", flush=True)
+            if not ok:
+                report_failure(logs, launcher)
+
+
 def main():
     global LOGS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, help="default: all of test/ and test/python/")
     parser.add_argument("--ranks", default="1,2,3,4", help="numbers of ranks, separated by commas (%(default)s)")
     parser.add_argument("--logs", type=Path, default=LOGS, help="folder for the ranks' output; emptied first")
+    parser.add_argument("--together", action="store_true", help="one job for all files on a number of ranks")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one file on one number of ranks")
     args = parser.parse_args()
     numbers = [int(n) for n in args.ranks.split(",")]
@@ -137,32 +177,39 @@ def main():
     if (ROOT / "python").is_dir():  # otherwise a wheel is installed, and meant
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
 
-    runs = [(ranks, {}, f) for ranks in numbers for f in files if f.name not in ALONE]
+    shared = [f for f in files if f.name not in ALONE]
+    runs = []
+    for ranks in numbers:
+        here = [f for f in shared if ranks <= 2 or f.name not in OF_TWO]
+        runs += [(ranks, {}, here)] if args.together and here else [(ranks, {}, [f]) for f in here]
     for way in (OVER_TCP, ON_TWO_HOSTS):
         if way[0] in numbers:
-            runs += [(*way, f) for f in files if f.name == "test_torch_ops.py"]
-    runs += [(None, {}, f) for f in files if f.name in ALONE]
+            runs += [(*way, [f]) for f in shared if f.name == "test_torch_ops.py"]
 
-    totals = Totals()
-    for ranks, extra, file in runs:
-        start = time.monotonic()
-        if ranks is None:
-            ok, logs, launcher = test_alone(file, 3 * args.timeout)
-        else:
-            ok, logs, launcher = test_ranks(file, ranks, extra, args.timeout)
-        counts = Totals(text(logs[0]))
-        if not ok:
-            counts["failed"] = max(1, counts["failed"])
-        elif not counts["passed"] + counts["skipped"]:
-            ok, counts["failed"] = False, 1  # "no tests ran" is no success
-        totals.add(counts)
-        where = "alone" if ranks is None else " ".join([f"np {ranks}", *extra.values()])
-        print(
-            f"{'ok  ' if ok else 'FAIL'} {where:9} {file.name:28} {counts!s:30} {time.monotonic() - start:6.1f} s",
-            flush=True,
-        )
-        if not ok:
-            report_failure(logs, launcher)
+    report = Report()
+
+    def on_ranks():
+        for ranks, extra, some in runs:
+            start = time.monotonic()
+            outcome = test_ranks(some, ranks, extra, args.timeout * len(some))
+            what = some[0].name if len(some) == 1 else f"{len(some)} files together"
+            report.add(" ".join([f"np {ranks}", *extra.values()]), what, start, *outcome)
+
+    def alone():
+        for file in files:
+            if file.name in ALONE:
+                start = time.monotonic()
+                report.add("alone", file.name, start, *test_alone(file, 3 * args.timeout))
+
+    with ThreadPoolExecutor() as lanes:
+        try:
+            for lane in [lanes.submit(on_ranks), lanes.submit(alone)]:
+                lane.result()
+        except KeyboardInterrupt:
+            for process in list(_running):
+                process.send_signal(signal.SIGTERM)
+            os._exit(130)  # not after the tests that are left
+    totals = report.totals
     print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
     sys.exit(1 if totals["failed"] or not totals["passed"] else 0)
 

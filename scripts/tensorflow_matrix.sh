@@ -29,7 +29,7 @@ versions() {
 # The wheel's tests on 2 ranks, under the Python of a virtual environment.
 on_ranks() (
   cd "$work" && unset PYTHONPATH GOROVOD_LIBRARY
-  HOROVODRUN=${HOROVODRUN:-$1/bin/horovodrun} "$1/bin/python" scripts/python_tests.py --ranks 2 \
+  HOROVODRUN=${HOROVODRUN:-$1/bin/horovodrun} "$1/bin/python" scripts/python_tests.py --ranks 2 --together \
     test/tensorflow/test_{tensorflow_{ops,gradients,training},keras_*}.py
 )
 

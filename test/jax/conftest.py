@@ -23,7 +23,7 @@ from bounds import (  # noqa: E402, F401
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def job():
     """The initialised front end. Tests that leave the job must join it again."""
     pytest.importorskip("jax")

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 pytest.register_assert_rewrite("definitions")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def job():
     """The initialised front end. Tests that leave the job must join it again."""
     import torch

@@ -28,7 +28,7 @@ from bounds import (  # noqa: E402, F401
 pytest.register_assert_rewrite("worlds")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def job():
     """The initialised front end. Tests that leave the job must join it again."""
     import tensorflow as tf
