@@ -16,6 +16,7 @@ type ProcessSet struct {
 	ranks []int        // ascending
 	id    int          // -1 while it is not registered
 	in    *world.World // where it is
+	there []int        // its ranks in that world
 }
 
 // NewProcessSet describes a set of ranks. It can be used once it has been given
@@ -26,14 +27,29 @@ func NewProcessSet(ranks ...int) *ProcessSet {
 	return &ProcessSet{ranks: ranks, id: -1}
 }
 
-// Ranks are the members, ascending.
-func (s *ProcessSet) Ranks() []int { return slices.Clone(s.ranks) }
+// Ranks are the members, ascending: in an elastic job, those of them that there are.
+func (s *ProcessSet) Ranks() []int { return slices.Clone(s.members()) }
 
 // Size is the number of members.
-func (s *ProcessSet) Size() int { return len(s.ranks) }
+func (s *ProcessSet) Size() int { return len(s.members()) }
 
 // Rank is this process's place among the members, -1 if it is none.
-func (s *ProcessSet) Rank() int { return slices.Index(s.ranks, Rank()) }
+func (s *ProcessSet) Rank() int { return slices.Index(s.members(), Rank()) }
+
+func (s *ProcessSet) members() []int {
+	if s.in != nil && s.in == process.World() {
+		return s.there
+	}
+	return s.ranks
+}
+
+// bind notes that s is number id of w.
+func (s *ProcessSet) bind(w *world.World, id int) {
+	s.id, s.in, s.there = id, w, s.ranks
+	if there := process.ThereOf(w, s.ranks); len(there) > 0 {
+		s.there = there
+	}
+}
 
 // Included reports whether this process is a member.
 func (s *ProcessSet) Included() bool { return s.Rank() >= 0 }
@@ -48,7 +64,9 @@ func AddProcessSet(s *ProcessSet) error {
 	if err != nil {
 		return wrapAny(err)
 	}
-	s.id, s.in = id, process.World()
+	if w := process.World(); w != nil {
+		s.bind(w, id)
+	}
 	return nil
 }
 
@@ -63,7 +81,7 @@ func RemoveProcessSet(s *ProcessSet) error {
 	if err := process.RemoveSet(id); err != nil {
 		return wrapAny(err)
 	}
-	s.id, s.in = -1, nil
+	s.id, s.in, s.there = -1, nil, nil
 	return nil
 }
 
@@ -88,11 +106,15 @@ func adoptIDs(sets []*ProcessSet) error {
 	}
 	known := w.Engine.Sets()
 	for i, s := range sets {
-		at := slices.IndexFunc(known, func(k engine.Set) bool { return slices.Equal(k.Ranks, s.ranks) })
+		there := process.ThereOf(w, s.ranks)
+		if len(there) == 0 && len(s.ranks) > 0 {
+			continue // until the job has grown
+		}
+		at := slices.IndexFunc(known, func(k engine.Set) bool { return slices.Equal(k.Ranks, there) })
 		if at < 0 || known[at].ID == 0 || slices.IndexFunc(sets[:i], func(o *ProcessSet) bool { return slices.Equal(o.ranks, s.ranks) }) >= 0 {
 			return fmt.Errorf("hvd: process set %d of Init, %v, is a duplicate: %w", i+1, s.ranks, ErrInvalidArgument)
 		}
-		s.id, s.in = known[at].ID, w
+		s.bind(w, known[at].ID)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/world"
 )
 
 // ErrSetsAreFixed: process sets can't be changed after Init.
@@ -23,12 +24,9 @@ func AddSet(ranks []int) (int, error) {
 	if !w.Config.DynamicSets {
 		return 0, ErrSetsAreFixed
 	}
-	there := ranks
-	if len(w.Config.ElasticDriver) > 0 {
-		if there = clip(ranks, w.Config.Size); len(there) == 0 {
-			there = slices.Clone(ranks) // all ranks, or none that there is: an error
-		}
-		slices.Sort(there)
+	there := ThereOf(w, ranks)
+	if len(there) == 0 {
+		there = ranks // all ranks, or none that there is: an error
 	}
 	if id, ok := known(w, there); ok {
 		return id, nil
@@ -38,6 +36,17 @@ func AddSet(ranks []int) (int, error) {
 		rememberSet(w, ranks)
 	}
 	return id, err
+}
+
+// ThereOf is what a process set has of its ranks in w, ascending: in an elastic job some may be
+// beyond its size.
+func ThereOf(w *world.World, ranks []int) []int {
+	if len(w.Config.ElasticDriver) == 0 {
+		return ranks
+	}
+	there := clip(ranks, w.Config.Size)
+	slices.Sort(there)
+	return there
 }
 
 // RemoveSet removes a process set; see engine.RemoveSet.

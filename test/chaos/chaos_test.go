@@ -115,7 +115,7 @@ func startOn(t *testing.T, command func(name string, args ...string) *exec.Cmd, 
 	j.hosts(hosts...)
 	j.cmd = command(filepath.Join(bin, "horovodrun"), append(args, "--verbose", "--prefix-output-with-timestamp", "--host-discovery-script", "cat "+filepath.Join(j.dir, "hosts"),
 		filepath.Join(bin, "worker"), "-pause", pause.String(), "-journal", filepath.Join(j.dir, "journals"), "-until", filepath.Join(j.dir, "enough"))...)
-	j.cmd.Env = append(append(os.Environ(), j.mark(), "TMPDIR="+filepath.Join(j.dir, "tmp")), env...)
+	j.cmd.Env = append(append(os.Environ(), j.mark(), "HOROVOD_DYNAMIC_PROCESS_SETS=1", "TMPDIR="+filepath.Join(j.dir, "tmp")), env...)
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	shared := sharedMemory()

@@ -22,6 +22,9 @@ var (
 	journal = flag.String("journal", "", "directory for journals")
 )
 
+// evens is a process set. It has other members in each world.
+var evens = hvd.NewProcessSet(0, 2, 4, 6)
+
 func main() {
 	flag.Parse()
 	work := run
@@ -55,7 +58,7 @@ func reference(context.Context) error {
 }
 
 func run(ctx context.Context) error {
-	if err := hvd.Init(); err != nil {
+	if err := hvd.Init(evens); err != nil {
 		return err
 	}
 	log, err := os.Create(filepath.Join(*journal, fmt.Sprintf("%s.%d", os.Getenv("GOROVOD_ELASTIC_WORKER"), os.Getpid())))
@@ -84,6 +87,9 @@ func run(ctx context.Context) error {
 }
 
 func train(ctx context.Context, e *hvd.Elastic, m *model, log *os.File) error {
+	if err := hvd.AddProcessSet(evens); err != nil {
+		return err
+	}
 	for first := true; m.step < *steps; first = false {
 		err := m.advance(hvd.Rank(), hvd.Size(), func(grad []int64) error {
 			return hvd.Allreduce(ctx, "grad", grad, hvd.WithOp(hvd.Sum))
@@ -98,6 +104,9 @@ func train(ctx context.Context, e *hvd.Elastic, m *model, log *os.File) error {
 		if m.step%*every != 0 {
 			continue
 		}
+		if err := count(ctx); err != nil {
+			return err
+		}
 		enough, err := agree(ctx, m)
 		if err != nil {
 			return err
@@ -110,6 +119,22 @@ func train(ctx context.Context, e *hvd.Elastic, m *model, log *os.File) error {
 		if enough {
 			return nil
 		}
+	}
+	return nil
+}
+
+// count has every second rank count itself.
+func count(ctx context.Context) error {
+	if !evens.Included() {
+		return nil
+	}
+	n := []int64{1}
+	if err := hvd.Allreduce(ctx, "evens", n, hvd.WithOp(hvd.Sum), hvd.WithProcessSet(evens)); err != nil {
+		return err
+	}
+	if int(n[0]) != evens.Size() || evens.Size() != (min(hvd.Size(), 8)+1)/2 {
+		fmt.Printf("VIOLATION: %d members of %v have come, in a world of %d\n", n[0], evens.Ranks(), hvd.Size())
+		os.Exit(3)
 	}
 	return nil
 }
