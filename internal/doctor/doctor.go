@@ -36,12 +36,18 @@ type Cluster struct {
 // cannot run, and has told them.
 var ErrUnwell = errors.New("a job cannot run")
 
+// Misuse is an error of examine's that says that the arguments make no sense.
+type Misuse struct{ Err error }
+
+func (m Misuse) Error() string { return m.Err.Error() }
+func (m Misuse) Unwrap() error { return m.Err }
+
 // exitUsage is the exit code for arguments that make no sense.
 const exitUsage = 2
 
 // Main is the subcommand: name is how it was called, args its arguments and
 // environ the environment, as os.Environ has it. It returns the exit code: 1 if
-// something is wrong. examine looks at hosts and prints what it finds.
+// something is wrong, 2 if the arguments make no sense. examine looks at hosts and prints what it finds.
 func Main(name string, args, environ []string, stdout, stderr io.Writer, examine func(Cluster, io.Writer) error) int {
 	code, err := run(name, args, environ, stdout, examine)
 	if err != nil && !errors.Is(err, ErrUnwell) {
@@ -54,7 +60,7 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 	var o options
 	var help bytes.Buffer
 	parser, err := kong.New(&o, kong.Name(name), kong.Writers(&help, &help), kong.Exit(func(int) {}),
-		kong.Description("Say what gorovod sees. Exit code 1 if something is wrong."))
+		kong.Description("Say what gorovod sees. Exit code 0 if a job can run, 1 if it could not, 2 if the arguments make no sense."))
 	if err != nil {
 		return exitUsage, err
 	}
@@ -73,7 +79,11 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 		}
 		return 0, nil
 	case !o.Env:
-		if err := examine(o.Cluster, stdout); err != nil {
+		err := examine(o.Cluster, stdout)
+		switch {
+		case errors.As(err, new(Misuse)):
+			return exitUsage, err
+		case err != nil:
 			return 1, err
 		}
 		return 0, nil

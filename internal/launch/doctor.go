@@ -94,8 +94,11 @@ func examine(o doctor.Cluster, w io.Writer) error {
 	if o.Hosts != "" || o.Hostfile != "" {
 		var err error
 		if hosts, err = f.hosts(); err != nil {
-			return err
+			return doctor.Misuse{Err: err}
 		}
+	}
+	if err := f.checkFiles(); err != nil {
+		return doctor.Misuse{Err: err}
 	}
 	key := make([]byte, 32)
 	rand.Read(key)
@@ -201,10 +204,13 @@ func measurePairs(ctx context.Context, patients []*patient) (pairs []cluster.Pai
 		for _, pair := range round {
 			from, to := index[pair[0]], index[pair[1]]
 			wg.Go(func() {
-				path, err := between(ctx, patients[from], patients[to])
-				mu.Lock()
-				defer mu.Unlock()
-				pairs = append(pairs, cluster.Pair{From: from, To: to, Path: path, Err: err})
+				// Both ways: a firewall may let one direction pass.
+				for _, way := range [][2]int{{from, to}, {to, from}} {
+					path, err := between(ctx, patients[way[0]], patients[way[1]])
+					mu.Lock()
+					pairs = append(pairs, cluster.Pair{From: way[0], To: way[1], Path: path, Err: err})
+					mu.Unlock()
+				}
 			})
 		}
 		wg.Wait()
@@ -212,7 +218,7 @@ func measurePairs(ctx context.Context, patients []*patient) (pairs []cluster.Pai
 	return pairs
 }
 
-// between measures one way.
+// between measures one way, to a port that the kernel has just given, as ranks' are.
 func between(ctx context.Context, from, to *patient) (path cluster.Path, err error) {
 	var port int
 	if err := to.ask(ctx, query{What: listenQuery}, &port); err != nil {

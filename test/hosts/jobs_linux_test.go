@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -52,6 +53,23 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, &j.stdout)
 		}
 	}
+	if !regexp.MustCompile(`(?m)^ *six2( +\d+\.\d+){2} +-$`).Match(j.stdout.Bytes()) {
+		t.Errorf("the ways from the last host were not measured:\n%s", &j.stdout)
+	}
+	c.Write("hosts", "h1 slots=64 # more than cores\n")
+	j = examine(0, "--hostfile", c.File("hosts"), "-i", c.File("id"), "-p", "22", "--remote-command", c.gorovod, "--python", "false", "--no-pairs")
+	for _, want := range []string{"\nh1 ", "warning: h1: 64 slots on", "warning: h1: no Python was found", "can run"} {
+		if !strings.Contains(j.stdout.String(), want) {
+			t.Errorf("no %q in\n%s", want, &j.stdout)
+		}
+	}
+	if strings.Contains(j.stdout.String(), "LATENCY") {
+		t.Errorf("--no-pairs:\n%s", &j.stdout)
+	}
+	for option, value := range map[string]string{"-i": c.File("missing"), "--hostfile": c.File("missing"), "-H": "h1:x", "--start-timeout": "0"} {
+		examine(2, option, value)
+	}
+	examine(1, "-H", "h1:1", "-p", "2222")
 	c.StopSSHD(2)
 	j = examine(1, "-H", "h1:1,h2:1")
 	for _, want := range []string{"FAILURE: h2: ssh ended with code 255", "Connection refused", "A job over these hosts cannot run."} {

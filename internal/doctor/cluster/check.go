@@ -50,6 +50,7 @@ type Finding struct {
 const (
 	leastShm   = 1 << 30
 	leastFiles = 4096
+	leastPorts = 4096
 	mostClock  = time.Second
 	slowLink   = 4 // times slower than the median
 )
@@ -77,11 +78,21 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 		if f.Files > 0 && f.Files < leastFiles {
 			add(Warning, h.Name, "raise it with ulimit -n, or in /etc/security/limits.conf", "%d files may be open (ulimit -n)", f.Files)
 		}
+		if f.Ports > 0 && f.Ports < leastPorts {
+			add(Warning, h.Name, "each rank listens at two ports, and connects to others by as many more as it talks to: widen net.ipv4.ip_local_port_range", "the kernel has %d ports to give", f.Ports)
+		}
 		if f.GPUs > 0 && f.Locked != 0 && f.Locked < 64<<20 {
 			add(Warning, h.Name, "pinned memory and RDMA need more: ulimit -l unlimited", "%s of memory may be locked (ulimit -l)", bytes(f.Locked))
 		}
 		if usable := f.usable(); usable > 0 && float64(h.Slots) > usable {
-			add(Warning, h.Name, "ranks that wait will give their core away, which costs speed: fewer slots, or more cores", "%d slots on %s cores", h.Slots, trim(usable))
+			advice := "ranks that wait will give their core away, which costs speed: fewer slots, or more cores"
+			if f.Cores < f.Online {
+				advice += " (processes may use " + cores(f) + ": taskset, a cpuset or a container keeps the others from them)"
+			}
+			add(Warning, h.Name, advice, "%d slots on %s cores", h.Slots, trim(usable))
+		}
+		if m, limit := f.Memory, f.MemoryLimit; limit > 0 && limit < m/2 {
+			add(Note, h.Name, "a rank that needs more is killed: give the container, or the user's slice, more", "its control group has %s of %s of memory", bytes(limit), bytes(m))
 		}
 		if abs(h.Clock) > mostClock+h.Doubt {
 			add(Warning, h.Name, "let all hosts follow a time server (chrony), else the times in logs do not fit", "its clock is %v %s this one's", abs(h.Clock).Round(time.Millisecond), aheadOrBehind(h.Clock))

@@ -77,13 +77,13 @@ func TestProbe(t *testing.T) {
 
 func TestInspect(t *testing.T) {
 	f := Inspect(context.Background(), "no-such-python")
-	if f.Cores < 1 || f.Online < f.Cores || f.Memory <= 0 || f.Files <= 0 || f.Python != "" || f.Version == "" || time.Since(f.Time) > time.Minute {
+	if f.Cores < 1 || f.Online < f.Cores || f.Memory <= 0 || f.Files <= 0 || f.Ports <= 0 || f.Affinity == "" || f.Python != "" || f.Version == "" || time.Since(f.Time) > time.Minute {
 		t.Errorf("%+v", f)
 	}
 }
 
 func healthy(name string) Host {
-	return Host{Name: name, Slots: 2, Facts: Facts{Version: "1", Arch: "amd64", Cores: 4, Online: 4, Memory: 8 << 30, Shm: 4 << 30, Files: 65536, Locked: unlimited,
+	return Host{Name: name, Slots: 2, Facts: Facts{Version: "1", Arch: "amd64", Cores: 4, Online: 4, Memory: 8 << 30, Shm: 4 << 30, Files: 65536, Locked: unlimited, Ports: 28232,
 		Addresses: []Address{{"eth0", "10.0.0.1"}}, Python: "3.12.1", Frameworks: map[string]string{"torch": "2.9.0"}}}
 }
 
@@ -100,11 +100,16 @@ func TestFindings(t *testing.T) {
 		"files":   {func(h []Host, _ []Pair) { h[1].Facts.Files = 256 }, "warning b 256 files"},
 		"slots":   {func(h []Host, _ []Pair) { h[1].Slots = 5 }, "warning b 5 slots on 4 cores"},
 		"quota":   {func(h []Host, _ []Pair) { h[1].Facts.Quota = 1.5 }, "warning b 2 slots on 1.5 cores"},
-		"clock":   {func(h []Host, _ []Pair) { h[1].Clock = -3 * time.Second }, "warning b 3s behind"},
-		"doubt":   {func(h []Host, _ []Pair) { h[1].Clock, h[1].Doubt = 3*time.Second, 4*time.Second }, ""},
-		"arch":    {func(h []Host, _ []Pair) { h[1].Facts.Arch = "arm64" }, "FAILURE  amd64 on a c, arm64 on b"},
-		"torch":   {func(h []Host, _ []Pair) { h[1].Facts.Frameworks = nil }, "warning  torch: 2.9.0 on a c, none on b"},
-		"python":  {func(h []Host, _ []Pair) { h[1].Facts.Python = "3.8" }, "warning  Python's version"},
+		"ports":   {func(h []Host, _ []Pair) { h[1].Facts.Ports = 500 }, "warning b 500 ports"},
+		"memory":  {func(h []Host, _ []Pair) { h[1].Facts.MemoryLimit = 2 << 30 }, "note b 2 GiB of 8 GiB"},
+		"cores": {func(h []Host, _ []Pair) {
+			h[1].Slots, h[1].Facts.Cores, h[1].Facts.Affinity = 2, 1, "3"
+		}, "warning b 2 slots on 1 cores"},
+		"clock":  {func(h []Host, _ []Pair) { h[1].Clock = -3 * time.Second }, "warning b 3s behind"},
+		"doubt":  {func(h []Host, _ []Pair) { h[1].Clock, h[1].Doubt = 3*time.Second, 4*time.Second }, ""},
+		"arch":   {func(h []Host, _ []Pair) { h[1].Facts.Arch = "arm64" }, "FAILURE  amd64 on a c, arm64 on b"},
+		"torch":  {func(h []Host, _ []Pair) { h[1].Facts.Frameworks = nil }, "warning  torch: 2.9.0 on a c, none on b"},
+		"python": {func(h []Host, _ []Pair) { h[1].Facts.Python = "3.8" }, "warning  Python's version"},
 		"two": {func(h []Host, _ []Pair) {
 			for i := range h {
 				h[i].Facts.Frameworks = map[string]string{"gorovod": "1", "horovod": "0.28.1"}
@@ -143,9 +148,9 @@ func TestReport(t *testing.T) {
 	hosts[1].Clock = 20 * time.Millisecond
 	var b strings.Builder
 	well, err := Report(&b, hosts, []Pair{{From: 0, To: 1, Path: Path{Bandwidth: 1.25e9, Latency: 12300 * time.Nanosecond}}})
-	const want = `HOST  SLOTS  CORES  MEMORY  /dev/shm  FILES  LOCKED     CLOCK  GPUS  PYTHON  FRAMEWORKS   MPI  NCCL  ADDRESSES
-a     2      4      8 GiB   4 GiB     65536  unlimited  same   0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
-b     2      4      8 GiB   4 GiB     65536  unlimited  +20ms  0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
+	const want = `HOST  SLOTS  CORES  MEMORY  /dev/shm  FILES  LOCKED     PORTS  CLOCK  GPUS  PYTHON  FRAMEWORKS   MPI  NCCL  ADDRESSES
+a     2      4      8 GiB   4 GiB     65536  unlimited  28232  same   0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
+b     2      4      8 GiB   4 GiB     65536  unlimited  28232  +20ms  0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
 
 LATENCY in µs, from the row to the column
      a     b

@@ -27,16 +27,18 @@ type Facts struct {
 	Kernel  string
 	Arch    string
 
-	Cores  int     // that processes may use
-	Online int     // that there are
-	Quota  float64 // processors' worth of time that the control group has; 0: no limit
+	Cores    int     // that processes may use
+	Affinity string  // which these are, such as 0-3,8; empty where that is not known
+	Online   int     // cores that there are
+	Quota    float64 // processors' worth of time that the control groups have; 0: no limit
 
 	Memory      int64
-	MemoryLimit int64 // of the control group; 0: none
+	MemoryLimit int64 // of the control groups; 0: none
 	Shm         int64 // size of /dev/shm
 	ShmFree     int64
 	Files       int64 // open files (ulimit -n)
 	Locked      int64 // locked memory (ulimit -l)
+	Ports       int   // that the kernel gives to who asks for any
 
 	Time      time.Time
 	Addresses []Address

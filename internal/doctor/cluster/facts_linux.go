@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,9 +20,17 @@ func (f *Facts) system() {
 	if n, err := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*"); err == nil {
 		f.Online = len(n)
 	}
-	f.Quota = quota()
+	f.Affinity = field("/proc/self/status", "Cpus_allowed_list:")
+	for _, group := range controlGroups() {
+		if q := quota(group); q > 0 && (f.Quota == 0 || q < f.Quota) {
+			f.Quota = q
+		}
+		if m := number(filepath.Join(group, "memory.max")); m > 0 && (f.MemoryLimit == 0 || m < f.MemoryLimit) {
+			f.MemoryLimit = m
+		}
+	}
 	f.Memory = memory()
-	f.MemoryLimit = number("/sys/fs/cgroup/memory.max")
+	f.Ports = ports()
 	var s unix.Statfs_t
 	if unix.Statfs("/dev/shm", &s) == nil {
 		f.Shm, f.ShmFree = int64(s.Blocks)*s.Bsize, int64(s.Bavail)*s.Bsize
@@ -43,9 +52,21 @@ func limit(what int) int64 {
 	return int64(r.Cur)
 }
 
-// quota is how many processors' worth of time the control group has, 0 if it may use all.
-func quota() float64 {
-	text, err := os.ReadFile("/sys/fs/cgroup/cpu.max")
+// controlGroups are the directories of this process's group and those above it, each of
+// which can limit it: what ssh starts has a session's group, in a user's.
+func controlGroups() (dirs []string) {
+	const root = "/sys/fs/cgroup"
+	for path := filepath.Clean("/" + field("/proc/self/cgroup", "0::")); ; path = filepath.Dir(path) {
+		dirs = append(dirs, filepath.Join(root, path))
+		if path == "/" {
+			return dirs
+		}
+	}
+}
+
+// quota is how many processors' worth of time a control group has, 0 if it may use all.
+func quota(group string) float64 {
+	text, err := os.ReadFile(filepath.Join(group, "cpu.max"))
 	if err != nil {
 		return 0
 	}
@@ -62,18 +83,38 @@ func quota() float64 {
 }
 
 func memory() int64 {
-	f, err := os.Open("/proc/meminfo")
+	kb, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(field("/proc/meminfo", "MemTotal:"), "kB")), 10, 64)
+	return kb << 10
+}
+
+// ports is how many the kernel has for listeners and connections that name none, at
+// each address.
+func ports() int {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
 		return 0
 	}
+	var first, last int
+	if n, _ := fmt.Sscan(string(text), &first, &last); n < 2 || last < first {
+		return 0
+	}
+	return last - first + 1
+}
+
+// field is the rest of the first line that begins with name, without blanks around it;
+// empty if there is none.
+func field(path, name string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), "MemTotal:"); ok {
-			kb, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-			return kb << 10
+		if rest, ok := strings.CutPrefix(lines.Text(), name); ok {
+			return strings.TrimSpace(rest)
 		}
 	}
-	return 0
+	return ""
 }
 
 // nccl is the library's file, where one lies in a usual place.

@@ -17,15 +17,15 @@ const mostInMatrix = 12
 // job can run, that is, whether there is no Failure.
 func Report(w io.Writer, hosts []Host, pairs []Pair) (well bool, err error) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "HOST\tSLOTS\tCORES\tMEMORY\t/dev/shm\tFILES\tLOCKED\tCLOCK\tGPUS\tPYTHON\tFRAMEWORKS\tMPI\tNCCL\tADDRESSES")
+	fmt.Fprintln(t, "HOST\tSLOTS\tCORES\tMEMORY\t/dev/shm\tFILES\tLOCKED\tPORTS\tCLOCK\tGPUS\tPYTHON\tFRAMEWORKS\tMPI\tNCCL\tADDRESSES")
 	for _, h := range hosts {
 		f := h.Facts
 		if h.Err != nil {
 			fmt.Fprintf(t, "%s\t%d\t(see below)\n", h.Name, h.Slots)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Slots, cores(f), bytes(atMost(f.Memory, f.MemoryLimit)), bytes(f.Shm),
-			count(f.Files), bytes(f.Locked), clock(h), f.GPUs, or(f.Python), or(strings.Join(named(f.Frameworks), " ")), or(f.MPI), yes(f.NCCL != ""), or(where(f.Addresses)))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Slots, cores(f), bytes(atMost(f.Memory, f.MemoryLimit)), bytes(f.Shm),
+			count(f.Files), bytes(f.Locked), count(int64(f.Ports)), clock(h), f.GPUs, or(f.Python), or(strings.Join(named(f.Frameworks), " ")), or(f.MPI), yes(f.NCCL != ""), or(where(f.Addresses)))
 	}
 	t.Flush()
 	if len(pairs) > 0 {
@@ -117,6 +117,9 @@ func cores(f Facts) string {
 	text := strconv.Itoa(f.Cores)
 	if f.Online > f.Cores {
 		text += " of " + strconv.Itoa(f.Online)
+		if f.Affinity != "" {
+			text += ": " + f.Affinity
+		}
 	}
 	if f.Quota > 0 && f.Quota < float64(f.Cores) {
 		text += " (" + trim(f.Quota) + "'s worth)"
