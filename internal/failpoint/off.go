@@ -2,7 +2,7 @@
 
 // Package failpoint makes a rank fail at a named point of its own code, for tests:
 // with the build tag failpoints and GOROVOD_FAILPOINT set as on.go says. Without the
-// tag, Here and Share are empty and cost nothing.
+// tag, its functions are empty and cost nothing.
 package failpoint
 
 // Enabled says whether this build has failpoints.
@@ -11,5 +11,8 @@ const Enabled = false
 // Here is a point at which the rank may be made to fail.
 func Here(string) {}
 
-// Share offers memory that other processes share, for the action corrupt.
-func Share([]byte) {}
+// Share offers words that other processes share, for the action corrupt.
+func Share(string, ...[]byte) {}
+
+// Scramble is a point at which the action corrupt changes p, which others read.
+func Scramble(string, []byte) {}

@@ -7,8 +7,9 @@
 // acts when the point is passed for the n-th time (the first, if it is not said), and
 // says so on stderr: "failpoint point action time", the time in nanoseconds since
 // 1970. The actions are kill, exit, stop (SIGSTOP), panic, emfile (no descriptor can be
-// opened any more), corrupt (random words of shared memory, from GOROVOD_SEED) and cut
-// (GOROVOD_CUT, a command that cuts this host off).
+// opened any more), corrupt (words of shared memory that matter at this point, or what
+// this rank tells others, chosen by GOROVOD_SEED) and cut (GOROVOD_CUT, a command that
+// cuts this host off).
 package failpoint
 
 import (
@@ -48,23 +49,52 @@ type fault struct {
 
 var (
 	mu     sync.Mutex
-	shared [][]byte
+	shared = map[string][][]byte{}
 )
 
-// Share offers memory that other processes share, for the action corrupt.
-func Share(p []byte) {
+// Share offers words that other processes share, for the action corrupt: what they are,
+// and where. The last offer counts.
+func Share(what string, words ...[]byte) {
 	mu.Lock()
 	defer mu.Unlock()
-	shared = append(shared, p)
+	shared[what] = words
+}
+
+// targets are the words that matter at each point.
+var targets = map[string][]string{
+	"negotiated": {"board", "slots", "mail"},
+	"pack":       {"counters", "board"},
+	"collective": {"counters"},
+	"broadcast":  {"counters"},
+	"set":        {"lanes", "board", "slots"},
+	"shutdown":   {"board", "mail"},
+}
+
+// Scramble is a point at which the action corrupt changes p, which others read.
+func Scramble(name string, p []byte) {
+	f := plan()
+	if name != f.point || f.action != "corrupt" || f.left.Add(-1) != 0 {
+		return
+	}
+	r := random()
+	at := r.IntN(len(p))
+	announce(f, fmt.Sprintf("byte %d of %d", at, len(p)))
+	for i := at; i < min(at+4, len(p)); i++ {
+		p[i] ^= byte(1 + r.IntN(255))
+	}
 }
 
 // Here is a point at which the rank may be made to fail.
 func Here(name string) {
 	f := plan()
-	if name != f.point || f.left.Add(-1) != 0 {
+	if name != f.point || f.action == "corrupt" && targets[name] == nil || f.left.Add(-1) != 0 {
 		return
 	}
-	fmt.Fprintf(os.Stderr, "failpoint %s %s %d\n", name, f.action, time.Now().UnixNano())
+	if f.action == "corrupt" {
+		corrupt(f)
+		return
+	}
+	announce(f, "")
 	switch f.action {
 	case "kill":
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -79,9 +109,16 @@ func Here(name string) {
 		exhaust()
 	case "cut":
 		exec.Command("sh", "-c", os.Getenv("GOROVOD_CUT")).Run()
-	case "corrupt":
-		corrupt()
 	}
+}
+
+func announce(f *fault, what string) {
+	fmt.Fprintf(os.Stderr, "failpoint %s %s %d %s\n", f.point, f.action, time.Now().UnixNano(), what)
+}
+
+func random() *rand.Rand {
+	seed, _ := strconv.ParseUint(os.Getenv("GOROVOD_SEED"), 10, 64)
+	return rand.New(rand.NewPCG(seed, 1))
 }
 
 // exhaust opens what can be opened, under a limit that the next one reaches soon. The
@@ -99,24 +136,38 @@ func exhaust() {
 	}
 }
 
-// corruptWords is how many words corrupt changes, and corruptReach among how many
-// bytes from the start of one of the parts: what is first is used most.
-const corruptWords = 100
-
-var corruptReach = []int{256, 2 << 10, 16 << 10, 256 << 10, 4 << 20}
-
-func corrupt() {
+// corrupt changes one word of those that matter, to one that it could be or to one that
+// it could not.
+func corrupt(f *fault) {
 	mu.Lock()
 	defer mu.Unlock()
-	if len(shared) == 0 {
+	r := random()
+	kinds := targets[f.point]
+	kind := kinds[r.IntN(len(kinds))]
+	words := shared[kind]
+	if len(words) == 0 {
+		announce(f, "nothing")
 		return
 	}
-	seed, _ := strconv.ParseUint(os.Getenv("GOROVOD_SEED"), 10, 64)
-	r := rand.New(rand.NewPCG(seed, 1))
-	part := shared[r.IntN(len(shared))]
-	part = part[:min(len(part), corruptReach[r.IntN(len(corruptReach))])]
-	for range corruptWords {
-		at := r.IntN(len(part)/4) * 4
-		binary.NativeEndian.PutUint32(part[at:], r.Uint32())
+	i := r.IntN(len(words))
+	p := words[i]
+	was := binary.NativeEndian.Uint64(p)
+	is := was
+	for is == was {
+		switch r.IntN(4) {
+		case 0:
+			is = r.Uint64()
+		case 1:
+			is = was ^ uint64(r.Uint32())
+		case 2:
+			is = 0
+		case 3:
+			is = was - uint64(8*(1+r.IntN(100)))
+		}
+		if was == 0 && is == 0 {
+			is = r.Uint64()
+		}
 	}
+	announce(f, fmt.Sprintf("%s word %d: %#x becomes %#x", kind, i, was, is))
+	binary.NativeEndian.PutUint64(p, is)
 }

@@ -167,7 +167,9 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 		knobs = c.Agreed()
 	}
 	me := member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Machine: thisMachine(), Knobs: knobs, MPIRank: mpiRank(o.MPI)}
-	values, err := w.session.Exchange(ctx, "join", me.encode())
+	introduction := me.encode()
+	failpoint.Scramble("rendezvous", introduction)
+	values, err := w.session.Exchange(ctx, "join", introduction)
 	if err != nil {
 		return err
 	}

@@ -9,17 +9,22 @@ import (
 
 // table is what was measured, by phase and kind.
 type table struct {
-	worst  map[cell]time.Duration
-	counts map[cell]int
-	bad    map[cell]int
+	worst    map[cell]time.Duration
+	counts   map[cell]int
+	harmless map[cell]int // of counts: the job went on to its end
+	bad      map[cell]int
 }
 
 func newTable() *table {
-	return &table{map[cell]time.Duration{}, map[cell]int{}, map[cell]int{}}
+	return &table{map[cell]time.Duration{}, map[cell]int{}, map[cell]int{}, map[cell]int{}}
 }
 
+// add notes an injection; took is 0 where nobody was told.
 func (t *table) add(c cell, took time.Duration) {
 	t.counts[c]++
+	if took == 0 {
+		t.harmless[c]++
+	}
 	t.worst[c] = max(t.worst[c], took)
 }
 
@@ -47,8 +52,10 @@ func (t *table) String() string {
 				fmt.Fprintf(&b, " %d failed |", t.bad[c])
 			case t.counts[c] == 0:
 				b.WriteString(" |")
-			case t.worst[c] == 0:
+			case t.harmless[c] == t.counts[c]:
 				fmt.Fprintf(&b, " none (%d) |", t.counts[c])
+			case t.harmless[c] > 0:
+				fmt.Fprintf(&b, " %.2f s (%d), none (%d) |", t.worst[c].Seconds(), t.counts[c]-t.harmless[c], t.harmless[c])
 			default:
 				fmt.Fprintf(&b, " %.2f s (%d) |", t.worst[c].Seconds(), t.counts[c])
 			}

@@ -88,8 +88,8 @@ func (b *Board) Publish(p []byte) (bool, error) {
 		return false, err
 	}
 	defer b.unlock()
-	if b.regs.closed.Load() != 0 {
-		return false, nil
+	if closed, err := b.isClosed(); closed || err != nil {
+		return false, err
 	}
 	room, err := b.room(need)
 	if err == nil && !room {
@@ -111,7 +111,8 @@ func (b *Board) Publish(p []byte) (bool, error) {
 func (b *Board) Next(reader int) ([]transport.Record, error) {
 	r := &b.readers[reader]
 	if b.regs.tail.Load() == r.pos {
-		return nil, nil
+		_, err := b.isClosed()
+		return nil, err
 	}
 	cut := b.regs.cut.Load()
 	if cut == r.pos {
@@ -172,7 +173,6 @@ func (b *Board) readBatch(r *reader, cut uint64) (uint64, error) {
 			if int64(slot) >= int64(b.cfg.Slots) {
 				return 0, b.corruptLog("record of slot %d of %d", slot, b.cfg.Slots)
 			}
-			b.own.marks[slot].Store(0)
 			r.records = append(r.records, transport.Record{Kind: kind, Slot: slot, Gen: value, Chained: head&chained != 0})
 		case transport.RecordResponse:
 			if value > transport.MaxRecord || uint64(roundUp(int(value), 8)) > cut-pos {
@@ -200,7 +200,7 @@ func (b *Board) Close(member int) error {
 		return err
 	}
 	defer b.unlock()
-	b.own.closed.Store(true)
+	b.own.closed[member] = true
 	if b.regs.closed.Load() == 0 {
 		b.regs.closed.Store(uint32(member) + 1)
 	}
@@ -211,12 +211,21 @@ func (b *Board) Close(member int) error {
 func (b *Board) ClosedBy() int {
 	by := b.regs.closed.Load()
 	if int64(by) > int64(b.cfg.closers()) {
-		return 0 // a damaged word; closed all the same
+		return -1 // a damaged word, for which Next has the error
 	}
 	return int(by) - 1
 }
 
+// isClosed reports whether the log is closed.
+func (b *Board) isClosed() (bool, error) {
+	by := b.regs.closed.Load()
+	if int64(by) > int64(b.cfg.closers()) {
+		return false, b.corruptLog("closed by member %d of %d", int64(by)-1, b.cfg.closers())
+	}
+	return by != 0, nil
+}
+
 // Drained reports that the log is closed and that the reader has read all of it.
 func (b *Board) Drained(reader int) bool {
-	return b.regs.closed.Load() != 0 && b.cursor(reader).Load() == b.regs.tail.Load()
+	return b.ClosedBy() >= 0 && b.cursor(reader).Load() == b.regs.tail.Load()
 }

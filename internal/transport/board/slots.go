@@ -48,8 +48,8 @@ func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 		return 0, err
 	}
 	defer b.unlock()
-	if b.regs.closed.Load() != 0 {
-		return Closed, nil
+	if closed, err := b.isClosed(); closed || err != nil {
+		return Closed, err
 	}
 	for _, m := range group {
 		if !b.current(m) {
@@ -64,7 +64,7 @@ func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 			return 0, err
 		}
 		if r == Marked {
-			b.own.marks[m.Slot].Store(m.Gen)
+			b.marked(member, m)
 		}
 		if r == Completed && result == Completed {
 			*word(b.log, before) |= chained
@@ -98,6 +98,9 @@ func (b *Board) mark(member int, slot uint32) (Result, error) {
 		return 0, fmt.Errorf("%w: member %d marked slot %d twice", ErrCorrupt, member, slot)
 	}
 	marks[member/64] |= bit
+	if b.stray(marks) {
+		return 0, b.overmarked(slot)
+	}
 	if !b.complete(marks) {
 		return Marked, nil
 	}

@@ -2,25 +2,46 @@ package board
 
 import (
 	"fmt"
-	"sync/atomic"
+
+	"github.com/gorovod/gorovod/internal/transport"
 )
 
 // own is what the users of one Board value have written into the region last. Nobody
 // else writes these words, so that one which differs has been damaged: a damage that
 // would otherwise look like a member that is slow, and for which all would wait.
 type own struct {
-	reads  []bool          // by reader: it has moved its cursor. The reader's
-	marks  []atomic.Uint32 // by slot: the generation of a mark that has not led to a record yet; 0: none
-	slots  []uint64        // by slot: its generation and, in bit 0, whether it is taken, as Acquire and Retire left them; 0: never. The coordinator's
-	closed atomic.Bool     // Close has been called
+	reads  []bool       // by reader: it has moved its cursor. The reader's
+	closed map[int]bool // by member: it has called Close. Under the lock, as the rest
+	marks  [][]mark     // by member and slot: what it has marked last
+	slots  []uint64     // by slot: generation and taken, as Acquire and Retire left them; 0: never
+}
+
+// mark is one that did not complete its slot.
+type mark struct {
+	gen    uint32 // 0: there is none
+	record uint64 // of the slot then: it changes when the slot is completed
 }
 
 func newOwn(c Config) own {
-	return own{reads: make([]bool, c.Readers), marks: make([]atomic.Uint32, c.Slots), slots: make([]uint64, c.Slots)}
+	return own{make([]bool, c.Readers), map[int]bool{}, make([][]mark, c.Members), make([]uint64, c.Slots)}
+}
+
+// marked remembers a member's mark. The lock is held.
+func (b *Board) marked(member int, m transport.Mark) {
+	marks := b.own.marks[member]
+	if marks == nil {
+		marks = make([]mark, b.cfg.Slots)
+		b.own.marks[member] = marks
+	}
+	s, _ := b.slot(m.Slot)
+	marks[m.Slot] = mark{m.Gen, s.record}
 }
 
 // keep remembers what the coordinator has made of a slot.
-func (o *own) keep(i uint32, s *slot) { o.slots[i] = uint64(s.gen)<<1 | uint64(s.taken&1) }
+func (o *own) keep(i uint32, s *slot) { o.slots[i] = s.word() }
+
+// word is generation and taken.
+func (s *slot) word() uint64 { return uint64(s.gen)<<32 | uint64(s.taken) }
 
 // Check tells whether the region can be what members have made of it who keep to the
 // protocol, as far as that shows without a call. The error wraps ErrCorrupt, but where
@@ -31,8 +52,8 @@ func (b *Board) Check(member int) error {
 		r.logBytes != uint64(b.cfg.LogBytes) || r.mailBytes != uint64(b.cfg.MailBytes) || r.rules != b.cfg.rules() {
 		return fmt.Errorf("%w: its shape has changed", ErrCorrupt)
 	}
-	if by := r.closed.Load(); int64(by) > int64(b.cfg.closers()) {
-		return b.corruptLog("closed by member %d of %d", int64(by)-1, b.cfg.closers())
+	if _, err := b.isClosed(); err != nil {
+		return err
 	}
 	if err := b.lock(member); err != nil {
 		return err
@@ -44,7 +65,10 @@ func (b *Board) Check(member int) error {
 	if tail, cut := r.tail.Load(), r.cut.Load(); cut-r.floor > tail-r.floor || cut%8 != 0 {
 		return b.corruptLog("cut at %d, floor %d, end %d", cut, r.floor, tail)
 	}
-	return nil
+	if by := r.closed.Load(); by == uint32(member)+1 && b.cfg.Closers == 0 && !b.own.closed[member] {
+		return b.corruptLog("closed by member %d, who has not closed it", member)
+	}
+	return b.checkSlots()
 }
 
 // Verify is Check, and compares the region with what this Board value has written
@@ -64,14 +88,7 @@ func (b *Board) Verify(member int) error {
 			return err
 		}
 	}
-	if by := b.regs.closed.Load(); by == uint32(member)+1 && !b.own.closed.Load() {
-		return b.corruptLog("closed by member %d, who has not closed it", member)
-	}
-	if err := b.lock(member); err != nil {
-		return err
-	}
-	defer b.unlock()
-	return b.verifySlots(member)
+	return nil
 }
 
 // verifyBox checks both ends of a mailbox, as far as they are this member's.
@@ -90,19 +107,42 @@ func (b *Board) verifyBox(m int) error {
 	return nil
 }
 
-// verifySlots checks that the member's marks stand that have not led to a record, and
-// that slots are what the coordinator has made of them. The lock is held.
-func (b *Board) verifySlots(member int) error {
-	upToDate := member < len(b.readers) && b.own.reads[member] && b.regs.tail.Load() == b.readers[member].pos
+// checkSlots checks that the marks stand that this Board value has made and that have not
+// led to a record, and that slots are what the coordinator has made of them. The lock
+// is held.
+func (b *Board) checkSlots() error {
 	for i := range uint32(b.cfg.Slots) {
-		s, marks := b.slot(i)
-		if kept := b.own.slots[i]; kept != 0 && kept != uint64(s.gen)<<1|uint64(s.taken) {
-			return fmt.Errorf("%w: slot %d has generation %d (%d), %d (%d) was given to it", ErrCorrupt, i, s.gen, s.taken, kept>>1, kept&1)
+		s, bits := b.slot(i)
+		if kept := b.own.slots[i]; kept != 0 && kept != s.word() {
+			return fmt.Errorf("%w: slot %d has generation %d (%d), %d (%d) was given to it", ErrCorrupt, i, s.gen, s.taken, kept>>32, uint32(kept))
 		}
-		gen := b.own.marks[i].Load()
-		if upToDate && gen != 0 && gen == s.gen && s.taken != 0 && b.regs.closed.Load() == 0 && marks[member/64]&(1<<(member%64)) == 0 {
-			return fmt.Errorf("%w: slot %d has lost the mark of member %d", ErrCorrupt, i, member)
+		if b.stray(bits) {
+			return b.overmarked(i)
+		}
+	}
+	for member, marks := range b.own.marks {
+		for i, m := range marks {
+			if m.gen == 0 {
+				continue
+			}
+			s, bits := b.slot(uint32(i))
+			switch {
+			case newer(m.gen, s.gen):
+				return fmt.Errorf("%w: slot %d has generation %d, after %d", ErrCorrupt, i, s.gen, m.gen)
+			case m.gen == s.gen && s.taken != 0 && m.record == s.record && bits[member/64]&(1<<(member%64)) == 0 && b.regs.closed.Load() == 0:
+				return fmt.Errorf("%w: slot %d has lost the mark of member %d", ErrCorrupt, i, member)
+			}
 		}
 	}
 	return nil
+}
+
+// stray reports marks of members that there are not.
+func (b *Board) stray(marks []uint64) bool {
+	rest := b.cfg.Members - 64*(len(marks)-1)
+	return rest < 64 && marks[len(marks)-1]>>rest != 0
+}
+
+func (b *Board) overmarked(slot uint32) error {
+	return fmt.Errorf("%w: slot %d is marked by more than %d members", ErrCorrupt, slot, b.cfg.Members)
 }

@@ -31,18 +31,19 @@ func eachItsOwn(t *testing.T, c Config) []*Board {
 func TestVerifyFindsWhatLooksLikeASlowMember(t *testing.T) {
 	const members = 3
 	for name, damage := range map[string]func(b *Board, slot uint32){
-		"cursor":      func(b *Board, _ uint32) { b.cursor(1).Add(8) },
-		"mail's end":  func(b *Board, _ uint32) { b.box(1).tail.Add(^uint64(7)) },
-		"mail's head": func(b *Board, _ uint32) { b.box(2).head.Add(8) },
-		"mark":        func(b *Board, slot uint32) { _, marks := b.slot(slot); marks[0] &^= 2 },
-		"generation":  func(b *Board, slot uint32) { s, _ := b.slot(slot); s.gen += 3 },
-		"taken":       func(b *Board, slot uint32) { s, _ := b.slot(slot); s.taken = 0 },
-		"floor":       func(b *Board, _ uint32) { b.regs.floor += 64 },
-		"cut":         func(b *Board, _ uint32) { b.regs.cut.Store(b.regs.tail.Load() + 8) },
-		"closed":      func(b *Board, _ uint32) { b.regs.closed.Store(77) },
-		"closed by 1": func(b *Board, _ uint32) { b.regs.closed.Store(2) },
-		"lock":        func(b *Board, _ uint32) { b.regs.lock.Store(1 << 20) },
-		"shape":       func(b *Board, _ uint32) { b.regs.slots++ },
+		"cursor":         func(b *Board, _ uint32) { b.cursor(1).Add(8) },
+		"mail's end":     func(b *Board, _ uint32) { b.box(1).tail.Add(^uint64(7)) },
+		"mail's head":    func(b *Board, _ uint32) { b.box(2).head.Add(8) },
+		"mark":           func(b *Board, slot uint32) { _, marks := b.slot(slot); marks[0] &^= 2 },
+		"mark of nobody": func(b *Board, slot uint32) { _, marks := b.slot(slot); marks[0] &^= 2; marks[0] |= 64 },
+		"generation":     func(b *Board, slot uint32) { s, _ := b.slot(slot); s.gen += 3 },
+		"taken":          func(b *Board, slot uint32) { s, _ := b.slot(slot); s.taken = 0 },
+		"floor":          func(b *Board, _ uint32) { b.regs.floor += 64 },
+		"cut":            func(b *Board, _ uint32) { b.regs.cut.Store(b.regs.tail.Load() + 8) },
+		"closed":         func(b *Board, _ uint32) { b.regs.closed.Store(77) },
+		"closed by 1":    func(b *Board, _ uint32) { b.regs.closed.Store(2) },
+		"lock":           func(b *Board, _ uint32) { b.regs.lock.Store(1 << 20) },
+		"shape":          func(b *Board, _ uint32) { b.regs.slots++ },
 	} {
 		boards := eachItsOwn(t, small(members, 4))
 		slot, gen := mustAcquire(t, boards[0])

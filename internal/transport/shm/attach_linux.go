@@ -101,7 +101,13 @@ func (n *Network) adopt(fds []int, prepare func(h *header) error) error {
 	fd := fds[0]
 	h, err := mapHeader(fd, n.cfg.Size)
 	if err == nil {
+		if n.cfg.Rank > 0 {
+			failpoint.Scramble("attach", h.mem[:identityBytes])
+		}
 		err = prepare(h)
+		if n.cfg.Rank == 0 {
+			failpoint.Scramble("attach", h.mem[:identityBytes])
+		}
 	}
 	if err == nil {
 		n.seg, err = openSegment(fd, n.cfg)
@@ -110,8 +116,7 @@ func (n *Network) adopt(fds []int, prepare func(h *header) error) error {
 		closeAll(fds)
 		return err
 	}
-	failpoint.Share(h.mem)
-	failpoint.Share(n.seg.mem)
+	failpoint.Share("lanes", h.laneWords()...)
 	own := bell{head: h, rank: n.cfg.Rank}
 	n.head, n.bell = h, &own
 	if n.cfg.Alarm {

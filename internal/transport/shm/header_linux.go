@@ -72,6 +72,18 @@ func (h *header) check(c Config) error {
 	return nil
 }
 
+// laneWords are what says who may use the lanes after the world's, for tests that
+// damage them.
+func (h *header) laneWords() (words [][]byte) {
+	for id := 1; id < 4; id++ {
+		l := &h.regs().lanes[id]
+		for _, p := range []unsafe.Pointer{unsafe.Pointer(&l.state), unsafe.Pointer(&l.incarnation), unsafe.Pointer(&l.members)} {
+			words = append(words, unsafe.Slice((*byte)(p), 8))
+		}
+	}
+	return words
+}
+
 // abort writes the abort record, by world rank; false if there is one already.
 func (h *header) abort(rank int, text string) bool {
 	defer runtime.KeepAlive(h)

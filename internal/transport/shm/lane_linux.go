@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/board"
 )
@@ -134,7 +135,19 @@ func (n *Network) openRegion(id, me int, members, places []int, shapes []board.C
 		region = region[roundUp(board.Bytes(c), 64):]
 	}
 	o.incarnation = st.incarnation.Load()
+	if failpoint.Enabled && id == 0 {
+		p.offer()
+	}
 	return p, nil
+}
+
+// offer has tests damage what the lane hangs on.
+func (p *Part) offer() {
+	registers, slots, mail := p.Boards[0].Vital()
+	failpoint.Share("board", registers...)
+	failpoint.Share("slots", slots...)
+	failpoint.Share("mail", mail...)
+	failpoint.Share("counters", p.data.words()...)
 }
 
 // formatLane prepares the region, which nobody else touches now.

@@ -25,6 +25,8 @@ const (
 	version = 3
 
 	maxAbortText = 4 << 10
+
+	identityBytes = 7 * 8 // of registers: what ranks compare
 )
 
 // registers is the first part of the segment.

@@ -84,4 +84,12 @@ func (s *staging) verify() error {
 	return nil
 }
 
+// words are the counters as bytes.
+func (s *staging) words() (words [][]byte) {
+	for i := range s.counters {
+		words = append(words, unsafe.Slice((*byte)(unsafe.Pointer(&s.counters[i].v)), 8))
+	}
+	return words
+}
+
 var _ transport.Shared = (*staging)(nil)

@@ -37,14 +37,18 @@ func work() error {
 	}
 	ctx := context.Background()
 	large := make([]float32, 4<<20)
+	ok := true
 	var small [8][]float32
 	for i := range small {
 		small[i] = make([]float32, 1000)
 	}
 	for round := range rounds {
-		if err := hvd.Allreduce(ctx, "large", large); err != nil {
+		sample(large, func(i int) { large[i] = float32(round*hvd.Size() + hvd.Rank()*(1+i%3)) })
+		if err := hvd.Allreduce(ctx, "large", large, hvd.WithOp(hvd.Sum)); err != nil {
 			return err
 		}
+		n := hvd.Size()
+		sample(large, func(i int) { ok = ok && large[i] == float32(round*n*n+(1+i%3)*n*(n-1)/2) })
 		var handles []*hvd.Handle
 		for i, s := range small { // to be fused
 			// An Adasum is packed over every transport; a sum is not, where the tensors lie in memory that all share.
@@ -60,9 +64,11 @@ func work() error {
 				return err
 			}
 		}
+		sample(large, func(i int) { large[i] = float32(i%1000 + round + hvd.Rank()) })
 		if err := hvd.Broadcast(ctx, "state", large, 0); err != nil {
 			return err
 		}
+		sample(large, func(i int) { ok = ok && large[i] == float32(i%1000+round) })
 		if round%5 == 2 {
 			s := hvd.NewProcessSet(0, 1, 2)
 			if err := hvd.AddProcessSet(s); err != nil {
@@ -74,5 +80,15 @@ func work() error {
 		}
 	}
 	hvd.Shutdown()
+	if !ok {
+		fmt.Println("WRONG")
+	}
 	return nil
+}
+
+// sample calls f for places all over p, a few in each part that travels by itself.
+func sample(p []float32, f func(i int)) {
+	for i := 0; i < len(p); i += 1021 {
+		f(i)
+	}
 }
