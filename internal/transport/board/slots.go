@@ -149,6 +149,9 @@ func (b *Board) Acquire() (slot, gen uint32, ok bool, err error) {
 	var oldest uint64
 	for i := range uint32(b.cfg.Slots) {
 		s, marks := b.slot(i)
+		if err := b.checkKept(i, s); err != nil {
+			return 0, 0, false, err
+		}
 		if s.record > b.regs.floor || anyMark(marks) {
 			continue
 		}
@@ -215,6 +218,9 @@ func (b *Board) Retire(slot uint32) (marked []int, ok bool, err error) {
 	}
 	defer b.unlock()
 	s, marks := b.slot(slot)
+	if err := b.checkKept(slot, s); err != nil {
+		return nil, false, err
+	}
 	if s.taken == 0 {
 		return nil, false, nil
 	}

@@ -113,8 +113,8 @@ func (b *Board) verifyBox(m int) error {
 func (b *Board) checkSlots() error {
 	for i := range uint32(b.cfg.Slots) {
 		s, bits := b.slot(i)
-		if kept := b.own.slots[i]; kept != 0 && kept != s.word() {
-			return fmt.Errorf("%w: slot %d has generation %d (%d), %d (%d) was given to it", ErrCorrupt, i, s.gen, s.taken, kept>>32, uint32(kept))
+		if err := b.checkKept(i, s); err != nil {
+			return err
 		}
 		if b.stray(bits) {
 			return b.overmarked(i)
@@ -133,6 +133,14 @@ func (b *Board) checkSlots() error {
 				return fmt.Errorf("%w: slot %d has lost the mark of member %d", ErrCorrupt, i, member)
 			}
 		}
+	}
+	return nil
+}
+
+// checkKept checks that a slot is what the coordinator has made of it.
+func (b *Board) checkKept(i uint32, s *slot) error {
+	if kept := b.own.slots[i]; kept != 0 && kept != s.word() {
+		return fmt.Errorf("%w: slot %d has generation %d (%d), %d (%d) was given to it", ErrCorrupt, i, s.gen, s.taken, kept>>32, uint32(kept))
 	}
 	return nil
 }
