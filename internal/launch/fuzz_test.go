@@ -1,8 +1,10 @@
 package launch
 
 import (
+	"bufio"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -69,5 +71,40 @@ func FuzzConfigFile(f *testing.F) {
 		if f, err := parseFlags("horovodrun", []string{"-np", "2", "--config-file", path, "true"}); err == nil {
 			f.tune(f.environ(nil))
 		}
+	})
+}
+
+// Command lines are understood or refused with words, that of the launcher and those
+// that it builds for agents and other launchers.
+func FuzzFlags(f *testing.F) {
+	for _, line := range []string{"-np 2 python train.py", "-H a:1,b:2 --verbose -- x", "--min-np 1 --max-np 3 --host-discovery-script ./d --slots-per-host 2 x",
+		"-np -1", "--timeline-filename", "-p 22 -i k --start-timeout 1e9 x", "--config-file /dev/null x", "-np=2 -cb", "--blacklist-cooldown-range 1 2 -np 1 x", "-np \x00"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		if strings.Contains(line, "config-file") && !strings.Contains(line, "/dev/null") {
+			return // it reads what it is told to
+		}
+		o, err := parseFlags("horovodrun", strings.Fields(line))
+		switch {
+		case err != nil && strings.TrimSpace(err.Error()) == "":
+			t.Errorf("%q is refused without a word", line)
+		case err == nil && o == nil:
+			t.Errorf("%q is neither understood nor refused", line)
+		}
+	})
+}
+
+// What another version, or a shell that is no agent, says first is no greeting or names
+// its version.
+func FuzzGreeting(f *testing.F) {
+	f.Add("gorovod-agent 1 0.1 /usr/bin/gorovod\n")
+	f.Add("gorovod-agent 99999999999999999999 x")
+	f.Add("Welcome to Ubuntu\r\n")
+	f.Fuzz(func(t *testing.T, line string) {
+		if g, ok := parseGreeting(agentGreeting, line); ok && (g.version == "" && strings.Count(line, " ") < 2 || !strings.HasPrefix(line, agentGreeting)) {
+			t.Errorf("%q is a greeting: %+v", line, g)
+		}
+		readLine(bufio.NewReader(strings.NewReader(line)), maxGreeting)
 	})
 }

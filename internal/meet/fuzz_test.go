@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -60,12 +61,26 @@ func FuzzPMI(f *testing.F) {
 			}
 		}()
 		s := &speaker{conn: here, lines: bufio.NewReaderSize(here, 4<<10)}
-		if s.begin() == nil {
-			for _, kind := range []string{"barrier_out", "get_result", "finalize_ack"} {
-				if _, err := s.ask("x", kind); err != nil {
-					return
+		err := s.begin()
+		for _, kind := range []string{"barrier_out", "get_result", "finalize_ack"} {
+			if err == nil {
+				_, err = s.ask("x", kind)
+			}
+		}
+		if err == nil {
+			return
+		}
+		for _, field := range strings.Fields(answers) {
+			name, value, _ := strings.Cut(field, "=")
+			for _, said := range []string{name, value} {
+				if _, number := strconv.Atoi(said); len(said) > 3 && number != nil && strings.Contains(err.Error(), said) && !strings.Contains(ownWords, said) {
+					t.Errorf("%q was said, and is shown: %v", said, err)
 				}
 			}
 		}
 	})
 }
+
+// ownWords are what errors say whatever was answered.
+const ownWords = "the answer to init, get_maxes, get_my_kvsname, is not answered with response_to_init, maxes, my_kvsname, barrier_out, get_result, finalize_ack " +
+	"is refused: rc= is answered with a vallen_max that is no number bufio: buffer full io: read/write on closed pipe EOF"

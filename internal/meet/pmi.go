@@ -137,7 +137,7 @@ func (s *speaker) begin() error {
 		return err
 	}
 	if s.longest, err = strconv.Atoi(limits["vallen_max"]); err != nil {
-		return fmt.Errorf("vallen_max=%q", limits["vallen_max"])
+		return errors.New("get_maxes is answered with a vallen_max that is no number")
 	}
 	name, err := s.ask("get_my_kvsname", "my_kvsname")
 	s.space = name["kvsname"]
@@ -161,7 +161,10 @@ func (s *speaker) ask(command, kind string) (map[string]string, error) {
 		answer[name] = value
 	}
 	if rc, told := answer["rc"]; answer["cmd"] != kind || told && rc != "0" {
-		return nil, fmt.Errorf("%s is answered with %s, rc=%s", verb, answer["cmd"], rc)
+		if n, err := strconv.Atoi(rc); answer["cmd"] == kind && err == nil {
+			return nil, fmt.Errorf("%s is refused: rc=%d", verb, n)
+		}
+		return nil, fmt.Errorf("%s is not answered with %s", verb, kind)
 	}
 	return answer, nil
 }

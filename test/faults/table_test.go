@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
 // table is what was measured, by phase and kind.
 type table struct {
+	mu       sync.Mutex
 	worst    map[cell]time.Duration
 	counts   map[cell]int
 	harmless map[cell]int // of counts: the job went on to its end
@@ -16,11 +18,13 @@ type table struct {
 }
 
 func newTable() *table {
-	return &table{map[cell]time.Duration{}, map[cell]int{}, map[cell]int{}, map[cell]int{}}
+	return &table{worst: map[cell]time.Duration{}, counts: map[cell]int{}, harmless: map[cell]int{}, bad: map[cell]int{}}
 }
 
 // add notes an injection; took is 0 where nobody was told.
 func (t *table) add(c cell, took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.counts[c]++
 	if took == 0 {
 		t.harmless[c]++
@@ -28,7 +32,11 @@ func (t *table) add(c cell, took time.Duration) {
 	t.worst[c] = max(t.worst[c], took)
 }
 
-func (t *table) failed(c cell) { t.bad[c]++ }
+func (t *table) failed(c cell) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bad[c]++
+}
 
 // String is the table in Markdown.
 func (t *table) String() string {
