@@ -106,7 +106,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s) each
 
 .PHONY: faults
 faults: ## every kind of fault in every phase of a job, five times each, into docs/reliability.md (10 minutes; root, for the cut link)
-	FAULTS_PER_CELL=$(or $(FAULTS_PER_CELL),5) $(GO) test ./test/faults -v -count=1 -timeout 60m
+	FAULTS_PER_CELL=$(or $(FAULTS_PER_CELL),5) $(GO) test ./test/faults -v -count=1 -timeout 60m -parallel 4
 
 .PHONY: soak
 soak: prepare build ## an elastic job through faults at random for CHAOS (10m), then fault and property tests over and over for SOAKTIME (600) seconds
