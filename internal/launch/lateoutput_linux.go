@@ -15,6 +15,7 @@ import (
 type lateOutput struct {
 	where string
 	pipes [2]*os.File // stdout and stderr
+	taken bool
 	said  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -38,9 +39,10 @@ func inheritLateOutput(fd int) *lateOutput {
 
 // take begins to take the output. The files are made when there is some.
 func (l *lateOutput) take() {
-	if l == nil {
+	if l == nil || l.taken {
 		return
 	}
+	l.taken = true
 	for i, p := range l.pipes {
 		l.said.Go(func() {
 			buf := make([]byte, 32<<10)
@@ -79,13 +81,24 @@ func (l *lateOutput) put(stream int, text []byte) {
 	}
 }
 
-// end waits for the end of the output, for a bounded time: what has escaped may hold a pipe open.
-func (l *lateOutput) end() {
+// end waits for the end of the output, for a bounded time: what has escaped may hold a pipe
+// open. gone says that the launcher is gone, of which the command may have heard first.
+func (l *lateOutput) end(gone bool) {
 	if l == nil {
 		return
+	}
+	if gone {
+		l.take()
 	}
 	for _, p := range l.pipes {
 		p.SetReadDeadline(time.Now().Add(drainLimit))
 	}
 	l.said.Wait()
+}
+
+// hungUp says that the other end of a pipe that is read here is closed.
+func hungUp(fd int) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	return err == nil && n == 1 && p[0].Revents&unix.POLLHUP != 0
 }

@@ -43,6 +43,8 @@ const (
 	// farewellTime is how long a worker of an elastic job may take to end by itself
 	// when the launcher is gone.
 	farewellTime = 5 * time.Second
+	// keepTime is the same where it may have a commit to write to a disk, however large.
+	keepTime = time.Minute
 	// sweepInterval is the pause between two rounds of SIGKILL.
 	sweepInterval = 20 * time.Millisecond
 	// sweepLimit is when those that survive SIGKILL (in the kernel, waiting for a
@@ -101,7 +103,7 @@ func supervise(args []string) int {
 	all.add(pid)
 	s := &supervisor{pid: pid, status: status, all: all, words: words}
 	defer all.tidy()
-	defer words.end()
+	defer func() { words.end(hungUp(controlFD)) }()
 	return s.run(control, signals)
 }
 
@@ -139,7 +141,10 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 				orders = nil
 				s.words.take()
 				if os.Getenv(elasticVariable) != "" {
-					farewell = time.After(farewellTime) // it notices by itself, and may have a commit to keep
+					farewell = time.After(farewellTime) // it notices by itself
+					if os.Getenv("GOROVOD_CHECKPOINT_DIR") != "" {
+						farewell = time.After(keepTime)
+					}
 				} else {
 					end(leftoverGrace)
 				}

@@ -79,7 +79,13 @@ def test_too_few_are_left():
 def test_a_job_goes_on_from_its_checkpoint(tmp_path):
     env = {**os.environ, "GOROVOD_CHECKPOINT_DIR": str(tmp_path), "GOROVOD_CHECKPOINT_EVERY": "1000"}
     options = ["-np", "2", "--min-np", "2", "-H", "localhost:2"]
-    job = subprocess.Popen(command(options, 60, "--hang", 30), stdout=subprocess.PIPE, text=True, env=env)
+    said = tmp_path / "output"
+    job = subprocess.Popen(
+        command([*options, "--output-filename", str(said)], 60, "--hang", 30),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
     try:
         for line in job.stdout:
             if "from 0" in line:
@@ -90,6 +96,10 @@ def test_a_job_goes_on_from_its_checkpoint(tmp_path):
         end = time.monotonic() + LIMIT
         while not list(tmp_path.glob("*.checkpoint")):
             assert time.monotonic() < end, "nothing was kept"
+            time.sleep(0.05)
+        # Why, is where the output has been going, although nobody has passed it on.
+        while "is kept in GOROVOD_CHECKPOINT_DIR" not in (said / "rank.0" / "stderr").read_text():
+            assert time.monotonic() < end, (said / "rank.0" / "stderr").read_text()
             time.sleep(0.05)
     finally:
         job.kill()
