@@ -92,6 +92,23 @@ func TestACutLinkIsNoticed(t *testing.T) {
 	}
 }
 
+// A host that is gone says nothing either, though its processes have died.
+func TestAHostsDeathIsNoticed(t *testing.T) {
+	if asRole(t, untilFailure) {
+		return
+	}
+	texts := lost(t, func(hosts [2]netns.Host, ranks []*process) {
+		netns.Cut(t, hosts)
+		ranks[2].Process.Kill()
+		ranks[3].Process.Kill()
+	}, []int{0, 1})
+	for i, text := range texts {
+		if !strings.Contains(text, "is lost") || !strings.Contains(text, "rank 2") && !strings.Contains(text, "rank 3") || text != texts[0] {
+			t.Errorf("rank %d was told %q", i, text)
+		}
+	}
+}
+
 // A rank that computes for longer than the limit answers meanwhile, and so do the
 // kernels of connections on which nothing moves.
 func TestComputingIsNoSilence(t *testing.T) {

@@ -138,7 +138,7 @@ func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
 func (w *World) onLost(err error) {
 	server := w.session.ServedBy()
 	if server == "" {
-		w.abort(fmt.Errorf("the launcher is gone: %w", err))
+		w.abort(err) // "the launcher is gone"
 		return
 	}
 	tick := time.NewTicker(newsDelay / 50)

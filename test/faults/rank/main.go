@@ -36,13 +36,23 @@ func work() error {
 		return err
 	}
 	ctx := context.Background()
+	if os.Getenv("FAULT_RANK") == os.Getenv("HOROVOD_RANK") {
+		defer befall(os.Getenv("FAULT"))()
+	}
 	large := make([]float32, 4<<20)
 	ok := true
 	var small [8][]float32
 	for i := range small {
 		small[i] = make([]float32, 1000)
 	}
-	for round := range rounds {
+	last := rounds
+	if n, err := strconv.Atoi(os.Getenv("FAULT_ROUNDS")); err == nil {
+		last = n
+	}
+	for round := range last {
+		if round == 2 && last != rounds {
+			fmt.Println("WORKING")
+		}
 		sample(large, func(i int) { large[i] = float32(round*hvd.Size() + hvd.Rank()*(1+i%3)) })
 		if err := hvd.Allreduce(ctx, "large", large, hvd.WithOp(hvd.Sum)); err != nil {
 			return err

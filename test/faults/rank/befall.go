@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// befallAfter is when a rank's trouble begins, amid its work.
+const befallAfter = 300 * time.Millisecond
+
+// befall has a trouble of the machine's come over this process soon: "memory CGROUP", a
+// cgroup whose limit it exceeds; "address space", none of which is left. The returned
+// function ends the waiting for it.
+func befall(fault string) (cancel func()) {
+	var group string
+	switch {
+	case fault == "":
+		return func() {}
+	case fault == "address space":
+	default:
+		fmt.Sscanf(fault, "memory %s", &group)
+		if err := os.WriteFile(group, []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+			fmt.Println("SKIP", err)
+		}
+	}
+	t := time.AfterFunc(befallAfter, func() {
+		fmt.Fprintf(os.Stderr, "failpoint work trouble %d\n", time.Now().UnixNano())
+		if group == "" {
+			syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20})
+		}
+		for hoard := [][]byte{}; ; {
+			p := make([]byte, 16<<20)
+			for i := 0; i < len(p); i += 4096 {
+				p[i] = 1
+			}
+			hoard = append(hoard, p)
+		}
+	})
+	return func() { t.Stop() }
+}
