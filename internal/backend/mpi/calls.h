@@ -15,6 +15,12 @@ void RUN(const struct gv_library *m, struct gv_call *c) {
   const void *in = (const void *)c->in;
   void *out = (void *)c->out;
   int n = (int)c->count;
+  if (c->what > GV_LAST_AT_ANY_TIME) { /* what MPI answers with an abort of all processes, once the program has finalized it */
+    int finalized = 0;
+    c->code = FN(Finalized, int *)(&finalized);
+    if (finalized) c->code = GV_FINALIZED;
+    if (c->code != 0) return;
+  }
   switch (c->what) {
     case GV_Initialized: c->code = FN(Initialized, int *)(&c->result); break;
     case GV_Finalized: c->code = FN(Finalized, int *)(&c->result); break;

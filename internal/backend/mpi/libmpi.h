@@ -19,16 +19,20 @@ enum { GV_REASON_BYTES = 512 };
 
 enum gv_abi { GV_OPEN_MPI = 1, GV_MPICH = 2, GV_STANDARD = 3 };
 
-/* The functions that are looked up, all of MPI 3.0. */
+/* The functions that are looked up, all of MPI 3.0. The first ones may be called before MPI is
+ * initialised and after it has been finalized. */
 #define GV_FUNCTIONS(X)                                                                                              \
-  X(Initialized) X(Finalized) X(Init_thread) X(Query_thread) X(Finalize) X(Get_library_version) X(Error_string)      \
+  X(Initialized) X(Finalized) X(Get_library_version) X(Error_string) X(Init_thread) X(Query_thread) X(Finalize)      \
   X(Comm_rank) X(Comm_size) X(Comm_idup) X(Comm_free) X(Comm_set_errhandler) X(Comm_group) X(Comm_create_group)      \
   X(Group_incl) X(Group_size) X(Group_translate_ranks) X(Group_free) X(Op_create) X(Test) X(Isend) X(Irecv)          \
   X(Ibarrier) X(Ibcast) X(Iallreduce) X(Iallgatherv) X(Ialltoallv) X(Ireduce_scatter)
 
 #define GV_NUMBER(name) GV_##name,
-enum gv_function { GV_FUNCTIONS(GV_NUMBER) GV_FUNCTION_COUNT };
+enum gv_function { GV_FUNCTIONS(GV_NUMBER) GV_FUNCTION_COUNT, GV_LAST_AT_ANY_TIME = GV_Init_thread };
 #undef GV_NUMBER
+
+/* A code that is no MPI's: the call has not been made, since MPI has been finalized. */
+enum { GV_FINALIZED = -1 };
 
 /* Element types and operations, in the order of package tensor. The types without one
  * in MPI, float16, bfloat16 and bool, stand in for others of the same size. */

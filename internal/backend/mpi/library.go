@@ -115,6 +115,8 @@ func (l *Library) lose(cause error) {
 
 var errFinalized = errors.New("MPI has been finalized in this process, and cannot be initialized a second time: end the process and start it anew")
 
+var errEarly = errors.New("the program has finalized MPI while Horovod was in use: call hvd.shutdown() before")
+
 // run makes the call that l.call holds. The caller holds mu.
 func (l *Library) run(what uint32) {
 	l.call.what = what
@@ -145,6 +147,9 @@ var names = [...]string{C.GV_Init_thread: "Init_thread", C.GV_Query_thread: "Que
 
 // explain is the error of a call that has returned code. The caller holds mu.
 func (l *Library) explain(what uint32, code C.int) error {
+	if code == C.GV_FINALIZED {
+		return errEarly
+	}
 	reason, err := l.textLocked(C.GV_Error_string, code)
 	if err != nil {
 		reason = fmt.Sprintf("error %d", int(code))

@@ -1,0 +1,143 @@
+"""One process of MPI, with mpi4py: gives hvd.init communicators, in the way that its argument names.
+
+Prints what it finds in one line, "place CASE rank R of N sets …", for scripts/schedulers.sh.
+"""
+
+import os
+import sys
+
+import numpy as np
+import torch
+
+import horovod.torch as hvd
+from horovod.torch.mpi_ops import _basics
+
+
+def tell(case: str, more: str = "") -> None:
+    """One write: several processes share the output."""
+    total = hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum)
+    assert total.item() == hvd.size() * (hvd.size() + 1) / 2, total
+    sys.stdout.write(f"place {case} rank {hvd.rank()} of {hvd.size()}{more}\n")
+    sys.stdout.flush()
+
+
+def members() -> str:
+    """All process sets by their ids, and what each sums over its own members."""
+    found = []
+    for set_id, ranks in sorted(_basics._get_process_set_ids_and_ranks().items()):
+        found.append(f"{set_id}={'+'.join(map(str, ranks))}")
+    return " sets " + " ".join(found)
+
+
+def set_sum(process_set: "hvd.ProcessSet") -> str:
+    """The sum of the members' ranks, by the process set that includes this process."""
+    return f" sum {int(hvd.allreduce(torch.tensor([float(hvd.rank())]), op=hvd.Sum, process_set=process_set).item())}"
+
+
+def world() -> None:
+    """MPI is initialised by mpi4py, before; the program goes on using it, and finalizes it as it exits."""
+    from mpi4py import MPI
+
+    hvd.init(comm=MPI.COMM_WORLD)
+    assert hvd.mpi_enabled() and hvd.mpi_built()
+    assert hvd.mpi_threads_supported() == (MPI.Query_thread() == MPI.THREAD_MULTIPLE)
+    assert MPI.COMM_WORLD.allreduce(1) == hvd.size()
+    assert hvd.rank() == MPI.COMM_WORLD.rank
+    tell("world")
+
+
+def after() -> None:
+    """MPI is initialised by hvd.init, and finalized as the process exits; mpi4py comes later and uses it."""
+    os.environ["HOROVOD_CONTROLLER"] = "mpi"
+    hvd.init()
+    from mpi4py import MPI
+
+    assert MPI.Is_initialized()
+    ours = np.array([hvd.rank()], dtype="i8")
+    MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, ours)
+    assert ours[0] == hvd.size() * (hvd.size() - 1) // 2
+    tell("after")
+    hvd.shutdown()
+    MPI.COMM_WORLD.barrier()  # MPI is the process's until it ends
+
+
+def again() -> None:
+    """hvd.init after hvd.shutdown, with another communicator."""
+    from mpi4py import MPI
+
+    hvd.init(comm=MPI.COMM_WORLD)
+    hvd.shutdown()
+    backwards = MPI.COMM_WORLD.Split(0, -MPI.COMM_WORLD.rank)
+    hvd.init(comm=backwards)
+    assert hvd.rank() == backwards.rank
+    backwards.Free()  # hvd has a duplicate
+    tell("again", f" was {MPI.COMM_WORLD.rank}")
+
+
+def parts() -> None:
+    """Each half of MPI's world is a world of its own."""
+    from mpi4py import MPI
+
+    half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2, MPI.COMM_WORLD.rank)
+    hvd.init(comm=half)
+    assert (hvd.rank(), hvd.size()) == (half.rank, half.size)
+    tell("parts", f" was {MPI.COMM_WORLD.rank}")
+
+
+def several() -> None:
+    """A list of communicators: the first is the world, the others are process sets."""
+    from mpi4py import MPI
+
+    half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2, MPI.COMM_WORLD.rank)
+    hvd.init(comm=[MPI.COMM_WORLD, half])
+    tell("several", members())
+
+
+def sets() -> None:
+    """Process sets that are given by communicators, beside one that is given by ranks."""
+    from mpi4py import MPI
+
+    half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2, MPI.COMM_WORLD.rank)
+    by_comm, by_ranks = hvd.ProcessSet(half), hvd.ProcessSet([0, 1])
+    hvd.init(comm=MPI.COMM_WORLD, process_sets=[by_comm, by_ranks])
+    assert by_comm.included() and by_comm.size() == half.size and by_comm.rank() == half.rank
+    tell("sets", members() + set_sum(by_comm))
+
+
+def exits() -> None:
+    """The program finalizes MPI itself, and ends without hvd.shutdown: nothing aborts, and the exit code is 0."""
+    from mpi4py import MPI
+
+    hvd.init(comm=MPI.COMM_WORLD)
+    tell("exits")
+    MPI.Finalize()
+
+
+def single() -> None:
+    """MPI for one thread only is refused, with advice."""
+    import mpi4py
+
+    mpi4py.rc.thread_level = "single"
+    from mpi4py import MPI
+
+    try:
+        hvd.init(comm=MPI.COMM_WORLD)
+    except ValueError as e:
+        assert "MPI_THREAD_SERIALIZED" in str(e), e
+        print("place single refused", flush=True)
+
+
+def stranger() -> None:
+    """A communicator with processes that are not in the first is refused."""
+    from mpi4py import MPI
+
+    half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2, MPI.COMM_WORLD.rank)
+    try:
+        hvd.init(comm=[half, MPI.COMM_WORLD])
+    except ValueError as e:
+        assert "not in the first communicator" in str(e), e
+        print("place stranger refused", flush=True)
+
+
+if __name__ == "__main__":
+    {f.__name__: f for f in (world, after, again, parts, several, sets, exits, single, stranger)}[sys.argv[1]]()
