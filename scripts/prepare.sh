@@ -7,6 +7,7 @@
 #   scripts/prepare.sh wheel       build/wheel-tools: what makes and checks wheels, pinned
 #   scripts/prepare.sh tensorflow  build/tensorflow-VERSION: virtual environments with TensorFlow
 #   scripts/prepare.sh jax         build/jax: a virtual environment with JAX and Keras, pinned; none if PyPI has no such JAX
+#   scripts/prepare.sh mpi4py      build/mpi4py: mpi4py for PYTHON, or the one in build/python; none if PyPI cannot be reached
 #   scripts/prepare.sh hosts       ssh, sshd and ip for tests over several hosts, where they can be installed
 #
 # Does nothing quickly when nothing is missing. Changes the system (apt-get)
@@ -20,6 +21,7 @@ TOOLS=(ruff==0.17.5 mypy==2.4.1)
 WHEEL_TOOLS=(hatchling==1.33.0 ziglang==0.16.0 auditwheel==6.8.2)
 MODULES=(torch numpy pytest cloudpickle)
 JAX=(jax==0.10.2 keras==3.15.1 numpy pytest cloudpickle)
+MPI4PY=mpi4py==4.1.2
 # The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.
 TENSORFLOWS=${TENSORFLOWS:-2.21.0 2.15.1}
 
@@ -108,6 +110,21 @@ install_into() {
   echo "$*" >"$venv/.complete"
 }
 
+# Beside the Python that has torch, which may be the system's.
+mpi4py() {
+  local python
+  python=${PYTHON:-$(cat build/python)}
+  [ "$(cat build/mpi4py/.complete 2>/dev/null)" = "$MPI4PY for $python" ] && return
+  say "installing $MPI4PY into build/mpi4py"
+  rm -rf build/mpi4py
+  if ! "$python" -m pip install --quiet --no-deps --target build/mpi4py "$MPI4PY" >build/mpi4py.log 2>&1; then
+    say "it cannot be installed, so its tests are left out: $(tail -n 1 build/mpi4py.log)"
+    rm -rf build/mpi4py
+    return
+  fi
+  echo "$MPI4PY for $python" >build/mpi4py/.complete
+}
+
 hosts() {
   local missing=()
   [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
@@ -157,10 +174,10 @@ jax() {
   echo "${JAX[*]}" >build/jax/.complete
 }
 
-[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, hosts, wheel, tensorflow, jax"
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, hosts, wheel, tensorflow, jax, mpi4py"
 for part; do
   case $part in
-  toolchain | python | tools | hosts | wheel | tensorflow | jax) "$part" ;;
-  *) die "$part: not one of toolchain, python, tools, hosts, wheel, tensorflow, jax" ;;
+  toolchain | python | tools | hosts | wheel | tensorflow | jax | mpi4py) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools, hosts, wheel, tensorflow, jax, mpi4py" ;;
   esac
 done

@@ -10,6 +10,9 @@ func openMPI(e *environment) Place {
 		Launcher: OpenMPI, Rank: e.number("OMPI_COMM_WORLD_RANK"), Size: e.number("OMPI_COMM_WORLD_SIZE"),
 		LocalRank: e.optional("OMPI_COMM_WORLD_LOCAL_RANK"), LocalSize: e.optional("OMPI_COMM_WORLD_LOCAL_SIZE"),
 	}
+	if j := jsrun(e); j.Rank == p.Rank && j.Size == p.Size && j.Job != "" {
+		return j // its Spectrum MPI is an Open MPI; the number of LSF's job tells its ranks from those of others
+	}
 	p.oneHostAcross()
 	if e.has("PMIX_NAMESPACE") {
 		// A number made of mpirun's pid and its host's name, or these themselves. A pid may
