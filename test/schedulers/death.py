@@ -1,6 +1,6 @@
 """Ranks that work until rank 1 dies, by a signal or by an exception. The others say what they are told of it.
 
-They say it in the file TOLD, since launchers that fail lose output; there each says its process id, too, when it begins.
+They say it in the file TOLD, since launchers that fail lose output. There each says its process id, too.
 """
 
 import os
