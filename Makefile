@@ -88,9 +88,10 @@ test-jax: build ## the JAX tests on 1 and 2 ranks
 	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --ranks 1,2 --together --logs build/test-logs-jax test/jax/test_*.py
 
 .PHONY: lint
-lint: tools ## gofmt, vet, staticcheck, ruff, mypy
+lint: tools ## gofmt, vet (for arm64 and darwin, too), staticcheck, ruff, mypy
 	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	build/tools/bin/ruff check .
 	build/tools/bin/mypy

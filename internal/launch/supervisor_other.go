@@ -15,6 +15,7 @@ const supervisorName = "gorovod-supervisor"
 
 const (
 	sweepLimit      = time.Second
+	leftoverGrace   = time.Second
 	commandResultFD = 3
 )
 

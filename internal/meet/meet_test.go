@@ -204,7 +204,7 @@ type processManager struct {
 func startProcessManager(t *testing.T, size int) (m *processManager, fds []string) {
 	m = &processManager{values: map[string]string{}, size: size, passed: make(chan struct{})}
 	for range size {
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +316,7 @@ func TestPMIThatGoesWrong(t *testing.T) {
 	if _, err := b.Read(short(t), nil); err == nil {
 		t.Error("a descriptor that is not there")
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
