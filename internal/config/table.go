@@ -28,7 +28,7 @@ var implemented = []Knob{
 		setting: boolean(func(c *Config) *bool { return &c.DynamicSets })},
 	{Name: "GOROVOD_JOIN_ALL_OPS", Agreed: true, Doc: "1: allgather, broadcast, alltoall and reducescatter work while a rank has joined, which then contributes an empty part (rows that an alltoall has for it are an error); 0: they are errors, as in Horovod",
 		setting: boolean(func(c *Config) *bool { return &c.JoinAllOps })},
-	{Name: "GOROVOD_COMPRESSION", Agreed: true, Doc: "`fp16` or `bf16`: sums and averages of float32 and float64 travel between hosts in 16 bits a number, and are summed in the tensor's own type; `none`: as they are, unless `hvd.Compression` asks for it",
+	{Name: "GOROVOD_COMPRESSION", Agreed: true, Doc: "`fp16` or `bf16`: sums and averages of float32 and float64 travel between hosts in 16 bits a number, and are summed in the tensor's own type (`fp16`: what a host's ranks come to together must stay below 65504, also for an average; `bf16` has no such limit); `none`: as they are, unless `hvd.Compression` asks for it",
 		setting: setting{
 			parse: func(c *Config, v string) (err error) {
 				c.Compression, err = tensor.ParseWire(v)

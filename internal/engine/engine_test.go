@@ -427,7 +427,11 @@ func TestAbort(t *testing.T) {
 		cause := errors.New("rank 2 on host h (pid 7) was killed by signal 9 (SIGKILL)")
 		each(engines, func(r int, e *Engine) {
 			if r == 2 {
-				time.Sleep(5 * time.Millisecond)
+				for _, other := range engines[:2] {
+					for len(other.Waiting()) == 0 {
+						time.Sleep(time.Millisecond)
+					}
+				}
 				e.Abort(cause)
 				return
 			}

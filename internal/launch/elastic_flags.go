@@ -126,7 +126,10 @@ func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 	var out, errs limited
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			err = fmt.Errorf("it has not ended within %v", scriptLimit)
+		case ctx.Err() != nil:
 			err = ctx.Err()
 		}
 		return nil, fmt.Errorf("%s: %w%s", d.script, err, after(errs.kept.String()))

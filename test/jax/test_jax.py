@@ -113,6 +113,9 @@ def test_process_sets(job, jnp):
         if job.rank() == job.size() - 1:
             np.testing.assert_allclose(job.allreduce(jnp.float32(5), name="own", process_set=last), 5)
             np.testing.assert_allclose(job.allgather(jnp.ones(2), name="all", process_set=last), [1, 1])
+            job.allreduce(jnp.float32(5), process_set=last)
+        # The others have not counted the last call.
+        np.testing.assert_allclose(job.allreduce(jnp.ones(2), op=job.Sum), [job.size()] * 2)
     finally:
         job.remove_process_set(last)
 

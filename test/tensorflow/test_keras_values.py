@@ -68,6 +68,16 @@ def test_batch_normalization_is_that_of_the_whole_batch(job):
             job.SyncBatchNormalization(fused=fused)
 
 
+def test_batch_normalization_of_numbers_far_from_zero(job):
+    import tensorflow as tf
+
+    whole = np.random.RandomState(5).randn(job.size(), 64, 2).astype(np.float32) + [0, 1000]
+    layer = job.SyncBatchNormalization(epsilon=1e-6)
+    got = layer(tf.constant(whole[job.rank()], tf.float32), training=True)
+    want = (whole - whole.mean((0, 1))) / whole.std((0, 1))
+    np.testing.assert_allclose(got, want[job.rank()], atol=2e-3)
+
+
 def test_batch_normalization_in_a_model(job):
     hvd, keras = models.front_end(FRONT_ENDS[0])
 

@@ -426,6 +426,12 @@ def test_broadcast_variables(inplace):
     hvd.broadcast_variables([], root)
 
 
+def test_broadcast_variables_of_other_names():
+    variable = tf.Variable(float(hvd.rank()), name="a" if hvd.rank() else "b")
+    hvd.broadcast_variables([variable], 0)
+    check(variable, np.float32(0))
+
+
 def test_broadcast_underscore():
     variables = variables_of(hvd.rank())
     values = hvd.broadcast_(variables, 0, name="mine")

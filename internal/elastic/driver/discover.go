@@ -8,6 +8,32 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
+// firstHosts is where the job begins. An interruption ends the search; then the job is
+// over, and the hosts are none.
+func (d *Driver) firstHosts(ctx context.Context) ([]membership.Host, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var hosts []membership.Host
+	found := make(chan error, 1)
+	go func() {
+		var err error
+		hosts, err = d.o.Discover(ctx)
+		found <- err
+	}()
+	for {
+		select {
+		case f := <-d.events:
+			if f(); d.over() {
+				cancel()
+				<-found
+				return nil, nil
+			}
+		case err := <-found:
+			return hosts, err
+		}
+	}
+}
+
 // discover is the goroutine that asks for the hosts now and then. What fails after
 // the first time is told, once for each text, and asked again; that it works again is told, too.
 func (d *Driver) discover(ctx context.Context, known []membership.Host) {

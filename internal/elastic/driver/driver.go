@@ -128,8 +128,11 @@ func (d *Driver) Run(ctx context.Context) (Outcome, error) {
 	hosts := d.o.Hosts
 	if d.o.Discover != nil {
 		var err error
-		if hosts, err = d.o.Discover(ctx); err != nil {
+		if hosts, err = d.firstHosts(ctx); err != nil {
 			return Outcome{}, fmt.Errorf("discover hosts: %w", err)
+		}
+		if d.over() {
+			return d.outcome(), nil
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		watching := make(chan struct{})

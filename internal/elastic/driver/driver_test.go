@@ -440,6 +440,24 @@ func TestDiscoveryErrors(t *testing.T) {
 	}
 }
 
+// An interruption ends a search for hosts that would not end.
+func TestInterruptDuringTheFirstDiscovery(t *testing.T) {
+	searching := make(chan struct{})
+	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second,
+		Discover: func(ctx context.Context) ([]membership.Host, error) {
+			close(searching)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+	go func() {
+		<-searching
+		d.Interrupt(syscall.SIGINT, "interrupted")
+	}()
+	if o, err := d.Run(context.Background()); err != nil || o.Reason != "interrupted" {
+		t.Errorf("got %+v, %v", o, err)
+	}
+}
+
 // An interruption reaches all workers; those that do not end are killed.
 func TestInterrupt(t *testing.T) {
 	j := start(t, membership.Config{NP: 2, Min: 2}, membership.Host{Name: "a", Slots: 2})

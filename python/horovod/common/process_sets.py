@@ -125,7 +125,7 @@ def _rebind_process_sets(basics: HorovodBasics, process_sets: Sequence[ProcessSe
     for process_set in _added:
         process_set.ranks = _present(process_set._places, world)
         ids = [i for i in sorted(known) if known[i] == process_set.ranks]
-        process_set.process_set_id = ids[0] if ids else None
+        process_set.process_set_id = ids[0] if ids else 0 if process_set.ranks == world else None
 
 
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:

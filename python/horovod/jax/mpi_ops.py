@@ -38,6 +38,7 @@ _basics = HorovodBasics(__file__)
 def init(*args: Any, **kwargs: Any) -> None:
     """See :meth:`horovod.common.basics.HorovodBasics.init`."""
     _basics.init(*args, **kwargs)
+    _host.begin()
     _setup_process_sets(_basics)
 
 

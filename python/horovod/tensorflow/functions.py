@@ -10,7 +10,7 @@ import tensorflow as tf
 from horovod.common import _arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import is_version_greater_equal_than
-from horovod.tensorflow.mpi_ops import _normalize_name, allgather, broadcast, broadcast_, check_variables, rank
+from horovod.tensorflow.mpi_ops import allgather, broadcast, broadcast_, check_variables, rank
 
 try:
     import cloudpickle as pickle
@@ -48,9 +48,8 @@ def _assign_broadcast(variables: Sequence[Any], root_rank: int, process_set: Pro
     def assign() -> Any:
         assigned = []
         for i, variable in enumerate(variables):
-            # Variables' names need not be unique, nor be equal on all ranks.
-            name = f"HorovodBroadcast_{_normalize_name(_name(variable))}_{i}"
-            value = broadcast(variable, root_rank, name, process_set=process_set)
+            # By number: variables' names need not be unique, nor be equal on all ranks.
+            value = broadcast(variable, root_rank, f"HorovodBroadcast_{i}", process_set=process_set)
             assigned.append(
                 variable.assign(value) if hasattr(variable, "assign") else tf.compat.v1.assign(variable, value)
             )
@@ -61,10 +60,6 @@ def _assign_broadcast(variables: Sequence[Any], root_rank: int, process_set: Pro
             tf.function(lambda: assign() and None, autograph=False)()
         return None
     return assign()
-
-
-def _name(variable: Any) -> str:
-    return getattr(variable, "name", None) or "variable"
 
 
 def broadcast_global_variables(root_rank: int) -> Any:

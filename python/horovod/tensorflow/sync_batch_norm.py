@@ -32,15 +32,16 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
             return mean, variance
         mask = kwargs.get("mask", args[-1] if args and tf.is_tensor(args[-1]) else None)
         count = self._count(inputs, mean, mask)
-        weighted = tf.stack([mean * count, (variance + tf.square(mean)) * count, tf.zeros_like(mean) + count])
-        total = _allreduce(weighted, op=Sum, name=self._operation())
-        # Rounding must not make a variance negative.
-        all_mean = total[0] / total[2]
-        return all_mean, tf.maximum(total[1] / total[2] - tf.square(all_mean), 0)
+        counts = tf.zeros_like(mean) + count
+        total = _allreduce(tf.stack([mean * count, counts]), op=Sum, name=self._operation("mean"))
+        all_mean = total[0] / total[1]
+        # Not by the mean of squares: of numbers far from 0 little would be left after the subtraction.
+        squares = (variance + tf.square(mean - all_mean)) * count
+        return all_mean, _allreduce(squares, op=Sum, name=self._operation("variance")) / total[1]
 
-    def _operation(self) -> Any:
+    def _operation(self, what: str) -> Any:
         # In a graph its node's name tells layers apart; in eager mode only this does.
-        return f"sync_batch_normalization.{self.name}" if tf.executing_eagerly() else None
+        return f"sync_batch_normalization.{self.name}.{what}" if tf.executing_eagerly() else None
 
     @staticmethod
     def _count(inputs: Any, mean: Any, mask: Any) -> Any:
