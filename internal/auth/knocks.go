@@ -122,7 +122,7 @@ func (k *Knocks) say() {
 		slices.Sort(why)
 		parts = append(parts, who+": "+strings.Join(why, ", "))
 	}
-	k.tell("refused who does not know this job's secret: " + strings.Join(parts, "; "))
+	k.tell("refused who did not prove to know this job's secret: " + strings.Join(parts, "; "))
 	k.count = 0
 	clear(k.from)
 }
