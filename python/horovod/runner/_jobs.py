@@ -154,7 +154,8 @@ def _collect(code: int, folder: Path, settings: Settings) -> list[Any]:
     if code != 0:
         text = (
             "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be "
-            f"terminated. The launcher's exit code is {code}; its last message says why, or which process was the first."
+            f"terminated. The launcher's exit code is {code}; its last message says why, or which process was the "
+            "first."
         )
         if failures:
             # A rank that another one's end has stopped says less than that one.
