@@ -267,7 +267,11 @@ def test_stall_shutdown_ends_the_job():
         (
             "train",
             3,
-            [r"rank 0 on .* waits for \S+body\.99 .*ranks 1, 2 have not", r"rank 1 .*head\.extra.*rank 0 has not"],
+            # One of those that lack it may have come to wait a moment too late to be told of.
+            [
+                r"rank 0 on .* waits for \S+body\.99 .*ranks? [12](, 2)? ha(s|ve) not",
+                r"rank [12] .*head\.extra.*rank 0 has not",
+            ],
         ),
         ("joined", 3, [r"rank 1 on .* waits for \S+of\.1 .*rank 2 has not", r"rank 2 .*of\.2.*rank 1 has not"]),
         (
