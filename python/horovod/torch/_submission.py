@@ -24,7 +24,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
-from horovod.common import _lib, _slots
+from horovod.common import _arguments, _lib, _slots
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
@@ -289,13 +289,6 @@ def empty_like(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
-def _check_name(name: Optional[str]) -> None:
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"name must be a str, not {name!r}")
-    if name is not None and "\0" in name:
-        raise ValueError(f"name {name!r} contains a NUL character")
-
-
 def process_set_id(process_set: ProcessSet) -> int:
     """The number by which the engine knows the set. Raises ValueError if it does not, TypeError for what is no set."""
     if not isinstance(process_set, ProcessSet):
@@ -350,7 +343,7 @@ def submit(
     if set_id is None:
         set_id = process_set_id(process_set)  # says what is wrong
     if name is not None and (type(name) is not str or "\0" in name):
-        _check_name(name)
+        _arguments.name(name)
     handle = next(_handles)
     wire_name = f"{kind}.noname.{handle}" if name is None else f"{kind}.{name}"
     copies = for_engine(tensor, output)
@@ -403,7 +396,7 @@ def submit_group(
     """
     dtypes = [engine_dtype(tensor, None if names is None else names[i]) for i, tensor in enumerate(tensors)]
     set_id = process_set_id(process_set)
-    _check_name(name)
+    _arguments.name(name)
     handle = next(_handles)
     group = f"grouped_{kind}.noname.{handle}" if name is None else f"grouped_{kind}.{name}"
     name_of = names.__getitem__ if names is not None else _numbered(group if name is None else name, len(tensors))
