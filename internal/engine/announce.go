@@ -43,6 +43,9 @@ func (l *lane) submitted(en *Entry) {
 	}
 	en.since = l.engine.clock.submitted()
 	l.engine.active = en.since
+	if en.op.Done != nil {
+		l.engine.tells.Store(true)
+	}
 }
 
 // admit refuses what may not enter the table. The caller holds engine.mu.

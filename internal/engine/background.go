@@ -10,7 +10,24 @@ const (
 	gatherTime = 100 * time.Microsecond
 	maxNap     = 200 * time.Microsecond
 	patience   = 2 * time.Millisecond // of naps without any progress, before the bell
+
+	// Where each look takes the core of a program that has said that it will come for its
+	// results, and may be computing until then.
+	lazyGather = time.Millisecond
+	lazyNap    = 2 * time.Millisecond
 )
+
+// lazy reports whether looking can wait: there are no cores to spare, nothing is on the way
+// from other hosts meanwhile, and nobody is to be told of an end.
+func (e *Engine) lazy() bool { return e.opts.OneHost && !e.opts.SpareCores && !e.tells.Load() }
+
+// rest is how long the background goroutine stays away after a look, the first time and at most.
+func (e *Engine) rest() (first, most time.Duration) {
+	if e.lazy() {
+		return lazyGather, lazyNap
+	}
+	return gatherTime, maxNap
+}
 
 // takeOverTries bounds how often a waiter tries to get the drive lock from the
 // background goroutine before it leaves the work to it.
@@ -32,7 +49,8 @@ func (e *Engine) background() {
 // attend drives until nothing is pending, or somebody else drives: leaveRole sees
 // to it that this one goes on afterwards.
 func (e *Engine) attend() {
-	nap, idle := gatherTime, time.Duration(0)
+	nap, _ := e.rest()
+	idle := time.Duration(0)
 	for {
 		time.Sleep(nap)
 		if e.wanted.Load() > 0 || e.pending.Load() == 0 && !e.called.Load() || !e.role.TryLock() {
@@ -40,22 +58,29 @@ func (e *Engine) attend() {
 		}
 		e.aside.Store(true)
 		moved := e.driveAside(idle >= patience)
+		midway := e.midway()
 		e.aside.Store(false)
 		e.role.Unlock()
+		first, most := e.rest()
 		switch {
 		case e.pending.Load() == 0 || e.wanted.Load() > 0 || e.closing.Load():
 			return
-		case moved:
+		case moved && midway:
 			nap, idle = gatherTime, 0
+		case moved:
+			nap, idle = first, 0
 		default:
 			idle += nap
-			nap = min(2*nap, maxNap)
+			if nap = min(2*nap, most); midway {
+				nap = gatherTime
+			}
 		}
 	}
 }
 
 // driveAside makes progress while there is some to make, or a collective is under
-// way, and nobody else needs the role. With doze it sleeps on the bell if it finds
+// way, and nobody else needs the role. If it is lazy, it leaves one for a while, too, that is
+// under way as slowly as the others' programs let them work for it. With doze it sleeps on the bell if it finds
 // nothing to do. It reports whether it is worth looking again soon. The caller
 // holds the role.
 func (e *Engine) driveAside(doze bool) bool {
@@ -71,19 +96,37 @@ func (e *Engine) driveAside(doze bool) bool {
 		case worked:
 			polls = 0
 		case e.midway():
-			if polls++; !e.spin(polls) {
-				e.sleep(nil, maxSleep)
-				polls = 0
+			if polls++; e.spinAside(polls) {
+				continue
 			}
+			if e.lazy() && !doze {
+				return moved
+			}
+			e.doze()
+			moved, polls = true, 0
 		case doze && !moved:
-			e.dozing.Store(true)
-			e.sleep(nil, maxSleep)
-			e.dozing.Store(false)
+			e.doze()
 			moved = true
 		default:
 			return moved
 		}
 	}
+}
+
+// spinAside is spin for the background goroutine. Where it is lazy, polling would take a core
+// from the program, here or on another rank, which is what it waits for.
+func (e *Engine) spinAside(polls int) bool {
+	if e.lazy() && !e.polled() {
+		return polls < politePolls
+	}
+	return e.spin(polls)
+}
+
+// doze sleeps on the bell, from which a waiter may wake it. The caller holds the role.
+func (e *Engine) doze() {
+	e.dozing.Store(true)
+	e.sleep(nil, maxSleep)
+	e.dozing.Store(false)
 }
 
 // midway reports whether a collective has begun and not ended: other members work

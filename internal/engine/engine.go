@@ -61,6 +61,8 @@ type Options struct {
 	// AfterAbort, if set, is a sentence for users that follows the cause of an abort.
 	AfterAbort string
 	Spin       bool // poll for a while before sleeping: only where ranks ≤ usable cores
+	SpareCores bool // there are two usable cores a rank: the program and the background goroutine do not share one
+	OneHost    bool // all ranks are on this host
 	// Describe names a world rank for error messages, such as "rank 2 on host a".
 	Describe func(rank int) string
 	// Failed, if set, is told once, by whichever goroutine finds out, that the network was
@@ -98,6 +100,7 @@ type Engine struct {
 	dozing       atomic.Bool   // and sleeps on the bell
 	claims       atomic.Int32  // waiters that want the role from it now
 	pending      atomic.Int64  // operations not yet done
+	tells        atomic.Bool   // an operation has had a callback: somebody is told of its end, and asks for nothing before
 	called       atomic.Bool   // Wake was called, and nobody has begun to look since
 	kick         chan struct{} // wakes the background goroutine
 	quit         chan struct{} // closed to end the background goroutine

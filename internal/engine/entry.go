@@ -178,6 +178,7 @@ func (e *Entry) finish(err *Error) {
 // ended: at once if it has. It may be called once, besides Op.Done; the caller
 // holds the Entry, and f may use it until it returns.
 func (e *Entry) OnDone(f func(*Entry)) error {
+	e.engine.tells.Store(true)
 	e.Retain()
 	if !e.late.CompareAndSwap(nil, &f) {
 		e.Release()

@@ -11,7 +11,7 @@ func TestOnDone(t *testing.T) {
 	for range 200 {
 		var calls atomic.Int32
 		called := make(chan struct{})
-		e := &Entry{}
+		e := &Entry{engine: new(Engine)}
 		e.refs.Store(2) // the holder's and the engine's
 		finished := make(chan struct{})
 		go func() {

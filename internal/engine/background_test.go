@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// The background goroutines carry what nobody waits for, wherever the cores are, and who
+// comes to wait amid it takes over, or is told when it is done.
+func TestBackgroundCarriesWhatNobodyWaitsFor(t *testing.T) {
+	for _, c := range []struct{ spare, oneHost, shared bool }{
+		{true, true, true}, {false, true, true}, {false, false, true}, {false, true, false}, {false, false, false},
+	} {
+		t.Run(fmt.Sprintf("spare=%v oneHost=%v shared=%v", c.spare, c.oneHost, c.shared), func(t *testing.T) {
+			engines := newWorld(t, 3, c.shared, func(o *Options) {
+				o.Spin, o.SpareCores, o.OneHost = c.spare, c.spare, c.oneHost
+			})
+			each(engines, func(r int, e *Engine) {
+				for step := range 20 {
+					// Many chunks, so that every rank is amid it again and again.
+					data := bytes.Repeat(floats(float32(r+1)), 64<<10)
+					en, err := e.Enqueue(sum("large", data))
+					if err != nil {
+						t.Errorf("rank %d: %v", r, err)
+						return
+					}
+					if step%3 == r { // one rank waits from the start, another comes later, and the third looks only
+						for deadline := time.Now().Add(limit); !en.Done() && time.Now().Before(deadline); {
+							time.Sleep(50 * time.Microsecond)
+						}
+					} else if step%3 == (r+1)%3 {
+						time.Sleep(300 * time.Microsecond)
+					}
+					if !e.Wait(en, limit) || en.Err() != nil || float(data, 0) != 6 || float(data, 64<<10-1) != 6 {
+						t.Errorf("rank %d, step %d: done %v, %v, %v", r, step, en.Done(), en.Err(), float(data, 0))
+						return
+					}
+					en.Release()
+				}
+			})
+		})
+	}
+}
+
+// Amid a collective for which another rank does nothing the background goroutine sleeps in
+// the end instead of coming back for ever, and who comes to wait then gets its role.
+func TestBackgroundSleepsAmidWhatStandsStill(t *testing.T) {
+	for _, spare := range []bool{true, false} {
+		engines := newWorld(t, 2, true, func(o *Options) { o.Spin, o.SpareCores, o.OneHost = spare, spare, true })
+		engines[1].role.Lock() // it submits, and nobody drives it
+		data := [][]byte{floats(1, 1), floats(2, 2)}
+		var entries [2]*Entry
+		for r, e := range engines {
+			en, err := e.Enqueue(sum("still", data[r]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries[r] = en
+		}
+		sleeps := func() bool { return engines[0].dozing.Load() }
+		for deadline := time.Now().Add(limit); !sleeps() && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		if !sleeps() {
+			t.Errorf("spare %v: it has not slept", spare)
+		}
+		waited := make(chan bool)
+		go func() { waited <- engines[0].Wait(entries[0], limit) }()
+		for deadline := time.Now().Add(limit); engines[0].aside.Load() && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		if engines[0].aside.Load() {
+			t.Errorf("spare %v: it has not given its role to who waits", spare)
+		}
+		engines[1].role.Unlock()
+		if !engines[1].Wait(entries[1], limit) || !<-waited || float(data[0], 0) != 3 || float(data[1], 1) != 3 {
+			t.Errorf("spare %v: %v, %v", spare, entries[0].Err(), entries[1].Err())
+		}
+		for _, en := range entries {
+			en.Release()
+		}
+	}
+}
