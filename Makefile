@@ -124,13 +124,12 @@ test-torch2: wheel ## the wheel's tests under PyTorch 2, in a chroot of Debian's
 	scripts/matrix.sh dist/*.whl trixie
 
 .PHONY: schedulers
-schedulers: prepare build ## jobs that srun, sbatch, mpirun and torchrun start, for real, and how they die: what is installed of these (Slurm: root only), and the contract's cases over MPI
+schedulers: prepare build ## jobs that srun, sbatch, mpirun and torchrun start, for real, and how they die, and the contract's cases over MPI: what is installed of these (Slurm: root only; PARTS=…)
 	@scripts/prepare.sh mpi4py
-	scripts/schedulers.sh $(python)
-	GOROVOD_TEST_MPI_ALL=1 $(GO) test -count=1 -timeout 20m -v -run TestContractOverMPI ./internal/world
+	scripts/schedulers.sh $(python) $(PARTS)
 
 .PHONY: mpi-matrix
-mpi-matrix: build ## make schedulers, but for Slurm, with the Open MPI and the MPICH of other Debian releases, in chroots (root only; RELEASES=…)
+mpi-matrix: build ## make schedulers, but for Slurm, with the Open MPI and the MPICH of other Debian releases, in chroots (root only; RELEASES=…, PARTS=…)
 	scripts/mpi_matrix.sh $(RELEASES)
 
 .PHONY: clean

@@ -17,7 +17,7 @@ if [ "$(id -u)" != 0 ]; then
   exit 77
 fi
 export PATH=$PATH:/usr/sbin
-mkdir -m 755 "$dir" "$dir/ctld" "$dir/gv1" "$dir/gv2"
+mkdir -m 755 "$dir" "$dir/tmp" "$dir/tmp/gv1" "$dir/tmp/gv2" "$dir/ctld" "$dir/gv1" "$dir/gv2"
 
 pids=()
 cleanup() {
@@ -64,6 +64,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerType=sched/backfill
 SwitchType=switch/none
+TmpFS=$dir/tmp/%n
 MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides

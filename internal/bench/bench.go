@@ -87,6 +87,14 @@ func (i *interrupted) Error() string { return fmt.Sprintf("interrupted (%v)", i.
 // run measures, prints the tables, and writes the files that were asked for.
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	deadline := time.Now().Add(o.budget())
+	var file *os.File
+	if o.JSON != "" { // what cannot be written should not be measured first
+		var err error
+		if file, err = os.OpenFile(o.JSON, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+			return fmt.Errorf("--json: %w", err)
+		}
+		defer file.Close()
+	}
 	report, err := o.measure(ctx, deadline, stderr)
 	if err != nil {
 		return err
@@ -94,22 +102,22 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := report.table(stdout); err != nil {
 		return err
 	}
-	if o.JSON != "" {
-		if err := toFile(o.JSON, report.writeJSON); err != nil {
+	if file != nil {
+		if err := replace(file, report.writeJSON); err != nil {
 			return fmt.Errorf("--json: %w", err)
 		}
 	}
 	return report.lost()
 }
 
-// toFile writes a file, and reports the error of its Close too.
-func toFile(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
+// replace writes f anew, of which an earlier run's content stays until then, and closes it.
+func replace(f *os.File, write func(io.Writer) error) error {
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		if err := f.Truncate(0); err != nil {
+			return err
+		}
 	}
 	if err := write(f); err != nil {
-		f.Close()
 		return err
 	}
 	return f.Close()

@@ -212,7 +212,7 @@ func TestReps(t *testing.T) {
 	for _, c := range []struct {
 		slice, guess float64
 		want         int
-	}{{1, 1e-6, 100}, {1, 0.02, 50}, {1e-3, 9e-3, 5}, {1e-3, 11e-3, 1}, {1, 30, 1}} {
+	}{{1, 1e-6, 100}, {1, 0.02, 50}, {1e-3, 9e-3, 10}, {1e-3, 11e-3, 1}, {1, 30, 1}} {
 		if got := s.reps(c.slice, c.guess); got != c.want {
 			t.Errorf("%v s of %v s: %d repetitions, want %d", c.slice, c.guess, got, c.want)
 		}

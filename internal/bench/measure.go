@@ -17,7 +17,7 @@ const (
 	warmReps = 1
 	// fewReps are the least of a turn as long as one takes less than shortRep
 	// seconds: the first after another contender's turn finds cold caches.
-	fewReps  = 5
+	fewReps  = 10
 	shortRep = 10e-3
 )
 

@@ -26,7 +26,7 @@ var allPeers = []string{PeerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
 type options struct {
 	NumProc int      `name:"num-proc" short:"n" aliases:"np" default:"2" placeholder:"N" help:"Number of ranks (also --np). Default: 2."`
 	Quick   bool     `help:"Fewer sizes, and by default 20 seconds."`
-	Time    float64  `placeholder:"SECONDS" help:"How long it may take in all. Default: 90."`
+	Time    *float64 `placeholder:"SECONDS" help:"How long it may take in all. Default: 90."`
 	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"The largest tensor. Default: 256."`
 	BERT    bool     `name:"bert" help:"The gradients of BERT-large, too: 1.3 GB for each rank of each contender."`
 	Peers   []string `placeholder:"NAME" help:"Whom to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
@@ -62,8 +62,8 @@ func (o *options) check() error {
 	switch {
 	case o.NumProc < 1 || o.NumProc > 1024:
 		return fmt.Errorf("--num-proc %d: a number from 1 to 1024 is needed", o.NumProc)
-	case o.Time != 0 && !(o.Time >= 1 && o.Time <= 86400):
-		return fmt.Errorf("--time %v: a number of seconds from 1 to 86400 is needed", o.Time)
+	case o.Time != nil && !(*o.Time >= 1 && *o.Time <= 86400):
+		return fmt.Errorf("--time %v: a number of seconds from 1 to 86400 is needed", *o.Time)
 	case o.MaxSize < 1 || o.MaxSize > 4096:
 		return fmt.Errorf("--max-size %d: a number of MiB from 1 to 4096 is needed", o.MaxSize)
 	}
@@ -89,13 +89,12 @@ func (o *options) insists(peer string) bool { return slices.Contains(o.Peers, pe
 
 // budget is how long everything may take.
 func (o *options) budget() time.Duration {
-	seconds := o.Time
+	seconds := 90.0
 	switch {
-	case seconds != 0:
+	case o.Time != nil:
+		seconds = *o.Time
 	case o.Quick:
 		seconds = 20
-	default:
-		seconds = 90
 	}
 	return time.Duration(seconds * float64(time.Second))
 }

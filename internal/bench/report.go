@@ -157,7 +157,7 @@ func figure(ranks int, all []*series) (l Limits, results []Result) {
 		time, bytes := newStat(x.samples), float64(x.task.bytes())
 		result := Result{Task: x.task.name, Bytes: x.task.bytes(), Peer: x.peer.name, Time: time, AlgBW: bytes / time.Median, Ratios: map[string]float64{}}
 		result.BusBW = result.AlgBW * float64(2*(ranks-1)) / float64(ranks)
-		if l.Allreduce > 0 {
+		if l.Allreduce > 0 && ranks > 1 { // one moves nothing
 			result.OfLimit = result.AlgBW / l.Allreduce
 		}
 		results = append(results, result)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/schedulers"
@@ -64,7 +65,7 @@ type Config struct {
 
 	Transport  string        // auto, shm, tcp
 	TLS        bool          // on all TCP connections
-	TCPStreams int           // connections for the data from each rank to another
+	TCPStreams int           // connections for the data from each rank to another; 0: the world decides
 	Timeout    time.Duration // of the start-up
 
 	StallCheckDisable bool
@@ -145,7 +146,7 @@ type reading struct {
 func defaults() *Config {
 	return &Config{
 		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
-		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo, TCPStreams: 1, Timeout: 30 * time.Second,
+		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo, Timeout: 30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
 		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn,
 	}
@@ -160,6 +161,23 @@ func Load(lookup func(name string) (string, bool)) (*Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Unknown finds names that look like knobs and are none, misspelt ones, and says so in a
+// sentence each, sorted.
+func Unknown(names []string) []string {
+	known := make(map[string]bool)
+	for i := range Knobs {
+		known[Knobs[i].Name] = true
+	}
+	var all []string
+	for _, name := range names {
+		if (strings.HasPrefix(name, "HOROVOD_") || strings.HasPrefix(name, "GOROVOD_")) && !known[name] {
+			all = append(all, fmt.Sprintf("%q is no variable of gorovod or Horovod", name))
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // Read is Load for who wants to report: it always returns a Config, in which a

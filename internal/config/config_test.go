@@ -27,31 +27,31 @@ func TestDefaults(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	c, err := Load(env("HOROVOD_RANK", "2", "HOROVOD_SIZE", "4", "HOROVOD_LOCAL_RANK", "2", "HOROVOD_LOCAL_SIZE", "4", "HOROVOD_HOSTNAME", "h",
-		"HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT", "4711", "HOROVOD_SECRET_KEY", "00ff", "HOROVOD_FUSION_THRESHOLD", "0",
+		"HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT", "4711", "HOROVOD_SECRET_KEY", testKey, "HOROVOD_FUSION_THRESHOLD", "0",
 		"HOROVOD_LOG_LEVEL", "nonsense", "HOROVOD_AUTOTUNE", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(c.Rendezvous, []string{"127.0.0.1:4711"}) || len(c.Key) != 2 || c.FusionThreshold != 0 || c.LogLevel != 4 || !c.Autotune.On || !c.IsSet("HOROVOD_AUTOTUNE") || c.IsSet("HOROVOD_CYCLE_TIME") || len(c.Warnings) != 1 {
+	if !slices.Equal(c.Rendezvous, []string{"127.0.0.1:4711"}) || len(c.Key) != 16 || c.FusionThreshold != 0 || c.LogLevel != 4 || !c.Autotune.On || !c.IsSet("HOROVOD_AUTOTUNE") || c.IsSet("HOROVOD_CYCLE_TIME") || len(c.Warnings) != 1 {
 		t.Errorf("%+v", c)
 	}
 }
 
 // Several addresses of the launcher, and the one that is in two variables as the last.
 func TestRendezvousAddresses(t *testing.T) {
-	c, err := Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", "00", "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7, [fd00::1]:7", "HOROVOD_GLOO_IFACE", "eth0,ib0"))
+	c, err := Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", testKey, "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7, [fd00::1]:7", "HOROVOD_GLOO_IFACE", "eth0,ib0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(c.Rendezvous, []string{"10.0.0.1:7", "[fd00::1]:7"}) || !slices.Equal(c.Interfaces, []string{"eth0", "ib0"}) {
 		t.Errorf("%q, %q", c.Rendezvous, c.Interfaces)
 	}
-	c, err = Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", "00", "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7,a:8",
+	c, err = Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", testKey, "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7,a:8",
 		"HOROVOD_GLOO_RENDEZVOUS_ADDR", "a", "HOROVOD_GLOO_RENDEZVOUS_PORT", "8"))
 	if err != nil || !slices.Equal(c.Rendezvous, []string{"10.0.0.1:7", "a:8"}) {
 		t.Errorf("%q, %v", c.Rendezvous, err)
 	}
-	c, err = Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", "00", "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7",
+	c, err = Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", testKey, "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7",
 		"HOROVOD_GLOO_RENDEZVOUS_ADDR", "fd00::2", "HOROVOD_GLOO_RENDEZVOUS_PORT", "8"))
 	if err != nil || !slices.Equal(c.Rendezvous, []string{"10.0.0.1:7", "[fd00::2]:8"}) {
 		t.Errorf("%q, %v", c.Rendezvous, err)
@@ -165,9 +165,18 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestSecretIsNotInTheError(t *testing.T) {
-	if _, err := Load(env("HOROVOD_SECRET_KEY", "hunter2")); err == nil || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("error %v", err)
+// testKey is the shortest secret that a job may have.
+const testKey = "00112233445566778899aabbccddeeff"
+
+// What can be guessed is refused, and no error tells it.
+func TestSecretsThatAreNone(t *testing.T) {
+	for secret, want := range map[string]string{"hunter2": "not hexadecimal", testKey + "0": "not hexadecimal", "ab": "openssl rand", testKey[2:]: "fewer than 32 hexadecimal digits"} {
+		_, err := Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", secret, "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7"))
+		if err == nil || !strings.Contains(err.Error(), "HOROVOD_SECRET_KEY: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q in it", secret, err, want)
+		} else if len(secret) > 2 && strings.Contains(err.Error(), secret) {
+			t.Errorf("the error tells the secret: %v", err)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -62,8 +61,8 @@ var implemented = []Knob{
 		setting: fraction(func(c *Config) *float64 { return &c.Autotune.Noise })},
 	{Name: "GOROVOD_TLS", Agreed: true, Doc: "1: what goes over TCP, control and data, is encrypted (TLS 1.3, bound to the job's secret), see docs/security.md; 0: it is proved, but neither encrypted nor signed. Shared memory needs none. It cannot be combined with operations over MPI",
 		setting: boolean(func(c *Config) *bool { return &c.TLS })},
-	{Name: "GOROVOD_TCP_STREAMS", Agreed: true, Doc: "TCP connections that carry the data from a rank to another, 1 to 64: a message of at least 128 KiB is cut into as many parts. More than one helps where a single one cannot fill the link",
-		setting: whole(func(c *Config) *int { return &c.TCPStreams }, 1, 64)},
+	{Name: "GOROVOD_TCP_STREAMS", Agreed: true, Doc: "TCP connections that carry the data from a rank to another, up to 64: a message of at least 128 KiB is cut into as many parts. 0: as many as a host has network interfaces that are equally fast and in subnets of their own, over which they are spread; one interface counts where the drivers do not tell how fast they are, unless HOROVOD_GLOO_IFACE names several. More than that helps where a single one cannot fill the link",
+		setting: whole(func(c *Config) *int { return &c.TCPStreams }, 0, 64)},
 	{Name: "HOROVOD_HIERARCHICAL_ALLREDUCE", Agreed: true, Doc: "for jobs on several hosts. `1`: allreduces and reducescatters are made of parts inside the hosts and parts between them (reducescatters where all hosts have equally many ranks); `0`: they are not; `auto`: as a model of their cost says, which is nearly always as 1",
 		setting: hint(func(c *Config) *Hint { return &c.HierarchicalAllreduce })},
 	{Name: "HOROVOD_HIERARCHICAL_ALLGATHER", Agreed: true, Doc: "the same of allgathers, where the ranks of each host have consecutive numbers",
@@ -124,7 +123,7 @@ var implemented = []Knob{
 		setting: whole(func(c *Config) *int { return &c.CrossSize }, 1, 1<<20)},
 	{Name: "HOROVOD_HOSTNAME", section: placement, Doc: "name of this rank's host; ranks share memory with those of the same name, if they can, and use TCP to reach the others",
 		setting: text(func(c *Config) *string { return &c.Hostname })},
-	{Name: "HOROVOD_GLOO_IFACE", section: placement, Doc: "the network interfaces, separated by commas, on whose addresses this rank listens for the others; without it they may use any address of its host, and only loopback where all ranks are on one",
+	{Name: "HOROVOD_GLOO_IFACE", section: placement, Doc: "the network interfaces, separated by commas, on whose addresses this rank listens for the others: those that its host has, and one at least; without it they may use any address of its host, and only loopback where all ranks are on one",
 		setting: list(func(c *Config) *[]string { return &c.Interfaces }, func(v string) error {
 			if v == "" {
 				return fmt.Errorf("names of interfaces, separated by commas, are needed")
@@ -145,14 +144,11 @@ var implemented = []Knob{
 		}},
 	{Name: "GOROVOD_RENDEZVOUS_DIR", section: placement, Doc: "for ranks that srun, mpirun, mpiexec, torchrun or jsrun has started: a directory that all hosts share, in which rank 0 leaves the rendezvous' address and the job's secret for the others, in a file that only its owner may read. Without it they use what the launcher offers, see docs/schedulers.md",
 		setting: text(func(c *Config) *string { return &c.RendezvousDir })},
-	{Name: "HOROVOD_SECRET_KEY", section: placement, Secret: true, Doc: "the job's secret in hexadecimal; each connection proves knowledge of it first. Made by `horovodrun` for each job, never put on a command line",
+	{Name: "HOROVOD_SECRET_KEY", section: placement, Secret: true, Doc: "the job's secret in hexadecimal, 32 digits at least and best 64 random ones, as `openssl rand -hex 32` makes; each connection proves knowledge of it first. Made by `horovodrun` for each job, never put on a command line",
 		setting: setting{parse: func(c *Config, v string) error {
-			key, err := hex.DecodeString(v)
-			if err != nil {
-				return fmt.Errorf("it is not hexadecimal")
-			}
-			c.Key = key
-			return nil
+			var err error
+			c.Key, err = ParseKey(v)
+			return err
 		}}},
 
 	{Name: "GOROVOD_ELASTIC_DRIVER", section: placement, Doc: "addresses (HOST:PORT) of the driver of an elastic job, which gives this process its place at each `hvd.init()`",

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -24,7 +25,7 @@ type options struct {
 type Cluster struct {
 	Hosts           string `short:"H" placeholder:"HOST:SLOTS,..." help:"The hosts to examine, and the ways between them. Default: this host." xor:"what"`
 	Hostfile        string `placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"what"`
-	SSHPort         int    `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
+	SSHPort         *int   `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
 	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
 	RemoteCommand   string `placeholder:"COMMAND" help:"What gorovod is called on the other hosts."`
 	StartTimeout    int    `default:"30" placeholder:"SECONDS" help:"How long the other hosts may take to be connected. Default: 30."`
@@ -63,6 +64,11 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 		kong.Description("Say what gorovod sees. Exit code 0 if a job can run, 1 if it could not, 2 if the arguments make no sense."))
 	if err != nil {
 		return exitUsage, err
+	}
+	for _, a := range args {
+		if a == "" || strings.HasPrefix(a, "-") && strings.HasSuffix(a, "=") {
+			return exitUsage, errors.New("an argument is empty: is a variable in the command not set?")
+		}
 	}
 	if _, err := parser.Parse(args); err != nil {
 		return exitUsage, err

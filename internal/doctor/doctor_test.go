@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func row(t *testing.T, table, name string) []string {
 
 func TestEnv(t *testing.T) {
 	var b bytes.Buffer
-	err := Env(&b, []string{"HOROVOD_CYCLE_TIME=2.50", "HOROVOD_SECRET_KEY=c0ffee", "HOROVOD_HOSTNAME=a\tb", "HOROVOD_NUM_NCCL_STREAMS=3", "HOROVOD_AUTOTUNE=1",
+	err := Env(&b, []string{"HOROVOD_CYCLE_TIME=2.50", "HOROVOD_SECRET_KEY=c0ffeec0ffeec0ffeec0ffeec0ffeec0", "HOROVOD_HOSTNAME=a\tb", "HOROVOD_NUM_NCCL_STREAMS=3", "HOROVOD_AUTOTUNE=1",
 		"HOROVOD_FUSION_TRESHOLD=7", "GOROVOD_X=", "EDITOR=ed"})
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +105,11 @@ func (broken) Write([]byte) (int, error) { return 0, errors.New("no space left")
 
 // examined stands for the examination of hosts.
 func examined(c Cluster, w io.Writer) error {
-	fmt.Fprintf(w, "examined %v\n", c)
+	port := "-"
+	if c.SSHPort != nil {
+		port = strconv.Itoa(*c.SSHPort)
+	}
+	fmt.Fprintf(w, "examined {%s %s, port %s, %d %s %v}\n", c.Hosts, c.Hostfile, port, c.StartTimeout, c.Python, c.NoPairs)
 	switch c.Hosts {
 	case "unwell:1":
 		return ErrUnwell
@@ -124,14 +129,21 @@ func TestExitCodes(t *testing.T) {
 		{"--env", "A=1", 0, "VARIABLE", ""},
 		{"--env", "HOROVOD_SIZE=2", 1, "Wrong:", "gorovod doctor: with this environment hvd.init() fails"},
 		{"--help", "", 0, "--env", ""},
-		{"", "", 0, "examined {  0   30 python3 false}", ""},
-		{"-H a:1 -p 22 --python p --no-pairs", "", 0, "examined {a:1  22   30 p true}", ""},
+		{"", "", 0, "examined { , port -, 30 python3 false}", ""},
+		{"-H a:1 -p 22 --python p --no-pairs", "", 0, "examined {a:1 , port 22, 30 p true}", ""},
 		{"-H unwell:1", "", 1, "examined", ""},
 		{"-H broken:1", "", 1, "examined", "no such thing"},
 		{"-H a:1 --hostfile f", "", 2, "", "can't be used together"},
 		{"--start-timeout 0", "", 2, "", "--start-timeout 0"},
 		{"--nonsense", "", 2, "", "--nonsense"},
 		{"--env more", "", 2, "", "more"},
+		{"--dump 0", "", 1, "", "--dump 0: it is no process id"},
+		{"--dump +7", "", 1, "", "--dump +7: it is no process id"},
+		{"--dump 4194304", "", 1, "", "there is no process 4194304 on this host"},
+		{"--dump 99999999999999999999", "", 1, "", "neither a process id nor a directory"},
+		{"--dump /dev/null", "", 1, "", "it is a file"},
+		{"--dump /no/such", "", 1, "", "neither a process id nor a directory"},
+		{"--dump=", "", 2, "", "an argument is empty"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := Main("gorovod doctor", strings.Fields(c.args), []string{c.env}, &stdout, &stderr, examined)

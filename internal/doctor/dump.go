@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 
 	"github.com/gorovod/gorovod/internal/flight"
@@ -14,10 +16,13 @@ func Dump(w io.Writer, what string) error {
 	var dumps []*flight.Dump
 	var silent []flight.Silent
 	pid, err := strconv.Atoi(what)
-	if err == nil {
+	switch {
+	case err == nil && (pid < 1 || strconv.Itoa(pid) != what):
+		err = errors.New("it is no process id")
+	case err == nil:
 		dumps, silent, err = flight.Ask(pid)
-	} else {
-		dumps, err = flight.Load(what)
+	default:
+		dumps, err = load(what)
 	}
 	if err != nil {
 		return fmt.Errorf("--dump %s: %w", what, err)
@@ -27,4 +32,18 @@ func Dump(w io.Writer, what string) error {
 	}
 	flight.Merge(w, dumps, silent)
 	return nil
+}
+
+// load reads the dumps of a directory.
+func load(dir string) ([]*flight.Dump, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, errors.New("it is neither a process id nor a directory that exists")
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		return nil, errors.New("it is a file: a directory of dumps is needed, or a process id")
+	}
+	return flight.Load(dir)
 }

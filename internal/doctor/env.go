@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -67,23 +68,7 @@ func table(w io.Writer, c *config.Config) {
 // notes are what a user should know though nothing is wrong.
 func notes(c *config.Config, values map[string]string) []string {
 	all := slices.Clone(c.Warnings)
-	return append(all, unknown(values)...)
-}
-
-// unknown finds variables that look like knobs and are none: misspelt ones.
-func unknown(values map[string]string) []string {
-	known := make(map[string]bool)
-	for _, k := range config.Knobs {
-		known[k.Name] = true
-	}
-	var all []string
-	for name := range values {
-		if (strings.HasPrefix(name, "HOROVOD_") || strings.HasPrefix(name, "GOROVOD_")) && !known[name] {
-			all = append(all, fmt.Sprintf("%q is no variable of gorovod or Horovod", name))
-		}
-	}
-	slices.Sort(all)
-	return all
+	return append(all, config.Unknown(slices.Collect(maps.Keys(values)))...)
 }
 
 func lines(err error) []string {

@@ -35,6 +35,9 @@ var (
 const (
 	dialTimeout  = 30 * time.Second
 	writeTimeout = 10 * time.Second
+	// lostPause is how long the driver's end is kept back: what carries this process's output
+	// to the same launcher finds out by itself, and what was printed before would be lost.
+	lostPause = time.Second
 )
 
 // keepAlive finds out that the driver's host is gone.
@@ -195,7 +198,7 @@ func (c *Client) read() {
 	for {
 		m, err := Decode(c.conn)
 		if err != nil {
-			c.end(err)
+			c.lost(err)
 			return
 		}
 		c.take(m)
@@ -248,10 +251,19 @@ func (c *Client) write(m Message) error {
 	}
 	c.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := c.conn.Write(frame); err != nil {
-		c.end(err)
+		c.lost(err)
 		return c.cause()
 	}
 	return nil
+}
+
+// lost ends the connection because of an error, after a pause.
+func (c *Client) lost(cause error) {
+	select {
+	case <-c.ended:
+	case <-time.After(lostPause):
+	}
+	c.end(cause)
 }
 
 // end closes the connection; the first cause stays.

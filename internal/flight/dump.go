@@ -67,12 +67,16 @@ func (d *Dump) Save(dir string) (name string, err error) {
 
 // Load reads the dumps of a directory.
 func Load(dir string) ([]*Dump, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "flight-*.json"))
+	entries, err := os.ReadDir(dir) // not Glob, to which the directory's own name would be a pattern
 	if err != nil {
 		return nil, err
 	}
 	var dumps []*Dump
-	for _, name := range names {
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), "flight-") || !strings.HasSuffix(e.Name(), ".json") {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, err

@@ -2,7 +2,10 @@ package flight
 
 import (
 	"bytes"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -137,8 +140,45 @@ func TestAskingAProcess(t *testing.T) {
 	if err != nil || len(dumps) != 1 || dumps[0].PID != 100 || silent != nil {
 		t.Errorf("%v %v %v", dumps, silent, err)
 	}
-	if _, _, err := Ask(1 << 22); err == nil {
-		t.Error("a process that does not exist has ranks")
+	if _, _, err := Ask(1 << 22); err == nil || !strings.Contains(err.Error(), "there is no process") {
+		t.Errorf("a process that does not exist: %v", err)
+	}
+}
+
+// Only a process that belongs to one job is asked for it: not what all processes descend
+// from, and not one below which several jobs run.
+func TestAskingForOneOfSeveralJobs(t *testing.T) {
+	ranks := map[string]int{}
+	for _, job := range []string{"one", "", "two"} { // "": a job of one rank
+		child := exec.Command("sleep", "60")
+		if err := child.Start(); err != nil {
+			t.Skip(err)
+		}
+		defer func() { child.Process.Kill(); child.Wait() }()
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("@gorovod/flight/%d/1", child.Process.Pid), Net: "unix"})
+		if err != nil {
+			t.Skip(err)
+		}
+		served := make(chan struct{})
+		go func() {
+			Serve(l, func() *Dump { return &Dump{Job: job, Rank: 0, Size: 1, PID: child.Process.Pid} })
+			close(served)
+		}()
+		defer func() { l.Close(); <-served }()
+		ranks[job] = child.Process.Pid
+	}
+	for job, pid := range ranks {
+		dumps, _, err := Ask(pid)
+		if err != nil || len(dumps) != 1 || dumps[0].Job != job || dumps[0].PID != pid {
+			t.Errorf("job %q of process %d: %v, %v", job, pid, dumps, err)
+		}
+	}
+	_, _, err := Ask(os.Getpid())
+	if err == nil || !strings.Contains(err.Error(), "ranks of 3 jobs run below") || !strings.Contains(err.Error(), fmt.Sprint(ranks["two"])) {
+		t.Errorf("above three jobs: %v", err)
+	}
+	if dumps, _, err := Ask(1); err == nil {
+		t.Errorf("everything runs below process 1: %v", dumps)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,51 +56,111 @@ func trusted(c *net.UnixConn) bool {
 	return err == nil && (cred.Uid == 0 || int(cred.Uid) == os.Getuid())
 }
 
-// Ask asks the ranks on this host that belong to the job of a process: the launcher's,
-// a supervisor's or a rank's. silent are those below it that do not answer.
+// Ask asks the ranks on this host of the job to which a process belongs: the launcher, a
+// supervisor or a rank. silent are those below it that do not answer. A process below which
+// ranks of several jobs run, as those of a login or of the whole host do, belongs to none:
+// the error then names the ranks among which to choose.
 func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
-	table, err := os.ReadFile("/proc/net/unix")
+	if state(pid) == "" {
+		return nil, nil, fmt.Errorf("there is no process %d on this host", pid)
+	}
+	all, answers, err := askAll()
 	if err != nil {
 		return nil, nil, err
 	}
-	job := ""
-	all := map[string][]*Dump{}
-	asked := map[string]bool{} // connections that a process has not accepted are called as its socket
-	answers := map[int]bool{}  // of the processes below: whether one of their worlds has
-	for _, line := range strings.Split(string(table), "\n") {
-		fields := strings.Fields(line)
-		if len(fields) != 8 || !strings.HasPrefix(fields[7], "@"+prefix) {
+	jobs := map[string]int{} // those below the process: a rank of each
+	own := ""                // the job in which the process itself is a rank
+	for owner, its := range answers {
+		if !below(owner, pid) {
 			continue
 		}
-		if asked[fields[7]] {
-			continue
+		if len(its) == 0 {
+			silent = append(silent, silentOf(owner))
 		}
-		asked[fields[7]] = true
-		d, err := askOne(fields[7])
-		if err == nil {
-			all[d.Job] = append(all[d.Job], d)
-		}
-		owner, _, _ := strings.Cut(strings.TrimPrefix(fields[7], "@"+prefix), "/")
-		if n, notNumber := strconv.Atoi(owner); notNumber == nil && below(n, pid) {
-			answers[n] = answers[n] || err == nil
-			if err == nil {
-				job = d.Job
+		for _, job := range its {
+			jobs[job] = owner
+			if owner == pid {
+				own = job
 			}
-		}
-	}
-	for n, answered := range answers {
-		if !answered {
-			silent = append(silent, silentOf(n))
 		}
 	}
 	slices.SortFunc(silent, func(a, b Silent) int { return a.PID - b.PID })
 	switch {
-	case job == "" && len(silent) > 0:
+	case own != "":
+		return all[own], silent, nil
+	case len(jobs) == 0 && len(silent) > 0:
 		return nil, nil, fmt.Errorf("no rank of process %d answers: %s", pid, silent[0].Why())
-	case job == "":
+	case len(jobs) == 0:
 		return nil, nil, fmt.Errorf("no rank on this host that answers belongs to process %d", pid)
+	case len(jobs) > 1:
+		return nil, nil, fmt.Errorf("ranks of %d jobs run below process %d: name one of %s", len(jobs), pid, someOf(all, jobs))
+	case pid == 1 && !isLauncher(pid):
+		return nil, nil, fmt.Errorf("all processes run below process 1, those of any job: name the launcher or a rank, such as %s", someOf(all, jobs))
 	}
-	return all[job], silent, nil
+	for job := range jobs {
+		dumps = all[job]
+	}
+	return dumps, silent, nil
+}
+
+// askAll asks everyone. all are the answers by job; answers are the jobs in which each
+// process that has a socket is a rank, none where it is silent.
+func askAll() (all map[string][]*Dump, answers map[int][]string, err error) {
+	table, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return nil, nil, err
+	}
+	all, answers = map[string][]*Dump{}, map[int][]string{}
+	asked := map[string]bool{} // connections that a process has not accepted are called as its socket
+	for _, line := range strings.Split(string(table), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) != 8 || !strings.HasPrefix(fields[7], "@"+prefix) || asked[fields[7]] {
+			continue
+		}
+		asked[fields[7]] = true
+		text, _, _ := strings.Cut(strings.TrimPrefix(fields[7], "@"+prefix), "/")
+		owner, notNumber := strconv.Atoi(text)
+		d, err := askOne(fields[7])
+		if notNumber == nil && answers[owner] == nil {
+			answers[owner] = []string{}
+		}
+		if err != nil {
+			continue
+		}
+		job := d.Job
+		if job == "" { // of one rank, which has no rendezvous
+			job = fmt.Sprint("alone ", d.PID)
+		}
+		all[job] = append(all[job], d)
+		if notNumber == nil {
+			answers[owner] = append(answers[owner], job)
+		}
+	}
+	return all, answers, nil
+}
+
+// maxNamed bounds how many ranks an error lists.
+const maxNamed = 8
+
+// someOf names a rank of each job, by its process.
+func someOf(all map[string][]*Dump, jobs map[string]int) string {
+	var names []string
+	for job, owner := range jobs {
+		names = append(names, fmt.Sprintf("%d (rank of a job of %d)", owner, all[job][0].Size))
+	}
+	slices.Sort(names)
+	if more := len(names) - maxNamed; more > 0 {
+		names = append(names[:maxNamed], fmt.Sprintf("%d others", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// isLauncher reports whether a process is one of ours, by the name under which it was started.
+func isLauncher(pid int) bool {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	name, _, _ := strings.Cut(string(line), "\x00")
+	name = filepath.Base(name)
+	return name == "horovodrun" || name == "gorovod"
 }
 
 func askOne(name string) (*Dump, error) {

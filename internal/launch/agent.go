@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	ways "github.com/gorovod/gorovod/internal/reach"
 )
 
 // The launcher pings each agent, and hears from it in return. Who hears nothing
@@ -147,6 +149,13 @@ func (a *agent) take(job *assignment) error {
 	if err := checkLimits(job.Slots); err != nil {
 		return err
 	}
+	var interfaces []ways.Own
+	if len(job.Interfaces) > 0 {
+		var err error
+		if interfaces, err = usable(job.Interfaces); err != nil {
+			return err
+		}
+	}
 	crew, err := newLocalCrew(job.Host, job.Secret, false)
 	if err != nil {
 		return err
@@ -161,7 +170,7 @@ func (a *agent) take(job *assignment) error {
 	}
 	a.crew = crew
 	client, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
-	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: client}})
+	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: client, Interfaces: ways.Names(interfaces)}})
 	return nil
 }
 

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"fmt"
-	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -52,7 +51,7 @@ type configFile struct {
 
 // readConfig fills in, from a file, what no option has said.
 func (f *flags) readConfig(path string) error {
-	text, err := os.ReadFile(path)
+	text, err := readSettings(path)
 	if err != nil {
 		return err
 	}
@@ -135,7 +134,7 @@ func checkKeys(node *yaml.Node, t reflect.Type, key string) error {
 		full := strings.TrimPrefix(key+"."+name.Value, ".")
 		inner, ok := known[name.Value]
 		if !ok {
-			return fmt.Errorf("line %d: unknown key %s", name.Line, full)
+			return fmt.Errorf("line %d: unknown key %s", name.Line, quotable(full))
 		}
 		if err := checkKeys(value, inner, full); err != nil {
 			return err
@@ -162,7 +161,7 @@ func written(node *yaml.Node) string {
 	case yaml.SequenceNode:
 		return "a list"
 	}
-	return strconv.Quote(node.Value)
+	return strconv.Quote(quotable(node.Value))
 }
 
 // fill sets an option that was not given.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,14 +23,10 @@ const lastWords = 500 * time.Millisecond
 
 // remoteCrew is the launcher's end of an agent on another host.
 type remoteCrew struct {
+	*line
 	host  string
-	ssh   *exec.Cmd
-	died  chan struct{} // closed when ssh has ended
-	says  *tailOf       // ssh's stderr
-	said  chan struct{} // closed when that has come to its end
-	in    *os.File      // ssh's stdin
-	out   *os.File      // ssh's stdout
 	ready readiness
+	noise tailOf // what came before the agent's greeting, as a login shell may print
 
 	queue  chan struct{} // capacity 1: there is something to send
 	lost   chan struct{}
@@ -47,16 +42,13 @@ type remoteCrew struct {
 	answers map[int]chan *note // where the next answers go, each with room for one. mu
 }
 
-// dial connects to the agent of a host, which is reached by ssh, and gives it its
-// assignment. It returns when the agent is ready or ctx is over. The error is a
-// *hostError.
-func dial(ctx context.Context, ssh *exec.Cmd, job assignment) (*remoteCrew, error) {
+// dial makes the agent at the other end of a line, which is a host's, take its
+// assignment. It takes the line over, and returns when the agent is ready or ctx is
+// over. The error is a *hostError.
+func dial(ctx context.Context, l *line, job assignment) (*remoteCrew, error) {
 	c := &remoteCrew{
-		host: job.Host, ssh: ssh, died: make(chan struct{}), says: &tailOf{}, said: make(chan struct{}),
+		line: l, host: job.Host,
 		queue: make(chan struct{}, 1), lost: make(chan struct{}), closed: make(chan struct{}), workers: map[int]*remoteWorker{}, answers: map[int]chan *note{},
-	}
-	if err := c.start(); err != nil {
-		return nil, &hostError{Host: job.Host, What: fmt.Sprintf("cannot start %s: %v", ssh.Args[0], err), Advice: "install an ssh client, or name one in GOROVOD_SSH"}
 	}
 	frames := &receiver{r: bufio.NewReaderSize(c.out, 64<<10)}
 	arrived := make(chan error, 1)
@@ -64,70 +56,32 @@ func dial(ctx context.Context, ssh *exec.Cmd, job assignment) (*remoteCrew, erro
 	select {
 	case err := <-arrived:
 		if err != nil {
-			c.kill()
+			c.cut()
 			return nil, err
 		}
 	case <-ctx.Done():
-		c.kill()
-		what := "there was no answer in time"
-		if text := c.says.text(); text != "" {
-			what += ": " + text
-		}
-		return nil, &hostError{Host: c.host, What: what, Advice: "is the host up, and is its name right? --start-timeout gives it more time"}
+		c.cut()
+		return nil, c.late()
 	}
 	go c.receive(frames)
 	go c.send()
 	return c, nil
 }
 
-// start starts ssh in a process group of its own, so that a Ctrl-C is the launcher's
-// business alone, and without a terminal to ask questions at.
-func (c *remoteCrew) start() error {
-	var theirs []*os.File
-	defer func() {
-		for _, f := range theirs {
-			f.Close()
-		}
-	}()
-	stdin, in, err := os.Pipe()
-	if err != nil {
-		return err
+// late is the error for a host that has not greeted, or not taken the job, in time.
+func (c *remoteCrew) late() error {
+	e := &hostError{Host: c.host, What: "there was no answer in time", Advice: "is the host up, and is its name right? --start-timeout gives it more time"}
+	text := c.says.text()
+	if noise := c.noise.text(); noise != "" {
+		// Somebody is there, or a login shell speaks and gorovod is slow.
+		last := noise[strings.LastIndexByte(noise, '\n')+1:]
+		e.What = "there was no answer of gorovod's in time, but this: " + last
+		e.Advice = "is what was run there gorovod? --remote-command says what it is called there, and --start-timeout gives it more time"
 	}
-	theirs = append(theirs, stdin)
-	out, stdout, err := os.Pipe()
-	if err != nil {
-		in.Close()
-		return err
+	if text != "" {
+		e.What += ": " + text
 	}
-	theirs = append(theirs, stdout)
-	said, stderr, err := os.Pipe()
-	if err != nil {
-		in.Close()
-		out.Close()
-		return err
-	}
-	theirs = append(theirs, stderr)
-	c.in, c.out = in, out
-	// Files, not pipes of exec's: what ssh leaves in the background, for later
-	// connections, may hold them open.
-	c.ssh.Stdin, c.ssh.Stdout, c.ssh.Stderr = stdin, stdout, stderr
-	c.ssh.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := c.ssh.Start(); err != nil {
-		in.Close()
-		out.Close()
-		said.Close()
-		return err
-	}
-	go func() {
-		defer close(c.said)
-		io.Copy(c.says, said)
-		said.Close()
-	}()
-	go func() {
-		c.ssh.Wait()
-		close(c.died)
-	}()
-	return nil
+	return e
 }
 
 // arrive goes through the greetings until the agent has taken the job.
@@ -152,8 +106,10 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 				Advice: "install the same version on all hosts, or name the right one with --remote-command"}
 		}
 		if ok {
+			c.noise.forget()
 			break
 		}
+		io.WriteString(&c.noise, line)
 		if noise += len(line); noise > maxNoise || (err != nil && !errors.Is(err, errLineTooLong)) {
 			return c.unreachable(strings.TrimSpace(line))
 		}
@@ -177,11 +133,10 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 // unreachable is the error for a connection that has ended; printed is what came
 // instead of an agent.
 func (c *remoteCrew) unreachable(printed string) error {
-	name := c.ssh.Args[0]
 	code := -1
 	select {
 	case <-c.died:
-		code = c.ssh.ProcessState.ExitCode()
+		code = c.code
 		select {
 		case <-c.said:
 		case <-time.After(lastWords):
@@ -192,18 +147,18 @@ func (c *remoteCrew) unreachable(printed string) error {
 	if text == "" {
 		text = printed
 	}
-	what := fmt.Sprintf("%s ended with code %d", name, code)
+	what := fmt.Sprintf("%s ended with code %d", c.name, code)
 	if code < 0 {
-		what = name + " was cut short"
+		what = c.name + " was cut short"
 	}
 	if text != "" {
 		what += ": " + text
 	}
-	advice := sshAdvice(c.host, code, text)
+	advice := sshAdvice(c.args, c.host, code, text)
 	if advice == "" && printed != "" {
 		advice = "what was run there answers, but is no gorovod: say with --remote-command what it is called there"
 	}
-	return &hostError{Host: c.host, What: what, Advice: advice}
+	return &hostError{Host: c.host, What: what, Advice: advice, TurnedAway: turnedAway(code, text)}
 }
 
 func (c *remoteCrew) Host() string          { return c.host }
@@ -389,28 +344,18 @@ func (c *remoteCrew) lose(err error) {
 		left := c.workers
 		c.workers = map[int]*remoteWorker{}
 		c.mu.Unlock()
-		c.kill()
+		c.cut()
 		for _, k := range left {
 			k.cut(c.err)
 		}
 	})
 }
 
-// kill ends ssh.
-func (c *remoteCrew) kill() {
+// cut ends the connection, and ssh.
+func (c *remoteCrew) cut() {
 	c.in.Close()
 	c.end()
 	c.out.Close()
-}
-
-// end ends ssh, and what it has started to reach the host.
-func (c *remoteCrew) end() {
-	select {
-	case <-c.died:
-	default:
-		syscall.Kill(-c.ssh.Process.Pid, syscall.SIGKILL)
-		<-c.died
-	}
 }
 
 func (c *remoteCrew) Close() {

@@ -23,7 +23,8 @@ import (
 // query is a question of the doctor's to an agent.
 type query struct {
 	What      string
-	Python    string   `json:",omitempty"` // inspect: the interpreter to ask
+	Python    string   `json:",omitempty"` // inspect: the interpreter to ask, looked up as a rank's command is
+	Env       []string `json:",omitempty"` // inspect: what a rank there gets of the launcher's environment
 	Addresses []string `json:",omitempty"` // probe: where the other host may be
 }
 
@@ -40,7 +41,12 @@ const (
 func (q *query) answer(ctx context.Context, key []byte) (any, error) {
 	switch q.What {
 	case inspectQuery:
-		return cluster.Inspect(ctx, q.Python), nil
+		env := overlay(withoutSecrets(os.Environ()), q.Env)
+		path, _, err := findCommand(q.Python, lookEnv(env, "PATH"))
+		if err != nil {
+			path = q.Python // which is then none
+		}
+		return cluster.Inspect(ctx, path, env), nil
 	case timeQuery:
 		return time.Now(), nil
 	case listenQuery:
@@ -97,6 +103,9 @@ func examine(o doctor.Cluster, w io.Writer) error {
 			return doctor.Misuse{Err: err}
 		}
 	}
+	if err := f.checkSSHPort(); err != nil {
+		return doctor.Misuse{Err: err}
+	}
 	if err := f.checkFiles(); err != nil {
 		return doctor.Misuse{Err: err}
 	}
@@ -142,6 +151,7 @@ func admit(ctx context.Context, hosts []Host, r reach, key []byte) []*patient {
 	defer cancel()
 	patients := make([]*patient, len(hosts))
 	var wg sync.WaitGroup
+	calls := &calls{reach: &r}
 	for i, h := range hosts {
 		p := &patient{Host: cluster.Host{Name: h.Name, Slots: h.Slots}, key: key}
 		patients[i] = p
@@ -149,11 +159,7 @@ func admit(ctx context.Context, hosts []Host, r reach, key []byte) []*patient {
 			continue
 		}
 		wg.Go(func() {
-			ssh, err := r.command(h.Name)
-			if err == nil {
-				p.crew, err = dial(ctx, ssh, assignment{Host: h.Name, Secret: hex.EncodeToString(key)})
-			}
-			p.Err = err
+			p.crew, p.Err = calls.connect(ctx, assignment{Host: h.Name, Secret: hex.EncodeToString(key)})
 		})
 	}
 	wg.Wait()
@@ -165,13 +171,19 @@ const clockTries = 3
 
 // look collects the facts of all hosts.
 func look(ctx context.Context, patients []*patient, python string) {
+	env := exportable(os.Environ())
+	others := forOthers(env)
 	var wg sync.WaitGroup
 	for _, p := range patients {
 		if p.Err != nil {
 			continue
 		}
+		q := query{What: inspectQuery, Python: python, Env: env}
+		if p.crew != nil {
+			q.Env = others
+		}
 		wg.Go(func() {
-			if p.Err = p.ask(ctx, query{What: inspectQuery, Python: python}, &p.Facts); p.Err != nil || p.crew == nil {
+			if p.Err = p.ask(ctx, q, &p.Facts); p.Err != nil || p.crew == nil {
 				return
 			}
 			for i := range clockTries {

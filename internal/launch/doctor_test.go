@@ -1,10 +1,14 @@
 package launch
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gorovod/gorovod/internal/doctor"
 )
 
 // gorovod doctor sees the environment of the process.
@@ -29,4 +33,37 @@ func TestDoctorIsASubcommand(t *testing.T) {
 		}
 	}
 	t.Errorf("exit code %d, output:\n%s", code, out)
+}
+
+// On other hosts the Python counts that ranks there would get: the one of the launcher's
+// PATH, in the launcher's environment, not the one that sshd's PATH has.
+func TestDoctorAsksTheRanksPython(t *testing.T) {
+	ssh, _ := strings.CutPrefix(remotely(t), sshVariable+"=") // its agents have the PATH of now
+	text, err := os.ReadFile(ssh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sshd := strings.ReplaceAll(string(text), `PATH="$PATH"`, `PATH="`+os.Getenv("PATH")+`"`)
+	if err := os.WriteFile(ssh, []byte(sshd), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	python := `#!/bin/sh
+echo "{\"python\": \"$KEPT\", \"found\": {\"torch\": \"7$HOROVOD_SECRET_KEY\"}}"
+`
+	if err := os.WriteFile(filepath.Join(dir, "ranks-python"), []byte(python), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(sshVariable, ssh)
+	t.Setenv(secretVariable, "another job's")
+	t.Setenv("KEPT", "9.8.7")
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	var out bytes.Buffer
+	err = examine(doctor.Cluster{Hosts: "localhost:1,far.invalid:1", Python: "ranks-python", NoPairs: true, StartTimeout: 20}, &out)
+	if err != nil && !errors.Is(err, doctor.ErrUnwell) { // as on a host without a network
+		t.Error(err)
+	}
+	if strings.Count(out.String(), " 9.8.7 ") != 2 || strings.Count(out.String(), "torch 7 ") != 2 {
+		t.Errorf("not the ranks' Python twice:\n%s", &out)
+	}
 }

@@ -31,7 +31,8 @@ type elasticJob struct {
 	driver  *driver.Driver
 	slots   int // at a time, that a host is prepared for
 	isLocal func(host string) bool
-	alone   bool // the hosts are fixed, and all of them are this one
+	calls   calls // to other hosts
+	alone   bool  // the hosts are fixed, and all of them are this one
 
 	mu      sync.Mutex
 	near    *meetingPoint // where workers find the driver: on this host
@@ -41,6 +42,7 @@ type elasticJob struct {
 	crews   map[string]*post  // of other hosts
 	seen    map[string]string // the launcher's address as other hosts have seen it
 	workers map[int]*workerProcess
+	started int // how many workers there were: their numbers are below
 	closed  bool
 }
 
@@ -55,7 +57,7 @@ type post struct {
 }
 
 // runElastic is horovodrun for elastic jobs.
-func runElastic(name string, f *flags) (code int, err error) {
+func runElastic(name string, f *flags, input []byte) (code int, cause string, err error) {
 	env := f.environ(os.Environ())
 	o := driver.Options{Config: f.membership(env), DiscoverEvery: discoverEvery, Grace: f.grace()}
 	if f.DiscoveryScript != "" {
@@ -65,18 +67,29 @@ func runElastic(name string, f *flags) (code int, err error) {
 		}
 		o.Discover = d.hosts
 	} else if o.Hosts, err = f.elasticHosts(); err != nil {
-		return exitUsage, err
+		return exitUsage, "", err
 	}
 	path, code, err := findCommand(f.command[0], os.Getenv("PATH"))
 	if err != nil {
-		return code, err
+		return code, "", err
+	}
+	if f.OutputFilename != "" { // else each worker would fail on its own, and be tried again
+		if err := os.MkdirAll(f.OutputFilename, 0o777); err != nil {
+			return 1, "", fmt.Errorf("--output-filename: %w", err)
+		}
+	}
+	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts, func(h membership.Host) bool { return !isLocal(h.Name) })
+	for _, note := range f.notes(far) {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, note)
 	}
 	e := &elasticJob{
 		Job: &Job{Name: name, Path: path, Args: f.command, Env: env, Reach: f.reach(), Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename,
-			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
+			Input: input, ResultDir: f.Results, Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
 		slots: 64, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{}, workers: map[int]*workerProcess{},
 	}
-	return e.run(o)
+	e.calls.reach = &e.Reach
+	code, err = e.run(o)
+	return code, e.cause, err
 }
 
 // run runs the job to its end. The exit codes are those of Job.Run; what counts is
@@ -97,6 +110,9 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	if e.here, err = newLocalCrew("localhost", hex.EncodeToString(e.key), true); err != nil {
 		return 1, err
 	}
+	if err := e.here.feed(e.Input); err != nil {
+		return 1, err
+	}
 	over := make(chan struct{})
 	var interrupted syscall.Signal
 	var watching sync.WaitGroup
@@ -106,13 +122,16 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	cancel()
 	close(over)
 	watching.Wait()
+	if unnamed := nameResults(e.ResultDir, outcome.Ranks, e.started); err == nil {
+		err = unnamed
+	}
 	switch {
 	case err != nil:
 		return 1, err
 	case interrupted == syscall.SIGPIPE:
 		return 128 + int(interrupted), nil // and nothing to say
 	case interrupted != 0:
-		e.say("%s", outcome.Reason)
+		e.sayWhy(outcome.Reason)
 		return 128 + int(interrupted), nil
 	}
 	return e.written(e.conclude(outcome)), nil
@@ -170,7 +189,7 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 		}
 	}
 	if b.Len() > 0 {
-		e.say("%s", b.String())
+		e.sayWhy(b.String())
 	}
 	return code
 }
@@ -217,6 +236,7 @@ func (e *elasticJob) start(a membership.Start) {
 	w := &workerProcess{id: a.Worker, host: a.Host, job: e}
 	e.mu.Lock()
 	e.workers[a.Worker] = w
+	e.started = max(e.started, a.Worker+1)
 	e.mu.Unlock()
 	go func() {
 		if err := e.place(w, a); err != nil {
@@ -236,7 +256,7 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		if e.alone { // else others may come that must reach it
 			interfaces = []string{"lo"}
 		}
-		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces), LateOutput: e.lateOutput(w, true)})
+		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces), Results: e.ResultDir != "", LateOutput: e.lateOutput(w, true)})
 		return nil
 	}
 	c, err := e.reach(a.Host)
@@ -244,7 +264,7 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		e.driver.HostLost(a.Host)
 		return err
 	}
-	w.run(c, command{Args: e.Args, Env: e.environ(forOthers(e.Env), a, e.far.seenFrom(c.ready.Launcher), e.Interfaces), LateOutput: e.lateOutput(w, false)})
+	w.run(c, command{Args: e.Args, Env: e.environ(forOthers(e.Env), a, e.far.seenFrom(c.ready.Launcher), e.Interfaces), Results: e.ResultDir != "", LateOutput: e.lateOutput(w, false)})
 	return nil
 }
 
@@ -283,8 +303,8 @@ func (e *elasticJob) reach(host string) (*remoteCrew, error) {
 	e.crews[host] = p
 	e.mu.Unlock()
 	e.tell("connecting to %s", host)
-	crews, err := muster(context.Background(), []string{host}, func(string) bool { return false }, &e.Reach,
-		assignment{Dir: workingDirectory(), Secret: hex.EncodeToString(e.key), Input: e.Input}, map[string]int{host: e.slots})
+	crews, err := muster(context.Background(), []string{host}, func(string) bool { return false }, &e.calls,
+		assignment{Dir: workingDirectory(), Secret: hex.EncodeToString(e.key), Input: e.Input, Interfaces: e.Interfaces}, map[string]int{host: e.slots})
 	p.err = err
 	if err == nil {
 		p.crew, _ = crews[host].(*remoteCrew)

@@ -127,14 +127,25 @@ func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		switch {
+		case out.over || errs.over:
+			err = fmt.Errorf("it has printed more than %d KiB", maxScriptOutput>>10)
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			err = fmt.Errorf("it has not ended within %v", scriptLimit)
 		case ctx.Err() != nil:
 			err = ctx.Err()
 		}
-		return nil, fmt.Errorf("%s: %w%s", d.script, err, after(errs.kept.String()))
+		return nil, fmt.Errorf("%s: %w%s", d.script, err, after(lastOf(errs.kept.String())))
 	}
 	return d.parse(out.kept.String())
+}
+
+// lastOf is the end of what a script has said, as far as a message can repeat it.
+func lastOf(text string) string {
+	const most = 4 << 10
+	if len(text) > most {
+		return "…" + text[len(text)-most:]
+	}
+	return text
 }
 
 // after is the text of a script that failed, below the error.
@@ -160,12 +171,12 @@ func (d discovery) parse(text string) ([]membership.Host, error) {
 			entry = fmt.Sprintf("%s:%d", line, d.slots)
 		}
 		if !hostEntry().MatchString(entry) {
-			return nil, fmt.Errorf("%s printed %q: a line must look like host or host:slots", d.script, line)
+			return nil, fmt.Errorf("%s printed %q: a line must look like host or host:slots", d.script, quotable(line))
 		}
 		colon := strings.LastIndexByte(entry, ':')
 		h, err := newHost(entry[:colon], entry[colon+1:])
 		if err != nil {
-			return nil, fmt.Errorf("%s printed %q: %w", d.script, line, err)
+			return nil, fmt.Errorf("%s printed %q: %w", d.script, quotable(line), err)
 		}
 		i, found := index[h.Name]
 		if !found {
@@ -179,10 +190,14 @@ func (d discovery) parse(text string) ([]membership.Host, error) {
 }
 
 // limited keeps what is written to it, up to maxScriptOutput bytes.
-type limited struct{ kept bytes.Buffer }
+type limited struct {
+	kept bytes.Buffer
+	over bool // there was more
+}
 
 func (l *limited) Write(p []byte) (int, error) {
 	if l.kept.Len()+len(p) > maxScriptOutput {
+		l.over = true
 		return 0, fmt.Errorf("more than %d bytes of output", maxScriptOutput)
 	}
 	return l.kept.Write(p)
@@ -211,7 +226,7 @@ func (f *flags) elasticHosts() ([]membership.Host, error) {
 		merged[i].Slots += h.Slots
 	}
 	if total < f.NumProc {
-		return nil, fmt.Errorf("-np %d, but the hosts have only %d slots", f.NumProc, total)
+		return nil, tooFewSlots(hosts, f.NumProc, total)
 	}
 	if total > maxSlots {
 		return nil, errors.New("the hosts have too many slots")

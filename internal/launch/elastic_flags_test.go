@@ -75,8 +75,11 @@ func TestDiscoveryScript(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no network") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := (discovery{"yes a:1", 1}).hosts(ctx); err == nil {
-		t.Error("endless output is taken")
+	if _, err := (discovery{"yes a:1", 1}).hosts(ctx); err == nil || err.Error() != "yes a:1: it has printed more than 1024 KiB" {
+		t.Errorf("endless output: %v", err)
+	}
+	if _, err := (discovery{"yes no network | head -c 100000 >&2; exit 3", 1}).hosts(ctx); err == nil || len(err.Error()) > 6000 || !strings.Contains(err.Error(), "no network") {
+		t.Errorf("it says much: %.200v", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()

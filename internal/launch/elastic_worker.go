@@ -21,6 +21,7 @@ type workerProcess struct {
 	job     *elasticJob
 	streams [2]*stream
 	files   [2]*os.File // nil without --output-filename
+	results *os.File    // nil without a directory for results
 
 	mu      sync.Mutex
 	crew    crew           // nil until the command is started
@@ -28,17 +29,16 @@ type workerProcess struct {
 }
 
 // open makes the ways of its output.
-func (w *workerProcess) open() error {
+func (w *workerProcess) open() (err error) {
+	if w.results, err = createResults(w.job.ResultDir, workerResults(w.id)); err != nil {
+		return err
+	}
 	for i, to := range [2]*output{w.job.out, w.job.err} {
 		var file io.Writer
 		if w.job.OutputDir != "" {
-			dir := w.directory()
-			if err := os.MkdirAll(dir, 0o777); err != nil {
-				return fmt.Errorf("--output-filename: %w", err)
-			}
-			f, err := os.Create(filepath.Join(dir, streamNames[i]))
+			f, err := createOutput(w.directory(), streamNames[i])
 			if err != nil {
-				return fmt.Errorf("--output-filename: %w", err)
+				return err
 			}
 			w.files[i] = f
 			file = &output{w: f, lost: func(err error) { w.job.lose(err, w.job.err) }}
@@ -51,6 +51,30 @@ func (w *workerProcess) open() error {
 // directory is where its output goes with --output-filename.
 func (w *workerProcess) directory() string {
 	return filepath.Join(w.job.OutputDir, fmt.Sprintf("rank.%d", w.id))
+}
+
+// workerResults is what a worker's file of results is called while its rank may change.
+func workerResults(id int) string { return fmt.Sprintf("worker.%d", id) }
+
+// nameResults names the files of results after the ranks of the last world; where there was
+// none, after the workers.
+func nameResults(dir string, ranks map[int]int, workers int) error {
+	if dir == "" {
+		return nil
+	}
+	if len(ranks) == 0 {
+		ranks = make(map[int]int, workers)
+		for id := range workers {
+			ranks[id] = id
+		}
+	}
+	for worker, rank := range ranks {
+		err := os.Rename(filepath.Join(dir, workerResults(worker)), filepath.Join(dir, fmt.Sprint(rank)))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // run has a crew start the command.
@@ -84,8 +108,13 @@ func (w *workerProcess) Started(pid int) {
 }
 
 func (w *workerProcess) Output(stream int, p []byte) {
-	if stream < len(w.streams) {
+	switch {
+	case stream < len(w.streams):
 		w.streams[stream].write(p)
+	case w.results != nil && len(p) > 0:
+		if _, err := w.results.Write(p); err != nil {
+			w.job.lose(err, w.job.err)
+		}
 	}
 }
 
@@ -109,7 +138,7 @@ func (w *workerProcess) Ended(e outcome) {
 }
 
 func (w *workerProcess) Gone() {
-	for _, f := range w.files {
+	for _, f := range append(w.files[:], w.results) {
 		if f != nil {
 			f.Close()
 		}

@@ -24,7 +24,7 @@ type flags struct {
 	Hosts   string `short:"H" placeholder:"HOST:SLOTS,..." help:"Where to run; IPv6 addresses as [::1]:2. Default: localhost with N slots." xor:"hosts"`
 	// Upstream spells the next one -hostfile as well.
 	Hostfile        string `placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"hosts"`
-	SSHPort         int    `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
+	SSHPort         *int   `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
 	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
 	RemoteCommand   string `placeholder:"COMMAND" help:"What gorovod is called on the other hosts. Default: this program's own path, or gorovod in the PATH there, or beside the job's Python."`
 
@@ -66,7 +66,7 @@ type flags struct {
 	LogLevel           string `placeholder:"LEVEL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
 
 	LogTime           *bool    `name:"log-with-timestamp" negatable:"log-without-timestamp" help:"Put the time before each line of gorovod's own log, which is the default."`
-	NetworkInterfaces []string `aliases:"network-interface" placeholder:"NAME" help:"Interfaces that a job over several hosts may use, the same names on all. Default: all that work."`
+	NetworkInterfaces []string `aliases:"network-interface" placeholder:"NAME" help:"Interfaces that a job over several hosts may use, separated by commas: each host uses those of these names that it has, and must have one. Default: all that work."`
 	TCP               bool     `name:"tcp" help:"Accepted for compatibility: TCP is what runs between hosts; GOROVOD_TRANSPORT=tcp makes processes of one host use it, too."`
 	DisableCache      bool     `help:"Accepted for compatibility: no results of checks are cached."`
 
@@ -82,9 +82,10 @@ type flags struct {
 	ThreadAffinity    *int  `placeholder:"CORE" help:"Accepted for compatibility: the engine has no thread of its own to bind."`
 
 	// For horovod.run: each process's stdin; where the third stream of each goes, as
-	// a file for each rank; and a descriptor whose end is the caller's.
+	// a file for each rank; where a report goes; and a descriptor whose end is the caller's.
 	Input    string `hidden:"" placeholder:"FILE"`
 	Results  string `hidden:"" placeholder:"DIR"`
+	Report   string `hidden:"" placeholder:"FILE"`
 	Lifeline *int   `hidden:"" placeholder:"FD"`
 
 	warnings []string // what check has to say about options and variables without effect
@@ -101,6 +102,9 @@ var otherNames = map[string]string{"--log-hide-timestamp": "--log-without-timest
 // longWithOneDash are the long options that upstream spells with one dash.
 var longWithOneDash = map[string]bool{"np": true, "cb": true, "hostfile": true, "prefix-timestamp": true}
 
+// emptyMeansNone are options whose value is a list of words, which may have none.
+var emptyMeansNone = map[string]bool{"--mpi-args": true, "--binding-args": true}
+
 const (
 	defaultGrace        = 5 * time.Second
 	defaultStartTimeout = 30 * time.Second
@@ -115,7 +119,7 @@ func parseFlags(name string, args []string) (*flags, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, command, err := split(parser, args)
+	options, command, warnings, err := split(parser, args)
 	if err != nil {
 		return nil, err
 	}
@@ -126,11 +130,23 @@ func parseFlags(name string, args []string) (*flags, error) {
 		f.help = help.String()
 		return f, nil
 	}
-	f.command = command
+	if err := checkOpposites(parser, options); err != nil {
+		return nil, err
+	}
+	f.command, f.warnings = command, warnings
 	if f.Version || f.CheckBuild {
 		return f, nil
 	}
-	f.NetworkInterfaces = separate(f.NetworkInterfaces)
+	if given := f.NetworkInterfaces; len(given) > 0 {
+		for _, o := range options {
+			if name, list, _ := strings.Cut(o, "="); name == "--network-interface" && strings.Contains(list, ",") {
+				f.warnings = append(f.warnings, "--network-interface "+list+": a list of names is for "+interfacesOption)
+			}
+		}
+		if f.NetworkInterfaces = separate(given); len(f.NetworkInterfaces) == 0 {
+			return nil, fmt.Errorf("%s: names of interfaces are needed", interfacesOption)
+		}
+	}
 	if f.ConfigFile != "" {
 		if err := f.readConfig(f.ConfigFile); err != nil {
 			return nil, fmt.Errorf("--config-file: %w", err)
@@ -140,8 +156,8 @@ func parseFlags(name string, args []string) (*flags, error) {
 }
 
 // split cuts args where the command begins, spells options as the parser wants
-// them, and refuses those of Horovod that this version does not have.
-func split(parser *kong.Kong, args []string) (options, command []string, err error) {
+// them, and refuses those of Horovod that this version does not have. It warns of old names.
+func split(parser *kong.Kong, args []string) (options, command, warnings []string, err error) {
 	takesValue := map[string]bool{}
 	for _, flag := range parser.Model.Flags {
 		value := !flag.IsBool()
@@ -156,20 +172,21 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		if arg == "--" {
-			return options, args[i+1:], nil
+			return options, args[i+1:], warnings, nil
 		}
 		if len(arg) < 2 || arg[0] != '-' {
-			return options, args[i:], nil
+			return options, args[i:], warnings, nil
 		}
 		option, value, inline := strings.Cut(arg, "=")
 		if longWithOneDash[strings.TrimPrefix(option, "-")] {
 			option, arg = "-"+option, "-"+arg
 		}
 		if name, ok := otherNames[option]; ok {
+			warnings = append(warnings, option+" is an old name: use "+name)
 			option, arg = name, name+strings.TrimPrefix(arg, option)
 		}
 		if why := refusal(option); why != "" {
-			return nil, nil, errors.New(why)
+			return nil, nil, nil, errors.New(why)
 		}
 		if !takesValue[option] {
 			options = append(options, arg)
@@ -177,7 +194,7 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 		}
 		if !inline {
 			if i++; i == len(args) {
-				return nil, nil, fmt.Errorf("%s: a value is missing", args[i-1])
+				return nil, nil, nil, fmt.Errorf("%s: a value is missing", args[i-1])
 			}
 			value = args[i]
 			if option == cooldownOption && !strings.Contains(value, ",") {
@@ -186,8 +203,11 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 				}
 			}
 		}
+		if value == "" && !emptyMeansNone[option] {
+			return nil, nil, nil, fmt.Errorf("%s: its value is empty: is a variable in the command not set?", option)
+		}
 		if option == cooldownOption && !twoSeconds().MatchString(value) {
-			return nil, nil, fmt.Errorf("%s %s: two numbers of seconds are needed, MIN MAX", option, strings.Replace(value, ",", " ", 1))
+			return nil, nil, nil, fmt.Errorf("%s %s: two numbers of seconds are needed, MIN MAX", option, strings.Replace(value, ",", " ", 1))
 		}
 		if strings.HasPrefix(option, "--") {
 			// Joined, so that a negative number is not taken for an option.
@@ -196,7 +216,7 @@ func split(parser *kong.Kong, args []string) (options, command []string, err err
 			options = append(options, option, value)
 		}
 	}
-	return options, nil, nil
+	return options, nil, warnings, nil
 }
 
 // cooldownOption has two values.
@@ -269,8 +289,8 @@ func (f *flags) check(options []string) error {
 	if g := f.GracePeriod; g != nil && !(*g >= 0 && *g <= 1e6) {
 		return fmt.Errorf("--grace-period %v: a number of seconds from 0 to 1000000 is needed", *g)
 	}
-	if f.SSHPort < 0 || f.SSHPort > 65535 {
-		return fmt.Errorf("--ssh-port %d: a number from 1 to 65535 is needed", f.SSHPort)
+	if err := f.checkSSHPort(); err != nil {
+		return err
 	}
 	for _, x := range f.Export {
 		name, _, given := strings.Cut(x, "=")
@@ -304,11 +324,15 @@ func (f *flags) hosts() ([]Host, error) {
 	case f.Hosts != "":
 		return parseHosts(f.Hosts)
 	case f.Hostfile != "":
-		text, err := os.ReadFile(f.Hostfile)
+		text, err := readSettings(f.Hostfile)
 		if err != nil {
 			return nil, fmt.Errorf("--hostfile: %w", err)
 		}
-		return parseHostfile(f.Hostfile, string(text))
+		hosts, err := parseHostfile(f.Hostfile, string(text))
+		if err != nil {
+			return nil, fmt.Errorf("--hostfile: %w", err)
+		}
+		return hosts, nil
 	}
 	return []Host{{Name: "localhost", Slots: f.NumProc}}, nil
 }
@@ -331,6 +355,12 @@ func (f *flags) notes(far bool) (notes []string) {
 	if f.ThreadAffinity != nil {
 		notes = append(notes, "--thread-affinity: the engine has no thread to bind; bind inside the command, for instance with taskset")
 	}
+	if f.SlotsPerHost != nil && f.DiscoveryScript == "" {
+		notes = append(notes, "--slots-per-host: the hosts of this job say how many slots they have; the option is for those of --host-discovery-script")
+	}
+	if f.tunesSearch() && f.Autotune == nil && os.Getenv("HOROVOD_AUTOTUNE") == "" {
+		notes = append(notes, "--autotune-...: nothing is searched for without --autotune")
+	}
 	for _, name := range f.NetworkInterfaces {
 		if name != "lo" && !far {
 			notes = append(notes, fmt.Sprintf("--network-interfaces %s: all processes run on this host and use its loopback interface", strings.Join(f.NetworkInterfaces, ",")))
@@ -338,6 +368,11 @@ func (f *flags) notes(far bool) (notes []string) {
 		}
 	}
 	return notes
+}
+
+// tunesSearch says that there are settings of --autotune.
+func (f *flags) tunesSearch() bool {
+	return f.AutotuneLogFile != "" || f.AutotuneWarmupSamples != nil || f.AutotuneStepsPerSample != nil || f.AutotuneBayesOptMaxSamples != nil || f.AutotuneGaussianProcessNoise != nil
 }
 
 // separate takes lists apart that were given as one.
@@ -397,6 +432,13 @@ func (f *flags) checkFiles() error {
 		if _, err := os.Stat(name); err != nil {
 			return fmt.Errorf("--ssh-identity-file: %w", err)
 		}
+	}
+	return nil
+}
+
+func (f *flags) checkSSHPort() error {
+	if p := f.SSHPort; p != nil && (*p < 1 || *p > 65535) {
+		return fmt.Errorf("--ssh-port %d: a number from 1 to 65535 is needed", *p)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,13 +41,17 @@ func parseHosts(text string) ([]Host, error) {
 	var hosts []Host
 	for _, entry := range strings.Split(text, ",") {
 		if !hostEntry().MatchString(entry) {
+			advice := ""
+			if strings.Contains(entry, "@") {
+				advice = "; another user is named in ~/.ssh/config (User)"
+			}
 			//lint:ignore ST1005 Horovod's message begins so
-			return nil, fmt.Errorf("Invalid host input %q in -H %s: each entry must look like host:slots, for instance localhost:2", entry, text)
+			return nil, fmt.Errorf("Invalid host input %q in -H %s: each entry must look like host:slots, for instance localhost:2%s", quotable(entry), quotable(text), advice)
 		}
 		colon := strings.LastIndexByte(entry, ':')
 		h, err := newHost(entry[:colon], entry[colon+1:])
 		if err != nil {
-			return nil, fmt.Errorf("-H %s: %w", text, err)
+			return nil, fmt.Errorf("-H %s: %w", quotable(text), err)
 		}
 		hosts = append(hosts, h)
 	}
@@ -71,7 +76,7 @@ func parseHostfile(path, text string) ([]Host, error) {
 			fields[0] = "[" + fields[0] + "]"
 		}
 		if !ok || !hostEntry().MatchString(fields[0]+":"+slots) {
-			return nil, fmt.Errorf("%s:%d: %q does not look like: host slots=2", path, i+1, strings.TrimSpace(line))
+			return nil, fmt.Errorf("%s:%d: %q does not look like: host slots=2", path, i+1, quotable(strings.TrimSpace(line)))
 		}
 		h, err := newHost(fields[0], slots)
 		if err != nil {
@@ -89,7 +94,7 @@ func newHost(name, slots string) (Host, error) {
 	name = strings.Trim(name, "[]")
 	n, err := strconv.Atoi(slots)
 	if err != nil || n < 1 || n > maxSlots {
-		return Host{}, fmt.Errorf("%s slots on host %s: a number from 1 to %d is needed", slots, name, maxSlots)
+		return Host{}, fmt.Errorf("%s slots on host %s: a number from 1 to %d is needed", quotable(slots), quotable(name), maxSlots)
 	}
 	return Host{name, n}, nil
 }
@@ -110,7 +115,7 @@ func assign(hosts []Host, np int) ([]Slot, error) {
 		merged = append(merged, h)
 	}
 	if total < np {
-		return nil, fmt.Errorf("-np %d, but the hosts have only %d slots", np, total)
+		return nil, tooFewSlots(merged, np, total)
 	}
 	var slots []Slot
 	crossSize := map[int]int{} // by local rank
@@ -127,6 +132,22 @@ func assign(hosts []Host, np int) ([]Slot, error) {
 	return slots, nil
 }
 
+// tooFewSlots is the error for more processes than slots.
+func tooFewSlots(hosts []Host, np, total int) error {
+	var list []string
+	for _, h := range hosts[:min(len(hosts), 8)] {
+		name := h.Name
+		if strings.Contains(name, ":") {
+			name = "[" + name + "]"
+		}
+		list = append(list, fmt.Sprintf("%s:%d", name, h.Slots))
+	}
+	if more := len(hosts) - len(list); more > 0 {
+		list = append(list, fmt.Sprintf("%d more hosts", more))
+	}
+	return fmt.Errorf("-np %d, but the hosts have only %d slots (%s): name more hosts, or give them more slots", np, total, strings.Join(list, ", "))
+}
+
 // lookupTimeout bounds the question whether a name means this host.
 const lookupTimeout = 5 * time.Second
 
@@ -135,12 +156,13 @@ func locals(hosts []Host) map[string]bool {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	found := map[string]bool{}
+	own := ownNames()
 	room := make(chan struct{}, 64)
 	for _, h := range hosts {
 		wg.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
-			local := isLocal(h.Name)
+			local := own.mean(h.Name)
 			mu.Lock()
 			found[h.Name] = local
 			mu.Unlock()
@@ -150,15 +172,29 @@ func locals(hosts []Host) map[string]bool {
 	return found
 }
 
-func isLocal(name string) bool {
-	if name == "localhost" {
-		return true
-	}
+// isLocal is locals for one name.
+func isLocal(name string) bool { return ownNames().mean(name) }
+
+// selves is what this host is called.
+type selves struct {
+	names []string
+	addrs []net.Addr
+}
+
+func ownNames() (s selves) {
+	s.names = []string{"localhost"}
 	if own, err := os.Hostname(); err == nil {
 		short, _, _ := strings.Cut(own, ".")
-		if strings.EqualFold(name, own) || strings.EqualFold(name, short) {
-			return true
-		}
+		s.names = append(s.names, own, short)
+	}
+	s.addrs, _ = net.InterfaceAddrs()
+	return s
+}
+
+// mean reports that name is this host, for which it may have to ask the name service.
+func (s selves) mean(name string) bool {
+	if slices.ContainsFunc(s.names, func(own string) bool { return strings.EqualFold(name, own) }) {
+		return true
 	}
 	addrs := []string{name}
 	if net.ParseIP(name) == nil {
@@ -169,17 +205,13 @@ func isLocal(name string) bool {
 			return false
 		}
 	}
-	own, err := net.InterfaceAddrs()
-	if err != nil {
-		return false
-	}
 	for _, a := range addrs {
 		ip := net.ParseIP(a)
 		if ip.IsLoopback() {
 			return true
 		}
-		for _, o := range own {
-			if n, ok := o.(*net.IPNet); ok && n.IP.Equal(ip) {
+		for _, own := range s.addrs {
+			if n, ok := own.(*net.IPNet); ok && n.IP.Equal(ip) {
 				return true
 			}
 		}

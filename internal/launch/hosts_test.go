@@ -40,7 +40,7 @@ func TestAssign(t *testing.T) {
 			t.Errorf("%s -np %d: %s, want %s", c.hosts, c.np, got, c.want)
 		}
 	}
-	if _, err := assign([]Host{{"a", 1}, {"b", 1}}, 3); err == nil || !strings.Contains(err.Error(), "only 2 slots") {
+	if _, err := assign([]Host{{"a", 1}, {"::1", 1}}, 3); err == nil || !strings.Contains(err.Error(), "only 2 slots (a:1, [::1]:1): name more hosts") {
 		t.Errorf("too few slots: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
+	ways "github.com/gorovod/gorovod/internal/reach"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -49,7 +51,8 @@ type Job struct {
 	// Input is what each process reads at its stdin; nil for nothing.
 	Input []byte
 	// ResultDir is where each process's third stream goes, as a file named after
-	// the rank; empty for none.
+	// the rank; empty for none. Of an elastic job, whose ranks change, it is the rank in the
+	// last world; files of workers that have none in it are called worker.<number>.
 	ResultDir  string
 	Timestamps bool
 	Verbose    bool
@@ -63,6 +66,7 @@ type Job struct {
 	hangUp   sync.Once
 	server   *rendezvous.Server
 	ranks    []*rank
+	cause    string // why the job has failed, as it was told; of the goroutine that runs it
 }
 
 // ending is the news that a rank's command has ended, or could not start.
@@ -146,10 +150,12 @@ func (j *Job) written(code int) int {
 
 // hosts lists the hosts of the slots in their order, and those that are not this one.
 func (j *Job) hosts() (all, far []string) {
+	seen := map[string]bool{}
 	for _, s := range j.Slots {
-		if slices.Contains(all, s.Host) {
+		if seen[s.Host] {
 			continue
 		}
+		seen[s.Host] = true
 		all = append(all, s.Host)
 		if !j.Local(s.Host) {
 			far = append(far, s.Host)
@@ -186,7 +192,7 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		crews, err = muster(ctx, hosts, j.Local, &j.Reach, assignment{Dir: workingDirectory(), Secret: secret, Input: j.Input}, slots)
+		crews, err = muster(ctx, hosts, j.Local, &calls{reach: &j.Reach}, assignment{Dir: workingDirectory(), Secret: secret, Input: j.Input, Interfaces: j.Interfaces}, slots)
 	}()
 	interrupted := syscall.Signal(0)
 	select {
@@ -208,7 +214,27 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	case err != nil:
 		return nil, 1, err
 	}
+	j.noteInterfaces(crews)
 	return crews, 0, nil
+}
+
+// noteInterfaces tells which of the job's interfaces each host has, and warns of those
+// that none has: a name that is misspelt, say.
+func (j *Job) noteInterfaces(crews map[string]crew) {
+	own, err := usable(j.Interfaces)
+	if len(j.Interfaces) == 0 || err != nil {
+		return
+	}
+	found := [][]string{ways.Names(own)}
+	for _, host := range slices.Sorted(maps.Keys(crews)) {
+		if far, ok := crews[host].(*remoteCrew); ok {
+			found = append(found, far.ready.Interfaces)
+			j.tell("%s has %s", host, strings.Join(far.ready.Interfaces, ", "))
+		}
+	}
+	if names := nobodys(j.Interfaces, found); len(found) > 1 && len(names) > 0 {
+		j.say("%s: no host has %s", interfacesOption, strings.Join(names, ", "))
+	}
 }
 
 // start has the crews start all ranks.
@@ -268,10 +294,11 @@ func (j *Job) prepare(endings chan<- ending, gone chan<- *rank) error {
 		if j.OutputDir != "" {
 			if err := r.openFiles(j.OutputDir); err != nil {
 				j.closeFiles()
-				return fmt.Errorf("--output-filename: %w", err)
+				return err
 			}
 		}
-		if err := r.openResults(j.ResultDir); err != nil {
+		var err error
+		if r.results, err = createResults(j.ResultDir, fmt.Sprint(r.Rank)); err != nil {
 			j.closeFiles()
 			return err
 		}
@@ -383,7 +410,7 @@ func (j *Job) supervise(signals <-chan os.Signal, endings <-chan ending, gone <-
 	case interrupted == syscall.SIGPIPE:
 		return 128 + int(interrupted), nil // and nothing to say
 	case interrupted != 0:
-		j.say("interrupted by signal %d (%s)", int(interrupted), rendezvous.SignalName(int(interrupted)))
+		j.sayWhy(fmt.Sprintf("interrupted by signal %d (%s)", int(interrupted), rendezvous.SignalName(int(interrupted))))
 		return 128 + int(interrupted), nil
 	}
 	return 0, nil
@@ -433,7 +460,7 @@ func (j *Job) explain(d rendezvous.Death) {
 	if missing := j.server.Missing(); used && !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {
 		fmt.Fprintf(&b, "\nranks that never came to hvd.init(): %s", strings.Trim(fmt.Sprint(missing), "[]"))
 	}
-	j.say("%s", b.String())
+	j.sayWhy(b.String())
 }
 
 // exitCode is what a shell makes of it.
@@ -453,6 +480,12 @@ const exitLost = 255
 // say prints a message of the launcher's own.
 func (j *Job) say(format string, args ...any) {
 	fmt.Fprintf(j.err, j.Name+": "+format+"\n", args...)
+}
+
+// sayWhy is say for why the job has failed, which is its last message.
+func (j *Job) sayWhy(text string) {
+	j.cause = text
+	j.say("%s", text)
 }
 
 // tell is say with --verbose.

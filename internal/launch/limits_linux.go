@@ -9,29 +9,60 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What one rank costs. A supervisor is a few threads, and the command at least one.
-const (
-	tasksPerRank       = 8
-	descriptorsPerRank = 14 // pipes with both ends until it has started, two files, process, connections
-	descriptorsOfOwn   = 64
+// cost is what one of many takes of this host's limits.
+type cost struct {
+	tasks       uint64 // processes and threads
+	descriptors uint64
+}
+
+var (
+	// A supervisor is a few threads, and the command at least one. Pipes with both ends until it has
+	// started, two files, process, connections.
+	ofRank = cost{tasks: 8, descriptors: 14}
+	// ssh, and the thread that waits for its end. Three pipes with both ends until it has started, process.
+	ofHost = cost{tasks: 2, descriptors: 7}
 )
+
+// descriptorsOfOwn are those that the launcher has in any case.
+const descriptorsOfOwn = 64
+
+// limit is one of this host's.
+type limit struct {
+	value, each, own uint64
+	what, raise      string
+}
+
+// most is how many it is enough for.
+func (l limit) most() uint64 { return (max(l.value, l.own) - l.own) / l.each }
 
 // checkLimits refuses a number of processes that this host cannot carry, before
 // it fails half-way.
 func checkLimits(np int) error {
-	type limit struct {
-		value, perRank, own uint64
-		what, raise         string
+	if l := exceeded(uint64(np), ofRank, 0); l != nil {
+		return fmt.Errorf("-np %d: this host's limit on %s is %d, which is enough for about %d processes; %s", np, l.what, l.value, l.most(), l.raise)
 	}
+	return nil
+}
+
+// checkReach refuses a number of other hosts to whose agents, and ranks, this one cannot keep connections.
+func checkReach(hosts, ranks int) error {
+	if l := exceeded(uint64(hosts), ofHost, uint64(ranks)); l != nil {
+		return fmt.Errorf("%d hosts: this host's limit on %s is %d, which is enough for about %d hosts and %d ranks; %s", hosts, l.what, l.value, l.most(), ranks, l.raise)
+	}
+	return nil
+}
+
+// exceeded is the first limit that n of a cost exceed; nil if none does. Other descriptors are wanted besides.
+func exceeded(n uint64, c cost, descriptors uint64) *limit {
 	var limits []limit
 	var r unix.Rlimit
 	// The runtime has raised the soft limit to the hard one.
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
-		limits = append(limits, limit{r.Cur, descriptorsPerRank, descriptorsOfOwn, "open files (ulimit -n)", "raise it with ulimit -n or in /etc/security/limits.conf"})
+		limits = append(limits, limit{r.Cur, c.descriptors, descriptorsOfOwn + descriptors, "open files (ulimit -n)", "raise it with ulimit -n or in /etc/security/limits.conf"})
 	}
 	// The superuser is exempt from this one.
 	if os.Geteuid() != 0 && unix.Getrlimit(unix.RLIMIT_NPROC, &r) == nil && r.Cur != unix.RLIM_INFINITY {
-		limits = append(limits, limit{r.Cur, tasksPerRank, 0, "processes of this user (ulimit -u)", "raise it with ulimit -u or in /etc/security/limits.conf"})
+		limits = append(limits, limit{r.Cur, c.tasks, 0, "processes of this user (ulimit -u)", "raise it with ulimit -u or in /etc/security/limits.conf"})
 	}
 	for _, f := range []struct{ path, what, raise string }{
 		{"/proc/sys/kernel/pid_max", "process ids (kernel.pid_max)", "raise it with sysctl -w kernel.pid_max=4194304"},
@@ -43,14 +74,13 @@ func checkLimits(np int) error {
 			continue
 		}
 		// "max" is no number, and no limit.
-		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {
-			limits = append(limits, limit{n, tasksPerRank, 0, f.what, f.raise})
+		if v, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			limits = append(limits, limit{v, c.tasks, 0, f.what, f.raise})
 		}
 	}
-	for _, l := range limits {
-		if need := uint64(np)*l.perRank + l.own; need > l.value {
-			most := (max(l.value, l.own) - l.own) / l.perRank
-			return fmt.Errorf("-np %d: this host's limit on %s is %d, which is enough for about %d processes; %s", np, l.what, l.value, most, l.raise)
+	for i, l := range limits {
+		if n*l.each+l.own > l.value {
+			return &limits[i]
 		}
 	}
 	return nil

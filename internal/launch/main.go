@@ -101,58 +101,88 @@ func show(name, text string) int {
 	return 0
 }
 
-// run is horovodrun: it parses, checks everything, and only then starts.
+// run is horovodrun, which tells horovod.run why it has failed.
 func run(name string, args []string) (code int, err error) {
+	code, cause, err := launch(name, args)
+	switch {
+	case err != nil:
+		report{code == exitUsage, err.Error()}.write(name, reportFile(args))
+	case code != 0:
+		report{Text: cause}.write(name, reportFile(args))
+	}
+	return code, err
+}
+
+// launch parses, checks everything, and only then starts. cause is what was said last of
+// a job that has failed after its start.
+func launch(name string, args []string) (code int, cause string, err error) {
 	f, err := parseFlags(name, args)
 	if err != nil {
-		return exitUsage, err
+		return exitUsage, "", err
 	}
 	switch {
 	case f.help != "":
-		return show(name, f.help), nil
+		return show(name, f.help), "", nil
 	case f.Version:
-		return show(name, fmt.Sprintf("%s (gorovod %s)\n", version.Horovod, version.Version)), nil
+		return show(name, fmt.Sprintf("%s (gorovod %s)\n", version.Horovod, version.Version)), "", nil
 	case f.CheckBuild:
-		return show(name, checkBuild()), nil
+		return show(name, checkBuild()), "", nil
 	}
 	for _, warning := range f.warnings {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, warning)
 	}
 	if err := f.checkFiles(); err != nil {
-		return exitUsage, err
+		return exitUsage, "", err
+	}
+	if f.Lifeline != nil {
+		hold(*f.Lifeline)
+	}
+	var input []byte
+	if f.Input != "" {
+		if input, err = os.ReadFile(f.Input); err != nil {
+			return exitUsage, "", err
+		}
 	}
 	if f.elastic() {
-		return runElastic(name, f)
+		return runElastic(name, f, input)
 	}
 	if f.MPI {
-		return runMPI(f)
+		code, err = runMPI(f)
+		return code, "", err
 	}
 	hosts, err := f.hosts()
 	if err != nil {
-		return exitUsage, err
+		return exitUsage, "", err
 	}
 	slots, err := assign(hosts, f.NumProc)
 	if err != nil {
-		return exitUsage, err
+		return exitUsage, "", err
 	}
 	local := locals(hosts)
 	isHere := func(host string) bool { return local[host] }
-	here := 0
+	here, far := 0, map[string]bool{}
 	for _, slot := range slots {
 		if local[slot.Host] {
 			here++
+		} else {
+			far[slot.Host] = true
 		}
 	}
 	for _, note := range f.notes(here < len(slots)) {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, note)
 	}
+	if len(far) > 0 {
+		if err := checkReach(len(far), len(slots)); err != nil {
+			return exitUsage, "", err
+		}
+	}
 	path := ""
 	if here > 0 {
 		if err := checkLimits(here); err != nil {
-			return exitUsage, err
+			return exitUsage, "", err
 		}
 		if path, code, err = findCommand(f.command[0], os.Getenv("PATH")); err != nil {
-			return code, err
+			return code, "", err
 		}
 	}
 	j := &Job{
@@ -164,6 +194,7 @@ func run(name string, args []string) (code int, err error) {
 		Reach:      f.reach(),
 		Local:      isHere,
 		Interfaces: f.NetworkInterfaces,
+		Input:      input,
 		OutputDir:  f.OutputFilename,
 		ResultDir:  f.Results,
 		Timestamps: f.PrefixTimestamp,
@@ -172,25 +203,20 @@ func run(name string, args []string) (code int, err error) {
 		Stdout:     os.Stdout,
 		Stderr:     os.Stderr,
 	}
-	if f.Lifeline != nil {
-		hold(*f.Lifeline)
-	}
-	if f.Input != "" {
-		if j.Input, err = os.ReadFile(f.Input); err != nil {
-			return exitUsage, err
-		}
-	}
 	code, err = j.Run()
 	var start *startError
 	if errors.As(err, &start) {
-		return start.code, err
+		return start.code, "", err
 	}
-	return code, err
+	return code, j.cause, err
 }
 
 // reach is how other hosts are reached.
 func (f *flags) reach() reach {
-	r := reach{Port: f.SSHPort, Identity: f.SSHIdentityFile, Agent: f.RemoteCommand, Timeout: f.startTimeout(), Getenv: os.Getenv}
+	r := reach{Identity: f.SSHIdentityFile, Agent: f.RemoteCommand, Timeout: f.startTimeout(), Getenv: os.Getenv}
+	if f.SSHPort != nil {
+		r.Port = *f.SSHPort
+	}
 	r.Self, _ = os.Executable() // without it, what others are asked for is enough
 	if path, _, err := findCommand(f.command[0], os.Getenv("PATH")); err == nil && filepath.IsAbs(path) {
 		r.Near = append(r.Near, filepath.Dir(path))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	ways "github.com/gorovod/gorovod/internal/reach"
 )
 
 // candidatesVariable lists all addresses at which ranks may find the rendezvous,
@@ -110,62 +112,43 @@ func placeOf(addrs []netip.AddrPort) map[string]string {
 	}
 }
 
-// bridges are the names that containers' and virtual machines' networks have,
-// where no other host is.
-var bridges = []string{"docker", "br-", "virbr", "cni", "flannel", "veth", "cali", "podman", "lxc"}
-
 // ownAddresses lists this host's addresses, or those of some interfaces: IPv4
 // first, bridges last. Those of loopback are none, unless it is named, nor are
 // those that mean something on one link only.
 func ownAddresses(interfaces []string) ([]netip.Addr, error) {
-	all, err := net.Interfaces()
+	own, err := ways.OnHost()
+	if len(interfaces) > 0 {
+		own, err = usable(interfaces)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("this host's addresses: %w", err)
+		return nil, fmt.Errorf("listen for the processes: %w", err)
 	}
-	type known struct {
-		addr netip.Addr
-		rank int
-	}
-	var found []known
-	named := map[string]bool{}
-	for _, i := range all {
-		chosen := slices.Contains(interfaces, i.Name)
-		if len(interfaces) > 0 && !chosen || len(interfaces) == 0 && i.Flags&net.FlagLoopback != 0 || i.Flags&net.FlagUp == 0 {
-			continue
-		}
-		addrs, err := i.Addrs()
-		if err != nil {
-			return nil, fmt.Errorf("the addresses of %s: %w", i.Name, err)
-		}
-		for _, a := range addrs {
-			prefix, err := netip.ParsePrefix(a.String())
-			if err != nil || prefix.Addr().IsLinkLocalUnicast() && !prefix.Addr().Is4() {
-				continue
-			}
-			k := known{addr: prefix.Addr().Unmap()}
-			if !k.addr.Is4() {
-				k.rank = 1
-			}
-			if slices.ContainsFunc(bridges, func(b string) bool { return strings.HasPrefix(i.Name, b) }) {
-				k.rank += 2
-			}
-			found = append(found, k)
-			named[i.Name] = true
-		}
-	}
-	for _, name := range interfaces {
-		if !named[name] {
-			var names []string
-			for _, i := range all {
-				names = append(names, i.Name)
-			}
-			return nil, fmt.Errorf("--network-interfaces %s: this host has no such interface with an address; it has %s", name, strings.Join(names, ", "))
-		}
-	}
-	slices.SortStableFunc(found, func(a, b known) int { return a.rank - b.rank })
 	var out []netip.Addr
-	for _, k := range found {
-		out = append(out, k.addr)
+	for _, o := range ways.Sorted(own, netip.Addr{}) {
+		out = append(out, o.Prefix.Addr())
 	}
 	return out, nil
 }
+
+// usable are the addresses of those of the job's interfaces that this host has.
+func usable(interfaces []string) ([]ways.Own, error) {
+	own, err := ways.OnInterfaces(interfaces)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", interfacesOption, strings.Join(interfaces, ","), err)
+	}
+	return own, nil
+}
+
+// nobodys are those of the job's interfaces that no host has; every host has one.
+func nobodys(interfaces []string, found [][]string) (names []string) {
+	for _, name := range interfaces {
+		if !slices.ContainsFunc(found, func(its []string) bool { return slices.Contains(its, name) }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// interfacesOption restricts a job to interfaces, which other hosts may call otherwise:
+// each host must have one of them.
+const interfacesOption = "--network-interfaces"

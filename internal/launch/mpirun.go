@@ -55,8 +55,8 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 	words := []string{"mpirun"}
 	add := func(more ...string) { words = append(words, more...) }
 	var ssh []string
-	if f.SSHPort != 0 {
-		ssh = append(ssh, "-p "+strconv.Itoa(f.SSHPort))
+	if f.SSHPort != nil {
+		ssh = append(ssh, "-p "+strconv.Itoa(*f.SSHPort))
 	}
 	if f.SSHIdentityFile != "" {
 		ssh = append(ssh, "-i "+f.SSHIdentityFile)
@@ -100,28 +100,28 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 		case f.BindingArgs != "":
 			add(strings.Fields(f.BindingArgs)...)
 		case l == spectrumLauncher:
-			add("-bind-to", "socket", "-map-by", "socket", "-rank-by", "core")
+			add("--bind-to", "socket", "--map-by", "socket", "--rank-by", "core")
 		default:
-			add("-bind-to", "none", "-map-by", "slot")
+			add("--bind-to", "none", "--map-by", "slot")
 		}
 		if l == spectrumLauncher {
 			if f.TCP {
 				add("-tcp")
 			}
 		} else {
-			add("-mca", "pml", "ob1", "-mca", "btl", "^openib")
+			add("--mca", "pml", "ob1", "--mca", "btl", "^openib")
 		}
 		if len(hosts) >= manyHosts {
-			add("-mca", "plm_rsh_no_tree_spawn", "true", "-mca", "plm_rsh_num_concurrent", strconv.Itoa(len(hosts)))
+			add("--mca", "plm_rsh_no_tree_spawn", "true", "--mca", "plm_rsh_num_concurrent", strconv.Itoa(len(hosts)))
 		}
 		if len(ssh) > 0 {
-			add("-mca", "plm_rsh_args", strings.Join(ssh, " "))
+			add("--mca", "plm_rsh_args", strings.Join(ssh, " "))
 		}
 		switch {
 		case nics != "":
-			add("-mca", "btl_tcp_if_include", nics)
+			add("--mca", "btl_tcp_if_include", nics)
 		case l == openMPILauncher && len(hosts) > 1 && !f.choosesInterfaces(names):
-			add("-mca", "btl_tcp_if_exclude", bridgesOfAll)
+			add("--mca", "btl_tcp_if_exclude", bridgesOfAll)
 		}
 		if f.OutputFilename != "" {
 			add("--output-filename", f.OutputFilename)
@@ -159,6 +159,20 @@ func (f *flags) allMPI(env []string) []string {
 	return env
 }
 
+// mpiNotes tell about options that mpirun does not have or that change nothing in its jobs.
+func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
+	for _, o := range []struct {
+		name  string
+		given bool
+	}{{"--grace-period", f.GracePeriod != nil}, {"--remote-command", f.RemoteCommand != ""}, {"--tcp", f.TCP && l != spectrumLauncher}, {"--num-nccl-streams", f.NumNCCLStreams != nil},
+		{"--thread-affinity", f.ThreadAffinity != nil}, {"--disable-cache", f.DisableCache}} {
+		if o.given {
+			notes = append(notes, o.name+": it has no effect with --mpi, where mpirun starts the processes and MPI carries the data")
+		}
+	}
+	return notes
+}
+
 // runMPI becomes mpirun. It returns only where that cannot be.
 func runMPI(f *flags) (code int, err error) {
 	if f.Input != "" || f.Results != "" {
@@ -190,6 +204,9 @@ func runMPI(f *flags) (code int, err error) {
 	words, err := f.mpirun(l, hosts, env)
 	if err != nil {
 		return exitUsage, err
+	}
+	for _, note := range f.mpiNotes(l) {
+		fmt.Fprintf(os.Stderr, "horovodrun: %s\n", note)
 	}
 	if f.Verbose {
 		fmt.Fprintf(os.Stderr, "starting %s\n", strings.Join(words, " "))

@@ -37,13 +37,13 @@ func TestMPICommand(t *testing.T) {
 		hosts    []Host
 		want     string // part of the command, or of the error
 	}{
-		{openMPILauncher, "-np 3", hosts, "mpirun --allow-run-as-root --tag-output -np 3 -H a:2,b:2 -bind-to none -map-by slot -mca pml ob1 -mca btl ^openib -mca btl_tcp_if_exclude lo,docker0,virbr0 -x A -x B prog arg"},
-		{openMPILauncher, "-np 3", hosts[:1], "-mca btl ^openib -x A"},
-		{openMPILauncher, "-np 3 --mpi-args=-mca~btl_tcp_if_include~eth0", hosts, "-mca btl ^openib -x A -x B -mca btl_tcp_if_include eth0"},
+		{openMPILauncher, "-np 3", hosts, "mpirun --allow-run-as-root --tag-output -np 3 -H a:2,b:2 --bind-to none --map-by slot --mca pml ob1 --mca btl ^openib --mca btl_tcp_if_exclude lo,docker0,virbr0 -x A -x B prog arg"},
+		{openMPILauncher, "-np 3", hosts[:1], "--mca btl ^openib -x A"},
+		{openMPILauncher, "-np 3 --mpi-args=-mca~btl_tcp_if_include~eth0", hosts, "--mca btl ^openib -x A -x B -mca btl_tcp_if_include eth0"},
 		{openMPILauncher, "-np 3 -p 22 -i k --network-interfaces x,y --output-filename d --prefix-output-with-timestamp", hosts,
-			"-mca plm_rsh_args -p 22 -i k -mca btl_tcp_if_include x,y --output-filename d --timestamp-output -x A"},
-		{openMPILauncher, "-np 3 --mpi-args=--oversubscribe --binding-args=-bind-to~core", many, "-bind-to core -mca pml ob1 -mca btl ^openib -mca plm_rsh_no_tree_spawn true -mca plm_rsh_num_concurrent 64 -mca btl_tcp_if_exclude lo,docker0,virbr0 -x A -x B --oversubscribe prog arg"},
-		{spectrumLauncher, "-np 3 --tcp", hosts, "-H a:2,b:2 -bind-to socket -map-by socket -rank-by core -tcp -x A"},
+			"--mca plm_rsh_args -p 22 -i k --mca btl_tcp_if_include x,y --output-filename d --timestamp-output -x A"},
+		{openMPILauncher, "-np 3 --mpi-args=--oversubscribe --binding-args=-bind-to~core", many, "-bind-to core --mca pml ob1 --mca btl ^openib --mca plm_rsh_no_tree_spawn true --mca plm_rsh_num_concurrent 64 --mca btl_tcp_if_exclude lo,docker0,virbr0 -x A -x B --oversubscribe prog arg"},
+		{spectrumLauncher, "-np 3 --tcp", hosts, "-H a:2,b:2 --bind-to socket --map-by socket --rank-by core -tcp -x A"},
 		{hydraLauncher, "-np 3 -p 22 --network-interfaces x --output-filename d", hosts, "mpirun -l -np 3 -ppn 2 -hosts a,b -bootstrap=ssh -bootstrap-exec-args -p 22 -iface x -outfile-pattern d -genvlist A,B prog arg"},
 		{hydraLauncher, "-np 3", []Host{{"a", 1}, {"b", 2}}, "1 on a and 2 on b"},
 		{hydraLauncher, "-np 3 --network-interfaces x,y", hosts, "not x,y"},

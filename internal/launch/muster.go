@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// dialsAtATime is how many hosts are being connected to together.
-	dialsAtATime = 128
+	// dialsAtATime is how many hosts are being connected to together. Each is an ssh, which
+	// stays as long as the job, and mostly waits for the other end.
+	dialsAtATime = 512
 	// moreFailures is how long, after a host has failed, others may be found to fail.
 	moreFailures = time.Second
 )
 
 // muster makes the crews of all hosts, by name; those that are this host share one.
 // An error tells of every host that has failed. Nothing is left of the crews then.
-func muster(ctx context.Context, hosts []string, local func(host string) bool, r *reach, job assignment, slots map[string]int) (map[string]crew, error) {
+func muster(ctx context.Context, hosts []string, local func(host string) bool, c *calls, job assignment, slots map[string]int) (map[string]crew, error) {
 	crews := map[string]crew{}
-	var far []string
+	var near, far []string
 	for _, h := range hosts {
-		if !local(h) {
+		if local(h) {
+			near = append(near, h)
+		} else {
 			far = append(far, h)
 		}
 	}
 	var here *localCrew
-	for _, h := range hosts {
-		if slices.Contains(far, h) {
-			continue
-		}
+	for _, h := range near {
 		if here == nil {
 			var err error
 			if here, err = newLocalCrew(h, job.Secret, len(far) > 0); err != nil {
@@ -48,7 +48,7 @@ func muster(ctx context.Context, hosts []string, local func(host string) bool, r
 	if len(far) == 0 {
 		return crews, nil
 	}
-	err := dialAll(ctx, far, r, job, slots, crews)
+	err := dialAll(ctx, far, c, job, slots, crews)
 	if err != nil {
 		dismiss(crews)
 		return nil, err
@@ -57,8 +57,8 @@ func muster(ctx context.Context, hosts []string, local func(host string) bool, r
 }
 
 // dialAll adds the crews of hosts to crews.
-func dialAll(ctx context.Context, hosts []string, r *reach, job assignment, slots map[string]int, crews map[string]crew) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, context.DeadlineExceeded)
+func dialAll(ctx context.Context, hosts []string, calls *calls, job assignment, slots map[string]int, crews map[string]crew) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, calls.reach.Timeout, context.DeadlineExceeded)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -75,18 +75,13 @@ func dialAll(ctx context.Context, hosts []string, r *reach, job assignment, slot
 			defer func() { <-room }()
 			mine := job
 			mine.Host, mine.Slots = h, slots[h]
-			ssh, err := r.command(h)
-			if err == nil {
-				var c *remoteCrew
-				if c, err = dial(ctx, ssh, mine); err == nil {
-					mu.Lock()
-					crews[h] = c
-					mu.Unlock()
-					return
-				}
-			}
+			c, err := calls.connect(ctx, mine)
 			mu.Lock()
 			defer mu.Unlock()
+			if err == nil {
+				crews[h] = c
+				return
+			}
 			if context.Cause(ctx) == errOthersFailed {
 				pending = append(pending, h)
 				return

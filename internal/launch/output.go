@@ -3,7 +3,10 @@ package launch
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -57,6 +60,23 @@ func (o *output) write(p []byte) (n int, err error, first bool) {
 
 // brokenPipe tells that nobody will ever read what is written.
 func brokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
+
+// createOutput makes a directory and in it the file for a stream of a process's. A pipe
+// that lies there is refused: with nobody at its other end it would soon hold the process up.
+func createOutput(dir, stream string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("--output-filename: %w", err)
+	}
+	f, err := os.Create(filepath.Join(dir, stream))
+	if err != nil {
+		return nil, fmt.Errorf("--output-filename: %w", err)
+	}
+	if info, err := f.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+		f.Close()
+		return nil, fmt.Errorf("--output-filename: %s: it is a pipe, and a file is needed", f.Name())
+	}
+	return f, nil
+}
 
 // stream takes one rank's stdout or stderr to the launcher's own, line by line,
 // each with its prefix. Its methods belong to one goroutine, but for last.

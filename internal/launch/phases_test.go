@@ -28,6 +28,8 @@ func TestConnectionsThatEndInEachPhase(t *testing.T) {
 		"in a word":           {"printf gorovod-age; exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
 		"after the greeting":  {greeting + "exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
 		"silent after it":     {greeting + "exec sleep 60", 1, "host 198.18.0.1: there was no answer in time"},
+		"a banner before it":  {"echo welcome\n" + greeting + "exec sleep 60", 1, "host 198.18.0.1: there was no answer in time\n"},
+		"another's answer":    {"echo one; echo I am another; exec sleep 60", 1, "host 198.18.0.1: there was no answer of gorovod's in time, but this: I am another\n.*--remote-command"},
 		"with the job":        {greeting + takeJob + "exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
 		"amid its answer":     {greeting + takeJob + "printf '\\000\\000\\000'; exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
 		"when it is ready":    {greeting + takeJob + ready + "sleep 0.3; exit 255", 255, "rank 0 on host 198.18.0.1.* lost with its host"},

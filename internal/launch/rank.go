@@ -31,11 +31,8 @@ type rank struct {
 func (r *rank) openFiles(dir string) error {
 	width := len(fmt.Sprint(r.Size - 1))
 	dir = filepath.Join(dir, fmt.Sprintf("rank.%0*d", width, r.Rank))
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
 	for i := range r.files {
-		f, err := os.Create(filepath.Join(dir, streamNames[i]))
+		f, err := createOutput(dir, streamNames[i])
 		if err != nil {
 			return err
 		}
@@ -44,12 +41,12 @@ func (r *rank) openFiles(dir string) error {
 	return nil
 }
 
-// openResults makes dir/<rank>.
-func (r *rank) openResults(dir string) (err error) {
-	if dir != "" {
-		r.results, err = os.OpenFile(filepath.Join(dir, fmt.Sprint(r.Rank)), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+// createResults makes the file for a command's third stream; nil where dir is empty.
+func createResults(dir, name string) (*os.File, error) {
+	if dir == "" {
+		return nil, nil
 	}
-	return err
+	return os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
 // openStreams makes the ways of the rank's output.

@@ -44,21 +44,6 @@ func farHosts(n, slots int) string {
 	return strings.Join(names, ",")
 }
 
-// How a launch grows with the number of hosts, ssh's own costs aside.
-func BenchmarkHosts(b *testing.B) {
-	for _, n := range []int{1, 8, 64, 512} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			env := remotely(b)
-			for b.Loop() {
-				l := launched(b, []string{env}, "-np", fmt.Sprint(n), "-H", farHosts(n, 1), "true")
-				if err := l.Run(); err != nil {
-					b.Fatalf("%v: %s", err, &l.stderr)
-				}
-			}
-		})
-	}
-}
-
 func TestFarRanksHaveTheLaunchersEnvironment(t *testing.T) {
 	l := launched(t, []string{remotely(t), "SSH_AUTH_SOCK=/x", "HOSTNAME=launchers", "CUDA_VISIBLE_DEVICES=3", "KEPT=yes", "HANDED=on"},
 		"-np", "2", "-H", "far1.invalid:1,far2.invalid:1", "-x", "SET=a=b", "-x", "CUDA_VISIBLE_DEVICES", "-x", "NOWHERE", "sh", "-c", "cat; env; pwd")
@@ -284,10 +269,19 @@ func TestWhereTheRendezvousIs(t *testing.T) {
 			t.Errorf("%s: %v", seen, env)
 		}
 	}
-	if _, err := meetAnywhere([]string{"none0"}); err == nil || !strings.Contains(err.Error(), "--network-interfaces none0: this host has no such interface") {
+	if _, err := meetAnywhere([]string{"none0"}); err == nil || !strings.Contains(err.Error(), "--network-interfaces none0: none of these is an interface of this host") {
 		t.Errorf("%v", err)
 	}
-	one, err := meetAnywhere([]string{"lo"})
+	for hosts, want := range map[string]string{"a b": "c", "a,b c": "", "": "a b c"} {
+		var found [][]string
+		for _, its := range strings.Fields(hosts) {
+			found = append(found, strings.Split(its, ","))
+		}
+		if got := strings.Join(nobodys([]string{"a", "b", "c"}, found), " "); got != want {
+			t.Errorf("hosts with %s: nobody has %s, want %s", hosts, got, want)
+		}
+	}
+	one, err := meetAnywhere([]string{"none0", "lo"}) // as another host calls its own
 	if err != nil {
 		t.Fatal(err)
 	}

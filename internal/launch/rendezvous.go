@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -47,13 +48,11 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 	case o.NumProc < 1 || o.NumProc > maxSlots:
 		return exitUsage, fmt.Errorf("-n %d: a number from 1 to %d is needed", o.NumProc, maxSlots)
 	}
-	key, err := hex.DecodeString(secret)
-	if err != nil {
-		return exitUsage, fmt.Errorf("%s is not hexadecimal", secretVariable)
-	}
-	if len(key) == 0 {
-		key = make([]byte, 32)
+	key := make([]byte, 32)
+	if secret == "" {
 		rand.Read(key)
+	} else if key, err = config.ParseKey(secret); err != nil {
+		return exitUsage, fmt.Errorf("%s: %w", secretVariable, err)
 	}
 	host, _, err := net.SplitHostPort(o.Listen)
 	if err != nil || host == "" {

@@ -81,7 +81,8 @@ func TestRendezvousRefusesWhatMakesNoSense(t *testing.T) {
 		{"", "", "--num-proc"},
 		{"-n 0", "", "a number from 1"},
 		{"-n 2 --listen :80", "", "HOST:PORT"},
-		{"-n 2", "zz", "HOROVOD_SECRET_KEY is not hexadecimal"},
+		{"-n 2", "zz", "HOROVOD_SECRET_KEY: it is not hexadecimal"},
+		{"-n 2", "c0ffee", "HOROVOD_SECRET_KEY: it has fewer than 32 hexadecimal digits"},
 	} {
 		code, err := serveRendezvous("gorovod rendezvous", strings.Fields(c.args), c.secret, io.Discard)
 		if code != exitUsage || err == nil || !strings.Contains(err.Error(), c.want) {

@@ -38,6 +38,9 @@ type reach struct {
 	Self string
 	// Getenv looks a variable of the launcher up.
 	Getenv func(string) string
+
+	// open, if not nil, is in place of a program: tests and benchmarks have hosts of their own.
+	open func(host string) (*line, error)
 }
 
 // command is the program that runs an agent on host and passes its stdin and
@@ -127,6 +130,8 @@ type hostError struct {
 	Host   string
 	What   string
 	Advice string // empty where there is none
+	// TurnedAway: an sshd on the way has hung up, as it does where too many come at once.
+	TurnedAway bool
 }
 
 func (e *hostError) Error() string {
@@ -135,39 +140,6 @@ func (e *hostError) Error() string {
 		text += "\n    " + e.Advice
 	}
 	return text
-}
-
-const notThere = "gorovod is not there under that name: say with --remote-command what it is called there"
-
-// sshAdvice says what can be done about what ssh has said.
-func sshAdvice(host string, code int, text string) string {
-	for _, a := range []struct{ says, advice string }{
-		{"HOST IDENTIFICATION HAS CHANGED", "its key is not the one that was known. If the host was set up anew, forget the old key: ssh-keygen -R " + host},
-		{"Host key verification failed", "its key is not the one that is known, or may not be added: see ssh -o BatchMode=yes " + host + " true"},
-		{"Permission denied", "ssh must work without a password: ssh-copy-id " + host + ", or name a key with --ssh-identity-file"},
-		{"Too many authentication failures", "name the right key with --ssh-identity-file"},
-		{"Could not resolve hostname", "is the name right? It must be one that this host, or a Host in ~/.ssh/config, knows"},
-		{"No route to host", "is the host up, and is there a firewall?"},
-		{"Network is unreachable", "is the address right, and is this host in that network?"},
-		{"Connection refused", "no sshd listens at that port: --ssh-port says another one"},
-		{"timed out", "is the host up, and is there a firewall? --start-timeout gives it more time"},
-		{"Connection closed by", "its sshd has refused the connection: its log says why (MaxStartups, AllowUsers)"},
-		{"Exec format error", "the program there is for another kind of machine: install the one for it, and name it with --remote-command"},
-	} {
-		if strings.Contains(text, a.says) {
-			return a.advice
-		}
-	}
-	if code == exitNotFound {
-		return notThere
-	}
-	if code == 0 || code == exitUsage {
-		return "what was run there is no gorovod of this version: say with --remote-command what it is called there"
-	}
-	if code > 0 && code != sshFailed {
-		return "is what was run there gorovod? --remote-command says what it is called there"
-	}
-	return ""
 }
 
 // sshFailed is the exit code by which ssh tells of its own failures.
@@ -189,6 +161,13 @@ func (t *tailOf) Write(p []byte) (int, error) {
 		t.b = append(t.b[:0], t.b[len(t.b)-maxSaid:]...)
 	}
 	return len(p), nil
+}
+
+// forget drops what was said.
+func (t *tailOf) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = nil
 }
 
 // text is what was said, without the decorations of ssh.

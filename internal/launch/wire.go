@@ -89,6 +89,8 @@ type assignment struct {
 	Secret string // of the job, in hexadecimal
 	Slots  int    // how many commands are to be expected at a time
 	Input  []byte // each command's stdin, nil for an empty one
+	// Interfaces are those that the job is to use, of which the host must have one; empty for any.
+	Interfaces []string `json:",omitempty"`
 }
 
 // readiness is what an agent says of its host.
@@ -97,6 +99,8 @@ type readiness struct {
 	// Launcher is the address from which ssh came, as the host sees it; empty
 	// where it is not known.
 	Launcher string `json:",omitempty"`
+	// Interfaces are those of the job's that the host has.
+	Interfaces []string `json:",omitempty"`
 }
 
 // greet writes the line that begins one direction.

@@ -21,8 +21,20 @@ import (
 // its owner may read it, and a file that belongs to somebody else, or that others may
 // read or write, is not believed. One that an earlier start of the same job has left
 // behind leads nowhere, and is read again until rank 0 has replaced it.
+//
+// It says which process has written it, so that what a killed one has left is removed by whoever comes next.
 type file struct {
 	dir, path string
+	// A private directory is this user's alone, and made where it is missing. A fleeting one is removed when it is empty.
+	private, fleeting bool
+}
+
+// letter is what the file holds.
+type letter struct {
+	Offer
+	Writer writer `json:"writer,omitempty"`
+	// written is when, by the clock of whoever keeps the file.
+	written time.Time
 }
 
 const (
@@ -30,33 +42,57 @@ const (
 	lastPoll  = 250 * time.Millisecond
 	// maxFile bounds what is read.
 	maxFile = 16 << 10
+	// maxAge is when nobody reads a file any more, whatever its writer does, of which nothing may be known here.
+	maxAge = 7 * 24 * time.Hour
+
+	filePrefix = "rendezvous-"
+	// tempPrefix begins the names of files that are not yet, or no more, in their place. The writer and something random follow.
+	tempPrefix = ".rendezvous-"
 )
 
-// newFile is the board of a job in dir. A private directory is made where it is
-// missing, and must be this user's alone.
-func newFile(dir, job string, private bool) (*file, error) {
+// newFile is the board of a job in a directory that the user has named.
+func newFile(dir, job string) (*file, error) { return (&file{dir: dir}).named(job) }
+
+// newPrivateFile is the board of a job in a directory that hosts may share.
+func newPrivateFile(dir, job string) (*file, error) {
+	return (&file{dir: dir, private: true}).named(job)
+}
+
+// newLocalFile is the board of a job in a directory of this host.
+func newLocalFile(dir, job string) (*file, error) {
+	return (&file{dir: dir, private: true, fleeting: true}).named(job)
+}
+
+func (f *file) named(job string) (*file, error) {
 	sum := sha256.Sum256([]byte(job))
-	f := &file{dir, filepath.Join(dir, "rendezvous-"+hex.EncodeToString(sum[:12]))}
-	if private {
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("%w; GOROVOD_RENDEZVOUS_DIR names another directory that all ranks share", err)
+	f.path = filepath.Join(f.dir, filePrefix+hex.EncodeToString(sum[:12]))
+	return f, f.prepare()
+}
+
+// prepare makes a private directory where it is missing, and checks that nobody else can put a file in the place of this user's.
+func (f *file) prepare() error {
+	if f.private {
+		if err := os.Mkdir(f.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%w; GOROVOD_RENDEZVOUS_DIR names another directory that all ranks share", err)
 		}
 	}
-	info, err := os.Lstat(dir)
-	if err == nil && !private {
-		info, err = os.Stat(dir)
+	info, err := os.Lstat(f.dir)
+	if err == nil && !f.private {
+		info, err = os.Stat(f.dir)
 	}
 	switch {
+	case err != nil && f.fleeting && errors.Is(err, fs.ErrNotExist):
+		return nil // another job has just removed it; made again when it is written to
 	case err != nil:
-		return nil, err
+		return err
 	case !info.IsDir():
-		return nil, fmt.Errorf("%s is no directory", dir)
-	case private && !ours(info):
-		return nil, fmt.Errorf("%s must belong to this user and be closed to others; GOROVOD_RENDEZVOUS_DIR names another directory that all ranks share", dir)
+		return fmt.Errorf("%s is no directory", f.dir)
+	case f.private && !ours(info):
+		return fmt.Errorf("%s must belong to this user and be closed to others; GOROVOD_RENDEZVOUS_DIR names another directory that all ranks share", f.dir)
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
-		return nil, fmt.Errorf("everybody may replace files in %s", dir)
+		return fmt.Errorf("everybody may replace files in %s", f.dir)
 	}
-	return f, nil
+	return nil
 }
 
 // ours reports that this user owns it, and others may neither read nor write it.
@@ -69,11 +105,13 @@ func (f *file) String() string { return "the file " + f.path }
 
 // Publish replaces what is there in one step.
 func (f *file) Publish(_ context.Context, o Offer) (withdraw func(), err error) {
-	text, err := json.Marshal(o)
+	f.Sweep()
+	mine := letter{Offer: o, Writer: writerOf(os.Getpid())}
+	text, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := os.CreateTemp(f.dir, ".rendezvous-") // 0600, and new
+	fresh, err := f.create(mine.Writer)
 	if err != nil {
 		return nil, err
 	}
@@ -90,20 +128,36 @@ func (f *file) Publish(_ context.Context, o Offer) (withdraw func(), err error) 
 	}
 	return func() {
 		// A later start of the job may have put its own in this place.
-		if there, err := f.read(); err == nil && there.equal(o) {
-			os.Remove(f.path)
-		}
+		f.remove(f.path, func(there letter) bool { return there.equal(o) })
+		f.leave()
 	}, nil
+}
+
+// create makes a file that has no place yet.
+func (f *file) create(w writer) (fresh *os.File, err error) {
+	const tries = 10 // others may remove an empty directory again and again
+	for range tries {
+		fresh, err = os.CreateTemp(f.dir, tempPrefix+string(w)+"-") // 0600, and new
+		if !f.fleeting || !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err := f.prepare(); err != nil {
+			return nil, err
+		}
+	}
+	return fresh, err
 }
 
 // Read polls: no notification crosses a network file system.
 func (f *file) Read(ctx context.Context, stale *Offer) (Offer, error) {
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		os.ReadDir(f.dir) // makes a network file system look for what is new
-		o, err := f.read()
+		there, err := read(f.path)
 		switch {
-		case err == nil && (stale == nil || !o.equal(*stale)):
-			return o, nil
+		case err == nil && (stale == nil || !there.equal(*stale)):
+			return there.Offer, nil
+		case err == nil && there.Writer.dead():
+			f.remove(f.path, left)
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return Offer{}, err
 		}
@@ -117,24 +171,25 @@ func (f *file) Read(ctx context.Context, stale *Offer) (Offer, error) {
 	}
 }
 
-func (f *file) read() (o Offer, err error) {
-	fd, err := unix.Open(f.path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+func read(path string) (there letter, err error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return o, &fs.PathError{Op: "open", Path: f.path, Err: err}
+		return there, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	open := os.NewFile(uintptr(fd), f.path)
+	open := os.NewFile(uintptr(fd), path)
 	defer open.Close()
 	info, err := open.Stat()
 	if err != nil {
-		return o, err
+		return there, err
 	}
 	if !info.Mode().IsRegular() || !ours(info) || info.Size() > maxFile {
-		return o, fmt.Errorf("%s is not believed: it must be a file of this user that others can neither read nor write", f.path)
+		return there, fmt.Errorf("%s is not believed: it must be a file of this user that others can neither read nor write", path)
 	}
-	if err := json.NewDecoder(open).Decode(&o); err != nil {
-		return o, fmt.Errorf("%s is not what rank 0 writes: %w", f.path, err)
+	if err := json.NewDecoder(open).Decode(&there); err != nil {
+		return there, fmt.Errorf("%s is not what rank 0 writes: %w", path, err)
 	}
-	return o, nil
+	there.written = info.ModTime()
+	return there, nil
 }
 
 func (o Offer) equal(other Offer) bool {

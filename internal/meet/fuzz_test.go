@@ -19,7 +19,7 @@ func FuzzFile(f *testing.F) {
 	f.Add([]byte(`{"addrs":[null,1]}`))
 	f.Add([]byte(`{"key":"*"}`))
 	f.Add([]byte("[" + strings.Repeat("[", 20000)))
-	board, err := newFile(f.TempDir(), "job", false)
+	board, err := newFile(f.TempDir(), "job")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -47,6 +47,12 @@ type Board interface {
 	String() string
 }
 
+// Sweeper is a Board on which something stays when rank 0's process is killed before it can withdraw its offer.
+type Sweeper interface {
+	// Sweep removes what is of no use to anybody. Called by a rank that gives up; rank 0 of any later job sees to it, too.
+	Sweep()
+}
+
 // Circumstances are what Choose goes by.
 type Circumstances struct {
 	Place schedulers.Place
@@ -60,9 +66,12 @@ type Circumstances struct {
 	Home string
 	// Local is a directory on this host for this user's files, made where it is missing.
 	Local string
-	// MPI says that this process has a library of MPI loaded, which speaks with the
+	// MPI says that this process has initialised MPI, whose library speaks with the
 	// process manager itself.
 	MPI bool
+	// PMIx opens the space of keys and values that the launcher's PMIx has for the job, or says why it cannot. It is
+	// called where nothing better is there; nil: never.
+	PMIx func() (KeyValues, error)
 }
 
 // Choose finds the board, or says that there is none.
@@ -74,15 +83,30 @@ func Choose(c Circumstances) (Board, error) {
 	case len(c.Addrs) > 0:
 		return nil, errors.New("HOROVOD_GLOO_RENDEZVOUS_ADDR is set without HOROVOD_SECRET_KEY, the secret by which the ranks know one another: give the same 64 random hexadecimal digits to all of them")
 	case c.Dir != "" && p.Job != "":
-		return newFile(c.Dir, p.Job, false)
+		board, err := newFile(c.Dir, p.Job)
+		if err != nil {
+			return nil, fmt.Errorf("GOROVOD_RENDEZVOUS_DIR=%s, which is to be a directory that all hosts share: %w", c.Dir, err)
+		}
+		return board, nil
 	case p.OneHost() && p.Job != "":
-		return newFile(c.Local, p.Job, true)
+		return newLocalFile(c.Local, p.Job)
 	case p.PMI != "" && !c.MPI:
 		return newPMI(p.PMI)
+	case p.PMIx != "" && c.PMIx != nil:
+		space, err := c.PMIx()
+		if err == nil {
+			return &pmix{space}, nil
+		}
+		c.PMIx = nil
+		board, other := Choose(c)
+		if other != nil {
+			return nil, fmt.Errorf("%w (PMIx is of no use here: %w)", other, err)
+		}
+		return board, nil
 	case len(c.Key) > 0 && p.Head != "" && p.Job != "":
 		return conventional(c.Key, p.Head, p.Job), nil
 	case p.Job != "" && c.Home != "":
-		return newFile(filepath.Join(c.Home, ".gorovod"), p.Job, true)
+		return newPrivateFile(filepath.Join(c.Home, ".gorovod"), p.Job)
 	}
 	return nil, fmt.Errorf("%s has started %d ranks, but offers no way to hand a secret from rank 0 to the others%s. One of these helps: GOROVOD_RENDEZVOUS_DIR, a directory that all hosts share; HOROVOD_SECRET_KEY, the same 64 random hexadecimal digits for all ranks, with HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, an address of rank 0's host and a free port there; or horovodrun",
 		p.Launcher, p.Size, strings.Join(c.obstacles(), ""))

@@ -38,6 +38,9 @@ func TestChoose(t *testing.T) {
 	key := []byte("secret")
 	one := schedulers.Place{Launcher: schedulers.OpenMPI, Size: 2, LocalSize: 2, Job: "j"}
 	two := schedulers.Place{Launcher: schedulers.Srun, Size: 2, LocalSize: 1, Job: "j", Head: "node0"}
+	pmix := schedulers.Place{Launcher: schedulers.OpenMPI, Size: 2, LocalSize: 1, Job: "j", PMIx: "j"}
+	works := func() (KeyValues, error) { return newStore(2), nil }
+	fails := func() (KeyValues, error) { return nil, errors.New("no libpmix") }
 	nameless := schedulers.Place{Launcher: schedulers.Hydra, Size: 2, LocalSize: 2, PMI: "8"}
 	for _, c := range []struct {
 		name string
@@ -50,13 +53,18 @@ func TestChoose(t *testing.T) {
 		{"one host", Circumstances{Place: one, Local: local, Home: home}, "the file " + local + "/rendezvous-"},
 		{"PMI", Circumstances{Place: nameless, Local: local, Home: home}, "PMI"},
 		{"PMI in use", Circumstances{Place: nameless, MPI: true, Local: local, Home: home}, "its PMI is in use"},
+		{"PMIx", Circumstances{Place: pmix, PMIx: works, Key: key, Local: local, Home: home}, "PMIx"},
+		{"PMIx is not needed", Circumstances{Place: pmix, PMIx: fails, Dir: dir}, "the file " + dir + "/rendezvous-"},
+		{"PMIx without a library", Circumstances{Place: pmix, PMIx: fails, Local: local, Home: home}, "the file " + home + "/.gorovod/rendezvous-"},
+		{"no way, since there is no library", Circumstances{Place: pmix, PMIx: fails}, "no libpmix"},
+		{"the launcher has no PMIx", Circumstances{Place: two, PMIx: works, Home: home}, "the file " + home + "/.gorovod/rendezvous-"},
 		{"the secret alone", Circumstances{Place: two, Key: key, Home: home}, "node0:1"},
 		{"the home directory", Circumstances{Place: two, Home: home}, "the file " + home + "/.gorovod/rendezvous-"},
 		{"no way", Circumstances{Place: two}, "srun has started 2 ranks"},
 		{"a directory for a job without a name", Circumstances{Place: schedulers.Place{Launcher: schedulers.Hydra, Size: 2}, Dir: dir}, "no name"},
 		{"jsrun without a name", Circumstances{Place: schedulers.Place{Launcher: schedulers.Jsrun, Size: 2, LocalSize: 2}, Local: local}, "jsrun would do by itself, but has not set both LSB_JOBID and PMIX_NAMESPACE"},
 		{"PMI without PMI", Circumstances{Place: schedulers.Place{Launcher: schedulers.Hydra, Size: 2, LocalSize: 2}, Local: local}, "has not set PMI_FD"},
-		{"no directory", Circumstances{Place: two, Dir: filepath.Join(dir, "missing")}, "no such file"},
+		{"no directory", Circumstances{Place: two, Dir: filepath.Join(dir, "missing")}, "GOROVOD_RENDEZVOUS_DIR=" + filepath.Join(dir, "missing") + ", which is to be a directory that all hosts share: lstat"},
 	} {
 		b, err := Choose(c.Circumstances)
 		got := fmt.Sprint(err)
@@ -88,7 +96,7 @@ func TestConvention(t *testing.T) {
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	board := func() *file {
-		f, err := newFile(dir, "job", false)
+		f, err := newFile(dir, "job")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +162,7 @@ func TestFilesThatAreNotBelieved(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, err := newFile(t.TempDir(), "job", false)
+			f, err := newFile(t.TempDir(), "job")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,16 +185,16 @@ func TestDirectoriesThatAreNotBelieved(t *testing.T) {
 	open := filepath.Join(dir, "open")
 	os.Mkdir(open, 0o700)
 	os.Chmod(open, 0o777)
-	for _, private := range []bool{false, true} {
-		if _, err := newFile(open, "j", private); err == nil {
+	for _, board := range []func(dir, job string) (*file, error){newFile, newPrivateFile, newLocalFile} {
+		if _, err := board(open, "j"); err == nil {
 			t.Error("everybody may write there")
 		}
 	}
 	os.Symlink(dir, filepath.Join(dir, "link"))
-	if _, err := newFile(filepath.Join(dir, "link"), "j", true); err == nil {
+	if _, err := newPrivateFile(filepath.Join(dir, "link"), "j"); err == nil {
 		t.Error("a link as this user's own directory")
 	}
-	if _, err := newFile(filepath.Join(dir, "new"), "j", true); err != nil {
+	if _, err := newPrivateFile(filepath.Join(dir, "new"), "j"); err != nil {
 		t.Error(err)
 	}
 }

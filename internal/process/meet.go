@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/meet"
 	"github.com/gorovod/gorovod/internal/reach"
@@ -38,14 +39,35 @@ func join(ctx context.Context, c *config.Config, o world.Options) (*world.World,
 	if met != nil {
 		return joinAt(ctx, c, *met, o)
 	}
-	board, err := meet.Choose(meet.Circumstances{Place: c.Place, Key: c.Key, Addrs: c.Rendezvous, Dir: c.RendezvousDir, Home: home(), Local: runtimeDir(), MPI: mpiLoaded()})
+	var withoutPMIx error // why, if that would have been the way
+	overPMIx := func() (space meet.KeyValues, err error) {
+		space, err = openPMIx(ctx, c, o.Log)
+		withoutPMIx = err
+		return space, err
+	}
+	board, err := meet.Choose(meet.Circumstances{Place: c.Place, Key: c.Key, Addrs: c.Rendezvous, Dir: c.RendezvousDir,
+		Home: home(), Local: runtimeDir(), MPI: mpi.InUse(), PMIx: overPMIx})
 	if err != nil {
 		return nil, err
 	}
 	o.Log.Debug("the ranks were started by "+string(c.Place.Launcher)+", and meet by "+board.String(), "rank", c.Rank, "size", c.Size)
+	var w *world.World
 	if c.Rank == 0 {
-		return offer(ctx, c, board, o)
+		w, err = offer(ctx, c, board, o)
+	} else {
+		w, err = find(ctx, c, board, o)
+		if sweeper, ok := board.(meet.Sweeper); ok && err != nil {
+			sweeper.Sweep() // rank 0 may have been killed
+		}
 	}
+	if err != nil && withoutPMIx != nil {
+		err = fmt.Errorf("%w (PMIx is of no use here: %w)", err, withoutPMIx)
+	}
+	return w, err
+}
+
+// find is the part of the other ranks: they find rank 0, and join.
+func find(ctx context.Context, c *config.Config, board meet.Board, o world.Options) (*world.World, error) {
 	var stale *meet.Offer
 	for {
 		there, err := board.Read(ctx, stale)
@@ -133,7 +155,9 @@ func listenAcross(interfaces []string, oneHost bool) (l net.Listener, addrs []st
 	}
 	var own []reach.Own
 	if len(interfaces) > 0 {
-		own, err = reach.OnInterfaces(interfaces)
+		if own, err = reach.OnInterfaces(interfaces); err != nil {
+			err = fmt.Errorf("HOROVOD_GLOO_IFACE=%s: %w", strings.Join(interfaces, ","), err)
+		}
 	} else {
 		own, err = reach.OnHost()
 	}
@@ -187,19 +211,4 @@ func runtimeDir() string {
 		return filepath.Join("/dev/shm", name)
 	}
 	return filepath.Join("/tmp", name)
-}
-
-// mpiLoaded reports that a library of MPI is in this process.
-func mpiLoaded() bool {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(maps)) {
-		name := filepath.Base(strings.TrimSpace(line))
-		if strings.HasPrefix(name, "libmpi.so") || strings.HasPrefix(name, "libmpich") || strings.HasPrefix(name, "libmpi_abi.so") {
-			return true
-		}
-	}
-	return false
 }

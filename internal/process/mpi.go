@@ -106,7 +106,9 @@ func startMPI(ctx context.Context, c *config.Config, o *Options) (*mpi.Communica
 	var all *mpi.Communicator
 	switch {
 	case len(comms) > 0:
-		all, err = l.Duplicate(ctx, comms[0])
+		if all, err = l.Duplicate(ctx, comms[0]); err != nil {
+			err = fmt.Errorf("communicator 0: %w", err)
+		}
 	case len(o.MPIRanks) > 0 && c.Controller == config.MPI:
 		all, err = l.Subset(ctx, l.World(), o.MPIRanks)
 	default:

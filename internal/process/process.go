@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,6 +62,25 @@ func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int)
 	return InitWith(ctx, lookup, Options{Sets: sets})
 }
 
+// misspelt warns, on rank 0, of variables that begin as gorovod's own do and are none. Horovod's
+// prefix is others', too.
+func misspelt(c *config.Config, lookup func(string) (string, bool)) []string {
+	if c.Rank > 0 {
+		return nil
+	}
+	var names []string
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if _, still := lookup(name); still && strings.HasPrefix(name, "GOROVOD_") && !slices.Contains(internals, name) && !strings.Contains(name, "_TEST_") {
+			names = append(names, name)
+		}
+	}
+	return config.Unknown(names)
+}
+
+// internals are variables of tests (see package failpoint) and of horovod.run.
+var internals = []string{"GOROVOD_FAILPOINT", "GOROVOD_SEED", "GOROVOD_CUT", "GOROVOD_CHAOS_JOB", "GOROVOD_RESULT_FD"}
+
 // InitWith is Init with all that a program can say.
 func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options) error {
 	mu.Lock()
@@ -75,7 +96,7 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 		return err
 	}
 	log := logger(c)
-	for _, text := range c.Warnings {
+	for _, text := range append(c.Warnings, misspelt(c, lookup)...) {
 		log.Warn(text)
 	}
 	if c.TLS && (c.Controller == config.MPI || c.CPUOperations == config.MPI) {
@@ -94,6 +115,7 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 		if processes, err = startMPI(ctx, c, &o); err != nil {
 			return err
 		}
+		log = logger(c) // the rank is known now
 	}
 	generation++
 	over := world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: o.Sets, Log: log, MPI: processes}

@@ -20,6 +20,7 @@ type Own struct {
 	Prefix    netip.Prefix // the address with the size of its subnet
 	Interface string
 	Bridge    bool // of containers or virtual machines on this host
+	Speed     int  // of the interface, in Mbit/s; 0: unknown
 }
 
 // maxOffers bounds what a process says of itself; a host may have an address for each
@@ -42,30 +43,60 @@ func OnHost() ([]Own, error) {
 	return own, nil
 }
 
-// OnInterfaces lists the addresses of the named interfaces. Loopback has one.
+// OnInterfaces lists the addresses of those of the named interfaces that this host has,
+// and that are up with an address: other hosts may call theirs otherwise. Loopback has one
+// address. That there are none is an error, which says what this host has instead.
 func OnInterfaces(names []string) ([]Own, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list the network interfaces: %w", err)
+	}
 	var own []Own
 	for _, name := range names {
-		i, err := net.InterfaceByName(name)
-		if err != nil {
-			var there []string
-			all, _ := net.Interfaces()
-			for _, i := range all {
-				there = append(there, i.Name)
-			}
-			return nil, fmt.Errorf("%s: %w; this host has %s", name, err, strings.Join(there, ", "))
+		i := slices.IndexFunc(all, func(i net.Interface) bool { return i.Name == name })
+		if i < 0 || all[i].Flags&net.FlagUp == 0 {
+			continue
 		}
-		its := of(*i)
-		if len(its) == 0 {
-			return nil, fmt.Errorf("%s: the interface has no address", name)
-		}
-		if i.Flags&net.FlagLoopback != 0 {
+		its := of(all[i])
+		if len(its) > 0 && all[i].Flags&net.FlagLoopback != 0 {
 			sortFamilies(its, netip.Addr{})
 			its = its[:1]
 		}
 		own = append(own, its...)
 	}
+	if len(own) == 0 {
+		return nil, fmt.Errorf("none of these is an interface of this host that is up and has an address: it has %s", describe(all))
+	}
 	return own, nil
+}
+
+// describe names interfaces, and says of those that lead nowhere why.
+func describe(all []net.Interface) string {
+	var there []string
+	for _, i := range all {
+		switch {
+		case i.Flags&net.FlagUp == 0:
+			there = append(there, i.Name+" (which is down)")
+		case len(of(i)) == 0:
+			there = append(there, i.Name+" (without an address)")
+		default:
+			there = append(there, i.Name)
+		}
+	}
+	if len(there) == 0 {
+		return "no interfaces"
+	}
+	return strings.Join(there, ", ")
+}
+
+// Names are the interfaces of these addresses, each once.
+func Names(own []Own) (names []string) {
+	for _, o := range own {
+		if !slices.Contains(names, o.Interface) {
+			names = append(names, o.Interface)
+		}
+	}
+	return names
 }
 
 // Best sorts a host's addresses for its offers, and cuts their number: first the one
@@ -74,9 +105,15 @@ func Best(own []Own, first netip.Addr) ([]Own, error) {
 	if len(own) == 0 {
 		return nil, errors.New("this host has no address at which ranks on other hosts could reach it")
 	}
+	own = Sorted(own, first)
+	return own[:min(len(own), maxOffers)], nil
+}
+
+// Sorted is own in the order of Best, uncut.
+func Sorted(own []Own, first netip.Addr) []Own {
 	own = slices.Clone(own)
 	sortFamilies(own, first)
-	return own[:min(len(own), maxOffers)], nil
+	return own
 }
 
 func sortFamilies(own []Own, first netip.Addr) {
@@ -99,6 +136,7 @@ func of(i net.Interface) (own []Own) {
 	if err != nil {
 		return nil
 	}
+	speed := -1
 	for _, a := range addrs {
 		n, ok := a.(*net.IPNet)
 		if !ok {
@@ -110,7 +148,10 @@ func of(i net.Interface) (own []Own) {
 		}
 		ones, _ := n.Mask.Size()
 		ip = ip.Unmap()
-		own = append(own, Own{netip.PrefixFrom(ip, ones), i.Name, isBridge(i.Name, ip)})
+		if speed < 0 {
+			speed = speedOf(i.Name)
+		}
+		own = append(own, Own{netip.PrefixFrom(ip, ones), i.Name, isBridge(i.Name, ip), speed})
 	}
 	return own
 }

@@ -12,6 +12,8 @@ type Way struct {
 	Why  string
 	// Level is smaller for what is tried sooner; ways of one level are equally good.
 	Level Level
+	// speed is that of this host's interface to it, in Mbit/s; 0: unknown.
+	speed int
 	// again: another address family of what a better way leads through already, so
 	// that nothing is won by taking both.
 	again bool
@@ -56,13 +58,19 @@ func Order(offers []Offer, own []Own, sameNetwork bool) []Way {
 			w.Level, w.Why = Bridged, "a bridge for containers, the last resort"
 		case neighbour >= 0:
 			through[o.Addr] = own[neighbour].Interface
+			w.speed = own[neighbour].Speed
 			w.Level, w.Why = SameSubnet, fmt.Sprintf("the subnet of %s", own[neighbour].Interface)
 		default:
 			w.Level, w.Why = Routed, "another subnet"
 		}
 		ways = append(ways, w)
 	}
-	slices.SortStableFunc(ways, func(a, b Way) int { return int(a.Level - b.Level) })
+	slices.SortStableFunc(ways, func(a, b Way) int {
+		if a.Level != b.Level {
+			return int(a.Level - b.Level)
+		}
+		return b.speed - a.speed
+	})
 	behindSecondFamilies(ways, through)
 	return ways
 }
@@ -106,11 +114,11 @@ func Addrs(ways []Way) []string {
 	return addrs
 }
 
-// Equal is how many of the first ways are equally good, and of interfaces of their own
+// Equal is how many of the first ways are equally good and fast, and of interfaces of their own
 // as far as that is known: over these, several connections may be spread.
 func Equal(ways []Way) int {
 	n := 0
-	for n < len(ways) && ways[n].Level == ways[0].Level && !ways[n].again {
+	for n < len(ways) && ways[n].Level == ways[0].Level && ways[n].speed == ways[0].speed && !ways[n].again {
 		n++
 	}
 	return n

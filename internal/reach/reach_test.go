@@ -15,7 +15,7 @@ import (
 func own(name string, prefixes ...string) (all []Own) {
 	for _, p := range prefixes {
 		at := netip.MustParsePrefix(p)
-		all = append(all, Own{at, name, isBridge(name, at.Addr())})
+		all = append(all, Own{at, name, isBridge(name, at.Addr()), 0})
 	}
 	return all
 }
@@ -58,6 +58,37 @@ func TestOrder(t *testing.T) {
 		if got := strings.Join(Addrs(ways), " "); got != "10.0.0.2:1 10.1.0.2:1 [fd00::2]:1" || Equal(ways) != 2 {
 			t.Errorf("%s: %s, of which %d are equal", text, got, Equal(ways))
 		}
+	}
+}
+
+// A slow interface beside fast ones is tried after them, and gets no share.
+func TestRails(t *testing.T) {
+	at := func(speed int, all []Own) []Own {
+		for i := range all {
+			all[i].Speed = speed
+		}
+		return all
+	}
+	slow, fast0 := at(1000, own("eno1", "10.9.0.1/24")), at(25000, own("ib0", "10.0.0.1/24", "fd00::1/64"))
+	fast1, same := at(25000, own("ib1", "10.1.0.1/24")), at(25000, own("ib2", "10.1.0.9/24"))
+	unknown0, unknown1 := own("ens3", "10.3.0.1/24"), own("ens4", "10.4.0.1/24")
+	bridge := at(100000, own("docker0", "172.17.0.1/16"))
+	for _, c := range []struct {
+		own    []Own
+		chosen bool
+		want   int
+	}{
+		{nil, false, 1}, {slow, false, 1}, {fast0, false, 1}, {slices.Concat(slow, fast0, fast1), false, 2},
+		{slices.Concat(fast1, same), false, 1}, {slices.Concat(bridge, fast0, fast1), false, 2},
+		{slices.Concat(unknown0, unknown1), false, 1}, {slices.Concat(unknown0, unknown1), true, 2}, {slices.Concat(unknown0, slow), false, 1},
+	} {
+		if got := Rails(c.own, c.chosen); got != c.want {
+			t.Errorf("%v, chosen %v: %d, want %d", c.own, c.chosen, got, c.want)
+		}
+	}
+	ways := Order([]Offer{{Addr: "10.9.0.2:1"}, {Addr: "10.0.0.2:1"}, {Addr: "10.1.0.2:1"}}, slices.Concat(slow, fast0, fast1), false)
+	if got := strings.Join(Addrs(ways), " "); got != "10.0.0.2:1 10.1.0.2:1 10.9.0.2:1" || Equal(ways) != 2 {
+		t.Errorf("%s, of which %d are equal", got, Equal(ways))
 	}
 }
 

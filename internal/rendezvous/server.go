@@ -24,7 +24,7 @@ import (
 )
 
 // Protocol is the version of what ranks and launcher say to each other.
-const Protocol = 2
+const Protocol = 3
 
 // maxStrangers is how many connections, besides one for each rank, may be
 // unproved at a time.

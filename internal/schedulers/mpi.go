@@ -13,6 +13,7 @@ func openMPI(e *environment) Place {
 	if j := jsrun(e); j.Rank == p.Rank && j.Size == p.Size && j.Job != "" {
 		return j // its Spectrum MPI is an Open MPI; the number of LSF's job tells its ranks from those of others
 	}
+	p.PMIx = e.pmix(p.Rank)
 	p.oneHostAcross()
 	if e.has("PMIX_NAMESPACE") {
 		// A number made of mpirun's pid and its host's name, or these themselves. A pid may

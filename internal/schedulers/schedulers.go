@@ -46,6 +46,8 @@ type Place struct {
 	// PMI says how to speak with the process manager: the value of PMI_FD; empty if
 	// it offers no such way.
 	PMI string
+	// PMIx is the name that PMIx has for the job, if its server has started this process as this rank of it; else empty.
+	PMIx string
 }
 
 // OneHost reports that all ranks are known to be on one host.
@@ -108,6 +110,14 @@ func (e *environment) has(names ...string) bool {
 		}
 	}
 	return true
+}
+
+// pmix is the name that PMIx has for the job, if the process is this rank of it there, too.
+func (e *environment) pmix(rank int) string {
+	if e.text("PMIX_RANK") != strconv.Itoa(rank) {
+		return ""
+	}
+	return e.text("PMIX_NAMESPACE")
 }
 
 // number is a count that must be there.

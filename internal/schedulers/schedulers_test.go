@@ -53,7 +53,7 @@ func (p Place) describe() string {
 		return string(Horovodrun)
 	}
 	text := fmt.Sprintf("%s: %d of %d, local %d/%d, cross %d/%d", p.Launcher, p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize)
-	for _, f := range [][2]string{{"host", p.Host}, {"job", p.Job}, {"head", p.Head}, {"PMI", p.PMI}} {
+	for _, f := range [][2]string{{"host", p.Host}, {"job", p.Job}, {"head", p.Head}, {"PMI", p.PMI}, {"PMIx", p.PMIx}} {
 		if f[1] != "" {
 			text += fmt.Sprintf("\n%s %q", f[0], f[1])
 		}

@@ -37,6 +37,7 @@ func srun(e *environment) Place {
 		Host: e.text("SLURMD_NODENAME"), Head: firstHost(e.text("SLURM_STEP_NODELIST")),
 		Job: "slurm " + e.text("SLURM_JOB_ID") + "." + step + " " + e.text("SLURM_RESTART_COUNT"),
 	}
+	p.PMIx = e.pmix(p.Rank) // srun --mpi=pmix
 	layout := "SLURM_STEP_TASKS_PER_NODE"
 	if !e.has(layout) {
 		layout = "SLURM_TASKS_PER_NODE"

@@ -63,21 +63,18 @@ func (w *World) connect(ctx context.Context, generation uint64, o Options) error
 	return nil
 }
 
-// overTCP tells the other ranks where this one listens, and returns what the network
-// over TCP needs, the listener included.
+// overTCP tells the other ranks where this one listens, for the messages between ranks, too, and returns
+// what the network over TCP needs, the listener included.
 func (w *World) overTCP(ctx context.Context, generation uint64, o Options) (tcp.Config, error) {
 	c := w.Config
-	l, own, err := w.listen()
+	doors, err := w.openDoors(ctx, "tcp", 2)
 	if err != nil {
 		return tcp.Config{}, err
 	}
-	addrs, err := w.exchangeAddresses(ctx, "tcp", own)
-	if err != nil {
-		l.Close()
-		return tcp.Config{}, err
-	}
-	return tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: l,
-		Addrs: addrs.addrs, Paths: addrs.paths, Reached: addrs.reached, Knocks: w.knocks, TLS: c.TLS, Timeout: c.Timeout, Slots: slots(c), Streams: c.TCPStreams, Wake: w.wake,
+	d := doors[0]
+	w.mailDoor = &doors[1]
+	return tcp.Config{Rank: c.Rank, Size: c.Size, Key: c.Key, Generation: generation, Listener: d.Listener,
+		Addrs: d.addrs, Paths: d.paths, Reached: d.reached, Describe: w.Describe, Knocks: w.knocks, TLS: c.TLS, Timeout: c.Timeout, Slots: slots(c), Streams: c.TCPStreams, Wake: w.wake,
 		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }, TrackFD: o.TrackFD}, nil
 }
 

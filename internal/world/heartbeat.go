@@ -177,7 +177,7 @@ func (w *World) startHeartbeat() {
 	h := newHeartbeat(w.Config.Heartbeat)
 	h.describe, h.reason, h.abort = w.Describe, w.whySilent, w.abort
 	if w.session != nil {
-		h.beat, h.mute, h.server = w.session.Beat, w.session.Mute, w.session.ServedBy()
+		h.beat, h.mute, h.server = w.session.Beat, w.session.Mute, w.server()
 	}
 	h.connections = func() (all []transport.Pulsed) {
 		if p, ok := w.net.(transport.Pulsed); ok {

@@ -29,21 +29,28 @@ func (w *World) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int,
 // openMail prepares the messages between ranks.
 func (w *World) openMail(ctx context.Context, generation uint64, o Options) error {
 	c := w.Config
-	l, own, err := w.listen()
-	if err != nil {
-		return err
-	}
 	key := c.Key
-	var addrs *ways
-	if w.session == nil {
-		key = []byte(rand.Text())       // only this rank sends to itself
-		addrs = w.toward([][]byte{nil}) // nor is anything dialled for that
-	} else if addrs, err = w.exchangeAddresses(ctx, "mail", own); err != nil {
-		l.Close()
-		return err
+	switch {
+	case w.mailDoor != nil: // opened together with the network's
+	case w.session == nil:
+		l, _, err := w.listen()
+		if err != nil {
+			return err
+		}
+		key = []byte(rand.Text())                              // only this rank sends to itself
+		w.mailDoor = &door{l, w.toward([][]byte{nil}, 0, nil)} // nor is anything dialled for that
+	default:
+		doors, err := w.openDoors(ctx, "mail", 1)
+		if err != nil {
+			return err
+		}
+		w.mailDoor = &doors[0]
 	}
-	w.mail, err = p2p.New(p2p.Config{Rank: c.Rank, Size: c.Size, Key: key, Generation: generation, Listener: l, Timeout: c.Timeout,
-		Addrs: addrs.addrs, Knocks: w.knocks, TLS: c.TLS, TrackFD: o.TrackFD, Err: w.net.Err})
+	d := w.mailDoor
+	w.mailDoor = nil
+	var err error
+	w.mail, err = p2p.New(p2p.Config{Rank: c.Rank, Size: c.Size, Key: key, Generation: generation, Listener: d.Listener, Timeout: c.Timeout,
+		Addrs: d.addrs, Knocks: w.knocks, TLS: c.TLS, TrackFD: o.TrackFD, Err: w.net.Err})
 	if err != nil {
 		return fmt.Errorf("messages between ranks: %w", err)
 	}

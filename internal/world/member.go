@@ -10,15 +10,17 @@ type member struct {
 	Host      string
 	PID       int
 	LocalSize int
+	Place     place
 	Machine   machine
 	Knobs     map[string]string // rank 0's
 	MPIRank   int               // -1 without MPI
+	Rails     int               // over how many interfaces of its host data may be spread, see reach.Rails; 0: it does not know
 }
 
 // Every rank reads every other one's: it is what starting grows by. So it is no JSON,
 // and what neighbours have in common is kept once.
 //
-//	host  network  processes  pid  local size  MPI's rank + 1  count  count × (name  value)
+//	host  network  processes  pid  local size  place: local rank  size  cross rank  size  MPI's rank + 1  rails  count  count × (name  value)
 //
 // Numbers are uvarints; a text is its length and its bytes.
 
@@ -26,7 +28,7 @@ func (m *member) encode() []byte {
 	b := appendText(nil, m.Host)
 	b = appendText(b, m.Machine.Network)
 	b = appendText(b, m.Machine.Processes)
-	for _, n := range []int{m.PID, m.LocalSize, m.MPIRank + 1, len(m.Knobs)} {
+	for _, n := range []int{m.PID, m.LocalSize, m.Place.LocalRank, m.Place.LocalSize, m.Place.CrossRank, m.Place.CrossSize, m.MPIRank + 1, m.Rails, len(m.Knobs)} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	for name, value := range m.Knobs {
@@ -46,7 +48,10 @@ func (m *member) decode(b []byte, before *member) error {
 	r := memberReader{b: b}
 	m.Host = r.text(before.Host)
 	m.Machine = machine{r.text(before.Machine.Network), r.text(before.Machine.Processes)}
-	m.PID, m.LocalSize, m.MPIRank = r.number(), r.number(), r.number()-1
+	m.PID, m.LocalSize = r.number(), r.number()
+	m.Place = place{r.number(), r.number(), r.number(), r.number()}
+	m.MPIRank = r.number() - 1
+	m.Rails = r.number()
 	if n := r.number(); n > 0 && n <= len(r.b) {
 		m.Knobs = make(map[string]string, n)
 		for range n {

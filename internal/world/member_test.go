@@ -9,7 +9,7 @@ func FuzzMember(f *testing.F) {
 	neighbour := member{Host: "node1", Machine: machine{"n", "p"}}
 	for _, m := range []member{
 		{MPIRank: -1},
-		{Host: "node1", PID: 7, LocalSize: 4, Machine: machine{"n", "q"}, MPIRank: 3},
+		{Host: "node1", PID: 7, LocalSize: 4, Place: place{3, 4, 1, 2}, Machine: machine{"n", "q"}, MPIRank: 3, Rails: 2},
 		{Host: "node2", PID: 1 << 22, LocalSize: 1, Machine: machine{"m", "p"}, Knobs: map[string]string{"A": "1", "B": ""}, MPIRank: -1},
 	} {
 		b := m.encode()
@@ -24,7 +24,7 @@ func FuzzMember(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	f.Add([]byte("\x00\x00\x00\x00\x00\x00\xff\xff\x03")) // more knobs than bytes
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\xff\xff\x03")) // more knobs than bytes
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var m, back member
 		if m.decode(in, &neighbour) != nil {

@@ -85,14 +85,14 @@ func startRanks(t testing.TB, hosts [2]netns.Host, role string, local int, env .
 	}
 	ranks := make([]*process, 2*local)
 	for r := range ranks {
-		env := append([]string{"HOROVOD_RANK=" + strconv.Itoa(r), "HOROVOD_SIZE=" + size,
+		base := []string{"HOROVOD_RANK=" + strconv.Itoa(r), "HOROVOD_SIZE=" + size,
 			"HOROVOD_LOCAL_RANK=" + strconv.Itoa(r%local), "HOROVOD_LOCAL_SIZE=" + strconv.Itoa(local),
 			"HOROVOD_CROSS_RANK=" + strconv.Itoa(r/local), "HOROVOD_CROSS_SIZE=2",
-			"HOROVOD_GLOO_RENDEZVOUS_ADDR=" + hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=" + port, "HOROVOD_SECRET_KEY=" + hex.EncodeToString(key)}, env...)
+			"HOROVOD_GLOO_RENDEZVOUS_ADDR=" + hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=" + port, "HOROVOD_SECRET_KEY=" + hex.EncodeToString(key)}
 		if r%2 == 0 { // the others find out by themselves
-			env = append(env, "HOROVOD_GLOO_IFACE="+netns.Interface)
+			base = append(base, "HOROVOD_GLOO_IFACE="+netns.Interface)
 		}
-		ranks[r] = startIn(t, hosts[r/local], role, env...)
+		ranks[r] = startIn(t, hosts[r/local], role, append(base, env...)...)
 	}
 	return ranks
 }
@@ -122,7 +122,7 @@ func asRole(t testing.TB, rank func(w *World)) (played bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Timeout, c.Heartbeat = 20*time.Second, 3*time.Second
+	c.Timeout, c.Heartbeat = min(c.Timeout, 20*time.Second), 3*time.Second
 	w, err := Join(context.Background(), c, 1, quiet())
 	if err != nil {
 		t.Fatal(err)
@@ -229,11 +229,13 @@ func BenchmarkTwoNamespaces(b *testing.B) {
 		local       int
 		streams     string
 		compression string
-	}{{2, "1", "none"}, {2, "1", "bf16"}, {2, "2", "none"}, {1, "1", "none"}, {1, "2", "none"}, {1, "4", "none"}} {
-		b.Run(fmt.Sprintf("hosts=2/ranks=%d/streams=%s/%s", 2*c.local, c.streams, c.compression), func(b *testing.B) {
+		tls         string
+	}{{2, "1", "none", "0"}, {2, "1", "bf16", "0"}, {2, "2", "none", "0"}, {2, "1", "none", "1"},
+		{1, "1", "none", "0"}, {1, "2", "none", "0"}, {1, "4", "none", "0"}, {1, "1", "none", "1"}} {
+		b.Run(fmt.Sprintf("hosts=2/ranks=%d/streams=%s/%s/tls=%s", 2*c.local, c.streams, c.compression, c.tls), func(b *testing.B) {
 			hosts := netns.Two(b, "1gbit")
 			for b.Loop() {
-				ranks := startRanks(b, hosts, "rank", c.local, "GOROVOD_TCP_STREAMS="+c.streams, "GOROVOD_COMPRESSION="+c.compression)
+				ranks := startRanks(b, hosts, "rank", c.local, "GOROVOD_TCP_STREAMS="+c.streams, "GOROVOD_COMPRESSION="+c.compression, "GOROVOD_TLS="+c.tls)
 				var took []time.Duration
 				for range rounds {
 					var slowest time.Duration

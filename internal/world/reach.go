@@ -1,16 +1,13 @@
 package world
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/gorovod/gorovod/internal/reach"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
@@ -91,13 +88,8 @@ func offers(l net.Listener, own []reach.Own) []reach.Offer {
 // addresses are those at which other hosts may reach this one: first the one from
 // which the launcher is reached.
 func (w *World) addresses() ([]reach.Own, error) {
-	var own []reach.Own
-	var err error
-	if names := w.Config.Interfaces; len(names) > 0 {
-		if own, err = reach.OnInterfaces(names); err != nil {
-			return nil, fmt.Errorf("HOROVOD_GLOO_IFACE=%s: %w", strings.Join(names, ","), err)
-		}
-	} else if own, err = reach.OnHost(); err != nil {
+	own, err := w.onInterfaces()
+	if err != nil {
 		return nil, err
 	}
 	var first netip.Addr
@@ -107,66 +99,44 @@ func (w *World) addresses() ([]reach.Own, error) {
 	return reach.Best(own, first)
 }
 
-// ways are how this rank reaches the others for one purpose. What a rank has offered is
-// read, and put into its order, when it is first asked for: most never are.
-type ways struct {
-	world  *World
-	offers [][]byte // by rank
-	own    []reach.Own
-
-	mu      sync.Mutex
-	ordered map[int][]reach.Way
+// onInterfaces are the addresses of those interfaces that the user has named, else of all.
+func (w *World) onInterfaces() ([]reach.Own, error) {
+	names := w.Config.Interfaces
+	if len(names) == 0 {
+		return reach.OnHost()
+	}
+	own, err := reach.OnInterfaces(names)
+	if err != nil {
+		err = fmt.Errorf("HOROVOD_GLOO_IFACE=%s: %w", strings.Join(names, ","), err)
+	}
+	return own, err
 }
 
-// exchangeAddresses tells all ranks at which addresses this one can be reached for
-// a purpose, and returns theirs.
-func (w *World) exchangeAddresses(ctx context.Context, purpose string, own []reach.Offer) (*ways, error) {
-	mine, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
+// rails is what this rank knows of over how many of its host's interfaces data may be spread:
+// nothing where no other host takes part.
+func (w *World) rails() int {
+	c := w.Config
+	if c.TCPStreams != 0 || c.LocalSize == c.Size {
+		return 0
 	}
-	values, err := w.session.Exchange(ctx, purpose, mine)
+	own, err := w.onInterfaces()
 	if err != nil {
-		return nil, err
+		return 0 // listen tells of it
 	}
-	return w.toward(values), nil
+	return reach.Rails(own, len(c.Interfaces) > 0)
 }
 
-// toward are the ways to ranks with these offers.
-func (w *World) toward(offers [][]byte) *ways {
-	here, err := reach.OnHost()
-	if err != nil {
-		w.log.Debug("addresses are tried in the order in which they are offered", "reason", err)
-	}
-	return &ways{world: w, offers: offers, own: here, ordered: make(map[int][]reach.Way)}
-}
-
-// to are the ways to a rank, the best first.
-func (v *ways) to(rank int) []reach.Way {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	ordered, ok := v.ordered[rank]
-	if !ok {
-		w := v.world
-		near := w.members[rank].Machine.Network == w.members[w.Config.Rank].Machine.Network
-		var offers []reach.Offer
-		if err := json.Unmarshal(v.offers[rank], &offers); err != nil {
-			w.log.Warn("what a rank says of its addresses makes no sense", "rank", rank, "error", err)
+// spread decides how many connections carry the data from a rank to another, if that is
+// left to it: enough for the interfaces of the host that has the most. All ranks
+// come to the same.
+func (w *World) spread() {
+	if c := w.Config; c.TCPStreams == 0 {
+		c.TCPStreams = 1
+		for _, m := range w.members {
+			c.TCPStreams = max(c.TCPStreams, min(m.Rails, reach.MaxRails))
 		}
-		ordered = reach.Order(offers, v.own, near)
-		v.ordered[rank] = ordered
+		if c.TCPStreams > 1 {
+			w.log.Debug("the data to another host is spread over several interfaces", "streams", c.TCPStreams)
+		}
 	}
-	return ordered
-}
-
-func (v *ways) addrs(rank int) []string { return reach.Addrs(v.to(rank)) }
-
-// paths is over how many of the first addresses the connections to a rank may be
-// spread.
-func (v *ways) paths(rank int) int { return reach.Equal(v.to(rank)) }
-
-// reached tells which way to a rank was taken.
-func (v *ways) reached(rank, route int) {
-	ways := v.to(rank)
-	v.world.log.Debug("connected to "+v.world.Describe(rank), "address", ways[route].Addr, "because", ways[route].Why, "of", len(ways))
 }

@@ -61,6 +61,7 @@ type World struct {
 	knocks    *auth.Knocks
 	net       transport.Network
 	mail      *p2p.Mail
+	mailDoor  *door               // between its opening and openMail
 	session   *rendezvous.Session // nil for a world of one
 
 	mu     sync.Mutex
@@ -98,6 +99,9 @@ func Join(ctx context.Context, c *config.Config, generation uint64, o Options) (
 	if err := w.meet(ctx, session.Generation(), o); err != nil {
 		session.Report(err.Error())
 		session.Close()
+		if server := w.server(); server != "" && errors.Is(err, rendezvous.ErrLost) {
+			return nil, fmt.Errorf("%s, which serves the rendezvous, is gone: %w", server, err)
+		}
 		return nil, err
 	}
 	if err := w.addSets(o.Sets); err != nil {
@@ -118,6 +122,9 @@ func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
 	}
 	w.session.OnDeath(w.onDeath)
 	if err := w.connect(ctx, generation, o); err != nil {
+		if w.mailDoor != nil {
+			w.mailDoor.Close()
+		}
 		return err
 	}
 	if err := w.openMail(ctx, generation, o); err != nil {
@@ -136,7 +143,7 @@ func (w *World) meet(ctx context.Context, generation uint64, o Options) error {
 // onLost is told that the rendezvous is gone. Where a rank serves it, that rank may have
 // left in order, and its word of that be on the way.
 func (w *World) onLost(err error) {
-	server := w.session.ServedBy()
+	server := w.server()
 	if server == "" {
 		w.abort(err) // "the launcher is gone"
 		return
@@ -159,6 +166,14 @@ func (w *World) onLost(err error) {
 	w.abort(fmt.Errorf("%s, which serves the rendezvous, is gone: %w", server, err))
 }
 
+// server names the rank that serves the rendezvous, which is rank 0; empty if the launcher does.
+func (w *World) server() string {
+	if name := w.session.ServedBy(); name == "" || len(w.members) == 0 {
+		return name
+	}
+	return w.Describe(0)
+}
+
 // introduce exchanges who is where, and adopts rank 0's knobs.
 func (w *World) introduce(ctx context.Context, o Options) error {
 	c := w.Config
@@ -166,7 +181,7 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 	if c.Rank == 0 {
 		knobs = c.Agreed()
 	}
-	me := member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Machine: thisMachine(), Knobs: knobs, MPIRank: mpiRank(o.MPI)}
+	me := member{Host: c.Hostname, PID: os.Getpid(), LocalSize: c.LocalSize, Place: toldPlace(c), Machine: thisMachine(), Knobs: knobs, MPIRank: mpiRank(o.MPI), Rails: w.rails()}
 	introduction := me.encode()
 	failpoint.Scramble("rendezvous", introduction)
 	values, err := w.session.Exchange(ctx, "join", introduction)
@@ -179,6 +194,12 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 			return fmt.Errorf("what rank %d says of itself: %w", r, err)
 		}
 	}
+	if err := checkPlaces(w.members); err != nil {
+		return err
+	}
+	if c.Rank == 0 {
+		w.warnOfSharedPlaces()
+	}
 	w.settle()
 	mine := c.Agreed()
 	differed, err := c.Adopt(w.members[0].Knobs)
@@ -188,6 +209,7 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 	for _, name := range differed {
 		o.Log.Warn("this rank's setting differs from rank 0's, which counts", "name", name, "rank", c.Rank, "here", mine[name], "rank 0", w.members[0].Knobs[name])
 	}
+	w.spread()
 	return nil
 }
 
@@ -204,7 +226,8 @@ func (w *World) startEngine(o Options) error {
 	}
 	opts := engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity, Wire: c.Compression,
 		GroupsApart: c.DisableGroupFusion, JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
-		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), Describe: w.Describe, Failed: w.failed, Agree: w.agree, Records: c.FlightRecords, Cause: w.cause, MainThread: o.MainThread, Log: o.Log}
+		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), SpareCores: 2*c.LocalSize <= runtime.GOMAXPROCS(0), OneHost: c.LocalSize == c.Size,
+		Describe: w.Describe, Failed: w.failed, Agree: w.agree, Records: c.FlightRecords, Cause: w.cause, MainThread: o.MainThread, Log: o.Log}
 	if err := w.tune(&opts); err != nil {
 		w.net.Close()
 		return err

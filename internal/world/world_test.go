@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(mpiRankVariable) != "" { // its threads are no leak
+	if os.Getenv(mpiRoleVariable) != "" { // its threads are no leak
 		os.Exit(m.Run())
 	}
 	goleak.VerifyTestMain(m)
@@ -42,7 +42,12 @@ type launcher struct {
 
 func newLauncher(t testing.TB, size int) *launcher {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return newLauncherAt(t, "127.0.0.1", size)
+}
+
+func newLauncherAt(t testing.TB, address string, size int) *launcher {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

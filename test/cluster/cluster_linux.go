@@ -1,5 +1,5 @@
 // Package cluster makes hosts for tests: network namespaces, each with an sshd of its
-// own, which know each other as h0, h1, …
+// own, which know each other as h0, h1, … What runs there finds these as the host's name.
 package cluster
 
 import (
@@ -90,7 +90,7 @@ func (c *Cluster) Keygen(name string) {
 // StartSSHD starts a host's sshd, and waits until it listens.
 func (c *Cluster) StartSSHD(i int) {
 	c.t.Helper()
-	cmd := c.Hosts[i].Command(context.Background(), "/usr/sbin/sshd", "-D", "-e", "-f", c.File(fmt.Sprintf("sshd%d", i)))
+	cmd := c.Command(context.Background(), i, "/usr/sbin/sshd", "-D", "-e", "-f", c.File(fmt.Sprintf("sshd%d", i)))
 	// A file: its sessions may outlive it, and would hold a pipe open.
 	log, err := os.Create(c.File(fmt.Sprintf("sshd%d.log", i)))
 	if err != nil {
@@ -110,6 +110,13 @@ func (c *Cluster) StartSSHD(i int) {
 	}
 	text, _ := os.ReadFile(log.Name())
 	c.t.Fatalf("sshd of h%d does not listen: %s", i, text)
+}
+
+// Command is a command on a host that has its name, too, and finds its own interfaces in /sys, where some programs look for them. It
+// dies with the test's process.
+func (c *Cluster) Command(ctx context.Context, i int, name string, args ...string) *exec.Cmd {
+	named := fmt.Sprintf("echo h%d > /proc/sys/kernel/hostname && mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"", i)
+	return c.Hosts[i].Command(ctx, "unshare", append([]string{"--uts", "--mount", "sh", "-c", named, name}, args...)...)
 }
 
 // inside says that a process has left this one's network namespace.

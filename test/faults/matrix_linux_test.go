@@ -299,7 +299,7 @@ func read(r io.ReadCloser, prefix string, out chan<- string) {
 // the first. The failpoint cuts the wire on the second host: what comes to it, comes.
 func onTwoHosts(ctx context.Context, t *testing.T, dir string, env []string) ([]*exec.Cmd, error) {
 	hosts := netns.Two(t, "")
-	const secret, port = "5ec8e7", "7423"
+	const secret, port = "5ec8e75ec8e75ec8e75ec8e75ec8e75ec8e7", "7423"
 	server := hosts[0].Command(ctx, filepath.Join(dir, "gorovod"), "rendezvous", "-n", strconv.Itoa(ranks), "--listen", hosts[0].Address+":"+port)
 	server.Env = append(os.Environ(), "HOROVOD_SECRET_KEY="+secret)
 	out, err := server.StdoutPipe()

@@ -124,23 +124,41 @@ func (c *testCluster) train(env []string, args ...string) *trial {
 	return r
 }
 
-// await waits until as many lines match as are asked for, since the last await.
+// lines are so many that match.
+type lines struct {
+	pattern string
+	n       int
+}
+
+// await waits until as many lines match as are asked for, after those of the last await.
 func (r *trial) await(pattern string, n int) {
 	r.t.Helper()
-	re := regexp.MustCompile(pattern)
+	r.awaitAll(lines{pattern, n})
+}
+
+// awaitAll is await for what may come in any order.
+func (r *trial) awaitAll(all ...lines) {
+	r.t.Helper()
 	for end := time.Now().Add(40 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		text := r.said.String()
-		if len(re.FindAllString(text[r.after:], -1)) >= n {
-			r.after = len(text)
+		text := r.said.String()[r.after:]
+		found, last := 0, 0
+		for _, l := range all {
+			if at := regexp.MustCompile(l.pattern).FindAllStringIndex(text, l.n); len(at) == l.n {
+				found++
+				last = max(last, at[l.n-1][1])
+			}
+		}
+		if found == len(all) {
+			r.after += last
 			return
 		}
 		select {
 		case <-r.done:
-			r.t.Fatalf("it has ended before %d × %q:\n%s", n, pattern, text)
+			r.t.Fatalf("it has ended before %v:\n%s", all, r.said)
 		default:
 		}
 		if time.Now().After(end) {
-			r.t.Fatalf("there was no %d × %q:\n%s", n, pattern, text[r.after:])
+			r.t.Fatalf("not all of %v has come:\n%s", all, text)
 		}
 	}
 }
@@ -218,11 +236,9 @@ func TestElasticHostsAreDiscovered(t *testing.T) {
 	// They may come one after the other.
 	r.await("worker [0-2] .*: of 3", 3)
 	offer("10.78.0.1:1\nh2:2\n")
-	r.await(">:dismissed\n", 2)
-	r.await("worker [034] .*: of 3", 3)
+	r.awaitAll(lines{">:dismissed\n", 2}, lines{"worker [034] .*: of 3", 3})
 	syscall.Kill(r.on(2), syscall.SIGKILL)
-	r.await("host h2 is not used any more: a worker of it has failed", 1)
-	r.await("worker 0 .*: of 1", 1)
+	r.awaitAll(lines{"host h2 is not used any more: a worker of it has failed", 1}, lines{"worker 0 .*: of 1", 1})
 	offer("10.78.0.1:1\nh2:2\nh1:1\n")
 	r.await("worker [05] .*: of 2", 2)
 	r.finish(2)

@@ -58,6 +58,7 @@ type job struct {
 	t              testing.TB
 	stdout, stderr bytes.Buffer
 	read           chan struct{} // closed when until's reader is at the end
+	over           chan struct{} // closed when a job of lose has ended
 }
 
 // run prepares horovodrun; env adds to its environment.

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestCollectivesOverHosts(t *testing.T) {
@@ -36,6 +37,20 @@ func BenchmarkLaunch(b *testing.B) {
 	for b.Loop() {
 		c.run(nil, "-np", "4", "-H", "h0:1,h1:1,h2:1,h3:1", "true").expect(0)
 	}
+}
+
+// BenchmarkSSH is what one ssh costs the launcher's host: its own processor time, the sshd's aside.
+func BenchmarkSSH(b *testing.B) {
+	c := newCluster(b, 2)
+	var cpu time.Duration
+	for b.Loop() {
+		ssh := c.Hosts[0].Command(b.Context(), "ssh", "-F", c.File("config"), "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "h1", "true")
+		if out, err := ssh.CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+		cpu += ssh.ProcessState.UserTime() + ssh.ProcessState.SystemTime()
+	}
+	b.ReportMetric(cpu.Seconds()/float64(b.N)*1e3, "ms-cpu/ssh")
 }
 
 func TestDoctor(t *testing.T) {

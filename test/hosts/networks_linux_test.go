@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -57,10 +58,42 @@ func TestPrivateRangesTwice(t *testing.T) {
 	if text := j.stderr.String(); !strings.Contains(text, "10.99.0.2") {
 		t.Errorf("the address in the private range was not even offered: %s", text)
 	}
-	// An interface that has another name on each host can be restricted by none, and one
-	// that all have leads nowhere: that is said within the time that there is.
+	// An interface that leads nowhere, though all have it: that is said within the time that there is.
 	c.run(does("collectives"), "-np", "2", "-H", "h1:1,h2:1", "--network-interfaces", "lab0", "--start-timeout", "5", self()).
 		expect(1, `lab0|10\.99\.0\.2`)
+}
+
+// Each host calls its interface otherwise. A job restricted to all of the names uses them
+// and nothing else, and where a host has none of them that is said of it, with what it has,
+// before anything is started.
+func TestInterfacesWithOtherNames(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	for h := range c.Hosts { // a second network that all share, on which the job must not be
+		c.ip(h, "ip", "address", "add", fmt.Sprintf("10.79.0.%d/24", h+1), "dev", "docker0")
+	}
+	restricted := func(names string, options ...string) *job {
+		return c.run(does("collectives", "GOROVOD_TRANSPORT=tcp", "HOROVOD_LOG_LEVEL=debug"), append([]string{"-np", "4", "-H", "h1:2,h2:1,h0:1", "--verbose", "--network-interfaces", names}, append(options, self())...)...)
+	}
+	j := restricted("net0,net1,net2,net7")
+	j.expect(0, "h1 has net1\\n", "h2 has net2\\n", "--network-interfaces: no host has net7\\n")
+	if n := strings.Count(j.stdout.String(), "all is right"); n != 4 {
+		t.Errorf("%d of 4 ranks are right: %s", n, &j.stderr)
+	}
+	if text := j.stderr.String(); strings.Contains(text, "10.79.0.") || strings.Contains(text, "127.0.0.1") || !strings.Contains(text, "10.78.0.2") {
+		t.Errorf("it went over other interfaces: %s", text)
+	}
+	ran := c.File("ran")
+	c.run(nil, "-np", "4", "-H", "h1:2,h2:1,h0:1", "--network-interfaces", "net0,net1", "touch", ran).
+		expect(1, "1 of 3\n  host h2: --network-interfaces net0,net1: none of these is an interface of this host that is up and has an address: it has lo, net2, docker0")
+	c.run(nil, "-np", "3", "-H", "h1:2,h2:1", "--network-interfaces", "net1,net2", "touch", ran).
+		expect(1, "--network-interfaces net1,net2: none of these is an interface of this host.* it has lo, net0, docker0")
+	c.ip(1, "ip", "link", "add", "net8", "type", "bridge")
+	c.run(nil, "-np", "2", "-H", "h1:2", "--network-interfaces", "net0,net8", "touch", ran).
+		expect(1, `host h1: --network-interfaces net0,net8: .* net8 \(which is down\)`)
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("something was run")
+	}
 }
 
 // A cluster without IPv4 but on loopback.

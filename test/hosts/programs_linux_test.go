@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -29,6 +30,17 @@ var programs = map[string]func() int{
 		fmt.Printf("all is right on rank %d of %d, %d of %d here\n", hvd.Rank(), hvd.Size(), hvd.LocalRank(), hvd.LocalSize())
 		return 0
 	},
+	// absent does not come on rank 3 of an mpirun's, which it leaves for mpirun to end.
+	"absent": func() int {
+		if os.Getenv("OMPI_COMM_WORLD_RANK") == "3" {
+			time.Sleep(50 * time.Second)
+			return 0
+		}
+		err := hvd.Init()
+		fmt.Fprintln(os.Stderr, err)
+		time.Sleep(500 * time.Millisecond) // the others are to say that, too, before mpirun ends them
+		return 1
+	},
 	// loop reduces until it fails, for at most a minute.
 	"loop": func() int {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -47,6 +59,33 @@ var programs = map[string]func() int{
 				fmt.Println("looping")
 			}
 			time.Sleep(time.Millisecond)
+		}
+	},
+	// teller reduces much until it fails, for at most a minute. It writes its process id and then what it is told to files, since
+	// launchers that fail lose output.
+	"teller": func() int {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := hvd.InitContext(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		write := func(what string, text any) {
+			at := filepath.Join(os.Getenv("TOLD"), fmt.Sprint(what, hvd.Rank()))
+			if err := os.WriteFile(at+".part", []byte(fmt.Sprint(text)), 0o600); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+			os.Rename(at+".part", at)
+		}
+		x := make([]float32, 1<<20)
+		for i := 0; ; i++ {
+			if err := hvd.Allreduce(ctx, "x", x); err != nil {
+				write("told", err)
+				return 3
+			}
+			if i == 10 {
+				write("pid", os.Getpid())
+			}
 		}
 	},
 }

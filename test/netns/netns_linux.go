@@ -48,23 +48,40 @@ func Two(t testing.TB, rate string) [2]Host {
 		t.Cleanup(func() { f.Close() })
 		hosts[i] = Host{Address: fmt.Sprintf("10.77.0.%d", i+1), file: f}
 	}
-	run := func(h Host, name string, args ...string) {
-		t.Helper()
-		if out, err := h.Command(t.Context(), name, args...).CombinedOutput(); err != nil {
-			t.Skipf("%s %v: %v: %s", name, args, err, out)
-		}
-	}
-	run(hosts[0], "ip", "link", "add", Interface, "type", "veth", "peer", "name", Interface, "netns", hosts[1].path())
 	for _, h := range hosts {
-		run(h, "ip", "address", "add", h.Address+"/24", "dev", Interface)
-		for _, link := range []string{"lo", Interface} {
-			run(h, "ip", "link", "set", link, "up")
-		}
+		h.run(t, "ip", "link", "set", "lo", "up")
+	}
+	wire(t, hosts, Interface, "10.77.0", rate)
+	return hosts
+}
+
+// SecondInterface is the name of the way that SecondWire makes.
+const SecondInterface = "wire1"
+
+// SecondWire joins two hosts by one more wire, in a subnet of its own.
+func SecondWire(t testing.TB, hosts [2]Host, rate string) {
+	wire(t, hosts, SecondInterface, "10.77.1", rate)
+}
+
+// wire joins two hosts by a wire of that rate; subnet is the beginning of their addresses.
+func wire(t testing.TB, hosts [2]Host, name, subnet, rate string) {
+	t.Helper()
+	hosts[0].run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", hosts[1].path())
+	for i, h := range hosts {
+		h.run(t, "ip", "address", "add", fmt.Sprintf("%s.%d/24", subnet, i+1), "dev", name)
+		h.run(t, "ip", "link", "set", name, "up")
 		if rate != "" {
-			run(h, "tc", "qdisc", "add", "dev", Interface, "root", "tbf", "rate", rate, "burst", "512kb", "latency", "20ms")
+			h.run(t, "tc", "qdisc", "add", "dev", name, "root", "tbf", "rate", rate, "burst", "512kb", "latency", "20ms")
 		}
 	}
-	return hosts
+}
+
+// run runs a command on the host; it skips the test where that cannot be done.
+func (h Host) run(t testing.TB, name string, args ...string) {
+	t.Helper()
+	if out, err := h.Command(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Skipf("%s %v: %v: %s", name, args, err, out)
+	}
 }
 
 // Cut makes the wire between two hosts lose everything, without a word to either

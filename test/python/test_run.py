@@ -5,6 +5,7 @@ Run by one plain Python: each test starts jobs of its own.
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -77,18 +78,113 @@ def test_the_first_failure_is_told(tmp_path):
         os.utime(file, (at, at) if rank else (-1, -1))
     settings = types.SimpleNamespace(elastic=False, num_proc=3)
     with pytest.raises(RuntimeError, match="Rank 2 raised:\nKeyError"):
-        _jobs._collect(1, tmp_path, settings)
+        _jobs._collect(1, tmp_path, settings, "")
     (tmp_path / "2").unlink()
-    (tmp_path / "1").unlink()
+    (tmp_path / "1").rename(tmp_path / "worker.1")
+    with pytest.raises(RuntimeError, match="code is 1: why\nWorker 1 raised:\nValueError"):
+        _jobs._collect(1, tmp_path, settings, "why")
+    (tmp_path / "worker.1").unlink()
     with pytest.raises(RuntimeError, match="Rank 0 raised:\nHorovodInternalError"):
-        _jobs._collect(1, tmp_path, settings)
+        _jobs._collect(1, tmp_path, settings, "")
+
+
+def test_nothing_is_started_for_what_cannot_be_called(monkeypatch):
+    monkeypatch.setattr(_jobs, "_launch", lambda *_: pytest.fail("something was started"))
+    with pytest.raises(TypeError, match="'x' is not callable"):
+        horovod.run("x")
 
 
 def test_a_rank_that_has_no_result():
-    with pytest.raises(RuntimeError, match="ranks 0 have ended well, but without a result"):
+    with pytest.raises(RuntimeError, match="^rank 0 has ended well, but without a result"):
         horovod.run(lambda: os._exit(0))
-    with pytest.raises(RuntimeError, match="code is 9"):
+    with pytest.raises(RuntimeError, match="^ranks 0, 1 have ended well, but without a result"):
+        horovod.run(lambda: os._exit(0), num_proc=2)
+    with pytest.raises(RuntimeError, match=r"code is 9: root cause: rank 0 on host localhost .* exited with code 9"):
         horovod.run(lambda: os._exit(9))
+    with pytest.raises(RuntimeError, match="code is 2: root cause: rank 0 on host localhost"):  # it is no refusal
+        horovod.run(lambda: os._exit(2))
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"num_proc": 3, "hosts": "localhost:2"}, "-np 3, but the hosts have only 2 slots"),
+        ({"num_proc": 3, "hosts": "localhost:2", "min_num_proc": 1}, "-np 3, but the hosts have only 2 slots"),
+        ({"hosts": "localhost"}, "Invalid host input"),
+        ({"hosts": ""}, "--hosts: its value is empty"),
+        ({"hostfile": "/no/such/file"}, "--hostfile: open /no/such/file: no such file"),
+        ({"hostfile": "/dev/zero"}, "--hostfile: /dev/zero: it has more than 4 MiB"),
+        ({"num_proc": 2, "min_num_proc": 3}, "--min-np 3 is above -np 2"),
+        ({"max_num_proc": 3}, "--max-np is for elastic jobs"),
+        ({"min_num_proc": 1, "cooldown_range": (0, 5)}, "two numbers of seconds are needed, from 1 to 3600"),
+        ({"min_num_proc": 1, "cooldown_range": (5,)}, "two numbers of seconds are needed"),
+        ({"ssh_port": 99999}, "--ssh-port 99999: a number from 1 to 65535"),
+        ({"ssh_identity_file": "/no/such/key"}, "--ssh-identity-file: "),
+        ({"start_timeout": "soon"}, "soon"),
+        ({"use_mpi": True}, "horovod.run hands functions to processes"),
+        ({"mpi_args": "-v"}, "--mpi-args is for jobs that mpirun starts"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "-".join(value),
+)
+def test_what_is_refused_is_told(arguments, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        horovod.run(lambda: os._exit(7), **arguments)
+
+
+def test_what_cannot_be_started_is_told(tmp_path, monkeypatch):
+    with pytest.raises(RuntimeError, match="code is 127: /no/such/python: no such file"):
+        horovod.run(int, executable="/no/such/python")
+    with pytest.raises(RuntimeError, match="--output-filename: mkdir /dev/full: not a directory"):
+        horovod.run(int, output_filename="/dev/full")
+    monkeypatch.setenv("GOROVOD_SSH", "/no/such/ssh")
+    with pytest.raises(RuntimeError, match="could not connect to some hosts via ssh(.|\n)*cannot start /no/such/ssh"):
+        horovod.run(int, hosts="far.invalid:1")
+
+
+def test_elastic_jobs(other_hosts):
+    """The function and what it returns go to and from workers, too: here, elsewhere, and where some fail."""
+
+    def where():
+        return int(os.environ["GOROVOD_ELASTIC_WORKER"]), os.environ["HOROVOD_HOSTNAME"]
+
+    found = horovod.run(where, num_proc=3, min_num_proc=2, hosts="far.invalid:2,localhost:1")
+    assert found == [(0, "far.invalid"), (1, "far.invalid")]  # of as many as it needs
+    found = horovod.run(where, num_proc=2, host_discovery_script="echo localhost:2")
+    assert found == [(0, "localhost"), (1, "localhost")]
+
+    def fails():
+        raise KeyError("a reason")
+
+    with pytest.raises(RuntimeError, match="(?s)code is 1: .*raised:\n.*KeyError: 'a reason'"):
+        horovod.run(fails, num_proc=1, min_num_proc=1, reset_limit=0)
+
+
+def test_elastic_results_come_by_the_last_rank(tmp_path):
+    """One worker dies; who takes its place has another number, and the survivors other ranks."""
+
+    def train(marker):
+        import torch
+
+        import horovod.torch as hvd
+
+        hvd.init()
+
+        @hvd.elastic.run
+        def steps(state):
+            while state.step < 5:
+                if hvd.rank() == 0 and state.step == 2 and not marker.exists():
+                    marker.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                hvd.allreduce(torch.ones(1), name="step")
+                state.step += 1
+                state.commit()
+            return hvd.rank(), os.environ["GOROVOD_ELASTIC_WORKER"]
+
+        return steps(hvd.elastic.TorchState(step=0))
+
+    found = horovod.run(train, (tmp_path / "died",), num_proc=2, min_num_proc=2, max_num_proc=2, hosts="localhost:4")
+    assert [rank for rank, _ in found] == [0, 1]
+    assert [worker for _, worker in found] == ["1", "2"]  # the survivor is first
 
 
 def test_arguments_that_exclude_one_another():

@@ -6,19 +6,30 @@ Prints what it finds in one line, "place CASE rank R of N sets …", for scripts
 import os
 import sys
 
+import mpi4py
 import numpy as np
-import torch
 
-import horovod.torch as hvd
-from horovod.torch.mpi_ops import _basics
+CASE = sys.argv[1]
+if CASE == "single":
+    mpi4py.rc.thread_level = "single"
+if CASE != "after":
+    from mpi4py import MPI  # before torch, which may be linked with another MPI
+import torch  # noqa: E402
+
+import horovod.torch as hvd  # noqa: E402
+from horovod.torch.mpi_ops import _basics  # noqa: E402
+
+
+def say(what: str) -> None:
+    """One write: several processes share the output."""
+    sys.stdout.write(f"place {what}\n")
+    sys.stdout.flush()
 
 
 def tell(case: str, more: str = "") -> None:
-    """One write: several processes share the output."""
     total = hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum)
     assert total.item() == hvd.size() * (hvd.size() + 1) / 2, total
-    sys.stdout.write(f"place {case} rank {hvd.rank()} of {hvd.size()}{more}\n")
-    sys.stdout.flush()
+    say(f"{case} rank {hvd.rank()} of {hvd.size()}{more}")
 
 
 def members() -> str:
@@ -36,8 +47,6 @@ def set_sum(process_set: "hvd.ProcessSet") -> str:
 
 def world() -> None:
     """MPI is initialised by mpi4py, before; the program goes on using it, and finalizes it as it exits."""
-    from mpi4py import MPI
-
     hvd.init(comm=MPI.COMM_WORLD)
     assert hvd.mpi_enabled() and hvd.mpi_built()
     assert hvd.mpi_threads_supported() == (MPI.Query_thread() == MPI.THREAD_MULTIPLE)
@@ -63,8 +72,6 @@ def after() -> None:
 
 def again() -> None:
     """hvd.init after hvd.shutdown, with another communicator."""
-    from mpi4py import MPI
-
     hvd.init(comm=MPI.COMM_WORLD)
     hvd.shutdown()
     backwards = MPI.COMM_WORLD.Split(0, -MPI.COMM_WORLD.rank)
@@ -76,8 +83,6 @@ def again() -> None:
 
 def parts() -> None:
     """Each half of MPI's world is a world of its own."""
-    from mpi4py import MPI
-
     half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2, MPI.COMM_WORLD.rank)
     hvd.init(comm=half)
     assert (hvd.rank(), hvd.size()) == (half.rank, half.size)
@@ -86,8 +91,6 @@ def parts() -> None:
 
 def several() -> None:
     """A list of communicators: the first is the world, the others are process sets."""
-    from mpi4py import MPI
-
     half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2, MPI.COMM_WORLD.rank)
     hvd.init(comm=[MPI.COMM_WORLD, half])
     tell("several", members())
@@ -95,8 +98,6 @@ def several() -> None:
 
 def sets() -> None:
     """Process sets that are given by communicators, beside one that is given by ranks."""
-    from mpi4py import MPI
-
     half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2, MPI.COMM_WORLD.rank)
     by_comm, by_ranks = hvd.ProcessSet(half), hvd.ProcessSet([0, 1])
     hvd.init(comm=MPI.COMM_WORLD, process_sets=[by_comm, by_ranks])
@@ -106,8 +107,6 @@ def sets() -> None:
 
 def exits() -> None:
     """The program finalizes MPI itself, and ends without hvd.shutdown: nothing aborts, and the exit code is 0."""
-    from mpi4py import MPI
-
     hvd.init(comm=MPI.COMM_WORLD)
     tell("exits")
     MPI.Finalize()
@@ -115,29 +114,22 @@ def exits() -> None:
 
 def single() -> None:
     """MPI for one thread only is refused, with advice."""
-    import mpi4py
-
-    mpi4py.rc.thread_level = "single"
-    from mpi4py import MPI
-
     try:
         hvd.init(comm=MPI.COMM_WORLD)
     except ValueError as e:
         assert "MPI_THREAD_SERIALIZED" in str(e), e
-        print("place single refused", flush=True)
+        say("single refused")
 
 
 def stranger() -> None:
     """A communicator with processes that are not in the first is refused."""
-    from mpi4py import MPI
-
     half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2, MPI.COMM_WORLD.rank)
     try:
         hvd.init(comm=[half, MPI.COMM_WORLD])
     except ValueError as e:
         assert "not in the first communicator" in str(e), e
-        print("place stranger refused", flush=True)
+        say("stranger refused")
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (world, after, again, parts, several, sets, exits, single, stranger)}[sys.argv[1]]()
+    {f.__name__: f for f in (world, after, again, parts, several, sets, exits, single, stranger)}[CASE]()

@@ -26,9 +26,23 @@ type Communicator struct {
 	rank, size int
 }
 
+// errNull is for a communicator that MPI gives to processes that are not in it.
+var errNull = errors.New("it is MPI_COMM_NULL, the null communicator, which MPI gives to a process that is not in the one that was made, and which a freed one is")
+
+// check refuses the null communicator, for which some MPIs end the job by themselves.
+func (l *Library) check(handle uintptr) error {
+	if handle == uintptr(l.functions.null) {
+		return errNull
+	}
+	return nil
+}
+
 // Duplicate makes a Communicator of one of the program's, by a call that all its processes make. It
 // blocks until they have, or ctx ends.
 func (l *Library) Duplicate(ctx context.Context, handle uintptr) (*Communicator, error) {
+	if err := l.check(handle); err != nil {
+		return nil, err
+	}
 	place := (*C.uintptr_t)(C.calloc(1, C.sizeof_uintptr_t))
 	l.mu.Lock()
 	l.call.comm, l.call.out, l.call.request = C.uintptr_t(handle), C.uintptr_t(uintptr(unsafe.Pointer(place))), 0
@@ -120,6 +134,9 @@ func (c *Communicator) Size() int { return c.size }
 // It is an error if one is not in this one. It calls no other process.
 func (c *Communicator) Ranks(handle uintptr) ([]int, error) {
 	l := c.library
+	if err := l.check(handle); err != nil {
+		return nil, err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.call.comm = C.uintptr_t(handle)

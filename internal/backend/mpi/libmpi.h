@@ -42,7 +42,7 @@ enum { GV_DTYPES = 11, GV_OPS = 6 };
 struct gv_library {
   enum gv_abi abi;
   void *function[GV_FUNCTION_COUNT];
-  uintptr_t world, byte, errors_return;
+  uintptr_t world, null, byte, errors_return; /* null: MPI_COMM_NULL */
   uintptr_t dtype[GV_DTYPES];
   uintptr_t op[GV_OPS]; /* 0 where MPI has none */
   void *status_ignore;
@@ -66,9 +66,12 @@ struct gv_call {
   int code; /* MPI's */
 };
 
-/* Loads name; NULL: what the process has loaded already, else the first that is found, by preference
- * that of the launcher whose environment this is. 0, or -1 and why. path: what was loaded. */
+/* Loads name; NULL: the one that is initialised in this process, else one that is of its launcher's kind, by preference one that the process
+ * has loaded, else any. 0, or -1 and why. path: what was loaded. */
 int gv_load(struct gv_library *library, const char *name, char path[GV_REASON_BYTES], char why[GV_REASON_BYTES]);
+
+/* Whether a libmpi of this process has been initialised, whichever it is. */
+int gv_in_use(void);
 
 /* Makes the call, and leaves its results in it. */
 void gv_run(const struct gv_library *library, struct gv_call *call);

@@ -53,9 +53,13 @@ var loaded struct {
 	library *Library
 }
 
-// Load loads the libmpi of the given name or path; empty: the one that this process has
-// loaded already, else that of the launcher whose environment it has, else
-// the first that is installed. There is one in a process: later calls return it.
+// InUse reports that a libmpi of this process has been initialised, by whomever. One that is merely loaded
+// says little: some builds of PyTorch are linked with it.
+func InUse() bool { return C.gv_in_use() != 0 }
+
+// Load loads the libmpi of the given name or path; empty: the one that is initialised in this process,
+// else one of the launcher's kind whose environment it has (else any), by preference one
+// that is loaded already. There is one in a process: later calls return it.
 func Load(name string) (*Library, error) {
 	loaded.Lock()
 	defer loaded.Unlock()

@@ -31,41 +31,96 @@ static int is_libmpi(const char *name) {
   return 0;
 }
 
-/* The libmpi that is in the process already: a program that has it loaded may have initialised it, and
- * two in one process would not know of each other. Of several, one that passes calls on to
- * another (the standard interface over Open MPI) comes first. */
-static int already_loaded(struct dl_phdr_info *info, size_t size, void *found) {
+/* The libraries of MPI that are in the process already. Not all are of use: some builds of PyTorch are linked with one. */
+struct present {
+  int n;
+  char path[8][GV_REASON_BYTES];
+};
+
+static int note(struct dl_phdr_info *info, size_t size, void *to) {
   (void)size;
   const char *name = info->dlpi_name;
-  char *path = found;
+  struct present *all = to;
   if (name == NULL || !is_libmpi(base_name(name)) || strlen(name) >= GV_REASON_BYTES) return 0;
-  if (path[0] == 0 || strncmp(base_name(name), "libmpi_abi", 10) == 0) strcpy(path, name);
+  if (all->n < (int)(sizeof all->path / sizeof *all->path)) strcpy(all->path[all->n++], name);
   return 0;
 }
 
-static void *open_library(const char *name) { return dlopen(name, RTLD_NOW | RTLD_GLOBAL); }
+/* Whether a library that is present has been initialised. */
+static int initialized(const char *path) {
+  void *l = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  if (l == NULL) return 0;
+  int (*ask)(int *) = (int (*)(int *))dlsym(l, "MPI_Initialized"), is = 0;
+  if (ask != NULL) ask(&is);
+  dlclose(l);
+  return is;
+}
+
+static int is_open_mpi(const char *path) {
+  void *l = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  int is = l != NULL && dlsym(l, "ompi_mpi_comm_world") != NULL;
+  if (l != NULL) dlclose(l);
+  return is;
+}
+
+int gv_in_use(void) {
+  struct present all = {0};
+  dl_iterate_phdr(note, &all);
+  for (int i = 0; i < all.n; i++) {
+    if (initialized(all.path[i])) return 1;
+  }
+  return 0;
+}
+
+enum launcher { UNKNOWN, OPEN_MPI, HYDRA };
+
+/* Hydra, which starts the processes of MPICH, sets PMI_RANK or PMI_FD; Open MPI's mpirun does not. */
+static enum launcher launcher(void) {
+  if (getenv("OMPI_COMM_WORLD_SIZE") != NULL) return OPEN_MPI;
+  return getenv("PMI_RANK") != NULL || getenv("PMI_FD") != NULL ? HYDRA : UNKNOWN;
+}
+
+/* The one among those present that is to be used, NULL if there is none: one that is initialised, since two in one process would not know of
+ * each other; else one that its launcher knows of. Of several, one that passes calls on to another (the standard interface over Open MPI)
+ * comes first. */
+static const char *choose(const struct present *all) {
+  const char *best = NULL;
+  int best_is = 0;
+  for (int i = 0; i < all->n; i++) {
+    const char *path = all->path[i];
+    int is = initialized(path);
+    if (!is && launcher() != UNKNOWN && is_open_mpi(path) != (launcher() == OPEN_MPI)) continue;
+    if (best == NULL || is > best_is || (is == best_is && strncmp(base_name(path), "libmpi_abi", 10) == 0)) best = path, best_is = is;
+  }
+  return best;
+}
+
+/* Beside another library of MPI one must find its own functions, not that one's. */
+static void *open_library(const char *name, const struct present *all) {
+  int among = RTLD_GLOBAL;
+#ifdef RTLD_DEEPBIND
+  if (all->n > 0) among = RTLD_LOCAL | RTLD_DEEPBIND;
+#endif
+  return dlopen(name, RTLD_NOW | among);
+}
 
 static void *find(const char *name, char *path, char *why) {
+  struct present all = {0};
+  dl_iterate_phdr(note, &all);
+  if (name == NULL) name = choose(&all);
   if (name != NULL) {
-    void *l = open_library(name);
+    void *l = open_library(name, &all);
     if (l == NULL) snprintf(why, GV_REASON_BYTES, "%s", dlerror());
     snprintf(path, GV_REASON_BYTES, "%s", name);
     return l;
   }
   path[0] = 0;
-  dl_iterate_phdr(already_loaded, path);
-  if (path[0] != 0) {
-    void *l = open_library(path);
-    if (l != NULL) return l;
-  }
   static const char *const open_mpi_first[] = {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0", "libmpi.so"};
   static const char *const mpich_first[] = {"libmpich.so.12", "libmpi.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0", "libmpi.so.40", "libmpi.so"};
   enum { NAMES = sizeof mpich_first / sizeof *mpich_first };
-  /* Hydra, which starts the processes of MPICH, sets PMI_RANK or PMI_FD; Open MPI's mpirun does not. */
-  int mpich = getenv("OMPI_COMM_WORLD_SIZE") == NULL && (getenv("PMI_RANK") != NULL || getenv("PMI_FD") != NULL);
-  const char *const *names = mpich ? mpich_first : open_mpi_first;
+  const char *const *names = launcher() == HYDRA ? mpich_first : open_mpi_first;
   for (int i = 0; i < NAMES; i++) {
-    void *l = open_library(names[i]);
+    void *l = open_library(names[i], &all);
     if (l != NULL) {
       snprintf(path, GV_REASON_BYTES, "%s", names[i]);
       return l;
@@ -96,11 +151,12 @@ static int open_mpi(struct gv_library *m, void *l, char *why) {
     if (ops[i] != NULL && (m->op[i] = object(l, ops[i], why)) == 0) return -1;
   }
   m->world = object(l, "ompi_mpi_comm_world", why);
+  m->null = object(l, "ompi_mpi_comm_null", why);
   m->byte = object(l, "ompi_mpi_byte", why);
   m->errors_return = object(l, "ompi_mpi_errors_return", why);
   m->status_ignore = NULL;
   m->thread_single = 0, m->thread_serialized = 2, m->thread_multiple = 3;
-  return m->world != 0 && m->byte != 0 && m->errors_return != 0 ? 0 : -1;
+  return m->world != 0 && m->null != 0 && m->byte != 0 && m->errors_return != 0 ? 0 : -1;
 }
 
 static void mpich(struct gv_library *m) {
@@ -109,7 +165,7 @@ static void mpich(struct gv_library *m) {
   static const uintptr_t ops[GV_OPS] = {0, 0x58000003, 0, 0x58000002, 0x58000001, 0x58000004};
   memcpy(m->dtype, dtypes, sizeof dtypes);
   memcpy(m->op, ops, sizeof ops);
-  m->world = 0x44000000, m->byte = 0x4c00010d, m->errors_return = 0x54000001;
+  m->world = 0x44000000, m->null = 0x04000000, m->byte = 0x4c00010d, m->errors_return = 0x54000001;
   m->status_ignore = (void *)1;
   m->thread_single = 0, m->thread_serialized = 2, m->thread_multiple = 3;
 }
@@ -119,7 +175,7 @@ static void standard(struct gv_library *m) {
   static const uintptr_t ops[GV_OPS] = {0, 0x21, 0, 0x22, 0x23, 0x24};
   memcpy(m->dtype, dtypes, sizeof dtypes);
   memcpy(m->op, ops, sizeof ops);
-  m->world = 0x101, m->byte = 0x247, m->errors_return = 0x143;
+  m->world = 0x101, m->null = 0x100, m->byte = 0x247, m->errors_return = 0x143;
   m->status_ignore = NULL;
   m->thread_single = 0, m->thread_serialized = 2048, m->thread_multiple = 4096;
 }

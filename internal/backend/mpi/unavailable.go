@@ -16,6 +16,9 @@ var ErrUnavailable = errors.New("this program was built without cgo, by which MP
 // Library would be a libmpi. There is none: Load fails.
 type Library struct{}
 
+// InUse is false: without cgo there is no libmpi in a process.
+func InUse() bool { return false }
+
 // Load fails.
 func Load(string) (*Library, error) { return nil, ErrUnavailable }
 

@@ -76,7 +76,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
-	f := Inspect(context.Background(), "no-such-python")
+	f := Inspect(context.Background(), "no-such-python", nil)
 	if f.Cores < 1 || f.Online < f.Cores || f.Memory <= 0 || f.Files <= 0 || f.Ports <= 0 || f.Affinity == "" || f.Python != "" || f.Version == "" || time.Since(f.Time) > time.Minute {
 		t.Errorf("%+v", f)
 	}

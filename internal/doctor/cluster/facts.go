@@ -68,15 +68,15 @@ const (
 	mpiTimeout    = 5 * time.Second
 )
 
-// Inspect collects the facts of this host. python is the interpreter to ask for
-// frameworks; it is looked up in PATH.
-func Inspect(ctx context.Context, python string) Facts {
+// Inspect collects the facts of this host. python is the file of the interpreter to ask
+// for frameworks, env the environment in which it runs.
+func Inspect(ctx context.Context, python string, env []string) Facts {
 	f := Facts{Version: version.Version, Arch: runtime.GOARCH, Cores: runtime.NumCPU()}
 	f.Program, _ = os.Executable()
 	f.Name, _ = os.Hostname()
 	f.system()
 	f.Addresses = addresses()
-	f.Python, f.Frameworks = frameworks(ctx, python)
+	f.Python, f.Frameworks = frameworks(ctx, python, env)
 	f.MPI = mpi(ctx)
 	f.NCCL = nccl()
 	f.Time = time.Now()
@@ -107,7 +107,7 @@ func addresses() (all []Address) {
 
 // frameworks asks an interpreter for its version and the packages'. Nothing is
 // imported, which would take long.
-func frameworks(ctx context.Context, python string) (version string, found map[string]string) {
+func frameworks(ctx context.Context, python string, env []string) (version string, found map[string]string) {
 	const program = `
 import json, sys
 try:
@@ -125,7 +125,9 @@ print(json.dumps({"python": sys.version.split()[0], "found": found}))
 `
 	ctx, cancel := context.WithTimeout(ctx, pythonTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, python, append([]string{"-c", program}, packages...)...).Output()
+	cmd := exec.CommandContext(ctx, python, append([]string{"-c", program}, packages...)...)
+	cmd.Env = env
+	out, err := cmd.Output()
 	if err != nil {
 		return "", nil
 	}

@@ -58,6 +58,8 @@ type Outcome struct {
 	Failure *Failure
 	// Earlier says that others failed before it, in earlier epochs, which the job survived.
 	Earlier bool
+	// Ranks are those of the last epoch's workers, by worker; none if no epoch was formed.
+	Ranks map[int]int
 }
 
 // Failure is the end of a worker's process.
@@ -88,6 +90,7 @@ type Driver struct {
 	state    *membership.State
 	workers  map[int]*worker
 	epoch    *epoch
+	ranks    map[int]int // of the epoch's workers
 	stamp    int64
 	failures []Failure
 	stopping bool
@@ -365,7 +368,7 @@ func (d *Driver) signal(sig syscall.Signal) {
 
 // outcome is what the job comes to.
 func (d *Driver) outcome() Outcome {
-	o := Outcome{Reason: d.reason}
+	o := Outcome{Reason: d.reason, Ranks: d.ranks}
 	for i := range d.failures {
 		f := &d.failures[i]
 		if f.Epoch == d.state.Epoch() && f.Epoch > 0 {

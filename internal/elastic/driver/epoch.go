@@ -37,10 +37,11 @@ func (d *Driver) form(a membership.Form) error {
 		go e.server.Serve(l)
 	}
 	last := d.epoch
-	d.epoch = e
+	d.epoch, d.ranks = e, make(map[int]int, len(a.Places))
 	for _, p := range a.Places {
 		w := d.workers[p.Worker]
 		w.epoch, w.rank = a.Epoch, p.Rank
+		d.ranks[p.Worker] = p.Rank
 		e.server.Started(p.Rank, w.host, w.pid)
 	}
 	for _, p := range a.Places {

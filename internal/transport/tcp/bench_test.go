@@ -13,7 +13,7 @@ func BenchmarkExchange(b *testing.B) {
 	for _, size := range []int{4, 16 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			b.SetBytes(int64(size))
-			benchmark(b, func(r *benchRank) {
+			benchmark(b, nil, 1<<20, func(r *benchRank) {
 				r.comm.Recv(1-r.me, r.in[:size])
 				r.comm.Send(1-r.me, r.out[:size])
 				r.until(func() bool { return r.comm.Sent(1-r.me) && r.comm.Received(1-r.me) })
@@ -22,9 +22,26 @@ func BenchmarkExchange(b *testing.B) {
 	}
 }
 
+// BenchmarkSealed is BenchmarkExchange of a large message, with TLS and without.
+func BenchmarkSealed(b *testing.B) {
+	const size = 32 << 20
+	for _, sealed := range []bool{false, true} {
+		for _, streams := range []int{1, 2} {
+			b.Run(fmt.Sprintf("tls=%v/streams=%d", sealed, streams), func(b *testing.B) {
+				b.SetBytes(size)
+				benchmark(b, func(_ int, c *Config) { c.TLS, c.Streams = sealed, streams }, size, func(r *benchRank) {
+					r.comm.Recv(1-r.me, r.in)
+					r.comm.Send(1-r.me, r.out)
+					r.until(func() bool { return r.comm.Sent(1-r.me) && r.comm.Received(1-r.me) })
+				})
+			})
+		}
+	}
+}
+
 // BenchmarkBoard marks a slot and waits for the batch.
 func BenchmarkBoard(b *testing.B) {
-	benchmark(b, func(r *benchRank) {
+	benchmark(b, nil, 1<<20, func(r *benchRank) {
 		r.board.Mark(r.slot, r.gen)
 		r.until(func() bool { return r.board.Next() != nil })
 	})
@@ -50,9 +67,9 @@ func (r *benchRank) until(done func() bool) {
 	}
 }
 
-// benchmark runs step b.N times on both ranks of a world.
-func benchmark(b *testing.B, step func(r *benchRank)) {
-	networks := world(b, 2, nil)
+// benchmark runs step b.N times on both ranks of a world, which have buffers of that size.
+func benchmark(b *testing.B, configure func(r int, c *Config), size int, step func(r *benchRank)) {
+	networks := world(b, 2, configure)
 	lanes := openAll(b, networks, 0)
 	slot, gen, _ := lanes[0].Board.Acquire()
 	var g sync.WaitGroup
@@ -61,7 +78,7 @@ func benchmark(b *testing.B, step func(r *benchRank)) {
 	for me, n := range networks {
 		g.Go(func() {
 			r := &benchRank{me: me, n: n, comm: lanes[me].Comm, board: lanes[me].Board, slot: slot, gen: gen,
-				in: make([]byte, 1<<20), out: make([]byte, 1<<20)}
+				in: make([]byte, size), out: make([]byte, size)}
 			for range b.N {
 				step(r)
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 )
 
 // errLeft says that there is nobody to connect to any more.
@@ -20,6 +22,17 @@ func (p *peer) start(s stream, paths int) int {
 	}
 	p.spread.CompareAndSwap(0, last+1)
 	return (int(p.spread.Load()-1) + int(s-data)) % paths
+}
+
+// cannotConnect says that a rank was not reached, and, where it did not answer, what may be the cause: it is there, as it has
+// told its addresses.
+func (n *Network) cannotConnect(rank int, err error) error {
+	advice := ""
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
+		advice = "; is there a firewall? Each rank must be able to connect to each other one, at ports that the kernel gives (net.ipv4.ip_local_port_range); " +
+			"gorovod doctor -H looks at every pair of hosts in both directions"
+	}
+	return fmt.Errorf("%s cannot connect to %s: %w%s", n.cfg.Describe(n.cfg.Rank), n.cfg.Describe(rank), err, advice)
 }
 
 // connect dials the rank that h is for, until the time-out. The connection is not

@@ -176,7 +176,7 @@ func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
 	c, err := n.connect(ctx, n.hello(l, rank, s))
 	if err != nil {
 		if !n.ending() && !isClosed(l.closed) && !n.peers[rank].left.Load() {
-			n.Abort(fmt.Errorf("rank %d cannot connect to rank %d: %w", n.cfg.Rank, rank, err))
+			n.Abort(n.cannotConnect(rank, err))
 		}
 		return nil
 	}

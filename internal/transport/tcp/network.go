@@ -60,6 +60,8 @@ type Config struct {
 	// Reached is told by which of its addresses a rank was reached first. Optional; it
 	// must not block.
 	Reached func(rank, route int)
+	// Describe names a rank for people. Optional.
+	Describe func(rank int) string
 	// Knocks is told of connections that do not prove themselves. Optional.
 	Knocks *auth.Knocks
 	// TLS has all connections speak TLS, the same on all ranks.
@@ -106,6 +108,9 @@ func (c *Config) check() error {
 	setDefaultFunc(&c.TrackFD, func(int, bool) {})
 	if c.Paths == nil {
 		c.Paths = func(int) int { return 1 }
+	}
+	if c.Describe == nil {
+		c.Describe = func(rank int) string { return fmt.Sprintf("rank %d", rank) }
 	}
 	if c.Reached == nil {
 		c.Reached = func(int, int) {}

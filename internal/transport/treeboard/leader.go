@@ -150,16 +150,16 @@ func (l *leader) forward(frame []byte) {
 	}
 }
 
-// end tells all below that the log has come to its end.
+// end tells all below that the log has come to its end. The children are told first: who drives
+// here may leave as soon as this host's board says so, and the Pipe takes nothing after that.
 func (l *leader) end(by int) {
-	if !l.ok(l.Down.End(by)) {
-		return
-	}
 	l.frame = appendNumber(l.frame[:0], kindClosed, uint32(by))
 	for c := range l.children {
 		l.Pipe.Send(l.children[c].leader, l.frame)
 	}
-	l.ringAll()
+	if l.ok(l.Down.End(by)) {
+		l.ringAll()
+	}
 }
 
 // closer is the member that has closed this host's board; closedBelow is what the

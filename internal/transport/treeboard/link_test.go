@@ -18,6 +18,7 @@ type link struct {
 	limit  int
 	rings  []int // by member: how often it was woken
 	abort  func(member int, err error)
+	sends  func(from int, frame []byte) // called for each frame, if not nil
 }
 
 type end struct {
@@ -26,6 +27,9 @@ type end struct {
 }
 
 func (e end) Send(to int, frame []byte) {
+	if e.sends != nil {
+		e.sends(e.from, frame)
+	}
 	key := [2]int{e.from, to}
 	e.queues[key] = append(e.queues[key], bytes.Clone(frame))
 	e.sent[key] += len(frame)

@@ -96,6 +96,30 @@ func TestMarkOfARetiredSlotComesBack(t *testing.T) {
 	}
 }
 
+// A leader's own board does not say that the log is closed before the leaders below have been told:
+// its driver may close the network then, and what is sent after that is dropped.
+func TestTheEndIsToldBelowFirst(t *testing.T) {
+	l := newLink(t, deep(), 4, nil)
+	told := 0
+	l.sends = func(from int, frame []byte) {
+		if leads, is := l.boards[from].(*relay); is && kind(frame[0]) == kindClosed {
+			if told++; leads.Closed() {
+				t.Errorf("member %d could have left before it told the end", from)
+			}
+		}
+	}
+	l.boards[0].Close()
+	l.read()
+	if told != 1 {
+		t.Errorf("the end was passed on %d times", told)
+	}
+	for m, b := range l.boards {
+		if !b.Closed() {
+			t.Errorf("member %d has not heard of the end", m)
+		}
+	}
+}
+
 // The marks of a group travel in one frame and are published in one batch, in
 // the order of who completes them.
 func TestAGroupIsOneFrameAndOneBatch(t *testing.T) {

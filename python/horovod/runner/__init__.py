@@ -45,8 +45,9 @@ def run(
     separated by commas) are old names, which win. The function, its arguments and what it returns travel by
     cloudpickle. In an elastic job the first ``min_num_proc`` ranks that have returned something count.
 
-    Raises RuntimeError if a process fails, with what it said; ValueError for arguments that exclude one another. An
-    interrupt ends all processes.
+    Raises RuntimeError if the job cannot be started or a process fails, with what the launcher and the process said;
+    TypeError for a ``func`` that cannot be called, before anything is started; ValueError for arguments that make no
+    sense, such as more processes than slots. An interrupt ends all processes.
     """
     from horovod.runner import _jobs
 

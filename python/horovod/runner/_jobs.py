@@ -7,6 +7,7 @@ there is nothing to listen to, and other hosts need no more than they need for `
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pickle
 import signal
@@ -89,6 +90,8 @@ class Settings:
 
 def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings) -> list[Any]:
     """Run the job, and return the results by rank."""
+    if not callable(func):
+        raise TypeError(f"horovod.run calls a function in each process, but {func!r} is not callable")
     settings.check()
     try:
         import cloudpickle
@@ -100,8 +103,10 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         task.write_bytes(pickle.dumps((sys.path, cloudpickle.dumps((func, args, kwargs)))))
         results = Path(folder, "results")
         results.mkdir()
-        code = _launch([*settings.options(), f"--input={task}", f"--results={results}"], settings.executable)
-        return _collect(code, results, settings)
+        report = Path(folder, "report")
+        options = [*settings.options(), f"--input={task}", f"--results={results}", f"--report={report}"]
+        code = _launch(options, settings.executable)
+        return _collect(code, results, settings, _why(report))
 
 
 def _launch(options: list[str], executable: Optional[str]) -> int:
@@ -134,37 +139,50 @@ def _launch(options: list[str], executable: Optional[str]) -> int:
         os.close(lifeline)
 
 
-def _collect(code: int, folder: Path, settings: Settings) -> list[Any]:
+def _why(report: Path) -> str:
+    """Why the job has failed, in the launcher's words; ValueError if it has refused to start it."""
+    try:
+        said = json.loads(report.read_bytes())
+    except FileNotFoundError:
+        return ""  # it went well, or the launcher was killed
+    if said["refused"]:
+        raise ValueError(said["text"])
+    return str(said["text"])
+
+
+def _collect(code: int, folder: Path, settings: Settings, why: str) -> list[Any]:
     """The results that were written, or the error that was."""
     import cloudpickle
 
     values: dict[int, Any] = {}
-    failures: dict[int, str] = {}
-    written: dict[int, int] = {}  # when the launcher has had it, in nanoseconds
-    for file in folder.iterdir():
+    failures: dict[str, str] = {}
+    written: dict[str, int] = {}  # when the launcher has had it, in nanoseconds
+    for file in folder.iterdir():  # called after the rank, or after a worker whose rank others have in the end
         try:
             kind, content = pickle.loads(file.read_bytes())
         except (EOFError, pickle.UnpicklingError):
             continue  # it ended before it had one
-        if kind == "value":
+        if kind == "error":
+            failures[file.name] = content
+            written[file.name] = file.stat().st_mtime_ns
+        elif file.name.isdigit():
             values[int(file.name)] = content
-        else:
-            failures[int(file.name)] = content
-            written[int(file.name)] = file.stat().st_mtime_ns
     if code != 0:
         text = (
             "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be "
-            f"terminated. The launcher's exit code is {code}; its last message says why, or which process was the "
-            "first."
+            f"terminated. The launcher's exit code is {code}"
         )
+        text += f": {why}" if why else "; its last message may say more."
         if failures:
             # A rank that another one's end has stopped says less than that one.
             rank = min(failures, key=lambda r: ("HorovodInternalError" in failures[r], written[r], r))
-            text += f"\nRank {rank} raised:\n{failures[rank]}"
+            who = f"Rank {rank}" if rank.isdigit() else rank.replace(".", " ").capitalize()
+            text += f"\n{who} raised:\n{failures[rank]}"
         raise RuntimeError(text)
     wanted = settings.min_num_proc or settings.num_proc if settings.elastic else settings.num_proc
     ranks = sorted(values)[:wanted]
     if len(ranks) < wanted:
         missing = sorted(set(range(wanted)) - set(values))
-        raise RuntimeError(f"ranks {', '.join(map(str, missing))} have ended well, but without a result")
+        who = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))} have"
+        raise RuntimeError(f"{who} ended well, but without a result")
     return [cloudpickle.loads(values[rank]) for rank in ranks]

@@ -1,0 +1,98 @@
+package launch
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/lazyregexp"
+)
+
+const notThere = "gorovod is not there under that name: say with --remote-command what it is called there"
+
+// sshAdvice says what can be done about what ssh has said: ssh is its command line, but
+// for what it was to run on the host, and code its exit code.
+func sshAdvice(ssh []string, host string, code int, text string) string {
+	for _, a := range []struct{ says, advice string }{
+		{"HOST IDENTIFICATION HAS CHANGED", forgetKey(host, text)},
+		{"Host key verification failed", "its key is not the one that is known, or may not be added: see what this says: " + words(append(slices.Clone(ssh), "true"))},
+		{"Permission denied", "ssh must work without a password: " + words(copyID(ssh, host)) + ", or name a key with --ssh-identity-file"},
+		{"Too many authentication failures", "name the right key with --ssh-identity-file"},
+		{"Could not resolve hostname", "is the name right? It must be one that this host, or a Host in ~/.ssh/config, knows"},
+		{"No route to host", "is the host up, and is there a firewall?"},
+		{"Network is unreachable", "is the address right, and is this host in that network?"},
+		{"Connection refused", "no sshd listens at that port: --ssh-port says another one"},
+		{"timed out", "is the host up, and is there a firewall? --start-timeout gives it more time"},
+		{"Connection reset by", "its sshd, or a jump host's, has refused the connection: its log says why (MaxStartups)"},
+		{"Connection closed by", "its sshd, or a jump host's, has refused the connection: its log says why (MaxStartups, AllowUsers)"},
+		{"Exec format error", "the program there is for another kind of machine: install the one for it, and name it with --remote-command"},
+	} {
+		if strings.Contains(text, a.says) {
+			return a.advice
+		}
+	}
+	if code == exitNotFound {
+		return notThere
+	}
+	if code == 0 || code == exitUsage {
+		return "what was run there is no gorovod of this version: say with --remote-command what it is called there"
+	}
+	if code > 0 && code != sshFailed {
+		return "is what was run there gorovod? --remote-command says what it is called there"
+	}
+	return ""
+}
+
+// What ssh says of a key that has changed: of which name, with the port where that is
+// another than ssh's own, and in which file the old one stands. The user's configuration
+// (HostName, Port, HostKeyAlias, UserKnownHostsFile) has gone into both, and it may be a jump host's.
+var (
+	changedName = lazyregexp.New(`ost key for (\S+) has changed and you have requested`)
+	changedFile = lazyregexp.New(`(?m)^Offending \S+ key in (.+):[0-9]+\s*$`)
+)
+
+// forgetKey advises on a key that has changed.
+func forgetKey(host, text string) string {
+	name, forget := host, []string{"ssh-keygen"}
+	if m := changedFile().FindStringSubmatch(text); m != nil {
+		forget = append(forget, "-f", m[1])
+	}
+	if m := changedName().FindStringSubmatch(text); m != nil {
+		name = m[1]
+	}
+	return "the key of " + name + " is not the one that was known. If it was set up anew, forget the old one: " + words(append(forget, "-R", name))
+}
+
+// copyID is the command that makes ssh work without a password on a host, by the same way
+// as ssh goes there.
+func copyID(ssh []string, host string) []string {
+	command := []string{"ssh-copy-id"}
+	if filepath.Base(ssh[0]) == "ssh" {
+		for i := 1; i+1 < len(ssh); i++ {
+			if ssh[i] == "-p" || ssh[i] == "-F" {
+				command = append(command, ssh[i], ssh[i+1])
+				i++
+			}
+		}
+	}
+	return append(command, host)
+}
+
+// words is a command line for a shell.
+func words(command []string) string {
+	var b strings.Builder
+	for i, w := range command {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if plainWord().MatchString(w) {
+			b.WriteString(w)
+		} else {
+			b.WriteString(quote(w))
+		}
+	}
+	return b.String()
+}
+
+// plainWord is one that no shell takes for anything else.
+var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)

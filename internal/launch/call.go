@@ -1,0 +1,82 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// An sshd that several hosts have in common, as a jump host's, turns away who comes when
+// too many are being let in (MaxStartups). Who was turned away comes again after
+// pauses, until crowdPatience after it first came, and after the last host that was let in.
+const (
+	crowdPatience   = 3 * time.Second
+	firstCrowdPause = 100 * time.Millisecond
+	lastCrowdPause  = time.Second
+)
+
+// calls are the connections of one job's that are made to hosts, most of them at the same time.
+type calls struct {
+	reach  *reach
+	latest atomic.Int64 // when the last host was let in; since 1970 in ns
+}
+
+// connect makes the crew of job.Host. It blocks until its agent is ready, or ctx is
+// over. An error of the host's is a *hostError.
+func (c *calls) connect(ctx context.Context, job assignment) (*remoteCrew, error) {
+	began := time.Now().UnixNano()
+	for pause := firstCrowdPause; ; pause = min(2*pause, lastCrowdPause) {
+		l, err := c.reach.line(job.Host)
+		if err != nil {
+			return nil, err
+		}
+		crew, err := dial(ctx, l, job)
+		if err == nil {
+			c.latest.Store(time.Now().UnixNano())
+			return crew, nil
+		}
+		var h *hostError
+		if !errors.As(err, &h) || !h.TurnedAway || time.Since(time.Unix(0, max(began, c.latest.Load()))) > crowdPatience {
+			return nil, err
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause)): // those that were turned away together do not come together again
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// line opens a line to host. An error is a *hostError.
+func (r *reach) line(host string) (*line, error) {
+	if r.open != nil {
+		return r.open(host)
+	}
+	cmd, err := r.command(host)
+	if err != nil {
+		return nil, &hostError{Host: host, What: err.Error()}
+	}
+	l, err := openLine(cmd)
+	if err != nil {
+		return nil, &hostError{Host: host, What: fmt.Sprintf("cannot start %s: %v", cmd.Args[0], err), Advice: "install an ssh client, or name one in GOROVOD_SSH"}
+	}
+	return l, nil
+}
+
+// turnedAway reports that what ssh has said is what it says where an sshd has hung up
+// before it knew who came.
+func turnedAway(code int, text string) bool {
+	if code != sshFailed || strings.Contains(text, "Host key verification failed") { // of a jump host: nobody was asked
+		return false
+	}
+	for _, says := range []string{"kex_exchange_identification: ", "ssh_exchange_identification: ", "Exceeded MaxStartups", "Not allowed at this time"} {
+		if strings.Contains(text, says) {
+			return true
+		}
+	}
+	return false
+}

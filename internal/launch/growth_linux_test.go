@@ -1,0 +1,136 @@
+package launch
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// More hosts than there are descriptors for are refused before anything is started.
+func TestReachHasLimits(t *testing.T) {
+	if err := checkReach(1, 1); err != nil {
+		t.Error(err)
+	}
+	var files syscall.Rlimit
+	syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)
+	n := int(files.Cur/ofHost.descriptors) + 1
+	if err := checkReach(n, n); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%d hosts: this host's limit on ", n)) {
+		t.Error(err)
+	}
+	if err := checkReach(1, int(files.Cur)); err == nil || !strings.Contains(err.Error(), "enough for about 0 hosts") {
+		t.Errorf("with as many ranks as descriptors: %v", err)
+	}
+}
+
+// BenchmarkHosts is how a launch grows with the number of hosts, ssh's own costs aside, where this
+// host plays all of them: with an agent, a supervisor, a shell and a command for each.
+func BenchmarkHosts(b *testing.B) {
+	for _, n := range []int{1, 8, 64, 512} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			env := remotely(b)
+			for b.Loop() {
+				l := launched(b, []string{env}, "-np", fmt.Sprint(n), "-H", farHosts(n, 1), "true")
+				if err := l.Run(); err != nil {
+					b.Fatalf("%v: %s", err, &l.stderr)
+				}
+			}
+		})
+	}
+}
+
+// What stands for the network in BenchmarkLauncher: a distant one, and what ssh does on
+// it before it runs anything (TCP, versions, two rounds of key exchange, service, two of
+// authentication, session, command).
+const (
+	standInRound = 50 * time.Millisecond
+	standInLogin = 8 * standInRound
+)
+
+// BenchmarkLauncher is how the launcher's own part grows: the hosts are stand-ins that
+// cost next to no processor time, but answer as late as distant hosts do. It counts
+// the rounds that follow one on another, those of the login included.
+func BenchmarkLauncher(b *testing.B) {
+	for _, n := range []int{1, 8, 64, 512} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			spent := processorTime()
+			for b.Loop() {
+				j := &Job{Name: "horovodrun", Args: []string{"true"}, Env: os.Environ(), Local: func(string) bool { return false },
+					Reach: reach{Timeout: 30 * time.Second, Getenv: os.Getenv, open: standIn}, Stdout: io.Discard, Stderr: os.Stderr}
+				for r := range n {
+					j.Slots = append(j.Slots, Slot{Host: fmt.Sprint("far", r), Rank: r, Size: n, LocalSize: 1, CrossRank: r, CrossSize: n})
+				}
+				if code, err := j.Run(); code != 0 || err != nil {
+					b.Fatalf("%d, %v", code, err)
+				}
+			}
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/standInRound.Seconds(), "rounds")
+			b.ReportMetric(float64(processorTime()-spent)/float64(b.N)/float64(n)/1e3, "us-cpu/host")
+		})
+	}
+}
+
+func processorTime() time.Duration {
+	var u unix.Rusage
+	unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// standIn opens a line to a host that is a goroutine.
+func standIn(host string) (*line, error) {
+	theirIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	out, theirOut, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	l := &line{name: "ssh", args: []string{"ssh"}, in: in, out: out, says: &tailOf{}, said: make(chan struct{}), died: make(chan struct{})}
+	close(l.said)
+	l.kill = func() { theirIn.Close() }
+	go func() {
+		defer close(l.died)
+		defer theirOut.Close()
+		defer theirIn.Close()
+		playHost(theirIn, theirOut)
+	}()
+	return l, nil
+}
+
+// playHost is an agent whose commands end at once.
+func playHost(in io.Reader, out io.Writer) {
+	half := func() { time.Sleep(standInRound / 2) }
+	frames := &receiver{r: bufio.NewReader(in)}
+	s := &sender{w: out}
+	time.Sleep(standInLogin)
+	greet(out, agentGreeting, "")
+	readLine(frames.r, maxGreeting)
+	for {
+		f, err := frames.next()
+		half()
+		switch {
+		case err != nil:
+			half()
+			return
+		case f.note == nil:
+		case f.note.Type == jobNote:
+			half()
+			s.note(note{Type: readyNote, Ready: &readiness{PID: 1}})
+		case f.note.Type == startNote:
+			half()
+			s.note(note{Type: startedNote, ID: f.note.ID, PID: 2})
+			s.output(f.note.ID, stdoutStream, []byte("hello\n"))
+			s.note(note{Type: endedNote, ID: f.note.ID, PID: 2})
+			s.note(note{Type: goneNote, ID: f.note.ID})
+		case f.note.Type == signalNote && f.note.Signal == int(syscall.SIGKILL):
+			return
+		}
+	}
+}

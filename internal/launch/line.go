@@ -1,0 +1,79 @@
+package launch
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// line is the way to an agent: a program, ssh as a rule, that passes its stdin and
+// stdout on to another host. Its owner reads out, writes in, and closes both.
+type line struct {
+	name string        // of the program
+	args []string      // its command line, but for what runs on the other host
+	in   *os.File      // its stdin
+	out  *os.File      // its stdout
+	says *tailOf       // its stderr
+	said chan struct{} // closed when that has come to its end
+	died chan struct{} // closed when the program has ended
+	code int           // its exit code, when died is closed; -1 if a signal killed it
+	kill func()        // ends it, and what it has started to reach the host; not after died
+}
+
+// openLine starts a program as a line, in a process group of its own, so that a Ctrl-C is the
+// launcher's business alone, and without a terminal to ask questions at.
+func openLine(cmd *exec.Cmd) (*line, error) {
+	l := &line{name: cmd.Args[0], args: cmd.Args[:len(cmd.Args)-1], says: &tailOf{}, said: make(chan struct{}), died: make(chan struct{})}
+	stdin, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer stdin.Close()
+	out, stdout, err := os.Pipe()
+	if err != nil {
+		in.Close()
+		return nil, err
+	}
+	defer stdout.Close()
+	said, stderr, err := os.Pipe()
+	if err != nil {
+		in.Close()
+		out.Close()
+		return nil, err
+	}
+	defer stderr.Close()
+	l.in, l.out = in, out
+	// Files, not pipes of exec's: what ssh leaves in the background, for later
+	// connections, may hold them open.
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		in.Close()
+		out.Close()
+		said.Close()
+		return nil, err
+	}
+	l.kill = func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	go func() {
+		defer close(l.said)
+		io.Copy(l.says, said)
+		said.Close()
+	}()
+	go func() {
+		cmd.Wait()
+		l.code = cmd.ProcessState.ExitCode()
+		close(l.died)
+	}()
+	return l, nil
+}
+
+// end ends the program if it has not ended, and waits for that.
+func (l *line) end() {
+	select {
+	case <-l.died:
+	default:
+		l.kill()
+		<-l.died
+	}
+}

@@ -1,0 +1,47 @@
+package launch
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// checkOpposites refuses an option that is given beside the one that negates it: which
+// of the two was meant cannot be told, and the later one is as likely to be a leftover
+// of a script as the earlier. Upstream's parser refuses them, too.
+func checkOpposites(parser *kong.Kong, options []string) error {
+	type meaning struct {
+		flag string
+		on   bool
+	}
+	meanings := map[string]meaning{}
+	for _, flag := range parser.Model.Flags {
+		no := flag.Tag.Negatable
+		if no == "" {
+			continue
+		}
+		if no == "_" { // kong's word for the usual one
+			no = "no-" + flag.Name
+		}
+		meanings["--"+flag.Name] = meaning{flag.Name, true}
+		meanings["--"+no] = meaning{flag.Name, false}
+	}
+	given := map[meaning]string{} // as it was spelt
+	for _, option := range options {
+		name, value, inline := strings.Cut(option, "=")
+		m, ok := meanings[name]
+		if !ok {
+			continue
+		}
+		if yes, err := strconv.ParseBool(value); inline && err == nil && !yes {
+			m.on = !m.on
+		}
+		given[m] = option
+		if other, both := given[meaning{m.flag, !m.on}]; both {
+			return fmt.Errorf("%s and %s: one of them", other, option)
+		}
+	}
+	return nil
+}

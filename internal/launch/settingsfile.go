@@ -1,0 +1,68 @@
+package launch
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+const (
+	// maxSettings bounds what is read of a file that a user names; a hostfile of a
+	// hundred thousand hosts is smaller.
+	maxSettings = 4 << 20
+	// maxQuoted bounds what a message repeats of such a file.
+	maxQuoted = 200
+)
+
+// settingsPatience bounds the reading: a pipe may have nobody at its other end, and a
+// file may lie on another host. Tests shorten it.
+var settingsPatience = 10 * time.Second
+
+// readSettings reads a file that a user has named, or what comes through a pipe, as a
+// shell's <(command) is. It returns an error that names the file if that is no such
+// thing, is larger than any of its kind would be, or does not come to its end.
+func readSettings(path string) ([]byte, error) {
+	type content struct {
+		text []byte
+		err  error
+	}
+	read := make(chan content, 1)
+	go func() { // whoever opens a pipe waits for its other end, and nothing can interrupt that
+		text, err := readAtMost(path, maxSettings)
+		read <- content{text, err}
+	}()
+	select {
+	case c := <-read:
+		return c.text, c.err
+	case <-time.After(settingsPatience):
+		return nil, fmt.Errorf("%s: it has not come to its end within %v: is it a pipe into which nobody writes, or a file of a host that does not answer?", path, settingsPatience)
+	}
+}
+
+func readAtMost(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s: it is a directory, and a file is needed", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > most {
+		return nil, fmt.Errorf("%s: it has more than %d MiB, which is no file of this kind", path, most>>20)
+	}
+	return text, nil
+}
+
+// quotable is a text as far as a message can repeat it.
+func quotable(text string) string {
+	if len(text) > maxQuoted {
+		return text[:maxQuoted] + "…"
+	}
+	return text
+}

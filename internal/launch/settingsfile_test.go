@@ -1,0 +1,127 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What is no file of settings is refused in bounded time and space, by its name and with
+// the option's, wherever files are named.
+func TestFilesThatAreNone(t *testing.T) {
+	dir := t.TempDir()
+	large, long := filepath.Join(dir, "large"), filepath.Join(dir, "long")
+	for path, size := range map[string]int64{large: maxSettings + 1, long: maxSettings} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, says := range map[string]string{
+		"/dev/zero":                "more than 4 MiB",
+		large:                      "more than 4 MiB",
+		long:                       "", // one line that is none
+		dir:                        "it is a directory",
+		filepath.Join(dir, "none"): "no such file",
+		"/dev/null":                "names no hosts",
+	} {
+		_, err := (&flags{Hostfile: path}).hosts()
+		if err == nil || !strings.HasPrefix(err.Error(), "--hostfile: "+path) && !strings.Contains(says, "no such file") || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), says) || len(err.Error()) > 2000 {
+			t.Errorf("--hostfile %s: %.300v", path, err)
+		}
+		_, err = parseFlags("horovodrun", []string{"-np", "1", "--config-file", path, "x"})
+		if path == "/dev/null" {
+			if err != nil {
+				t.Errorf("an empty file of settings: %v", err)
+			}
+			continue
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), "--config-file: ") || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), says) || len(err.Error()) > 2000 {
+			t.Errorf("--config-file %s: %.300v", path, err)
+		}
+	}
+}
+
+// A pipe into which nobody writes is given up.
+func TestPipesWithoutAnEnd(t *testing.T) {
+	defer func(d time.Duration) { settingsPatience = d }(settingsPatience)
+	settingsPatience = 50 * time.Millisecond
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // lets go whoever waits at it
+		if f, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+			f.Close()
+		}
+	}()
+	if _, err := (&flags{Hostfile: pipe}).hosts(); err == nil || !strings.HasPrefix(err.Error(), "--hostfile: "+pipe+": it has not come to its end within 50ms: is it a pipe") {
+		t.Error(err)
+	}
+}
+
+// A pipe into which somebody writes is as good as a file, as bash's <(command) is.
+func TestHostsThroughAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go os.WriteFile(pipe, []byte("a slots=2\nb slots=1\n"), 0)
+	hosts, err := (&flags{Hostfile: pipe}).hosts()
+	if err != nil || !slices.Equal(hosts, []Host{{"a", 2}, {"b", 1}}) {
+		t.Errorf("%v, %v", hosts, err)
+	}
+}
+
+// An option whose value is empty, as that of a variable that is not set, says nothing of
+// what was meant: without it the job would run elsewhere, or lose its output.
+func TestEmptyValues(t *testing.T) {
+	for _, option := range strings.Fields("-H --hosts --hostfile -hostfile --config-file --output-filename --host-discovery-script -i --remote-command --network-interfaces --timeline-filename --autotune-log-file -x") {
+		for _, args := range [][]string{{option, ""}, {option + "="}} {
+			_, err := parseFlags("horovodrun", slices.Concat([]string{"-np", "2"}, args, []string{"x"}))
+			if err == nil || !strings.Contains(err.Error(), "its value is empty") {
+				t.Errorf("%q: %v", args, err)
+			}
+		}
+	}
+	if _, err := parseFlags("horovodrun", []string{"-np", "2", "--mpi", "--mpi-args=", "--binding-args", "", "x"}); err != nil {
+		t.Errorf("no words for mpirun: %v", err)
+	}
+}
+
+// Where output cannot go, that is said before anything is started, by every kind of job.
+func TestOutputThatIsNone(t *testing.T) {
+	dir := t.TempDir()
+	for _, rank := range []string{"rank.0", "rank.1"} {
+		if err := os.Mkdir(filepath.Join(dir, rank), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "rank.1", "stderr"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	launched(t, nil, "-np", "2", "--output-filename", dir, "touch", filepath.Join(dir, "ran")).expect(1, "horovodrun: --output-filename: "+dir+"/rank.1/stderr: it is a pipe")
+	for _, option := range []string{"", "--min-np=1"} {
+		args := []string{"-np", "2", "--output-filename", "/dev/full", option, "touch", filepath.Join(dir, "ran")}
+		launched(t, nil, slices.DeleteFunc(args, func(a string) bool { return a == "" })...).expect(1, "horovodrun: --output-filename: mkdir /dev/full: not a directory")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("it has started")
+	}
+}
+
+// What a message repeats of a file is bounded.
+func TestQuotable(t *testing.T) {
+	for n, want := range map[int]int{0: 0, maxQuoted: maxQuoted, maxQuoted + 1: maxQuoted + len("…"), 1 << 20: maxQuoted + len("…")} {
+		if got := len(quotable(strings.Repeat("x", n))); got != want {
+			t.Error(fmt.Sprint(n), got)
+		}
+	}
+}

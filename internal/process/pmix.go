@@ -1,0 +1,26 @@
+package process
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/meet"
+	"github.com/gorovod/gorovod/internal/pmix"
+	"github.com/gorovod/gorovod/internal/schedulers"
+)
+
+// openPMIx is the space of keys and values of the PMIx that has started this process. mpirun of Open MPI and the ranks' MPI are of
+// one installation, which srun's PMIx need not be.
+func openPMIx(ctx context.Context, c *config.Config, log *slog.Logger) (meet.KeyValues, error) {
+	client, err := pmix.Open(ctx, pmix.Options{
+		Namespace: c.Place.PMIx, Rank: c.Rank, Size: c.Size,
+		LaunchersVersion: c.Place.Launcher == schedulers.OpenMPI, AtExit: EndsByExit,
+	})
+	if err != nil {
+		log.Debug("PMIx is of no use here", "reason", err)
+		return nil, err
+	}
+	log.Debug("the launcher speaks PMIx, and so does "+client.Version(), "rank", c.Rank)
+	return client, nil
+}

@@ -1,0 +1,169 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/gorovod/gorovod/internal/reach"
+)
+
+// door is where the other ranks can come to this one for one purpose, and how this one comes to theirs.
+type door struct {
+	net.Listener
+	*ways
+}
+
+// openDoors opens n doors, and tells all ranks of them; all must open as many at a time. One exchange serves
+// all of them, since every rank reads what every other one says.
+func (w *World) openDoors(ctx context.Context, purpose string, n int) (doors []door, err error) {
+	defer func() {
+		if err != nil {
+			for _, d := range doors {
+				d.Close()
+			}
+		}
+	}()
+	var mine notice
+	for range n {
+		l, own, err := w.listen()
+		if err != nil {
+			return doors, err
+		}
+		doors = append(doors, door{l, nil})
+		mine.add(own)
+	}
+	value, err := json.Marshal(mine)
+	if err != nil {
+		return doors, err
+	}
+	values, err := w.session.Exchange(ctx, purpose, value)
+	if err != nil {
+		return doors, err
+	}
+	own, unknown := reach.OnHost()
+	if unknown != nil {
+		w.log.Debug("addresses are tried in the order in which they are offered", "reason", unknown)
+	}
+	for i := range doors {
+		doors[i].ways = w.toward(values, i, own)
+	}
+	return doors, nil
+}
+
+// notice tells of a rank's doors, in their order.
+type notice []doorNotice
+
+// doorNotice has Offers, or, where a door is at the addresses of the one before, the Port that it has there.
+type doorNotice struct {
+	Port   uint16        `json:"p,omitempty"`
+	Offers []reach.Offer `json:"o,omitempty"`
+}
+
+// add adds a door that can be reached by offers, which have one port.
+func (n *notice) add(offers []reach.Offer) {
+	if len(*n) > 0 && len(offers) > 0 {
+		port := portOf(offers[0].Addr)
+		before, err := n.offers(len(*n) - 1)
+		if err == nil && port != 0 && slices.Equal(withPort(before, port), offers) {
+			*n = append(*n, doorNotice{Port: port})
+			return
+		}
+	}
+	*n = append(*n, doorNotice{Offers: offers})
+}
+
+var errNotice = errors.New("it does not tell of that door")
+
+// offers are those of a door.
+func (n notice) offers(door int) ([]reach.Offer, error) {
+	switch {
+	case door >= len(n):
+		return nil, errNotice
+	case n[door].Port == 0:
+		return n[door].Offers, nil
+	case door == 0:
+		return nil, errNotice
+	}
+	before, err := n.offers(door - 1)
+	return withPort(before, n[door].Port), err
+}
+
+func readNotice(value []byte, door int) ([]reach.Offer, error) {
+	var n notice
+	if err := json.Unmarshal(value, &n); err != nil {
+		return nil, err
+	}
+	return n.offers(door)
+}
+
+func portOf(addr string) uint16 {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return 0
+	}
+	return at.Port()
+}
+
+// withPort are the same addresses with another port. What is no address is left out.
+func withPort(offers []reach.Offer, port uint16) []reach.Offer {
+	var all []reach.Offer
+	for _, o := range offers {
+		if at, err := netip.ParseAddrPort(o.Addr); err == nil {
+			o.Addr = netip.AddrPortFrom(at.Addr(), port).String()
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// ways are how this rank reaches the others for one purpose. What a rank has offered is
+// read, and put into its order, when it is first asked for: most never are.
+type ways struct {
+	world   *World
+	notices [][]byte // by rank
+	door    int      // of those that the notices tell of
+	own     []reach.Own
+
+	mu      sync.Mutex
+	ordered map[int][]reach.Way
+}
+
+// toward are the ways to a door of ranks that have given these notices.
+func (w *World) toward(notices [][]byte, door int, own []reach.Own) *ways {
+	return &ways{world: w, notices: notices, door: door, own: own, ordered: make(map[int][]reach.Way)}
+}
+
+// to are the ways to a rank, the best first.
+func (v *ways) to(rank int) []reach.Way {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	ordered, ok := v.ordered[rank]
+	if !ok {
+		w := v.world
+		near := w.members[rank].Machine.Network == w.members[w.Config.Rank].Machine.Network
+		offers, err := readNotice(v.notices[rank], v.door)
+		if err != nil {
+			w.log.Warn("what a rank says of its addresses makes no sense", "rank", rank, "error", err)
+		}
+		ordered = reach.Order(offers, v.own, near)
+		v.ordered[rank] = ordered
+	}
+	return ordered
+}
+
+func (v *ways) addrs(rank int) []string { return reach.Addrs(v.to(rank)) }
+
+// paths is over how many of the first addresses the connections to a rank may be
+// spread.
+func (v *ways) paths(rank int) int { return reach.Equal(v.to(rank)) }
+
+// reached tells which way to a rank was taken.
+func (v *ways) reached(rank, route int) {
+	ways := v.to(rank)
+	v.world.log.Debug("connected to "+v.world.Describe(rank), "address", ways[route].Addr, "because", ways[route].Why, "of", len(ways))
+}

@@ -1,0 +1,203 @@
+package world
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/config"
+)
+
+// place is what Horovod's variables tell a rank of its place, as far as they do: a size
+// that is 0 has not been told, and what another launcher, MPI or a default says does not
+// count. Programs choose GPUs and shards of data by it, so that places that cannot be are
+// refused rather than passed on.
+type place struct {
+	LocalRank, LocalSize int
+	CrossRank, CrossSize int
+}
+
+// toldPlace is this rank's.
+func toldPlace(c *config.Config) (p place) {
+	if c.StartedByOthers() || c.Controller == config.MPI {
+		return p
+	}
+	if c.IsSet("HOROVOD_LOCAL_SIZE") {
+		p.LocalRank, p.LocalSize = c.LocalRank, c.LocalSize
+	}
+	if c.IsSet("HOROVOD_CROSS_SIZE") {
+		p.CrossRank, p.CrossSize = c.CrossRank, c.CrossSize
+	}
+	return p
+}
+
+// checkPlaces refuses places that no ranks on hosts of these names can have; all ranks
+// come to the same. Only where all have been told theirs, anything is said.
+//
+// The ranks of a host name may be several groups, as those of several hosts are that nobody has
+// given a name, or of a host that stands for several: each group of n ranks has LOCAL_SIZE n
+// and the local ranks 0 to n-1. Across the groups, CROSS_RANK and CROSS_SIZE number the ranks of
+// each local rank, or else, as some launchers have it, the groups.
+func checkPlaces(members []member) error {
+	if usualPlaces(members) {
+		return nil
+	}
+	for _, m := range members {
+		if m.Place.LocalSize == 0 {
+			return nil
+		}
+	}
+	byHost, hosts := make(map[string][]int), []string{}
+	byLocal, locals := make(map[int][]int), []int{}
+	across := true
+	for r := range members {
+		m := &members[r]
+		if byHost[m.Host] == nil {
+			hosts = append(hosts, m.Host)
+		}
+		byHost[m.Host] = append(byHost[m.Host], r)
+		if byLocal[m.Place.LocalRank] == nil {
+			locals = append(locals, m.Place.LocalRank)
+		}
+		byLocal[m.Place.LocalRank] = append(byLocal[m.Place.LocalRank], r)
+		across = across && m.Place.CrossSize > 0
+	}
+	local := func(r int) numbered { return numbered{members[r].Place.LocalRank, members[r].Place.LocalSize} }
+	for _, host := range hosts {
+		if ranks, size := oddOnes(byHost[host], local); ranks != nil {
+			return fmt.Errorf("the ranks' places cannot be: on host %s HOROVOD_LOCAL_SIZE=%d is told to %s, where there must be local ranks 0 to %d: %s",
+				host, size, listPlaces(ranks, "HOROVOD_LOCAL_RANK", local), size-1, placeAdvice)
+		}
+	}
+	if !across {
+		return nil
+	}
+	cross := func(r int) numbered { return numbered{members[r].Place.CrossRank, members[r].Place.CrossSize} }
+	groups := count(byLocal[0], cross)
+	slices.Sort(locals)
+	for _, l := range locals {
+		ranks, size := oddOnes(byLocal[l], cross)
+		if ranks == nil || l > 0 && covers(groups, count(byLocal[l], cross)) {
+			continue
+		}
+		return fmt.Errorf("the ranks' places cannot be: with HOROVOD_LOCAL_RANK=%d, HOROVOD_CROSS_SIZE=%d is told to %s, where there must be cross ranks 0 to %d: %s",
+			l, size, listPlaces(ranks, "HOROVOD_CROSS_RANK", cross), size-1, placeAdvice)
+	}
+	return nil
+}
+
+// usualPlaces reports that the places are those that horovodrun gives, host after host. They
+// are right then, which costs a rank of a large world much less to see than otherwise.
+func usualPlaces(members []member) bool {
+	var across []int // by local rank: how many there have been
+	for r := 0; r < len(members); {
+		host, size := members[r].Host, members[r].Place.LocalSize
+		if size < 1 || size > len(members)-r {
+			return false
+		}
+		for l := range size {
+			m := &members[r+l]
+			if l == len(across) {
+				across = append(across, 0)
+			}
+			if m.Host != host || m.Place.LocalSize != size || m.Place.LocalRank != l || m.Place.CrossRank != across[l] {
+				return false
+			}
+			across[l]++
+		}
+		r += size
+	}
+	return !slices.ContainsFunc(members, func(m member) bool { return m.Place.CrossSize != across[m.Place.LocalRank] })
+}
+
+const placeAdvice = "correct what sets these variables, as horovodrun does (ranks of one HOROVOD_HOSTNAME are on one host)"
+
+// sharedPlace finds two ranks that run side by side on one host with one local rank, as
+// where somebody tells all ranks that they are alone: a program would give both one GPU.
+// That can be meant, if one host stands for several. b is 0 where there are none.
+func sharedPlace(members []member) (a, b int) {
+	type at struct {
+		host string
+		machine
+		local int
+	}
+	first := make(map[at]int)
+	for r := range members {
+		m := &members[r]
+		if m.Place.LocalSize == 0 {
+			continue
+		}
+		here := at{m.Host, m.Machine, m.Place.LocalRank}
+		if other, taken := first[here]; taken {
+			return other, r
+		}
+		first[here] = r
+	}
+	return 0, 0
+}
+
+func (w *World) warnOfSharedPlaces() {
+	if a, b := sharedPlace(w.members); b > 0 {
+		w.log.Warn("two ranks run side by side with one local rank, by which programs choose GPUs", "ranks", []int{a, b}, "host", w.members[a].Host, "HOROVOD_LOCAL_RANK", w.members[a].Place.LocalRank)
+	}
+}
+
+// numbered is a rank's number in a group, and the group's size.
+type numbered struct{ number, size int }
+
+func count(ranks []int, of func(rank int) numbered) map[numbered]int {
+	n := make(map[numbered]int, len(ranks))
+	for _, r := range ranks {
+		n[of(r)]++
+	}
+	return n
+}
+
+// oddOnes returns, where ranks cannot be put into groups in which each has its number, those
+// that say the size of such a group; nil where they can.
+func oddOnes(ranks []int, of func(rank int) numbered) (odd []int, size int) {
+	counts := count(ranks, of)
+	total := make(map[int]int) // by size: how many ranks
+	for at, n := range counts {
+		total[at.size] += n
+	}
+	for _, r := range ranks {
+		at := of(r)
+		if total[at.size] == counts[at]*at.size {
+			continue // as many of this number as of each other one, if that holds of all of them
+		}
+		for _, other := range ranks {
+			if of(other).size == at.size {
+				odd = append(odd, other)
+			}
+		}
+		return odd, at.size
+	}
+	return nil, 0
+}
+
+// covers reports that no number has more ranks in part than in all.
+func covers(all, part map[numbered]int) bool {
+	for at, n := range part {
+		if n > all[at] {
+			return false
+		}
+	}
+	return true
+}
+
+// maxListed bounds how many ranks an error lists.
+const maxListed = 16
+
+// listPlaces names ranks with their numbers: "rank 0 (NAME=0), rank 1 (NAME=0)".
+func listPlaces(ranks []int, name string, of func(rank int) numbered) string {
+	var list []string
+	for _, r := range ranks[:min(len(ranks), maxListed)] {
+		list = append(list, fmt.Sprintf("rank %d (%s=%d)", r, name, of(r).number))
+	}
+	text := strings.Join(list, ", ")
+	if more := len(ranks) - len(list); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// An Mpirun starts ranks on the hosts of a cluster, from h0.
+type Mpirun struct {
+	// Name is the MPI's.
+	Name string
+	// Program is its launcher, by Debian's name.
+	Program string
+	// Spares says that it can be told to let the others be when a rank has died.
+	Spares bool
+	args   func(c *Cluster, hosts string, spare bool, env []string) []string
+}
+
+// Mpiruns are those that are known here.
+var Mpiruns = []Mpirun{
+	{"Open MPI", "mpirun.openmpi", true, func(c *Cluster, hosts string, spare bool, env []string) []string {
+		// Neither ssh's command nor the environment has more than this. Its own ways are kept to the wire: the loopback is no way between hosts.
+		args := []string{"--allow-run-as-root", "--oversubscribe", "-H", hosts, "--mca", "plm_rsh_agent", c.agent(),
+			"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", subnet, "--mca", "oob_tcp_if_include", subnet}
+		if spare {
+			args = append(args, "--enable-recovery")
+		}
+		for _, v := range env {
+			name, _, _ := strings.Cut(v, "=")
+			args = append(args, "-x", name)
+		}
+		return args
+	}},
+	{"MPICH", "mpirun.mpich", false, func(c *Cluster, hosts string, spare bool, env []string) []string {
+		return []string{"-launcher", "ssh", "-launcher-exec", c.File("agent"), "-localhost", c.Hosts[0].Address, "-hosts", hosts, "-genv", "UCX_TLS", "tcp,self"}
+	}},
+}
+
+// subnet is that of the hosts' wires.
+const subnet = "10.78.0.0/24"
+
+// agent is the ssh that an mpirun uses.
+func (c *Cluster) agent() string {
+	return c.SSH() + " -o BatchMode=yes -o StrictHostKeyChecking=accept-new"
+}
+
+// Mpirun is an mpirun of local ranks on each host, with env beside this process's environment. With spare it lets the others be
+// when a rank has died, if it can. It skips the test where there is no such MPI. MPIs take the containers' bridges for ways between hosts, so these go.
+func (c *Cluster) Mpirun(ctx context.Context, t testing.TB, m Mpirun, local int, spare bool, env []string, command ...string) *exec.Cmd {
+	t.Helper()
+	if _, err := exec.LookPath(m.Program); err != nil {
+		t.Skipf("%s is not installed: %v", m.Name, err)
+	}
+	c.Write("agent", "#!/bin/sh\nexec "+c.agent()+" \"$@\"\n")
+	if err := os.Chmod(c.File("agent"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var hosts []string
+	for _, h := range c.Hosts {
+		h.Command(t.Context(), "ip", "link", "del", "docker0").Run() // fails when it is gone
+		hosts = append(hosts, fmt.Sprintf("%s:%d", h.Address, local))
+	}
+	args := append(m.args(c, strings.Join(hosts, ","), spare, env), "-n", fmt.Sprint(local*len(hosts)))
+	cmd := c.Command(ctx, 0, m.Program, append(args, command...)...)
+	cmd.Env = append(os.Environ(), env...)
+	return cmd
+}

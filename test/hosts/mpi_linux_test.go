@@ -1,0 +1,197 @@
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/test/cluster"
+)
+
+// overMPI lets MPI carry the data, and the ranks find one another by it.
+const overMPI = "HOROVOD_CONTROLLER=mpi"
+
+// Ranks that mpirun starts on several hosts find one another, and are right, in each of the ways.
+func TestStartedByMpirun(t *testing.T) {
+	t.Parallel()
+	for _, m := range cluster.Mpiruns {
+		t.Run(m.Name, func(t *testing.T) {
+			c := newCluster(t, 2)
+			noPMIx := c.File("prefix")
+			if err := os.MkdirAll(noPMIx+"/lib", 0o700); err != nil {
+				t.Fatal(err)
+			}
+			c.Write("prefix/lib/libpmix.so.2", "no library")
+			for name, env := range map[string][]string{
+				"over MPI":                       {overMPI},
+				"over MPI, at the usual places":  {"HOROVOD_CONTROLLER=gloo", "HOROVOD_CPU_OPERATIONS=mpi", secret(t), "HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=4710"},
+				"by a shared directory":          {"GOROVOD_RENDEZVOUS_DIR=" + c.Dir},
+				"by what the launcher offers":    {"HOME=/proc"}, // where nobody can write
+				"in the home directory":          {"HOME=" + c.Dir, "PMIX_INSTALL_PREFIX=" + noPMIx},
+				"by a secret and an address":     {secret(t), "HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=4711"},
+				"by a secret, under TLS":         {secret(t), "HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=4712", "GOROVOD_TLS=1"},
+				"over MPI, its own hierarchy":    {overMPI, "HOROVOD_HIERARCHICAL_ALLREDUCE=1"},
+				"by a directory, flat allreduce": {"GOROVOD_RENDEZVOUS_DIR=" + c.Dir, "HOROVOD_HIERARCHICAL_ALLREDUCE=0"},
+			} {
+				t.Run(name, func(t *testing.T) {
+					j := c.mpirun(t, m, false, does("collectives", env...))
+					j.expect(0)
+					for r := range 4 {
+						if place := fmt.Sprintf("all is right on rank %d of 4, %d of 2 here", r, r%2); !strings.Contains(j.stdout.String(), place) {
+							t.Errorf("there is no %q in\n%s%s", place, &j.stdout, &j.stderr)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// Ranks of Open MPI need no directory that all hosts share, say that it is PMIx by which they meet, and do not wait for ever for one
+// that does not come.
+func TestMeetByPMIx(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	openMPI := cluster.Mpiruns[0]
+	j := c.mpirun(t, openMPI, false, does("collectives", "HOME=/proc", "HOROVOD_LOG_LEVEL=debug"))
+	j.expect(0, "mpirun of Open MPI, and meet by PMIx")
+	j = c.mpirun(t, openMPI, false, does("absent", "HOME=/proc", "HOROVOD_GLOO_TIMEOUT_SECONDS=2"))
+	j.expect(1, "rank 2 of 4 on host h1: find rank 0 by PMIx: PMIx_Fence: after [0-9.]+s not all 4 ranks have come", "rank 0 of 4 on host h0: tell the other ranks by PMIx")
+}
+
+// mpirun prepares an mpirun on h0 of two ranks on each host; spare is Mpirun's.
+func (c *testCluster) mpirun(t *testing.T, m cluster.Mpirun, spare bool, env []string) *job {
+	j := &job{t: t, Cmd: c.Mpirun(context.Background(), t, m, 2, spare, env, self())}
+	j.WaitDelay = time.Second
+	j.over = make(chan struct{})
+	j.Stdout, j.Stderr = &j.stdout, &j.stderr
+	return j
+}
+
+func secret(t *testing.T) string {
+	return "HOROVOD_SECRET_KEY=" + hex.EncodeToString([]byte(t.Name()))
+}
+
+// When a rank is killed, or a host is cut off, all others end soon, and say who it was, whoever carries the data.
+func TestDeathUnderMpirun(t *testing.T) {
+	t.Parallel()
+	for _, m := range cluster.Mpiruns {
+		for carrier, env := range map[string]string{"MPI": overMPI, "itself": "HOME="} {
+			t.Run(m.Name+" starts, "+carrier+" carries, a rank is killed", func(t *testing.T) {
+				t.Parallel()
+				c := newCluster(t, 2)
+				j := c.lose(t, m, env, func(pids []int) { syscall.Kill(pids[3], syscall.SIGKILL) })
+				j.told(m, c.Dir, []int{0, 1, 2}, `rank 3 `)
+			})
+			t.Run(m.Name+" starts, "+carrier+" carries, a wire is cut", func(t *testing.T) {
+				t.Parallel()
+				if testing.Short() {
+					t.Skip("silence takes its time")
+				}
+				c := newCluster(t, 2)
+				j := c.lose(t, m, env, func([]int) { c.Hosts[1].Link(t, "down") })
+				j.told(m, c.Dir, []int{0, 1}, `rank [23] on host h1 `)
+				j.told(m, c.Dir, []int{2, 3}, `rank [01] on host h0 `)
+			})
+		}
+	}
+}
+
+// lose runs a job of "teller" in which something is lost, and returns when none of its ranks is left.
+func (c *testCluster) lose(t *testing.T, m cluster.Mpirun, env string, lose func(pids []int)) *job {
+	mark := "HOSTS_TEST_MARK=" + hex.EncodeToString([]byte(t.Name())) + strconv.Itoa(os.Getpid())
+	if env == "HOME=" {
+		env += c.Dir
+	}
+	j := c.mpirun(t, m, true, does("teller", env, mark, "TOLD="+c.Dir, "GOROVOD_HEARTBEAT_SECONDS=5"))
+	if err := j.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { j.Wait(); close(j.over) }()
+	defer func() {
+		for _, p := range cluster.Marked(mark, "") { // launchers' own, which do not see that a wire is cut
+			syscall.Kill(p, syscall.SIGKILL)
+		}
+		j.Process.Kill()
+		<-j.over
+		cluster.NobodyLeft(t, mark, 10*time.Second)
+	}()
+	var pids []int
+	for r := range 4 {
+		pid, err := strconv.Atoi(j.await(c.File(fmt.Sprint("pid", r))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	begin := time.Now()
+	lose(pids)
+	for r, pid := range pids {
+		for alive(pid) {
+			if time.Since(begin) > 40*time.Second {
+				t.Errorf("rank %d does not end: %s", r, readFile(t, fmt.Sprintf("/proc/%d/wchan", pid)))
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	t.Logf("all have ended %.1f s later", time.Since(begin).Seconds())
+	return j
+}
+
+// await is what a file says when it is there.
+func (j *job) await(name string) string {
+	j.t.Helper()
+	deadline := time.After(40 * time.Second)
+	for over := false; !over; {
+		select {
+		case <-j.over:
+			over = true
+		case <-deadline:
+			over = true
+		case <-time.After(5 * time.Millisecond):
+		}
+		if text, err := os.ReadFile(name); err == nil {
+			return string(text)
+		}
+	}
+	j.Process.Kill()
+	<-j.over
+	j.t.Fatalf("there is no %s\n%s%s", name, &j.stdout, &j.stderr)
+	return ""
+}
+
+// alive is false for a corpse, too.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !bytes.Contains(stat, []byte(") Z "))
+}
+
+// told checks what the survivors of a host have been told. An mpirun that does not spare them may have killed all but one before they
+// could say it, or all if it says why itself.
+func (j *job) told(m cluster.Mpirun, dir string, ranks []int, cause string) {
+	j.t.Helper()
+	silent := 0
+	for _, r := range ranks {
+		text, err := os.ReadFile(fmt.Sprintf("%s/told%d", dir, r))
+		switch {
+		case err != nil && !m.Spares:
+			silent++
+		case err != nil || !regexp.MustCompile(cause).Match(text):
+			j.t.Errorf("rank %d is told %q, %v, which is not of %s\n%s%s", r, text, err, cause, &j.stdout, &j.stderr)
+		default:
+			j.t.Logf("rank %d is told: %s", r, text)
+		}
+	}
+	if silent == len(ranks) && !regexp.MustCompile(`(?i)signal:? *9|exit code: 9`).MatchString(j.stdout.String()+j.stderr.String()) {
+		j.t.Errorf("nobody says why ranks %v have ended\n%s%s", ranks, &j.stdout, &j.stderr)
+	}
+}
