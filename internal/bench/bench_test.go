@@ -207,15 +207,37 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 	}
 }
 
-func TestReps(t *testing.T) {
+func TestPlan(t *testing.T) {
 	s := &schedule{most: 100}
 	for _, c := range []struct {
-		slice, guess float64
-		want         int
-	}{{1, 1e-6, 100}, {1, 0.02, 50}, {1e-3, 9e-3, 10}, {1e-3, 11e-3, 1}, {1, 30, 1}} {
-		if got := s.reps(c.slice, c.guess); got != c.want {
-			t.Errorf("%v s of %v s: %d repetitions, want %d", c.slice, c.guess, got, c.want)
+		slice, rep, cost float64
+		want             turn
+	}{
+		{1, 1e-6, 1e-6, turn{1000, 100}},
+		{1, 1e-3, 0.02, turn{10, 40}},
+		{1, 0.02, 0.02, turn{1, 49}},
+		{1e-3, 9e-3, 9e-3, turn{2, 10}},
+		{1e-3, 9e-3, 0.1, turn{2, 10}}, // a slow check does not make the work a long one
+		{1e-3, 11e-3, 11e-3, turn{1, 1}},
+		{1, 0.1, 0.1, turn{0, 10}},
+		{1, 30, 30, turn{0, 1}},
+	} {
+		if got := s.plan(c.slice, &series{rep: c.rep, cost: c.cost}); got != c.want {
+			t.Errorf("%v s of %v s, in all %v: %+v, want %+v", c.slice, c.rep, c.cost, got, c.want)
 		}
+	}
+}
+
+func TestWhatATurnBeginsWithDoesNotCount(t *testing.T) {
+	c := fake(t, "a", func(_ string, reps int) int64 { return int64(1e6 * reps) })
+	x := &series{task: &task{TaskAllreduce, modeAllreduce, []int{1}, 2}, peer: c}
+	x.take(context.Background(), &schedule{}, turn{lead: 3, reps: 2}, true)
+	if !slices.Equal(x.samples, []float64{2.5e-3, 2.5e-3}) || x.rep != 5e-3 || x.cost <= 0 {
+		t.Errorf("samples %v, a repetition %v s, with its share of the turn %v s", x.samples, x.rep, x.cost)
+	}
+	x.take(context.Background(), &schedule{}, turn{reps: 1}, false)
+	if len(x.samples) != 2 || x.rep != 1e-3 {
+		t.Errorf("samples %v, a repetition %v s", x.samples, x.rep)
 	}
 }
 

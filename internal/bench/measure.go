@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -12,11 +13,14 @@ import (
 )
 
 const (
-	// warmReps are the repetitions of the turn before the first round, after the
-	// one that checks the result.
-	warmReps = 1
-	// fewReps are the least of a turn as long as one takes less than shortRep
-	// seconds: the first after another contender's turn finds cold caches.
+	// The repetitions that begin in the first settleTime seconds of a turn do not count: after
+	// another contender's turn caches are cold, and for some milliseconds the ranks may share
+	// a core, until the scheduler has moved one away. Of what takes longRep seconds or more the
+	// check is the warm-up.
+	settleTime = 10e-3
+	longRep    = 100e-3
+	mostLead   = 1000
+	// fewReps are the least that count in a turn as long as one takes less than shortRep seconds.
 	fewReps  = 10
 	shortRep = 10e-3
 )
@@ -25,7 +29,8 @@ const (
 type series struct {
 	task    *task
 	peer    *contender
-	guess   float64   // seconds of a repetition, from its last turn
+	rep     float64   // seconds of a repetition in its last turn
+	cost    float64   // the same with a share of all that a turn has besides, such as its check
 	samples []float64 // seconds of one operation
 	round   int       // where those of the current round begin
 	fast    []float64 // those of the rounds of the fast mode
@@ -166,7 +171,7 @@ func (s *schedule) check(ctx context.Context, c *contender, err error) {
 // task, and one contender's follows at once on another's. In the next round
 // another begins. The machine's mode is looked at in between.
 func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int {
-	if !s.round(ctx, deadline, 0, func(*series) int { return warmReps }, false) {
+	if !s.round(ctx, deadline, 0, func(*series) turn { return turn{reps: 1} }, false) {
 		s.tell("the time was too short for a first round")
 		return 0
 	}
@@ -178,7 +183,7 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 		}
 		s.tell("round %d, %.0f s left", r+1, left)
 		slice := left / float64((rounds-r)*len(s.series))
-		whole := s.round(ctx, deadline, r, func(x *series) int { return s.reps(slice, x.guess) }, true)
+		whole := s.round(ctx, deadline, r, func(x *series) turn { return s.plan(slice, x) }, true)
 		s.modes = append(s.modes, s.cores())
 		for _, x := range s.series {
 			if fast(s.modes[r], s.modes[r+1]) {
@@ -193,18 +198,25 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 	return rounds
 }
 
-// reps is how many repetitions of guess seconds make a turn of about slice seconds.
-func (s *schedule) reps(slice, guess float64) int {
-	least := 1
-	if guess < shortRep {
-		least = fewReps
+// A turn is how often a contender does a task: lead times that do not count, then reps.
+type turn struct{ lead, reps int }
+
+// plan makes of about slice seconds the next turn of x, by the same rule whosever it is.
+func (s *schedule) plan(slice float64, x *series) turn {
+	t := turn{reps: 1}
+	if x.rep < shortRep {
+		t.reps = fewReps
 	}
-	return min(max(int(slice/guess), least), s.most)
+	if x.rep < longRep {
+		t.lead = min(int(math.Ceil(settleTime/x.rep)), mostLead)
+	}
+	t.reps = min(max(int(slice/x.cost)-t.lead, t.reps), s.most)
+	return t
 }
 
-// round gives each series a turn of reps(series), and reports whether there was
+// round gives each series its planned turn, and reports whether there was
 // time for all. A task is begun only before the deadline, and then by all.
-func (s *schedule) round(ctx context.Context, deadline time.Time, r int, reps func(*series) int, keep bool) bool {
+func (s *schedule) round(ctx context.Context, deadline time.Time, r int, plan func(*series) turn, keep bool) bool {
 	for rest := s.series; len(rest) > 0; {
 		n := 1
 		for n < len(rest) && rest[n].task == rest[0].task {
@@ -218,25 +230,27 @@ func (s *schedule) round(ctx context.Context, deadline time.Time, r int, reps fu
 			if x.peer.failure != nil {
 				continue
 			}
-			x.turn(ctx, s, reps(x), keep)
+			x.take(ctx, s, plan(x), keep)
 		}
 		rest = rest[n:]
 	}
 	return true
 }
 
-// turn has the series' contender do its task.
-func (x *series) turn(ctx context.Context, s *schedule, reps int, keep bool) {
+// take has the series' contender take its turn.
+func (x *series) take(ctx context.Context, s *schedule, t turn, keep bool) {
 	begin := time.Now()
-	times, err := x.peer.do(ctx, x.task, reps)
+	times, err := x.peer.do(ctx, x.task, t.lead+t.reps)
 	if err != nil {
 		s.check(ctx, x.peer, fmt.Errorf("%s of %d bytes: %w", x.task.name, x.task.bytes(), err))
 		return
 	}
-	x.guess = time.Since(begin).Seconds() / float64(reps)
+	x.cost = time.Since(begin).Seconds() / float64(len(times))
+	times = times[t.lead:]
 	if keep {
 		x.samples = append(x.samples, times...)
 	}
+	x.rep = newStat(slices.Clone(times)).Median * float64(x.task.inner)
 }
 
 // find is the series of a contender and a task; nil if there is none with samples.
