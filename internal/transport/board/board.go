@@ -155,6 +155,7 @@ type Board struct {
 	posters []poster
 	inbox   inbox
 	own     own
+	spares  []spare // the coordinator's, under the lock; the last is taken first
 
 	stop    func() error
 	wake    func(member int)

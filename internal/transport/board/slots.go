@@ -146,25 +146,13 @@ func (b *Board) Acquire() (slot, gen uint32, ok bool, err error) {
 	if err := b.raiseFloor(); err != nil {
 		return 0, 0, false, err
 	}
-	var oldest uint64
-	for i := range uint32(b.cfg.Slots) {
-		s, marks := b.slot(i)
-		if err := b.checkKept(i, s); err != nil {
-			return 0, 0, false, err
-		}
-		if s.record > b.regs.floor || anyMark(marks) {
-			continue
-		}
-		if s.taken == 0 {
-			slot, ok = i, true
-			break
-		}
-		if !ok || s.used < oldest {
-			slot, oldest, ok = i, s.used, true
+	if slot, ok, err = b.takeSpare(); err == nil && !ok {
+		if err = b.lookForSpares(); err == nil {
+			slot, ok, err = b.takeSpare()
 		}
 	}
-	if !ok {
-		return 0, 0, false, nil
+	if err != nil || !ok {
+		return 0, 0, false, err
 	}
 	s, _ := b.slot(slot)
 	if s.taken != 0 {
@@ -232,6 +220,7 @@ func (b *Board) Retire(slot uint32) (marked []int, ok bool, err error) {
 	s.taken = 0
 	s.renew()
 	b.own.keep(slot, s)
+	b.spares = append(b.spares, spare{slot: slot})
 	return marked, true, nil
 }
 
