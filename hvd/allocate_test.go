@@ -58,3 +58,24 @@ func BenchmarkAllocations(b *testing.B) {
 		})
 	}
 }
+
+// A group allocates a few pieces of memory, however many its tensors are.
+func TestAGroupAllocatesOnce(t *testing.T) {
+	alone(t)
+	sum := []hvd.Option{hvd.WithOp(hvd.Sum)}
+	data := make([][]float32, 300)
+	for i := range data {
+		data[i] = []float32{1}
+	}
+	f := func() {
+		if err := hvd.GroupedAllreduce(context.Background(), "group", data, sum...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 { // the first submit in full
+		f()
+	}
+	if n := testing.AllocsPerRun(100, f); n > 8 {
+		t.Errorf("%v allocations for %d tensors", n, len(data))
+	}
+}

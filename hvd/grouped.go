@@ -2,7 +2,8 @@ package hvd
 
 import (
 	"context"
-	"fmt"
+	"strconv"
+	"sync"
 
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/negotiate"
@@ -17,8 +18,9 @@ func GroupedAllreduce[T Element](ctx context.Context, name string, data [][]T, o
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	handles, err := GroupedAllreduceAsync(name, data, opts...)
-	for _, h := range handles {
+	entries, err := group(negotiate.Allreduce, name, data, opts, func(_ int, op *engine.Op) { op.Out, op.WillWait = op.In, true })
+	for _, e := range entries {
+		h := Handle{entry: e}
 		err = firstError(err, h.Wait(ctx))
 	}
 	return err
@@ -27,7 +29,11 @@ func GroupedAllreduce[T Element](ctx context.Context, name string, data [][]T, o
 // GroupedAllreduceAsync is GroupedAllreduce that returns at once. Either all
 // slices are submitted or, with an error, none. The Handles are in the order of data.
 func GroupedAllreduceAsync[T Element](name string, data [][]T, opts ...Option) ([]*Handle, error) {
-	return group(negotiate.Allreduce, name, data, opts, func(_ int, op *operation) { op.Out = op.In })
+	entries, err := group(negotiate.Allreduce, name, data, opts, func(_ int, op *engine.Op) { op.Out = op.In })
+	if err != nil {
+		return nil, err
+	}
+	return handles(entries), nil
 }
 
 // GroupedAllgather is Allgather of several slices, with a result for each in the
@@ -57,9 +63,9 @@ func collect[T Element](ctx context.Context, t negotiate.RequestType, name strin
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	handles, err := groupOfResults(t, name, data, opts)
-	results := make([][]T, len(handles))
-	for i, h := range handles {
+	pending, err := groupOfResults(t, name, data, opts)
+	results := make([][]T, len(pending))
+	for i, h := range pending {
 		out, failure := h.Wait(ctx)
 		results[i], err = out, firstError(err, failure)
 	}
@@ -71,41 +77,86 @@ func collect[T Element](ctx context.Context, t negotiate.RequestType, name strin
 
 func groupOfResults[T Element](t negotiate.RequestType, name string, data [][]T, opts []Option) ([]*ResultHandle[T], error) {
 	results := make([]*ResultHandle[T], len(data))
-	handles, err := group(t, name, data, opts, func(i int, op *operation) {
+	entries, err := group(t, name, data, opts, func(i int, op *engine.Op) {
 		results[i] = new(ResultHandle[T])
 		results[i].allocate(op)
 	})
 	if err != nil {
 		return nil, err
 	}
-	for i, h := range handles {
+	for i, h := range handles(entries) {
 		results[i].h = h
 	}
 	return results, nil
 }
 
+// handles are what stands for the operations of a group.
+func handles(entries []*engine.Entry) []*Handle {
+	all := make([]Handle, len(entries))
+	handles := make([]*Handle, len(entries))
+	for i, e := range entries {
+		all[i].entry = e
+		handles[i] = &all[i]
+	}
+	return handles
+}
+
+// groupMemory is what a group is described in until the engine has its copy: for a thousand tensors
+// so much that the garbage collector would have to come every few calls.
+type groupMemory struct {
+	ops     []engine.Op
+	lengths []int64 // back the Shapes
+	names   []byte
+	ends    []int // of names
+}
+
+var groupMemories = sync.Pool{New: func() any { return new(groupMemory) }}
+
+// recycle ends the use of m.
+func (m *groupMemory) recycle() {
+	clear(m.ops) // a caller's data is not kept alive
+	m.ops, m.lengths, m.names, m.ends = m.ops[:0], m.lengths[:0], m.names[:0], m.ends[:0]
+	groupMemories.Put(m)
+}
+
+// name writes the names of n tensors.
+func (m *groupMemory) name(group string, n int) {
+	for i := range n {
+		m.names = append(append(m.names, group...), '_')
+		m.names = append(strconv.AppendInt(m.names, int64(i+1), 10), "of"...)
+		m.names = strconv.AppendInt(m.names, int64(n), 10)
+		m.ends = append(m.ends, len(m.names))
+	}
+}
+
 // group submits an operation for each of data after output has said where its
 // result goes.
-func group[T Element](t negotiate.RequestType, name string, data [][]T, opts []Option, output func(i int, op *operation)) ([]*Handle, error) {
-	ops := make([]engine.Op, len(data))
-	for i, d := range data {
-		op := newOp(t, fmt.Sprintf("%s_%dof%d", name, i+1, len(data)), d, opts)
-		if op.handle != nil {
-			return nil, op.refused(errNoHandle)
-		}
-		if err := op.resolve(); err != nil {
-			return nil, err
-		}
-		output(i, op)
-		ops[i] = op.Op
+func group[T Element](t negotiate.RequestType, name string, data [][]T, opts []Option, output func(i int, op *engine.Op)) ([]*engine.Entry, error) {
+	m := groupMemories.Get().(*groupMemory)
+	defer m.recycle()
+	m.name(name, len(data))
+	names, begin := string(m.names), 0
+	common := newOp[T](t, name, nil, opts) // what all of the group have in common
+	defer common.recycle()
+	if common.handle != nil {
+		return nil, common.refused(errNoHandle)
 	}
-	entries, failure := process.EnqueueGroup(name, ops)
+	if err := common.resolve(); err != nil {
+		return nil, err
+	}
+	for _, d := range data {
+		m.lengths = append(m.lengths, int64(len(d)))
+	}
+	for i, d := range data {
+		m.ops = append(m.ops, common.Op)
+		op := &m.ops[i]
+		op.Name, begin = names[begin:m.ends[i]], m.ends[i]
+		op.Shape, op.In = m.lengths[i:i+1], view(d)
+		output(i, op)
+	}
+	entries, failure := process.EnqueueGroup(name, m.ops)
 	if failure != nil {
 		return nil, wrap(failure)
 	}
-	handles := make([]*Handle, len(entries))
-	for i, e := range entries {
-		handles[i] = &Handle{entry: e}
-	}
-	return handles, nil
+	return entries, nil
 }

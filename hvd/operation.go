@@ -195,7 +195,7 @@ func gather[T Element](ctx context.Context, op *operation) (out []T, received []
 
 func gatherAsync[T Element](op *operation) (*ResultHandle[T], error) {
 	r := new(ResultHandle[T])
-	r.allocate(op)
+	r.allocate(&op.Op)
 	alltoall := op.Type == negotiate.Alltoall
 	h, err := enqueue(op)
 	if err != nil {
@@ -213,7 +213,7 @@ func gatherAsync[T Element](op *operation) (*ResultHandle[T], error) {
 }
 
 // allocate lets op write to a slice that becomes h's.
-func (h *ResultHandle[T]) allocate(op *operation) {
+func (h *ResultHandle[T]) allocate(op *engine.Op) {
 	op.Alloc = func(shape tensor.Shape, _ int) ([]byte, error) {
 		h.out = make([]T, shape[0])
 		return view(h.out), nil

@@ -48,7 +48,7 @@ func (l *lane) submitGroup(g *group) *Error {
 		}
 	}
 	if g.unready == 0 {
-		l.announceGroup(g)
+		l.announceGroup(g, cached)
 	}
 	return nil
 }
@@ -56,13 +56,14 @@ func (l *lane) submitGroup(g *group) *Error {
 // groupMemberReady notes that one more input of g is there. The caller holds engine.mu.
 func (l *lane) groupMemberReady(g *group) {
 	if g.unready--; g.unready == 0 {
-		l.announceGroup(g)
+		l.announceGroup(g, l.lookupGroup(g))
 	}
 }
 
-// announceGroup tells the other members of all that g holds. The caller holds engine.mu.
-func (l *lane) announceGroup(g *group) {
-	if l.lookupGroup(g) {
+// announceGroup tells the other members of all that g holds. cached is what lookupGroup has
+// just said. The caller holds engine.mu.
+func (l *lane) announceGroup(g *group, cached bool) {
+	if cached {
 		l.marks = l.marks[:0]
 		for i, s := range l.slots {
 			g.entries[i].slot, g.entries[i].gen = s.Slot, s.Gen
