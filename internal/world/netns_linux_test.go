@@ -208,18 +208,9 @@ func BenchmarkTwoNamespaces(b *testing.B) {
 	if asRole(b, func(w *World) {
 		data := make([]byte, size)
 		for i := range rounds + 1 {
-			began := time.Now()
-			e, err := w.Engine.Enqueue(&engine.Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "gradient", Shape: tensor.Shape{size / 4},
-				Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if !e.Wait(limit) || e.Err() != nil {
-				b.Fatal(e.Err())
-			}
-			e.Release()
+			took := sumInPlace(b, w, "gradient", data)
 			if i > 0 { // the first has made the connections
-				fmt.Println("took", time.Since(began).Nanoseconds())
+				fmt.Println("took", took.Nanoseconds())
 			}
 		}
 	}) {
@@ -236,20 +227,7 @@ func BenchmarkTwoNamespaces(b *testing.B) {
 			hosts := netns.Two(b, "1gbit")
 			for b.Loop() {
 				ranks := startRanks(b, hosts, "rank", c.local, "GOROVOD_TCP_STREAMS="+c.streams, "GOROVOD_COMPRESSION="+c.compression, "GOROVOD_TLS="+c.tls)
-				var took []time.Duration
-				for range rounds {
-					var slowest time.Duration
-					for _, p := range ranks {
-						text, err := p.line("took")
-						ns, _ := strconv.ParseInt(text, 10, 64)
-						if err != nil {
-							b.Fatal(err)
-						}
-						slowest = max(slowest, time.Duration(ns))
-					}
-					took = append(took, slowest)
-				}
-				slices.Sort(took)
+				took := slowest(b, ranks, rounds)
 				median := took[rounds/2]
 				bound := time.Duration(float64(size) * 8 / 1e9 * float64(time.Second))
 				b.ReportMetric(float64(median.Milliseconds()), "ms/64MiB")
@@ -258,6 +236,41 @@ func BenchmarkTwoNamespaces(b *testing.B) {
 			}
 		})
 	}
+}
+
+// sumInPlace sums data, float32, on all ranks, and returns how long that took.
+func sumInPlace(t testing.TB, w *World, name string, data []byte) time.Duration {
+	began := time.Now()
+	e, err := w.Engine.Enqueue(&engine.Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{int64(len(data) / 4)},
+		Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !e.Wait(limit) || e.Err() != nil {
+		t.Fatal(e.Err())
+	}
+	e.Release()
+	return time.Since(began)
+}
+
+// slowest takes what the ranks tell that their rounds took, and returns each round's longest, in order of length.
+func slowest(t testing.TB, ranks []*process, rounds int) []time.Duration {
+	took := make([]time.Duration, rounds)
+	for i := range took {
+		for _, p := range ranks {
+			text, err := p.line("took")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ns, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			took[i] = max(took[i], time.Duration(ns))
+		}
+	}
+	slices.Sort(took)
+	return took
 }
 
 // BenchmarkForms measures allreduces of several lengths over a wire of 1 Gbit/s, between two hosts with
@@ -269,17 +282,7 @@ func BenchmarkForms(b *testing.B) {
 		for _, n := range lengths {
 			data := make([]byte, n)
 			for range rounds {
-				began := time.Now()
-				e, err := w.Engine.Enqueue(&engine.Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: fmt.Sprint(n), Shape: tensor.Shape{int64(n / 4)},
-					Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if !e.Wait(limit) || e.Err() != nil {
-					b.Fatal(e.Err())
-				}
-				e.Release()
-				fmt.Println("took", time.Since(began).Nanoseconds())
+				fmt.Println("took", sumInPlace(b, w, fmt.Sprint(n), data).Nanoseconds())
 			}
 		}
 	}) {
@@ -291,20 +294,7 @@ func BenchmarkForms(b *testing.B) {
 			for b.Loop() {
 				ranks := startRanks(b, hosts, "rank", 2, "HOROVOD_HIERARCHICAL_ALLREDUCE="+hint)
 				for _, n := range lengths {
-					var took []time.Duration
-					for range rounds {
-						var slowest time.Duration
-						for _, p := range ranks {
-							text, err := p.line("took")
-							ns, _ := strconv.ParseInt(text, 10, 64)
-							if err != nil {
-								b.Fatal(err)
-							}
-							slowest = max(slowest, time.Duration(ns))
-						}
-						took = append(took, slowest)
-					}
-					slices.Sort(took)
+					took := slowest(b, ranks, rounds)
 					b.ReportMetric(float64(took[rounds/2].Microseconds()), fmt.Sprintf("µs/%dB", n))
 				}
 			}

@@ -7,11 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
-	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/test/netns"
 )
 
@@ -23,17 +19,7 @@ func sendOften(t testing.TB, w *World, rounds, size int) {
 		for i := range size / 4 {
 			copy(data[4*i:], "\x00\x00\x80\x3f") // 1
 		}
-		began := time.Now()
-		e, err := w.Engine.Enqueue(&engine.Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "gradient", Shape: tensor.Shape{int64(size / 4)},
-			Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !e.Wait(limit) || e.Err() != nil {
-			t.Fatal(e.Err())
-		}
-		e.Release()
-		fmt.Println("took", time.Since(began).Nanoseconds())
+		fmt.Println("took", sumInPlace(t, w, "gradient", data).Nanoseconds())
 	}
 	if i := slices.IndexFunc(slices.Collect(slices.Chunk(data, 4)), func(p []byte) bool { return string(p) != "\x00\x00\x00\x40" }); i >= 0 {
 		t.Fatalf("element %d is not 2", i)
@@ -112,20 +98,7 @@ func BenchmarkTwoWires(b *testing.B) {
 			netns.SecondWire(b, hosts, "1gbit")
 			for b.Loop() {
 				ranks := startRanks(b, hosts, "rank", 1, c.env...)
-				var took []time.Duration
-				for range rounds {
-					var slowest time.Duration
-					for _, p := range ranks {
-						text, err := p.line("took")
-						ns, _ := strconv.ParseInt(text, 10, 64)
-						if err != nil {
-							b.Fatal(err)
-						}
-						slowest = max(slowest, time.Duration(ns))
-					}
-					took = append(took, slowest)
-				}
-				slices.Sort(took)
+				took := slowest(b, ranks, rounds)
 				median := took[(rounds-1)/2]
 				b.ReportMetric(float64(median.Milliseconds()), "ms/64MiB")
 				b.ReportMetric(float64(size)*8/1e9/median.Seconds()*100, "%-of-one")
