@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/cachesize"
 )
 
 // Machine is where a run took place.
@@ -30,7 +32,7 @@ func thisMachine() Machine {
 		Cores:       runtime.NumCPU(),
 		Usable:      runtime.GOMAXPROCS(0),
 		Kernel:      firstWord("/proc/sys/kernel/osrelease"),
-		Cache:       lastCacheBytes(),
+		Cache:       cachesize.Last(),
 		LoadBefore:  load(),
 		Environment: knobs(os.Environ()),
 	}
@@ -50,17 +52,6 @@ func availableBytes() int {
 	}
 	kib, _ := strconv.Atoi(words[0])
 	return kib << 10
-}
-
-// lastCacheBytes is the size of the processor's last cache, 32 MiB if unknown.
-func lastCacheBytes() int {
-	for _, index := range []string{"index3", "index2"} {
-		text := firstWord("/sys/devices/system/cpu/cpu0/cache/" + index + "/size")
-		if kib, err := strconv.Atoi(strings.TrimSuffix(text, "K")); err == nil && kib > 0 {
-			return kib << 10
-		}
-	}
-	return 32 << 20
 }
 
 // knobs are the variables that may change what is measured; no secrets.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/cachesize"
 )
 
 // The modes of a task: how its tensors are reduced, or what of the machine is
@@ -139,7 +141,7 @@ func innerFor(bytes int) int {
 // addBytes is the length of each of the two arrays that a rank adds: together
 // they are at least four times the last cache.
 func addBytes(np int) int {
-	return min(max((2*lastCacheBytes()/np+mebibyte-1)&^(mebibyte-1), 64<<20), 256<<20)
+	return min(max((2*cachesize.Last()/np+mebibyte-1)&^(mebibyte-1), 64<<20), 256<<20)
 }
 
 // resNet50 are the lengths of ResNet-50's parameters, last layer first, which is

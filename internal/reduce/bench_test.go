@@ -7,15 +7,16 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/cachesize"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// The sizes of the arrays: two of them are beyond a third-level cache of 64 MiB, or
-// within a second-level one of 512 KiB.
+// The sizes of the arrays: two of them are within a second-level cache of 512 KiB, or together four
+// times as large as the last cache (1 GiB is enough).
 var benchSizes = []struct {
 	name  string
 	bytes int
-}{{"cache", 64 << 10}, {"memory", 64 << 20}}
+}{{"cache", 64 << 10}, {"memory", min(max(2*cachesize.Last()&^(1<<20-1), 64<<20), 512<<20)}}
 
 // touched is an array of memory of its own; untouched, it would be the kernel's one
 // page of zeros. The numbers are small, so that none is a NaN or a subnormal.
@@ -38,7 +39,12 @@ func touched(dt tensor.DType, n int) []byte {
 // of the memory changes with what else the machine does: "%memory" is the median of f's
 // rate over that of its next neighbour, and ns/op and MB/s are of f's median time. All is
 // the thread's time on the processor, so that the ratios hold beside other work.
-func measure(b *testing.B, size, traffic int, f func()) {
+func measure(b *testing.B, size, traffic int, f func()) { measureBeside(b, size, traffic, f, nil) }
+
+// measureBeside does so beside limit, if it is not nil: the same traffic, with nothing computed.
+// It has its turn after f, and "%limit" is the median of its time over f's. Both turns come
+// after one of the least work, and find the caches alike.
+func measureBeside(b *testing.B, size, traffic int, f, limit func()) {
 	f() // bring in what is cold
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -47,27 +53,38 @@ func measure(b *testing.B, size, traffic int, f func()) {
 		b.ReportMetric(float64(traffic)/seconds/1e6, "MB/s")
 	}
 	if size < benchSizes[len(benchSizes)-1].bytes {
-		began := threadTime()
-		for b.Loop() {
-			f()
-		}
-		report((threadTime() - began).Seconds() / float64(b.N))
+		report(timeOf(func() {
+			for b.Loop() {
+				f()
+			}
+		}) / float64(b.N))
 		return
 	}
 	x, y := limitArrays()
-	srcs := [][]byte{x, y}
-	var times, shares []float64
+	least := func() { reduceWith(best, tensor.Int64, tensor.Sum, x, [][]byte{x, y}, 1) }
+	least()
+	var times, ofMemory, ofLimit []float64
 	for b.Loop() {
-		began := threadTime()
-		f()
-		between := threadTime()
-		reduceWith(best, tensor.Int64, tensor.Sum, x, srcs, 1)
-		ours, theirs := (between - began).Seconds(), (threadTime() - between).Seconds()
+		ours, theirs := timeOf(f), timeOf(least)
 		times = append(times, ours)
-		shares = append(shares, 100*float64(traffic)/ours*theirs/float64(3*len(x)))
+		ofMemory = append(ofMemory, 100*float64(traffic)/ours*theirs/float64(3*len(x)))
+		if limit != nil {
+			ofLimit = append(ofLimit, 100*timeOf(limit)/ours)
+			least()
+		}
 	}
 	report(median(times))
-	b.ReportMetric(median(shares), "%memory")
+	b.ReportMetric(median(ofMemory), "%memory")
+	if limit != nil {
+		b.ReportMetric(median(ofLimit), "%limit")
+	}
+}
+
+// timeOf is the thread's time in f, in seconds.
+func timeOf(f func()) float64 {
+	began := threadTime()
+	f()
+	return (threadTime() - began).Seconds()
 }
 
 // median sorts v, and returns the element in the middle.
@@ -141,9 +158,15 @@ func BenchmarkCast(b *testing.B) {
 			for _, size := range benchSizes {
 				n := size.bytes / max(from.Size(), to.Size())
 				src, dst := touched(from, n*from.Size()), touched(to, n*to.Size())
-				b.Run(fmt.Sprintf("%v/%v/%s", from, to, size.name), func(b *testing.B) {
-					measure(b, size.bytes, len(src)+2*len(dst), func() { Cast(to, from, dst, src) })
-				})
+				for _, v := range variants() {
+					b.Run(fmt.Sprintf("%v/%v/%s/%v", from, to, size.name, v), func(b *testing.B) {
+						var limit func()
+						if v != portable {
+							limit = func() { moveWith(v, to, from, dst, src) }
+						}
+						measureBeside(b, size.bytes, len(src)+2*len(dst), func() { castWith(v, to, from, dst, src) }, limit)
+					})
+				}
 			}
 		}
 	}

@@ -11,19 +11,55 @@
 // the array at base; NARROW_*(i, reg, low, tmp, tmplow) stores such a vector at DI; either may
 // lose the low half of tmp. VN is the number of float32 in a vector.
 
-// CAST converts a vector a turn. Beyond the caches four a turn, loaded together and then
-// stored together, take a quarter longer.
-#define CAST(WIDEN, NARROW) \
+// CAST converts 32 elements a turn, vector by vector: beyond the caches four vectors that are
+// loaded together and then stored together take a quarter longer. While there are so many
+// left, READ and WRITE fetch the lines that are going to be read and written AHEAD elements
+// later. What a processor fetches of itself ends with each page, and where a line takes
+// many instructions it looks ahead by too few lines.
+#define CAST(WIDEN, CANON, NARROW, READ, WRITE) \
 	MOVQ (SI), R8; \
+	LEAQ -AHEAD(DX), R10; \
+	JMP  testfar; \
+far: \
+	READ; \
+	WRITE; \
+	CAST_32(WIDEN, CANON, NARROW); \
+	ADDQ $32, AX; \
+testfar: \
+	CMPQ AX, R10; \
+	JLT  far; \
 	JMP  test; \
 loop: \
-	WIDEN(0, R8, V0, L0, V4, L4); \
-	CANON_PS(V0, V8); \
-	NARROW(0, V0, L0, V4, L4); \
-	ADDQ $VN, AX; \
+	CAST_32(WIDEN, CANON, NARROW); \
+	ADDQ $32, AX; \
 test: \
 	CMPQ AX, DX; \
 	JLT  loop
+
+#define CAST_VECTOR(i, WIDEN, CANON, NARROW) \
+	WIDEN(i, R8, V0, L0, V4, L4); \
+	CANON(V0, V8); \
+	NARROW(i, V0, L0, V4, L4)
+
+#define AHEAD 512
+
+// READ_* fetch the lines of 32 elements of so many bits, and WRITE_* those of dst, to
+// change them.
+#define READ_16 PREFETCHT0 (2*AHEAD)(R8)(AX*2)
+#define READ_32 PREFETCHT0 (4*AHEAD)(R8)(AX*4); PREFETCHT0 (4*AHEAD+64)(R8)(AX*4)
+#define READ_64 \
+	PREFETCHT0 (8*AHEAD)(R8)(AX*8); PREFETCHT0 (8*AHEAD+64)(R8)(AX*8); \
+	PREFETCHT0 (8*AHEAD+128)(R8)(AX*8); PREFETCHT0 (8*AHEAD+192)(R8)(AX*8)
+
+#define WRITE_16 PREFETCHW(0x47, 2*AHEAD)
+#define WRITE_32 PREFETCHW(0x87, 4*AHEAD); PREFETCHW(0x87, 4*AHEAD+64)
+#define WRITE_64 \
+	PREFETCHW(0xc7, 8*AHEAD); PREFETCHW(0xc7, 8*AHEAD+64); \
+	PREFETCHW(0xc7, 8*AHEAD+128); PREFETCHW(0xc7, 8*AHEAD+192)
+
+// PREFETCHW is the instruction of this name, which the assembler does not know: of disp(DI)(AX*2)
+// if sib is 0x47, (AX*4) if 0x87, (AX*8) if 0xc7. Processors that do not have it take it for a NOP.
+#define PREFETCHW(sib, disp) BYTE $0x0f; BYTE $0x0d; BYTE $0x8c; BYTE $sib; LONG $(disp)
 
 // ADD_WIDENED adds float32 of the second source to what the first holds.
 #define ADD_WIDENED(WIDEN) \
@@ -144,6 +180,12 @@ test: \
 
 #define NARROW_F16(i, reg, low, tmp, tmplow) VCVTPS2PH $0, reg, (i*2*VN)(DI)(AX*2)
 #define NARROW_F32(i, reg, low, tmp, tmplow) VMOVUPS reg, (i*4*VN)(DI)(AX*4)
+
+// For the moves, which load and store as casts do: so many bits an element, whatever they are.
+#define LOAD_16(i, base, reg, low, tmp, tmplow) VMOVUPS (i*2*VN)(base)(AX*2), low
+#define LOAD_64(i, base, reg, low, tmp, tmplow) VMOVUPS (i*8*VN)(base)(AX*8), reg; VMOVUPS (i*8*VN+4*VN)(base)(AX*8), tmp
+#define STORE_16(i, reg, low, tmp, tmplow) VMOVUPS low, (i*2*VN)(DI)(AX*2)
+#define STORE_64(i, reg, low, tmp, tmplow) VMOVUPS reg, (i*8*VN)(DI)(AX*8); VMOVUPS reg, (i*8*VN+4*VN)(DI)(AX*8)
 
 // DOUBLE_*(i, base, reg, low) makes float64 of the half vector number i from AX on.
 #define DOUBLE_F16(i, base, reg, low) VCVTPH2PS (i*VN)(base)(AX*2), low; VCVTPS2PD low, reg

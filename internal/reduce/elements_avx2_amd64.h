@@ -10,6 +10,12 @@
 #define L6 X6
 #define L7 X7
 
+#define CAST_32(WIDEN, CANON, NARROW) \
+	CAST_VECTOR(0, WIDEN, CANON, NARROW); \
+	CAST_VECTOR(1, WIDEN, CANON, NARROW); \
+	CAST_VECTOR(2, WIDEN, CANON, NARROW); \
+	CAST_VECTOR(3, WIDEN, CANON, NARROW)
+
 #define WIDEN_F64(i, base, reg, low, tmp, tmplow) \
 	VCVTPD2PSY (i*8*VN)(base)(AX*8), low; \
 	VCVTPD2PSY (i*8*VN+32)(base)(AX*8), tmplow; \

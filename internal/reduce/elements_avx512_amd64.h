@@ -19,6 +19,11 @@
 #undef L7
 #define L7 Y7
 
+#undef CAST_32
+#define CAST_32(WIDEN, CANON, NARROW) \
+	CAST_VECTOR(0, WIDEN, CANON, NARROW); \
+	CAST_VECTOR(1, WIDEN, CANON, NARROW)
+
 #undef WIDEN_F64
 #define WIDEN_F64(i, base, reg, low, tmp, tmplow) \
 	VCVTPD2PS (i*8*VN)(base)(AX*8), low; \

@@ -30,6 +30,16 @@ const (
 	float64ToFloat16
 	float64ToBFloat16
 	float64ToFloat32
+	// The casts' loops without the conversion: so many bits of each element are read, and so
+	// many written, whatever they are. Benchmarks measure casts against them.
+	move16To16
+	move16To32
+	move16To64
+	move32To16
+	move32To64
+	move64To16
+	move64To32
+
 	// A float32 or float64 plus a 16-bit float, likewise.
 	addFloat16To32
 	addBFloat16To32
