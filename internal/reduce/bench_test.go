@@ -22,12 +22,16 @@ var benchSizes = []struct {
 // page of zeros. The numbers are small, so that none is a NaN or a subnormal.
 func touched(dt tensor.DType, n int) []byte {
 	b := aligned(n, 0)
-	for i := 0; i < n; i += dt.Size() {
-		x := uint64(1 + i/dt.Size()&63)
+	first := min(64*dt.Size(), n)
+	for i := 0; i < first; i += dt.Size() {
+		x := uint64(1 + i/dt.Size())
 		if isFloat(dt) {
 			x = floatBits(dt, float64(x))
 		}
 		putElement(b[i:i+dt.Size()], x)
+	}
+	for done := first; done < n; done *= 2 {
+		copy(b[done:], b[:done])
 	}
 	return b
 }

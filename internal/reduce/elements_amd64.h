@@ -11,26 +11,27 @@
 // the array at base; NARROW_*(i, reg, low, tmp, tmplow) stores such a vector at DI; either may
 // lose the low half of tmp. VN is the number of float32 in a vector.
 
-// CAST converts 32 elements a turn, vector by vector: beyond the caches four vectors that are
-// loaded together and then stored together take a quarter longer. While there are so many
+// CAST converts 32 elements a turn, of which TURN is CAST_32 or PAIRS_BF16. Each vector is
+// stored before the next is loaded: beyond the caches four that are loaded together and
+// then stored together take a quarter longer. While there are so many
 // left, READ and WRITE fetch the lines that are going to be read and written AHEAD elements
 // later. What a processor fetches of itself ends with each page, and where a line takes
 // many instructions it looks ahead by too few lines.
-#define CAST(WIDEN, CANON, NARROW, READ, WRITE) \
+#define CAST(TURN, READ, WRITE) \
 	MOVQ (SI), R8; \
 	LEAQ -AHEAD(DX), R10; \
 	JMP  testfar; \
 far: \
 	READ; \
 	WRITE; \
-	CAST_32(WIDEN, CANON, NARROW); \
+	TURN; \
 	ADDQ $32, AX; \
 testfar: \
 	CMPQ AX, R10; \
 	JLT  far; \
 	JMP  test; \
 loop: \
-	CAST_32(WIDEN, CANON, NARROW); \
+	TURN; \
 	ADDQ $32, AX; \
 test: \
 	CMPQ AX, DX; \

@@ -21,12 +21,23 @@
 	VCVTPD2PSY (i*8*VN+32)(base)(AX*8), tmplow; \
 	VINSERTF128 $1, tmplow, reg, reg
 
-#define NARROW_BF16(i, reg, low, tmp, tmplow) \
-	ROUND_BF16(reg, tmp); \
-	VPSRLD $16, reg, reg; \
-	VPACKUSDW reg, reg, reg; \
-	VPERMQ $8, reg, reg; \
-	VMOVUPS low, (i*2*VN)(DI)(AX*2)
+// PAIRS_BF16 is CAST_32 to bfloat16, of which two vectors make one.
+#define PAIRS_BF16(WIDEN) \
+	PAIR_BF16(0, 1, WIDEN); \
+	PAIR_BF16(2, 3, WIDEN)
+
+#define PAIR_BF16(i, next, WIDEN) \
+	WIDEN(i, R8, V0, L0, V4, L4); \
+	WIDEN(next, R8, V1, L1, V5, L5); \
+	CANON_PS(V0, V8); \
+	CANON_PS(V1, V9); \
+	ROUND_BF16(V0, V8); \
+	ROUND_BF16(V1, V9); \
+	VPSRLD $16, V0, V0; \
+	VPSRLD $16, V1, V1; \
+	VPACKUSDW V1, V0, V0; \
+	VPERMQ $0xd8, V0, V0; \
+	VMOVUPS V0, (i*2*VN)(DI)(AX*2)
 
 #define NARROW_F64(i, reg, low, tmp, tmplow) \
 	VCVTPS2PD low, tmp; \

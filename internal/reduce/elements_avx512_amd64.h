@@ -30,7 +30,6 @@
 	VCVTPD2PS (i*8*VN+64)(base)(AX*8), tmplow; \
 	VINSERTF64X4 $1, tmplow, reg, reg
 
-#undef NARROW_BF16
 #define NARROW_BF16(i, reg, low, tmp, tmplow) \
 	ROUND_BF16(reg, tmp); \
 	VPSRLD $16, reg, reg; \
