@@ -11,7 +11,7 @@
 // the array at base; NARROW_*(i, reg, low, tmp, tmplow) stores such a vector at DI; either may
 // lose the low half of tmp. VN is the number of float32 in a vector.
 
-// CAST converts 32 elements a turn, of which TURN is CAST_32 or PAIRS_BF16. Each vector is
+// CAST converts 32 elements a turn, by TURN: CAST_32 or PAIRS_BF16. A vector, or a pair, is
 // stored before the next is loaded: beyond the caches four that are loaded together and
 // then stored together take a quarter longer. While there are so many
 // left, READ and WRITE fetch the lines that are going to be read and written AHEAD elements
