@@ -56,6 +56,8 @@ type Sweeper interface {
 // Circumstances are what Choose goes by.
 type Circumstances struct {
 	Place schedulers.Place
+	// Host is the name of this process's host, as messages have it.
+	Host string
 	// Key is the secret that the user has given to all ranks; empty if there is none.
 	Key []byte
 	// Addrs are where the user says that the rendezvous is; they need the Key.
@@ -95,7 +97,7 @@ func Choose(c Circumstances) (Board, error) {
 	case p.PMIx != "" && c.PMIx != nil:
 		space, err := c.PMIx()
 		if err == nil {
-			return &pmix{space}, nil
+			return &pmix{space, c.Host}, nil
 		}
 		c.PMIx = nil
 		board, other := Choose(c)

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
 // KeyValues is a space of keys and values that the ranks of one job share, and nobody of another user: PMIx's.
@@ -15,18 +18,30 @@ type KeyValues interface {
 	Fence(ctx context.Context) error
 	// Get is what a rank has put before the last Fence.
 	Get(ctx context.Context, rank int, key string) ([]byte, error)
+	// CallRoll is the beginning of what each rank has put under a key by now, by rank, nil for those that have put nothing. It needs no
+	// Fence, may follow one whose context has ended, and takes some seconds at most.
+	CallRoll(key string) ([][]byte, error)
+	// Hosts are the ranks' hosts in the launcher's words, by rank; empty where unknown. It, too, may follow such a Fence.
+	Hosts() []string
 	// Done says that all has been exchanged.
 	Done()
 }
 
 // pmix is a board in a space of keys and values. All ranks use it together and once, as that of PMI: there is a
-// fence between writing and reading. (A direct question to rank 0 would do without, but some servers never
-// answer one that comes after rank 0 has written.)
+// fence between writing and reading. (A direct question to rank 0 would do without, but some servers have been seen to
+// say "not found" to the first who asks, or nothing. So such questions decide nothing: they are asked for an error's words only, when the
+// fence has not ended in time.)
+//
+// Before the fence each rank puts the name of its host, as a mark that it has come: a fence alone does not tell for whom it waits.
 type pmix struct {
 	space KeyValues
+	host  string // this process's, as messages name it
 }
 
-const pmixKey = "gorovod-rendezvous"
+const (
+	pmixKey  = "gorovod-rendezvous"
+	pmixMark = "gorovod-here"
+)
 
 func (p *pmix) String() string { return "PMIx" }
 
@@ -40,7 +55,7 @@ func (p *pmix) Publish(ctx context.Context, o Offer) (withdraw func(), err error
 	if err := p.space.Put(ctx, pmixKey, text); err != nil {
 		return nil, err
 	}
-	return func() {}, p.space.Fence(ctx)
+	return func() {}, p.fence(ctx)
 }
 
 // Read takes part in the fence, and reads. No error shows what was read: it may be the secret.
@@ -49,7 +64,7 @@ func (p *pmix) Read(ctx context.Context, stale *Offer) (o Offer, err error) {
 	if stale != nil {
 		return o, fmt.Errorf("rank 0 does not serve the rendezvous at %v, or does no more", stale.Addrs)
 	}
-	if err := p.space.Fence(ctx); err != nil {
+	if err := p.fence(ctx); err != nil {
 		return o, err
 	}
 	text, err := p.space.Get(ctx, 0, pmixKey)
@@ -60,4 +75,61 @@ func (p *pmix) Read(ctx context.Context, stale *Offer) (o Offer, err error) {
 		return Offer{}, errors.New("rank 0 has left something else under this name")
 	}
 	return o, nil
+}
+
+// fence waits until all ranks have come. Where the time is over before that the error says who has not.
+func (p *pmix) fence(ctx context.Context) error {
+	began := time.Now()
+	if err := p.space.Put(ctx, pmixMark, []byte(p.host)); err != nil {
+		return err
+	}
+	err := p.space.Fence(ctx)
+	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	waited := time.Since(began).Round(100 * time.Millisecond)
+	return fmt.Errorf("waited %v for %s (do all call hvd.init(), and has each host libpmix? GOROVOD_RENDEZVOUS_DIR, a directory that all hosts share, makes do without PMIx): %w", waited, p.absent(), context.Cause(ctx))
+}
+
+// absent says who has not come, as far as that can be found out.
+func (p *pmix) absent() string {
+	hosts := p.space.Hosts()
+	marks, err := p.space.CallRoll(pmixMark)
+	if err != nil || len(marks) != len(hosts) {
+		return fmt.Sprintf("some of %d ranks, and PMIx does not tell for which: %s", len(hosts), rendezvous.Places(hosts))
+	}
+	come, all := make([]bool, len(marks)), true
+	for r, mark := range marks {
+		come[r] = mark != nil
+		all = all && come[r]
+	}
+	if all {
+		return fmt.Sprintf("PMIx, whose fence has not ended although all %d ranks have come by now", len(marks))
+	}
+	return rendezvous.NotCome(come, rename(hosts, marks))
+}
+
+// rename gives the launcher's hosts the names that the ranks there have for them, if these agree: a launcher may call by an address what all
+// other messages call by a name. It changes hosts.
+func rename(hosts []string, marks [][]byte) []string {
+	own := map[string]string{} // empty: they do not agree
+	for r, mark := range marks {
+		if mark == nil {
+			continue
+		}
+		if name, known := own[hosts[r]]; !known {
+			own[hosts[r]] = string(mark)
+		} else if name != string(mark) {
+			own[hosts[r]] = ""
+		}
+	}
+	for r, mark := range marks {
+		switch name := own[hosts[r]]; {
+		case len(mark) > 0:
+			hosts[r] = string(mark)
+		case hosts[r] != "" && name != "":
+			hosts[r] = name
+		}
+	}
+	return hosts
 }

@@ -3,6 +3,7 @@ package meet
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,9 @@ type store struct {
 	waiting   int
 	passed    chan struct{}
 	done      int
+	marks     [][]byte // what a roll call brings
+	hosts     []string
+	deaf      bool // does not answer a roll call
 }
 
 func newStore(size int) *store {
@@ -53,6 +57,17 @@ func (s *store) Get(_ context.Context, rank int, key string) ([]byte, error) {
 	return nil, errors.New("NOT-FOUND")
 }
 
+func (s *store) CallRoll(key string) ([][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key != pmixMark || s.deaf {
+		return nil, errors.New("TIMEOUT")
+	}
+	return s.marks, nil
+}
+
+func (s *store) Hosts() []string { return slices.Clone(s.hosts) }
+
 func (s *store) Done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +80,7 @@ func TestPMIx(t *testing.T) {
 	var ranks sync.WaitGroup
 	for r := range 3 {
 		ranks.Go(func() {
-			b := &pmix{space}
+			b := &pmix{space, "a"}
 			if r == 0 {
 				if _, err := b.Publish(bounded(t), want); err != nil {
 					t.Error(err)
@@ -89,18 +104,61 @@ func TestPMIx(t *testing.T) {
 
 func TestPMIxThatGoesWrong(t *testing.T) {
 	space := newStore(2)
-	if _, err := (&pmix{space}).Read(short(t), nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := (&pmix{space, "a"}).Read(short(t), nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("rank 0 has not come: %v", err)
 	}
 	if space.done != 1 {
 		t.Error("a rank that has given up has not said so")
 	}
-	if _, err := (&pmix{newStore(1)}).Read(bounded(t), nil); err == nil || !strings.Contains(err.Error(), "NOT-FOUND") {
+	if _, err := (&pmix{newStore(1), "a"}).Read(bounded(t), nil); err == nil || !strings.Contains(err.Error(), "NOT-FOUND") {
 		t.Errorf("rank 0 has put nothing: %v", err)
 	}
 	space = newStore(1)
 	space.Put(t.Context(), pmixKey, []byte(`{"key": "s3cret"`))
-	if _, err := (&pmix{space}).Read(bounded(t), nil); err == nil || strings.Contains(err.Error(), "s3cret") {
+	if _, err := (&pmix{space, "a"}).Read(bounded(t), nil); err == nil || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("half an offer: %v", err)
+	}
+}
+
+// When the time is over the error says who has not come, and where he should be.
+func TestPMIxNamesTheMissing(t *testing.T) {
+	a, b := []byte("a"), []byte("b")
+	many := slices.Repeat([]string{"10.0.0.2"}, 12)
+	for name, c := range map[string]struct {
+		hosts []string
+		marks [][]byte
+		deaf  bool
+		want  string
+	}{
+		"one":              {[]string{"a", "a", "10.0.0.2", "10.0.0.2"}, [][]byte{a, a, b, nil}, false, " for rank 3 of 4 (not heard of, started on host b); ranks 0, 1, 2 are there (do all call hvd.init()"},
+		"a host":           {[]string{"a", "a", "10.0.0.2", "10.0.0.2"}, [][]byte{a, a, nil, nil}, false, " for rank 2 of 4 (not heard of, started on host 10.0.0.2), rank 3 of 4 (not heard of, started on host 10.0.0.2); ranks 0, 1 are there"},
+		"rank 0":           {[]string{"x", "x"}, [][]byte{nil, a}, false, " for rank 0 of 2 (not heard of, started on host a); rank 1 is there"},
+		"names of ranks":   {[]string{"x", "x", "x"}, [][]byte{nil, a, b}, false, " for rank 0 of 3 (not heard of, started on host x); ranks 1, 2 are there"},
+		"unknown hosts":    {[]string{"", "", ""}, [][]byte{nil, a, a}, false, " for rank 0 of 3 (not heard of); ranks 1, 2 are there: 1, 2 on host a"},
+		"many":             {append([]string{"a"}, many...), append([][]byte{a}, make([][]byte, 12)...), false, " for 12 of 13 ranks: 1-12 on host 10.0.0.2 (started, but not heard of); rank 0 is there"},
+		"no answer":        {[]string{"a", "a", ""}, nil, true, " for some of 3 ranks, and PMIx does not tell for which: 0, 1 on host a; 2 on a host that is not known"},
+		"nobody, suddenly": {[]string{"a", "b"}, [][]byte{a, b}, false, " for PMIx, whose fence has not ended although all 2 ranks have come by now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for role, meet := range map[string]func(*pmix) error{
+				"rank 0": func(p *pmix) error { _, err := p.Publish(short(t), Offer{}); return err },
+				"others": func(p *pmix) error { _, err := p.Read(short(t), nil); return err },
+			} {
+				space := newStore(len(c.hosts))
+				space.hosts, space.marks, space.deaf = c.hosts, c.marks, c.deaf
+				err := meet(&pmix{space, "a"})
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: %v\nwant %s", role, err, c.want)
+				}
+				if space.put[pmixMark] != "a" {
+					t.Errorf("%s has left no mark: %q", role, space.put)
+				}
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (&pmix{newStore(2), "a"}).fence(ctx); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "waited") {
+		t.Errorf("an interrupted wait: %v", err)
 	}
 }

@@ -193,10 +193,9 @@ func (c *Client) Put(ctx context.Context, key string, v []byte) error {
 	})
 }
 
-// Fence waits until all ranks have called it, or ctx has ended; then the client is of no more use.
+// Fence waits until all ranks have called it, or ctx has ended; then the client is of no more use, but for Hosts and CallRoll.
 func (c *Client) Fence(ctx context.Context) error {
-	return c.call(ctx, "PMIx_Fence", fmt.Sprintf("not all %d ranks have come (do all call hvd.init(), and has each host libpmix? GOROVOD_RENDEZVOUS_DIR, a directory that all hosts share, makes do without PMIx)", c.size),
-		func() C.int { return C.gv_pmix_fence() })
+	return c.call(ctx, "PMIx_Fence", "not all ranks have come", func() C.int { return C.gv_pmix_fence() })
 }
 
 // Get is the value that a rank has put before the last Fence.
@@ -241,7 +240,7 @@ func (c *Client) usable() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.finalized {
-		return errors.New("PMIx has been finalized in this process")
+		return errFinalized
 	}
 	if c.lost {
 		return errLost
@@ -249,7 +248,10 @@ func (c *Client) usable() error {
 	return nil
 }
 
-var errLost = errors.New("PMIx cannot be used again in this process after a failure")
+var (
+	errFinalized = errors.New("PMIx has been finalized in this process")
+	errLost      = errors.New("PMIx cannot be used again in this process after a failure")
+)
 
 // lose lets the library be called no more.
 func (c *Client) lose() {
@@ -264,6 +266,11 @@ func (c *Client) call(ctx context.Context, what, late string, f func() C.int) er
 	if err := c.usable(); err != nil {
 		return err
 	}
+	return c.bound(ctx, what, late, f)
+}
+
+// bound is call for a client that may have been lost.
+func (c *Client) bound(ctx context.Context, what, late string, f func() C.int) error {
 	began, ended := time.Now(), make(chan C.int, 1)
 	broken := make(chan error, 1)
 	guard.Go("a call of PMIx", func(err error) { broken <- err }, func() { ended <- f() })

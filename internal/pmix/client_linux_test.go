@@ -67,12 +67,21 @@ var roles = map[string]func(o Options) error{
 				return fmt.Errorf("%d bytes for %q, %v", len(got), key, err)
 			}
 		}
+		if roll, err := c.CallRoll("two"); err != nil || len(roll) != o.Size || len(roll[0]) != 0 || roll[0] == nil || roll[1] != nil {
+			return fmt.Errorf("a roll call: %q, %v", roll, err)
+		}
 		if got, err := c.Get(soon(), 0, "three"); err == nil {
 			return fmt.Errorf("%q, which nobody has put", got)
 		}
 		c.Done()
 		if err := c.Fence(soon()); err == nil {
 			return errors.New("a fence after the last word")
+		}
+		if roll, err := c.CallRoll("one"); !errors.Is(err, errFinalized) {
+			return fmt.Errorf("a roll call after the last word: %q, %v", roll, err)
+		}
+		if hosts := c.Hosts(); len(hosts) != o.Size || hosts[0] != "" {
+			return fmt.Errorf("hosts after the last word: %q", hosts)
 		}
 		if _, err := Open(soon(), o); err == nil {
 			return errors.New("opened after the last word")
@@ -90,13 +99,24 @@ var roles = map[string]func(o Options) error{
 			time.Sleep(20 * time.Second)
 			return errors.New("a rank that is still here")
 		}
+		if err := c.Put(soon(), "here", bytes.Repeat([]byte("h"), 300)); err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		defer cancel()
-		if err := c.Fence(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not all 2 ranks have come") {
+		if err := c.Fence(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not all ranks have come") {
 			return fmt.Errorf("a fence without rank 1: %v", err)
 		}
 		if err := c.Put(soon(), "x", nil); !errors.Is(err, errLost) {
 			return fmt.Errorf("after that: %v", err)
+		}
+		began := time.Now()
+		roll, err := c.CallRoll("here")
+		if took := time.Since(began); err != nil || len(roll) != 2 || string(roll[0]) != strings.Repeat("h", 255) || roll[1] != nil || took < rollQuiet || took > rollLimit+time.Second {
+			return fmt.Errorf("a roll call of %v: %q, %v", took, roll, err)
+		}
+		if hosts := c.Hosts(); len(hosts) != 2 || hosts[0] == "" || hosts[1] != hosts[0] {
+			return fmt.Errorf("hosts %q", hosts)
 		}
 		return nil
 	},

@@ -29,6 +29,7 @@ typedef struct {
   uint16_t type;
   union {
     bool flag;
+    char *text;
     uint32_t number;
     struct {
       char *bytes;
@@ -45,7 +46,7 @@ typedef struct {
   value value;
 } info;
 
-enum { TYPE_BOOL = 1, TYPE_UINT32 = 14, TYPE_BYTES = 27 };
+enum { TYPE_BOOL = 1, TYPE_STRING = 3, TYPE_UINT32 = 14, TYPE_BYTES = 27 };
 enum { SCOPE_GLOBAL = 3 };
 enum { WRONG_TYPE = -1 }; /* the library's own general error */
 static const uint32_t all_ranks = UINT32_MAX - 1;
@@ -57,6 +58,7 @@ static struct {
   int (*commit)(void);
   int (*fence)(const proc *, size_t, const info *, size_t);
   int (*get)(const proc *, const char *, const info *, size_t, value **);
+  int (*get_later)(const proc *, const char *, const info *, size_t, void (*)(int, value *, void *), void *);
   int (*finalize)(const info *, size_t);
   const char *(*version)(void);
   const char *(*error)(int);
@@ -125,9 +127,11 @@ int gv_pmix_load(const char *name, char why[GV_PMIX_TEXT]) {
   const struct {
     const char *name;
     void *to;
-  } functions[] = {{"PMIx_Initialized", &lib.initialized}, {"PMIx_Put", &lib.put},           {"PMIx_Commit", &lib.commit},
-                   {"PMIx_Fence", &lib.fence},             {"PMIx_Get", &lib.get},           {"PMIx_Finalize", &lib.finalize},
-                   {"PMIx_Get_version", &lib.version},     {"PMIx_Error_string", &lib.error}, {"PMIx_Init", &lib.init}};
+  } functions[] = {{"PMIx_Initialized", &lib.initialized}, {"PMIx_Put", &lib.put},
+                   {"PMIx_Commit", &lib.commit},           {"PMIx_Fence", &lib.fence},
+                   {"PMIx_Get", &lib.get},                 {"PMIx_Get_nb", &lib.get_later},
+                   {"PMIx_Finalize", &lib.finalize},       {"PMIx_Get_version", &lib.version},
+                   {"PMIx_Error_string", &lib.error},      {"PMIx_Init", &lib.init}};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
     void *f = dlsym(l, functions[i].name);
     if (f == NULL) {
@@ -169,11 +173,11 @@ static proc named(const char *space, uint32_t rank) {
 }
 
 /* Takes over what was found: *found must be freed if the status is 0. */
-static int get(const char *space, uint32_t rank, const char *key, uint16_t type, value **found) {
+static int get(const char *space, uint32_t rank, const char *key, const info *how, uint16_t type, value **found) {
   proc p = named(space, rank);
   *found = NULL;
   under_way++;
-  int status = lib.get(&p, key, NULL, 0, found);
+  int status = lib.get(&p, key, how, how != NULL, found);
   under_way--;
   if (status == 0 && (*found == NULL || (*found)->type != type)) {
     free(*found); /* and not what it refers to: that is of an unknown kind */
@@ -184,7 +188,7 @@ static int get(const char *space, uint32_t rank, const char *key, uint16_t type,
 
 int gv_pmix_job_size(const char *space, uint32_t *size) {
   value *v;
-  int status = get(space, all_ranks, "pmix.job.size", TYPE_UINT32, &v);
+  int status = get(space, all_ranks, "pmix.job.size", NULL, TYPE_UINT32, &v);
   if (status != 0) return status;
   *size = v->data.number;
   free(v);
@@ -210,12 +214,80 @@ int gv_pmix_fence(void) {
 
 int gv_pmix_get(const char *space, uint32_t rank, const char *key, void **bytes, size_t *length) {
   value *v;
-  int status = get(space, rank, key, TYPE_BYTES, &v);
+  int status = get(space, rank, key, NULL, TYPE_BYTES, &v);
   if (status != 0) return status;
   *bytes = v->data.object.bytes;
   *length = v->data.object.size;
   free(v);
   return 0;
+}
+
+int gv_pmix_host(const char *space, uint32_t rank, char host[GV_PMIX_NAME]) {
+  info only_here = {.key = "pmix.optional", .value = {.type = TYPE_BOOL, .data.flag = true}};
+  value *v;
+  int status = get(space, rank, "pmix.hname", &only_here, TYPE_STRING, &v);
+  if (status != 0) return status;
+  snprintf(host, GV_PMIX_NAME, "%s", v->data.text != NULL ? v->data.text : "");
+  free(v->data.text);
+  free(v);
+  return 0;
+}
+
+struct gv_pmix_roll {
+  char space[GV_PMIX_NAMESPACE], key[GV_PMIX_TEXT];
+  uint32_t size;
+  atomic_uint answers;
+  struct mark {
+    struct gv_pmix_roll *roll;
+    atomic_bool due;   /* nobody has been asked for it yet, or there was an error */
+    atomic_bool there; /* name is, too */
+    char name[GV_PMIX_NAME];
+  } marks[];
+};
+
+/* On the library's thread, which keeps what was found. */
+static void answer(int status, value *found, void *argument) {
+  struct mark *m = argument;
+  if (status != 0 || found == NULL || found->type != TYPE_BYTES) {
+    m->due = true;
+    return;
+  }
+  size_t size = found->data.object.size < GV_PMIX_NAME ? found->data.object.size : GV_PMIX_NAME - 1;
+  if (size > 0) memcpy(m->name, found->data.object.bytes, size); /* zeros follow */
+  m->there = true;
+  m->roll->answers++;
+}
+
+struct gv_pmix_roll *gv_pmix_new_roll(const char *space, uint32_t size, const char *key) {
+  struct gv_pmix_roll *roll = calloc(1, sizeof *roll + size * sizeof *roll->marks);
+  if (roll == NULL) return NULL;
+  snprintf(roll->space, sizeof roll->space, "%s", space);
+  snprintf(roll->key, sizeof roll->key, "%s", key);
+  roll->size = size;
+  for (uint32_t r = 0; r < size; r++) {
+    roll->marks[r].roll = roll;
+    roll->marks[r].due = true;
+  }
+  return roll;
+}
+
+void gv_pmix_roll_ask(struct gv_pmix_roll *roll) {
+  under_way++;
+  for (uint32_t r = 0; r < roll->size; r++) {
+    if (!atomic_exchange(&roll->marks[r].due, false)) continue;
+    proc p = named(roll->space, r);
+    if (lib.get_later(&p, roll->key, NULL, 0, answer, &roll->marks[r]) != 0) roll->marks[r].due = true;
+  }
+  under_way--;
+}
+
+uint32_t gv_pmix_roll_answers(struct gv_pmix_roll *roll) { return roll->answers; }
+
+int gv_pmix_roll_answer(struct gv_pmix_roll *roll, uint32_t rank, char name[GV_PMIX_NAME]) {
+  struct mark *m = &roll->marks[rank];
+  if (!m->there) return 0;
+  memcpy(name, m->name, GV_PMIX_NAME);
+  return 1;
 }
 
 int gv_pmix_finalize(void) {

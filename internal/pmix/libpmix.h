@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GV_PMIX_TEXT = 512, GV_PMIX_NAMESPACE = 256 };
+enum { GV_PMIX_TEXT = 512, GV_PMIX_NAMESPACE = 256, GV_PMIX_NAME = 256 };
 
 /* Finds a libpmix that is in the process already. 1 if there is one: its path. */
 int gv_pmix_present(char path[GV_PMIX_TEXT]);
@@ -34,7 +34,23 @@ int gv_pmix_job_size(const char *space, uint32_t *size);
 int gv_pmix_put(const char *key, void *value, size_t length); /* and have it known */
 int gv_pmix_fence(void);                                      /* of all ranks; collects what they have put */
 int gv_pmix_get(const char *space, uint32_t rank, const char *key, void **value, size_t *length); /* free value */
+int gv_pmix_host(const char *space, uint32_t rank, char host[GV_PMIX_NAME]); /* as the launcher has it; asks no server */
 int gv_pmix_finalize(void);
+
+/*
+ * A roll call: what each of the ranks has put under a key by now. Answers come on the library's own thread, and those of
+ * ranks that have put nothing never, or with an error: so a roll lives as long as the process.
+ */
+struct gv_pmix_roll;
+struct gv_pmix_roll *gv_pmix_new_roll(const char *space, uint32_t size, const char *key); /* NULL without memory */
+
+/*
+ * Asks for all at first, then again for those of whom there was an error: Open MPI 4's servers say "not found" to the first who asks
+ * for another host's rank, and have it a moment later. May block.
+ */
+void gv_pmix_roll_ask(struct gv_pmix_roll *roll);
+uint32_t gv_pmix_roll_answers(struct gv_pmix_roll *roll); /* how many there are */
+int gv_pmix_roll_answer(struct gv_pmix_roll *roll, uint32_t rank, char name[GV_PMIX_NAME]); /* 1 if there is this one, cut to fit */
 
 /* Has the client finalized when this process, not a forked child of it, calls exit; but not if a call is under way then. */
 void gv_pmix_finalize_at_exit(void);

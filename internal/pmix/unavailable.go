@@ -26,4 +26,8 @@ func (c *Client) Get(ctx context.Context, rank int, key string) ([]byte, error) 
 	return nil, errUnavailable
 }
 
+func (c *Client) CallRoll(key string) ([][]byte, error) { return nil, errUnavailable }
+
+func (c *Client) Hosts() []string { return nil }
+
 func (c *Client) Done() {}

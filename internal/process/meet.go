@@ -45,7 +45,7 @@ func join(ctx context.Context, c *config.Config, o world.Options) (*world.World,
 		withoutPMIx = err
 		return space, err
 	}
-	board, err := meet.Choose(meet.Circumstances{Place: c.Place, Key: c.Key, Addrs: c.Rendezvous, Dir: c.RendezvousDir,
+	board, err := meet.Choose(meet.Circumstances{Place: c.Place, Host: c.Hostname, Key: c.Key, Addrs: c.Rendezvous, Dir: c.RendezvousDir,
 		Home: home(), Local: runtimeDir(), MPI: mpi.InUse(), PMIx: overPMIx})
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // generation is one world: the ranks that joined with the same number, each at
@@ -211,51 +210,13 @@ func (s *Server) missing(g *generation, x *exchange) string {
 			away = append(away, r)
 		}
 	}
-	who := are(there) + " there"
-	if slices.ContainsFunc(away, func(r int) bool { return s.stage(g, r) == nowhere }) {
-		// On which host that one should be is not known here. The reader may see it from the others.
-		who += ": " + byHost(there, func(r int) string { return "on host " + g.members[r].Host })
-	}
-	const most = 8
-	if len(away) > most {
-		return fmt.Sprintf("%d of %d ranks: %s; %s", len(away), s.size, byHost(away, func(r int) string { return s.stage(g, r) }), who)
-	}
-	var parts []string
-	for _, r := range away {
-		parts = append(parts, fmt.Sprintf("rank %d of %d (%s)", r, s.size, s.whereabouts(g, r)))
-	}
-	return fmt.Sprintf("%s; %s", strings.Join(parts, ", "), who)
+	return absence{
+		there: there, away: away,
+		host:        func(r int) string { return g.members[r].Host },
+		stage:       func(r int) string { return s.stage(g, r) },
+		whereabouts: func(r int) string { return s.whereabouts(g, r) },
+	}.String()
 }
-
-// maxGroups bounds how many hosts a message lists.
-const maxGroups = 32
-
-// byHost lists many ranks, those together of whom the same is to be said: on which host
-// they are, and how far they have come.
-func byHost(ranks []int, say func(rank int) string) string {
-	members := map[string][]int{}
-	var groups []string
-	for _, r := range ranks {
-		what := say(r)
-		if members[what] == nil {
-			groups = append(groups, what)
-		}
-		members[what] = append(members[what], r)
-	}
-	var parts []string
-	for i, what := range groups {
-		if i == maxGroups {
-			parts = append(parts, fmt.Sprintf("and those of %d more hosts", len(groups)-i))
-			break
-		}
-		parts = append(parts, fmt.Sprintf("%s %s", ranges(members[what]), what))
-	}
-	return strings.Join(parts, "; ")
-}
-
-// nowhere is the stage of a rank of which nothing is known: another launcher than
-// horovodrun has started it, or has not.
-const nowhere = "(not heard of)"
 
 // stage is whereabouts without what differs from rank to rank.
 func (s *Server) stage(g *generation, rank int) string {
@@ -268,7 +229,7 @@ func (s *Server) stage(g *generation, rank int) string {
 		}
 	}
 	if host := s.ranks[rank].host; host != "" {
-		return fmt.Sprintf("on host %s (started, but not heard of)", host)
+		return placed(host)
 	}
 	return nowhere
 }
@@ -288,32 +249,4 @@ func (s *Server) whereabouts(g *generation, rank int) string {
 		}
 	}
 	return "not heard of" + where
-}
-
-// are is "ranks 0, 1, 4-9 are", with runs of ranks shortened.
-func are(ranks []int) string {
-	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d is", ranks[0])
-	}
-	return fmt.Sprintf("ranks %s are", ranges(ranks))
-}
-
-// ranges is "0, 1, 4-9", with runs of ranks shortened.
-func ranges(ranks []int) string {
-	var parts []string
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
-		}
-		if j-i >= 4 {
-			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
-		} else {
-			for k := i; k <= j; k++ {
-				parts = append(parts, fmt.Sprint(ranks[k]))
-			}
-		}
-		i = j + 1
-	}
-	return strings.Join(parts, ", ")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gorovod/gorovod/hvd"
@@ -30,15 +31,15 @@ var programs = map[string]func() int{
 		fmt.Printf("all is right on rank %d of %d, %d of %d here\n", hvd.Rank(), hvd.Size(), hvd.LocalRank(), hvd.LocalSize())
 		return 0
 	},
-	// absent does not come on rank 3 of an mpirun's, which it leaves for mpirun to end.
+	// absent does not come on the ranks of an mpirun's that ABSENT lists, which it leaves for mpirun to end.
 	"absent": func() int {
-		if os.Getenv("OMPI_COMM_WORLD_RANK") == "3" {
+		if slices.Contains(strings.Split(os.Getenv("ABSENT"), ","), os.Getenv("OMPI_COMM_WORLD_RANK")) {
 			time.Sleep(50 * time.Second)
 			return 0
 		}
 		err := hvd.Init()
 		fmt.Fprintln(os.Stderr, err)
-		time.Sleep(500 * time.Millisecond) // the others are to say that, too, before mpirun ends them
+		time.Sleep(time.Second) // the others are to say that, too, before mpirun ends them
 		return 1
 	},
 	// loop reduces until it fails, for at most a minute.
