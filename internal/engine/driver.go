@@ -21,6 +21,13 @@ const (
 	polledPolls = 20000
 )
 
+// After longWait in vain the driver makes wearyPolls before it sleeps again: what comes then rings,
+// and the first poll finds it. Waiting for a rank that comes late is to take no processor time.
+const (
+	longWait   = 20 * time.Millisecond
+	wearyPolls = 50
+)
+
 // polledSleep is how often such an operation is polled that has taken longer.
 const polledSleep = 100 * time.Microsecond
 
@@ -58,6 +65,9 @@ func (e *Engine) leaveRole() {
 func (e *Engine) drive(en *Entry, deadline time.Time) {
 	defer e.abortOnPanic()
 	polls := 0
+	if en != nil && en.tiring.Load() {
+		polls = e.weary()
+	}
 	for {
 		worked := e.progress()
 		if e.enough(en) {
@@ -80,12 +90,21 @@ func (e *Engine) drive(en *Entry, deadline time.Time) {
 				return
 			}
 		}
+		asleep := time.Now()
 		e.sleep(en, d)
 		polls = 0
-		if !e.opts.Spin {
-			polls = yieldPolls / 2
+		if !e.opts.Spin || time.Since(asleep) >= longWait {
+			polls = e.weary()
 		}
 	}
+}
+
+// weary is the number of polls after which few are left before sleep.
+func (e *Engine) weary() int {
+	if e.opts.Spin {
+		return spinPolls - wearyPolls
+	}
+	return yieldPolls - wearyPolls
 }
 
 // abortOnPanic, deferred by who drives, makes an abort of a panic.

@@ -342,6 +342,9 @@ func (e *Engine) Wait(en *Entry, timeout time.Duration) bool {
 			return true
 		}
 		if now := time.Now(); !now.Before(deadline) {
+			if now.Sub(began) >= longWait {
+				en.tiring.Store(true)
+			}
 			e.ensureDriver()
 			e.blocked(en, began, now)
 			return false

@@ -72,6 +72,7 @@ type Entry struct {
 	err      *Error
 	done     atomic.Bool
 	waiting  atomic.Bool
+	tiring   atomic.Bool   // somebody has waited for it for longWait, in vain
 	wake     chan struct{} // capacity 1
 	refs     atomic.Int32  // the holder and the engine; the last one recycles
 	late     atomic.Pointer[func(*Entry)]

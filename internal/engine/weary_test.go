@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+// counting is a network that counts how often its engine looks at it.
+type counting struct {
+	transport.Network
+	looks atomic.Int64
+}
+
+func (c *counting) Err() error {
+	c.looks.Add(1)
+	return c.Network.Err()
+}
+
+// Who waits long for a late rank, in whatever slices, spins once and sleeps from then on, and gets the result when the
+// other has come.
+func TestALongWaitSpinsOnce(t *testing.T) {
+	var engines []*Engine
+	var first *counting
+	for r, n := range inproc.NewWorld(2, inproc.Options{Shared: true, Slots: 8}) {
+		if r == 0 {
+			first = &counting{Network: n}
+			n = first
+		}
+		e, err := New(n, Options{Rank: r, Size: 2, Spin: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		engines = append(engines, e)
+	}
+	defer each(engines, func(_ int, e *Engine) { e.Shutdown(limit) })
+	op := func() *Op {
+		op := sum("x", make([]byte, 4))
+		op.WillWait = true
+		return op
+	}
+	en, err := engines[0].Enqueue(op())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer en.Release()
+	const slices = 10
+	for range slices {
+		if engines[0].Wait(en, 2*longWait) {
+			t.Fatal("done without the other rank")
+		}
+	}
+	if n := first.looks.Load(); n > spinPolls+slices*4*wearyPolls {
+		t.Errorf("%d polls in %d slices", n, slices)
+	}
+	other, err := engines[1].Enqueue(op())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Release()
+	each(engines, func(r int, e *Engine) {
+		if !e.Wait([]*Entry{en, other}[r], limit) {
+			t.Errorf("rank %d is not done", r)
+		}
+	})
+}
