@@ -163,7 +163,7 @@ func TestProcessPassesThroughItsPoints(t *testing.T) {
 func TestMeter(t *testing.T) {
 	m := NewMeter(2)
 	at := time.Unix(100, 0)
-	step := func(name string, bytes int) (float64, bool) {
+	step := func(name string, bytes int) (Sample, bool) {
 		at = at.Add(10 * time.Microsecond)
 		return m.Executed(name, bytes, at)
 	}
@@ -174,9 +174,9 @@ func TestMeter(t *testing.T) {
 			}
 		}
 	}
-	score, ok := step("a", 100) // the third round of a
-	if want := 500.0 / 40; !ok || score != want {
-		t.Fatalf("sample of %v bytes/µs (%v), want %v", score, ok, want)
+	sample, ok := step("a", 100) // the third round of a
+	if want := (Sample{500.0 / 40, 500}); !ok || sample != want {
+		t.Fatalf("sample %v (%v), want %v", sample, ok, want)
 	}
 	for i := range 3 * maxNames { // names that never come back
 		if _, ok := m.Executed(string(rune(i))+"x", 1, at); ok {

@@ -11,6 +11,12 @@ type Meter struct {
 	since time.Time
 }
 
+// Sample is what a Meter has measured.
+type Sample struct {
+	Score float64 // bytes per microsecond
+	Bytes int64   // in all
+}
+
 // maxNames bounds what a Meter remembers. Names beyond it, as those of unnamed
 // tensors, which never come back, count by their bytes alone.
 const maxNames = 8192
@@ -21,25 +27,25 @@ func NewMeter(steps int) *Meter {
 }
 
 // Executed notes that a tensor of so many bytes has been reduced, at time now.
-// With the last one of a sample it returns the sample's score.
-func (m *Meter) Executed(name string, bytes int, now time.Time) (score float64, ok bool) {
+// With the last one of a sample it returns the sample.
+func (m *Meter) Executed(name string, bytes int, now time.Time) (sample Sample, ok bool) {
 	if m.since.IsZero() {
 		m.since = now
 	}
 	m.bytes += int64(bytes)
 	n, known := m.seen[name]
 	if !known && len(m.seen) >= maxNames {
-		return 0, false
+		return Sample{}, false
 	}
 	if n++; n <= m.steps {
 		m.seen[name] = n
-		return 0, false
+		return Sample{}, false
 	}
 	elapsed := now.Sub(m.since)
-	score = float64(m.bytes) / (float64(max(elapsed, 1)) / float64(time.Microsecond))
+	sample = Sample{Score: float64(m.bytes) / (float64(max(elapsed, 1)) / float64(time.Microsecond)), Bytes: m.bytes}
 	m.Reset()
 	m.since = now
-	return score, true
+	return sample, true
 }
 
 // Reset forgets what has been executed, so that nothing of an earlier setting

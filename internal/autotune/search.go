@@ -130,6 +130,9 @@ func (s *Search) Observe(score float64) (ended bool) {
 	return true
 }
 
+// GiveUp finishes the search with the defaults, which are the first trial.
+func (s *Search) GiveUp() { s.current, s.best, s.finished = s.defaults(), 0, true }
+
 func (s *Search) enter(score, variance float64) {
 	u := make([]float64, len(s.current))
 	for i, v := range s.current {

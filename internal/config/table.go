@@ -27,7 +27,7 @@ var implemented = []Knob{
 		setting: boolean(func(c *Config) *bool { return &c.DynamicSets })},
 	{Name: "GOROVOD_JOIN_ALL_OPS", Agreed: true, Doc: "1: allgather, broadcast, alltoall and reducescatter work while a rank has joined, which then contributes an empty part (rows that an alltoall has for it are an error); 0: they are errors, as in Horovod",
 		setting: boolean(func(c *Config) *bool { return &c.JoinAllOps })},
-	{Name: "GOROVOD_COMPRESSION", Agreed: true, Doc: "`fp16` or `bf16`: sums and averages of float32 and float64 travel between hosts in 16 bits a number, and are summed in the tensor's own type (`fp16`: what a host's ranks come to together must stay below 65504, also for an average; `bf16` has no such limit); `none`: as they are, unless `hvd.Compression` asks for it",
+	{Name: "GOROVOD_COMPRESSION", Agreed: true, Doc: "`fp16` or `bf16`: sums and averages of float32 and float64 travel between hosts in 16 bits a number, and are summed in the tensor's own type (`fp16`: what a host's ranks come to together must stay below 65504, also for an average; `bf16` has float32's range); `none`: as they are, unless `hvd.Compression` asks for it",
 		setting: setting{
 			parse: func(c *Config, v string) (err error) {
 				c.Compression, err = tensor.ParseWire(v)
@@ -47,7 +47,7 @@ var implemented = []Knob{
 			},
 			show: func(c *Config) string { return c.Transport },
 		}},
-	{Name: "HOROVOD_AUTOTUNE", Agreed: true, Doc: "1: rank 0 searches, while the job runs, for the settings with which allreduces move the most bytes: fusion threshold, hold-back time, how much is staged or sent at a time (`chunk_kb`, `piece_kb`), what a message counts in the choice of algorithm (`message_kb`), and whether hosts are reduced in themselves first. The defaults stay unless something is better when both are measured again in turn; what the environment sets stays as it is",
+	{Name: "HOROVOD_AUTOTUNE", Agreed: true, Doc: "1: rank 0 searches, while the job runs, for the settings with which allreduces move the most bytes: fusion threshold, hold-back time, how much is staged or sent at a time (`chunk_kb`, `piece_kb`), what a message counts in the choice of algorithm (`message_kb`), and whether hosts are reduced in themselves first. The defaults stay unless something is better when both are measured again in turn; only what moves about as many bytes as the greatest of the first measurements counts, so that training is not compared with validation, and a job that seldom does that any more ends with the defaults; what the environment sets stays as it is",
 		setting: boolean(func(c *Config) *bool { return &c.Autotune.On })},
 	{Name: "HOROVOD_AUTOTUNE_LOG", Doc: "file to which rank 0 writes what has been tried, as CSV",
 		setting: text(func(c *Config) *string { return &c.Autotune.Log })},

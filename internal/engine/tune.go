@@ -34,7 +34,7 @@ type tuner struct {
 	base     settings // what no tunable changes
 	hosts    bool     // allreduces may be hierarchical
 	ended    chan struct{}
-	samples  chan float64
+	samples  chan autotune.Sample
 
 	next     atomic.Pointer[settings] // decided, to be published
 	thinking atomic.Bool              // a point has ended, its successor is not in force yet
@@ -45,7 +45,7 @@ type tuner struct {
 
 // startTuner begins to tune l, the world's lane, if there is anything to tune.
 func (e *Engine) startTuner(l *lane, o TuneOptions) error {
-	t := &tuner{engine: e, o: o, base: l.settings, hosts: l.run.MayBeHierarchical(), ended: make(chan struct{}), samples: make(chan float64, 1), meter: autotune.NewMeter(o.Steps)}
+	t := &tuner{engine: e, o: o, base: l.settings, hosts: l.run.MayBeHierarchical(), ended: make(chan struct{}), samples: make(chan autotune.Sample, 1), meter: autotune.NewMeter(o.Steps)}
 	t.tunables = tunables(l.settings, l.run.OverShared(), l.run.MayChooseForm(), func(name string) bool {
 		return name == "tensor_fusion_threshold" && l.settings.fusionThreshold == 0 || o.Fixed != nil && o.Fixed(name)
 	})
@@ -73,15 +73,20 @@ func (t *tuner) think(search *autotune.Search) {
 		}
 	}()
 	log.header()
+	var work autotune.Work
 	for {
-		var sample float64
+		var sample autotune.Sample
 		select {
 		case sample = <-t.samples:
 		case <-t.engine.quit:
 			return
 		}
 		trials := len(search.Trials())
-		if !search.Observe(sample) {
+		alike := work.Alike(sample.Bytes, trials == 0)
+		if work.Lost() {
+			search.GiveUp()
+			t.engine.opts.Log.Info("Autotuner: gave up, since the job reduces other tensors than at the start; the defaults stay")
+		} else if !alike || !search.Observe(sample.Score) {
 			t.thinking.Store(false)
 			continue
 		}
@@ -125,14 +130,14 @@ func (t *tuner) executed(parts []part) {
 	}
 	now := time.Now()
 	for i := range parts {
-		score, ok := t.meter.Executed(parts[i].resp.Name, parts[i].bytes, now)
+		sample, ok := t.meter.Executed(parts[i].resp.Name, parts[i].bytes, now)
 		if !ok {
 			continue
 		}
 		t.thinking.Store(true) // until the search has told whether the point goes on
 		t.meter.Reset()
 		select {
-		case t.samples <- score:
+		case t.samples <- sample:
 		default:
 		}
 		return

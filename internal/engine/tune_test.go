@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/autotune"
 )
@@ -102,6 +103,39 @@ func TestTuningEndsWithTheEngine(t *testing.T) {
 	})
 	if !file.closed {
 		t.Error("the log is left open")
+	}
+}
+
+// TestTuningGivesUp: a job that has reduced large tensors at first and small ones
+// from then on ends with the defaults, and the log says so in its last row.
+func TestTuningGivesUp(t *testing.T) {
+	var file logFile
+	engines := makeWorld(t, 1, true, func(o *Options) { o.Tune = &TuneOptions{Steps: 1, Points: 100, Log: &file} })
+	e := engines[0]
+	before := e.world.settings
+	deadline := time.Now().Add(limit)
+	for step := 0; !e.tuner.over.Load(); step++ {
+		data := floats(1)
+		if step < 50 {
+			data = make([]byte, 1<<12)
+		}
+		if err := do(t, e, sum("x", data)); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the search does not end")
+		}
+	}
+	if err := do(t, e, sum("x", floats(1))); err != nil { // the settings come with it
+		t.Fatal(err)
+	}
+	if e.world.settings != before {
+		t.Errorf("the settings are %+v in the end, %+v at first", e.world.settings, before)
+	}
+	e.Shutdown(limit)
+	rows := strings.Split(strings.TrimSpace(file.String()), "\n")
+	if len(rows) < 3 || rows[len(rows)-1] != rows[1] {
+		t.Errorf("the last row is not that of the defaults:\n%s", file.String())
 	}
 }
 
