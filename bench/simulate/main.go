@@ -14,9 +14,13 @@ import (
 )
 
 func main() {
-	ranks := flag.Int("ranks", 4096, "the most ranks to simulate")
+	ranks := flag.Int("ranks", 4096, "the most ranks to simulate, at least 16; larger shapes of the table are left out")
 	file := flag.String("plot", "", "draw the figures into this SVG file, too")
 	flag.Parse()
+	if err := check(*ranks, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "simulate:", err)
+		os.Exit(2)
+	}
 	rows, err := table(*ranks)
 	if err == nil && *file != "" {
 		err = picture(rows, *file)
@@ -25,6 +29,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, "simulate:", err)
 		os.Exit(1)
 	}
+}
+
+// check refuses a command line that would simulate nothing, or not what it says.
+func check(ranks int, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q", args[0])
+	}
+	if least := shapes[0].hosts * shapes[0].perHost; ranks < least {
+		return fmt.Errorf("-ranks %d: the smallest shape has %d ranks", ranks, least)
+	}
+	return nil
 }
 
 // shapes vary one of hosts, ranks per host and tensors at a time.

@@ -27,3 +27,14 @@ func TestALinkDoesNotGrowWithTheRanksOfAHost(t *testing.T) {
 		}
 	}
 }
+
+func TestCommandLine(t *testing.T) {
+	for ranks, args := range map[int][]string{0: nil, -5: nil, 15: nil, 4096: {"512"}} {
+		if check(ranks, args) == nil {
+			t.Errorf("-ranks %d %q is taken", ranks, args)
+		}
+	}
+	if err := check(16, nil); err != nil {
+		t.Error(err)
+	}
+}
