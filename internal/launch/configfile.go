@@ -104,7 +104,7 @@ func (f *flags) readConfig(path string) error {
 }
 
 // checkKeys refuses what a value of type t has no place for, in words of the file: key
-// is where the node stands. A setting that is misspelt would be lost.
+// is where the node stands. A setting that is misspelt would be lost, and so would the fraction of a number that is to be whole.
 func checkKeys(node *yaml.Node, t reflect.Type, key string) error {
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -115,7 +115,7 @@ func checkKeys(node *yaml.Node, t reflect.Type, key string) error {
 	case node.Kind == yaml.DocumentNode:
 		return checkKeys(node.Content[0], t, key)
 	case t.Kind() != reflect.Struct:
-		if node.Decode(reflect.New(t).Interface()) != nil {
+		if node.Decode(reflect.New(t).Interface()) != nil || baseOf(t).Kind() == reflect.Int && node.Tag != "!!int" {
 			return fmt.Errorf("line %d: %s: %s is needed, not %s", node.Line, key, kindNames[baseOf(t).Kind()], written(node))
 		}
 		return nil

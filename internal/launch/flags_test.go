@@ -305,6 +305,7 @@ func TestConfigFileMistakes(t *testing.T) {
 		"params:\n  nonsense: 1\n":          "line 2: unknown key params.nonsense",
 		"nonsense:\n  a: 1\n":               "line 1: unknown key nonsense",
 		"params:\n  cache_capacity: many\n": `line 2: params.cache_capacity: a whole number is needed, not "many"`,
+		"params:\n  cache_capacity: 1.5\n":  `line 2: params.cache_capacity: a whole number is needed, not "1.5"`,
 		"autotune:\n  enabled: 7\n":         `line 2: autotune.enabled: true or false is needed, not "7"`,
 		"timeline:\n  filename: [a]\n":      "line 2: timeline.filename: a text is needed, not a list",
 		"params: 3\n":                       `line 1: params: settings with their names are needed, not "3"`,
