@@ -72,10 +72,19 @@ func serveAgent(in io.Reader, out io.Writer) int {
 	go func() {
 		defer close(notes)
 		frames := &receiver{r: r}
+		var input []byte
 		for {
 			f, err := frames.next()
-			if err != nil || f.note == nil {
+			switch {
+			case err != nil:
 				return
+			case f.input != nil:
+				input = append(input, f.input...)
+				continue
+			case f.note == nil:
+				return
+			case f.note.Job != nil:
+				f.note.Job.Input, input = input, nil
 			}
 			notes <- f.note
 		}

@@ -114,7 +114,7 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 			return c.unreachable(strings.TrimSpace(line))
 		}
 	}
-	if err := (&sender{w: c.in}).note(note{Type: jobNote, Job: &job}); err != nil {
+	if err := (&sender{w: c.in}).job(job); err != nil {
 		return c.unreachable("")
 	}
 	f, err := frames.next()
@@ -260,6 +260,9 @@ func (c *remoteCrew) receive(frames *receiver) {
 
 // pass hands a frame to its worker.
 func (c *remoteCrew) pass(f frame) error {
+	if f.input != nil {
+		return errors.New("it speaks as a launcher does")
+	}
 	id := f.id
 	if f.note != nil {
 		if f.note.Type == pongNote {

@@ -76,6 +76,21 @@ func TestNoSecretReachesSSHsArguments(t *testing.T) {
 	}
 }
 
+// What horovod.run hands to its ranks may be more than a frame can hold.
+func TestFarRanksGetAllOfALargeInput(t *testing.T) {
+	input, dir := filepath.Join(t.TempDir(), "input"), t.TempDir()
+	if err := os.WriteFile(input, bytes.Repeat([]byte("0123456789abcdef"), maxFrame/16+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := launched(t, []string{remotely(t)}, "--input", input, "--results", dir, "-np", "2", "-H", "localhost:1,far.invalid:1", "sh", "-c", "sha256sum")
+	l.expect(0)
+	out, _ := exec.Command("sha256sum", input).Output()
+	sum, _, _ := strings.Cut(string(out), " ")
+	if sum == "" || strings.Count(l.stdout.String(), sum) != 2 {
+		t.Errorf("the input's sum is %s, and the ranks have read\n%s", sum, &l.stdout)
+	}
+}
+
 func TestFarFailuresAreToldAsNearOnes(t *testing.T) {
 	env := []string{remotely(t)}
 	l := launched(t, env, "-np", "3", "-H", "localhost:1,far.invalid:2", "--grace-period", "0.1", "sh", "-c",
@@ -167,12 +182,12 @@ func TestAgentsObeyLaunchersOnly(t *testing.T) {
 		"":                                         exitUsage,
 		"GET / HTTP/1.1\r\n\r\n":                   exitUsage,
 		strings.Repeat("x", 5000):                  exitUsage,
-		"gorovod-launcher 1 0.0.1 \n":              1,
+		"gorovod-launcher 2 0.0.1 \n":              1,
 		"gorovod-launcher 77 " + build() + " \n":   1,
-		"gorovod-launcher 1 0.1.0+0badc0de0000 \n": 1, // another build
-		"gorovod-launcher 1 " + build() + " \nabc": 0, // cut short
-		"gorovod-launcher 1 " + build() + " \n\x00\x00\x00\x10n{\"Type\":\"ping\"}": 1, // before the job
-		"gorovod-launcher 1 " + build() + " \n\xff\xff\xff\xff":                     0,
+		"gorovod-launcher 2 0.1.0+0badc0de0000 \n": 1, // another build
+		"gorovod-launcher 2 " + build() + " \nabc": 0, // cut short
+		"gorovod-launcher 2 " + build() + " \n\x00\x00\x00\x10n{\"Type\":\"ping\"}": 1, // before the job
+		"gorovod-launcher 2 " + build() + " \n\xff\xff\xff\xff":                     0,
 	} {
 		cmd := exec.Command(self(), "agent")
 		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")

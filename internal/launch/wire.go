@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -20,7 +21,7 @@ import (
 // the launcher has granted, by credits, so what has been sent always finds room.
 
 // agentProtocol changes when the frames do.
-const agentProtocol = 1
+const agentProtocol = 2
 
 const (
 	agentGreeting    = "gorovod-agent"
@@ -35,6 +36,8 @@ const (
 	maxFrame    = 64 << 20
 	// streamWindow is how many bytes of one stream may be under way.
 	streamWindow = 256 << 10
+	// inputPiece is how many bytes of the job's input one frame has: they may be more than any frame.
+	inputPiece = 1 << 20
 	// grantAt is how many taken bytes are granted again in one message.
 	grantAt = streamWindow / 4
 )
@@ -43,6 +46,7 @@ const (
 const (
 	noteFrame   = 'n' // a note in JSON
 	outputFrame = 'o' // uvarint id, stream byte, bytes; no bytes are the stream's end
+	inputFrame  = 'i' // bytes, more of the job's Input; before the job's note
 )
 
 // note is every frame but output; Type says which fields mean something.
@@ -88,7 +92,7 @@ type assignment struct {
 	Dir    string // where commands run
 	Secret string // of the job, in hexadecimal
 	Slots  int    // how many commands are to be expected at a time
-	Input  []byte // each command's stdin, nil for an empty one
+	Input  []byte `json:"-"` // each command's stdin, nil for an empty one; in frames of its own
 	// Interfaces are those that the job is to use, of which the host must have one; empty for any.
 	Interfaces []string `json:",omitempty"`
 }
@@ -173,6 +177,16 @@ func (s *sender) note(n note) error {
 	return s.frame(noteFrame, nil, body)
 }
 
+// job sends an agent its assignment.
+func (s *sender) job(job assignment) error {
+	for piece := range slices.Chunk(job.Input, inputPiece) {
+		if err := s.frame(inputFrame, nil, piece); err != nil {
+			return err
+		}
+	}
+	return s.note(note{Type: jobNote, Job: &job})
+}
+
 func (s *sender) output(id, stream int, p []byte) error {
 	head := append(binary.AppendUvarint(nil, uint64(id)), byte(stream))
 	return s.frame(outputFrame, head, p)
@@ -187,9 +201,10 @@ func (s *sender) frame(kind byte, head, body []byte) error {
 	return err
 }
 
-// frame is one that was received; its output is valid until the next.
+// frame is one that was received; its input and output are valid until the next.
 type frame struct {
-	note *note
+	note  *note
+	input []byte
 	// of output
 	id, stream int
 	data       []byte
@@ -223,6 +238,8 @@ func (r *receiver) next() (f frame, err error) {
 		if err := json.Unmarshal(body, f.note); err != nil {
 			return f, fmt.Errorf("a note: %w", err)
 		}
+	case inputFrame:
+		f.input = body
 	case outputFrame:
 		id, used := binary.Uvarint(body)
 		if used <= 0 || used == len(body) || int(body[used]) >= streamCount {

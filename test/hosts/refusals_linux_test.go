@@ -111,8 +111,8 @@ func readFile(t testing.TB, path string) string {
 func TestOtherVersions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
-	for _, says := range []string{"gorovod-agent 1 0.0.9 /opt/old/gorovod", "gorovod-agent 99 0.1.0 /opt/old/gorovod",
-		"gorovod-agent 1 0.1.0+0badc0de0000 /opt/old/gorovod"} {
+	for _, says := range []string{"gorovod-agent 2 0.0.9 /opt/old/gorovod", "gorovod-agent 99 0.1.0 /opt/old/gorovod",
+		"gorovod-agent 2 0.1.0+0badc0de0000 /opt/old/gorovod"} {
 		c.Write("old", fmt.Sprintf("#!/bin/sh\necho '%s'\ncat >%s\n", says, c.File("heard")))
 		if err := os.Chmod(c.File("old"), 0o700); err != nil {
 			t.Fatal(err)
