@@ -326,8 +326,12 @@ func (c *Config) Agreed() map[string]string {
 	return agreed
 }
 
-// Adopt takes rank 0's agreed knobs, and returns the names of those that differed.
+// Adopt takes rank 0's agreed knobs, and returns the names of those that differed. Encryption that this rank was asked for it does not
+// give up: then there is an error.
 func (c *Config) Adopt(zero map[string]string) ([]string, error) {
+	if c.TLS && zero["GOROVOD_TLS"] == "0" {
+		return nil, errors.New("GOROVOD_TLS is 1 on this rank and not on rank 0: it must be set for all ranks, for instance with horovodrun -x GOROVOD_TLS=1")
+	}
 	var differed []string
 	for _, k := range Knobs {
 		if !k.Agreed {

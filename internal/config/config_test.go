@@ -198,6 +198,23 @@ func TestRankZerosKnobsAreAdopted(t *testing.T) {
 	}
 }
 
+// Who asks for encryption gets it, or an error.
+func TestEncryptionIsNotLostByMistake(t *testing.T) {
+	for _, v := range []string{"yes", "true", "on", "l"} {
+		if c, err := Load(env("GOROVOD_TLS", v)); err == nil || !strings.Contains(err.Error(), "GOROVOD_TLS="+v+": 1, which turns it on, or 0 is needed") {
+			t.Errorf("%s: %v, error %v", v, c.TLS, err)
+		}
+	}
+	with, _ := Load(env("GOROVOD_TLS", "1"))
+	without, _ := Load(env("GOROVOD_TLS", "0"))
+	if _, err := with.Adopt(without.Agreed()); err == nil || !strings.Contains(err.Error(), "GOROVOD_TLS is 1 on this rank and not on rank 0") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := without.Adopt(with.Agreed()); err != nil || !without.TLS {
+		t.Errorf("TLS %v, error %v", without.TLS, err)
+	}
+}
+
 // A Config that was not read from an environment can adopt, too.
 func TestAdoptWithoutAnEnvironment(t *testing.T) {
 	c := &Config{Size: 2}

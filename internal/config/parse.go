@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -138,6 +139,19 @@ func boolean(field func(*Config) *bool) setting {
 			return "0"
 		},
 	}
+}
+
+// protection is a boolean that is never off by mistake: what is no number is refused.
+func protection(field func(*Config) *bool) setting {
+	s := boolean(field)
+	s.parse = func(c *Config, v string) error {
+		if !numeric(v) {
+			return errors.New("1, which turns it on, or 0 is needed")
+		}
+		*field(c) = truth(v)
+		return nil
+	}
+	return s
 }
 
 // hint is 0, 1, or auto where nothing is said.

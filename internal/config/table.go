@@ -60,7 +60,7 @@ var implemented = []Knob{
 	{Name: "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", Doc: "how much measurements are thought to scatter beyond what is seen: a variance, in (bytes/µs)², from 0 to 1",
 		setting: fraction(func(c *Config) *float64 { return &c.Autotune.Noise })},
 	{Name: "GOROVOD_TLS", Agreed: true, Doc: "1: what goes over TCP, control and data, is encrypted (TLS 1.3, bound to the job's secret), see docs/security.md; 0: it is proved, but neither encrypted nor signed. Shared memory needs none. It cannot be combined with operations over MPI",
-		setting: boolean(func(c *Config) *bool { return &c.TLS })},
+		setting: protection(func(c *Config) *bool { return &c.TLS })},
 	{Name: "GOROVOD_TCP_STREAMS", Agreed: true, Doc: "TCP connections that carry the data from a rank to another, up to 64: a message of at least 128 KiB is cut into as many parts. 0: as many as a host has network interfaces that are equally fast and in subnets of their own, over which they are spread; one interface counts where the drivers do not tell how fast they are, unless HOROVOD_GLOO_IFACE names several. More than that helps where a single one cannot fill the link",
 		setting: whole(func(c *Config) *int { return &c.TCPStreams }, 0, 64)},
 	{Name: "HOROVOD_HIERARCHICAL_ALLREDUCE", Agreed: true, Doc: "for jobs on several hosts. `1`: allreduces and reducescatters are made of parts inside the hosts and parts between them (reducescatters where all hosts have equally many ranks); `0`: they are not; `auto`: as a model of their cost says, which is nearly always as 1",
