@@ -219,21 +219,24 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 }
 
 // noteInterfaces tells which of the job's interfaces each host has, and warns of those
-// that none has: a name that is misspelt, say.
+// that none has: a name that is misspelt, say; and of hosts where other hosts can reach none.
 func (j *Job) noteInterfaces(crews map[string]crew) {
 	own, err := usable(j.Interfaces)
 	if len(j.Interfaces) == 0 || err != nil {
 		return
 	}
-	found := [][]string{ways.Names(own)}
+	found, hosts := [][]string{ways.Names(own)}, []string{"this host"}
 	for _, host := range slices.Sorted(maps.Keys(crews)) {
 		if far, ok := crews[host].(*remoteCrew); ok {
-			found = append(found, far.ready.Interfaces)
+			found, hosts = append(found, far.ready.Interfaces), append(hosts, host)
 			j.tell("%s has %s", host, strings.Join(far.ready.Interfaces, ", "))
 		}
 	}
 	if names := nobodys(j.Interfaces, found); len(found) > 1 && len(names) > 0 {
 		j.say("%s: no host has %s", interfacesOption, strings.Join(names, ", "))
+	}
+	if cut := secluded(hosts, found); len(found) > 1 && len(cut) > 0 {
+		j.say("%s: loopback (lo) is all that there is of these on %s, and it leads to no other host: name an interface that does", interfacesOption, strings.Join(cut, ", "))
 	}
 }
 

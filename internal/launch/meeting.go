@@ -149,6 +149,16 @@ func nobodys(interfaces []string, found [][]string) (names []string) {
 	return names
 }
 
+// secluded are the hosts that have none of the job's interfaces but loopback.
+func secluded(hosts []string, found [][]string) (cut []string) {
+	for i, its := range found {
+		if !slices.ContainsFunc(its, func(name string) bool { return name != "lo" }) {
+			cut = append(cut, hosts[i])
+		}
+	}
+	return cut
+}
+
 // interfacesOption restricts a job to interfaces, which other hosts may call otherwise:
 // each host must have one of them.
 const interfacesOption = "--network-interfaces"

@@ -91,6 +91,17 @@ func TestFarRanksGetAllOfALargeInput(t *testing.T) {
 	}
 }
 
+// Who names loopback for a job of several hosts is told, before the ranks fail to meet.
+func TestLoopbackLeadsToNoOtherHost(t *testing.T) {
+	l := launched(t, []string{remotely(t)}, "-np", "2", "-H", "localhost:1,far.invalid:1", "--network-interfaces", "lo", "true")
+	l.expect(0, "--network-interfaces: loopback (lo) is all that there is of these on this host, far.invalid, and it leads to no other host")
+	launched(t, nil, "-np", "2", "--network-interfaces", "lo", "true").expect(0)
+	hosts := []string{"a", "b", "c"}
+	if cut := secluded(hosts, [][]string{{"eth0"}, {"lo"}, {"lo", "ib0"}}); !slices.Equal(cut, []string{"b"}) {
+		t.Errorf("%v", cut)
+	}
+}
+
 func TestFarFailuresAreToldAsNearOnes(t *testing.T) {
 	env := []string{remotely(t)}
 	l := launched(t, env, "-np", "3", "-H", "localhost:1,far.invalid:2", "--grace-period", "0.1", "sh", "-c",
