@@ -104,7 +104,7 @@ func (s *Search) Best() Trial {
 
 // Observe takes a sample of Current, in any unit in which more is better. It
 // reports whether the point has ended with it: then Current is another one, maybe equal.
-// It may think for some milliseconds then.
+// It may think then: for some milliseconds, and for a tenth of a second where it has 50 points behind it.
 func (s *Search) Observe(score float64) (ended bool) {
 	if s.finished || math.IsNaN(score) || math.IsInf(score, 0) {
 		return false
