@@ -272,6 +272,10 @@ check "srun, 2 nodes" "$(ranks 4 2)" srun -N2 -n4 "${place[@]}"
 check "srun, 1 task" "place 0 1 0 1 0 1 sum 1 mpi False" srun -n1 "${place[@]}"
 check "srun, another step of another shape" "$(ranks 2 1)" srun -N1 -n2 "${place[@]}"
 check "srun with PMI2" "$(ranks 4 2)" srun -N2 -n4 --mpi=pmi2 "${place[@]}"
+for missing in 3:gv2 0:gv1; do
+  ends "srun with PMI2, 2 nodes, rank ${missing%:*} does not come" "waited .* for rank ${missing%:*} of 4 \\(not heard of, started on host ${missing#*:}\\);" 3 env HOROVOD_GLOO_TIMEOUT_SECONDS=8 \
+    srun -N2 -n4 -W 5 --mpi=pmi2 bash -c '[ "$SLURM_PROCID" != '"${missing%:*}"' ] || exec sleep 30; exec "$0" "$@"' "${place[@]}"
+done
 # Over MPI hosts are told by their own names, and both nodes are this one.
 if have mpirun.mpich "srun with PMI2, over MPICH"; then
   check "srun with PMI2, over MPICH" "$(ranks 4 1 True)" env HOROVOD_CONTROLLER=mpi GOROVOD_MPI_LIBRARY=libmpich.so.12 srun -N2 -n4 --mpi=pmi2 "${place[@]}"

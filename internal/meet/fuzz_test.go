@@ -60,11 +60,14 @@ func FuzzPMI(f *testing.F) {
 				}
 			}
 		}()
-		s := &speaker{conn: here, lines: bufio.NewReaderSize(here, 4<<10)}
-		err := s.begin()
+		s := newSpeaker(here)
+		defer close(s.closed)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := s.begin(ctx)
 		for _, kind := range []string{"barrier_out", "get_result", "finalize_ack"} {
 			if err == nil {
-				_, err = s.ask("x", kind)
+				_, err = s.ask(ctx, "x", kind)
 			}
 		}
 		if err == nil {
@@ -83,4 +86,4 @@ func FuzzPMI(f *testing.F) {
 
 // ownWords are what errors say whatever was answered.
 const ownWords = "the answer to init, get_maxes, get_my_kvsname, is not answered with response_to_init, maxes, my_kvsname, barrier_out, get_result, finalize_ack " +
-	"is refused: rc= is answered with a vallen_max that is no number bufio: buffer full io: read/write on closed pipe EOF"
+	"is refused: rc= is answered with a vallen_max that is no number bufio: buffer full the process manager has closed connection io: read/write on closed pipe EOF"

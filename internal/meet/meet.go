@@ -93,7 +93,7 @@ func Choose(c Circumstances) (Board, error) {
 	case p.OneHost() && p.Job != "":
 		return newLocalFile(c.Local, p.Job)
 	case p.PMI != "" && !c.MPI:
-		return newPMI(p.PMI)
+		return newPMI(p, c.Host)
 	case p.PMIx != "" && c.PMIx != nil:
 		space, err := c.PMIx()
 		if err == nil {

@@ -1,11 +1,9 @@
 package meet
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -196,146 +194,5 @@ func TestDirectoriesThatAreNotBelieved(t *testing.T) {
 	}
 	if _, err := newPrivateFile(filepath.Join(dir, "new"), "j"); err != nil {
 		t.Error(err)
-	}
-}
-
-// processManager answers like Hydra's proxies. Each rank has a socket; fd is its end.
-type processManager struct {
-	mu      sync.Mutex
-	values  map[string]string
-	waiting int
-	size    int
-	passed  chan struct{}
-	said    []string
-}
-
-func startProcessManager(t *testing.T, size int) (m *processManager, fds []string) {
-	m = &processManager{values: map[string]string{}, size: size, passed: make(chan struct{})}
-	for range size {
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { unix.Close(pair[0]) })
-		f := os.NewFile(uintptr(pair[1]), "")
-		conn, err := net.FileConn(f)
-		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		go m.serve(conn)
-		fds = append(fds, fmt.Sprint(pair[0]))
-	}
-	return m, fds
-}
-
-func (m *processManager) serve(conn net.Conn) {
-	lines := bufio.NewScanner(conn)
-	for lines.Scan() {
-		fields := map[string]string{}
-		for _, f := range strings.Fields(lines.Text()) {
-			name, value, _ := strings.Cut(f, "=")
-			fields[name] = value
-		}
-		m.mu.Lock()
-		m.said = append(m.said, fields["cmd"])
-		m.mu.Unlock()
-		answer := ""
-		switch fields["cmd"] {
-		case "init":
-			answer = "response_to_init pmi_version=1 pmi_subversion=1 rc=0"
-		case "get_maxes":
-			answer = "maxes kvsname_max=256 keylen_max=64 vallen_max=1024"
-		case "get_my_kvsname":
-			answer = "my_kvsname kvsname=kvs_1"
-		case "put":
-			m.mu.Lock()
-			m.values[fields["key"]] = fields["value"]
-			m.mu.Unlock()
-			answer = "put_result rc=0 msg=success"
-		case "barrier_in":
-			m.mu.Lock()
-			if m.waiting++; m.waiting == m.size {
-				close(m.passed)
-			}
-			m.mu.Unlock()
-			<-m.passed
-			answer = "barrier_out"
-		case "get":
-			m.mu.Lock()
-			v, ok := m.values[fields["key"]]
-			m.mu.Unlock()
-			answer = "get_result rc=0 msg=success value=" + v
-			if !ok {
-				answer = "get_result rc=-1 msg=key_not_found"
-			}
-		case "finalize":
-			answer = "finalize_ack"
-		}
-		fmt.Fprintf(conn, "cmd=%s\n", answer)
-	}
-}
-
-func TestPMI(t *testing.T) {
-	m, fds := startProcessManager(t, 3)
-	want := Offer{Key: []byte("0123456789abcdef0123456789abcdef")}
-	for i := range 60 { // more than there is room for
-		want.Addrs = append(want.Addrs, fmt.Sprintf("192.0.2.%d:4711", i))
-	}
-	var ranks sync.WaitGroup
-	for r, fd := range fds {
-		b, err := newPMI(fd)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ranks.Go(func() {
-			if r == 0 {
-				if _, err := b.Publish(bounded(t), want); err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			got, err := b.Read(bounded(t), nil)
-			if err != nil || string(got.Key) != string(want.Key) || len(got.Addrs) < 10 || got.Addrs[0] != want.Addrs[0] {
-				t.Errorf("rank %d: %v, %v", r, got, err)
-			}
-			if _, err := b.Read(bounded(t), &got); err == nil {
-				t.Error("a second reading")
-			}
-		})
-	}
-	ranks.Wait()
-	if all := strings.Join(m.said, " "); strings.Count(all, "finalize") != 3 {
-		t.Errorf("not everybody has said the last word: %s", all)
-	}
-}
-
-func TestPMIThatGoesWrong(t *testing.T) {
-	_, fds := startProcessManager(t, 2)
-	b, _ := newPMI(fds[1])
-	if _, err := b.Read(short(t), nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("rank 0 has not come: %v", err)
-	}
-	if _, err := newPMI("x"); err == nil {
-		t.Error("PMI_FD=x")
-	}
-	b, _ = newPMI("987654")
-	if _, err := b.Read(short(t), nil); err == nil {
-		t.Error("a descriptor that is not there")
-	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(pair[0])
-	unix.Write(pair[1], []byte("cmd=response_to_init rc=-1\n"))
-	b, _ = newPMI(fmt.Sprint(pair[0]))
-	if _, err := b.Publish(bounded(t), Offer{Key: []byte("k")}); err == nil || !strings.Contains(err.Error(), "rc=-1") {
-		t.Errorf("refused: %v", err)
-	}
-	unix.Close(pair[1])
-	if _, err := b.Read(bounded(t), nil); err == nil {
-		t.Error("the process manager is gone")
 	}
 }

@@ -1,19 +1,14 @@
 package meet
 
 import (
-	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"strconv"
-	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gorovod/gorovod/internal/schedulers"
 )
 
 // pmi is a board in the key-value space of a process manager, by version 1 of the PMI
@@ -23,17 +18,19 @@ import (
 // word for a crash, so that word is said at once; MPI cannot be initialised in the
 // process after that.
 type pmi struct {
-	fd int
+	fd    int
+	place schedulers.Place
+	host  string // this process's, as messages name it
 }
 
 const pmiKey = "gorovod-rendezvous"
 
-func newPMI(fd string) (*pmi, error) {
-	n, err := strconv.Atoi(fd)
-	if err != nil || n < 0 {
-		return nil, fmt.Errorf("PMI_FD=%q is no file descriptor", fd)
+func newPMI(at schedulers.Place, host string) (*pmi, error) {
+	fd, err := strconv.Atoi(at.PMI)
+	if err != nil || fd < 0 {
+		return nil, fmt.Errorf("PMI_FD=%q is no file descriptor", at.PMI)
 	}
-	return &pmi{n}, nil
+	return &pmi{fd, at, host}, nil
 }
 
 func (p *pmi) String() string { return "PMI" }
@@ -48,7 +45,7 @@ func (p *pmi) Publish(ctx context.Context, o Offer) (withdraw func(), err error)
 			}
 			value := base64.RawURLEncoding.EncodeToString(text)
 			if len(value) < s.longest {
-				_, err := s.ask("put kvsname="+s.space+" key="+pmiKey+" value="+value, "put_result")
+				_, err := s.ask(ctx, "put kvsname="+s.space+" key="+pmiKey+" value="+value, "put_result")
 				if err != nil {
 					return err
 				}
@@ -59,8 +56,7 @@ func (p *pmi) Publish(ctx context.Context, o Offer) (withdraw func(), err error)
 			}
 			o.Addrs = o.Addrs[:len(o.Addrs)-1] // the likeliest come first
 		}
-		_, err := s.ask("barrier_in", "barrier_out")
-		return err
+		return p.barrier(ctx, s)
 	})
 }
 
@@ -70,10 +66,10 @@ func (p *pmi) Read(ctx context.Context, stale *Offer) (o Offer, err error) {
 		return o, errors.New("rank 0's rendezvous is gone")
 	}
 	err = p.talk(ctx, func(s *speaker) error {
-		if _, err := s.ask("barrier_in", "barrier_out"); err != nil {
+		if err := p.barrier(ctx, s); err != nil {
 			return err
 		}
-		answer, err := s.ask("get kvsname="+s.space+" key="+pmiKey, "get_result")
+		answer, err := s.ask(ctx, "get kvsname="+s.space+" key="+pmiKey, "get_result")
 		if err != nil {
 			return err
 		}
@@ -89,82 +85,15 @@ func (p *pmi) Read(ctx context.Context, stale *Offer) (o Offer, err error) {
 	return o, err
 }
 
-// speaker is one conversation.
-type speaker struct {
-	conn    net.Conn
-	lines   *bufio.Reader
-	space   string // the name of the key-value space
-	longest int    // of a value, in bytes, with the zero that C puts behind it
-}
-
 // talk begins a conversation, has f go on, and ends it.
 func (p *pmi) talk(ctx context.Context, f func(*speaker) error) error {
-	dup, err := unix.FcntlInt(uintptr(p.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("PMI_FD=%d: %w", p.fd, err)
-	}
-	socket := os.NewFile(uintptr(dup), "PMI")
-	conn, err := net.FileConn(socket)
-	socket.Close()
-	if err != nil {
-		return fmt.Errorf("PMI_FD=%d: %w", p.fd, err)
-	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	s := &speaker{conn: conn, lines: bufio.NewReaderSize(conn, 4<<10)}
-	if err = s.begin(); err == nil {
-		err = f(s)
-	}
-	if err == nil {
-		_, err = s.ask("finalize", "finalize_ack")
-	}
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("PMI: not all ranks have come: %w", ctx.Err())
-	}
-	return fmt.Errorf("PMI: %w", err)
-}
-
-func (s *speaker) begin() error {
-	if _, err := s.ask("init pmi_version=1 pmi_subversion=1", "response_to_init"); err != nil {
-		return err
-	}
-	limits, err := s.ask("get_maxes", "maxes")
+	s, err := dialPMI(ctx, p.fd)
 	if err != nil {
 		return err
 	}
-	if s.longest, err = strconv.Atoi(limits["vallen_max"]); err != nil {
-		return errors.New("get_maxes is answered with a vallen_max that is no number")
+	defer s.close()
+	if err := f(s); err != nil {
+		return err
 	}
-	name, err := s.ask("get_my_kvsname", "my_kvsname")
-	s.space = name["kvsname"]
-	return err
-}
-
-// ask sends a command and reads the answer, which must be of a kind. No error shows
-// what was said: it may be the secret.
-func (s *speaker) ask(command, kind string) (map[string]string, error) {
-	verb, _, _ := strings.Cut(command, " ")
-	if _, err := fmt.Fprintf(s.conn, "cmd=%s\n", command); err != nil {
-		return nil, fmt.Errorf("%s: %w", verb, err)
-	}
-	line, err := s.lines.ReadSlice('\n')
-	if err != nil {
-		return nil, fmt.Errorf("the answer to %s: %w", verb, err)
-	}
-	answer := make(map[string]string)
-	for _, field := range strings.Fields(string(line)) {
-		name, value, _ := strings.Cut(field, "=")
-		answer[name] = value
-	}
-	if rc, told := answer["rc"]; answer["cmd"] != kind || told && rc != "0" {
-		if n, err := strconv.Atoi(rc); answer["cmd"] == kind && err == nil {
-			return nil, fmt.Errorf("%s is refused: rc=%d", verb, n)
-		}
-		return nil, fmt.Errorf("%s is not answered with %s", verb, kind)
-	}
-	return answer, nil
+	return s.finish(ctx)
 }

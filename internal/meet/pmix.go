@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
 // KeyValues is a space of keys and values that the ranks of one job share, and nobody of another user: PMIx's.
@@ -32,7 +30,7 @@ type KeyValues interface {
 // say "not found" to the first who asks, or nothing. So such questions decide nothing: they are asked for an error's words only, when the
 // fence has not ended in time.)
 //
-// Before the fence each rank puts the name of its host, as a mark that it has come: a fence alone does not tell for whom it waits.
+// Before the fence each rank puts its mark (see gate).
 type pmix struct {
 	space KeyValues
 	host  string // this process's, as messages name it
@@ -42,6 +40,8 @@ const (
 	pmixKey  = "gorovod-rendezvous"
 	pmixMark = "gorovod-here"
 )
+
+var pmixGate = gate{"PMIx", "fence", ", and has each host libpmix? GOROVOD_RENDEZVOUS_DIR, a directory that all hosts share, makes do without PMIx"}
 
 func (p *pmix) String() string { return "PMIx" }
 
@@ -87,49 +87,8 @@ func (p *pmix) fence(ctx context.Context) error {
 	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
 	}
-	waited := time.Since(began).Round(100 * time.Millisecond)
-	return fmt.Errorf("waited %v for %s (do all call hvd.init(), and has each host libpmix? GOROVOD_RENDEZVOUS_DIR, a directory that all hosts share, makes do without PMIx): %w", waited, p.absent(), context.Cause(ctx))
-}
-
-// absent says who has not come, as far as that can be found out.
-func (p *pmix) absent() string {
+	waited := time.Since(began)
 	hosts := p.space.Hosts()
 	marks, err := p.space.CallRoll(pmixMark)
-	if err != nil || len(marks) != len(hosts) {
-		return fmt.Sprintf("some of %d ranks, and PMIx does not tell for which: %s", len(hosts), rendezvous.Places(hosts))
-	}
-	come, all := make([]bool, len(marks)), true
-	for r, mark := range marks {
-		come[r] = mark != nil
-		all = all && come[r]
-	}
-	if all {
-		return fmt.Sprintf("PMIx, whose fence has not ended although all %d ranks have come by now", len(marks))
-	}
-	return rendezvous.NotCome(come, rename(hosts, marks))
-}
-
-// rename gives the launcher's hosts the names that the ranks there have for them, if these agree: a launcher may call by an address what all
-// other messages call by a name. It changes hosts.
-func rename(hosts []string, marks [][]byte) []string {
-	own := map[string]string{} // empty: they do not agree
-	for r, mark := range marks {
-		if mark == nil {
-			continue
-		}
-		if name, known := own[hosts[r]]; !known {
-			own[hosts[r]] = string(mark)
-		} else if name != string(mark) {
-			own[hosts[r]] = ""
-		}
-	}
-	for r, mark := range marks {
-		switch name := own[hosts[r]]; {
-		case len(mark) > 0:
-			hosts[r] = string(mark)
-		case hosts[r] != "" && name != "":
-			hosts[r] = name
-		}
-	}
-	return hosts
+	return pmixGate.overdue(ctx, waited, hosts, marks, err)
 }

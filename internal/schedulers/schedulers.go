@@ -43,6 +43,8 @@ type Place struct {
 	Job string
 	// Head is the name or address of rank 0's host; empty where it is not told.
 	Head string
+	// Nodes are the names of all hosts on which the launcher has started ranks, in its order; empty where it does not tell them.
+	Nodes []string
 	// PMI says how to speak with the process manager: the value of PMI_FD; empty if
 	// it offers no such way.
 	PMI string

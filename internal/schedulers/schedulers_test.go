@@ -53,7 +53,7 @@ func (p Place) describe() string {
 		return string(Horovodrun)
 	}
 	text := fmt.Sprintf("%s: %d of %d, local %d/%d, cross %d/%d", p.Launcher, p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize)
-	for _, f := range [][2]string{{"host", p.Host}, {"job", p.Job}, {"head", p.Head}, {"PMI", p.PMI}, {"PMIx", p.PMIx}} {
+	for _, f := range [][2]string{{"host", p.Host}, {"job", p.Job}, {"head", p.Head}, {"PMI", p.PMI}, {"PMIx", p.PMIx}, {"nodes", strings.Join(p.Nodes, " ")}} {
 		if f[1] != "" {
 			text += fmt.Sprintf("\n%s %q", f[0], f[1])
 		}
@@ -61,10 +61,10 @@ func (p Place) describe() string {
 	return text
 }
 
-func TestFirstHost(t *testing.T) {
-	for list, want := range map[string]string{"node[03-07,12],gpu1": "node03", "n1": "n1", "n1,n2": "n1", "a[1]": "a1", "a[1,3]": "a1",
-		"": "", "a[x]": "", "a[1-2]b": "", "[1-2]": ""} {
-		if got := firstHost(list); got != want {
+func TestHostNames(t *testing.T) {
+	for list, want := range map[string]string{"node[08-10,12],gpu1": "node08 node09 node10 node12 gpu1", "n1": "n1", "n1,n2": "n1 n2", "a[1]": "a1", "a[1,3]": "a1 a3",
+		"a[9-11],b": "a9 a10 a11 b", "": "", "a[x]": "", "a[1-2]b": "", "[1-2]": "", "n1,a[2-1],n3": "n1", "a[1-9999999]": "", "n1,r[0-1]n[2-3]": "n1", "a[1-2-3]": "", "a[1,,2]": "a1"} {
+		if got := strings.Join(hostNames(list), " "); got != want {
 			t.Errorf("%q: %q, want %q", list, got, want)
 		}
 	}

@@ -34,8 +34,11 @@ func srun(e *environment) Place {
 	}
 	p := Place{
 		Launcher: Srun, Rank: e.number("SLURM_PROCID"), Size: e.number(size), LocalRank: e.optional("SLURM_LOCALID"),
-		Host: e.text("SLURMD_NODENAME"), Head: firstHost(e.text("SLURM_STEP_NODELIST")),
+		Host: e.text("SLURMD_NODENAME"), Nodes: hostNames(e.text("SLURM_STEP_NODELIST")),
 		Job: "slurm " + e.text("SLURM_JOB_ID") + "." + step + " " + e.text("SLURM_RESTART_COUNT"),
+	}
+	if len(p.Nodes) > 0 {
+		p.Head = p.Nodes[0]
 	}
 	p.PMIx = e.pmix(p.Rank) // srun --mpi=pmix
 	layout := "SLURM_STEP_TASKS_PER_NODE"
@@ -64,19 +67,6 @@ func srun(e *environment) Place {
 		}
 	}
 	return p
-}
-
-// hostList is how a list of hosts begins: a name, or the beginning of one with numbers
-// to follow, of which more may follow.
-var hostList = lazyregexp.New(`^([^\[\],]+)(?:\[(\d+)[-,\]\d]*)?(?:,|$)`)
-
-// firstHost is node03 of "node[03-07,12],gpu1"; empty if the list is of another form.
-func firstHost(list string) string {
-	m := hostList().FindStringSubmatch(list)
-	if m == nil {
-		return ""
-	}
-	return m[1] + m[2]
 }
 
 // nodeTasks is one part of Slurm's list: so many tasks, on so many nodes in a row.

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -31,10 +32,10 @@ var programs = map[string]func() int{
 		fmt.Printf("all is right on rank %d of %d, %d of %d here\n", hvd.Rank(), hvd.Size(), hvd.LocalRank(), hvd.LocalSize())
 		return 0
 	},
-	// absent does not come on the ranks of an mpirun's that ABSENT lists, which it leaves for mpirun to end.
+	// absent does not come on the ranks of an mpirun's that ABSENT lists, which it leaves for mpirun to end: Hydra may not.
 	"absent": func() int {
-		if slices.Contains(strings.Split(os.Getenv("ABSENT"), ","), os.Getenv("OMPI_COMM_WORLD_RANK")) {
-			time.Sleep(50 * time.Second)
+		if slices.Contains(strings.Split(os.Getenv("ABSENT"), ","), cmp.Or(os.Getenv("OMPI_COMM_WORLD_RANK"), os.Getenv("PMI_RANK"))) {
+			time.Sleep(20 * time.Second)
 			return 0
 		}
 		err := hvd.Init()

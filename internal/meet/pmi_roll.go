@@ -1,0 +1,173 @@
+package meet
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/lazyregexp"
+	"github.com/gorovod/gorovod/internal/schedulers"
+)
+
+const (
+	// pmiPatience is how long a rank waits at the barrier before it leaves its mark. A start that goes well needs none.
+	pmiPatience = time.Second
+	// pmiQuiet is how long a roll call goes on after the last mark. Who has come a moment before leaves his mark after pmiPatience.
+	pmiQuiet = pmiPatience + 300*time.Millisecond
+	// pmiPause is between two looks for the marks that are not there.
+	pmiPause = 100 * time.Millisecond
+	// pmiRollLimit bounds a roll call.
+	pmiRollLimit = 4 * time.Second
+	// pmiLongestMark is of a host's name, which is to fit where MPI has the name of a port.
+	pmiLongestMark = 150
+)
+
+var pmiGate = gate{"PMI", "barrier", "?"}
+
+// barrier waits until all ranks have come. Where the time is over before that the error says who has not.
+//
+// The marks are names in the process manager's name service, since what is put under keys is to be had after the barrier only, or on the same
+// host. A rank that waits at the barrier may speak with it. A process manager that has none costs the error its list, and nothing else: answers are
+// not waited for while the barrier may be passed.
+func (p *pmi) barrier(ctx context.Context, s *speaker) error {
+	began := time.Now()
+	if err := s.say(ctx, "barrier_in"); err != nil {
+		return err
+	}
+	patience := pmiPatience
+	if deadline, bounded := ctx.Deadline(); bounded {
+		patience = min(patience, time.Until(deadline)/2)
+	}
+	early, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := s.answer(early, "barrier_in", "barrier_out")
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		if err := s.notify(ctx, "publish_name service="+s.service(p.place.Rank)+" port="+p.mark()); err != nil {
+			return err
+		}
+		if _, err = s.answer(ctx, "barrier_in", "barrier_out"); err == nil {
+			err = s.notify(ctx, "unpublish_name service="+s.service(p.place.Rank))
+		}
+	}
+	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	waited := time.Since(began)
+	roll, end := context.WithTimeout(context.Background(), pmiRollLimit)
+	defer end()
+	hosts := p.hosts(roll, s)
+	marks, err := p.callRoll(roll, s)
+	return pmiGate.overdue(ctx, waited, hosts, marks, err)
+}
+
+// service is the name under which a rank leaves its mark. One name service may serve many jobs.
+func (s *speaker) service(rank int) string { return fmt.Sprintf("gorovod-%s-%d", s.space, rank) }
+
+// mark is this process's, in letters that the protocol takes.
+func (p *pmi) mark() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(p.host[:min(len(p.host), pmiLongestMark)]))
+}
+
+// callRoll is the marks of all ranks, by rank, nil for those that have left none until pmiQuiet after the last. It is an error where ctx ends
+// before all have been looked for, and where not even this rank's own is found.
+func (p *pmi) callRoll(ctx context.Context, s *speaker) ([][]byte, error) {
+	marks := make([][]byte, p.place.Size)
+	tick := time.NewTicker(pmiPause)
+	defer tick.Stop()
+	missing := len(marks)
+	for last, complete := time.Now(), false; missing > 0 && time.Since(last) < pmiQuiet; <-tick.C {
+		for r, mark := range marks {
+			if mark != nil {
+				continue
+			}
+			answer, err := s.ask(ctx, "lookup_name service="+s.service(r), "lookup_result")
+			if err != nil && !errors.Is(err, errRefused) {
+				if complete {
+					return marks, nil
+				}
+				return nil, err
+			}
+			if port, there := answer["port"]; there {
+				if marks[r], err = base64.RawURLEncoding.DecodeString(port); err != nil || marks[r] == nil {
+					marks[r] = []byte{}
+				}
+				missing, last = missing-1, time.Now()
+			}
+		}
+		complete = true
+		if marks[p.place.Rank] == nil {
+			return nil, errors.New("this rank's own mark is not there")
+		}
+	}
+	return marks, nil
+}
+
+// hosts are where the process manager has started the ranks: the names of Slurm's nodes, else numbers; empty where it does not tell.
+func (p *pmi) hosts(ctx context.Context, s *speaker) []string {
+	hosts := make([]string, p.place.Size)
+	answer, err := s.ask(ctx, "get kvsname="+s.space+" key=PMI_process_mapping", "get_result")
+	if err != nil {
+		return hosts
+	}
+	nodes := processMapping(answer["value"], p.place)
+	if nodes == nil {
+		return hosts
+	}
+	count := slices.Max(nodes) + 1
+	for r, n := range nodes {
+		if len(p.place.Nodes) == count {
+			hosts[r] = p.place.Nodes[n]
+		} else {
+			hosts[r] = fmt.Sprintf("number %d of %d", n+1, count)
+		}
+	}
+	return hosts
+}
+
+// mapBlock is one of a process mapping's: a first node, so many nodes from it on, and so many ranks on each.
+var mapBlock = lazyregexp.New(`^,\((\d{1,7}),(\d{1,7}),(\d{1,7})\)`)
+
+// processMapping is the node of each rank as MPICH and its kin write it: "(vector,(0,2,4),(2,1,3))" has ranks 0 to 3 on node 0, 4 to 7 on node
+// 1, 8 to 10 on node 2, and then goes round. It is nil where that is of another form, or contradicts what is known of this host: Slurm's is wrong
+// where the user has laid out the ranks.
+func processMapping(text string, at schedulers.Place) []int {
+	text, vector := strings.CutPrefix(text, "(vector")
+	text, closed := strings.CutSuffix(text, ")")
+	if !vector || !closed {
+		return nil
+	}
+	var nodes []int
+	for rest := text; len(nodes) < at.Size; {
+		m := mapBlock().FindStringSubmatch(rest)
+		if m == nil {
+			return nil
+		}
+		first, _ := strconv.Atoi(m[1])
+		count, _ := strconv.Atoi(m[2])
+		each, _ := strconv.Atoi(m[3])
+		if count*each == 0 {
+			return nil
+		}
+		for i := 0; i < count*each && len(nodes) < at.Size; i++ {
+			nodes = append(nodes, first+i/each)
+		}
+		if rest = rest[len(m[0]):]; rest == "" {
+			rest = text
+		}
+	}
+	here := 0
+	for _, n := range nodes {
+		if n == nodes[at.Rank] {
+			here++
+		}
+	}
+	if at.LocalSize > 0 && here != at.LocalSize {
+		return nil
+	}
+	return nodes
+}
