@@ -19,7 +19,8 @@ type mpiLauncher int
 const (
 	openMPILauncher  mpiLauncher = iota + 1
 	spectrumLauncher             // IBM's Open MPI
-	hydraLauncher                // MPICH's, and Intel's
+	hydraLauncher                // MPICH's
+	intelLauncher                // one that Intel has made of it
 )
 
 // mpiLauncherOf tells from what mpirun --version prints which one it is.
@@ -29,7 +30,7 @@ func mpiLauncherOf(version string) (mpiLauncher, error) {
 		launcher mpiLauncher
 	}{
 		{"IBM Spectrum MPI", spectrumLauncher}, {"Open MPI", openMPILauncher}, {"OpenRTE", openMPILauncher},
-		{"MPICH", hydraLauncher}, {"HYDRA", hydraLauncher}, {"Intel(R) MPI", hydraLauncher},
+		{"MPICH", hydraLauncher}, {"HYDRA", hydraLauncher}, {"Intel(R) MPI", intelLauncher},
 	} {
 		if strings.Contains(version, known.text) {
 			return known.launcher, nil
@@ -54,14 +55,8 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 	nics := strings.Join(f.NetworkInterfaces, ",")
 	words := []string{"mpirun"}
 	add := func(more ...string) { words = append(words, more...) }
-	var ssh []string
-	if f.SSHPort != nil {
-		ssh = append(ssh, "-p "+strconv.Itoa(*f.SSHPort))
-	}
-	if f.SSHIdentityFile != "" {
-		ssh = append(ssh, "-i "+f.SSHIdentityFile)
-	}
-	if l == hydraLauncher {
+	ssh := f.sshOptions()
+	if l == hydraLauncher || l == intelLauncher {
 		perHost := hosts[0].Slots
 		var where []string
 		for _, h := range hosts {
@@ -71,8 +66,11 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 			where = append(where, h.Name)
 		}
 		add("-l", "-np", strconv.Itoa(f.NumProc), "-ppn", strconv.Itoa(perHost), "-hosts", strings.Join(where, ","))
-		if len(ssh) > 0 {
-			add("-bootstrap=ssh", "-bootstrap-exec-args", strings.Join(ssh, " "))
+		if ssh != "" {
+			add("-bootstrap=ssh")
+		}
+		if ssh != "" && l == intelLauncher {
+			add("-bootstrap-exec-args", ssh)
 		}
 		if len(f.NetworkInterfaces) > 1 {
 			return nil, fmt.Errorf("MPICH's mpirun takes one network interface, not %s", nics)
@@ -114,8 +112,8 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 		if len(hosts) >= manyHosts {
 			add("--mca", "plm_rsh_no_tree_spawn", "true", "--mca", "plm_rsh_num_concurrent", strconv.Itoa(len(hosts)))
 		}
-		if len(ssh) > 0 {
-			add("--mca", "plm_rsh_args", strings.Join(ssh, " "))
+		if ssh != "" {
+			add("--mca", "plm_rsh_args", ssh)
 		}
 		switch {
 		case nics != "":
@@ -136,6 +134,21 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 	add(strings.Fields(f.MPIArgs)...)
 	return append(words, f.command...), nil
 }
+
+// sshOptions are the options that the user has for ssh.
+func (f *flags) sshOptions() string {
+	var options []string
+	if f.SSHPort != nil {
+		options = append(options, "-p "+strconv.Itoa(*f.SSHPort))
+	}
+	if f.SSHIdentityFile != "" {
+		options = append(options, "-i "+f.SSHIdentityFile)
+	}
+	return strings.Join(options, " ")
+}
+
+// hydraArgsVariable has arguments for the ssh of MPICH's mpirun, which takes none on its command line.
+const hydraArgsVariable = "HYDRA_LAUNCHER_EXTRA_ARGS"
 
 // bridgesOfAll are interfaces that have the same address on every host. Open MPI takes a host
 // for its neighbour on them, and waits for it in vain.
@@ -169,6 +182,9 @@ func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
 		if o.given {
 			notes = append(notes, o.name+": it has no effect with --mpi, where mpirun starts the processes and MPI carries the data")
 		}
+	}
+	if os.Getenv(sshVariable) != "" {
+		notes = append(notes, sshVariable+": it has no effect with --mpi, where mpirun has its own ways: OMPI_MCA_plm_rsh_agent names another ssh to Open MPI, HYDRA_LAUNCHER_EXEC to MPICH")
 	}
 	return notes
 }
@@ -204,6 +220,9 @@ func runMPI(f *flags) (code int, err error) {
 	words, err := f.mpirun(l, hosts, env)
 	if err != nil {
 		return exitUsage, err
+	}
+	if ssh := f.sshOptions(); ssh != "" && l == hydraLauncher {
+		env = setenv(env, hydraArgsVariable, strings.TrimSpace(os.Getenv(hydraArgsVariable)+" "+ssh))
 	}
 	for _, note := range f.mpiNotes(l) {
 		fmt.Fprintf(os.Stderr, "horovodrun: %s\n", note)

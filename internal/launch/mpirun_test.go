@@ -14,7 +14,7 @@ func TestMPILaunchers(t *testing.T) {
 		"mpirun (OpenRTE) 2.1":                                                     openMPILauncher,
 		"IBM Spectrum MPI 10.3, which also says Open MPI":                          spectrumLauncher,
 		"HYDRA build details:\n    Version:                                 4.0.2": hydraLauncher,
-		"Intel(R) MPI Library for Linux* OS, Version 2021.9":                       hydraLauncher,
+		"Intel(R) MPI Library for Linux* OS, Version 2021.9":                       intelLauncher,
 	} {
 		if got, err := mpiLauncherOf(text); err != nil || got != want {
 			t.Errorf("%q: %d, %v", text, got, err)
@@ -44,7 +44,8 @@ func TestMPICommand(t *testing.T) {
 			"--mca plm_rsh_args -p 22 -i k --mca btl_tcp_if_include x,y --output-filename d --timestamp-output -x A"},
 		{openMPILauncher, "-np 3 --mpi-args=--oversubscribe --binding-args=-bind-to~core", many, "-bind-to core --mca pml ob1 --mca btl ^openib --mca plm_rsh_no_tree_spawn true --mca plm_rsh_num_concurrent 64 --mca btl_tcp_if_exclude lo,docker0,virbr0 -x A -x B --oversubscribe prog arg"},
 		{spectrumLauncher, "-np 3 --tcp", hosts, "-H a:2,b:2 --bind-to socket --map-by socket --rank-by core -tcp -x A"},
-		{hydraLauncher, "-np 3 -p 22 --network-interfaces x --output-filename d", hosts, "mpirun -l -np 3 -ppn 2 -hosts a,b -bootstrap=ssh -bootstrap-exec-args -p 22 -iface x -outfile-pattern d -genvlist A,B prog arg"},
+		{hydraLauncher, "-np 3 -p 22", hosts, "mpirun -l -np 3 -ppn 2 -hosts a,b -bootstrap=ssh -genvlist A,B prog arg"}, // and a variable
+		{intelLauncher, "-np 3 -p 22 --network-interfaces x --output-filename d", hosts, "mpirun -l -np 3 -ppn 2 -hosts a,b -bootstrap=ssh -bootstrap-exec-args -p 22 -iface x -outfile-pattern d -genvlist A,B prog arg"},
 		{hydraLauncher, "-np 3", []Host{{"a", 1}, {"b", 2}}, "1 on a and 2 on b"},
 		{hydraLauncher, "-np 3 --network-interfaces x,y", hosts, "not x,y"},
 		{hydraLauncher, "-np 3 --prefix-output-with-timestamp", hosts, "no time"},
@@ -66,6 +67,24 @@ func TestMPICommand(t *testing.T) {
 		if !strings.Contains(got, c.want) || strings.Contains(got, "secret") {
 			t.Errorf("%s: %s,\nwant %s", c.args, got, c.want)
 		}
+	}
+}
+
+// MPICH's mpirun gets the options for its ssh, and the user's own, by a variable. That GOROVOD_SSH does not count is told.
+func TestSSHOptionsReachMPICH(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'HYDRA build details:'; exit; }\necho \"$HYDRA_LAUNCHER_EXTRA_ARGS\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte(script), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(os.Args[0], "--mpi", "-np", "2", "-p", "2222", "-i", "/dev/null", "prog")
+	c.Args[0] = "horovodrun"
+	c.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", "HYDRA_LAUNCHER_EXTRA_ARGS=-v", "GOROVOD_SSH=ssh -F f"}
+	var says strings.Builder
+	c.Stderr = &says
+	out, err := c.Output()
+	if err != nil || string(out) != "-v -p 2222 -i /dev/null\n" || !strings.Contains(says.String(), "GOROVOD_SSH: it has no effect with --mpi") {
+		t.Errorf("%v: %q, %q", err, out, says.String())
 	}
 }
 
