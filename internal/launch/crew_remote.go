@@ -133,10 +133,10 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 // unreachable is the error for a connection that has ended; printed is what came
 // instead of an agent.
 func (c *remoteCrew) unreachable(printed string) error {
-	code := -1
+	code, fate := -1, "was cut short"
 	select {
 	case <-c.died:
-		code = c.code
+		code, fate = c.code, c.fate
 		select {
 		case <-c.said:
 		case <-time.After(lastWords):
@@ -147,10 +147,7 @@ func (c *remoteCrew) unreachable(printed string) error {
 	if text == "" {
 		text = printed
 	}
-	what := fmt.Sprintf("%s ended with code %d", c.name, code)
-	if code < 0 {
-		what = c.name + " was cut short"
-	}
+	what := c.name + " " + fate
 	if text != "" {
 		what += ": " + text
 	}

@@ -59,8 +59,9 @@ func parseHosts(text string) ([]Host, error) {
 }
 
 // parseHostfile parses lines like "host slots=4". Blank lines and comments (#)
-// are skipped.
+// are skipped, and so is the mark that some editors put at a file's beginning.
 func parseHostfile(path, text string) ([]Host, error) {
+	text = strings.TrimPrefix(text, "\ufeff")
 	var hosts []Host
 	for i, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "#")

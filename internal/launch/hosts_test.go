@@ -58,7 +58,7 @@ func TestMalformedHosts(t *testing.T) {
 }
 
 func TestHostfile(t *testing.T) {
-	hosts, err := parseHostfile("f", "a slots=2\n\n# comment\nb slots=3 # too\n")
+	hosts, err := parseHostfile("f", "\ufeffa slots=2\n\n# comment\nb slots=3 # too\n")
 	if got := fmt.Sprint(hosts); err != nil || got != "[{a 2} {b 3}]" {
 		t.Errorf("%s %v", got, err)
 	}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ type line struct {
 	said chan struct{} // closed when that has come to its end
 	died chan struct{} // closed when the program has ended
 	code int           // its exit code, when died is closed; -1 if a signal killed it
+	fate string        // the same in words
 	kill func()        // ends it, and what it has started to reach the host; not after died
 }
 
@@ -63,6 +65,9 @@ func openLine(cmd *exec.Cmd) (*line, error) {
 	go func() {
 		cmd.Wait()
 		l.code = cmd.ProcessState.ExitCode()
+		if l.fate = fmt.Sprintf("ended with code %d", l.code); l.code < 0 {
+			l.fate = "was ended by a " + cmd.ProcessState.String() // signal: killed
+		}
 		close(l.died)
 	}()
 	return l, nil

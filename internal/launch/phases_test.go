@@ -24,6 +24,7 @@ func TestConnectionsThatEndInEachPhase(t *testing.T) {
 		code   int
 		says   string
 	}{
+		"killed":              {"kill -9 $$", 1, "host 198.18.0.1: .* was ended by a signal: killed"},
 		"before a word":       {"echo gone >&2; exit 255", 1, "host 198.18.0.1: .* ended with code 255: gone"},
 		"in a word":           {"printf gorovod-age; exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
 		"after the greeting":  {greeting + "exit 255", 1, "host 198.18.0.1: .* ended with code 255"},

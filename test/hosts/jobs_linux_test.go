@@ -73,7 +73,7 @@ func TestDoctor(t *testing.T) {
 	}
 	c.Write("hosts", "h1 slots=64 # more than cores\n")
 	j = examine(0, "--hostfile", c.File("hosts"), "-i", c.File("id"), "-p", "22", "--remote-command", c.gorovod, "--python", "false", "--no-pairs")
-	for _, want := range []string{"\nh1 ", "warning: h1: 64 slots on", "warning: h1: no Python was found", "can run"} {
+	for _, want := range []string{"\nh1 ", "warning: h1: 64 slots on", "warning: h1: the Python whose frameworks count", "can run"} {
 		if !strings.Contains(j.stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &j.stdout)
 		}

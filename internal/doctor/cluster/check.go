@@ -98,7 +98,7 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 			add(Warning, h.Name, "let all hosts follow a time server (chrony), else the times in logs do not fit", "its clock is %v %s this one's", abs(h.Clock).Round(time.Millisecond), aheadOrBehind(h.Clock))
 		}
 		if f.Python == "" {
-			add(Warning, h.Name, "--python says which is meant", "no Python was found")
+			add(Warning, h.Name, "--python says which is meant, by a name or path on that host", "the Python whose frameworks count (python3, or that of --python) was not found, or does not run")
 		}
 		if f.Frameworks["gorovod"] != "" && f.Frameworks["horovod"] != "" {
 			add(Warning, h.Name, "pip uninstall horovod", "Python has Horovod and gorovod installed: only one can be imported")
