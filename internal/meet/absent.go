@@ -17,7 +17,7 @@ type gate struct {
 }
 
 // overdue is the error of a rank that has waited there so long. hosts are where the launcher has started the ranks, in its words, and marks
-// what they have left, nil for those that have not come; err says why there are no marks.
+// what they have left, nil for those that have not come, empty where the name is not known; err says why there are no marks.
 func (g gate) overdue(ctx context.Context, waited time.Duration, hosts []string, marks [][]byte, err error) error {
 	return fmt.Errorf("waited %v for %s (do all call hvd.init()%s): %w", waited.Round(100*time.Millisecond), g.absent(hosts, marks, err), g.advice, context.Cause(ctx))
 }
@@ -43,7 +43,7 @@ func (g gate) absent(hosts []string, marks [][]byte, err error) string {
 func rename(hosts []string, marks [][]byte) []string {
 	own := map[string]string{} // empty: they do not agree
 	for r, mark := range marks {
-		if mark == nil {
+		if len(mark) == 0 {
 			continue
 		}
 		if name, known := own[hosts[r]]; !known {

@@ -21,6 +21,12 @@ const (
 	pmiQuiet = pmiPatience + 300*time.Millisecond
 	// pmiPause is between two looks for the marks that are not there.
 	pmiPause = 100 * time.Millisecond
+	// pmiPauseEach is what the pause is for each rank of a large job.
+	pmiPauseEach = 500 * time.Microsecond
+	// pmiAlone is how many ranks look for all marks, each for itself; where there are more, one does it for all.
+	pmiAlone = 32
+	// pmiLongestList is of the list of those who are there, in bytes.
+	pmiLongestList = 600
 	// pmiRollLimit bounds a roll call.
 	pmiRollLimit = 4 * time.Second
 	// pmiLongestMark is of a host's name, which is to fit where MPI has the name of a port.
@@ -61,7 +67,7 @@ func (p *pmi) barrier(ctx context.Context, s *speaker) error {
 	roll, end := context.WithTimeout(context.Background(), pmiRollLimit)
 	defer end()
 	hosts := p.hosts(roll, s)
-	marks, err := p.callRoll(roll, s)
+	marks, err := p.callRoll(roll, s, hosts)
 	return pmiGate.overdue(ctx, waited, hosts, marks, err)
 }
 
@@ -74,37 +80,119 @@ func (p *pmi) mark() string {
 }
 
 // callRoll is the marks of all ranks, by rank, nil for those that have left none until pmiQuiet after the last. It is an error where ctx ends
-// before all have been looked for, and where not even this rank's own is found.
-func (p *pmi) callRoll(ctx context.Context, s *speaker) ([][]byte, error) {
+// before all have been looked for, and where not even this rank's own is found. hosts are the launcher's.
+func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byte, error) {
 	marks := make([][]byte, p.place.Size)
-	tick := time.NewTicker(pmiPause)
+	tick := time.NewTicker(max(pmiPause, time.Duration(p.place.Size)*pmiPauseEach))
 	defer tick.Stop()
-	missing := len(marks)
-	for last, complete := time.Now(), false; missing > 0 && time.Since(last) < pmiQuiet; <-tick.C {
+	own, err := s.look(ctx, p.place.Rank)
+	if err != nil {
+		return nil, err
+	}
+	if own == nil {
+		return nil, errors.New("this rank's own mark is not there")
+	}
+	if len(marks) > pmiAlone {
+		if err := p.share(ctx, s, marks, hosts, tick.C); err != nil {
+			return nil, err
+		}
+	}
+	for last, complete := time.Now(), false; slices.ContainsFunc(marks, isNil) && time.Since(last) < pmiQuiet; <-tick.C {
 		for r, mark := range marks {
 			if mark != nil {
 				continue
 			}
-			answer, err := s.ask(ctx, "lookup_name service="+s.service(r), "lookup_result")
-			if err != nil && !errors.Is(err, errRefused) {
-				if complete {
-					return marks, nil
-				}
+			mark, err := s.look(ctx, r)
+			if err != nil && complete {
+				return marks, nil
+			}
+			if err != nil {
 				return nil, err
 			}
-			if port, there := answer["port"]; there {
-				if marks[r], err = base64.RawURLEncoding.DecodeString(port); err != nil || marks[r] == nil {
-					marks[r] = []byte{}
-				}
-				missing, last = missing-1, time.Now()
+			if marks[r] = mark; mark != nil {
+				last = time.Now()
 			}
 		}
 		complete = true
-		if marks[p.place.Rank] == nil {
-			return nil, errors.New("this rank's own mark is not there")
-		}
 	}
 	return marks, nil
+}
+
+func isNil(mark []byte) bool { return mark == nil }
+
+// share fills in marks with what the lowest rank that is there has found, so that n ranks need not ask n times n: it looks for all and leaves a list, for
+// which the others wait for a while. The list may be old, if that rank's time was over earlier: who is not on it may have come since.
+// Of those on it one of each host is asked for its mark, which is empty for the others.
+func (p *pmi) share(ctx context.Context, s *speaker, marks [][]byte, hosts []string, tick <-chan time.Time) (err error) {
+	list := make([]byte, (len(marks)+7)/8) // a bit for each rank
+	for r := range marks {
+		if marks[r], err = s.look(ctx, r); err != nil {
+			return err
+		}
+		if marks[r] == nil {
+			continue
+		}
+		list[r/8] |= 1 << (r % 8)
+		if r < p.place.Rank {
+			break // which is the lowest, and does that
+		}
+	}
+	if slices.IndexFunc(marks, func(m []byte) bool { return m != nil }) >= p.place.Rank {
+		if len(list) > pmiLongestList {
+			return nil
+		}
+		return s.notify(ctx, "publish_name service="+s.listService()+" port="+base64.RawURLEncoding.EncodeToString(list))
+	}
+	for began := time.Now(); time.Since(began) < pmiQuiet; <-tick {
+		told, err := s.lookUp(ctx, s.listService())
+		if err != nil {
+			return err
+		}
+		if len(told) != len(list) {
+			continue
+		}
+		named := map[string]bool{}
+		for r := range marks {
+			if marks[r] != nil || told[r/8]>>(r%8)&1 == 0 {
+				continue
+			}
+			marks[r] = []byte{}
+			if named[hosts[r]] {
+				continue
+			}
+			named[hosts[r]] = true
+			if marks[r], err = s.look(ctx, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// listService is the name under which share leaves a list.
+func (s *speaker) listService() string { return "gorovod-" + s.space + "-list" }
+
+// look is the mark of a rank, nil if there is none.
+func (s *speaker) look(ctx context.Context, rank int) ([]byte, error) {
+	return s.lookUp(ctx, s.service(rank))
+}
+
+// lookUp is what is left under a name, nil if nothing is, and empty if it is nothing of a rank's.
+func (s *speaker) lookUp(ctx context.Context, service string) ([]byte, error) {
+	answer, err := s.ask(ctx, "lookup_name service="+service, "lookup_result")
+	if err != nil && !errors.Is(err, errRefused) {
+		return nil, err
+	}
+	port, there := answer["port"]
+	if !there {
+		return nil, nil
+	}
+	value, err := base64.RawURLEncoding.DecodeString(port)
+	if err != nil || value == nil {
+		value = []byte{}
+	}
+	return value, nil
 }
 
 // hosts are where the process manager has started the ranks: the names of Slurm's nodes, else numbers; empty where it does not tell.

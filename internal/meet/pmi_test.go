@@ -307,6 +307,51 @@ func TestPMINamesTheMissing(t *testing.T) {
 	}
 }
 
+// In a large job one rank looks for all: n ranks do not ask n times n.
+func TestPMIOfManyNamesTheMissing(t *testing.T) {
+	t.Parallel()
+	const size = 300
+	for name, c := range map[string]struct {
+		away []int
+		want string
+	}{
+		"one":    {[]int{299}, "rank 299 of 300 (not heard of, started on host h2); ranks 0-298 are there"},
+		"rank 0": {[]int{0}, "rank 0 of 300 (not heard of, started on host h0); ranks 1-299 are there"},
+		"several": {[]int{0, 1, 150}, "rank 0 of 300 (not heard of, started on host h0), rank 1 of 300 (not heard of, started on host h0), " +
+			"rank 150 of 300 (not heard of, started on host h1); ranks 2-149, 151-299 are there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, fds := startProcessManager(t, size)
+			m.mapping = "(vector,(0,3,100))"
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			var ranks sync.WaitGroup
+			for r := range size {
+				if slices.Contains(c.away, r) {
+					continue
+				}
+				b, _ := newPMI(place(r, size, fds[r]), fmt.Sprint("h", r/100))
+				ranks.Go(func() {
+					if _, err := b.Read(ctx, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+						t.Errorf("rank %d: %v\nwant %s", r, err, c.want)
+					}
+				})
+			}
+			ranks.Wait()
+			asked := 0
+			for _, cmd := range m.said {
+				if cmd == "lookup_name" {
+					asked++
+				}
+			}
+			if asked > 60*size {
+				t.Errorf("%d questions of %d ranks", asked, size)
+			}
+		})
+	}
+}
+
 // A rank that has come just before the time of the others is over has come.
 func TestPMISeesWhoHasJustCome(t *testing.T) {
 	t.Parallel()
