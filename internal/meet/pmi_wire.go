@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // speaker is one conversation by the PMI wire protocol: commands of one line each, and their answers in turn. But for the barrier's: one that
@@ -53,7 +55,11 @@ func dialPMI(ctx context.Context, fd int) (*speaker, error) {
 
 func newSpeaker(conn net.Conn) *speaker {
 	s := &speaker{conn: conn, lines: make(chan string), closed: make(chan struct{})}
-	go s.listen()
+	end := func(trouble error) {
+		s.trouble = trouble
+		close(s.lines)
+	}
+	guard.Go("the reader of PMI", end, func() { end(s.listen()) })
 	return s
 }
 
@@ -63,22 +69,20 @@ func (s *speaker) close() {
 	s.conn.Close()
 }
 
-// listen reads until there is no more.
-func (s *speaker) listen() {
-	defer close(s.lines)
+// listen reads until there is no more, and returns why.
+func (s *speaker) listen() error {
 	for lines := bufio.NewReaderSize(s.conn, 4<<10); ; {
 		line, err := lines.ReadSlice('\n')
 		if err != nil {
-			s.trouble = err
 			if err == io.EOF {
-				s.trouble = errors.New("the process manager has closed the connection")
+				err = errors.New("the process manager has closed the connection")
 			}
-			return
+			return err
 		}
 		select {
 		case s.lines <- string(line):
 		case <-s.closed:
-			return
+			return nil
 		}
 	}
 }
