@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -36,7 +36,8 @@ func TestNullCommunicator(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.call.comm = l.functions.null
-		l.do(uint32(slices.Index(names[:], "Comm_size"))) // MPI says itself what that is, and ends the process
+		l.do(uint32(slices.Index(names[:], "Comm_size"))) // MPI ends the process
+		fmt.Println("let pass")
 		return
 	}
 	for _, start := range [][]string{{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"}, {"mpirun.mpich"}} {
@@ -46,11 +47,15 @@ func TestNullCommunicator(t *testing.T) {
 			}
 			p := exec.CommandContext(t.Context(), start[0], append(start[1:], "-n", "1", os.Args[0], "-test.run=^TestNullCommunicator$", "-test.v")...)
 			p.Env = append(os.Environ(), nullVariable+"=1")
-			out, _ := p.CombinedOutput()
-			for _, want := range []string{"duplicate: it is MPI_COMM_NULL", "ranks: it is MPI_COMM_NULL", "MPI_ERR_COMM|Null communicator"} {
-				if !regexp.MustCompile(want).Match(out) {
+			out, err := p.CombinedOutput()
+			for _, want := range []string{"duplicate: it is MPI_COMM_NULL", "ranks: it is MPI_COMM_NULL"} {
+				if !strings.Contains(string(out), want) {
 					t.Errorf("no %q in %s", want, out)
 				}
+			}
+			// What MPI says itself then does not always come through: mpirun sometimes loses it.
+			if err == nil || strings.Contains(string(out), "let pass") {
+				t.Errorf("MPI takes the handle for a communicator (%v): %s", err, out)
 			}
 		})
 	}
