@@ -102,6 +102,9 @@ func (o *options) measure(ctx context.Context, deadline time.Time, stderr io.Wri
 			report.Failed = append(report.Failed, Skipped{c.name, c.failure.Error()})
 		}
 	}
+	if report.Rounds == 0 && len(report.Failed) == 0 {
+		return nil, fmt.Errorf("%.0f s were too short for a first round: give it more with --time, or less to do with --quick, --max-size or --peers", o.budget().Seconds())
+	}
 	report.Machine.LoadAfter = load()
 	report.Seconds = time.Since(begin).Seconds()
 	report.conclude(s)
@@ -172,7 +175,6 @@ func (s *schedule) check(ctx context.Context, c *contender, err error) {
 // another begins. The machine's mode is looked at in between.
 func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int {
 	if !s.round(ctx, deadline, 0, func(*series) turn { return turn{reps: 1} }, false) {
-		s.tell("the time was too short for a first round")
 		return 0
 	}
 	s.modes = append(s.modes[:0], s.cores())

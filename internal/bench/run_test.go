@@ -250,6 +250,15 @@ func TestUpstreamsControllers(t *testing.T) {
 	}
 }
 
+// Where nothing could be measured there is an error, and no empty table.
+func TestTimeTooShort(t *testing.T) {
+	t.Setenv("TMPDIR", shortDir(t))
+	var stdout, stderr bytes.Buffer
+	if code := bench.Main("gorovod bench", strings.Fields("--time 1 --peers go"), &stdout, &stderr); code != 1 || stdout.Len() > 0 || !strings.Contains(stderr.String(), "1 s were too short for a first round: give it more with --time") {
+		t.Errorf("code %d, %q, %q", code, &stdout, &stderr)
+	}
+}
+
 func TestArguments(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--np 0", "--num-proc 0: a number from 1"},
