@@ -124,7 +124,8 @@ const starvedEnv = "WORLD_TEST_STARVED"
 func TestTCPWhereARankCannotMapTheSegment(t *testing.T) {
 	const size = 3
 	if addr := os.Getenv(starvedEnv); addr != "" {
-		starve(t, 90<<20)
+		// The segment of three ranks takes 222 MiB. Go's heap may take another arena of 64 MiB, and each new thread a stack of 8 MiB.
+		starve(t, 160<<20)
 		c := (&launcher{addr: addr}).config(1, size, "auto")
 		c.Timeout = patience
 		logged, err := overTCP(c)
@@ -138,7 +139,7 @@ func TestTCPWhereARankCannotMapTheSegment(t *testing.T) {
 	each(size, func(r int) {
 		if r == 1 {
 			cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-			cmd.Env = append(os.Environ(), starvedEnv+"="+l.addr)
+			cmd.Env = append(os.Environ(), starvedEnv+"="+l.addr, "MALLOC_ARENA_MAX=1") // else C's malloc takes 64 MiB for each thread
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("rank 1: %v\n%s", err, out)
 				l.Died(rendezvous.Death{Rank: 1, Host: "testhost", ExitCode: 1})
