@@ -19,6 +19,9 @@ const (
 	// polledPolls are those of an operation that nobody rings for, which makes progress only
 	// when it is polled; all its members have begun it, so it is not long to wait.
 	polledPolls = 20000
+	// stalledPolls are those between two looks at how long such an operation has taken: where cores are
+	// shared with other programs each poll may take as long as all of these may run.
+	stalledPolls = 16
 )
 
 // After longWait in vain the driver makes wearyPolls before it sleeps again: what comes then rings,
@@ -122,6 +125,9 @@ func (e *Engine) spin(polls int) bool {
 	if e.polled() && polls < polledPolls {
 		if polls >= politePolls || !e.opts.Spin {
 			yield()
+		}
+		if polls%stalledPolls == 0 {
+			e.checkStall()
 		}
 		return true
 	}
@@ -246,7 +252,7 @@ func (e *Engine) checkShared() {
 }
 
 // checkStall tells the stall inspector how long the oldest operation has been
-// pending, about once a second. The driver calls it when it has slept.
+// pending, about once a second. The driver calls it when it has slept, or polled for long.
 func (e *Engine) checkStall() {
 	if e.opts.Stalled == nil {
 		return
