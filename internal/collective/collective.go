@@ -52,6 +52,8 @@ type Lane struct {
 	// chunkLimit is the most that a chunk over Shared holds; a multiple of lineBytes×size.
 	chunkLimit int
 	delivery   delivery
+	reach      transport.Reach // nil where the members cannot reach one another's memory
+	reachTrial reachTrial
 	scratch    []byte // grown to the largest need so far, and kept
 
 	srcs    [][]byte // size entries, for reduce.Reduce
@@ -65,6 +67,7 @@ type Lane struct {
 	allreduceLocal        allreduceLocal
 	allreduceFlat         allreduceSharedFlat
 	allreducePipelined    allreduceSharedPipelined
+	allreduceReach        allreduceSharedReach
 	allgatherShared       allgatherShared
 	alltoallShared        alltoallShared
 	broadcastShared       broadcastShared
@@ -110,6 +113,7 @@ func newLane(rank, size int, shared transport.Shared, comm transport.Comm, o Opt
 	l.adasum.init(size)
 	if shared != nil {
 		l.chunkLimit = shared.ChunkBytes()
+		l.reach, _ = shared.(transport.Reach)
 	}
 	return l
 }

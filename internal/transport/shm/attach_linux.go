@@ -105,6 +105,7 @@ func (n *Network) adopt(fds []int, prepare func(h *header) error) error {
 			failpoint.Scramble("attach", h.mem[:identityBytes])
 		}
 		err = prepare(h)
+		n.openToOthers(h)
 		if n.cfg.Rank == 0 {
 			failpoint.Scramble("attach", h.mem[:identityBytes])
 		}

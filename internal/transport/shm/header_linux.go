@@ -43,6 +43,10 @@ func (h *header) bell(rank int) *bellState {
 	return (*bellState)(unsafe.Pointer(&h.mem[bellsOffset(h.size)+rank*bellSize]))
 }
 
+func (h *header) reach(rank int) *reachState {
+	return (*reachState)(unsafe.Pointer(&h.mem[reachOffset(h.size)+rank*reachBytes]))
+}
+
 // format writes the identity of a fresh segment.
 func (h *header) format(c Config) {
 	r := h.regs()

@@ -22,7 +22,7 @@ const (
 	pageSize   = 64 << 10 // a multiple of every architecture's page
 
 	magic   = 0x676f726f766f6453
-	version = 3
+	version = 4
 
 	maxAbortText = 4 << 10
 
@@ -85,12 +85,15 @@ const (
 	bellSize    = int(unsafe.Sizeof(bellState{}))
 )
 
-// pids follow the registers, then bells; then, from the next page, the lanes.
+// pids follow the registers, then bells, then what the ranks know of one another's memory; then, from
+// the next page, the lanes.
 func pidsOffset() int          { return int(unsafe.Sizeof(registers{})) }
 func bellsOffset(size int) int { return roundUp(pidsOffset()+8*size, 128) }
 
+func reachOffset(size int) int { return bellsOffset(size) + size*bellSize }
+
 // headBytes is the size of the header, a multiple of the page size.
-func headBytes(size int) int { return roundUp(bellsOffset(size)+size*bellSize, pageSize) }
+func headBytes(size int) int { return roundUp(reachOffset(size)+size*reachBytes, pageSize) }
 
 // chunkBytes is ChunkBytes of a lane of n members.
 func chunkBytes(n int) int {

@@ -123,6 +123,8 @@ func play(role string) error {
 			}
 			lane.Shared.Advance(transport.In, k)
 		}
+	case "stuck":
+		stuck(n, lane, func(what string) { fmt.Println(what) })
 	case "work":
 		if err := work(n, lane); err != nil {
 			return err

@@ -26,7 +26,7 @@ import (
 )
 
 // Config describes one rank's part in one generation of the world. All but Rank,
-// Died and TrackFD must be the same on all ranks of the host.
+// Staged, Died and TrackFD must be the same on all ranks of the host.
 type Config struct {
 	Rank, Size int           // this rank's place among those of this host, and their number
 	Ranks      []int         // their ranks in the world, ascending; nil: the places are the ranks
@@ -38,6 +38,7 @@ type Config struct {
 	BoardBytes int           // room for the boards of a Part; 0: as much as a lane's own needs
 	Alarm      bool          // the bell is a transport.Alarm, at the cost of a descriptor for each rank
 	Cores      int           // cores that the ranks share; 0: enough for all
+	Staged     bool          // this rank neither reaches the others' own memory nor lets them reach its own
 	// Died is called once for each peer whose process has ended, on a goroutine of
 	// the network; may be nil. It must not call Close.
 	Died func(rank, pid int)
@@ -97,12 +98,14 @@ var errClosed = errors.New("shm: the network is closed")
 // somebody holds it. A lane's Mark and Post may race with Close; its other methods
 // belong to the driver, which calls none of them after Close.
 type Network struct {
-	cfg  Config
-	head *header
-	seg  segment // the lanes; unmapped by Close
-	bell transport.Bell
-	err  atomic.Pointer[error]
-	shut atomic.Bool // Close has been called: this rank has no say any more
+	cfg   Config
+	head  *header
+	seg   segment // the lanes; unmapped by Close
+	bell  transport.Bell
+	token *reachToken // nil: this rank cannot be reached
+	seen  reachToken  // another rank's
+	err   atomic.Pointer[error]
+	shut  atomic.Bool // Close has been called: this rank has no say any more
 
 	watch watch
 
@@ -203,10 +206,11 @@ func (p *Part) verify(alone bool) error {
 func (n *Network) latch(err error) { n.err.CompareAndSwap(nil, &err) }
 
 // Close ends the watching of peers, unmaps the lanes and closes the descriptors.
-// It does not tell the other ranks anything.
+// It does not tell the other ranks anything, but that they may not write to this rank's memory any more.
 func (n *Network) Close() error {
 	n.shut.Store(true)
 	n.latch(errClosed)
+	fenced := n.fence()
 	n.watch.stop()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -223,7 +227,7 @@ func (n *Network) Close() error {
 	if n.head != nil && n.head.events != nil {
 		n.head.events.close()
 	}
-	return n.seg.close()
+	return errors.Join(fenced, n.seg.close())
 }
 
 var _ transport.Network = (*Network)(nil)

@@ -9,32 +9,41 @@ import (
 
 // staging is the data path of a lane: buffers and counters in its region.
 type staging struct {
+	net      *Network
 	head     *header
 	abort    func(error)
+	places   []int // of the members
 	me       int
 	others   []int     // places of the other members
 	counters []counter // NumPhases per member
 	buffers  []byte
 	chunk    int
 	members  int
+	reaching bool // see Reaches
+	probes   [maxProbes]transport.Span
+	probed   [maxProbes]byte
 
 	// What this member has published, which is the driver's to know.
 	published [transport.NumPhases]uint64
 }
 
-func newStaging(h *header, abort func(error), region []byte, l laneLayout, me int, places []int) *staging {
+func newStaging(n *Network, region []byte, l laneLayout, me int, places []int) *staging {
 	s := &staging{
-		head:     h,
-		abort:    abort,
+		net:      n,
+		head:     n.head,
+		abort:    n.Abort,
+		places:   places,
 		me:       me,
 		counters: unsafe.Slice((*counter)(unsafe.Pointer(&region[l.counters])), len(places)*int(transport.NumPhases)),
 		buffers:  region[l.buffers:],
 		chunk:    chunkBytes(len(places)),
 		members:  len(places),
+		reaching: true,
 	}
 	for m, p := range places {
 		if m != me {
 			s.others = append(s.others, p)
+			s.reaching = s.reaching && n.reaches(p)
 		}
 	}
 	return s

@@ -17,6 +17,7 @@ type watch struct {
 	n     *Network
 	mu    sync.Mutex
 	fds   []int
+	peers map[int]int // the pidfds by place
 	files []*os.File
 	wg    sync.WaitGroup
 	ended bool
@@ -62,6 +63,10 @@ func (w *watch) add(rank, pid int) error {
 		return err
 	}
 	w.n.cfg.TrackFD(fd, true)
+	if w.peers == nil {
+		w.peers = make(map[int]int)
+	}
+	w.peers[rank] = fd
 	w.fds, w.files = append(w.fds, fd), append(w.files, f)
 	w.spawn(func() {
 		if raw.Read(exited) == nil {
@@ -79,6 +84,19 @@ func exited(fd uintptr) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	k, err := unix.Poll(p, 0)
 	return err == nil && k > 0
+}
+
+// gone reports that the process of the rank at a place has ended. It belongs to the driver, as stop does.
+func (w *watch) gone(place int) bool {
+	fd, watched := w.peers[place]
+	return watched && exited(uintptr(fd))
+}
+
+// kill ends the process of the rank at a place. It belongs to the driver.
+func (w *watch) kill(place int) {
+	if fd, watched := w.peers[place]; watched {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
 }
 
 // stop ends the watching; no Died is running when it returns.

@@ -1,0 +1,319 @@
+package collective
+
+import (
+	"encoding/binary"
+	"time"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/reduce"
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// allreduceSharedReach is the allreduce of large data between members that reach one
+// another's memory. Each puts into its staging buffer where its parts are. Then each
+// reduces its share of the layout, block by block: it copies the block from all
+// others' inputs, reduces them and its own in the order of the ranks to its output,
+// and copies that to all others' outputs.
+//
+// Steps: two synchronisations. Bytes: each member reads n and writes n of the
+// members' memory, beyond the cache the least there can be, and nothing passes from core to core; what it reads of others passes
+// through scratch memory that stays in its second-level cache, and each page costs the
+// kernel 0.1 µs. Chosen from reachBytes on, if all members can reach all
+// of the memory and member 0 finds it faster than the pipelined one, see reachTrial.
+type allreduceSharedReach struct {
+	lane  *Lane
+	todo  spread
+	chunk uint64
+	step  int
+	stuck bool // the network is aborted, or about to be
+	began time.Time
+	way   reachWay
+	then  Op // the pipelined one instead
+
+	at, end     int // the next block of this member's share, and where the share ends
+	part        int // no part before it has anything in the next block
+	block       int // bytes
+	own, theirs []transport.Span
+}
+
+const (
+	// reachBytes is the least length for which the members tell one another where their parts are.
+	reachBytes = 128 << 10
+	// reachPart is the least mean length of a part: each costs the kernel a page or two.
+	reachPart = 16 << 10
+	// reachScratch is what all members' blocks take, about: as much as stays in a second-level cache.
+	reachScratch = 512 << 10
+	// reachSpans is the most that the kernel takes at once.
+	reachSpans = 1024
+)
+
+// mayReach reports that the members should tell one another where their parts are. It is the same on all of them.
+func (l *Lane) mayReach(n, parts int) bool {
+	return l.reach != nil && !l.reachTrial.impossible && n >= reachBytes && n/parts >= reachPart && tableBytes(parts) <= l.shared.ChunkBytes()
+}
+
+// A member's table, in its staging buffer: what it can do, which way it wants, and for each part
+// where its input and its output are; 0 where it has none.
+const (
+	tableVerdict = 8 * iota
+	tableWay
+	tableParts
+)
+
+// The fields of a part.
+const (
+	tableIn  = 0
+	tableOut = 8
+)
+
+func tableBytes(parts int) int { return tableParts + 16*parts }
+
+// The verdicts.
+const (
+	reachesAll  = 1 + iota // this member can reach the others, and they these parts
+	notNow                 // they cannot reach all of these parts
+	reachesNone            // this member cannot reach the others, now or later
+)
+
+func (a *allreduceSharedReach) start(l *Lane, s spread) Op {
+	*a = allreduceSharedReach{lane: l, todo: s, chunk: l.chunks(1), own: a.own[:0], theirs: a.theirs[:0]}
+	return a
+}
+
+func (a *allreduceSharedReach) Advance() (bool, error) {
+	l := a.lane
+	if a.then != nil {
+		done, err := a.then.Advance()
+		if done {
+			a.timed()
+		}
+		return done, err
+	}
+	switch a.step {
+	case 0:
+		if !l.free(a.chunk) {
+			return false, nil
+		}
+		a.tell()
+		l.publish(transport.In, a.chunk+1)
+		a.step++
+		fallthrough
+	case 1:
+		if !l.reached(transport.In, a.chunk+1) {
+			return false, nil
+		}
+		if !a.agreed() {
+			l.publish(transport.Mid, a.chunk+1)
+			l.publish(transport.Out, a.chunk+1)
+			a.then = l.allreducePipelined.start(l, a.todo)
+			return a.Advance()
+		}
+		a.deal()
+		a.step++
+		fallthrough
+	case 2:
+		for a.at < a.end && !a.stuck {
+			a.stuck = !a.reduceBlock()
+		}
+		if a.stuck {
+			return false, nil
+		}
+		l.publish(transport.Mid, a.chunk+1)
+		a.step++
+	}
+	if !l.reached(transport.Mid, a.chunk+1) {
+		return false, nil
+	}
+	l.publish(transport.Out, a.chunk+1)
+	a.timed()
+	l.end()
+	return true, nil
+}
+
+func addressOf(p []byte) uintptr {
+	if len(p) == 0 {
+		return 0
+	}
+	return uintptr(unsafe.Pointer(&p[0]))
+}
+
+// tell fills this member's table.
+func (a *allreduceSharedReach) tell() {
+	l, s := a.lane, &a.todo
+	table := l.shared.Buffer(l.rank, a.chunk)[:tableBytes(len(s.parts))]
+	a.own = a.own[:0]
+	for i, p := range s.parts {
+		in, out := addressOf(p.In), addressOf(p.Out)
+		entry := table[tableParts+16*i:]
+		binary.NativeEndian.PutUint64(entry[tableIn:], uint64(in))
+		binary.NativeEndian.PutUint64(entry[tableOut:], uint64(out))
+		if out != 0 {
+			a.own = append(a.own, transport.Span{Addr: out, Bytes: 1})
+		}
+		if in != out {
+			a.own = append(a.own, transport.Span{Addr: in, Bytes: 1})
+		}
+	}
+	verdict := reachesAll
+	switch {
+	case !l.reach.Reaches():
+		verdict = reachesNone
+	case !l.reach.Reachable(a.own):
+		verdict = notNow
+	}
+	binary.NativeEndian.PutUint64(table[tableVerdict:], uint64(verdict))
+	if l.rank == 0 {
+		a.way = l.reachTrial.next(s.length())
+		binary.NativeEndian.PutUint64(table[tableWay:], uint64(a.way))
+	}
+}
+
+// agreed reports that all members can, and member 0 wants to.
+func (a *allreduceSharedReach) agreed() bool {
+	l := a.lane
+	agreed := true
+	for m := range l.size {
+		switch binary.NativeEndian.Uint64(l.shared.Buffer(m, a.chunk)[tableVerdict:]) {
+		case reachesAll:
+		case reachesNone:
+			l.reachTrial.impossible = true
+			agreed = false
+		default:
+			agreed = false
+		}
+	}
+	way := reachWay(binary.NativeEndian.Uint64(l.shared.Buffer(0, a.chunk)[tableWay:]))
+	if agreed && a.way.timed() {
+		a.began = time.Now()
+	}
+	return agreed && way.reach()
+}
+
+// timed ends an operation that member 0 has timed.
+func (a *allreduceSharedReach) timed() {
+	if !a.began.IsZero() {
+		a.lane.reachTrial.took(a.way, a.todo.length(), time.Since(a.began))
+	}
+}
+
+// deal prepares what this member has to reduce.
+func (a *allreduceSharedReach) deal() {
+	l, s := a.lane, &a.todo
+	a.at, a.end = share(s.length(), l.size, l.rank)
+	a.part = s.first(0, a.at)
+	a.block = max(lineBytes, reachScratch/l.size/lineBytes*lineBytes)
+	l.temporary(l.size * a.block)
+}
+
+// reduceBlock makes the next block on all members. False: it could not.
+func (a *allreduceSharedReach) reduceBlock() bool {
+	l, s := a.lane, &a.todo
+	lo, hi := a.at, min(a.at+a.block, a.end)
+	a.part = s.first(a.part, lo)
+	end := a.part // the parts in the block end before it
+	for end < len(s.parts) && s.starts[end] < hi && end-a.part < reachSpans {
+		end++
+	}
+	if end < len(s.parts) {
+		hi = min(hi, s.starts[end])
+	}
+	for d := 1; d < l.size; d++ {
+		if !a.pull((l.rank+d)%l.size, lo, hi, end) {
+			return false
+		}
+	}
+	for i := a.part; i < end; i++ {
+		a.reducePiece(lo, hi, i)
+	}
+	for d := 1; d < l.size; d++ {
+		if !a.push((l.rank+d)%l.size, lo, hi, end) {
+			return false
+		}
+	}
+	a.at = hi
+	return true
+}
+
+// scratch is the memory for the range [from, to) of member m in the block that starts at lo.
+func (a *allreduceSharedReach) scratch(m, lo, from, to int) []byte {
+	return a.lane.scratch[m*a.block:][from-lo : to-lo]
+}
+
+// place is where member m has the input or the output of part i; 0: nowhere.
+func (a *allreduceSharedReach) place(m, i, field int) uintptr {
+	return uintptr(binary.NativeEndian.Uint64(a.lane.shared.Buffer(m, a.chunk)[tableParts+16*i+field:]))
+}
+
+// pull copies member m's input of the parts before end in [lo, hi), prescaled.
+func (a *allreduceSharedReach) pull(m, lo, hi, end int) bool {
+	s := &a.todo
+	a.own, a.theirs = a.own[:0], a.theirs[:0]
+	for i := a.part; i < end; i++ {
+		from, to := s.within(i, lo, hi)
+		into := a.scratch(m, lo, from, to)
+		if at := a.place(m, i, tableIn); at == 0 {
+			clear(into)
+		} else {
+			a.add(addressOf(into), at+uintptr(from-s.starts[i]), to-from)
+		}
+	}
+	if len(a.own) > 0 && !a.lane.reach.Pull(m, a.own, a.theirs) {
+		return false
+	}
+	if s.prescale != 1 {
+		for i := a.part; i < end; i++ {
+			from, to := s.within(i, lo, hi)
+			into := a.scratch(m, lo, from, to)
+			reduce.Scale(s.dt, into, into, s.prescale)
+		}
+	}
+	return true
+}
+
+// push copies this member's output of the parts before end in [lo, hi) to member m.
+func (a *allreduceSharedReach) push(m, lo, hi, end int) bool {
+	s := &a.todo
+	a.own, a.theirs = a.own[:0], a.theirs[:0]
+	for i := a.part; i < end; i++ {
+		from, to := s.within(i, lo, hi)
+		if at := a.place(m, i, tableOut); at != 0 {
+			a.add(addressOf(a.output(lo, i, from, to)), at+uintptr(from-s.starts[i]), to-from)
+		}
+	}
+	return len(a.own) == 0 || a.lane.reach.Push(m, a.theirs, a.own)
+}
+
+func (a *allreduceSharedReach) add(own, theirs uintptr, n int) {
+	if n > 0 {
+		a.own = append(a.own, transport.Span{Addr: own, Bytes: uintptr(n)})
+		a.theirs = append(a.theirs, transport.Span{Addr: theirs, Bytes: uintptr(n)})
+	}
+}
+
+// output is where this member has the result of the range [from, to) of part i, in the block that starts at lo.
+func (a *allreduceSharedReach) output(lo, i, from, to int) []byte {
+	if a.todo.parts[i].Out == nil {
+		return a.scratch(a.lane.rank, lo, from, to)
+	}
+	return a.todo.out(i, from, to)
+}
+
+// reducePiece reduces part i in [lo, hi).
+func (a *allreduceSharedReach) reducePiece(lo, hi, i int) {
+	l, s := a.lane, &a.todo
+	from, to := s.within(i, lo, hi)
+	for m := range l.srcs {
+		l.srcs[m] = a.scratch(m, lo, from, to)
+	}
+	out := a.output(lo, i, from, to)
+	switch {
+	case s.parts[i].In == nil:
+		clear(l.srcs[l.rank])
+	case s.prescale != 1:
+		s.copyIn(out, i, from, to)
+		l.srcs[l.rank] = out
+	default:
+		l.srcs[l.rank] = s.in(i, from, to)
+	}
+	reduce.Reduce(s.dt, s.op, out, l.srcs, s.postscale)
+}

@@ -1,0 +1,175 @@
+package collective
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+// selfReach makes members of one process reach one another, by the kernel as they would between processes.
+type selfReach struct {
+	transport.Shared
+	able   bool
+	refuse func() bool // some memory cannot be reached
+}
+
+func (s *selfReach) Reaches() bool                      { return s.able }
+func (s *selfReach) Reachable(own []transport.Span) bool { return !s.refuse() }
+
+func (s *selfReach) Pull(_ int, own, theirs []transport.Span) bool {
+	return copySelf(unix.SYS_PROCESS_VM_READV, own, theirs)
+}
+
+func (s *selfReach) Push(_ int, theirs, own []transport.Span) bool {
+	return copySelf(unix.SYS_PROCESS_VM_WRITEV, own, theirs)
+}
+
+func copySelf(call uintptr, own, theirs []transport.Span) bool {
+	want := uintptr(0)
+	for _, p := range own {
+		want += p.Bytes
+	}
+	got, _, _ := unix.Syscall6(call, uintptr(os.Getpid()), uintptr(unsafe.Pointer(&own[0])), uintptr(len(own)), uintptr(unsafe.Pointer(&theirs[0])), uintptr(len(theirs)), 0)
+	return got == want
+}
+
+// reaching lets all members of g but one reach the others; -1: all. Refusals are drawn from rng.
+func reaching(g *group, unable int, rng *rand.Rand) {
+	for m, l := range g.lanes {
+		seed := rand.New(rand.NewPCG(rng.Uint64(), 0))
+		l.reach = &selfReach{l.shared, m != unable, func() bool { return seed.IntN(10) == 0 }}
+	}
+}
+
+func startReach(l *Lane, s spread) Op {
+	if s.length() == 0 {
+		return l.startParts(s)
+	}
+	l.begin()
+	return l.allreduceReach.start(l, s)
+}
+
+// Members that copy from and to one another's memory have the bits of those that do
+// not, whatever the parts are, who has them, and who cannot be reached now or ever.
+func TestReachMatchesTheReference(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		size := rapid.SampledFrom([]int{2, 3, 4, 7}).Draw(rt, "size")
+		g := newGroup(t, size, inproc.Options{Shared: true, Depth: 2 + size%3, ChunkBytes: 16 * testChunk})
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
+		reaching(g, rapid.IntRange(-6, size-1).Draw(rt, "unable"), rng)
+		var jobs []job
+		for range 4 {
+			jobs = append(jobs, drawParts(rt, size).job(rng, startReach), drawParts(rt, size).job(rng, startChosen))
+		}
+		if err := g.schedule(rng, jobs); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// So it is with lengths of several blocks, with more parts than the kernel takes at once, and over real shared memory.
+func TestReachOverSharedMemory(t *testing.T) {
+	rng := random(t)
+	size := 3
+	g := openGroup(t, openSharedMemory(t, size))
+	if !g.lanes[0].reach.Reaches() {
+		t.Fatal("this process may not read its own memory")
+	}
+	many := make([]int, 3000)
+	for i := range many {
+		many[i] = rng.IntN(600)
+	}
+	var jobs []job
+	for _, lengths := range [][]int{{reachBytes / 4}, {3*reachScratch/4 + 5}, {reachBytes, 7, reachScratch/4 + 1, 0, 4096}, many} {
+		for range 3 {
+			c := partsCase{dt: tensor.Float32, op: tensor.Sum, pre: 0.5, post: 3, lengths: lengths, absent: make([][]bool, size), inPlace: make([]bool, len(lengths))}
+			for m := range c.absent {
+				c.absent[m] = make([]bool, len(lengths))
+				for i := range lengths {
+					c.absent[m][i] = m == 1 && rng.IntN(4) == 0
+					c.inPlace[i] = rng.IntN(2) == 0
+				}
+			}
+			jobs = append(jobs, c.job(rng, startReach), c.job(rng, startChosen))
+		}
+	}
+	g.runConcurrently(t, jobs)
+	for m, l := range g.lanes {
+		if l.reachTrial.impossible {
+			t.Errorf("member %d found that it cannot be", m)
+		}
+	}
+}
+
+// One member that cannot reach the others is asked once.
+func TestReachIsGivenUp(t *testing.T) {
+	rng := random(t)
+	g := newGroup(t, 3, inproc.Options{Shared: true, ChunkBytes: 16 * testChunk})
+	reaching(g, 1, rng)
+	c := partsCase{dt: tensor.Int32, op: tensor.Max, pre: 1, post: 1, lengths: []int{reachBytes}, absent: [][]bool{{false}, {false}, {false}}, inPlace: []bool{true}}
+	g.runConcurrently(t, []job{c.job(rng, startChosen)})
+	for m, l := range g.lanes {
+		if l.mayReach(reachBytes, 1) {
+			t.Errorf("member %d would ask again", m)
+		}
+	}
+}
+
+// Member 0 keeps to the faster way, looks again now and then, and is not misled by those that could not be timed.
+func TestReachTrial(t *testing.T) {
+	const n = 1 << 20
+	for _, faster := range []reachWay{wayStaged, wayReach} {
+		var trial reachTrial
+		uses := map[reachWay]int{}
+		for i := range 4 * reachEvery {
+			w := trial.next(n)
+			uses[w]++
+			if d := 10 * time.Millisecond; w.timed() && i/reachEvery != 2 { // in the third trial nothing could be timed
+				if w&wayReach == faster {
+					d /= 2
+				}
+				trial.took(w, n, d)
+			}
+		}
+		other := faster ^ wayReach
+		if want := fmt.Sprint(map[reachWay]int{faster: 4 * (reachEvery - 2*reachTrials), faster | wayTimed: 4 * reachTrials, other | wayTimed: 4 * reachTrials}); fmt.Sprint(uses) != want {
+			t.Errorf("ways %v, want %v", uses, want)
+		}
+	}
+}
+
+// Nothing is allocated once the lists have grown.
+func TestReachAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	g := openGroup(t, openSharedMemory(t, 2))
+	data := [2][]byte{make([]byte, 2*reachBytes), make([]byte, 2*reachBytes)}
+	round := func() {
+		var live [2]Op
+		for r, l := range g.lanes {
+			live[r] = l.Allreduce(tensor.Float32, tensor.Sum, data[r], data[r], 1)
+		}
+		for ended := 0; ended < len(live); {
+			ended = 0
+			for _, op := range live {
+				if done, _ := op.Advance(); done {
+					ended++
+				}
+			}
+		}
+	}
+	if n := testing.AllocsPerRun(20, round); n != 0 {
+		t.Errorf("%v allocations a round", n)
+	}
+}

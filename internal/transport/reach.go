@@ -1,0 +1,25 @@
+package transport
+
+// Span is a range of a process's memory by its address, for those that can reach it. What
+// it stands for must be kept alive and in its place by other means.
+type Span struct{ Addr, Bytes uintptr }
+
+// Reach is what a Shared may be besides: the members' own memory can be read and
+// written by one another, without staging, once a member has told others where it is.
+//
+// A member ends no operation in which others write to its memory before they have
+// told it that they are done; if the network is aborted meanwhile, Network.Close
+// returns when nobody writes to it any more, nor ever will.
+type Reach interface {
+	Shared
+	// Reaches reports that this member can reach all others of the lane.
+	Reaches() bool
+	// Reachable reports that others can reach these ranges of this member's memory.
+	Reachable(own []Span) bool
+	// Pull copies from member m's memory to this member's own, Push from its own to
+	// member m's: as many bytes as own and theirs both have, at most 1,024 spans each.
+	// They block for as long as copying takes. False means that it failed, and that
+	// the network is aborted or about to be: member m has gone, or cannot be reached.
+	Pull(m int, own, theirs []Span) bool
+	Push(m int, theirs, own []Span) bool
+}

@@ -1,0 +1,200 @@
+package shm
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// How ranks reach one another's memory: by process_vm_readv and process_vm_writev, one
+// copy where staging buffers take two. Whether the kernel lets them is found by
+// reading each other rank's token, which lies in that rank's own memory: a security
+// policy may forbid it (ptrace_scope, seccomp), and so may a process id of
+// another name space, which means somebody else here.
+//
+// A rank that has given up an operation, because the network was aborted, may do
+// what it likes with its memory, and others may not know yet. To read it then
+// does no harm. Before a rank writes to another one's it says so, and then looks whether
+// the other is still open to it; who closes says that first, and then waits for those
+// that are writing. One of the two sees the other.
+
+const (
+	tokenBytes = 16
+	// fenceLimit is how long Close waits for a rank that writes to this one's memory. A
+	// block takes less than a millisecond, but a process can be stopped at any time.
+	fenceLimit = time.Second
+	// killLimit is how long the end of a process may take.
+	killLimit = 10 * time.Second
+)
+
+// reachState is what the others know of a rank, on cache lines of its own.
+type reachState struct {
+	token  [tokenBytes]byte
+	at     uint64        // the address of its own copy of the token; 0: it does not want to be reached
+	closed atomic.Uint32 // 1: nobody may write to its memory any more
+	writes atomic.Uint64 // odd while it writes to another one's memory
+	_      [88]byte
+}
+
+const reachBytes = int(unsafe.Sizeof(reachState{}))
+
+// reachToken is a rank's own copy of its token.
+type reachToken [tokenBytes]byte
+
+// openToOthers tells the others where this rank's token is.
+func (n *Network) openToOthers(h *header) {
+	if n.cfg.Staged {
+		return
+	}
+	n.token = new(reachToken)
+	rand.Read(n.token[:])
+	s := h.reach(n.cfg.Rank)
+	s.token, s.at = *n.token, uint64(uintptr(unsafe.Pointer(n.token)))
+	// Where only ancestors may look into a process, the launcher's descendants may. Elsewhere it is an error.
+	unix.Prctl(unix.PR_SET_PTRACER, uintptr(os.Getppid()), 0, 0, 0)
+	runtime.KeepAlive(h)
+}
+
+// reaches reports that this rank can read the memory of the rank at a place.
+func (n *Network) reaches(place int) bool {
+	defer runtime.KeepAlive(n.head)
+	s := n.head.reach(place)
+	if n.cfg.Staged || s.at == 0 {
+		return false
+	}
+	own := []transport.Span{{Addr: uintptr(unsafe.Pointer(&n.seen)), Bytes: tokenBytes}}
+	got, _ := copyVM(unix.SYS_PROCESS_VM_READV, int(n.head.pid(place).Load()), own, []transport.Span{{Addr: uintptr(s.at), Bytes: tokenBytes}})
+	return got == tokenBytes && n.seen == s.token
+}
+
+// Reaches reports that this rank can reach the memory of all others of the host. It is that of Open's time.
+func (n *Network) Reaches() bool {
+	for r := range n.cfg.Size {
+		if r != n.cfg.Rank && !n.reaches(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// copyVM is process_vm_readv or process_vm_writev; a Span is an iovec. None of them may be on
+// a goroutine's stack, which can move.
+func copyVM(call uintptr, pid int, own, theirs []transport.Span) (int, unix.Errno) {
+	n, _, err := unix.Syscall6(call, uintptr(pid), uintptr(unsafe.Pointer(&own[0])), uintptr(len(own)), uintptr(unsafe.Pointer(&theirs[0])), uintptr(len(theirs)), 0)
+	return int(n), err
+}
+
+// Reaches implements transport.Reach.
+func (s *staging) Reaches() bool { return s.reaching }
+
+// Reachable implements transport.Reach. Memory of devices, such as that of a GPU's driver, is not.
+func (s *staging) Reachable(own []transport.Span) bool {
+	if !s.reaching {
+		return false
+	}
+	for len(own) > 0 {
+		n := min(len(own), maxProbes)
+		for i := range n {
+			s.probes[i] = transport.Span{Addr: own[i].Addr, Bytes: 1}
+		}
+		into := [1]transport.Span{{Addr: uintptr(unsafe.Pointer(&s.probed)), Bytes: uintptr(n)}}
+		got, _ := copyVM(unix.SYS_PROCESS_VM_READV, os.Getpid(), into[:], s.probes[:n])
+		if got != n {
+			return false
+		}
+		own = own[n:]
+	}
+	return true
+}
+
+const maxProbes = 64
+
+// Pull implements transport.Reach.
+func (s *staging) Pull(m int, own, theirs []transport.Span) bool {
+	return s.copyVM(unix.SYS_PROCESS_VM_READV, "read", m, own, theirs)
+}
+
+// Push implements transport.Reach.
+func (s *staging) Push(m int, theirs, own []transport.Span) bool {
+	defer runtime.KeepAlive(s.head)
+	writes := &s.head.reach(s.places[s.me]).writes
+	writes.Add(1)
+	defer writes.Add(1)
+	if s.head.reach(s.places[m]).closed.Load() != 0 {
+		return false
+	}
+	return s.copyVM(unix.SYS_PROCESS_VM_WRITEV, "write", m, own, theirs)
+}
+
+func (s *staging) copyVM(call uintptr, what string, m int, own, theirs []transport.Span) bool {
+	place := s.places[m]
+	pid := int(s.head.pid(place).Load())
+	want := 0
+	for _, p := range own {
+		want += int(p.Bytes)
+	}
+	if s.net.watch.gone(place) {
+		return false // its id may be another process's already
+	}
+	got, err := copyVM(call, pid, own, theirs)
+	switch {
+	case got == want:
+		return true
+	case err == unix.ESRCH, s.net.Err() != nil, s.head.reach(place).closed.Load() != 0:
+		return false // why, others say better
+	case err == 0:
+		err = unix.EFAULT
+	}
+	s.abort(fmt.Errorf("rank %d cannot %s the memory of rank %d (process %d) any more: %w; GOROVOD_SINGLE_COPY=0 does without", s.net.cfg.world(s.places[s.me]), what, s.net.cfg.world(place), pid, err))
+	return false
+}
+
+// fence returns when no other rank writes to this one's memory, nor ever will. One that
+// does not get on with it, which has been stopped in the middle, is killed: the
+// network has failed, and so has that rank.
+func (n *Network) fence() error {
+	if n.head == nil || n.token == nil {
+		return nil
+	}
+	defer runtime.KeepAlive(n.head)
+	n.head.reach(n.cfg.Rank).closed.Store(1)
+	var errs []error
+	for r := range n.cfg.Size {
+		if r != n.cfg.Rank {
+			errs = append(errs, n.awaitWriter(r))
+		}
+	}
+	runtime.KeepAlive(n.token)
+	return errors.Join(errs...)
+}
+
+func (n *Network) awaitWriter(place int) error {
+	writes := &n.head.reach(place).writes
+	before := writes.Load()
+	began, killed := time.Now(), false
+	for nap := 10 * time.Microsecond; before%2 == 1 && writes.Load() == before && !n.watch.gone(place); nap = min(2*nap, time.Millisecond) {
+		switch waited := time.Since(began); {
+		case waited > fenceLimit && !killed:
+			killed = true
+			n.watch.kill(place)
+		case waited > killLimit:
+			return fmt.Errorf("rank %d (process %d) has been writing to the memory of rank %d for %v, and cannot be killed", n.cfg.world(place), n.head.pid(place).Load(), n.cfg.world(n.cfg.Rank), waited)
+		}
+		time.Sleep(nap)
+	}
+	if killed {
+		return fmt.Errorf("rank %d (process %d) was stopped while it wrote to the memory of rank %d, and has been killed", n.cfg.world(place), n.head.pid(place).Load(), n.cfg.world(n.cfg.Rank))
+	}
+	return nil
+}
+
+var _ transport.Reach = (*staging)(nil)

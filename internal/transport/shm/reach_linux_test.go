@@ -1,0 +1,162 @@
+package shm
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+func span(p []byte) []transport.Span {
+	return []transport.Span{{Addr: uintptr(unsafe.Pointer(&p[0])), Bytes: uintptr(len(p))}}
+}
+
+func TestReach(t *testing.T) {
+	lanes := openLanes(t, openWorld(t, 3, nil), 0, []int{0, 1, 2})
+	reach := lanes[1].Shared.(transport.Reach)
+	if !reach.Reaches() {
+		t.Fatal("ranks of one process do not reach one another")
+	}
+	here, there := []byte("here it is"), []byte("there it was")
+	if !reach.Push(2, span(there[:10]), span(here)) || string(there) != "here it isas" {
+		t.Errorf("pushed: %q", there)
+	}
+	if !reach.Pull(2, span(here[2:4]), span(there[10:])) || string(here) != "heas it is" {
+		t.Errorf("pulled: %q", here)
+	}
+	hole, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(hole)
+	bad := transport.Span{Addr: uintptr(unsafe.Pointer(unsafe.SliceData(hole))), Bytes: 1}
+	if list := append(bytesOf(here, 200), bad); !reach.Reachable(list[:200]) || reach.Reachable(list) {
+		t.Error("memory that cannot be reached is not told from memory that can")
+	}
+	runtime.KeepAlive(there)
+}
+
+// bytesOf are n spans of p's first byte.
+func bytesOf(p []byte, n int) (list []transport.Span) {
+	for range n {
+		list = append(list, span(p[:1])...)
+	}
+	return list
+}
+
+// A rank that wants nothing of it can neither reach nor be reached.
+func TestReachIsRefused(t *testing.T) {
+	lanes := openLanes(t, openWorld(t, 3, func(c *Config) { c.Staged = c.Rank == 1 }), 0, []int{0, 1, 2})
+	for m, l := range lanes {
+		if l.Shared.(transport.Reach).Reaches() {
+			t.Errorf("member %d reaches all others", m)
+		}
+	}
+}
+
+// What the kernel refuses to copy aborts the job, and names both ends.
+func TestReachOfMemoryThatIsGone(t *testing.T) {
+	nets := openWorld(t, 2, nil)
+	reach := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.Reach)
+	here := make([]byte, 8)
+	if reach.Push(1, []transport.Span{{Addr: 8, Bytes: 8}}, span(here)) {
+		t.Error("bytes were written to nowhere")
+	}
+	for r, n := range nets {
+		if err := n.Err(); err == nil || !strings.Contains(err.Error(), "rank 0 cannot write the memory of rank 1 (process "+strconv.Itoa(os.Getpid())+") any more: bad address") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// Who has closed is not written to, and does not return from Close while somebody writes.
+func TestCloseEndsReach(t *testing.T) {
+	nets := openWorld(t, 2, nil)
+	reach := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.Reach)
+	here, there := []byte("new"), []byte("old")
+	writes := &nets[0].head.reach(0).writes
+	writes.Add(1) // as Push does before it looks
+	closed := make(chan error)
+	go func() { closed <- nets[1].Close() }()
+	select {
+	case err := <-closed:
+		t.Fatalf("closed while rank 0 wrote: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	writes.Add(1)
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if reach.Push(1, span(there), span(here)) || string(there) != "old" {
+		t.Errorf("after Close: %q", there)
+	}
+	if err := nets[0].Err(); err != nil {
+		t.Errorf("that is no reason to abort: %v", err)
+	}
+}
+
+// A process that stops in the middle of a write is killed, and one that has ended is not waited for.
+func TestAWriterThatStops(t *testing.T) {
+	generation.Add(1)
+	c := testConfig(t, 0, 2)
+	c.Job = strconv.Itoa(os.Getpid())
+	pc := c
+	pc.Rank = 1
+	p := start(t, "stuck", pc)
+	n, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lane, err := n.OpenLane(0, 0, []int{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !lane.Shared.(transport.Reach).Reaches() {
+		t.Error("ranks of two processes do not reach one another")
+	}
+	told := make([]byte, 5)
+	for lane.Shared.Reached(1, transport.In) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	address := lane.Shared.Buffer(1, 0)
+	theirs := []transport.Span{{Addr: *(*uintptr)(unsafe.Pointer(&address[0])), Bytes: 5}}
+	if reach := lane.Shared.(transport.Reach); !reach.Pull(1, span(told), theirs) || string(told) != "hello" {
+		t.Errorf("pulled: %q", told)
+	}
+	lane.Shared.Advance(transport.In, 1)
+	p.expect(t, "stuck")
+	began := time.Now()
+	err = n.Close()
+	if err == nil || !strings.Contains(err.Error(), "rank 1 (process "+strconv.Itoa(p.Process.Pid)+") was stopped while it wrote to the memory of rank 0, and has been killed") {
+		t.Errorf("Close: %v", err)
+	}
+	if d := time.Since(began); d > fenceLimit+5*time.Second {
+		t.Errorf("it took %v", d)
+	}
+	if state, _ := p.Process.Wait(); state == nil || !strings.Contains(state.String(), "killed") {
+		t.Errorf("the process: %v", state)
+	}
+}
+
+// stuck is the part of a rank that stops in the middle of a write.
+func stuck(n *Network, lane *transport.Lane, say func(string)) {
+	hello := bytes.Clone([]byte("hello"))
+	*(*uintptr)(unsafe.Pointer(&lane.Shared.Buffer(1, 0)[0])) = uintptr(unsafe.Pointer(&hello[0]))
+	lane.Shared.Advance(transport.In, 1)
+	for lane.Shared.Reached(0, transport.In) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	runtime.KeepAlive(hello)
+	n.head.reach(1).writes.Add(1)
+	say("stuck")
+	unix.Kill(os.Getpid(), unix.SIGSTOP)
+	time.Sleep(time.Minute)
+}
