@@ -23,7 +23,7 @@ type selfReach struct {
 	refuse func() bool // some memory cannot be reached
 }
 
-func (s *selfReach) Reaches() bool                      { return s.able }
+func (s *selfReach) Reaches() bool                       { return s.able }
 func (s *selfReach) Reachable(own []transport.Span) bool { return !s.refuse() }
 
 func (s *selfReach) Pull(_ int, own, theirs []transport.Span) bool {
@@ -85,9 +85,9 @@ func TestReachOverSharedMemory(t *testing.T) {
 	if !g.lanes[0].reach.Reaches() {
 		t.Fatal("this process may not read its own memory")
 	}
-	many := make([]int, 3000)
+	many := make([]int, 4000)
 	for i := range many {
-		many[i] = rng.IntN(600)
+		many[i] = rng.IntN(30)
 	}
 	var jobs []job
 	for _, lengths := range [][]int{{reachBytes / 4}, {3*reachScratch/4 + 5}, {reachBytes, 7, reachScratch/4 + 1, 0, 4096}, many} {

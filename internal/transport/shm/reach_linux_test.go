@@ -136,7 +136,7 @@ func TestAWriterThatStops(t *testing.T) {
 	began := time.Now()
 	err = n.Close()
 	if err == nil || !strings.Contains(err.Error(), "rank 1 (process "+strconv.Itoa(p.Process.Pid)+") was stopped while it wrote to the memory of rank 0, and has been killed") {
-		t.Errorf("Close: %v", err)
+		t.Fatalf("Close: %v", err)
 	}
 	if d := time.Since(began); d > fenceLimit+5*time.Second {
 		t.Errorf("it took %v", d)
