@@ -23,9 +23,9 @@ import (
 //
 // A rank that has given up an operation, because the network was aborted, may do
 // what it likes with its memory, and others may not know yet. To read it then
-// does no harm. Before a rank writes to another one's it says so, and then looks whether
+// does no harm. Before a rank writes to another one's it says whose, and then looks whether
 // the other is still open to it; who closes says that first, and then waits for those
-// that are writing. One of the two sees the other.
+// that write to its own. One of the two sees the other.
 
 const (
 	tokenBytes = 16
@@ -38,11 +38,11 @@ const (
 
 // reachState is what the others know of a rank, on cache lines of its own.
 type reachState struct {
-	token  [tokenBytes]byte
-	at     uint64        // the address of its own copy of the token; 0: it does not want to be reached
-	closed atomic.Uint32 // 1: nobody may write to its memory any more
-	writes atomic.Uint64 // odd while it writes to another one's memory
-	_      [88]byte
+	token   [tokenBytes]byte
+	at      uint64        // the address of its own copy of the token; 0: it does not want to be reached
+	closed  atomic.Uint32 // 1: nobody may write to its memory any more
+	writing atomic.Uint32 // 1 + the place of the rank to whose memory it writes; 0: to nobody's
+	_       [96]byte
 }
 
 const reachBytes = int(unsafe.Sizeof(reachState{}))
@@ -72,7 +72,7 @@ func (n *Network) reaches(place int) bool {
 		return false
 	}
 	own := []transport.Span{{Addr: uintptr(unsafe.Pointer(&n.seen)), Bytes: tokenBytes}}
-	got, _ := copyVM(unix.SYS_PROCESS_VM_READV, int(n.head.pid(place).Load()), own, []transport.Span{{Addr: uintptr(s.at), Bytes: tokenBytes}})
+	got, _ := copyVM(unix.SYS_PROCESS_VM_READV, n.watch.pids[place], own, []transport.Span{{Addr: uintptr(s.at), Bytes: tokenBytes}})
 	return got == tokenBytes && n.seen == s.token
 }
 
@@ -126,9 +126,9 @@ func (s *staging) Pull(m int, own, theirs []transport.Span) bool {
 // Push implements transport.Reach.
 func (s *staging) Push(m int, theirs, own []transport.Span) bool {
 	defer runtime.KeepAlive(s.head)
-	writes := &s.head.reach(s.places[s.me]).writes
-	writes.Add(1)
-	defer writes.Add(1)
+	writing := &s.head.reach(s.places[s.me]).writing
+	writing.Store(uint32(s.places[m]) + 1)
+	defer writing.Store(0)
 	if s.head.reach(s.places[m]).closed.Load() != 0 {
 		return false
 	}
@@ -137,7 +137,7 @@ func (s *staging) Push(m int, theirs, own []transport.Span) bool {
 
 func (s *staging) copyVM(call uintptr, what string, m int, own, theirs []transport.Span) bool {
 	place := s.places[m]
-	pid := int(s.head.pid(place).Load())
+	pid := s.net.watch.pids[place]
 	want := 0
 	for _, p := range own {
 		want += int(p.Bytes)
@@ -154,15 +154,20 @@ func (s *staging) copyVM(call uintptr, what string, m int, own, theirs []transpo
 	case err == 0:
 		err = unix.EFAULT
 	}
-	s.abort(fmt.Errorf("rank %d cannot %s the memory of rank %d (process %d) any more: %w; GOROVOD_SINGLE_COPY=0 does without", s.net.cfg.world(s.places[s.me]), what, s.net.cfg.world(place), pid, err))
+	why := fmt.Sprintf("%v; GOROVOD_SINGLE_COPY=0 does without", err)
+	if err == unix.EFAULT && !s.net.reaches(place) {
+		why = "it has become another program"
+	}
+	s.abort(fmt.Errorf("rank %d cannot %s the memory of rank %d (process %d) any more: %s", s.net.cfg.world(s.places[s.me]), what, s.net.cfg.world(place), pid, why))
 	return false
 }
 
 // fence returns when no other rank writes to this one's memory, nor ever will. One that
 // does not get on with it, which has been stopped in the middle, is killed: the
-// network has failed, and so has that rank.
+// network has failed, since no operation that others write to ends before they are done,
+// and so has that rank.
 func (n *Network) fence() error {
-	if n.head == nil || n.token == nil {
+	if n.token == nil || n.watch.pids == nil {
 		return nil
 	}
 	defer runtime.KeepAlive(n.head)
@@ -178,21 +183,20 @@ func (n *Network) fence() error {
 }
 
 func (n *Network) awaitWriter(place int) error {
-	writes := &n.head.reach(place).writes
-	before := writes.Load()
+	writing, own := &n.head.reach(place).writing, uint32(n.cfg.Rank)+1
 	began, killed := time.Now(), false
-	for nap := 10 * time.Microsecond; before%2 == 1 && writes.Load() == before && !n.watch.gone(place); nap = min(2*nap, time.Millisecond) {
+	for nap := 10 * time.Microsecond; writing.Load() == own && !n.watch.gone(place); nap = min(2*nap, time.Millisecond) {
 		switch waited := time.Since(began); {
 		case waited > fenceLimit && !killed:
 			killed = true
 			n.watch.kill(place)
 		case waited > killLimit:
-			return fmt.Errorf("rank %d (process %d) has been writing to the memory of rank %d for %v, and cannot be killed", n.cfg.world(place), n.head.pid(place).Load(), n.cfg.world(n.cfg.Rank), waited)
+			return fmt.Errorf("rank %d (process %d) has been writing to the memory of rank %d for %v, and cannot be killed", n.cfg.world(place), n.watch.pids[place], n.cfg.world(n.cfg.Rank), waited)
 		}
 		time.Sleep(nap)
 	}
 	if killed {
-		return fmt.Errorf("rank %d (process %d) was stopped while it wrote to the memory of rank %d, and has been killed", n.cfg.world(place), n.head.pid(place).Load(), n.cfg.world(n.cfg.Rank))
+		return fmt.Errorf("rank %d (process %d) was stopped while it wrote to the memory of rank %d, and has been killed", n.cfg.world(place), n.watch.pids[place], n.cfg.world(n.cfg.Rank))
 	}
 	return nil
 }

@@ -82,8 +82,8 @@ func TestCloseEndsReach(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	reach := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.Reach)
 	here, there := []byte("new"), []byte("old")
-	writes := &nets[0].head.reach(0).writes
-	writes.Add(1) // as Push does before it looks
+	writing := &nets[0].head.reach(0).writing
+	writing.Store(1 + 1) // as Push does before it looks
 	closed := make(chan error)
 	go func() { closed <- nets[1].Close() }()
 	select {
@@ -91,7 +91,7 @@ func TestCloseEndsReach(t *testing.T) {
 		t.Fatalf("closed while rank 0 wrote: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	writes.Add(1)
+	writing.Store(0)
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
@@ -144,6 +144,50 @@ func TestAWriterThatStops(t *testing.T) {
 	if state, _ := p.Process.Wait(); state == nil || !strings.Contains(state.String(), "killed") {
 		t.Errorf("the process: %v", state)
 	}
+	var taken [2]int // the descriptors of the watch are others' now
+	if err := unix.Pipe(taken[:]); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(taken[0])
+	defer unix.Close(taken[1])
+	began = time.Now()
+	if err := n.Close(); err != nil || time.Since(began) > fenceLimit {
+		t.Errorf("Close again: %v, after %v", err, time.Since(began))
+	}
+}
+
+// Who closes does not wait for a rank that writes to another one's memory, and does not kill it.
+func TestCloseSparesOtherWriters(t *testing.T) {
+	nets := openWorld(t, 3, nil)
+	nets[0].head.reach(1).writing.Store(2 + 1)
+	began := time.Now()
+	if err := nets[0].Close(); err != nil || time.Since(began) >= fenceLimit {
+		t.Errorf("Close: %v, after %v", err, time.Since(began))
+	}
+}
+
+// A damaged process id in the segment leads nobody to another process's memory.
+func TestReachKeepsToTheProcess(t *testing.T) {
+	nets := openWorld(t, 2, nil)
+	reach := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.Reach)
+	nets[0].head.pid(1).Store(1 << 30)
+	here, there := []byte("new"), []byte("old")
+	if !reach.Push(1, span(there), span(here)) || string(there) != "new" {
+		t.Errorf("pushed: %q", there)
+	}
+}
+
+// A process that keeps its id and runs another program is not taken for one whose memory is refused.
+func TestReachOfAnotherProgram(t *testing.T) {
+	nets := openWorld(t, 2, nil)
+	reach := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.Reach)
+	nets[1].token[0]++
+	if reach.Push(1, []transport.Span{{Addr: 8, Bytes: 8}}, span(make([]byte, 8))) {
+		t.Error("bytes were written to nowhere")
+	}
+	if err := nets[1].Err(); err == nil || !strings.Contains(err.Error(), "rank 0 cannot write the memory of rank 1 (process "+strconv.Itoa(os.Getpid())+") any more: it has become another program") {
+		t.Errorf("%v", err)
+	}
 }
 
 // stuck is the part of a rank that stops in the middle of a write.
@@ -155,7 +199,7 @@ func stuck(n *Network, lane *transport.Lane, say func(string)) {
 		time.Sleep(time.Millisecond)
 	}
 	runtime.KeepAlive(hello)
-	n.head.reach(1).writes.Add(1)
+	n.head.reach(1).writing.Store(0 + 1)
 	say("stuck")
 	unix.Kill(os.Getpid(), unix.SIGSTOP)
 	time.Sleep(time.Minute)

@@ -98,14 +98,15 @@ var errClosed = errors.New("shm: the network is closed")
 // somebody holds it. A lane's Mark and Post may race with Close; its other methods
 // belong to the driver, which calls none of them after Close.
 type Network struct {
-	cfg   Config
-	head  *header
-	seg   segment // the lanes; unmapped by Close
-	bell  transport.Bell
-	token *reachToken // nil: this rank cannot be reached
-	seen  reachToken  // another rank's
-	err   atomic.Pointer[error]
-	shut  atomic.Bool // Close has been called: this rank has no say any more
+	cfg    Config
+	head   *header
+	seg    segment // the lanes; unmapped by Close
+	bell   transport.Bell
+	token  *reachToken // nil: this rank cannot be reached
+	seen   reachToken  // another rank's
+	err    atomic.Pointer[error]
+	shut   atomic.Bool // Close has been called: this rank has no say any more
+	fenced sync.Once   // see fence; the watch that it needs is stopped afterwards
 
 	watch watch
 
@@ -210,7 +211,8 @@ func (n *Network) latch(err error) { n.err.CompareAndSwap(nil, &err) }
 func (n *Network) Close() error {
 	n.shut.Store(true)
 	n.latch(errClosed)
-	fenced := n.fence()
+	var fenced error
+	n.fenced.Do(func() { fenced = n.fence() })
 	n.watch.stop()
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -18,6 +18,7 @@ type watch struct {
 	mu    sync.Mutex
 	fds   []int
 	peers map[int]int // the pidfds by place
+	pids  []int       // by place, as they were when the ranks attached: what lies in the segment can be damaged
 	files []*os.File
 	wg    sync.WaitGroup
 	ended bool
@@ -27,7 +28,9 @@ type watch struct {
 func (w *watch) start(n *Network) error {
 	w.n = n
 	for r := range n.cfg.Size {
-		pid := int(n.head.pid(r).Load())
+		w.pids = append(w.pids, int(n.head.pid(r).Load()))
+	}
+	for r, pid := range w.pids {
 		if r == n.cfg.Rank || pid == os.Getpid() {
 			continue
 		}
