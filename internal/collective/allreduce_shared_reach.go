@@ -15,11 +15,11 @@ import (
 // others' inputs, reduces them and its own in the order of the ranks to its output,
 // and copies that to all others' outputs.
 //
-// Steps: two synchronisations. Bytes: each member reads n and writes n of the
-// members' memory, beyond the cache the least there can be, and nothing passes from core to core; what it reads of others passes
-// through scratch memory that stays in its second-level cache, and each page costs the
-// kernel 0.1 µs. Chosen from reachBytes on, if all members can reach all
-// of the memory and member 0 finds it faster than the pipelined one, see reachTrial.
+// Steps: two synchronisations. Bytes: each member reads n and writes n of the members'
+// memory, beyond the cache the least there can be, and nothing passes from core to core.
+// What it reads of others passes through scratch memory that stays in its second-level
+// cache, and each page costs the kernel 0.1 µs. Chosen from reachBytes on, if all members
+// can reach all of the memory and member 0 finds it faster than the pipelined one: see reachTrial.
 type allreduceSharedReach struct {
 	lane  *Lane
 	todo  spread

@@ -1,7 +1,7 @@
 package collective
 
 import (
-	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -125,25 +125,40 @@ func TestReachIsGivenUp(t *testing.T) {
 	}
 }
 
-// Member 0 keeps to the faster way, looks again now and then, and is not misled by those that could not be timed.
+// Member 0 finds the faster way, asks less and less often while it stays that, and is not misled by trials that could not be timed.
 func TestReachTrial(t *testing.T) {
 	const n = 1 << 20
-	for _, faster := range []reachWay{wayStaged, wayReach} {
-		var trial reachTrial
+	var trial reachTrial
+	// run has so many allreduces, of which the one in a way takes less, and returns how often each was used.
+	run := func(count int, faster reachWay, measured bool) map[reachWay]int {
 		uses := map[reachWay]int{}
-		for i := range 4 * reachEvery {
+		for range count {
 			w := trial.next(n)
 			uses[w]++
-			if d := 10 * time.Millisecond; w.timed() && i/reachEvery != 2 { // in the third trial nothing could be timed
+			if d := 10 * time.Millisecond; w.timed() && measured {
 				if w&wayReach == faster {
 					d /= 2
 				}
 				trial.took(w, n, d)
 			}
 		}
-		other := faster ^ wayReach
-		if want := fmt.Sprint(map[reachWay]int{faster: 4 * (reachEvery - 2*reachTrials), faster | wayTimed: 4 * reachTrials, other | wayTimed: 4 * reachTrials}); fmt.Sprint(uses) != want {
-			t.Errorf("ways %v, want %v", uses, want)
+		return uses
+	}
+	const timedStaged, timedReach = wayStaged | wayTimed, wayReach | wayTimed
+	for _, c := range []struct {
+		count    int
+		faster   reachWay
+		measured bool
+		uses     map[reachWay]int
+	}{
+		{8 + 250, wayReach, true, map[reachWay]int{timedStaged: 4, timedReach: 4, wayReach: 250}},
+		{8 + 1000, wayReach, true, map[reachWay]int{timedStaged: 4, timedReach: 4, wayReach: 1000}},
+		{8 + 4000, wayStaged, false, map[reachWay]int{timedStaged: 4, timedReach: 4, wayReach: 4000}},
+		{8 + 250, wayStaged, true, map[reachWay]int{timedStaged: 4, timedReach: 4, wayStaged: 250}},
+		{8 + 1000 + 8 + 4000 + 8 + 4000, wayStaged, true, map[reachWay]int{timedStaged: 12, timedReach: 12, wayStaged: 9000}},
+	} {
+		if uses := run(c.count, c.faster, c.measured); !maps.Equal(uses, c.uses) {
+			t.Errorf("%d allreduces used the ways %v, want %v", c.count, uses, c.uses)
 		}
 	}
 }
