@@ -63,10 +63,10 @@ var programs = map[string]func() int{
 			time.Sleep(time.Millisecond)
 		}
 	},
-	// teller reduces much until it fails, for at most a minute. It writes its process id and then what it is told to files, since
+	// teller reduces much until it fails, for at most two minutes. It writes its process id and then what it is told to files, since
 	// launchers that fail lose output.
 	"teller": func() int {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := hvd.InitContext(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, err)
