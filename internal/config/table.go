@@ -47,7 +47,7 @@ var implemented = []Knob{
 			},
 			show: func(c *Config) string { return c.Transport },
 		}},
-	{Name: "GOROVOD_SINGLE_COPY", Agreed: true, Doc: "1: ranks that share memory read and write one another's tensors in place in large allreduces, where the system lets all of them (process_vm_readv) and it is faster; 0: everything passes through the shared segment",
+	{Name: "GOROVOD_SINGLE_COPY", Agreed: true, Doc: "1: ranks that share memory read and write one another's tensors in place in large allreduces, where they have a core each, the system lets all of them (process_vm_readv), and it is faster; 0: everything passes through the shared segment",
 		setting: boolean(func(c *Config) *bool { return &c.SingleCopy })},
 	{Name: "HOROVOD_AUTOTUNE", Agreed: true, Doc: "1: rank 0 searches, while the job runs, for the settings with which allreduces move the most bytes: fusion threshold, hold-back time, how much is staged or sent at a time (`chunk_kb`, `piece_kb`), what a message counts in the choice of algorithm (`message_kb`), and whether hosts are reduced in themselves first. The defaults stay unless something is better when both are measured again in turn; only what moves about as many bytes as the greatest of the first measurements counts, so that training is not compared with validation, and a job that seldom does that any more ends with the defaults; what the environment sets stays as it is. A step has passed when a name comes again, so tensors need names; after an elastic reset the search begins anew",
 		setting: boolean(func(c *Config) *bool { return &c.Autotune.On })},

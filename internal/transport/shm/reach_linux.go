@@ -52,7 +52,7 @@ type reachToken [tokenBytes]byte
 
 // openToOthers tells the others where this rank's token is.
 func (n *Network) openToOthers(h *header) {
-	if n.cfg.Staged {
+	if !n.worthReaching() {
 		return
 	}
 	n.token = new(reachToken)
@@ -64,11 +64,15 @@ func (n *Network) openToOthers(h *header) {
 	runtime.KeepAlive(h)
 }
 
+// worthReaching reports that ranks should reach one another's memory if they can: where they
+// outnumber the cores nothing is gained, since what one has staged is still in the cache when another takes its turn.
+func (n *Network) worthReaching() bool { return !n.cfg.Staged && !n.crowded() }
+
 // reaches reports that this rank can read the memory of the rank at a place.
 func (n *Network) reaches(place int) bool {
 	defer runtime.KeepAlive(n.head)
 	s := n.head.reach(place)
-	if n.cfg.Staged || s.at == 0 {
+	if s.at == 0 {
 		return false
 	}
 	own := []transport.Span{{Addr: uintptr(unsafe.Pointer(&n.seen)), Bytes: tokenBytes}}
@@ -76,8 +80,11 @@ func (n *Network) reaches(place int) bool {
 	return got == tokenBytes && n.seen == s.token
 }
 
-// Reaches reports that this rank can reach the memory of all others of the host. It is that of Open's time.
+// Reaches reports that this rank can reach the memory of all others of the host, and should.
 func (n *Network) Reaches() bool {
+	if !n.worthReaching() {
+		return false
+	}
 	for r := range n.cfg.Size {
 		if r != n.cfg.Rank && !n.reaches(r) {
 			return false

@@ -52,12 +52,17 @@ func bytesOf(p []byte, n int) (list []transport.Span) {
 	return list
 }
 
-// A rank that wants nothing of it can neither reach nor be reached.
+// A rank that wants nothing of it can neither reach nor be reached, and where the ranks outnumber the cores they do not.
 func TestReachIsRefused(t *testing.T) {
-	lanes := openLanes(t, openWorld(t, 3, func(c *Config) { c.Staged = c.Rank == 1 }), 0, []int{0, 1, 2})
-	for m, l := range lanes {
-		if l.Shared.(transport.Reach).Reaches() {
-			t.Errorf("member %d reaches all others", m)
+	for why, change := range map[string]func(c *Config){
+		"one is staged":  func(c *Config) { c.Staged = c.Rank == 1 },
+		"they are three": func(c *Config) { c.Cores = 2 },
+	} {
+		nets := openWorld(t, 3, change)
+		for m, l := range openLanes(t, nets, 0, []int{0, 1, 2}) {
+			if l.Shared.(transport.Reach).Reaches() || nets[m].Reaches() {
+				t.Errorf("%s, and member %d reaches all others", why, m)
+			}
 		}
 	}
 }

@@ -38,7 +38,7 @@ func newStaging(n *Network, region []byte, l laneLayout, me int, places []int) *
 		buffers:  region[l.buffers:],
 		chunk:    chunkBytes(len(places)),
 		members:  len(places),
-		reaching: true,
+		reaching: n.worthReaching(),
 	}
 	for m, p := range places {
 		if m != me {
