@@ -61,7 +61,7 @@ func (l *Lane) startParts(s spread) Op {
 	case n <= flatBytes/l.size && n <= l.shared.ChunkBytes():
 		l.begin()
 		return l.allreduceFlat.start(l, s)
-	case l.mayReach(n, len(s.parts)):
+	case l.mayReach(n, len(s.parts)) && l.reachTrial.asks(n):
 		l.begin()
 		return l.allreduceReach.start(l, s)
 	default:

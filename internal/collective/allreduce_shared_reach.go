@@ -19,7 +19,7 @@ import (
 // memory, beyond the cache the least there can be, and nothing passes from core to core.
 // What it reads of others passes through scratch memory that stays in its second-level
 // cache, and each page costs the kernel 0.1 µs. Chosen from reachBytes on, if all members
-// can reach all of the memory and member 0 finds it faster than the pipelined one: see reachTrial.
+// can reach all of the memory and member 0 has found it faster than the pipelined one: see reachTrial.
 type allreduceSharedReach struct {
 	lane  *Lane
 	todo  spread
@@ -183,6 +183,7 @@ func (a *allreduceSharedReach) agreed() bool {
 		}
 	}
 	way := reachWay(binary.NativeEndian.Uint64(l.shared.Buffer(0, a.chunk)[tableWay:]))
+	l.reachTrial.told(a.todo.length(), way)
 	if agreed && a.way.timed() {
 		a.began = time.Now()
 	}

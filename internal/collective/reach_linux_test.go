@@ -56,6 +56,7 @@ func startReach(l *Lane, s spread) Op {
 		return l.startParts(s)
 	}
 	l.begin()
+	l.reachTrial.asks(s.length())
 	return l.allreduceReach.start(l, s)
 }
 
@@ -125,16 +126,28 @@ func TestReachIsGivenUp(t *testing.T) {
 	}
 }
 
-// Member 0 finds the faster way, asks less and less often while it stays that, and is not misled by trials that could not be timed.
+// Member 0 finds the faster way, tries less and less often while it stays that, and is not misled by trials that could not be timed.
+// The others know when nobody asks.
 func TestReachTrial(t *testing.T) {
 	const n = 1 << 20
-	var trial reachTrial
+	var trial, other reachTrial
+	const notAsked = reachWay(9)
 	// run has so many allreduces, of which the one in a way takes less, and returns how often each was used.
 	run := func(count int, faster reachWay, measured bool) map[reachWay]int {
 		uses := map[reachWay]int{}
 		for range count {
+			asks := trial.asks(n)
+			if other.asks(n) != asks {
+				t.Fatal("one member asks and another does not")
+			}
+			if !asks {
+				uses[notAsked]++
+				continue
+			}
 			w := trial.next(n)
 			uses[w]++
+			trial.told(n, w)
+			other.told(n, w)
 			if d := 10 * time.Millisecond; w.timed() && measured {
 				if w&wayReach == faster {
 					d /= 2
@@ -154,11 +167,21 @@ func TestReachTrial(t *testing.T) {
 		{8 + 250, wayReach, true, map[reachWay]int{timedStaged: 4, timedReach: 4, wayReach: 250}},
 		{8 + 1000, wayReach, true, map[reachWay]int{timedStaged: 4, timedReach: 4, wayReach: 1000}},
 		{8 + 4000, wayStaged, false, map[reachWay]int{timedStaged: 4, timedReach: 4, wayReach: 4000}},
-		{8 + 250, wayStaged, true, map[reachWay]int{timedStaged: 4, timedReach: 4, wayStaged: 250}},
-		{8 + 1000 + 8 + 4000 + 8 + 4000, wayStaged, true, map[reachWay]int{timedStaged: 12, timedReach: 12, wayStaged: 9000}},
+		{8 + 250, wayStaged, true, map[reachWay]int{timedStaged: 4, timedReach: 4, wayStaged: 1, notAsked: 249}},
+		{8 + 1000 + 8 + 4000 + 8 + 4000, wayStaged, true, map[reachWay]int{timedStaged: 12, timedReach: 12, wayStaged: 3, notAsked: 8997}},
 	} {
 		if uses := run(c.count, c.faster, c.measured); !maps.Equal(uses, c.uses) {
 			t.Errorf("%d allreduces used the ways %v, want %v", c.count, uses, c.uses)
+		}
+	}
+}
+
+// Lengths that differ by a factor of two or more do not decide for one another.
+func TestReachClasses(t *testing.T) {
+	var trial reachTrial
+	for n, want := range map[int]int{1: 0, reachBytes: 0, 2*reachBytes - 1: 0, 2 * reachBytes: 1, 4 << 20: 5, 16 << 20: 7, 1 << 40: reachClasses - 1} {
+		if trial.class(n) != &trial.classes[want] {
+			t.Errorf("%d bytes are not of class %d", n, want)
 		}
 	}
 }
