@@ -2,6 +2,7 @@ package collective
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -22,7 +23,7 @@ const (
 func (w reachWay) reach() bool { return w&wayReach != 0 }
 func (w reachWay) timed() bool { return w&wayTimed != 0 }
 
-// reachTrial belongs to the lane's driver. All but best is the same on all members.
+// reachTrial belongs to the lane's driver. All but times is the same on all members.
 type reachTrial struct {
 	impossible bool // found out
 	classes    [reachClasses]reachClass
@@ -30,14 +31,19 @@ type reachTrial struct {
 
 // reachClass is of allreduces of similar length.
 type reachClass struct {
-	number  int      // of allreduces since the last trial began
-	between int      // how many there are between that and the next; 0 before the first has ended
-	best    [2]int64 // member 0's: the shortest of the trial under way, in picoseconds a byte, by way
-	way     reachWay // which is faster
+	number  int  // of allreduces since the last trial began
+	between int  // how many there are between that and the next; 0 before the first has ended
+	staged  bool // which way is faster
+	// Member 0's: what those of the trial under way have taken, in picoseconds a byte, by way; 0: it was not measured.
+	times [2][reachSamples]int64
 }
 
 const (
-	reachTrials = 4 // of each way, by turns; the next allreduce tells what follows from them
+	// The first allreduces of a class are not compared, since caches are cold and memory is touched for the first time. Then
+	// come so many in each way, by turns, so that all else that changes meets both. The next one tells what follows from them.
+	reachWarmUp  = 4
+	reachSamples = 7
+	reachTrials  = reachWarmUp + 2*reachSamples
 	// The next trial comes after the least number of allreduces where the last one has changed the way, and
 	// after four times as many as before where it has not.
 	leastBetween = 250
@@ -52,36 +58,44 @@ func (t *reachTrial) class(n int) *reachClass {
 	return &t.classes[min(bits.Len(uint(n/reachBytes/2)), reachClasses-1)]
 }
 
+// way is which one is faster.
+func (c *reachClass) way() reachWay {
+	if c.staged {
+		return wayStaged
+	}
+	return wayReach
+}
+
 // asks counts an allreduce of n bytes, and reports that the members are to ask one another how it
 // is to be done.
 func (t *reachTrial) asks(n int) bool {
 	c := t.class(n)
 	i := c.number
 	c.number++
-	if i > 2*reachTrials && c.number == 2*reachTrials+c.between {
+	if i > reachTrials && c.number == reachTrials+c.between {
 		c.number = 0
 	}
-	return i <= 2*reachTrials || c.way.reach()
+	return reachWarmUp <= i && i <= reachTrials || !c.staged
 }
 
 // next is what member 0 wants of the allreduce of n bytes that it has counted last.
 func (t *reachTrial) next(n int) reachWay {
 	c := t.class(n)
 	switch i := c.number - 1; {
-	case i >= 0 && i < 2*reachTrials:
-		return reachWay((i+1)%2) | wayTimed
-	case i == 2*reachTrials:
+	case reachWarmUp <= i && i < reachTrials:
+		return reachWay(i%2) | wayTimed
+	case i == reachTrials:
 		return c.better()
 	}
-	return c.way
+	return c.way()
 }
 
 // told notes what member 0 wants of it.
 func (t *reachTrial) told(n int, w reachWay) {
 	switch c := t.class(n); {
-	case c.number != 2*reachTrials+1:
-	case w != c.way:
-		c.way, c.between = w, leastBetween
+	case c.number != reachTrials+1:
+	case w != c.way():
+		c.staged, c.between = !c.staged, leastBetween
 	default:
 		c.between = min(max(4*c.between, leastBetween), mostBetween)
 	}
@@ -89,18 +103,21 @@ func (t *reachTrial) told(n int, w reachWay) {
 
 // took notes what an allreduce of n bytes has taken.
 func (t *reachTrial) took(w reachWay, n int, d time.Duration) {
-	best := &t.class(n).best[w&wayReach]
-	if each := max(1, int64(d)*1000/int64(n)); *best == 0 || each < *best {
-		*best = each
-	}
+	c := t.class(n)
+	c.times[w&wayReach][(c.number-1-reachWarmUp)/2] = max(1, int64(d)*1000/int64(n))
 }
 
-// better ends a trial. The way that is not in use must be better by a tenth.
+// better ends a trial, by the medians, since some allreduces meet other processes. The way that is not in use must be better by a tenth.
 func (c *reachClass) better() reachWay {
-	used, other := c.best[c.way], c.best[c.way^wayReach]
-	clear(c.best[:])
-	if other > 0 && other+other/10 < used {
-		return c.way ^ wayReach
+	var median [2]int64
+	for w := range c.times {
+		slices.Sort(c.times[w][:])
+		median[w] = c.times[w][reachSamples/2]
 	}
-	return c.way
+	c.times = [2][reachSamples]int64{}
+	way := c.way()
+	if used, other := median[way], median[way^wayReach]; other > 0 && other+other/10 < used {
+		return way ^ wayReach
+	}
+	return way
 }
