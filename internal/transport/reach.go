@@ -12,7 +12,7 @@ type Span struct{ Addr, Bytes uintptr }
 // returns when nobody writes to it any more, nor ever will.
 type Reach interface {
 	Shared
-	// Reaches reports that this member can reach all others of the lane.
+	// Reaches reports that this member can reach all others of the lane now. Once it is false it remains so.
 	Reaches() bool
 	// Reachable reports that others can reach these ranges of this member's memory.
 	Reachable(own []Span) bool

@@ -100,8 +100,14 @@ func copyVM(call uintptr, pid int, own, theirs []transport.Span) (int, unix.Errn
 	return int(n), err
 }
 
-// Reaches implements transport.Reach.
-func (s *staging) Reaches() bool { return s.reaching }
+// Reaches implements transport.Reach. It looks again each time, since a process may have given up its rights, or
+// have become another program.
+func (s *staging) Reaches() bool {
+	for _, p := range s.others {
+		s.reaching = s.reaching && s.net.reaches(p)
+	}
+	return s.reaching
+}
 
 // Reachable implements transport.Reach. Memory of devices, such as that of a GPU's driver, is not.
 func (s *staging) Reachable(own []transport.Span) bool {

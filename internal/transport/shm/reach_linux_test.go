@@ -20,7 +20,8 @@ func span(p []byte) []transport.Span {
 }
 
 func TestReach(t *testing.T) {
-	lanes := openLanes(t, openWorld(t, 3, nil), 0, []int{0, 1, 2})
+	nets := openWorld(t, 3, nil)
+	lanes := openLanes(t, nets, 0, []int{0, 1, 2})
 	reach := lanes[1].Shared.(transport.Reach)
 	if !reach.Reaches() {
 		t.Fatal("ranks of one process do not reach one another")
@@ -32,6 +33,16 @@ func TestReach(t *testing.T) {
 	if !reach.Pull(2, span(here[2:4]), span(there[10:])) || string(here) != "heas it is" {
 		t.Errorf("pulled: %q", here)
 	}
+	nets[2].token[0]++ // as if it were no longer the process that it was
+	if reach.Reaches() || !lanes[2].Shared.(transport.Reach).Reaches() {
+		t.Error("what has become of a rank is not noticed")
+	}
+	nets[2].token[0]--
+	if reach.Reaches() {
+		t.Error("a rank that could not be reached can be again")
+	}
+	reach = lanes[0].Shared.(transport.Reach)
+	reach.Reaches()
 	hole, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +175,9 @@ func TestAWriterThatStops(t *testing.T) {
 // Who closes does not wait for a rank that writes to another one's memory, and does not kill it.
 func TestCloseSparesOtherWriters(t *testing.T) {
 	nets := openWorld(t, 3, nil)
-	nets[0].head.reach(1).writing.Store(2 + 1)
+	writing := &nets[0].head.reach(1).writing
+	writing.Store(2 + 1)
+	defer writing.Store(0)
 	began := time.Now()
 	if err := nets[0].Close(); err != nil || time.Since(began) >= fenceLimit {
 		t.Errorf("Close: %v, after %v", err, time.Since(began))

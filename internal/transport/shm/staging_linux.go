@@ -43,7 +43,6 @@ func newStaging(n *Network, region []byte, l laneLayout, me int, places []int) *
 	for m, p := range places {
 		if m != me {
 			s.others = append(s.others, p)
-			s.reaching = s.reaching && n.reaches(p)
 		}
 	}
 	return s
