@@ -111,7 +111,8 @@ func adoptIDs(sets []*ProcessSet) error {
 			continue // until the job has grown
 		}
 		at := slices.IndexFunc(known, func(k engine.Set) bool { return slices.Equal(k.Ranks, there) })
-		if at < 0 || known[at].ID == 0 || slices.IndexFunc(sets[:i], func(o *ProcessSet) bool { return slices.Equal(o.ranks, s.ranks) }) >= 0 {
+		all := at >= 0 && known[at].ID == 0 && len(w.Config.ElasticDriver) == 0 // in an elastic job it may grow
+		if at < 0 || all || slices.IndexFunc(sets[:i], func(o *ProcessSet) bool { return slices.Equal(o.ranks, s.ranks) }) >= 0 {
 			return fmt.Errorf("hvd: process set %d of Init, %v, is a duplicate: %w", i+1, s.ranks, ErrInvalidArgument)
 		}
 		s.bind(w, known[at].ID)

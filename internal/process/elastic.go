@@ -160,24 +160,28 @@ func clip(ranks []int, size int) []int {
 }
 
 // known finds a process set that is there already in an elastic job: who came later than it
-// adds it as others have done before.
+// adds it as others have done before. One that has all ranks of a job that has shrunk is the world.
 func known(w *world.World, ranks []int) (id int, ok bool) {
 	if len(w.Config.ElasticDriver) == 0 {
 		return 0, false
 	}
 	for _, s := range w.Engine.Sets() {
-		if s.ID != 0 && slices.Equal(s.Ranks, ranks) {
-			return s.ID, true
+		if slices.Equal(s.Ranks, ranks) {
+			id, ok = s.ID, true
+			if id != 0 {
+				break
+			}
 		}
 	}
-	return 0, false
+	return id, ok
 }
 
 // rememberSet keeps a set for the epochs to come.
 func rememberSet(w *world.World, ranks []int) {
 	mu.Lock()
 	defer mu.Unlock()
-	if len(w.Config.ElasticDriver) > 0 && current.Load() == w {
+	known := func(s []int) bool { return slices.Equal(s, ranks) }
+	if len(w.Config.ElasticDriver) > 0 && current.Load() == w && !slices.ContainsFunc(elasticity.sets, known) {
 		elasticity.sets = append(slices.Clone(elasticity.sets), slices.Clone(ranks))
 	}
 }

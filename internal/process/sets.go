@@ -29,6 +29,7 @@ func AddSet(ranks []int) (int, error) {
 		there = ranks // all ranks, or none that there is: an error
 	}
 	if id, ok := known(w, there); ok {
+		rememberSet(w, ranks)
 		return id, nil
 	}
 	id, err := w.Engine.AddSet(there)

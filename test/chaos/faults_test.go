@@ -115,3 +115,26 @@ func TestBelowMin(t *testing.T) {
 	j.await("two train again", func() bool { return len(j.veterans()) == 2 })
 	j.finish()
 }
+
+// A process set of which a single rank is there is the world, of a job that begins with one worker as of one that has lost all
+// others, and is a set again when more come.
+func TestASetBecomesTheWorld(t *testing.T) {
+	j := start(t, 1, []string{"-np", "1", "--min-np", "1", "--max-np", "3", "--blacklist-cooldown-range", "1", "2"}, nil, "127.0.0.1:1")
+	train := func(n int) {
+		j.await(fmt.Sprintf("%d train", n), func() bool {
+			all := j.veterans()
+			for _, w := range all {
+				if w.size != n {
+					return false
+				}
+			}
+			return len(all) == n
+		})
+	}
+	train(1)
+	j.hosts("127.0.0.1:3")
+	train(3)
+	j.hosts("127.0.0.1:1")
+	train(1)
+	j.finish()
+}
