@@ -65,8 +65,8 @@ func checkPlaces(members []member) error {
 	local := func(r int) numbered { return numbered{members[r].Place.LocalRank, members[r].Place.LocalSize} }
 	for _, host := range hosts {
 		if ranks, size := oddOnes(byHost[host], local); ranks != nil {
-			return fmt.Errorf("the ranks' places cannot be: on host %s HOROVOD_LOCAL_SIZE=%d is told to %s, where there must be local ranks 0 to %d: %s",
-				host, size, listPlaces(ranks, "HOROVOD_LOCAL_RANK", local), size-1, placeAdvice)
+			return fmt.Errorf("the ranks' places cannot be: on host %s HOROVOD_LOCAL_SIZE=%d is told to %s, where there must be local ranks 0 to %d%s: %s",
+				host, size, listPlaces(ranks, "HOROVOD_LOCAL_RANK", local), size-1, listOdder(byHost, hosts, ranks, local), placeAdvice)
 		}
 	}
 	if !across {
@@ -174,6 +174,31 @@ func oddOnes(ranks []int, of func(rank int) numbered) (odd []int, size int) {
 		return odd, at.size
 	}
 	return nil, 0
+}
+
+// listOdder names those that are odd besides the ranks: one of them may be the one that is missing among these.
+func listOdder(byHost map[string][]int, hosts []string, besides []int, local func(rank int) numbered) string {
+	var list []string
+	for _, host := range hosts {
+		rest := slices.Clone(byHost[host])
+		for {
+			odd, size := oddOnes(rest, local)
+			if odd == nil {
+				break
+			}
+			if odd[0] != besides[0] {
+				list = append(list, fmt.Sprintf("%s on host %s with HOROVOD_LOCAL_SIZE=%d", listPlaces(odd, "HOROVOD_LOCAL_RANK", local), host, size))
+			}
+			rest = slices.DeleteFunc(rest, func(r int) bool { return local(r).size == size })
+		}
+	}
+	switch {
+	case list == nil:
+		return ""
+	case len(list) > maxListed:
+		list = append(list[:maxListed], "and more")
+	}
+	return "; nor is all there beside " + strings.Join(list, ", ")
 }
 
 // covers reports that no number has more ranks in part than in all.

@@ -49,6 +49,8 @@ func TestPlaces(t *testing.T) {
 		{"one local rank twice", "a:0/2,- a:0/2,-", "on host a HOROVOD_LOCAL_SIZE=2 is told to rank 0 (HOROVOD_LOCAL_RANK=0), rank 1 (HOROVOD_LOCAL_RANK=0)"},
 		{"the second host", "a:0/1,- b:0/1,- b:1/3,- b:2/3,-", "on host b HOROVOD_LOCAL_SIZE=3 is told to rank 2 (HOROVOD_LOCAL_RANK=1), rank 3 (HOROVOD_LOCAL_RANK=2),"},
 		{"the world's size for the host's", "a:0/4,- a:1/4,- b:2/4,- b:3/4,-", "on host a HOROVOD_LOCAL_SIZE=4"},
+		{"a name that is wrong", "a:0/4,- a:1/4,- b:2/4,- a:3/4,-", "on host a HOROVOD_LOCAL_SIZE=4 is told to rank 0 (HOROVOD_LOCAL_RANK=0), rank 1 (HOROVOD_LOCAL_RANK=1), rank 3 (HOROVOD_LOCAL_RANK=3), where there must be local ranks 0 to 3; nor is all there beside rank 2 (HOROVOD_LOCAL_RANK=2) on host b with HOROVOD_LOCAL_SIZE=4: correct"},
+		{"a size that is wrong", "a:0/2,- a:1/3,-", "told to rank 0 (HOROVOD_LOCAL_RANK=0), where there must be local ranks 0 to 1; nor is all there beside rank 1 (HOROVOD_LOCAL_RANK=1) on host a with HOROVOD_LOCAL_SIZE=3: correct"},
 		{"one too many", "a:0/2,- a:1/2,- a:1/2,-", "rank 2 (HOROVOD_LOCAL_RANK=1)"},
 		{"a size beyond reason", "a:0/2147483647,- a:1/2147483647,-", "HOROVOD_LOCAL_SIZE=2147483647"},
 		{"more hosts than there are", "a:0/1,0/7 b:0/1,1/7", "with HOROVOD_LOCAL_RANK=0, HOROVOD_CROSS_SIZE=7 is told to rank 0 (HOROVOD_CROSS_RANK=0), rank 1 (HOROVOD_CROSS_RANK=1), where there must be cross ranks 0 to 6: correct"},

@@ -431,7 +431,7 @@ var view = regexp.MustCompile(` \[[0-9:. -]+ UTC, seen by rank \d on host \S+ \(
 func (o *outcome) attributed(inj injection) error {
 	point := phases[inj.phase].point
 	starting := point == "rendezvous" || point == "attach"
-	who := fmt.Sprintf(`rank %d( on host \S+)? \(pid \d+\)|rank %[1]d on host|cannot connect to rank %[1]d|rank %[1]d of %[2]d \(joined from host \S+, pid \d+`, inj.victim, ranks)
+	who := fmt.Sprintf(`rank %d( on host \S+)? \(pid \d+\)|rank %[1]d on host|cannot connect to rank %[1]d|rank %[1]d of %[2]d \(joined from host \S+, pid \d+|rank %[1]d \(HOROVOD_`, inj.victim, ranks)
 	if inj.k.action == "cut" { // each side names the other
 		who = `rank \d on host h\d \(pid \d+\)|(the|a) launcher|rank \d of 4 \(|rank \d cannot connect to rank \d`
 	}
