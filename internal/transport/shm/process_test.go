@@ -229,6 +229,27 @@ func work(n *Network, lane *transport.Lane) error {
 	return nil
 }
 
+// beside starts rank 1 of two as a process, and attaches this process as rank 0.
+func beside(t testing.TB, role string, died func(rank, pid int)) (*rankProcess, *Network, *transport.Lane) {
+	t.Helper()
+	generation.Add(1)
+	c := testConfig(t, 0, 2)
+	c.Job, c.Died = strconv.Itoa(os.Getpid()), died
+	pc := c
+	pc.Rank = 1
+	p := start(t, role, pc)
+	n, err := Open(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	lane, err := n.OpenLane(0, 0, []int{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, n, lane
+}
+
 func TestProcesses(t *testing.T) {
 	generation.Add(1)
 	c := testConfig(t, 0, 3)
@@ -274,23 +295,8 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestDeathInsideTheLockEndsInAnError(t *testing.T) {
-	generation.Add(1)
-	c := testConfig(t, 0, 2)
-	c.Job = strconv.Itoa(os.Getpid())
 	died := make(chan int, 1)
-	c.Died = func(rank, _ int) { died <- rank }
-	pc := c
-	pc.Rank = 1
-	p := start(t, "lock", pc)
-	n, err := Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
-	lane, err := n.OpenLane(0, 0, []int{0, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, n, lane := beside(t, "lock", func(rank, _ int) { died <- rank })
 	lane.Board.Publish([]byte("go"))
 	p.expect(t, "locked")
 	p.Process.Kill()
@@ -328,21 +334,7 @@ func TestHeadersAreUnmapped(t *testing.T) {
 // BenchmarkPingPong measures a round trip of Advance and Reached between two
 // spinning processes.
 func BenchmarkPingPong(b *testing.B) {
-	generation.Add(1)
-	c := testConfig(b, 0, 2)
-	c.Job = strconv.Itoa(os.Getpid())
-	pc := c
-	pc.Rank = 1
-	start(b, "pong", pc)
-	n, err := Open(context.Background(), c)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer n.Close()
-	lane, err := n.OpenLane(0, 0, []int{0, 1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	_, n, lane := beside(b, "pong", nil)
 	k := uint64(0)
 	for b.Loop() {
 		k++

@@ -121,20 +121,7 @@ func TestCloseEndsReach(t *testing.T) {
 
 // A process that stops in the middle of a write is killed, and one that has ended is not waited for.
 func TestAWriterThatStops(t *testing.T) {
-	generation.Add(1)
-	c := testConfig(t, 0, 2)
-	c.Job = strconv.Itoa(os.Getpid())
-	pc := c
-	pc.Rank = 1
-	p := start(t, "stuck", pc)
-	n, err := Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lane, err := n.OpenLane(0, 0, []int{0, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, n, lane := beside(t, "stuck", nil)
 	if !lane.Shared.(transport.Reach).Reaches() {
 		t.Error("ranks of two processes do not reach one another")
 	}
@@ -150,7 +137,7 @@ func TestAWriterThatStops(t *testing.T) {
 	lane.Shared.Advance(transport.In, 1)
 	p.expect(t, "stuck")
 	began := time.Now()
-	err = n.Close()
+	err := n.Close()
 	if err == nil || !strings.Contains(err.Error(), "rank 1 (process "+strconv.Itoa(p.Process.Pid)+") was stopped while it wrote to the memory of rank 0, and has been killed") {
 		t.Fatalf("Close: %v", err)
 	}
