@@ -16,6 +16,32 @@ const (
 	sumBFloat16
 	productBFloat16
 	extremeBFloat16
+	sumFloat32
+	productFloat32
+	extremeFloat32
+	sumFloat64
+	productFloat64
+	extremeFloat64
+	sum8
+	sum16
+	sum32
+	sum64
+	product8
+	product16
+	product32
+	product64
+	minUint8
+	maxUint8
+	minInt8
+	maxInt8
+	minUint16
+	maxUint16
+	minInt16
+	maxInt16
+	minInt32
+	maxInt32
+	minInt64
+	maxInt64
 
 	// Conversions between floats; their ranges count elements, not bytes.
 	float16ToBFloat16
@@ -75,35 +101,7 @@ const (
 )
 
 const (
-	sumFloat32 kernel = iota + numWide
-	productFloat32
-	extremeFloat32
-	sumFloat64
-	productFloat64
-	extremeFloat64
-
-	sum8
-	sum16
-	sum32
-	sum64
-	product8
-	product16
-	product32
-	product64
-	minUint8
-	maxUint8
-	minInt8
-	maxInt8
-	minUint16
-	maxUint16
-	minInt16
-	maxInt16
-	minInt32
-	maxInt32
-	minInt64
-	maxInt64
-
-	streamLines // copies whole lines past the caches
+	streamLines kernel = iota + numWide // copies whole lines past the caches
 
 	// Sums of 16-bit integers divided by a power of two; their ranges count elements.
 	halveUint16

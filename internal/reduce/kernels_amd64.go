@@ -28,13 +28,13 @@ func available(v variant) bool {
 	case avx2:
 		return cpu.X86.HasAVX2 && cpu.X86.HasF16C && cpu.X86.HasFMA
 	case avx512:
-		return available(avx2) && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL
+		return available(avx2) && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL
 	}
 	return false
 }
 
 // looksUp reports whether v, which is available, has the kernel lookUp8.
-func looksUp(v variant) bool { return v == avx512 && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VBMI }
+func looksUp(v variant) bool { return v == avx512 && cpu.X86.HasAVX512VBMI }
 
 // averages reports whether v, which is available, has the kernel k, one of means.
 func averages(v variant, k kernel) bool { return v == avx512 || k != meanInt64 }
@@ -58,6 +58,12 @@ type job struct {
 // runKernelRange runs k of variant v on the bytes from off to end, which are
 // whole elements. Integers are not scaled, whatever scale is.
 func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64, off, end int) {
+	if v == avx512 {
+		if head := unaligned(dst[off:], dt.Size()); head > 0 && end-off >= alignBytes {
+			runKernelRange(avx2, k, dt, op, dst, srcs, scale, off, off+head)
+			off += head
+		}
+	}
 	j := job{
 		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
 		off: off, end: end, kernel: uint64(k),
@@ -86,6 +92,18 @@ func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, ds
 		j.flip = 0
 	}
 	run(&j)
+}
+
+// alignBytes is the least for which the start of what is written is worth aligning to whole lines.
+const alignBytes = 4 << 10
+
+// unaligned is how many bytes of dst, elements of size bytes, come before its first whole line; 0 if
+// none of its lines begins with an element.
+func unaligned(dst []byte, size int) int {
+	if n := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) & 63); n%size == 0 {
+		return n
+	}
+	return 0
 }
 
 // runElements runs k of variant v, a kernel whose ranges count elements, on a

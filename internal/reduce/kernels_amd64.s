@@ -384,9 +384,9 @@ TEXT blendFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	BLEND(DOUBLE_F64, ROUND_F64)
 	RET
 
-// AVX-512: whole groups of four vectors, then the AVX2 kernel for the rest. Only the
-// 16-bit floats gain by it (by half and more). The others wait for memory as soon as
-// the arrays are too large for the first-level cache, and lose if they are not aligned.
+// AVX-512: whole groups of four vectors, then the AVX2 kernel for the rest. The 16-bit floats
+// gain by it wherever they are. The others gain beyond the caches, where a core has half as many instructions,
+// or fewer, between it and the next line to wait for, and lose if what they write is not aligned.
 
 #include "avx512_amd64.h"
 
@@ -461,6 +461,110 @@ TEXT extremeBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
 	CONSTANTS_BF16
 	KERNEL512(LOAD4_BF16, STORE4_BF16, FLIP_SIGN, MIN_PS, SCALE_PS, CANON_PS, 32)
 	JMP extremeBFloat16AVX2<>(SB)
+
+TEXT sumFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, ADD_PS, SCALE_PS, CANON_PS, 64)
+	JMP sumFloat32AVX2<>(SB)
+
+TEXT productFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MUL_PS, SCALE_PS, CANON_PS, 64)
+	JMP productFloat32AVX2<>(SB)
+
+TEXT extremeFloat32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, FLIP_SIGN, MIN_PS, SCALE_PS, CANON_PS, 64)
+	JMP extremeFloat32AVX2<>(SB)
+
+TEXT sumFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, ADD_PD, SCALE_PD, CANON_PD, 64)
+	JMP sumFloat64AVX2<>(SB)
+
+TEXT productFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MUL_PD, SCALE_PD, CANON_PD, 64)
+	JMP productFloat64AVX2<>(SB)
+
+TEXT extremeFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, FLIP_SIGN, MIN_PD, SCALE_PD, CANON_PD, 64)
+	JMP extremeFloat64AVX2<>(SB)
+
+TEXT sum8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, ADD_8, NONE, NONE2, 64)
+	JMP sum8AVX2<>(SB)
+
+TEXT sum16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, ADD_16, NONE, NONE2, 64)
+	JMP sum16AVX2<>(SB)
+
+TEXT sum32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, ADD_32, NONE, NONE2, 64)
+	JMP sum32AVX2<>(SB)
+
+TEXT sum64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, ADD_64, NONE, NONE2, 64)
+	JMP sum64AVX2<>(SB)
+
+TEXT product8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MUL_8, NONE, NONE2, 64)
+	JMP product8AVX2<>(SB)
+
+TEXT product16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MUL_16, NONE, NONE2, 64)
+	JMP product16AVX2<>(SB)
+
+TEXT product32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MUL_32, NONE, NONE2, 64)
+	JMP product32AVX2<>(SB)
+
+TEXT product64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MUL_64, NONE, NONE2, 64)
+	JMP product64AVX2<>(SB)
+
+TEXT minUint8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MIN_U8, NONE, CLAMP_U8, 64)
+	JMP minUint8AVX2<>(SB)
+
+TEXT maxUint8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MAX_U8, NONE, CLAMP_U8, 64)
+	JMP maxUint8AVX2<>(SB)
+
+TEXT minInt8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MIN_I8, NONE, NONE2, 64)
+	JMP minInt8AVX2<>(SB)
+
+TEXT maxInt8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MAX_I8, NONE, NONE2, 64)
+	JMP maxInt8AVX2<>(SB)
+
+TEXT minUint16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MIN_U16, NONE, NONE2, 64)
+	JMP minUint16AVX2<>(SB)
+
+TEXT maxUint16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MAX_U16, NONE, NONE2, 64)
+	JMP maxUint16AVX2<>(SB)
+
+TEXT minInt16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MIN_I16, NONE, NONE2, 64)
+	JMP minInt16AVX2<>(SB)
+
+TEXT maxInt16AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MAX_I16, NONE, NONE2, 64)
+	JMP maxInt16AVX2<>(SB)
+
+TEXT minInt32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MIN_I32, NONE, NONE2, 64)
+	JMP minInt32AVX2<>(SB)
+
+TEXT maxInt32AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MAX_I32, NONE, NONE2, 64)
+	JMP maxInt32AVX2<>(SB)
+
+TEXT minInt64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MIN_I64, NONE, NONE2, 64)
+	JMP minInt64AVX2<>(SB)
+
+TEXT maxInt64AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, MAX_I64, NONE, NONE2, 64)
+	JMP maxInt64AVX2<>(SB)
 
 #include "elements_avx512_amd64.h"
 
@@ -677,6 +781,32 @@ ENTRY(const_extremeFloat16, extremeFloat16AVX2)
 ENTRY(const_sumBFloat16, sumBFloat16AVX2)
 ENTRY(const_productBFloat16, productBFloat16AVX2)
 ENTRY(const_extremeBFloat16, extremeBFloat16AVX2)
+ENTRY(const_sumFloat32, sumFloat32AVX2)
+ENTRY(const_productFloat32, productFloat32AVX2)
+ENTRY(const_extremeFloat32, extremeFloat32AVX2)
+ENTRY(const_sumFloat64, sumFloat64AVX2)
+ENTRY(const_productFloat64, productFloat64AVX2)
+ENTRY(const_extremeFloat64, extremeFloat64AVX2)
+ENTRY(const_sum8, sum8AVX2)
+ENTRY(const_sum16, sum16AVX2)
+ENTRY(const_sum32, sum32AVX2)
+ENTRY(const_sum64, sum64AVX2)
+ENTRY(const_product8, product8AVX2)
+ENTRY(const_product16, product16AVX2)
+ENTRY(const_product32, product32AVX2)
+ENTRY(const_product64, product64AVX2)
+ENTRY(const_minUint8, minUint8AVX2)
+ENTRY(const_maxUint8, maxUint8AVX2)
+ENTRY(const_minInt8, minInt8AVX2)
+ENTRY(const_maxInt8, maxInt8AVX2)
+ENTRY(const_minUint16, minUint16AVX2)
+ENTRY(const_maxUint16, maxUint16AVX2)
+ENTRY(const_minInt16, minInt16AVX2)
+ENTRY(const_maxInt16, maxInt16AVX2)
+ENTRY(const_minInt32, minInt32AVX2)
+ENTRY(const_maxInt32, maxInt32AVX2)
+ENTRY(const_minInt64, minInt64AVX2)
+ENTRY(const_maxInt64, maxInt64AVX2)
 ENTRY(const_float16ToBFloat16, float16ToBFloat16AVX2)
 ENTRY(const_float16ToFloat32, float16ToFloat32AVX2)
 ENTRY(const_float16ToFloat64, float16ToFloat64AVX2)
@@ -715,32 +845,6 @@ ENTRY(const_scaleInt64, scaleInt64AVX2)
 ENTRY(const_meanUint16, meanUint16AVX2)
 ENTRY(const_meanInt16, meanInt16AVX2)
 ENTRY(const_meanInt32, meanInt32AVX2)
-ENTRY(const_sumFloat32, sumFloat32AVX2)
-ENTRY(const_productFloat32, productFloat32AVX2)
-ENTRY(const_extremeFloat32, extremeFloat32AVX2)
-ENTRY(const_sumFloat64, sumFloat64AVX2)
-ENTRY(const_productFloat64, productFloat64AVX2)
-ENTRY(const_extremeFloat64, extremeFloat64AVX2)
-ENTRY(const_sum8, sum8AVX2)
-ENTRY(const_sum16, sum16AVX2)
-ENTRY(const_sum32, sum32AVX2)
-ENTRY(const_sum64, sum64AVX2)
-ENTRY(const_product8, product8AVX2)
-ENTRY(const_product16, product16AVX2)
-ENTRY(const_product32, product32AVX2)
-ENTRY(const_product64, product64AVX2)
-ENTRY(const_minUint8, minUint8AVX2)
-ENTRY(const_maxUint8, maxUint8AVX2)
-ENTRY(const_minInt8, minInt8AVX2)
-ENTRY(const_maxInt8, maxInt8AVX2)
-ENTRY(const_minUint16, minUint16AVX2)
-ENTRY(const_maxUint16, maxUint16AVX2)
-ENTRY(const_minInt16, minInt16AVX2)
-ENTRY(const_maxInt16, maxInt16AVX2)
-ENTRY(const_minInt32, minInt32AVX2)
-ENTRY(const_maxInt32, maxInt32AVX2)
-ENTRY(const_minInt64, minInt64AVX2)
-ENTRY(const_maxInt64, maxInt64AVX2)
 ENTRY(const_streamLines, streamLinesAVX2)
 ENTRY(const_halveUint16, halveUint16AVX2)
 ENTRY(const_halveInt16, halveInt16AVX2)
@@ -750,6 +854,32 @@ ENTRY(const_extremeFloat16+const_numKernels, extremeFloat16AVX512)
 ENTRY(const_sumBFloat16+const_numKernels, sumBFloat16AVX512)
 ENTRY(const_productBFloat16+const_numKernels, productBFloat16AVX512)
 ENTRY(const_extremeBFloat16+const_numKernels, extremeBFloat16AVX512)
+ENTRY(const_sumFloat32+const_numKernels, sumFloat32AVX512)
+ENTRY(const_productFloat32+const_numKernels, productFloat32AVX512)
+ENTRY(const_extremeFloat32+const_numKernels, extremeFloat32AVX512)
+ENTRY(const_sumFloat64+const_numKernels, sumFloat64AVX512)
+ENTRY(const_productFloat64+const_numKernels, productFloat64AVX512)
+ENTRY(const_extremeFloat64+const_numKernels, extremeFloat64AVX512)
+ENTRY(const_sum8+const_numKernels, sum8AVX512)
+ENTRY(const_sum16+const_numKernels, sum16AVX512)
+ENTRY(const_sum32+const_numKernels, sum32AVX512)
+ENTRY(const_sum64+const_numKernels, sum64AVX512)
+ENTRY(const_product8+const_numKernels, product8AVX512)
+ENTRY(const_product16+const_numKernels, product16AVX512)
+ENTRY(const_product32+const_numKernels, product32AVX512)
+ENTRY(const_product64+const_numKernels, product64AVX512)
+ENTRY(const_minUint8+const_numKernels, minUint8AVX512)
+ENTRY(const_maxUint8+const_numKernels, maxUint8AVX512)
+ENTRY(const_minInt8+const_numKernels, minInt8AVX512)
+ENTRY(const_maxInt8+const_numKernels, maxInt8AVX512)
+ENTRY(const_minUint16+const_numKernels, minUint16AVX512)
+ENTRY(const_maxUint16+const_numKernels, maxUint16AVX512)
+ENTRY(const_minInt16+const_numKernels, minInt16AVX512)
+ENTRY(const_maxInt16+const_numKernels, maxInt16AVX512)
+ENTRY(const_minInt32+const_numKernels, minInt32AVX512)
+ENTRY(const_maxInt32+const_numKernels, maxInt32AVX512)
+ENTRY(const_minInt64+const_numKernels, minInt64AVX512)
+ENTRY(const_maxInt64+const_numKernels, maxInt64AVX512)
 ENTRY(const_float16ToBFloat16+const_numKernels, float16ToBFloat16AVX512)
 ENTRY(const_float16ToFloat32+const_numKernels, float16ToFloat32AVX512)
 ENTRY(const_float16ToFloat64+const_numKernels, float16ToFloat64AVX512)

@@ -212,8 +212,10 @@ func TestVariantsAgreeOnLongArrays(t *testing.T) {
 				srcs[i] = srcs[i%3] // random numbers take long
 			}
 		}
-		checkVariants(t, dt, tensor.Sum, srcs, 1, 0)
-		checkVariants(t, dt, tensor.Sum, srcs, 0.7, 0)
+		for _, off := range []int{0, 4, 51} { // lines begin with dst, with another element, and with none of most types
+			checkVariants(t, dt, tensor.Sum, srcs, 1, off)
+			checkVariants(t, dt, tensor.Sum, srcs, 0.7, off)
+		}
 	}
 }
 
