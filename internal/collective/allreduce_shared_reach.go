@@ -148,10 +148,10 @@ func (a *allreduceSharedReach) tell() {
 		binary.NativeEndian.PutUint64(entry[tableIn:], uint64(in))
 		binary.NativeEndian.PutUint64(entry[tableOut:], uint64(out))
 		if out != 0 {
-			a.own = append(a.own, transport.Span{Addr: out, Bytes: 1})
+			a.own = append(a.own, transport.Span{Addr: out, Bytes: uintptr(len(p.Out))})
 		}
 		if in != out {
-			a.own = append(a.own, transport.Span{Addr: in, Bytes: 1})
+			a.own = append(a.own, transport.Span{Addr: in, Bytes: uintptr(len(p.In))})
 		}
 	}
 	verdict := reachesAll
@@ -200,6 +200,7 @@ func (a *allreduceSharedReach) timed() {
 // deal prepares what this member has to reduce.
 func (a *allreduceSharedReach) deal() {
 	l, s := a.lane, &a.todo
+	l.reach.Settle(a.own)
 	a.at, a.end = share(s.length(), l.size, l.rank)
 	a.part = s.first(0, a.at)
 	a.block = max(lineBytes, reachScratch/l.size/lineBytes*lineBytes)

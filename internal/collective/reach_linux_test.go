@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -21,10 +22,14 @@ type selfReach struct {
 	transport.Shared
 	able   bool
 	refuse func() bool // some memory cannot be reached
+	// settled has copies of what it was told.
+	settled [][]transport.Span
 }
 
 func (s *selfReach) Reaches() bool                       { return s.able }
 func (s *selfReach) Reachable(own []transport.Span) bool { return !s.refuse() }
+
+func (s *selfReach) Settle(own []transport.Span) { s.settled = append(s.settled, slices.Clone(own)) }
 
 func (s *selfReach) Pull(_ int, own, theirs []transport.Span) bool {
 	return copySelf(unix.SYS_PROCESS_VM_READV, own, theirs)
@@ -47,7 +52,7 @@ func copySelf(call uintptr, own, theirs []transport.Span) bool {
 func reaching(g *group, unable int, rng *rand.Rand) {
 	for m, l := range g.lanes {
 		seed := rand.New(rand.NewPCG(rng.Uint64(), 0))
-		l.reach = &selfReach{l.shared, m != unable, func() bool { return seed.IntN(10) == 0 }}
+		l.reach = &selfReach{Shared: l.shared, able: m != unable, refuse: func() bool { return seed.IntN(10) == 0 }}
 	}
 }
 
@@ -122,6 +127,34 @@ func TestReachIsGivenUp(t *testing.T) {
 	for m, l := range g.lanes {
 		if l.mayReach(reachBytes, 1) {
 			t.Errorf("member %d would ask again", m)
+		}
+	}
+}
+
+// What others reach is told, once an operation: inputs and outputs, all of them and no more.
+func TestReachTellsWhatIsReached(t *testing.T) {
+	g := newGroup(t, 2, inproc.Options{Shared: true, ChunkBytes: 16 * testChunk})
+	reaches := make([]*selfReach, 2)
+	var mine [2][]transport.Span
+	var parts [2][]Part
+	for m, l := range g.lanes {
+		reaches[m] = &selfReach{Shared: l.shared, able: true, refuse: func() bool { return false }}
+		l.reach = reaches[m]
+		tell := func(n int) []byte {
+			p := make([]byte, n)
+			mine[m] = append(mine[m], transport.Span{Addr: addressOf(p), Bytes: uintptr(n)})
+			return p
+		}
+		both, out, in := tell(reachBytes), tell(4096), tell(4096)
+		parts[m] = []Part{{In: both, Out: both, Bytes: len(both)}, {In: in, Out: out, Bytes: len(in)}}
+	}
+	parts[1][1], mine[1] = Part{Bytes: 4096}, mine[1][:1]
+	g.runConcurrently(t, []job{{name: "two parts", start: func(l *Lane) Op {
+		return startReach(l, l.spread(tensor.Float32, tensor.Sum, parts[l.rank], 1, 1))
+	}, check: func(int) error { return nil }}})
+	for m, r := range reaches {
+		if len(r.settled) != 1 || !slices.Equal(r.settled[0], mine[m]) {
+			t.Errorf("member %d: told %v, want once %v", m, r.settled, mine[m])
 		}
 	}
 }

@@ -65,6 +65,7 @@ type Config struct {
 
 	Transport  string        // auto, shm, tcp
 	SingleCopy bool          // between ranks that share memory, where it can be had
+	HugePages  bool          // for memory that other ranks reach
 	TLS        bool          // on all TCP connections
 	TCPStreams int           // connections for the data from each rank to another; 0: the world decides
 	Timeout    time.Duration // of the start-up
@@ -149,7 +150,7 @@ func defaults() *Config {
 		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
 		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo, Timeout: 30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
-		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn,
+		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, HugePages: true, Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn,
 	}
 }
 

@@ -167,5 +167,5 @@ func (w *World) attach(ctx context.Context, generation uint64, ranks []int, seve
 		boards = hosts.BoardBytes(len(ranks), slots(c))
 	}
 	return shm.Open(ctx, shm.Config{Rank: slices.Index(ranks, c.Rank), Size: len(ranks), Ranks: ranks, Key: c.Key, Job: strings.Join(c.Rendezvous, ","), Generation: generation,
-		Timeout: c.Timeout, Slots: slots(c), Alarm: several, BoardBytes: boards, Cores: runtime.GOMAXPROCS(0), Staged: !c.SingleCopy, Died: w.onVanished, TrackFD: o.TrackFD})
+		Timeout: c.Timeout, Slots: slots(c), Alarm: several, BoardBytes: boards, Cores: runtime.GOMAXPROCS(0), Staged: !c.SingleCopy, HugePages: c.HugePages, Died: w.onVanished, TrackFD: o.TrackFD})
 }

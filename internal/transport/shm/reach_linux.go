@@ -55,6 +55,9 @@ func (n *Network) openToOthers(h *header) {
 	if !n.worthReaching() {
 		return
 	}
+	if n.cfg.HugePages {
+		n.hugeSize = hugePageSize()
+	}
 	n.token = new(reachToken)
 	rand.Read(n.token[:])
 	s := h.reach(n.cfg.Rank)
@@ -131,6 +134,9 @@ func (s *staging) Reachable(own []transport.Span) bool {
 }
 
 const maxProbes = 64
+
+// Settle implements transport.Reach.
+func (s *staging) Settle(own []transport.Span) { s.huge.use(own) }
 
 // Pull implements transport.Reach.
 func (s *staging) Pull(m int, own, theirs []transport.Span) bool {

@@ -26,7 +26,7 @@ import (
 )
 
 // Config describes one rank's part in one generation of the world. All but Rank,
-// Staged, Died and TrackFD must be the same on all ranks of the host.
+// Staged, HugePages, Died and TrackFD must be the same on all ranks of the host.
 type Config struct {
 	Rank, Size int           // this rank's place among those of this host, and their number
 	Ranks      []int         // their ranks in the world, ascending; nil: the places are the ranks
@@ -39,6 +39,7 @@ type Config struct {
 	Alarm      bool          // the bell is a transport.Alarm, at the cost of a descriptor for each rank
 	Cores      int           // cores that the ranks share; 0: enough for all
 	Staged     bool          // this rank neither reaches the others' own memory nor lets them reach its own
+	HugePages  bool          // what others reach of this rank's memory again and again may be put into huge pages
 	// Died is called once for each peer whose process has ended, on a goroutine of
 	// the network; may be nil. It must not call Close.
 	Died func(rank, pid int)
@@ -98,15 +99,16 @@ var errClosed = errors.New("shm: the network is closed")
 // somebody holds it. A lane's Mark and Post may race with Close; its other methods
 // belong to the driver, which calls none of them after Close.
 type Network struct {
-	cfg    Config
-	head   *header
-	seg    segment // the lanes; unmapped by Close
-	bell   transport.Bell
-	token  *reachToken // nil: this rank cannot be reached
-	seen   reachToken  // another rank's
-	err    atomic.Pointer[error]
-	shut   atomic.Bool // Close has been called: this rank has no say any more
-	fenced sync.Once   // see fence; the watch that it needs is stopped afterwards
+	cfg      Config
+	head     *header
+	seg      segment // the lanes; unmapped by Close
+	bell     transport.Bell
+	token    *reachToken // nil: this rank cannot be reached
+	hugeSize uintptr     // see hugePages
+	seen     reachToken  // another rank's
+	err      atomic.Pointer[error]
+	shut     atomic.Bool // Close has been called: this rank has no say any more
+	fenced   sync.Once   // see fence; the watch that it needs is stopped afterwards
 
 	watch watch
 

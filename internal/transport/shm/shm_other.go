@@ -27,6 +27,7 @@ type Config struct {
 	Alarm      bool
 	Cores      int
 	Staged     bool
+	HugePages  bool
 	Died       func(rank int, pid int)
 	TrackFD    func(fd int, open bool)
 }

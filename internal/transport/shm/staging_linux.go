@@ -22,6 +22,7 @@ type staging struct {
 	reaching bool // see Reaches
 	probes   [maxProbes]transport.Span
 	probed   [maxProbes]byte
+	huge     hugePages
 
 	// What this member has published, which is the driver's to know.
 	published [transport.NumPhases]uint64
@@ -39,6 +40,7 @@ func newStaging(n *Network, region []byte, l laneLayout, me int, places []int) *
 		chunk:    chunkBytes(len(places)),
 		members:  len(places),
 		reaching: n.worthReaching(),
+		huge:     hugePages{size: n.hugeSize, collapse: collapse},
 	}
 	for m, p := range places {
 		if m != me {

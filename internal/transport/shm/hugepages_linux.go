@@ -1,0 +1,131 @@
+package shm
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// hugePages asks the system to back memory that other ranks reach again and again with
+// huge pages. To copy from a process or to it the kernel looks up each page, which with small ones
+// is a quarter of the time. The program sees no difference but in time, and its memory
+// grows by no more than what else is in the pages that are mostly tensors.
+//
+// A lane has one, which belongs to its driver. The zero value does nothing.
+type hugePages struct {
+	size     uintptr // of a huge page; 0: there are none to be had
+	collapse func(at, n uintptr) unix.Errno
+	pages    map[uintptr]*hugePage
+	touched  []uintptr // in this operation; a place is an address / size
+}
+
+// hugePage is a place for one.
+type hugePage struct {
+	covered uintptr // bytes, in this operation
+	uses    int     // operations that reached at least half of it
+	due     int     // the number of uses at which to ask
+}
+
+const (
+	// The system is asked at the third use, since it takes as long as some ten operations gain, and then as
+	// rarely as this: another mapping may have come to the same address.
+	hugeDue   = 3
+	hugeAgain = 8
+	// An operation asks for so many pages in one call, and for none any more after so long.
+	hugeRun   = 8
+	hugeLimit = 20 * time.Millisecond
+	// What is known of more places than this is forgotten.
+	hugeMost = 1 << 16
+)
+
+// hugeFiles is where the system tells how it deals with huge pages.
+const hugeFiles = "/sys/kernel/mm/transparent_hugepage/"
+
+// hugePageSize is that of the system's huge pages; 0 if it has none, cannot be asked for them, or is
+// forbidden to give them.
+func hugePageSize() uintptr {
+	policy, err := os.ReadFile(hugeFiles + "enabled")
+	if err != nil || bytes.Contains(policy, []byte("[never]")) || collapse(0, 0) != 0 {
+		return 0
+	}
+	text, err := os.ReadFile(hugeFiles + "hpage_pmd_size")
+	if err != nil {
+		return 0
+	}
+	size, _ := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 63)
+	return uintptr(size)
+}
+
+// collapse puts the n bytes from at on, whole huge pages, into such pages.
+func collapse(at, n uintptr) unix.Errno {
+	_, _, err := unix.Syscall(unix.SYS_MADVISE, at, n, unix.MADV_COLLAPSE)
+	return err
+}
+
+// use notes that others reach these ranges in this operation, and asks for what is due. It blocks for up to some
+// hugeLimit then.
+func (h *hugePages) use(own []transport.Span) {
+	if h.size == 0 {
+		return
+	}
+	if h.pages == nil || len(h.pages) > hugeMost {
+		h.pages = map[uintptr]*hugePage{}
+	}
+	for _, s := range own {
+		h.touch(s)
+	}
+	due := 0
+	for _, i := range h.touched {
+		p := h.pages[i]
+		if p.covered >= h.size/2 {
+			p.uses++
+		}
+		if p.covered = 0; p.uses >= p.due {
+			h.touched[due] = i
+			due++
+		}
+	}
+	h.ask(h.touched[:due])
+	h.touched = h.touched[:0]
+}
+
+// touch notes that a range is reached.
+func (h *hugePages) touch(s transport.Span) {
+	for at, end := s.Addr, s.Addr+s.Bytes; at < end; {
+		i := at / h.size
+		next := min(end, (i+1)*h.size)
+		p := h.pages[i]
+		if p == nil {
+			p = &hugePage{due: hugeDue}
+			h.pages[i] = p
+		}
+		if p.covered == 0 {
+			h.touched = append(h.touched, i)
+		}
+		p.covered += next - at
+		at = next
+	}
+}
+
+// ask asks for pages. What the system refuses, because it has none or because the memory is of
+// another kind, stays as it is.
+func (h *hugePages) ask(due []uintptr) {
+	slices.Sort(due)
+	for began := time.Now(); len(due) > 0 && time.Since(began) < hugeLimit; {
+		n := 1
+		for n < min(len(due), hugeRun) && due[n] == due[0]+uintptr(n) {
+			n++
+		}
+		h.collapse(due[0]*h.size, uintptr(n)*h.size)
+		for _, i := range due[:n] {
+			h.pages[i].due = hugeAgain * h.pages[i].uses
+		}
+		due = due[n:]
+	}
+}

@@ -1,0 +1,174 @@
+package shm
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// hugeRegion is anonymous memory of so many huge pages that begins with one, between others that cannot be
+// touched, filled with bytes.
+func hugeRegion(t *testing.T, pages int, size uintptr) []byte {
+	t.Helper()
+	n := uintptr(pages) * size
+	p, err := unix.MmapPtr(-1, 0, nil, n+2*size, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.MunmapPtr(p, n+2*size) })
+	first := unsafe.Add(p, size-uintptr(p)%size)
+	region := unsafe.Slice((*byte)(first), n)
+	if err := unix.Mprotect(region, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		t.Fatal(err)
+	}
+	for i := range region {
+		region[i] = byte(i % 251)
+	}
+	return region
+}
+
+// inHugePages is how many bytes of the region, a mapping of its own, are in huge pages.
+func inHugePages(t *testing.T, region []byte) (n int) {
+	t.Helper()
+	smaps, err := os.Open("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer smaps.Close()
+	start := fmt.Sprintf("%x-", uintptr(unsafe.Pointer(&region[0])))
+	found := false
+	for lines := bufio.NewScanner(smaps); lines.Scan(); {
+		if line := lines.Text(); strings.HasPrefix(line, start) {
+			found = true
+		} else if kib := 0; found && strings.HasPrefix(line, "AnonHugePages:") {
+			if _, err := fmt.Sscanf(line, "AnonHugePages: %d kB", &kib); err != nil {
+				t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	t.Fatalf("no mapping starts at %s", start)
+	return 0
+}
+
+// The system is asked at the third use of most of a page, for neighbours together, and again in time.
+func TestHugePagesAreAskedFor(t *testing.T) {
+	const size = 2 << 20
+	var asked [][2]uintptr
+	h := hugePages{size: size, collapse: func(at, n uintptr) unix.Errno {
+		asked = append(asked, [2]uintptr{at / size, n / size})
+		return unix.EAGAIN
+	}}
+	reached := []transport.Span{
+		{Addr: 40 * size, Bytes: 10*size + size/2}, // more than one call asks for, and half a page
+		{Addr: 9 * size, Bytes: size/2 - 1},
+		{Addr: 11*size - 1, Bytes: size/4 + 1}, {Addr: 12*size - size/4, Bytes: size / 4}, // two quarters of one
+		{Addr: 20 * size},
+	}
+	for use := 1; use <= hugeDue*hugeAgain; use++ {
+		asked = asked[:0]
+		h.use(reached)
+		var want [][2]uintptr
+		if use == hugeDue || use == hugeDue*hugeAgain {
+			want = [][2]uintptr{{11, 1}, {40, 8}, {48, 3}}
+		}
+		if !slices.Equal(asked, want) {
+			t.Errorf("use %d: asked for %v, want %v (place, pages)", use, asked, want)
+		}
+	}
+	if allocs := testing.AllocsPerRun(10, func() { h.use(reached) }); allocs > 0 {
+		t.Errorf("%v allocations a use", allocs)
+	}
+}
+
+// What one operation has no time for the next ones ask for.
+func TestHugePagesTakeTurns(t *testing.T) {
+	const size = 2 << 20
+	calls := 0
+	h := hugePages{size: size, collapse: func(uintptr, uintptr) unix.Errno {
+		calls++
+		time.Sleep(hugeLimit)
+		return 0
+	}}
+	for use := range 10 {
+		h.use([]transport.Span{{Addr: size, Bytes: 3 * hugeRun * size}})
+		if want := min(max(use-hugeDue+2, 0), 3); calls != want {
+			t.Errorf("%d calls after %d uses, want %d", calls, use+1, want)
+		}
+	}
+}
+
+// Memory that is put into huge pages keeps its bytes.
+func TestHugePages(t *testing.T) {
+	size := hugePageSize()
+	if size == 0 {
+		t.Skip("this system has no huge pages to give")
+	}
+	h := hugePages{size: size, collapse: collapse}
+	region := hugeRegion(t, 3, size)
+	if inHugePages(t, region) > 0 {
+		t.Skip("this system gives huge pages unasked")
+	}
+	want := bytes.Clone(region)
+	for range hugeDue * hugeAgain { // twice
+		h.use(span(region))
+	}
+	if n := inHugePages(t, region); n == 0 {
+		if err := collapse(uintptr(unsafe.Pointer(&region[0])), size); err != 0 {
+			t.Skip("this system has no huge pages left:", err)
+		}
+		t.Fatal("no byte is in huge pages")
+	}
+	if !bytes.Equal(region, want) {
+		t.Fatal("the memory has changed")
+	}
+}
+
+// What the system refuses stays as it is: a program's wish for small pages, and addresses where nothing is.
+func TestHugePagesRefused(t *testing.T) {
+	size := hugePageSize()
+	if size == 0 {
+		t.Skip("this system has no huge pages to give")
+	}
+	region := hugeRegion(t, 2, size)
+	if err := unix.Madvise(region, unix.MADV_NOHUGEPAGE); err != nil {
+		t.Fatal(err)
+	}
+	before := inHugePages(t, region)
+	h := hugePages{size: size, collapse: collapse}
+	for range hugeDue {
+		h.use(append(span(region), transport.Span{Addr: uintptr(unsafe.Pointer(&region[0])) + 2*size, Bytes: size}))
+	}
+	if n := inHugePages(t, region); n != before {
+		t.Errorf("%d bytes are in huge pages, %d before", n, before)
+	}
+	var none hugePages
+	none.use(span(region))
+}
+
+// A rank that is told not to ask does not.
+func TestHugePagesAreOptional(t *testing.T) {
+	for _, wanted := range []bool{false, true} {
+		nets := openWorld(t, 2, func(c *Config) { c.HugePages = wanted && c.Rank == 1 })
+		lanes := openLanes(t, nets, 0, []int{0, 1})
+		for m, l := range lanes {
+			want := uintptr(0)
+			if wanted && m == 1 {
+				want = hugePageSize()
+			}
+			if got := l.Shared.(*staging).huge.size; got != want {
+				t.Errorf("wanted on rank 1: %v; rank %d has pages of %d, want %d", wanted, m, got, want)
+			}
+		}
+	}
+}
