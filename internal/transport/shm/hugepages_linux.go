@@ -23,6 +23,10 @@ type hugePages struct {
 	collapse func(at, n uintptr) unix.Errno
 	pages    map[uintptr]*hugePage
 	touched  []uintptr // in this operation; a place is an address / size
+
+	last   time.Time     // when it was used last
+	credit time.Duration // for which it may ask
+	cost   time.Duration // what a page takes, about
 }
 
 // hugePage is a place for one.
@@ -33,13 +37,16 @@ type hugePage struct {
 }
 
 const (
-	// The system is asked at the third use, since it takes as long as some ten operations gain, and then as
+	// The system is asked at the third use, since it takes as long as ten operations gain or more, and then as
 	// rarely as this: another mapping may have come to the same address.
 	hugeDue   = 3
 	hugeAgain = 8
-	// An operation asks for so many pages in one call, and for none any more after so long.
-	hugeRun   = 8
+	// A page takes 1 ms, most of it for copying, or ten times as long where a virtual machine's host has yet to find the memory. So
+	// asking may take a share of all time, and of one operation no more than hugeLimit, about; and so many pages are asked for at once.
+	hugeShare = 8
 	hugeLimit = 20 * time.Millisecond
+	hugeCost  = time.Millisecond
+	hugeRun   = 8
 	// What is known of more places than this is forgotten.
 	hugeMost = 1 << 16
 )
@@ -68,8 +75,7 @@ func collapse(at, n uintptr) unix.Errno {
 	return err
 }
 
-// use notes that others reach these ranges in this operation, and asks for what is due. It blocks for up to some
-// hugeLimit then.
+// use notes that others reach these ranges in this operation, and asks for what is due, which takes a while.
 func (h *hugePages) use(own []transport.Span) {
 	if h.size == 0 {
 		return
@@ -113,13 +119,19 @@ func (h *hugePages) touch(s transport.Span) {
 	}
 }
 
-// ask asks for pages. What the system refuses, because it has none or because the memory is of
+// ask asks for pages, as far as there is credit. What the system refuses, because it has none or because the memory is of
 // another kind, stays as it is.
 func (h *hugePages) ask(due []uintptr) {
+	now := time.Now()
+	if h.last.IsZero() {
+		h.last, h.cost = now, hugeCost
+	}
+	h.credit = min(h.credit+now.Sub(h.last)/hugeShare, hugeLimit)
+	h.last = now
 	slices.Sort(due)
-	for began := time.Now(); len(due) > 0 && time.Since(began) < hugeLimit; {
-		n := 1
-		for n < min(len(due), hugeRun) && due[n] == due[0]+uintptr(n) {
+	for len(due) > 0 && h.credit >= h.cost {
+		n, most := 1, min(len(due), hugeRun, int(h.credit/max(h.cost, 1)))
+		for n < most && due[n] == due[0]+uintptr(n) {
 			n++
 		}
 		h.collapse(due[0]*h.size, uintptr(n)*h.size)
@@ -127,5 +139,9 @@ func (h *hugePages) ask(due []uintptr) {
 			h.pages[i].due = hugeAgain * h.pages[i].uses
 		}
 		due = due[n:]
+		took := time.Since(now)
+		now = now.Add(took)
+		h.credit -= took
+		h.cost = (h.cost + took/time.Duration(n)) / 2
 	}
 }
