@@ -39,6 +39,8 @@ type allreduceSharedReach struct {
 const (
 	// reachBytes is the least length for which the members tell one another where their parts are.
 	reachBytes = 128 << 10
+	// crowdedBytes is that of ranks that share cores: to ask costs them turns.
+	crowdedBytes = 1 << 20
 	// reachPart is the least mean length of a part: each costs the kernel a page or two.
 	reachPart = 16 << 10
 	// reachScratch is what all members' blocks take, about: as much as stays in a second-level cache.
@@ -49,7 +51,10 @@ const (
 
 // mayReach reports that the members should tell one another where their parts are. It is the same on all of them.
 func (l *Lane) mayReach(n, parts int) bool {
-	return l.reach != nil && !l.reachTrial.impossible && n >= reachBytes && n/parts >= reachPart && tableBytes(parts) <= l.shared.ChunkBytes()
+	if l.reach == nil || l.reachTrial.impossible || n < reachBytes || n < crowdedBytes && l.reach.Crowded() {
+		return false
+	}
+	return n/parts >= reachPart && tableBytes(parts) <= l.shared.ChunkBytes()
 }
 
 // A member's table, in its staging buffer: what it can do, which way it wants, and for each part

@@ -21,12 +21,14 @@ import (
 type selfReach struct {
 	transport.Shared
 	able   bool
+	crowd  bool
 	refuse func() bool // some memory cannot be reached
 	// settled has copies of what it was told.
 	settled [][]transport.Span
 }
 
 func (s *selfReach) Reaches() bool                       { return s.able }
+func (s *selfReach) Crowded() bool                       { return s.crowd }
 func (s *selfReach) Reachable(own []transport.Span) bool { return !s.refuse() }
 
 func (s *selfReach) Settle(own []transport.Span) { s.settled = append(s.settled, slices.Clone(own)) }
@@ -127,6 +129,29 @@ func TestReachIsGivenUp(t *testing.T) {
 	for m, l := range g.lanes {
 		if l.mayReach(reachBytes, 1) {
 			t.Errorf("member %d would ask again", m)
+		}
+	}
+}
+
+// Members that share cores ask one another from larger lengths on.
+func TestWhoAsks(t *testing.T) {
+	g := newGroup(t, 2, inproc.Options{Shared: true, ChunkBytes: 16 * testChunk})
+	l := g.lanes[0]
+	for _, c := range []struct {
+		n, parts    int
+		crowd, want bool
+	}{
+		{reachBytes, 1, false, true},
+		{reachBytes - 1, 1, false, false},
+		{crowdedBytes, 1, true, true},
+		{crowdedBytes - 1, 1, true, false},
+		{10 * reachPart, 10, false, true},
+		{10*reachPart - 1, 10, false, false},
+		{1 << 30, 1 << 14, false, false}, // the table is too long
+	} {
+		l.reach = &selfReach{Shared: l.shared, able: true, crowd: c.crowd}
+		if got := l.mayReach(c.n, c.parts); got != c.want {
+			t.Errorf("%d bytes of %d parts, crowded %v: %v, want %v", c.n, c.parts, c.crowd, got, c.want)
 		}
 	}
 }

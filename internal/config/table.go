@@ -47,7 +47,7 @@ var implemented = []Knob{
 			},
 			show: func(c *Config) string { return c.Transport },
 		}},
-	{Name: "GOROVOD_SINGLE_COPY", Agreed: true, Doc: "1: ranks that share memory read and write one another's tensors in place in large allreduces, where they have a core each, the system lets all of them (process_vm_readv), and it is faster; 0: everything passes through the shared segment",
+	{Name: "GOROVOD_SINGLE_COPY", Agreed: true, Doc: "1: ranks that share memory read and write one another's tensors in place in large allreduces, where no more than two of them share a core, the system lets all of them (process_vm_readv), and it is faster; 0: everything passes through the shared segment",
 		setting: boolean(func(c *Config) *bool { return &c.SingleCopy })},
 	{Name: "GOROVOD_HUGE_PAGES", Doc: "1: tensors that other ranks of the host read and write in place (`GOROVOD_SINGLE_COPY`) again and again are moved into huge pages by the third time (madvise MADV_COLLAPSE, Linux 6.1 or later; not where the system's `transparent_hugepage/enabled` is `never`); 0: they stay in the pages where they are",
 		setting: boolean(func(c *Config) *bool { return &c.HugePages })},

@@ -14,6 +14,8 @@ type Reach interface {
 	Shared
 	// Reaches reports that this member can reach all others of the lane now. Once it is false it remains so.
 	Reaches() bool
+	// Crowded reports that ranks share cores. It is the same for all members.
+	Crowded() bool
 	// Reachable reports that others can reach these ranges of this member's memory.
 	Reachable(own []Span) bool
 	// Settle notes that others reach these ranges of this member's memory in this operation. What is

@@ -47,12 +47,20 @@ func (h *header) reach(rank int) *reachState {
 	return (*reachState)(unsafe.Pointer(&h.mem[reachOffset(h.size)+rank*reachBytes]))
 }
 
+// crowded reports that the ranks outnumber the cores, as the rank that made the segment sees it: the others
+// may be bound to other cores than that one.
+func (h *header) crowded() bool {
+	defer runtime.KeepAlive(h)
+	cores := h.regs().cores
+	return cores > 0 && uint64(h.size) > cores
+}
+
 // format writes the identity of a fresh segment.
 func (h *header) format(c Config) {
 	r := h.regs()
 	r.version, r.generation = version, c.Generation
 	r.size, r.slots, r.bytes = uint64(c.Size), uint64(c.Slots), uint64(segmentBytes(c))
-	r.ranks = hashRanks(c.Ranks)
+	r.ranks, r.cores = hashRanks(c.Ranks), uint64(c.Cores)
 	r.magic = magic
 	runtime.KeepAlive(h)
 }

@@ -22,7 +22,7 @@ const (
 	pageSize   = 64 << 10 // a multiple of every architecture's page
 
 	magic   = 0x676f726f766f6453
-	version = 5
+	version = 6
 
 	maxAbortText = 4 << 10
 
@@ -34,7 +34,7 @@ type registers struct {
 	magic, version, generation uint64
 	size, slots, bytes         uint64
 	ranks                      uint64 // hash of the ranks' numbers in the world
-	_                          [1]uint64
+	cores                      uint64 // that the ranks share, as the rank that made the segment sees it; 0: enough
 
 	abortState atomic.Uint32 // abortNone, abortWriting, abortReady
 	abortBy    uint32        // the world rank that aborted

@@ -67,9 +67,11 @@ func (n *Network) openToOthers(h *header) {
 	runtime.KeepAlive(h)
 }
 
-// worthReaching reports that ranks should reach one another's memory if they can: where they
-// outnumber the cores nothing is gained, since what one has staged is still in the cache when another takes its turn.
-func (n *Network) worthReaching() bool { return !n.cfg.Staged && !n.crowded() }
+// worthReaching reports that ranks should reach one another's memory if they can: where more than two
+// share a core nothing is gained, since what one has staged is still in the cache when another takes its turn.
+func (n *Network) worthReaching() bool {
+	return !n.cfg.Staged && (n.cfg.Cores == 0 || n.cfg.Size <= 2*n.cfg.Cores)
+}
 
 // reaches reports that this rank can read the memory of the rank at a place.
 func (n *Network) reaches(place int) bool {
@@ -134,6 +136,9 @@ func (s *staging) Reachable(own []transport.Span) bool {
 }
 
 const maxProbes = 64
+
+// Crowded implements transport.Reach.
+func (s *staging) Crowded() bool { return s.crowded }
 
 // Settle implements transport.Reach.
 func (s *staging) Settle(own []transport.Span) { s.huge.use(own) }

@@ -63,11 +63,11 @@ func bytesOf(p []byte, n int) (list []transport.Span) {
 	return list
 }
 
-// A rank that wants nothing of it can neither reach nor be reached, and where the ranks outnumber the cores they do not.
+// A rank that wants nothing of it can neither reach nor be reached, and where more than two share a core they do not.
 func TestReachIsRefused(t *testing.T) {
 	for why, change := range map[string]func(c *Config){
 		"one is staged":  func(c *Config) { c.Staged = c.Rank == 1 },
-		"they are three": func(c *Config) { c.Cores = 2 },
+		"they are three": func(c *Config) { c.Cores = 1 },
 	} {
 		nets := openWorld(t, 3, change)
 		for m, l := range openLanes(t, nets, 0, []int{0, 1, 2}) {
@@ -208,4 +208,18 @@ func stuck(n *Network, lane *transport.Lane, say func(string)) {
 	say("stuck")
 	unix.Kill(os.Getpid(), unix.SIGSTOP)
 	time.Sleep(time.Minute)
+}
+
+// All members have the same opinion of whether they share cores, though each may be bound to other cores.
+func TestCrowdedIsAgreed(t *testing.T) {
+	for _, cores := range [][3]int{{1, 1, 1}, {4, 4, 4}, {1, 2, 3}, {3, 2, 1}, {2, 0, 2}} {
+		nets := openWorld(t, 3, func(c *Config) { c.Cores = cores[c.Rank] })
+		var crowded [3]bool
+		for m, l := range openLanes(t, nets, 0, []int{0, 1, 2}) {
+			crowded[m] = l.Shared.(transport.Reach).Crowded()
+		}
+		if crowded[1] != crowded[0] || crowded[2] != crowded[0] || cores[0] == cores[1] && crowded[0] != (cores[0] == 1) {
+			t.Errorf("%v cores: crowded %v", cores, crowded)
+		}
+	}
 }

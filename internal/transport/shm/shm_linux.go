@@ -26,7 +26,7 @@ import (
 )
 
 // Config describes one rank's part in one generation of the world. All but Rank,
-// Staged, HugePages, Died and TrackFD must be the same on all ranks of the host.
+// Cores, Staged, HugePages, Died and TrackFD must be the same on all ranks of the host.
 type Config struct {
 	Rank, Size int           // this rank's place among those of this host, and their number
 	Ranks      []int         // their ranks in the world, ascending; nil: the places are the ranks

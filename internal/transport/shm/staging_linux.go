@@ -20,6 +20,7 @@ type staging struct {
 	chunk    int
 	members  int
 	reaching bool // see Reaches
+	crowded  bool
 	probes   [maxProbes]transport.Span
 	probed   [maxProbes]byte
 	huge     hugePages
@@ -40,6 +41,7 @@ func newStaging(n *Network, region []byte, l laneLayout, me int, places []int) *
 		chunk:    chunkBytes(len(places)),
 		members:  len(places),
 		reaching: n.worthReaching(),
+		crowded:  n.head.crowded(),
 		huge:     hugePages{size: n.hugeSize, collapse: collapse},
 	}
 	for m, p := range places {
