@@ -105,12 +105,14 @@ _AT_NAME, _AT_OP, _AT_STATUS = _Memory.name.offset, _Memory.op.offset, _Memory.s
 _AT_ONCE = 64  # slots are made
 
 _NAME = f"{_NAME_BYTES - 1}sx{_Memory.shape.offset - _AT_NAME - _NAME_BYTES}x"
+_SHAPE = f"{8 * _DIMS}s"
 _NUMBERS = "2I8i2d4Q"
 
-# The packing of a slot by the number of dimensions.
-_pack = [struct.Struct(f"={_NAME}{n}q{8 * (_DIMS - n)}x{_NUMBERS}").pack_into for n in range(_DIMS + 1)]
-assert struct.calcsize(f"={_NAME}{_DIMS}q") == _AT_OP - _AT_NAME
+_pack = struct.Struct(f"={_NAME}{_SHAPE}{_NUMBERS}").pack_into
+assert struct.calcsize(f"={_NAME}{_SHAPE}") == _AT_OP - _AT_NAME
 assert struct.calcsize(f"={_NUMBERS}") == _Op.alloc.offset
+# A shape's lengths, by how many there are. Apart from the rest, since a call with a list within its arguments costs more.
+_lengths = [struct.Struct(f"={n}q").pack for n in range(_DIMS + 1)]
 
 
 class Slot:
@@ -239,22 +241,14 @@ def describe(
     except IndexError:
         slot = _more()
     ndim = len(shape)
+    large = ndim > _DIMS or (name is not None and len(name) >= _NAME_BYTES)
     try:
-        if name is None and ndim <= _DIMS:
-            _pack[ndim](
-                slot._view, slot.start, b"", *shape, _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set,
-                _HOST_MEMORY, 0, ndim, prescale, postscale, slot.shape_address, 0, input, output,
-            )  # fmt: skip
-        elif name is not None and ndim <= _DIMS and len(name) < _NAME_BYTES:
-            _pack[ndim](
-                slot._view, slot.start, name, *shape, _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set,
-                _HOST_MEMORY, 0, ndim, prescale, postscale, slot.shape_address, slot.name_address, input, output,
-            )  # fmt: skip
-        else:
-            _pack[0](
-                slot._view, slot.start, b"", _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set,
-                _HOST_MEMORY, 0, 0, prescale, postscale, 0, 0, input, output,
-            )  # fmt: skip
+        _pack(
+            slot._view, slot.start, b"" if name is None or large else name, b"" if large else _lengths[ndim](*shape),
+            _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set, _HOST_MEMORY, 0, ndim, prescale, postscale,
+            slot.shape_address, 0 if name is None else slot.name_address, input, output,
+        )  # fmt: skip
+        if large:
             slot._set_large(name, shape)
     except struct.error as e:
         slot.free()

@@ -35,7 +35,7 @@ from horovod.torch._submission import (
     submit_without_tensor,
     synchronize,
 )
-from horovod.torch.compression import AS_IT_IS, Compression, Compressor, prepare, wire_of
+from horovod.torch.compression import Compression, Compressor, prepare, wire_of
 
 _PLAIN_OPS = frozenset((Average, Sum, Min, Max, Product))
 _REDUCE_OPS = _PLAIN_OPS | {Adasum}
@@ -49,6 +49,8 @@ def check_known_op(op: int) -> None:
 
 def check_reduce_op(op: int, process_set: ProcessSet) -> None:
     """As :func:`check_known_op`; NotImplementedError for Adasum on a part of the ranks."""
+    if op in _PLAIN_OPS:
+        return
     check_known_op(op)
     if op == Adasum and getattr(process_set, "process_set_id", None) != 0:
         raise NotImplementedError("Adasum does not support non-global process sets yet.")
@@ -60,26 +62,6 @@ def needs_grad(tensor: torch.Tensor) -> bool:
 
 
 # ---- allreduce
-
-
-def submit_allreduce(
-    tensor: torch.Tensor,
-    in_place: bool,
-    name: Optional[str],
-    op: int,
-    prescale_factor: float,
-    postscale_factor: float,
-    process_set: ProcessSet,
-    wait: bool,
-    wire: int = AS_IT_IS,
-) -> int:
-    """As :func:`allreduce_async`; ``wire`` and ``wait`` as in :func:`submit`."""
-    if op not in _PLAIN_OPS:
-        check_reduce_op(op, process_set)
-    output = tensor if in_place else empty_like(tensor, name)
-    return submit(
-        "allreduce", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor, wire=wire
-    )
 
 
 def allreduce_async(
@@ -96,7 +78,9 @@ def allreduce_async(
     ``tensor`` must not change before that. The result is not recorded by autograd. Errors as :func:`allreduce`.
     """
     op = handle_average_backwards_compatibility(op, average)
-    return submit_allreduce(tensor, False, name, op, prescale_factor, postscale_factor, process_set, wait=False)
+    check_reduce_op(op, process_set)
+    output = empty_like(tensor, name)
+    return submit("allreduce", tensor, output, name, process_set, False, op, prescale_factor, postscale_factor)
 
 
 def allreduce_async_(
@@ -110,7 +94,8 @@ def allreduce_async_(
 ) -> int:
     """As :func:`allreduce_async`, but into ``tensor`` itself."""
     op = handle_average_backwards_compatibility(op, average)
-    return submit_allreduce(tensor, True, name, op, prescale_factor, postscale_factor, process_set, wait=False)
+    check_reduce_op(op, process_set)
+    return submit("allreduce", tensor, tensor, name, process_set, False, op, prescale_factor, postscale_factor)
 
 
 def allreduce_(
@@ -127,8 +112,9 @@ def allreduce_(
     if in_graph():
         arguments = (None, name, Compression.none, op, prescale_factor, postscale_factor, process_set)
         return write_into(tensor, allreduce(tensor.detach(), *arguments))
+    check_reduce_op(op, process_set)
     return synchronize(
-        submit_allreduce(tensor, True, name, op, prescale_factor, postscale_factor, process_set, wait=True)
+        submit("allreduce", tensor, tensor, name, process_set, True, op, prescale_factor, postscale_factor)
     )
 
 
@@ -154,9 +140,8 @@ class HorovodAllreduce(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.arguments = (op, prescale_factor, postscale_factor, process_set, compression)
         wire = wire_of(compression, tensor, op)
-        return synchronize(
-            submit_allreduce(tensor, False, name, op, prescale_factor, postscale_factor, process_set, True, wire)
-        )
+        arguments = (tensor, empty_like(tensor, name), name, process_set, True, op, prescale_factor, postscale_factor)
+        return synchronize(submit("allreduce", *arguments, wire=wire))
 
     @staticmethod
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
@@ -199,18 +184,18 @@ def allreduce(
     disagree or one of them is gone.
     """
     op = handle_average_backwards_compatibility(op, average)
+    check_reduce_op(op, process_set)
     compressed, ctx, wire = prepare(compression, tensor, op)
     if in_graph():
-        check_reduce_op(op, process_set)
         number = process_set_id(process_set)
         reduced = _graph.allreduce(compressed, name, op, float(prescale_factor), float(postscale_factor), wire, number)
     elif needs_grad(compressed):
         rest = compression if wire else Compression.none
         reduced = HorovodAllreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set, rest)
     else:
-        reduced = synchronize(
-            submit_allreduce(compressed, False, name, op, prescale_factor, postscale_factor, process_set, True, wire)
-        )
+        output = empty_like(compressed, name)
+        arguments = (compressed, output, name, process_set, True, op, prescale_factor, postscale_factor)
+        reduced = synchronize(submit("allreduce", *arguments, wire=wire))
     return compression.decompress(reduced, ctx)
 
 

@@ -12,10 +12,9 @@ import torch
 
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
-from horovod.torch._collectives import submit_allreduce
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._grouped import submit_grouped_allreduce
-from horovod.torch._submission import Result
+from horovod.torch._submission import Result, submit
 from horovod.torch._submitting import Submitted, SubmittingOptimizer
 from horovod.torch.compression import Compressor, prepare
 from horovod.torch.functions import broadcast_object
@@ -91,13 +90,19 @@ class GradientOptimizer(SubmittingOptimizer):
             wires.append(wire)
         if not tensors:
             return
-        arguments = (self.op, self._prescale, self._postscale, self.process_set, False)
+        reduction = (self.op, self._prescale, self._postscale)
+        name = self._travel_names[group[0]]
         waits: list[Callable[[], torch.Tensor]]
         if p not in self._group_of:
-            waits = [Result(submit_allreduce(tensors[0], True, self._travel_names[p], *arguments, wires[0]))]
+            tensor, wire = tensors[0], wires[0]
+            handle = submit("allreduce", tensor, tensor, name, self.process_set, False, *reduction, wire=wire)
+            waits = [Result(handle)]
         else:
-            name, names = self._travel_names[group[0]], [self._names[q] for q in dense_of]
-            results = Result(submit_grouped_allreduce(tensors, True, name, *arguments, wires, names))
+            names = [self._names[q] for q in dense_of]
+            handle = submit_grouped_allreduce(
+                tensors, True, name, *reduction, self.process_set, False, wires, names
+            )
+            results = Result(handle)
             waits = [partial(_of_group, results, i) for i in range(len(tensors))]
         for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):
             self._submitted[q] = Submitted(wait, ctx, dims)

@@ -42,9 +42,10 @@ def host_memory(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
 
 def for_engine(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> Optional[Copies]:
     """Copies in host memory, if the engine needs them."""
-    if _usable(tensor) and (output is tensor or output is None or _usable(output)):
+    usable = _usable(tensor)
+    if usable and (output is tensor or output is None or _usable(output)):
         return None
-    source, event = (tensor, None) if _usable(tensor) else _fetched(tensor.detach())
+    source, event = (tensor, None) if usable else _fetched(tensor.detach())
     if output is tensor:
         return Copies(source, source, event)
     if output is not None and not _usable(output):
