@@ -18,7 +18,9 @@ func (l *lane) submit(en *Entry) *Error {
 		return err
 	}
 	slot, gen, cached := l.worker.Lookup(&en.request)
-	l.name(en, slot, cached)
+	if !cached {
+		en.request.Name = strings.Clone(en.request.Name) // it was the caller's
+	}
 	l.table[en.request.Name] = en
 	l.submitted(en)
 	e.pending.Add(1)
@@ -66,17 +68,6 @@ func (l *lane) admit(en *Entry) *Error {
 		return errorf(InvalidArgument, "%s of tensor %q: this rank has joined; it may submit no tensor before all ranks have.", opName(en.request.Type), en.request.Name)
 	}
 	return nil
-}
-
-// name gives the request a name that outlives the caller's memory.
-func (l *lane) name(en *Entry, slot uint32, cached bool) {
-	if cached {
-		if resp, err := l.worker.Slot(slot); err == nil {
-			en.request.Name = resp.Name
-			return
-		}
-	}
-	en.request.Name = strings.Clone(en.request.Name)
 }
 
 // holdBack keeps an Entry whose input is not there yet. The caller holds engine.mu.

@@ -132,9 +132,11 @@ func (e *Entry) recycle() {
 	if e.op.Free != nil && e.op.Out != nil {
 		e.op.Free(e.op.Out)
 	}
-	select {
-	case <-e.wake:
-	default:
+	if e.waiting.Load() {
+		select {
+		case <-e.wake: // nobody has seen it
+		default:
+		}
 	}
 	shape := e.shape[:0]
 	wake := e.wake

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"strings"
+
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -22,11 +24,9 @@ func (l *lane) submitGroup(g *group) *Error {
 	for i, en := range g.entries {
 		err := l.admit(en) // sees a name that is used twice in the group, too
 		if err == nil {
-			slot := negotiate.NoSlot
-			if cached {
-				slot = l.slots[i].Slot
+			if !cached {
+				en.request.Name = strings.Clone(en.request.Name) // it was the caller's
 			}
-			l.name(en, slot, cached)
 			l.table[en.request.Name] = en
 			l.submitted(en)
 			continue

@@ -30,13 +30,15 @@ func NewWorker(member int) *Worker {
 // the board, and r posted in full only if the board refuses them as stale;
 // otherwise r is to be posted in full at once. A name may not be announced
 // again before its last Response or slot record has been read from the log.
-// Lookup sets r.Contested, and does not allocate.
+// Lookup sets r.Contested, and does not allocate. If cached, r.Name has become the
+// cache's copy of the same name, which lives as long as anybody has it.
 func (w *Worker) Lookup(r *Request) (slot, gen uint32, cached bool) {
 	resp := w.byName[r.Name]
 	r.Contested = resp != nil && !resp.answers(r, w.member)
 	if resp == nil || r.Contested {
 		return NoSlot, 0, false
 	}
+	r.Name = resp.Name
 	return resp.Slot, resp.Gen, true
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -87,6 +88,21 @@ func TestLookupForeignMember(t *testing.T) {
 	w.Apply(resp)
 	if _, _, cached := w.Lookup(&r); cached {
 		t.Error("cached")
+	}
+}
+
+// TestLookupKeepsName: a request that is cached has its name no more from memory that its submitter may reuse.
+func TestLookupKeepsName(t *testing.T) {
+	memory := []byte("a")
+	r := Request{Type: Allreduce, Name: unsafe.String(&memory[0], len(memory)), Shape: tensor.Shape{1}}
+	resp := merge([]*Request{{Type: Allreduce, Name: "a", Shape: tensor.Shape{1}}})
+	resp.Slot = 0
+	w := NewWorker(0)
+	w.Apply(resp)
+	_, _, cached := w.Lookup(&r)
+	memory[0] = 'b'
+	if !cached || r.Name != "a" {
+		t.Errorf("cached %v, name %q", cached, r.Name)
 	}
 }
 

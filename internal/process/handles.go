@@ -9,7 +9,7 @@ import (
 // Handles names Entries by numbers for callers that can't hold pointers. A
 // number is never used twice.
 type Handles struct {
-	mu    sync.RWMutex
+	mu    sync.Mutex
 	slots []handle
 	free  []uint32
 }
@@ -71,8 +71,8 @@ func (h *Handles) add(e *engine.Entry) int64 {
 // Get returns the Entry, retained for the caller, who releases it; or nil for
 // a number that names none.
 func (h *Handles) Get(number int64) *engine.Entry {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if s := h.find(number); s != nil {
 		s.entry.Retain()
 		return s.entry

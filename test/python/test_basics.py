@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -76,6 +77,39 @@ def test_handles_are_forgotten_by_shutdown(job):
     hvd.barrier()
     hvd.shutdown()
     assert hvd.synchronize(handle) is None
+    hvd.init()
+    works()
+
+
+@pytest.mark.skipif(get_env_rank_and_size()[1] == 1, reason="needs two ranks")
+def test_shutdown_while_threads_wait(job):
+    outcomes = []
+
+    def wait(handle):
+        try:
+            outcomes.append(hvd.synchronize(handle))
+        except hvd.HorovodInternalError as e:
+            outcomes.append(str(e))
+
+    threads = []
+    if hvd.rank() == 0:
+        handle = hvd.allreduce_async(torch.ones(2), name="only here")
+        operation = mpi_ops._handle_map[handle]
+        threads = [threading.Thread(target=wait, args=(handle,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in range(10_000):
+            if operation.waiting == 2:
+                break
+            time.sleep(0.001)
+    hvd.barrier()
+    hvd.shutdown()
+    assert mpi_ops._handle_map == {}
+    for thread in threads:
+        thread.join()
+    if threads:  # one of them is told, as always
+        assert None in outcomes and len(outcomes) == 2
+        assert "Horovod has been shut down" in (outcomes[0] or outcomes[1])
     hvd.init()
     works()
 

@@ -554,6 +554,6 @@ def test_sparse_allreduce_with_nothing_on_some_ranks():
 
 def test_names_of_sparse_allreduce():
     wait = hvd.sparse_allreduce_async(torch.eye(2).to_sparse(), "pair", hvd.Sum)
-    names = {operation.slot.name for operation in mpi_ops._handle_map.values()}
+    names = {operation.name for operation in mpi_ops._handle_map.values()}
     assert names == {b"allgather.pair.indices", b"allgather.pair.values"}
     check(wait().to_dense(), torch.eye(2) * hvd.size())

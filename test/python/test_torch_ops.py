@@ -327,7 +327,7 @@ def test_tensors_elsewhere_go_through_host_memory(monkeypatch):
     check(hvd.broadcast(mine, root), inputs[root])
     check(mine, before)
     handle = hvd.allreduce_async_(mine, op=hvd.Sum)
-    assert mpi_ops._handle_map[handle].copies[0].data_ptr() != mine.data_ptr()
+    assert mpi_ops._handle_map[handle].keeps[2].source.data_ptr() != mine.data_ptr()
     assert hvd.synchronize(handle) is mine
     check(mine, total)
     leaf = torch.nn.Parameter(before.clone())

@@ -17,7 +17,7 @@ def install() -> None:
     previous = sys.excepthook
 
     def hook(kind: Type[BaseException], value: BaseException, tb: Optional[TracebackType]) -> None:
-        if hasattr(sys, "ps1") or sys.flags.interactive or _lib.in_forked_child():
+        if hasattr(sys, "ps1") or sys.flags.interactive or _lib.forked:
             previous(kind, value, tb)  # the program goes on
             return
         failure = _failure()

@@ -168,17 +168,13 @@ def path() -> Path:
     )
 
 
-_forked = False
-
-
-def in_forked_child() -> bool:
-    """Whether this process is a forked child of the one that loaded the library: it may not use it."""
-    return _forked
+# Whether this process is a forked child of the one that loaded the library: it may not use it.
+forked = False
 
 
 def _after_fork() -> None:
-    global _forked
-    _forked = True
+    global forked
+    forked = True
 
 
 @functools.lru_cache(maxsize=None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import Any, Optional, Sequence
+from typing import Any, Generic, Optional, Sequence, TypeVar
 
 from horovod.common import _lib
 
@@ -111,19 +111,24 @@ _NUMBERS = "2I8i2d4Q"
 _pack = struct.Struct(f"={_NAME}{_SHAPE}{_NUMBERS}").pack_into
 assert struct.calcsize(f"={_NAME}{_SHAPE}") == _AT_OP - _AT_NAME
 assert struct.calcsize(f"={_NUMBERS}") == _Op.alloc.offset
-# A shape's lengths, by how many there are. Apart from the rest, since a call with a list within its arguments costs more.
+# The packing of a shape by the number of dimensions. By itself: a call with *shape among other arguments costs more.
 _lengths = [struct.Struct(f"={n}q").pack for n in range(_DIMS + 1)]
 
 
 class Slot:
-    """Memory for one operation at a time. ``words[word]`` is its status, ``_lib.IN_PROGRESS`` until its end."""
+    """Memory for one operation at a time. ``words[word]`` is its status, ``_lib.IN_PROGRESS`` until its end.
+
+    ``keeps`` is the submitter's: what must be kept alive until then.
+    """
 
     __slots__ = (
         "_extra",
+        "_free",
         "_memory",
         "_view",
         "address",
         "handle_ref",
+        "keeps",
         "name_address",
         "op_ref",
         "shape_address",
@@ -132,8 +137,9 @@ class Slot:
         "words",
     )
 
-    def __init__(self, memory: Any, view: memoryview, words: memoryview, index: int) -> None:
-        self._view, self.words = view, words
+    def __init__(self, free: list[Any], memory: Any, view: memoryview, words: memoryview, index: int) -> None:
+        self._free, self._view, self.words = free, view, words
+        self.keeps: Any = None
         self.start = index * _BYTES + _AT_NAME
         self.word = (index * _BYTES + _AT_STATUS) // 4
         self._memory = own = memory[index]
@@ -202,62 +208,73 @@ class Slot:
             op = self._memory.op
             op.splits, op.nsplits, op.wire = None, 0, 0
             op.alloc = op.ready = op.context = None
-        _free.append(self)
+        self.keeps = None
+        self._free.append(self)
 
 
-_free: list[Slot] = []
+AnySlot = TypeVar("AnySlot", bound=Slot)
 
 
-def _more() -> Slot:
-    memory = (_Memory * _AT_ONCE)()
-    view = memoryview(memory).cast("B")
-    words = view.cast("i")
-    slots = [Slot(memory, view, words, i) for i in range(_AT_ONCE)]
-    slots.reverse()
-    _free.extend(slots[:-1])
-    return slots[-1]
+class Pool(Generic[AnySlot]):
+    """Slots of one class, which are made when they are needed, and then reused."""
+
+    def __init__(self, slot_class: type[AnySlot]) -> None:
+        self._class = slot_class
+        self._free: list[AnySlot] = []
+
+    def _more(self) -> AnySlot:
+        memory = (_Memory * _AT_ONCE)()
+        view = memoryview(memory).cast("B")
+        words = view.cast("i")
+        slots = [self._class(self._free, memory, view, words, i) for i in range(_AT_ONCE)]
+        slots.reverse()
+        self._free.extend(slots[:-1])
+        return slots[-1]
+
+    def describe(
+        self,
+        name: Optional[bytes],
+        shape: Sequence[int],
+        flags: int,
+        kind: int,
+        dtype: int,
+        reduce_op: int,
+        root_rank: int,
+        process_set: int,
+        prescale: float,
+        postscale: float,
+        input: int,
+        output: int,
+    ) -> AnySlot:
+        """Describe an operation on host memory at the address ``input``; see ``gorovod_op``. 0 is no address.
+
+        Raises ValueError for a number that does not fit into C's, TypeError for what is no number.
+        """
+        try:
+            slot = self._free.pop()
+        except IndexError:
+            slot = self._more()
+        ndim = len(shape)
+        large = ndim > _DIMS or (name is not None and len(name) >= _NAME_BYTES)
+        try:
+            lengths = b"" if large else _lengths[ndim](*shape)
+            _pack(
+                slot._view, slot.start, b"" if name is None or large else name, lengths,
+                _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set, _HOST_MEMORY, 0, ndim,
+                prescale, postscale, slot.shape_address, 0 if name is None else slot.name_address, input, output,
+            )  # fmt: skip
+            if large:
+                slot._set_large(name, shape)
+        except struct.error as e:
+            slot.free()
+            _lib.int32(reduce_op, "reduce operation")
+            _lib.int32(root_rank, "root rank")
+            _lib.int32(process_set, "process set id")
+            raise TypeError(f"prescale factor {prescale!r} or postscale factor {postscale!r}: {e}") from None
+        return slot
 
 
-def describe(
-    name: Optional[bytes],
-    shape: Sequence[int],
-    flags: int,
-    kind: int,
-    dtype: int,
-    reduce_op: int,
-    root_rank: int,
-    process_set: int,
-    prescale: float,
-    postscale: float,
-    input: int,
-    output: int,
-) -> Slot:
-    """Describe an operation on host memory at the address ``input``; see ``gorovod_op``. 0 is no address.
-
-    Raises ValueError for a number that does not fit into C's, TypeError for what is no number.
-    """
-    try:
-        slot = _free.pop()
-    except IndexError:
-        slot = _more()
-    ndim = len(shape)
-    large = ndim > _DIMS or (name is not None and len(name) >= _NAME_BYTES)
-    try:
-        _pack(
-            slot._view, slot.start, b"" if name is None or large else name, b"" if large else _lengths[ndim](*shape),
-            _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set, _HOST_MEMORY, 0, ndim, prescale, postscale,
-            slot.shape_address, 0 if name is None else slot.name_address, input, output,
-        )  # fmt: skip
-        if large:
-            slot._set_large(name, shape)
-    except struct.error as e:
-        slot.free()
-        _lib.int32(reduce_op, "reduce operation")
-        _lib.int32(root_rank, "root rank")
-        _lib.int32(process_set, "process set id")
-        raise TypeError(f"prescale factor {prescale!r} or postscale factor {postscale!r}: {e}") from None
-    return slot
-
+describe = Pool(Slot).describe
 
 _library = ctypes.PyDLL(str(_lib.path()))
 _enqueue, _enqueue_group = _library.gorovod_enqueue, _library.gorovod_enqueue_group

@@ -19,7 +19,7 @@ _NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
 
 def _not_initialized() -> ValueError:
-    if _lib.in_forked_child():
+    if _lib.forked:
         return ValueError(
             "Horovod cannot be used in a forked child of the process that imported it, such as a DataLoader worker; "
             "use it in the parent, or start the child with the spawn method."

@@ -24,13 +24,12 @@ from horovod.torch._basics import (
 from horovod.torch._compiling import between_graphs
 from horovod.torch._graph import in_graph
 from horovod.torch._submission import (
-    Alltoall,
-    Join,
-    Operation,
     Result,
     empty_like,
     empty_share,
+    last_joined,
     process_set_id,
+    rows_and_splits,
     submit,
     submit_without_tensor,
     synchronize,
@@ -326,7 +325,7 @@ def _alltoall_async(
     tensor: torch.Tensor, splits: Splits, name: Optional[str], process_set: ProcessSet, wait: bool
 ) -> int:
     rows = _rows_to_each(splits)
-    return submit("alltoall", tensor, None, name, process_set, wait, operation_of=Alltoall, splits=rows)
+    return submit("alltoall", tensor, None, name, process_set, wait, get=rows_and_splits, splits=rows)
 
 
 def alltoall_async(
@@ -527,7 +526,7 @@ def sparse_allreduce_async(
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Return when every rank of ``process_set`` has called this. Raises HorovodInternalError if one cannot."""
-    synchronize(submit_without_tensor(_lib.BARRIER, process_set, Operation))
+    synchronize(submit_without_tensor(_lib.BARRIER, process_set))
 
 
 def join(device: int = -1) -> int:
@@ -537,4 +536,4 @@ def join(device: int = -1) -> int:
     of all ranks. Their other operations fail unless GOROVOD_JOIN_ALL_OPS=1 is set. ``device``, where Horovod makes
     these zeros, has no meaning here. Raises HorovodInternalError if a rank is gone.
     """
-    return synchronize(submit_without_tensor(_lib.JOIN, global_process_set, Join))
+    return synchronize(submit_without_tensor(_lib.JOIN, global_process_set, last_joined))

@@ -99,9 +99,7 @@ class GradientOptimizer(SubmittingOptimizer):
             waits = [Result(handle)]
         else:
             names = [self._names[q] for q in dense_of]
-            handle = submit_grouped_allreduce(
-                tensors, True, name, *reduction, self.process_set, False, wires, names
-            )
+            handle = submit_grouped_allreduce(tensors, True, name, *reduction, self.process_set, False, wires, names)
             results = Result(handle)
             waits = [partial(_of_group, results, i) for i in range(len(tensors))]
         for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):

@@ -18,7 +18,7 @@ from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._basics import Average, Sum, _basics
 from horovod.torch._compiling import is_compiling
-from horovod.torch._submission import Alltoall, empty_share, submit, submit_group, synchronize
+from horovod.torch._submission import empty_share, rows_and_splits, submit, submit_group, synchronize
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,7 +90,7 @@ def _alltoall(
     tensor: torch.Tensor, splits: Optional[torch.Tensor], name: Optional[str], set_id: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     rows = [] if splits is None else splits.tolist()
-    handle = submit("alltoall", tensor.contiguous(), None, name, _set(set_id), True, operation_of=Alltoall, splits=rows)
+    handle = submit("alltoall", tensor.contiguous(), None, name, _set(set_id), True, get=rows_and_splits, splits=rows)
     return synchronize(handle)
 
 

@@ -28,7 +28,7 @@ from horovod.common import _arguments, _lib, _slots
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
-from horovod.torch._staging import Copies, check_one_device, for_engine, host_memory, store, to_device
+from horovod.torch._staging import check_one_device, for_engine, host_memory, store, to_device
 
 _DTYPES = {
     torch.uint8: _lib.UINT8,
@@ -61,90 +61,68 @@ _LARGE_BYTES = 1 << 16
 _Names = Callable[[int], str]
 
 
-class Operation:
+class Operation(_slots.Slot):
     """What a handle stands for: an operation on one tensor, or on none.
 
-    ``output`` is a tensor for the result, perhaps ``input`` itself; None if the engine allocates it. A barrier has
-    neither.
+    It ``keeps`` its input, its output and their :class:`Copies`, if there are any. The output is a tensor for the
+    result, perhaps the input itself; None if the engine allocates it. A barrier has neither. As any slot it becomes
+    another operation once it was released: that it stands for a handle is to be seen in ``_handle_map``.
     """
 
-    __slots__ = ("copies", "input", "output", "slot", "taken", "waiting")
+    __slots__ = ("forgotten", "get", "waiting")
 
-    def __init__(
-        self, slot: _slots.Slot, input: Optional[torch.Tensor], output: Optional[torch.Tensor], copies: Optional[Copies]
-    ) -> None:
-        self.slot = slot
-        self.input = input
-        self.output = output
-        self.copies = copies
-        self.waiting = 0  # how many threads wait for the end: they look at the slot
-        self.taken = False  # somebody has, or is about to have, its result
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.get: Callable[[Operation], Any] = output_of  # makes the result
+        self.waiting = 0  # how many threads wait for the end
+        self.forgotten = False  # by forget_all, while threads waited: the first of them has the result
 
     def status(self) -> int:
         """How it has ended, or IN_PROGRESS."""
-        slot = self.slot
-        return slot.words[slot.word]
+        return self.words[self.word]
 
     def wait(self) -> int:
         """Wait for the end, and return how it was."""
-        return _ended(self.slot)
+        while self.words[self.word] == _lib.IN_PROGRESS:
+            status = _lib.wait(self.handle)
+            if self.words[self.word] == _lib.IN_PROGRESS:
+                raise _lib.error(status)  # it is not the operation that has ended
+        return self.words[self.word]
 
     def failure(self) -> Exception:
         """What the operation died of."""
-        return _about(_lib.error(_lib.wait(self.slot.handle)), _name_of(self.slot))
+        return _about(_lib.error(_lib.wait(self.handle)), _name_of(self))
 
     def result(self) -> Any:
-        """The output of the operation, which has ended well."""
-        return _result(self.slot, self.input, self.output, self.copies)
+        """The result of the operation, which has ended well."""
+        return self.get(self)
 
     def release(self, reuse: bool) -> None:
         """Forget the operation, which has ended; ``reuse`` says that nobody looks at its slot any more."""
-        _release(self.slot, self.output, reuse)
+        status = self.words[self.word]
+        if status != _lib.OK or self.keeps[1] is None:
+            _lib.release(self.handle)
+        if reuse and status != _lib.IN_PROGRESS:
+            self.free()
 
 
-class Alltoall(Operation):
-    """Its result is the pair of the tensor and of the rows received from each member, an int32 tensor."""
-
-    __slots__ = ()
-
-    def result(self) -> tuple[torch.Tensor, torch.Tensor]:
-        received = _lib.received_splits(self.slot.handle)
-        return super().result(), torch.tensor(received, dtype=torch.int32)
-
-
-class Join(Operation):
-    """Its result is the rank that joined last."""
-
-    __slots__ = ()
-
-    def result(self) -> int:
-        return _lib.last_joined(self.slot.handle)
+_describe = _slots.Pool(Operation).describe
 
 
 class Group:
     """As :class:`Operation`, for many tensors that were submitted together."""
 
-    __slots__ = ("copies", "inputs", "names", "outputs", "slots", "taken", "waiting")
+    __slots__ = ("forgotten", "names", "operations", "waiting")
 
-    def __init__(
-        self,
-        slots: Sequence[_slots.Slot],
-        inputs: Sequence[torch.Tensor],
-        outputs: Sequence[Optional[torch.Tensor]],
-        copies: Sequence[Optional[Copies]],
-        names: _Names,
-    ) -> None:
-        self.slots = slots
-        self.inputs = inputs
-        self.outputs = outputs
-        self.copies = copies
+    def __init__(self, operations: Sequence[Operation], names: _Names) -> None:
+        self.operations = operations
         self.names = names
         self.waiting = 0
-        self.taken = False
+        self.forgotten = False
 
     def status(self) -> int:
         """As of an operation: the first failure that there is, once all have ended."""
-        statuses = {slot.words[slot.word] for slot in self.slots}
+        statuses = {operation.words[operation.word] for operation in self.operations}
         if _lib.IN_PROGRESS in statuses:
             return _lib.IN_PROGRESS
         statuses.discard(_lib.OK)
@@ -152,37 +130,27 @@ class Group:
 
     def wait(self) -> int:
         # Most have ended when the last one has.
-        for slot in reversed(self.slots):
-            if slot.words[slot.word] == _lib.IN_PROGRESS:
-                _ended(slot)
+        for operation in reversed(self.operations):
+            operation.wait()
         return self.status()
 
     def failure(self) -> Exception:
-        failed = next(i for i, slot in enumerate(self.slots) if slot.words[slot.word] != _lib.OK)
-        return _about(_lib.error(_lib.wait(self.slots[failed].handle)), self.names(failed))
+        failed = next(i for i, operation in enumerate(self.operations) if operation.status() != _lib.OK)
+        return _about(_lib.error(_lib.wait(self.operations[failed].handle)), self.names(failed))
 
     def result(self) -> list[torch.Tensor]:
-        return list(map(_result, self.slots, self.inputs, self.outputs, self.copies))
+        return list(map(output_of, self.operations))
 
     def release(self, reuse: bool) -> None:
-        for slot, output in zip(self.slots, self.outputs):
-            _release(slot, output, reuse)
+        for operation in self.operations:
+            operation.release(reuse)
 
 
-def _ended(slot: _slots.Slot) -> int:
-    """Wait for the end of the slot's operation, and return how it was."""
-    while slot.words[slot.word] == _lib.IN_PROGRESS:
-        status = _lib.wait(slot.handle)
-        if slot.words[slot.word] == _lib.IN_PROGRESS:
-            raise _lib.error(status)  # it is not the operation that has ended
-    return slot.words[slot.word]
-
-
-def _name_of(slot: _slots.Slot) -> Optional[str]:
+def _name_of(operation: Operation) -> Optional[str]:
     """What the caller calls the operation; of one without a name what the engine does. None for a barrier or a join."""
-    if slot.name is None:
+    if operation.name is None:
         return None
-    name = slot.name.decode(errors="replace")
+    name = operation.name.decode(errors="replace")
     given = name.partition(".")[2]
     return name if given.startswith("noname.") else given
 
@@ -197,14 +165,25 @@ def _tensor(name: str) -> str:
     return f'(tensor "{name}")'
 
 
-def _result(
-    slot: _slots.Slot, input: Optional[torch.Tensor], output: Optional[torch.Tensor], copies: Optional[Copies]
-) -> Optional[torch.Tensor]:
+def output_of(operation: Operation) -> Optional[torch.Tensor]:
+    """The output of an operation that has ended well."""
+    input, output, copies = operation.keeps
     if output is None:
-        return None if input is None else _allocated(slot.handle, input)
+        return None if input is None else _allocated(operation.handle, input)
     if copies is not None and copies.target is not output:
         store(copies.target, output)
     return output
+
+
+def rows_and_splits(operation: Operation) -> tuple[Optional[torch.Tensor], torch.Tensor]:
+    """The output of an alltoall, and the rows received from each member, an int32 tensor."""
+    received = _lib.received_splits(operation.handle)
+    return output_of(operation), torch.tensor(received, dtype=torch.int32)
+
+
+def last_joined(operation: Operation) -> int:
+    """The rank that joined last."""
+    return _lib.last_joined(operation.handle)
 
 
 def _allocated(engine_handle: int, input: torch.Tensor) -> torch.Tensor:
@@ -221,34 +200,30 @@ def _allocated(engine_handle: int, input: torch.Tensor) -> torch.Tensor:
     return to_device(output, input)
 
 
-def _release(slot: _slots.Slot, output: Optional[torch.Tensor], reuse: bool) -> None:
-    status = slot.words[slot.word]
-    if status != _lib.OK or output is None:
-        _lib.release(slot.handle)
-    if reuse and status != _lib.IN_PROGRESS:
-        slot.free()
-
-
 _handle_map: dict[int, Union[Operation, Group]] = {}
 _handles = itertools.count(1)
 # How often Horovod was initialised or shut down.
 _generation = 0
-# Protects the fields taken and waiting, and the removal from _handle_map.
+# Protects the fields forgotten and waiting, and the removal from _handle_map.
 _taking = threading.Lock()
 
 
 def forget_all() -> None:
-    """Forget the handles that nobody is waiting for, and count from 1 again. Only after the engine's shutdown."""
+    """Forget the handles, and count from 1 again. Only after the engine's shutdown.
+
+    Who waits for an operation learns how it has ended.
+    """
     global _handles, _generation
     with _taking:
-        forgotten = [operation for operation in _handle_map.values() if not operation.waiting]
-        for operation in forgotten:
-            operation.taken = True
+        operations = list(_handle_map.values())
+        for operation in operations:
+            operation.forgotten = operation.waiting > 0
         _handle_map.clear()
         _handles = itertools.count(1)
         _generation += 1
-    for operation in forgotten:
-        operation.release(reuse=True)
+    for operation in operations:
+        if not operation.forgotten:
+            operation.release(reuse=True)
 
 
 def generation() -> int:
@@ -325,17 +300,18 @@ def submit(
     prescale: float = 1.0,
     postscale: float = 1.0,
     root_rank: int = 0,
-    operation_of: type[Operation] = Operation,
+    get: Callable[[Operation], Any] = output_of,
     splits: Sequence[int] = (),
     wire: int = _lib.WIRE_AS_IT_IS,
 ) -> int:
     """Submit a collective that reads ``tensor`` and writes ``output`` (see :class:`Operation`), and return a handle.
 
-    ``wait`` says that the caller will wait for it at once. The other arguments are those of ``gorovod_op``.
+    ``wait`` says that the caller will wait for it at once, ``get`` makes the result. The other arguments are those of
+    ``gorovod_op``.
     """
     if is_compiling():
         return _submit_between_graphs(
-            kind, tensor, output, name, process_set, wait, reduce_op, prescale, postscale, root_rank, operation_of,
+            kind, tensor, output, name, process_set, wait, reduce_op, prescale, postscale, root_rank, get,
             splits, wire,
         )  # fmt: skip
     dtype = engine_dtype(tensor, name)
@@ -349,25 +325,26 @@ def submit(
     copies = for_engine(tensor, output)
     source, target = (tensor, output) if copies is None else copies[:2]
     address = source.data_ptr()
-    slot = _slots.describe(
+    operation = _describe(
         wire_name.encode(), tensor.shape,
         (_slots.WILL_WAIT if wait else 0) if output is None else _WAITED if wait else _slots.RELEASE_IF_OK,
         _KINDS[kind], dtype, reduce_op, root_rank, set_id, prescale, postscale,
         address, address if target is source else 0 if target is None else target.data_ptr(),
     )  # fmt: skip
+    operation.keeps, operation.get = (tensor, output, copies), get
     if splits:
-        slot.set_splits(splits)
+        operation.set_splits(splits)
     if wire:
-        slot.set_wire(wire)
+        operation.set_wire(wire)
     if copies is not None and copies.event is not None:
-        slot.wait_for(copies.event)
+        operation.wait_for(copies.event)
     # In the table first: an interrupt after the submission must find the tensors kept alive.
-    _handle_map[handle] = operation_of(slot, tensor, output, copies)
+    _handle_map[handle] = operation
     try:
-        _slots.enqueue(slot)
+        _slots.enqueue(operation)
     except Exception:
         del _handle_map[handle]
-        slot.free()
+        operation.free()
         raise
     return handle
 
@@ -402,27 +379,29 @@ def submit_group(
     name_of = names.__getitem__ if names is not None else _numbered(group if name is None else name, len(tensors))
     check_one_device(tensors)
     copies = list(map(for_engine, tensors, outputs))
-    engine_kind, waits, slots = _KINDS[kind], _slots.WILL_WAIT if wait else 0, []
+    engine_kind, waits = _KINDS[kind], _slots.WILL_WAIT if wait else 0
+    operations: list[Operation] = []
     try:
         for tensor, output, copy, dtype in zip(tensors, outputs, copies, dtypes):
             source, target = (tensor, output) if copy is None else copy[:2]
             address = source.data_ptr()
-            slot = _slots.describe(
+            operation = _describe(
                 None, tensor.shape, waits if output is None else waits | _slots.RELEASE_IF_OK,
                 engine_kind, dtype, reduce_op, 0, set_id, prescale, postscale,
                 address, address if target is source else 0 if target is None else target.data_ptr(),
             )  # fmt: skip
-            slots.append(slot)
-            if wires is not None and wires[len(slots) - 1]:
-                slot.set_wire(wires[len(slots) - 1])
+            operation.keeps = (tensor, output, copy)
+            operations.append(operation)
+            if wires is not None and wires[len(operations) - 1]:
+                operation.set_wire(wires[len(operations) - 1])
             if copy is not None and copy.event is not None:
-                slot.wait_for(copy.event)
-        _handle_map[handle] = Group(slots, tensors, outputs, copies, name_of)
-        _slots.enqueue_group(group.encode(), slots)
+                operation.wait_for(copy.event)
+        _handle_map[handle] = Group(operations, name_of)
+        _slots.enqueue_group(group.encode(), operations)
     except Exception:
         _handle_map.pop(handle, None)
-        for slot in slots:
-            slot.free()
+        for operation in operations:
+            operation.free()
         raise
     return handle
 
@@ -432,17 +411,18 @@ def _numbered(name: str, n: int) -> _Names:
 
 
 @between_graphs
-def submit_without_tensor(kind: int, process_set: ProcessSet, operation_of: type[Operation]) -> int:
+def submit_without_tensor(kind: int, process_set: ProcessSet, get: Callable[[Operation], Any] = output_of) -> int:
     """Submit a barrier or a join, and return a handle. The caller will wait for it at once."""
     set_id = process_set_id(process_set)
-    slot = _slots.describe(None, (), _slots.WILL_WAIT, kind, _lib.UINT8, 0, 0, set_id, 1.0, 1.0, 0, 0)
+    operation = _describe(None, (), _slots.WILL_WAIT, kind, _lib.UINT8, 0, 0, set_id, 1.0, 1.0, 0, 0)
+    operation.keeps, operation.get = (None, None, None), get
     handle = next(_handles)
-    _handle_map[handle] = operation_of(slot, None, None, None)
+    _handle_map[handle] = operation
     try:
-        _slots.enqueue(slot)
+        _slots.enqueue(operation)
     except Exception:
         del _handle_map[handle]
-        slot.free()
+        operation.free()
         raise
     return handle
 
@@ -456,7 +436,7 @@ def poll(handle: int) -> bool:
     operation = _handle_map.get(handle)
     if operation is None:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
-    if _lib.in_forked_child():
+    if _lib.forked:
         raise _refused()
     return operation.status() != _lib.IN_PROGRESS
 
@@ -476,7 +456,38 @@ def synchronize(handle: int) -> Any:
     if is_compiling():
         return _synchronize_between_graphs(handle)
     operation = _handle_map.get(handle)
-    return None if operation is None else _take(handle, operation)
+    if operation is None:
+        return None
+    if _lib.forked:
+        raise _refused()
+    status = operation.status()
+    waited = status == _lib.IN_PROGRESS
+    if waited:
+        with _taking:
+            if _handle_map.get(handle) is not operation:
+                return None
+            operation.waiting += 1
+        try:
+            status = operation.wait()
+        except BaseException:
+            with _taking:
+                operation.waiting -= 1
+            raise
+    with _taking:
+        operation.waiting -= waited
+        if _handle_map.get(handle) is operation:
+            del _handle_map[handle]
+        elif waited and operation.forgotten:
+            operation.forgotten = False
+        else:
+            return None  # another thread has the result, or nobody was to have it any more
+        reuse = operation.waiting == 0
+    try:
+        if status != _lib.OK:
+            raise operation.failure()
+        return operation.result()
+    finally:
+        operation.release(reuse)
 
 
 _synchronize_between_graphs = untraced(synchronize)
@@ -489,56 +500,27 @@ class Result:
     HorovodInternalError if Horovod was shut down before the first time.
     """
 
-    __slots__ = ("_failure", "_handle", "_operation", "_output")
+    __slots__ = ("_failure", "_generation", "_handle", "_output")
 
     def __init__(self, handle: int) -> None:
-        self._handle = handle
-        self._operation: Union[Operation, Group, None] = _handle_map[handle]
+        self._handle: Optional[int] = handle  # None once it was synchronised
+        self._generation = _generation
         self._output: Any = None
         self._failure: Optional[Exception] = None
 
     def __call__(self) -> Any:
-        if self._operation is not None:
+        if self._handle is not None:
             try:
-                self._output = _take(self._handle, self._operation)
+                if self._generation == _generation:
+                    self._output = synchronize(self._handle)
                 if self._output is None:
                     raise HorovodInternalError("Horovod was shut down before the result of this operation was fetched.")
             except Exception as e:
                 self._failure = e
-            self._operation = None
+            self._handle = None
         if self._failure is not None:
             raise self._failure
         return self._output
-
-
-def _take(handle: int, operation: Union[Operation, Group]) -> Any:
-    """Wait for the operation, release it and return its output; None if that was done already."""
-    if _lib.in_forked_child():
-        raise _refused()
-    status = operation.status()
-    if status == _lib.IN_PROGRESS:
-        with _taking:
-            if operation.taken:
-                return None
-            operation.waiting += 1
-        try:
-            status = operation.wait()
-        finally:
-            with _taking:
-                operation.waiting -= 1
-    with _taking:
-        if operation.taken:
-            return None  # by another thread, or by forget_all
-        operation.taken = True
-        if _handle_map.get(handle) is operation:
-            del _handle_map[handle]
-        reuse = operation.waiting == 0
-    try:
-        if status != _lib.OK:
-            raise operation.failure()
-        return operation.result()
-    finally:
-        operation.release(reuse)
 
 
 for _module in (__name__, "horovod.torch._staging", _slots.__name__, _lib.__name__):
