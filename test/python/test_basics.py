@@ -82,8 +82,13 @@ def test_handles_are_forgotten_by_shutdown(job):
 
 
 @pytest.mark.skipif(get_env_rank_and_size()[1] == 1, reason="needs two ranks")
-def test_shutdown_while_threads_wait(job):
+def test_shutdown_while_threads_wait(job, monkeypatch):
     outcomes = []
+
+    def slow_wait(handle, engine_wait=_lib.wait):
+        status = engine_wait(handle)
+        time.sleep(0.3)  # so that shutdown forgets the handle before the threads look
+        return status
 
     def wait(handle):
         try:
@@ -92,6 +97,7 @@ def test_shutdown_while_threads_wait(job):
             outcomes.append(str(e))
 
     threads = []
+    monkeypatch.setattr(_lib, "wait", slow_wait)
     if hvd.rank() == 0:
         handle = hvd.allreduce_async(torch.ones(2), name="only here")
         operation = mpi_ops._handle_map[handle]

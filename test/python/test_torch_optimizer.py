@@ -597,6 +597,23 @@ def test_shutdown_while_a_sparse_sum_is_under_way():
     hvd.init()
 
 
+@several()
+def test_result_of_what_was_lost_before_another_init():
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init()
+    wait = hvd.sparse_allreduce_async(torch.eye(3).to_sparse(), "lost", hvd.Sum)
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init()
+    handles = [hvd.allreduce_async(torch.ones(2), name=f"new.{i}", op=hvd.Sum) for i in range(2)]
+    assert handles == [1, 2]  # as those of the indices and the values were
+    with pytest.raises(hvd.HorovodInternalError, match="shut down"):
+        wait()
+    for handle in handles:
+        assert hvd.synchronize(handle).tolist() == [hvd.size()] * 2
+
+
 def test_argument_errors():
     net = model()
     sgd = torch.optim.SGD(net.parameters(), lr=0.1)
