@@ -10,6 +10,7 @@ for milliseconds. The engine calls nothing of Python while it holds a lock of it
 
 from __future__ import annotations
 
+import array
 import ctypes
 import struct
 from typing import Any, Generic, Optional, Sequence, TypeVar
@@ -111,6 +112,7 @@ _NUMBERS = "2I8i2d4Q"
 _pack = struct.Struct(f"={_NAME}{_SHAPE}{_NUMBERS}").pack_into
 assert struct.calcsize(f"={_NAME}{_SHAPE}") == _AT_OP - _AT_NAME
 assert struct.calcsize(f"={_NUMBERS}") == _Op.alloc.offset
+assert _Memory.handle.offset == 0 and _BYTES % 8 == 0
 # The packing of a shape by the number of dimensions. By itself: a call with *shape among other arguments costs more.
 _lengths = [struct.Struct(f"={n}q").pack for n in range(_DIMS + 1)]
 
@@ -124,6 +126,8 @@ class Slot:
     __slots__ = (
         "_extra",
         "_free",
+        "_handle",
+        "_handles",
         "_memory",
         "_view",
         "address",
@@ -137,8 +141,9 @@ class Slot:
         "words",
     )
 
-    def __init__(self, free: list[Any], memory: Any, view: memoryview, words: memoryview, index: int) -> None:
-        self._free, self._view, self.words = free, view, words
+    def __init__(self, free: list[Any], memory: Any, view: memoryview, index: int) -> None:
+        self._free, self._view, self._handles, self.words = free, view, view.cast("q"), view.cast("i")
+        self._handle = index * _BYTES // 8
         self.keeps: Any = None
         self.start = index * _BYTES + _AT_NAME
         self.word = (index * _BYTES + _AT_STATUS) // 4
@@ -155,11 +160,7 @@ class Slot:
     @property
     def handle(self) -> int:
         """The engine's handle. It names nothing if it was to be released at the end, which has come."""
-        return self._memory.handle
-
-    @handle.setter
-    def handle(self, handle: int) -> None:
-        self._memory.handle = handle
+        return self._handles[self._handle]
 
     @property
     def name(self) -> Optional[bytes]:
@@ -225,8 +226,7 @@ class Pool(Generic[AnySlot]):
     def _more(self) -> AnySlot:
         memory = (_Memory * _AT_ONCE)()
         view = memoryview(memory).cast("B")
-        words = view.cast("i")
-        slots = [self._class(self._free, memory, view, words, i) for i in range(_AT_ONCE)]
+        slots = [self._class(self._free, memory, view, i) for i in range(_AT_ONCE)]
         slots.reverse()
         self._free.extend(slots[:-1])
         return slots[-1]
@@ -299,10 +299,10 @@ def enqueue_group(name: bytes, slots: Sequence[Slot]) -> None:
     Otherwise as :func:`enqueue`.
     """
     n = len(slots)
-    ops = _lib.array_type(ctypes.c_void_p, n)(*[slot.address for slot in slots])
+    ops = array.array("Q", [slot.address for slot in slots]).tobytes()
     handles = _lib.array_type(ctypes.c_int64, n)()
     status = _enqueue_group(name, ops, n, handles)
     if status != _lib.OK:
         raise _lib.error(status)
-    for slot, handle in zip(slots, handles):
-        slot.handle = handle
+    for slot, handle in zip(slots, handles[:]):
+        slot._handles[slot._handle] = handle
