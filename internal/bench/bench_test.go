@@ -170,7 +170,7 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		order = append(order, "b")
-		if turns++; turns > 2 {
+		if turns++; turns > 3 {
 			return -1
 		}
 		return 1e9
@@ -190,10 +190,10 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 	if n := s.run(context.Background(), time.Now().Add(time.Hour), 3); n != 3 {
 		t.Errorf("%d rounds", n)
 	}
-	// The warm-up, then three rounds that begin with a, b and a; b dies in its third turn.
+	// One repetition each, the warm-up, then three rounds that begin with a, b and a; b dies in its fourth turn.
 	mu.Lock()
 	defer mu.Unlock()
-	if got := strings.Join(order, ""); got != "ababbaa" {
+	if got := strings.Join(order, ""); got != "abababbaa" {
 		t.Errorf("order %s", got)
 	}
 	if b.failure == nil || a.failure != nil || len(s.series[1].samples) == 0 || s.series[1].samples[0] != 0.5 {

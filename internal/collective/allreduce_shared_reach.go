@@ -206,6 +206,9 @@ func (a *allreduceSharedReach) timed() {
 func (a *allreduceSharedReach) deal() {
 	l, s := a.lane, &a.todo
 	l.reach.Settle(a.own)
+	if !a.began.IsZero() { // that takes time only once
+		a.began = time.Now()
+	}
 	a.at, a.end = share(s.length(), l.size, l.rank)
 	a.part = s.first(0, a.at)
 	a.block = max(lineBytes, reachScratch/l.size/lineBytes*lineBytes)

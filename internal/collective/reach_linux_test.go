@@ -187,7 +187,11 @@ func TestReachTellsWhatIsReached(t *testing.T) {
 // Member 0 finds the faster way, tries less and less often while it stays that, and is not misled by trials that could not be timed.
 // The others know when nobody asks.
 func TestReachTrial(t *testing.T) {
-	const n = 1 << 20
+	t.Run("1 MiB", func(t *testing.T) { testReachTrial(t, 1<<20, 7) })
+	t.Run("64 MiB", func(t *testing.T) { testReachTrial(t, 64<<20, 3) })
+}
+
+func testReachTrial(t *testing.T, n, each int) {
 	var trial, other reachTrial
 	const notAsked = reachWay(9)
 	// run has so many allreduces, of which the one in a way takes less, and returns how often each was used.
@@ -218,6 +222,7 @@ func TestReachTrial(t *testing.T) {
 		}
 		return uses
 	}
+	trials := 4 + 2*each
 	const timedStaged, timedReach = wayStaged | wayTimed, wayReach | wayTimed
 	for _, c := range []struct {
 		count    int
@@ -225,11 +230,11 @@ func TestReachTrial(t *testing.T) {
 		measured bool
 		uses     map[reachWay]int
 	}{
-		{18 + 250, wayReach, true, map[reachWay]int{timedStaged: 7, timedReach: 7, wayReach: 254}},
-		{18 + 1000, wayReach, true, map[reachWay]int{timedStaged: 7, timedReach: 7, wayReach: 1004}},
-		{18 + 4000, wayStaged, false, map[reachWay]int{timedStaged: 7, timedReach: 7, wayReach: 4004}},
-		{18 + 250, wayStaged, true, map[reachWay]int{timedStaged: 7, timedReach: 7, wayReach: 4, wayStaged: 1, notAsked: 249}},
-		{18 + 1000 + 18 + 4000 + 18 + 4000, wayStaged, true, map[reachWay]int{timedStaged: 21, timedReach: 21, wayStaged: 3, notAsked: 9009}},
+		{trials + 250, wayReach, true, map[reachWay]int{timedStaged: each, timedReach: each, wayReach: 254}},
+		{trials + 1000, wayReach, true, map[reachWay]int{timedStaged: each, timedReach: each, wayReach: 1004}},
+		{trials + 4000, wayStaged, false, map[reachWay]int{timedStaged: each, timedReach: each, wayReach: 4004}},
+		{trials + 250, wayStaged, true, map[reachWay]int{timedStaged: each, timedReach: each, wayReach: 4, wayStaged: 1, notAsked: 249}},
+		{trials + 1000 + trials + 4000 + trials + 4000, wayStaged, true, map[reachWay]int{timedStaged: 3 * each, timedReach: 3 * each, wayStaged: 3, notAsked: 9009}},
 	} {
 		if uses := run(c.count, c.faster, c.measured); !maps.Equal(uses, c.uses) {
 			t.Errorf("%d allreduces used the ways %v, want %v", c.count, uses, c.uses)

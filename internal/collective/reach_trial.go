@@ -41,9 +41,11 @@ type reachClass struct {
 const (
 	// The first allreduces of a class are not compared, since caches are cold and memory is touched for the first time. Then
 	// come so many in each way, by turns, so that all else that changes meets both. The next one tells what follows from them.
-	reachWarmUp  = 4
+	reachWarmUp = 4
+	// What takes milliseconds is told apart by fewer.
 	reachSamples = 7
-	reachTrials  = reachWarmUp + 2*reachSamples
+	longSamples  = 3
+	longReach    = 16 << 20 // bytes
 	// The next trial comes after the least number of allreduces where the last one has changed the way, and
 	// after four times as many as before where it has not.
 	leastBetween = 250
@@ -52,6 +54,17 @@ const (
 	// a factor of four. The last one has all that are longer.
 	reachClasses = 12
 )
+
+// samples are the allreduces of n bytes in each way that make a trial.
+func samples(n int) int {
+	if n >= longReach {
+		return longSamples
+	}
+	return reachSamples
+}
+
+// trials are the allreduces of n bytes before what follows from a trial is told.
+func trials(n int) int { return reachWarmUp + 2*samples(n) }
 
 // class is that of allreduces of n bytes: below 256 KiB, 512 KiB, 1 MiB and so on.
 func (t *reachTrial) class(n int) *reachClass {
@@ -72,20 +85,20 @@ func (t *reachTrial) asks(n int) bool {
 	c := t.class(n)
 	i := c.number
 	c.number++
-	if i > reachTrials && c.number == reachTrials+c.between {
+	if i > trials(n) && c.number == trials(n)+c.between {
 		c.number = 0
 	}
-	return reachWarmUp <= i && i <= reachTrials || !c.staged
+	return reachWarmUp <= i && i <= trials(n) || !c.staged
 }
 
 // next is what member 0 wants of the allreduce of n bytes that it has counted last.
 func (t *reachTrial) next(n int) reachWay {
 	c := t.class(n)
 	switch i := c.number - 1; {
-	case reachWarmUp <= i && i < reachTrials:
+	case reachWarmUp <= i && i < trials(n):
 		return reachWay(i%2) | wayTimed
-	case i == reachTrials:
-		return c.better()
+	case i == trials(n):
+		return c.better(samples(n))
 	}
 	return c.way()
 }
@@ -93,7 +106,7 @@ func (t *reachTrial) next(n int) reachWay {
 // told notes what member 0 wants of it.
 func (t *reachTrial) told(n int, w reachWay) {
 	switch c := t.class(n); {
-	case c.number != reachTrials+1:
+	case c.number != trials(n)+1:
 	case w != c.way():
 		c.staged, c.between = !c.staged, leastBetween
 	default:
@@ -108,11 +121,11 @@ func (t *reachTrial) took(w reachWay, n int, d time.Duration) {
 }
 
 // better ends a trial, by the medians, since some allreduces meet other processes. The way that is not in use must be better by a tenth.
-func (c *reachClass) better() reachWay {
+func (c *reachClass) better(samples int) reachWay {
 	var median [2]int64
 	for w := range c.times {
-		slices.Sort(c.times[w][:])
-		median[w] = c.times[w][reachSamples/2]
+		slices.Sort(c.times[w][:samples])
+		median[w] = c.times[w][samples/2]
 	}
 	c.times = [2][reachSamples]int64{}
 	way := c.way()

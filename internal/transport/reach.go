@@ -19,7 +19,7 @@ type Reach interface {
 	// Reachable reports that others can reach these ranges of this member's memory.
 	Reachable(own []Span) bool
 	// Settle notes that others reach these ranges of this member's memory in this operation. What is
-	// reached again and again may be moved into larger pages, which takes up to some 20 ms of an operation, rarely.
+	// reached again and again may be moved into larger pages, which takes up to some 50 ms of an operation, rarely.
 	Settle(own []Span)
 	// Pull copies from member m's memory to this member's own, Push from its own to
 	// member m's: as many bytes as own and theirs both have, at most 1,024 spans each.

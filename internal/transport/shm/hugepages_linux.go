@@ -43,8 +43,8 @@ const (
 	hugeAgain = 8
 	// A page takes 1 ms, most of it for copying, or ten times as long where a virtual machine's host has yet to find the memory. So
 	// asking may take a share of all time, and of one operation no more than hugeLimit, about; and so many pages are asked for at once.
-	hugeShare = 8
-	hugeLimit = 20 * time.Millisecond
+	hugeShare = 2
+	hugeLimit = 50 * time.Millisecond
 	hugeCost  = time.Millisecond
 	hugeRun   = 8
 	// What is known of more places than this is forgotten.
