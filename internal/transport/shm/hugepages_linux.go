@@ -19,7 +19,8 @@ import (
 //
 // A lane has one, which belongs to its driver. The zero value does nothing.
 type hugePages struct {
-	size     uintptr // of a huge page; 0: there are none to be had
+	size     uintptr       // of a huge page; 0: there are none to be had
+	share    time.Duration // 1 / that of all time
 	collapse func(at, n uintptr) unix.Errno
 	pages    map[uintptr]*hugePage
 	touched  []uintptr // in this operation; a place is an address / size
@@ -42,11 +43,13 @@ const (
 	hugeDue   = 3
 	hugeAgain = 8
 	// A page takes 1 ms, most of it for copying, or ten times as long where a virtual machine's host has yet to find the memory. So
-	// asking may take a share of all time, and of one operation no more than hugeLimit, about; and so many pages are asked for at once.
-	hugeShare = 2
-	hugeLimit = 50 * time.Millisecond
-	hugeCost  = time.Millisecond
-	hugeRun   = 8
+	// asking may take a share of all time, a half, or an eighth where ranks share cores and so wait for one another's pages, too; and
+	// of one operation no more than hugeLimit, about. So many pages are asked for at once.
+	hugeShare        = 2
+	crowdedHugeShare = 8
+	hugeLimit        = 50 * time.Millisecond
+	hugeCost         = time.Millisecond
+	hugeRun          = 8
 	// What is known of more places than this is forgotten.
 	hugeMost = 1 << 16
 )
@@ -73,6 +76,14 @@ func hugePageSize() uintptr {
 func collapse(at, n uintptr) unix.Errno {
 	_, _, err := unix.Syscall(unix.SYS_MADVISE, at, n, unix.MADV_COLLAPSE)
 	return err
+}
+
+func newHugePages(size uintptr, crowded bool) hugePages {
+	h := hugePages{size: size, share: hugeShare, collapse: collapse}
+	if crowded {
+		h.share = crowdedHugeShare
+	}
+	return h
 }
 
 // use notes that others reach these ranges in this operation, and asks for what is due, which takes a while.
@@ -126,7 +137,7 @@ func (h *hugePages) ask(due []uintptr) {
 	if h.last.IsZero() {
 		h.last, h.cost = now, hugeCost
 	}
-	h.credit = min(h.credit+now.Sub(h.last)/hugeShare, hugeLimit)
+	h.credit = min(h.credit+now.Sub(h.last)/h.share, hugeLimit)
 	h.last = now
 	slices.Sort(due)
 	for len(due) > 0 && h.credit >= h.cost {

@@ -65,10 +65,12 @@ func inHugePages(t *testing.T, region []byte) (n int) {
 func TestHugePagesAreAskedFor(t *testing.T) {
 	const size = 2 << 20
 	var asked [][2]uintptr
-	h := hugePages{size: size, last: time.Now().Add(-time.Hour), collapse: func(at, n uintptr) unix.Errno {
+	h := newHugePages(size, false)
+	h.last = time.Now().Add(-time.Hour)
+	h.collapse = func(at, n uintptr) unix.Errno {
 		asked = append(asked, [2]uintptr{at / size, n / size})
 		return unix.EAGAIN
-	}}
+	}
 	reached := []transport.Span{
 		{Addr: 40 * size, Bytes: 10*size + size/2}, // more than one call asks for, and half a page
 		{Addr: 9 * size, Bytes: size/2 - 1},
@@ -93,23 +95,30 @@ func TestHugePagesAreAskedFor(t *testing.T) {
 
 // Asking takes its share of the time and no more, however long the system takes, and comes to an end.
 func TestHugePagesTakeTheirShare(t *testing.T) {
+	for _, crowded := range []bool{false, true} {
+		t.Run(fmt.Sprint("crowded ", crowded), func(t *testing.T) { testHugeShare(t, crowded) })
+	}
+}
+
+func testHugeShare(t *testing.T, crowded bool) {
 	const size, pages = 2 << 20, 40
 	const page = 500 * time.Microsecond
+	h := newHugePages(size, crowded)
 	asked, spent, before := 0, time.Duration(0), time.Duration(0)
-	h := hugePages{size: size, collapse: func(_, n uintptr) unix.Errno {
+	h.collapse = func(_, n uintptr) unix.Errno {
 		began := time.Now()
 		time.Sleep(page * time.Duration(n/size))
 		asked += int(n / size)
 		before = spent // the last call may take longer than there was credit for
 		spent += time.Since(began)
 		return 0
-	}}
+	}
 	began := time.Now()
 	for asked < pages && time.Since(began) < 30*time.Second {
 		h.use([]transport.Span{{Addr: size, Bytes: pages * size}})
 		time.Sleep(5 * time.Millisecond)
 	}
-	if all := time.Since(began); asked != pages || before > all/hugeShare {
+	if all := time.Since(began); asked != pages || before > all/h.share {
 		t.Errorf("asked for %d pages of %d, in %v of %v", asked, pages, spent, all)
 	}
 }
@@ -120,7 +129,8 @@ func TestHugePages(t *testing.T) {
 	if size == 0 {
 		t.Skip("this system has no huge pages to give")
 	}
-	h := hugePages{size: size, collapse: collapse, last: time.Now().Add(-time.Hour)}
+	h := newHugePages(size, false)
+	h.last = time.Now().Add(-time.Hour)
 	region := hugeRegion(t, 3, size)
 	if inHugePages(t, region) > 0 {
 		t.Skip("this system gives huge pages unasked")
@@ -151,7 +161,8 @@ func TestHugePagesRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := inHugePages(t, region)
-	h := hugePages{size: size, collapse: collapse, last: time.Now().Add(-time.Hour)}
+	h := newHugePages(size, false)
+	h.last = time.Now().Add(-time.Hour)
 	for range hugeDue {
 		h.use(append(span(region), transport.Span{Addr: uintptr(unsafe.Pointer(&region[0])) + 2*size, Bytes: size}))
 	}

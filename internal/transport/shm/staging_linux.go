@@ -42,7 +42,7 @@ func newStaging(n *Network, region []byte, l laneLayout, me int, places []int) *
 		members:  len(places),
 		reaching: n.worthReaching(),
 		crowded:  n.head.crowded(),
-		huge:     hugePages{size: n.hugeSize, collapse: collapse},
+		huge:     newHugePages(n.hugeSize, n.head.crowded()),
 	}
 	for m, p := range places {
 		if m != me {
