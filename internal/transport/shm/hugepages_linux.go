@@ -38,17 +38,18 @@ type hugePage struct {
 }
 
 const (
-	// The system is asked at the third use, since it takes as long as ten operations gain or more, and then as
-	// rarely as this: another mapping may have come to the same address.
+	// A page takes 0.6 ms or more, most of it for copying, and ten times as long where a virtual machine's host has yet to find the
+	// memory. So the system is asked for it once it would have gained half of that, at the third use or later; and then as
+	// rarely as this, since another mapping may have come to the same address.
+	hugeCost  = 600 * time.Microsecond
+	hugeGain  = 100 * time.Microsecond // a use
 	hugeDue   = 3
 	hugeAgain = 8
-	// A page takes 1 ms, most of it for copying, or ten times as long where a virtual machine's host has yet to find the memory. So
-	// asking may take a share of all time, a half, or an eighth where ranks share cores and so wait for one another's pages, too; and
+	// Asking may take a share of all time, a half, or an eighth where ranks share cores and so wait for one another's pages, too; and
 	// of one operation no more than hugeLimit, about. So many pages are asked for at once.
 	hugeShare        = 2
 	crowdedHugeShare = 8
 	hugeLimit        = 50 * time.Millisecond
-	hugeCost         = time.Millisecond
 	hugeRun          = 8
 	// What is known of more places than this is forgotten.
 	hugeMost = 1 << 16
@@ -79,7 +80,7 @@ func collapse(at, n uintptr) unix.Errno {
 }
 
 func newHugePages(size uintptr, crowded bool) hugePages {
-	h := hugePages{size: size, share: hugeShare, collapse: collapse}
+	h := hugePages{size: size, share: hugeShare, cost: hugeCost, collapse: collapse}
 	if crowded {
 		h.share = crowdedHugeShare
 	}
@@ -103,7 +104,7 @@ func (h *hugePages) use(own []transport.Span) {
 		if p.covered >= h.size/2 {
 			p.uses++
 		}
-		if p.covered = 0; p.uses >= p.due {
+		if p.covered = 0; p.uses >= p.due && time.Duration(p.uses)*hugeGain >= h.cost/2 {
 			h.touched[due] = i
 			due++
 		}
@@ -135,7 +136,7 @@ func (h *hugePages) touch(s transport.Span) {
 func (h *hugePages) ask(due []uintptr) {
 	now := time.Now()
 	if h.last.IsZero() {
-		h.last, h.cost = now, hugeCost
+		h.last = now
 	}
 	h.credit = min(h.credit+now.Sub(h.last)/h.share, hugeLimit)
 	h.last = now

@@ -123,6 +123,38 @@ func testHugeShare(t *testing.T, crowded bool) {
 	}
 }
 
+// Where the system takes long it is asked later, or not at all for what is used a few times.
+func TestHugePagesMustPay(t *testing.T) {
+	const size = 2 << 20
+	asked := 0
+	h := newHugePages(size, false)
+	h.last = time.Now().Add(-time.Hour)
+	h.collapse = func(_, n uintptr) unix.Errno {
+		time.Sleep(10 * time.Millisecond * time.Duration(n/size))
+		asked += int(n / size)
+		return 0
+	}
+	use := func() { h.use([]transport.Span{{Addr: size, Bytes: hugeRun * size}, {Addr: 90 * size, Bytes: size}}) }
+	for range 3 {
+		use()
+	}
+	first := asked
+	for range 22 {
+		h.credit = hugeLimit // it is not that
+		use()
+	}
+	if first != hugeRun || asked != first {
+		t.Errorf("asked for %d pages, then for %d more, before they pay", first, asked-first)
+	}
+	for range 1000 {
+		h.credit = hugeLimit
+		if use(); asked > first {
+			return
+		}
+	}
+	t.Error("it is not asked any more")
+}
+
 // Memory that is put into huge pages keeps its bytes.
 func TestHugePages(t *testing.T) {
 	size := hugePageSize()
