@@ -180,8 +180,11 @@ func (s *staging) copyVM(call uintptr, what string, m int, own, theirs []transpo
 		err = unix.EFAULT
 	}
 	why := fmt.Sprintf("%v; GOROVOD_SINGLE_COPY=0 does without", err)
-	if err == unix.EFAULT && !s.net.reaches(place) {
+	switch {
+	case err == unix.EFAULT && !s.net.reaches(place):
 		why = "it has become another program"
+	case err == unix.EFAULT:
+		why = fmt.Sprintf("%v: its tensor is where one cannot %s, or was freed before the operation ended; if it is in a device's memory, GOROVOD_SINGLE_COPY=0 does without", err, what)
 	}
 	s.abort(fmt.Errorf("rank %d cannot %s the memory of rank %d (process %d) any more: %s", s.net.cfg.world(s.places[s.me]), what, s.net.cfg.world(place), pid, why))
 	return false
