@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -14,14 +15,15 @@ import (
 
 // hugePages asks the system to back memory that other ranks reach again and again with
 // huge pages. To copy from a process or to it the kernel looks up each page, which with small ones
-// is a quarter of the time. The program sees no difference but in time, and its memory
-// grows by no more than what else is in the pages that are mostly tensors.
+// is a quarter of the time. The program sees no difference but in time: what would make its memory
+// grow by more than an eighth of a page is not asked for.
 //
 // A lane has one, which belongs to its driver. The zero value does nothing.
 type hugePages struct {
 	size     uintptr       // of a huge page; 0: there are none to be had
 	share    time.Duration // 1 / that of all time
 	collapse func(at, n uintptr) unix.Errno
+	resident func(at, n uintptr) uintptr // how many of these bytes are in memory
 	pages    map[uintptr]*hugePage
 	touched  []uintptr // in this operation; a place is an address / size
 
@@ -79,8 +81,21 @@ func collapse(at, n uintptr) unix.Errno {
 	return err
 }
 
+// resident is how many of the n bytes from at on, whole pages, are in memory; 0 if some are not mapped.
+func resident(at, n uintptr) (bytes uintptr) {
+	page := uintptr(os.Getpagesize())
+	pages := make([]byte, n/page)
+	if _, _, err := unix.Syscall(unix.SYS_MINCORE, at, n, uintptr(unsafe.Pointer(&pages[0]))); err != 0 {
+		return 0
+	}
+	for _, p := range pages {
+		bytes += uintptr(p&1) * page
+	}
+	return bytes
+}
+
 func newHugePages(size uintptr, crowded bool) hugePages {
-	h := hugePages{size: size, share: hugeShare, cost: hugeCost, collapse: collapse}
+	h := hugePages{size: size, share: hugeShare, cost: hugeCost, collapse: collapse, resident: resident}
 	if crowded {
 		h.share = crowdedHugeShare
 	}
@@ -131,8 +146,11 @@ func (h *hugePages) touch(s transport.Span) {
 	}
 }
 
+// dense reports that a page in this place would take little more memory than what is there.
+func (h *hugePages) dense(i uintptr) bool { return h.resident(i*h.size, h.size) >= h.size-h.size/8 }
+
 // ask asks for pages, as far as there is credit. What the system refuses, because it has none or because the memory is of
-// another kind, stays as it is.
+// another kind, stays as it is, and so does what would take much more memory than before.
 func (h *hugePages) ask(due []uintptr) {
 	now := time.Now()
 	if h.last.IsZero() {
@@ -142,14 +160,18 @@ func (h *hugePages) ask(due []uintptr) {
 	h.last = now
 	slices.Sort(due)
 	for len(due) > 0 && h.credit >= h.cost {
-		n, most := 1, min(len(due), hugeRun, int(h.credit/max(h.cost, 1)))
-		for n < most && due[n] == due[0]+uintptr(n) {
+		n, most := 0, min(len(due), hugeRun, max(1, int(h.credit/max(h.cost, 1))))
+		for n < most && due[n] == due[0]+uintptr(n) && h.dense(due[n]) {
 			n++
 		}
-		h.collapse(due[0]*h.size, uintptr(n)*h.size)
-		for _, i := range due[:n] {
+		for _, i := range due[:max(n, 1)] {
 			h.pages[i].due = hugeAgain * h.pages[i].uses
 		}
+		if n == 0 {
+			due = due[1:]
+			continue
+		}
+		h.collapse(due[0]*h.size, uintptr(n)*h.size)
 		due = due[n:]
 		took := time.Since(now)
 		now = now.Add(took)

@@ -61,12 +61,15 @@ func inHugePages(t *testing.T, region []byte) (n int) {
 	return 0
 }
 
+func allResident(_, n uintptr) uintptr { return n }
+
 // The system is asked at the third use of most of a page, for neighbours together, and again in time.
 func TestHugePagesAreAskedFor(t *testing.T) {
 	const size = 2 << 20
 	var asked [][2]uintptr
 	h := newHugePages(size, false)
 	h.last = time.Now().Add(-time.Hour)
+	h.resident = allResident
 	h.collapse = func(at, n uintptr) unix.Errno {
 		asked = append(asked, [2]uintptr{at / size, n / size})
 		return unix.EAGAIN
@@ -104,6 +107,7 @@ func testHugeShare(t *testing.T, crowded bool) {
 	const size, pages = 2 << 20, 40
 	const page = 500 * time.Microsecond
 	h := newHugePages(size, crowded)
+	h.resident = allResident
 	asked, spent, before := 0, time.Duration(0), time.Duration(0)
 	h.collapse = func(_, n uintptr) unix.Errno {
 		began := time.Now()
@@ -129,6 +133,7 @@ func TestHugePagesMustPay(t *testing.T) {
 	asked := 0
 	h := newHugePages(size, false)
 	h.last = time.Now().Add(-time.Hour)
+	h.resident = allResident
 	h.collapse = func(_, n uintptr) unix.Errno {
 		time.Sleep(10 * time.Millisecond * time.Duration(n/size))
 		asked += int(n / size)
@@ -179,6 +184,39 @@ func TestHugePages(t *testing.T) {
 	}
 	if !bytes.Equal(region, want) {
 		t.Fatal("the memory has changed")
+	}
+}
+
+// Memory that others reach does not grow by more than an eighth: a place that is emptier than that keeps its small pages.
+func TestHugePagesAreFull(t *testing.T) {
+	size := hugePageSize()
+	if size == 0 {
+		t.Skip("this system has no huge pages to give")
+	}
+	region := hugeRegion(t, 3, size)
+	if inHugePages(t, region) > 0 {
+		t.Skip("this system gives huge pages unasked")
+	}
+	part := size/4*3 + 4096
+	reached := append(span(region[size/8:2*size]), span(region[2*size:2*size+part])...)
+	for _, empty := range [][]byte{region[:size/8], region[2*size+part:]} {
+		if err := unix.Madvise(empty, unix.MADV_DONTNEED); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := newHugePages(size, false)
+	h.last = time.Now().Add(-time.Hour)
+	var asked [][2]uintptr
+	h.collapse = func(at, n uintptr) unix.Errno {
+		asked = append(asked, [2]uintptr{at, n})
+		return 0
+	}
+	for range hugeDue * hugeAgain {
+		h.use(reached)
+	}
+	first := [2]uintptr{uintptr(unsafe.Pointer(&region[0])), 2 * size}
+	if want := [][2]uintptr{first, first}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %x, want %x (address, bytes)", asked, want)
 	}
 }
 
