@@ -3,6 +3,10 @@
 #define CANON_PS(reg, tmp) VCMPPS $3, reg, reg, tmp; VBLENDVPS tmp, V14, reg, reg
 #define CANON_PD(reg, tmp) VCMPPD $3, reg, reg, tmp; VBLENDVPD tmp, V14, reg, reg
 
+// FETCH2 and FETCH4 fetch two or four lines that are to be loaded later.
+#define FETCH2
+#define FETCH4
+
 // V10 masks the upper halves of lanes; V11 is 1 and V12 0x7fff in each lane.
 #define CONSTANTS_BF16 \
 	VPCMPEQD V10, V10, V10; \

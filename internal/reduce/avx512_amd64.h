@@ -19,17 +19,6 @@
 	VPADDD V12, reg, reg; \
 	VPADDD tmp, reg, reg
 
-#undef MUL_8
-#define MUL_8(src, acc, tmp) \
-	VPMULLW src, acc, tmp; \
-	VPSLLW $8, tmp, tmp; \
-	VPSRLW $8, tmp, tmp; \
-	VPSRLW $8, src, src; \
-	VPSRLW $8, acc, acc; \
-	VPSLLW $8, acc, acc; \
-	VPMULLW src, acc, acc; \
-	VPORQ tmp, acc, acc
-
 #undef MUL_64
 #undef MIN_I64
 #undef MAX_I64
@@ -37,34 +26,10 @@
 #define MIN_I64(src, acc, tmp) VPMINSQ src, acc, acc
 #define MAX_I64(src, acc, tmp) VPMAXSQ src, acc, acc
 
-// Loads fetch the lines that come FETCHED bytes later: what a processor fetches of itself ends with
-// each page, and looks ahead by too few lines where each takes some instructions.
+// What a processor fetches of itself ends with each page, and looks ahead by too few lines where each
+// takes some instructions.
+#undef FETCH2
+#undef FETCH4
 #define FETCHED 2048
 #define FETCH2 PREFETCHT0 FETCHED(R8); PREFETCHT0 (FETCHED+64)(R8)
 #define FETCH4 FETCH2; PREFETCHT0 (FETCHED+128)(R8); PREFETCHT0 (FETCHED+192)(R8)
-
-#undef LOAD4
-#define LOAD4(a, b, c, d) \
-	FETCH4; \
-	VMOVUPS (0*WIDTH)(R8), a; \
-	VMOVUPS (1*WIDTH)(R8), b; \
-	VMOVUPS (2*WIDTH)(R8), c; \
-	VMOVUPS (3*WIDTH)(R8), d
-
-#undef LOAD4_F16
-#define LOAD4_F16(a, b, c, d) \
-	FETCH2; \
-	VCVTPH2PS (0*WIDTH/2)(R8), a; \
-	VCVTPH2PS (1*WIDTH/2)(R8), b; \
-	VCVTPH2PS (2*WIDTH/2)(R8), c; \
-	VCVTPH2PS (3*WIDTH/2)(R8), d
-
-#undef LOAD4_BF16
-#define LOAD4_BF16(a, b, c, d) \
-	FETCH2; \
-	VMOVUPS (0*WIDTH)(R8), b; \
-	VMOVUPS (1*WIDTH)(R8), d; \
-	VPSLLD $16, b, a; \
-	VPSLLD $16, d, c; \
-	VANDPS V10, b, b; \
-	VANDPS V10, d, d

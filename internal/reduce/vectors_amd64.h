@@ -16,6 +16,7 @@
 #define LOAD_BF16(mem, reg) VPMOVZXWD mem, reg; VPSLLD $16, reg, reg
 
 #define LOAD4(a, b, c, d) \
+	FETCH4; \
 	VMOVUPS (0*WIDTH)(R8), a; \
 	VMOVUPS (1*WIDTH)(R8), b; \
 	VMOVUPS (2*WIDTH)(R8), c; \
@@ -28,6 +29,7 @@
 	VMOVUPS V3, (3*WIDTH)(DI)(AX*1)
 
 #define LOAD4_F16(a, b, c, d) \
+	FETCH2; \
 	VCVTPH2PS (0*WIDTH/2)(R8), a; \
 	VCVTPH2PS (1*WIDTH/2)(R8), b; \
 	VCVTPH2PS (2*WIDTH/2)(R8), c; \
@@ -42,6 +44,7 @@
 // bfloat16 pairs come apart into even and odd elements by a shift and a mask,
 // which is cheaper than moving them across the vector.
 #define LOAD4_BF16(a, b, c, d) \
+	FETCH2; \
 	VMOVUPS (0*WIDTH)(R8), b; \
 	VMOVUPS (1*WIDTH)(R8), d; \
 	VPSLLD $16, b, a; \
@@ -111,7 +114,7 @@
 	VPSRLW $8, acc, acc; \
 	VPSLLW $8, acc, acc; \
 	VPMULLW src, acc, acc; \
-	VPOR tmp, acc, acc
+	VORPS tmp, acc, acc
 
 // Products of the lower halves, and of each lower with the other's upper half.
 #define MUL_64(src, acc, tmp) \
