@@ -469,3 +469,31 @@ def test_optimizer_in_a_set(dynamic):
     check(p.detach(), torch.full((3,), -3.0 * slope))
     hvd.remove_process_set(s)
     in_step()
+
+
+@several()
+def test_objects_and_states_in_a_set(dynamic):
+    """All functions that make ranks equal leave those outside of the set alone."""
+    ranks = list(range(1, hvd.size()))
+    process_set = add(ranks)
+    if process_set.included():
+        root = ranks[-1]
+        assert hvd.broadcast_object(hvd.rank(), root, process_set=process_set) == root
+        assert hvd.broadcast_object_fn(root, process_set=process_set)(hvd.rank()) == root
+        assert hvd.allgather_object(hvd.rank(), process_set=process_set) == ranks
+        weight = torch.full((3,), float(hvd.rank()))
+        hvd.broadcast_parameters({"weight": weight}, root, process_set=process_set)
+        assert weight.tolist() == [root] * 3
+        net = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.1 * hvd.rank())
+        if hvd.rank() == root:
+            net(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        hvd.broadcast_optimizer_state(optimizer, root, process_set=process_set)
+        assert optimizer.param_groups[0]["lr"] == 0.1 * root
+        assert len(optimizer.state) == 2
+    else:
+        with pytest.raises(ValueError, match="is not a member of the provided process set"):
+            hvd.allgather_object(hvd.rank(), process_set=process_set)
+    assert hvd.remove_process_set(process_set)
+    in_step()

@@ -776,6 +776,33 @@ def test_broadcast_optimizer_state_of_a_fresh_root_empties_the_others():
     assert_same(net, before, rtol=0, atol=0)  # no step was run
 
 
+def test_broadcast_optimizer_state_leaves_zero_gradients_where_there_is_no_state():
+    net = model()
+    frozen, *rest = net.parameters()
+    frozen.requires_grad_(False)
+    optimizer = torch.optim.Adam(net.parameters())
+    if hvd.rank() != 0:  # one that has state keeps its gradients
+        train_alone(net, optimizer, 1)
+    kept = [None if p.grad is None else p.grad.clone() for p in rest]
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    assert frozen.grad is None
+    for p, before in zip(rest, kept):
+        torch.testing.assert_close(p.grad, torch.zeros_like(p) if hvd.rank() == 0 else before)
+
+
+@pytest.mark.parametrize("layer", [torch.nn.Embedding, torch.nn.EmbeddingBag])
+@pytest.mark.parametrize("optimizer", [torch.optim.SparseAdam, torch.optim.SGD])
+def test_zero_gradients_of_sparse_layers_are_sparse(layer, optimizer):
+    """The first backward adds to them, and what it makes must be of the kind that the layer makes."""
+    net = layer(5, 3, sparse=True)
+    plain = optimizer(net.parameters(), lr=0.1)
+    hvd.broadcast_optimizer_state(plain, 0, model=net)
+    assert net.weight.grad.is_sparse and net.weight.grad.to_dense().eq(0).all()
+    net(torch.tensor([[1, 3]])).sum().backward()
+    assert net.weight.grad.is_sparse and net.weight.grad.coalesce().indices().tolist() == [[1, 3]]
+    plain.step()
+
+
 def test_broadcast_optimizer_state_refuses_lbfgs():
     with pytest.raises(ValueError, match="LBFGS"):
         hvd.broadcast_optimizer_state(torch.optim.LBFGS(model().parameters()), 0)
@@ -801,3 +828,14 @@ def test_allgather_object():
     result = hvd.allgather_object(("x" * hvd.rank(), {hvd.rank()}))
     assert result == [("x" * r, {r}) for r in range(hvd.size())]
     assert hvd.allgather_object(None, name="named") == [None] * hvd.size()
+
+
+def test_parameter_names_by_parameter():
+    """As programs look them up in Horovod."""
+    net = model()
+    named = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+    assert named._parameter_names == {p: name for name, p in net.named_parameters()}
+    bare = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1))
+    assert [bare._parameter_names[p] for p in net.parameters()] == [
+        f"allreduce.noname.0.{i}" for i, _ in enumerate(net.parameters())
+    ]

@@ -4,6 +4,7 @@ from horovod.torch import _version  # noqa: F401, I001  first: what follows need
 
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common.util import check_extension
 from horovod.torch import elastic
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (
@@ -105,6 +106,7 @@ __all__ = [
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "ccl_built",
+    "check_extension",
     "cross_rank",
     "cross_size",
     "cuda_built",

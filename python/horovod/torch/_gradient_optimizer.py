@@ -55,7 +55,7 @@ class GradientOptimizer(SubmittingOptimizer):
 
     def _chunks(self, count: int) -> list[Sequence[torch.Tensor]]:
         """Cut the trainable parameters into ``count`` groups, by the order that they have on the set's first rank."""
-        parameters = {self._names[p]: p for p in self._trainable()}
+        parameters = {self._parameter_names[p]: p for p in self._trainable()}
         first, *_ = self.process_set.ranks or [0]
         names = broadcast_object(list(parameters), first, "DistributedOptimizer.groups", self.process_set)
         if set(names) != set(parameters):
@@ -98,7 +98,7 @@ class GradientOptimizer(SubmittingOptimizer):
             handle = submit("allreduce", tensor, tensor, name, self.process_set, False, *reduction, wire=wire)
             waits = [Result(handle)]
         else:
-            names = [self._names[q] for q in dense_of]
+            names = [self._parameter_names[q] for q in dense_of]
             handle = submit_grouped_allreduce(tensors, True, name, *reduction, self.process_set, False, wires, names)
             results = Result(handle)
             waits = [partial(_of_group, results, i) for i in range(len(tensors))]

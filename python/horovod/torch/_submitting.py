@@ -51,9 +51,9 @@ class SubmittingOptimizer(_Base):
         process_set: ProcessSet,
     ) -> None:
         self.process_set = process_set
-        self._names: dict[torch.Tensor, str] = {}
+        self._parameter_names: dict[torch.Tensor, str] = {}  # Horovod's name for it, which programs read
         self._travel_names: dict[torch.Tensor, str] = {}  # what the reductions are called
-        self._name(_parameter_names(self.param_groups, named_parameters))
+        self._name(_checked_names(self.param_groups, named_parameters))
         self.backward_passes_per_step = backward_passes_per_step
         self._submitted: dict[torch.Tensor, Submitted] = {}
         self._generation = generation()
@@ -61,7 +61,7 @@ class SubmittingOptimizer(_Base):
         self._hooks: list[Any] = []
 
     def _name(self, names: dict[torch.Tensor, str]) -> None:
-        self._names.update(names)
+        self._parameter_names.update(names)
         distinct = distinct_names(list(names.values()), process_set_id(self.process_set))
         self._travel_names.update(zip(names, distinct))
 
@@ -105,7 +105,7 @@ class SubmittingOptimizer(_Base):
         for i, group in enumerate(self.param_groups):
             for j, p in enumerate(group["params"]):
                 if p.requires_grad and p not in self._delay:
-                    if p not in self._names:
+                    if p not in self._parameter_names:
                         self._name({p: f"allreduce.noname.{i}.{j}"})
                     self._watch(p)
 
@@ -115,10 +115,11 @@ class SubmittingOptimizer(_Base):
         if self._delay[p] <= 0:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
-                f'backward_passes_per_step to accumulate gradients locally. (parameter "{self._names[p]}")'
+                f'backward_passes_per_step to accumulate gradients locally. (parameter "{self._parameter_names[p]}")'
             )
         assert not p.grad.requires_grad, (
-            f'DistributedOptimizer does not support backward(create_graph=True). (parameter "{self._names[p]}")'
+            "DistributedOptimizer does not support backward(create_graph=True). "
+            f'(parameter "{self._parameter_names[p]}")'
         )
         self._delay[p] -= 1
         self._submitted[p] = _NOT_YET
@@ -191,7 +192,7 @@ class SubmittingOptimizer(_Base):
                 self._watch(p)
 
 
-def _parameter_names(
+def _checked_names(
     param_groups: list[dict[str, Any]], named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]]
 ) -> dict[torch.Tensor, str]:
     """Check ``named_parameters``, and return each parameter's name."""

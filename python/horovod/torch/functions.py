@@ -18,9 +18,11 @@ except ImportError:  # objects of classes that every rank can import need no mor
 
 
 def broadcast_parameters(
-    params: Union[Mapping[str, torch.Tensor], Iterable[Union[torch.Tensor, tuple[str, torch.Tensor]]]], root_rank: int
+    params: Union[Mapping[str, torch.Tensor], Iterable[Union[torch.Tensor, tuple[str, torch.Tensor]]]],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
 ) -> None:
-    """Overwrite ``params`` in place with those of rank ``root_rank``, on all ranks. Blocks.
+    """Overwrite ``params`` in place with those of rank ``root_rank``, on all ranks of ``process_set``. Blocks.
 
     ``params`` is a dict from name to tensor, such as ``model.state_dict()``, or a list of (name, tensor) pairs or
     tensors, such as ``list(model.named_parameters())``; with the same names, shapes and dtypes on all ranks. Raises
@@ -37,17 +39,19 @@ def broadcast_parameters(
     for name, p in named:
         if not isinstance(p, torch.Tensor):
             raise ValueError(f"invalid params: {name!r} is of type {type(p)}, not a tensor")
-    _broadcast_tensors(named, root_rank)
+    _broadcast_tensors(named, root_rank, process_set)
 
 
-def _broadcast_tensors(named: Iterable[tuple[Optional[str], torch.Tensor]], root_rank: int) -> None:
+def _broadcast_tensors(
+    named: Iterable[tuple[Optional[str], torch.Tensor]], root_rank: int, process_set: ProcessSet
+) -> None:
     """Broadcast all in place at once, and wait for all."""
     pending = []
     for name, tensor in named:
         tensor = tensor.detach()
         # A dense tensor of another memory format, such as channels_last, goes through a contiguous copy.
         contiguous = tensor.contiguous()
-        pending.append((broadcast_async_(contiguous, root_rank, name), contiguous, tensor))
+        pending.append((broadcast_async_(contiguous, root_rank, name, process_set), contiguous, tensor))
     for handle, contiguous, tensor in pending:
         synchronize(handle)
         if contiguous is not tensor:
@@ -63,19 +67,25 @@ class _TensorSlot(NamedTuple):
 
 
 def broadcast_optimizer_state(
-    optimizer: torch.optim.Optimizer, root_rank: int, model: Optional[torch.nn.Module] = None
+    optimizer: torch.optim.Optimizer,
+    root_rank: int,
+    model: Optional[torch.nn.Module] = None,
+    process_set: ProcessSet = global_process_set,
 ) -> None:
-    """Overwrite hyper-parameters and state of ``optimizer`` with those of rank ``root_rank``, on all ranks. Blocks.
+    """Overwrite hyper-parameters and state of ``optimizer`` with those of rank ``root_rank``. Blocks.
 
-    The ranks' optimizers must have the same parameter groups; only the root's need have state. No step is run for
-    this, so a fresh optimizer stays fresh and parameters stay as they are. ``model`` is accepted as in Horovod and not
-    needed. Raises ValueError for LBFGS, and if the groups differ from the root's.
+    All ranks of ``process_set`` call this. Their optimizers must have the same parameter groups; only the root's need
+    have state. No step is run for this, so a fresh optimizer stays fresh and parameters stay as they are. As in
+    Horovod, an optimizer without state has gradients of zeros afterwards: sparse ones for SparseAdam, and for weights
+    of ``model`` whose layers are ``sparse``. Raises ValueError for LBFGS, and if the groups differ from the root's.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
 
     groups = optimizer.param_groups
     parameters = [p for group in groups for p in group["params"]]
+    if not optimizer.state:
+        _zero_gradients(parameters, _with_sparse_gradients(optimizer, model))
     is_root = rank() == root_rank
     tensors: list[torch.Tensor] = []
     description = None
@@ -85,7 +95,7 @@ def broadcast_optimizer_state(
             [_describe(_options(group), groups[i]["params"], tensors) for i, group in enumerate(groups)],
             [_describe(optimizer.state.get(p), [p], tensors) for p in parameters],
         )
-    description = broadcast_object(description, root_rank, "broadcast_optimizer_state")
+    description = broadcast_object(description, root_rank, "broadcast_optimizer_state", process_set)
     if not is_root:
         lengths, options, states = description
         if lengths != [len(group["params"]) for group in groups]:
@@ -100,7 +110,26 @@ def broadcast_optimizer_state(
                 optimizer.state.pop(p, None)
             else:
                 optimizer.state[p] = _rebuild(theirs, optimizer.state.get(p), [p], tensors)
-    _broadcast_tensors(((f"optimizer_state.{i}", tensor) for i, tensor in enumerate(tensors)), root_rank)
+    named = ((f"optimizer_state.{i}", tensor) for i, tensor in enumerate(tensors))
+    _broadcast_tensors(named, root_rank, process_set)
+
+
+def _with_sparse_gradients(optimizer: torch.optim.Optimizer, model: Optional[torch.nn.Module]) -> set[torch.Tensor]:
+    """The parameters of ``optimizer`` whose gradients are sparse tensors."""
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        return {p for group in optimizer.param_groups for p in group["params"]}
+    layers = model.modules() if model is not None else ()
+    return {layer.weight for layer in layers if getattr(layer, "sparse", False) is True and hasattr(layer, "weight")}
+
+
+def _zero_gradients(parameters: Iterable[torch.Tensor], sparse: set[torch.Tensor]) -> None:
+    """Give each trainable one of ``parameters`` a gradient of zeros."""
+    for p in parameters:
+        if p.requires_grad and p in sparse:
+            rows = torch.empty(0, *p.shape[1:], dtype=p.dtype, device=p.device)
+            p.grad = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.int64, device=p.device), rows, p.shape)
+        elif p.requires_grad:
+            p.grad = torch.zeros_like(p)
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,15 +215,15 @@ def broadcast_object_fn(
     return lambda obj: broadcast_object(obj, root_rank, name, process_set)
 
 
-def allgather_object(obj: Any, name: Optional[str] = None) -> list[Any]:
-    """Return the objects of all ranks, in the order of ranks; pickled on the way. Blocks.
+def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> list[Any]:
+    """Return the objects of all ranks of ``process_set``, in the order of ranks; pickled on the way. Blocks.
 
     ``name`` must be the same on all ranks, and not be in use at the time.
     """
     name = name or "allgather_object"
     content = _to_bytes(obj)
-    lengths = allgather(torch.tensor([content.numel()]), name + ".sz")
-    contents = allgather(content, name + ".t")
+    lengths = allgather(torch.tensor([content.numel()]), name + ".sz", process_set)
+    contents = allgather(content, name + ".t", process_set)
     return [_from_bytes(part) for part in contents.split(lengths.tolist())]
 
 
