@@ -136,7 +136,9 @@ def main():
     torch.set_num_threads(1)
     gloo = dist.new_group(backend="gloo")
     if hvd.rank() == 0:
-        print("| task | ranks | steps | DistributedOptimizer | DDP | DDP over gloo | gloo ÷ 1st | ÷ 2nd | weights |")
+        print(
+            "| task | ranks | steps | DistributedOptimizer | DDP | DDP over gloo | gloo ÷ 1st | ÷ 2nd | weights |"
+        )
         print("|---|---|---|---|---|---|---|---|---|")
     for task_of in (Digits, Transformer):
         if args.task in (None, task_of.name):

@@ -20,7 +20,9 @@ def _first(future: torch.futures.Future) -> torch.Tensor:
     return future.value()[0]
 
 
-def allreduce_hook(state: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def allreduce_hook(
+    state: Optional[dist.ProcessGroup], bucket: dist.GradBucket
+) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of gradients in one operation. ``state`` is the group; None: the default one, a gorovod group.
 
     What DistributedDataParallel does by itself, but the division is part of the operation.
@@ -38,7 +40,9 @@ class CompressedState:
         self.process_group = process_group
 
 
-def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def compressed_hook(
+    state: Optional[CompressedState], bucket: dist.GradBucket
+) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of gradients in a smaller dtype. ``state`` is a :class:`CompressedState`; None: its defaults."""
     state = CompressedState() if state is None else state
     buffer = bucket.buffer()
