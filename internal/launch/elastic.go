@@ -42,7 +42,8 @@ type elasticJob struct {
 	crews   map[string]*post  // of other hosts
 	seen    map[string]string // the launcher's address as other hosts have seen it
 	workers map[int]*workerProcess
-	started int // how many workers there were: their numbers are below
+	shown   map[int]int64 // of workers that have failed: which line of the output was the last of their stderr
+	started int           // how many workers there were: their numbers are below
 	closed  bool
 }
 
@@ -57,7 +58,7 @@ type post struct {
 }
 
 // runElastic is horovodrun for elastic jobs.
-func runElastic(name string, f *flags, input []byte) (code int, cause string, err error) {
+func runElastic(name string, f *flags, input []byte) (code int, why report, err error) {
 	env := f.environ(os.Environ())
 	o := driver.Options{Config: f.membership(env), DiscoverEvery: discoverEvery, Grace: f.grace()}
 	if f.DiscoveryScript != "" {
@@ -67,15 +68,15 @@ func runElastic(name string, f *flags, input []byte) (code int, cause string, er
 		}
 		o.Discover = d.hosts
 	} else if o.Hosts, err = f.elasticHosts(); err != nil {
-		return exitUsage, "", err
+		return exitUsage, why, err
 	}
 	path, code, err := findCommand(f.command[0], os.Getenv("PATH"))
 	if err != nil {
-		return code, "", err
+		return code, why, err
 	}
 	if f.OutputFilename != "" { // else each worker would fail on its own, and be tried again
 		if err := os.MkdirAll(f.OutputFilename, 0o777); err != nil {
-			return 1, "", fmt.Errorf("--output-filename: %w", err)
+			return 1, why, fmt.Errorf("--output-filename: %w", err)
 		}
 	}
 	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts, func(h membership.Host) bool { return !isLocal(h.Name) })
@@ -85,11 +86,11 @@ func runElastic(name string, f *flags, input []byte) (code int, cause string, er
 	e := &elasticJob{
 		Job: &Job{Name: name, Path: path, Args: f.command, Env: env, Reach: f.reach(), Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename,
 			Input: input, ResultDir: f.Results, Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
-		slots: 64, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{}, workers: map[int]*workerProcess{},
+		slots: 64, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{}, workers: map[int]*workerProcess{}, shown: map[int]int64{},
 	}
 	e.calls.reach = &e.Reach
 	code, err = e.run(o)
-	return code, e.cause, err
+	return code, e.why, err
 }
 
 // run runs the job to its end. The exit codes are those of Job.Run; what counts is
@@ -172,6 +173,7 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 	if o.Reason != "" {
 		code = 1
 	}
+	lines := ""
 	if f := o.Failure; f != nil {
 		code = exitCode(f.Death)
 		switch {
@@ -184,12 +186,15 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 		if f.Death.Reason != "" {
 			fmt.Fprintf(&b, "\nit reported: %s", f.Death.Reason)
 		}
-		if f.Death.Stderr != "" {
-			fmt.Fprintf(&b, "; last lines of its stderr:\n  %s", strings.ReplaceAll(f.Death.Stderr, "\n", "\n  "))
-		}
+		e.mu.Lock()
+		shown := e.shown[f.Worker]
+		e.mu.Unlock()
+		e.why.Stderr = f.Death.Stderr
+		lines = e.lastLines(f.Death.Stderr, linePrefix(f.Worker, streamNames[stderrStream]), shown)
 	}
+	e.why.Text = b.String()
 	if b.Len() > 0 {
-		e.sayWhy(b.String())
+		e.say("%s%s", &b, lines)
 	}
 	return code
 }

@@ -133,6 +133,9 @@ func (w *workerProcess) Ended(e outcome) {
 	}
 	if d.Failed() && w.streams[stderrStream] != nil {
 		d.Stderr = w.streams[stderrStream].last()
+		w.job.mu.Lock()
+		w.job.shown[w.id] = w.streams[stderrStream].shown.Load()
+		w.job.mu.Unlock()
 	}
 	w.job.driver.Ended(w.id, d)
 }

@@ -66,7 +66,7 @@ type Job struct {
 	hangUp   sync.Once
 	server   *rendezvous.Server
 	ranks    []*rank
-	cause    string // why the job has failed, as it was told; of the goroutine that runs it
+	why      report // the job has failed; of the goroutine that runs it
 }
 
 // ending is the news that a rank's command has ended, or could not start.
@@ -457,13 +457,27 @@ func (j *Job) explain(d rendezvous.Death) {
 	if v := j.server.Verdict(); v != nil && (strings.Contains(b.String(), v.Cause) || first != nil && strings.Contains(v.Cause, first.Text)) {
 		b.WriteString(v.View) // of this failure
 	}
-	if text := j.ranks[culprit].streams[1].last(); text != "" {
-		fmt.Fprintf(&b, "; last lines of its stderr:\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
-	}
+	stderr := j.ranks[culprit].streams[stderrStream]
+	absent := ""
 	if missing := j.server.Missing(); used && !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {
-		fmt.Fprintf(&b, "\nranks that never came to hvd.init(): %s", strings.Trim(fmt.Sprint(missing), "[]"))
+		absent = "\nranks that never came to hvd.init(): " + strings.Trim(fmt.Sprint(missing), "[]")
 	}
-	j.sayWhy(b.String())
+	j.why = report{Text: b.String() + absent, Stderr: stderr.last()}
+	b.WriteString(j.lastLines(j.why.Stderr, stderr.prefix, stderr.shown.Load()))
+	j.say("%s%s", &b, absent)
+}
+
+// lastLines says where the last lines that a process wrote to stderr are to be seen, the
+// last of them in line shown of the output, after prefix; it repeats them only where they
+// are out of sight.
+func (j *Job) lastLines(text, prefix string, shown int64) string {
+	switch {
+	case text == "":
+		return ""
+	case j.err.sees(shown):
+		return "; its stderr is above, in the lines of " + strings.TrimSuffix(prefix, ":")
+	}
+	return fmt.Sprintf("; last lines of its stderr:\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
 }
 
 // exitCode is what a shell makes of it.
@@ -487,7 +501,7 @@ func (j *Job) say(format string, args ...any) {
 
 // sayWhy is say for why the job has failed, which is its last message.
 func (j *Job) sayWhy(text string) {
-	j.cause = text
+	j.why = report{Text: text}
 	j.say("%s", text)
 }
 

@@ -103,36 +103,36 @@ func show(name, text string) int {
 
 // run is horovodrun, which tells horovod.run why it has failed.
 func run(name string, args []string) (code int, err error) {
-	code, cause, err := launch(name, args)
+	code, why, err := launch(name, args)
 	switch {
 	case err != nil:
-		report{code == exitUsage, err.Error()}.write(name, reportFile(args))
+		report{Refused: code == exitUsage, Text: err.Error()}.write(name, reportFile(args))
 	case code != 0:
-		report{Text: cause}.write(name, reportFile(args))
+		why.write(name, reportFile(args))
 	}
 	return code, err
 }
 
-// launch parses, checks everything, and only then starts. cause is what was said last of
-// a job that has failed after its start.
-func launch(name string, args []string) (code int, cause string, err error) {
+// launch parses, checks everything, and only then starts. why is of a job that has failed
+// after its start.
+func launch(name string, args []string) (code int, why report, err error) {
 	f, err := parseFlags(name, args)
 	if err != nil {
-		return exitUsage, "", err
+		return exitUsage, why, err
 	}
 	switch {
 	case f.help != "":
-		return show(name, f.help), "", nil
+		return show(name, f.help), why, nil
 	case f.Version:
-		return show(name, fmt.Sprintf("%s (gorovod %s)\n", version.Horovod, version.Version)), "", nil
+		return show(name, fmt.Sprintf("%s (gorovod %s)\n", version.Horovod, version.Version)), why, nil
 	case f.CheckBuild:
-		return show(name, checkBuild()), "", nil
+		return show(name, checkBuild()), why, nil
 	}
 	for _, warning := range f.warnings {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, warning)
 	}
 	if err := f.checkFiles(); err != nil {
-		return exitUsage, "", err
+		return exitUsage, why, err
 	}
 	if f.Lifeline != nil {
 		hold(*f.Lifeline)
@@ -140,7 +140,7 @@ func launch(name string, args []string) (code int, cause string, err error) {
 	var input []byte
 	if f.Input != "" {
 		if input, err = os.ReadFile(f.Input); err != nil {
-			return exitUsage, "", err
+			return exitUsage, why, err
 		}
 	}
 	if f.elastic() {
@@ -148,15 +148,15 @@ func launch(name string, args []string) (code int, cause string, err error) {
 	}
 	if f.MPI {
 		code, err = runMPI(f)
-		return code, "", err
+		return code, why, err
 	}
 	hosts, err := f.hosts()
 	if err != nil {
-		return exitUsage, "", err
+		return exitUsage, why, err
 	}
 	slots, err := assign(hosts, f.NumProc)
 	if err != nil {
-		return exitUsage, "", err
+		return exitUsage, why, err
 	}
 	local := locals(hosts)
 	isHere := func(host string) bool { return local[host] }
@@ -173,16 +173,16 @@ func launch(name string, args []string) (code int, cause string, err error) {
 	}
 	if len(far) > 0 {
 		if err := checkReach(len(far), len(slots)); err != nil {
-			return exitUsage, "", err
+			return exitUsage, why, err
 		}
 	}
 	path := ""
 	if here > 0 {
 		if err := checkLimits(here); err != nil {
-			return exitUsage, "", err
+			return exitUsage, why, err
 		}
 		if path, code, err = findCommand(f.command[0], os.Getenv("PATH")); err != nil {
-			return code, "", err
+			return code, why, err
 		}
 	}
 	j := &Job{
@@ -206,9 +206,9 @@ func launch(name string, args []string) (code int, cause string, err error) {
 	code, err = j.Run()
 	var start *startError
 	if errors.As(err, &start) {
-		return start.code, "", err
+		return start.code, why, err
 	}
-	return code, j.cause, err
+	return code, j.why, err
 }
 
 // reach is how other hosts are reached.

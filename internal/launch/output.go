@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -20,6 +21,9 @@ const (
 	// The last lines of stderr are kept for the message about a failure.
 	tailLines     = 10
 	tailLineBytes = 400
+	// screenful is how many lines after them a user still sees the last lines of a rank's
+	// stderr, so that the message about a failure need not repeat them.
+	screenful = 100
 )
 
 // output is where lines go: those of all ranks to the launcher's stdout or
@@ -30,6 +34,8 @@ type output struct {
 	// lost is called for the first Write that fails, by whoever wrote, and may
 	// write to another output; nil if nobody asks.
 	lost func(err error)
+
+	lines atomic.Int64 // how many have been written
 
 	mu  sync.Mutex
 	err error // of the first Write that failed. mu
@@ -52,10 +58,21 @@ func (o *output) write(p []byte) (n int, err error, first bool) {
 		return 0, o.err, false
 	}
 	n, err = o.w.Write(p)
+	o.lines.Add(int64(bytes.Count(p[:n], newline)))
 	if first = err != nil && o.err == nil; first {
 		o.err = err
 	}
 	return n, err, first
+}
+
+var newline = []byte{'\n'}
+
+// sees tells whether a reader of the output still has the line with that number before
+// his eyes.
+func (o *output) sees(line int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err == nil && o.lines.Load()-line <= screenful
 }
 
 // brokenPipe tells that nobody will ever read what is written.
@@ -91,13 +108,18 @@ type stream struct {
 	out     []byte // whole lines, prefixed, for the next Write
 	afterCR bool   // the last byte was \r: a \n that follows belongs to it
 
+	shown atomic.Int64 // the number of the output's line that was this rank's last
+
 	mu   sync.Mutex
 	tail [][]byte // the last lines. mu
 }
 
 func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
-	return &stream{to: to, file: file, prefix: "[" + strconv.Itoa(rank) + "]<" + name + ">:", stamp: stamp, now: time.Now}
+	return &stream{to: to, file: file, prefix: linePrefix(rank, name), stamp: stamp, now: time.Now}
 }
+
+// linePrefix is what each line of a rank's stream begins with.
+func linePrefix(rank int, name string) string { return "[" + strconv.Itoa(rank) + "]<" + name + ">:" }
 
 // write takes the next bytes; none are the end. What cannot be written is dropped,
 // so that a rank never blocks on it; the outputs report it.
@@ -168,6 +190,9 @@ func (s *stream) flush() {
 	if len(s.out) > 0 {
 		s.to.Write(s.out)
 		s.out = s.out[:0]
+		if o, ok := s.to.(*output); ok {
+			s.shown.Store(o.lines.Load())
+		}
 	}
 }
 

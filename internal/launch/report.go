@@ -14,6 +14,8 @@ type report struct {
 	Refused bool `json:"refused"`
 	// Text is why the job has failed; empty where nobody knows more than the exit code.
 	Text string `json:"text"`
+	// Stderr holds the last lines of the stderr of the process that has failed first.
+	Stderr string `json:"stderr"`
 }
 
 // reportOption names the file that a report goes to. It is looked for before the options

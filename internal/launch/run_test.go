@@ -382,11 +382,38 @@ func TestFirstFailureIsNamedAndDecides(t *testing.T) {
 	l := launched(t, nil, "-np", "3", "--grace-period", "0.1", "sh", "-c",
 		`if [ $HOROVOD_RANK = 2 ]; then for i in 1 2 3 4 5 6 7 8 9 10 11; do echo trouble $i >&2; done; exit 42; fi; exec sleep 1000`)
 	l.expect(42, "Process 2 exit with status code 42.",
-		"horovodrun: root cause: rank 2 on host localhost (pid ", ") exited with code 42; last lines of its stderr:\n  trouble 2\n", "\n  trouble 11\n")
-	if strings.Contains(l.stderr.String(), "  trouble 1\n") {
-		t.Error("more than the last 10 lines")
+		"horovodrun: root cause: rank 2 on host localhost (pid ", ") exited with code 42; its stderr is above, in the lines of [2]<stderr>\n")
+	if n := strings.Count(l.stderr.String(), "trouble 11\n"); n != 1 {
+		t.Errorf("its last line is there %d times: %s", n, &l.stderr)
 	}
 }
+
+// The last lines of the process that failed are repeated where others have written so much
+// since then that they are out of sight, or where they could not be written at all.
+func TestLastLinesOutOfSight(t *testing.T) {
+	for kind, program := range map[string]string{
+		"a static job":   "-np 2",
+		"an elastic job": "-np 2 --min-np 2 --reset-limit 0",
+	} {
+		l := launched(t, nil, append(strings.Fields(program), "--grace-period", "60", "sh", "-c", `[ ${GOROVOD_ELASTIC_WORKER:-$HOROVOD_RANK} = 1 ] || {
+			until [ -e $0 ]; do sleep 0.01; done; sleep 0.2; seq 1 `+fmt.Sprint(screenful+20)+` >&2; exit 1; }
+			for i in 1 2 3 4 5 6 7 8 9 10 11; do echo trouble $i >&2; done; touch $0; exit 42`, filepath.Join(t.TempDir(), "failed"))...)
+		l.expect(42, "; last lines of its stderr:\n  trouble 2\n", "\n  trouble 11\n")
+		if strings.Contains(l.stderr.String(), "  trouble 1\n") {
+			t.Errorf("%s: more than the last 10 lines", kind)
+		}
+	}
+	broken := &output{w: refusing{}}
+	broken.Write([]byte("trouble\n"))
+	if broken.sees(0) {
+		t.Error("what could not be written is seen")
+	}
+}
+
+// refusing is a full disk.
+type refusing struct{}
+
+func (refusing) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestSignalDeathIsNamed(t *testing.T) {
 	for sig, text := range map[string]string{"KILL": "9 (SIGKILL)", "SEGV": "11 (SIGSEGV)"} {

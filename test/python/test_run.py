@@ -69,6 +69,42 @@ def test_a_rank_that_raises():
         horovod.run(fails, num_proc=2)
 
 
+def test_a_traceback_is_shown_once(capfd):
+    """In the error; the launcher and the ranks say no more than which exception it was."""
+
+    def fails():
+        import torch
+
+        import horovod.torch as hvd
+
+        hvd.init()
+        if hvd.rank() == 1:
+            raise KeyError("a reason")
+        hvd.allreduce(torch.ones(1), name="x")
+
+    with pytest.raises(RuntimeError) as error:
+        horovod.run(fails, num_proc=2)
+    text = str(error.value)
+    assert re.search(r"root cause: rank 1 on host localhost \(pid \d+\) raised KeyError: 'a reason'", text), text
+    assert text.count("Traceback") == 1, text
+    assert "run_task.py" not in text, text
+    assert "Traceback" not in capfd.readouterr().err
+    with pytest.raises(RuntimeError, match="raised:\nTraceback"):  # aloud as well: other workers may have gone on
+        horovod.run(fails, num_proc=2, min_num_proc=2, reset_limit=0)
+    assert capfd.readouterr().err.count("Traceback") == 1
+
+
+def test_last_lines_of_stderr_are_told():
+    """Of a process that has left no exception."""
+
+    def ends():
+        print("a reason", file=sys.stderr, flush=True)
+        os._exit(9)
+
+    with pytest.raises(RuntimeError, match="code is 9: root cause: .*\nThe last lines of its stderr:\n  a reason$"):
+        horovod.run(ends)
+
+
 def test_the_first_failure_is_told(tmp_path):
     """Whichever rank it is, and though what follows from it may come first."""
     raised = [(2, "KeyError: 2"), (1, "ValueError: 1"), (0, "HorovodInternalError: 0")]

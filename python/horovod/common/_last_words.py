@@ -20,16 +20,32 @@ def install() -> None:
         if hasattr(sys, "ps1") or sys.flags.interactive or _lib.forked:
             previous(kind, value, tb)  # the program goes on
             return
-        failure = _failure()
-        if failure and any(failure in str(e) for e in _chain(value)):
+        failure = _cause(value)
+        if failure:
             print(_consequence(kind, tb, failure), file=sys.stderr, flush=True)
             return
         previous(kind, value, tb)
         sys.stderr.flush()  # before the other ranks can say what follows from it
-        reason = "raised " + "".join(traceback.format_exception_only(kind, value)).strip()
-        _lib.load().gorovod_fail(reason.encode("utf-8", "replace")[:_MOST_BYTES].replace(b"\0", b" "))
+        _tell(value)
 
     sys.excepthook = hook
+
+
+def tell(value: BaseException) -> None:
+    """Tell all ranks which exception ends this one, as happens for one that nobody catches."""
+    if not _cause(value):
+        _tell(value)
+
+
+def _tell(value: BaseException) -> None:
+    reason = "raised " + "".join(traceback.format_exception_only(type(value), value)).strip()
+    _lib.load().gorovod_fail(reason.encode("utf-8", "replace")[:_MOST_BYTES].replace(b"\0", b" "))
+
+
+def _cause(value: BaseException) -> str:
+    """The failure of another rank from which the exception came; empty if it came from none."""
+    failure = _failure()
+    return failure if failure and any(failure in str(e) for e in _chain(value)) else ""
 
 
 def _failure() -> str:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
 
@@ -106,7 +107,8 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         report = Path(folder, "report")
         options = [*settings.options(), f"--input={task}", f"--results={results}", f"--report={report}"]
         code = _launch(options, settings.executable)
-        return _collect(code, results, settings, _why(report))
+        why, stderr = _why(report)
+        return _collect(code, results, settings, why, stderr)
 
 
 def _launch(options: list[str], executable: Optional[str]) -> int:
@@ -139,18 +141,21 @@ def _launch(options: list[str], executable: Optional[str]) -> int:
         os.close(lifeline)
 
 
-def _why(report: Path) -> str:
-    """Why the job has failed, in the launcher's words; ValueError if it has refused to start it."""
+def _why(report: Path) -> tuple[str, str]:
+    """Why the job has failed, in the launcher's words, and the last lines of the stderr of the first process to fail.
+
+    Raises ValueError if the launcher has refused to start the job.
+    """
     try:
         said = json.loads(report.read_bytes())
     except FileNotFoundError:
-        return ""  # it went well, or the launcher was killed
+        return "", ""  # it went well, or the launcher was killed
     if said["refused"]:
         raise ValueError(said["text"])
-    return str(said["text"])
+    return said["text"], said["stderr"]
 
 
-def _collect(code: int, folder: Path, settings: Settings, why: str) -> list[Any]:
+def _collect(code: int, folder: Path, settings: Settings, why: str, stderr: str = "") -> list[Any]:
     """The results that were written, or the error that was."""
     import cloudpickle
 
@@ -178,6 +183,8 @@ def _collect(code: int, folder: Path, settings: Settings, why: str) -> list[Any]
             rank = min(failures, key=lambda r: ("HorovodInternalError" in failures[r], written[r], r))
             who = f"Rank {rank}" if rank.isdigit() else rank.replace(".", " ").capitalize()
             text += f"\n{who} raised:\n{failures[rank]}"
+        elif stderr:
+            text += "\nThe last lines of its stderr:\n" + textwrap.indent(stderr, "  ")
         raise RuntimeError(text)
     wanted = settings.min_num_proc or settings.num_proc if settings.elastic else settings.num_proc
     ranks = sorted(values)[:wanted]

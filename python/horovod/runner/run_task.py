@@ -6,7 +6,8 @@ import os
 import pickle
 import sys
 import traceback
-from typing import Any
+from types import TracebackType
+from typing import Any, Optional
 
 
 def main() -> int:
@@ -19,11 +20,32 @@ def main() -> int:
     with open(int(descriptor), "wb") as results:
         try:
             result: tuple[str, Any] = ("value", _result(sys.stdin.buffer.read()))
-        except Exception:
-            traceback.print_exc()
-            result = ("error", traceback.format_exc())
+        except Exception as error:
+            frames = _own_frames(error)
+            result = ("error", "".join(traceback.format_exception(type(error), error, frames)))
+            if os.environ.get("HOROVOD_ELASTIC") == "1":
+                sys.excepthook(type(error), error, frames)  # aloud: the caller hears of it only if the whole job fails
+            else:
+                _tell(error)
         pickle.dump(result, results)
     return 0 if result[0] == "value" else 1
+
+
+def _own_frames(error: Exception) -> Optional[TracebackType]:
+    """The traceback from the function's own frame on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return frames
+
+
+def _tell(error: Exception) -> None:
+    """Tell the other ranks, if the function has joined them."""
+    basics = sys.modules.get("horovod.common.basics")
+    if basics is not None:
+        from horovod.common import _last_words
+
+        _last_words.tell(error)
 
 
 def _result(task: bytes) -> bytes:
