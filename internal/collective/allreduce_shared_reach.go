@@ -206,13 +206,15 @@ func (a *allreduceSharedReach) timed() {
 func (a *allreduceSharedReach) deal() {
 	l, s := a.lane, &a.todo
 	l.reach.Settle(a.own)
-	if !a.began.IsZero() { // that takes time only once
+	a.block = max(lineBytes, reachScratch/l.size/lineBytes*lineBytes)
+	if len(l.scratch) < l.size*a.block {
+		clear(l.temporary(l.size * a.block)) // which brings its pages into memory
+	}
+	if !a.began.IsZero() { // what takes time only once is over
 		a.began = time.Now()
 	}
 	a.at, a.end = share(s.length(), l.size, l.rank)
 	a.part = s.first(0, a.at)
-	a.block = max(lineBytes, reachScratch/l.size/lineBytes*lineBytes)
-	l.temporary(l.size * a.block)
 }
 
 // reduceBlock makes the next block on all members. False: it could not.

@@ -32,12 +32,17 @@ type deliveryTrial struct {
 
 const (
 	deliveryClasses = 4
-	// Of each trialEvery chunks of a class the first trialChunks are written into the
-	// caches and as many after them past these. Those that find the staging
-	// buffers as the other way has left them are not looked at.
+	// Among each trialEvery chunks of a class the trialCycles × trialCycle from trialFirst on are a trial. Of a cycle's
+	// chunks, one staging buffer (transport.Shared.Depth is four) is written past the caches twice and another
+	// one into them twice; the second time is measured, since the first finds in the buffer what the other way has
+	// left. All other chunks are written as ever, so that a slow way costs little.
 	trialEvery  = 512
-	trialChunks = 8
-	trialSkips  = 4
+	trialFirst  = 8
+	trialCycle  = 32
+	trialCycles = 4
+	// A way that is so much better is taken from the second cycle on, and one that is better by a tenth at the trial's end.
+	clearlyBetter = 3. / 2
+	better        = 11. / 10
 )
 
 // deliveryClass is the class of an allreduce of n bytes: below 512 KiB, 4 MiB, 32 MiB, beyond.
@@ -48,42 +53,59 @@ func deliveryClass(n int) int {
 // trial is what chunk number i of a class is for: whether it is written past the
 // caches, and whether it is timed.
 func (d *delivery) trial(i uint64) (streamed, timed bool) {
-	i %= trialEvery
-	if i >= 2*trialChunks {
+	at := int(i%trialEvery) - trialFirst
+	if at < 0 || at >= trialCycles*trialCycle {
 		return d.streamed, false
 	}
-	return i >= trialChunks, i%trialChunks >= trialSkips
+	switch at % trialCycle {
+	case 0:
+		return true, false
+	case 2:
+		return false, false
+	case 4:
+		return true, true
+	case 6:
+		return false, true
+	}
+	return d.streamed, false
 }
 
 // took notes that a step of chunk number i of the class, of n bytes, has taken d.
 func (d *delivery) took(class int, i uint64, p transport.Phase, n int, took time.Duration) {
 	t := &d.trials[class]
-	streamed, _ := d.trial(i)
+	at := int(i%trialEvery) - trialFirst
 	way := 0
-	if streamed {
+	if at%trialCycle == 4 {
 		way = 1
 	}
 	if each := int64(took) * 1000 / int64(n); t.best[way][p] == 0 || each < t.best[way][p] {
 		t.best[way][p] = max(1, each)
 	}
-	if p == transport.Out && i%trialEvery == 2*trialChunks-1 {
-		d.decide(t)
+	if p != transport.Out || at%trialCycle != 6 {
+		return
+	}
+	switch cycle := at / trialCycle; {
+	case cycle == trialCycles-1:
+		d.decide(t, better)
+		t.best = [2][transport.NumPhases]int64{}
+	case cycle > 0:
+		d.decide(t, clearlyBetter)
 	}
 }
 
-// decide ends a trial. The way that is not in use must be better by a tenth.
-func (d *delivery) decide(t *deliveryTrial) {
-	var cached, streamed int64
-	for p := range transport.NumPhases {
-		cached += t.best[0][p]
-		streamed += t.best[1][p]
+// decide takes the way that is not in use if it is so many times better.
+func (d *delivery) decide(t *deliveryTrial, factor float64) {
+	var took [2]float64
+	for way := range took {
+		for _, each := range t.best[way] {
+			took[way] += float64(each)
+		}
 	}
 	if d.streamed {
-		d.streamed = streamed < cached+cached/10
+		d.streamed = took[0]*factor >= took[1]
 	} else {
-		d.streamed = streamed+streamed/10 < cached
+		d.streamed = took[1]*factor < took[0]
 	}
-	t.best = [2][transport.NumPhases]int64{}
 }
 
 // deliver copies src to dst, where others will read it.

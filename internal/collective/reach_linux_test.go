@@ -63,6 +63,8 @@ func startReach(l *Lane, s spread) Op {
 		return l.startParts(s)
 	}
 	l.begin()
+	c := l.reachTrial.class(s.length())
+	c.judged, c.staged, c.between = true, false, leastBetween
 	l.reachTrial.asks(s.length())
 	return l.allreduceReach.start(l, s)
 }
@@ -194,8 +196,8 @@ func TestReachTrial(t *testing.T) {
 func testReachTrial(t *testing.T, n, each int) {
 	var trial, other reachTrial
 	const notAsked = reachWay(9)
-	// run has so many allreduces, of which the one in a way takes less, and returns how often each was used.
-	run := func(count int, faster reachWay, measured bool) map[reachWay]int {
+	// run has so many allreduces, of which those in a way take less, and returns how often each was used.
+	run := func(count int, faster reachWay, factor time.Duration, measured bool) map[reachWay]int {
 		uses := map[reachWay]int{}
 		for range count {
 			asks := trial.asks(n)
@@ -212,9 +214,9 @@ func testReachTrial(t *testing.T, n, each int) {
 			other.told(n, w)
 			if d := 10 * time.Millisecond; w.timed() && measured {
 				if w&wayReach == faster {
-					d /= 2
+					d /= factor
 				}
-				if uses[w]%3 == 1 { // another process had the core
+				if uses[w]%3 == 2 { // another process had the core
 					d *= 5
 				}
 				trial.took(w, n, d)
@@ -222,23 +224,47 @@ func testReachTrial(t *testing.T, n, each int) {
 		}
 		return uses
 	}
-	trials := 4 + 2*each
+	later := trialPace*each + 1 // allreduces of a later trial
 	const timedStaged, timedReach = wayStaged | wayTimed, wayReach | wayTimed
 	for _, c := range []struct {
+		name     string
 		count    int
 		faster   reachWay
+		factor   time.Duration
 		measured bool
 		uses     map[reachWay]int
 	}{
-		{trials + 250, wayReach, true, map[reachWay]int{timedStaged: each, timedReach: each, wayReach: 254}},
-		{trials + 1000, wayReach, true, map[reachWay]int{timedStaged: each, timedReach: each, wayReach: 1004}},
-		{trials + 4000, wayStaged, false, map[reachWay]int{timedStaged: each, timedReach: each, wayReach: 4004}},
-		{trials + 250, wayStaged, true, map[reachWay]int{timedStaged: each, timedReach: each, wayReach: 4, wayStaged: 1, notAsked: 249}},
-		{trials + 1000 + trials + 4000 + trials + 4000, wayStaged, true, map[reachWay]int{timedStaged: 3 * each, timedReach: 3 * each, wayStaged: 3, notAsked: 9009}},
+		{"the first trial finds one copy much better", 8 + 250, wayReach, 3, true,
+			map[reachWay]int{wayStaged: 4, timedStaged: 2, timedReach: 1, wayReach | wayClear: 1, wayReach: 250}},
+		{"a trial confirms it", later + 1000, wayReach, 3, true,
+			map[reachWay]int{timedStaged: each, timedReach: each, wayReach: later - 2*each + 1000}},
+		{"nothing can be measured", later + 4000, wayStaged, 3, false,
+			map[reachWay]int{timedStaged: each, timedReach: each, wayReach: later - 2*each + 4000}},
+		{"staging has become better", later + 250, wayStaged, 2, true,
+			map[reachWay]int{timedStaged: each, timedReach: each, wayReach: later - 2*each - 1, wayStaged: 1, notAsked: 250}},
+		{"it stays better", later + 1000 + later + 4000 + later + 4000, wayStaged, 2, true,
+			map[reachWay]int{timedStaged: 3 * each, timedReach: 3 * each, wayStaged: 3, notAsked: 3*(later-2*each-1) + 9000}},
 	} {
-		if uses := run(c.count, c.faster, c.measured); !maps.Equal(uses, c.uses) {
-			t.Errorf("%d allreduces used the ways %v, want %v", c.count, uses, c.uses)
+		if uses := run(c.count, c.faster, c.factor, c.measured); !maps.Equal(uses, c.uses) {
+			t.Errorf("%s: %d allreduces used the ways %v, want %v", c.name, c.count, uses, c.uses)
 		}
+	}
+}
+
+// After a first trial without a clear verdict the next one follows soon.
+func TestUnclearVerdictIsTriedSoon(t *testing.T) {
+	var trial reachTrial
+	const n = 1 << 20
+	for range len(firstWays) + 1 {
+		trial.asks(n)
+		w := trial.next(n)
+		trial.told(n, w)
+		if w.timed() {
+			trial.took(w, n, time.Millisecond)
+		}
+	}
+	if c := trial.class(n); !c.judged || c.between != trialPace {
+		t.Errorf("judged %v, the next trial follows after %d allreduces, want %d", c.judged, c.between, trialPace)
 	}
 }
 

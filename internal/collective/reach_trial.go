@@ -7,9 +7,13 @@ import (
 )
 
 // Whether one copy by the kernel or two through staging buffers are faster depends on the
-// caches that the cores share, on how many ranks share a core, and on the length. So member 0 tries both now and
-// then, by the number of the allreduce among those of similar length, and tells the others which way it is to be. As long as
-// that is staging, the members do not even ask one another. No result depends on it.
+// caches that the cores share, on how many ranks share a core, and on the length. So member 0 tries both, by the number
+// of the allreduce among those of similar length, and tells the others which way to take. While staging is in use, the
+// members ask one another only during a trial. No result depends on the way.
+//
+//	first trial   the ways of firstWays, then an allreduce that tells the verdict: a new length settles there.
+//	later trials  a pair (the other way, then the one in use) every trialPace allreduces, so that a slow
+//	              way costs little; the allreduce after the last pair's tells the verdict.
 
 // reachWay is how an allreduce is to be done, and whether member 0 looks at the clock.
 type reachWay uint8
@@ -18,6 +22,7 @@ const (
 	wayStaged reachWay = iota
 	wayReach
 	wayTimed = 2 // added
+	wayClear = 4 // added to the first verdict: the other way is so slow that it need not be tried soon
 )
 
 func (w reachWay) reach() bool { return w&wayReach != 0 }
@@ -31,23 +36,23 @@ type reachTrial struct {
 
 // reachClass is of allreduces of similar length.
 type reachClass struct {
-	number  int  // of allreduces since the last trial began
-	between int  // how many there are between that and the next; 0 before the first has ended
-	staged  bool // which way is faster
-	// Member 0's: what those of the trial under way have taken, in picoseconds a byte, by way; 0: it was not measured.
-	times [2][reachSamples]int64
+	judged  bool // the first trial has ended
+	number  int  // of allreduces since the last trial ended
+	between int  // allreduces from the end of a trial to the next one
+	staged  bool // which way is in use
+	// Member 0's, by way: what the allreduces of the trial under way have taken, in picoseconds a byte, and how many were measured.
+	times   [2][reachSamples]int64
+	samples [2]int
 }
 
 const (
-	// The first allreduces of a class are not compared, since caches are cold and memory is touched for the first time. Then
-	// come so many in each way, by turns, so that all else that changes meets both. The next one tells what follows from them.
-	reachWarmUp = 4
-	// What takes milliseconds is told apart by fewer.
+	trialPace = 16
+	// An allreduce that takes milliseconds is measured fewer times.
 	reachSamples = 7
 	longSamples  = 3
 	longReach    = 16 << 20 // bytes
-	// The next trial comes after the least number of allreduces where the last one has changed the way, and
-	// after four times as many as before where it has not.
+	// After a trial that has changed the way the next one begins leastBetween allreduces later, and
+	// after one that has not, four times as many as before.
 	leastBetween = 250
 	mostBetween  = 16 * leastBetween
 	// reachClasses are one for each doubling of the length, since what is faster can change within
@@ -55,23 +60,47 @@ const (
 	reachClasses = 12
 )
 
-// samples are the allreduces of n bytes in each way that make a trial.
-func samples(n int) int {
+// firstWays are a class's first trial. It begins by staging, because each of the staging buffers is cold at its first
+// use, and measures that way when the last of them has been used.
+var firstWays = [...]reachWay{
+	wayStaged, wayStaged, wayStaged, wayReach | wayTimed, wayStaged, wayStaged | wayTimed, wayStaged | wayTimed,
+}
+
+// trial is what allreduce i of n bytes after the last trial is for: which way it takes and whether it is timed. The one
+// at the end tells the verdict. asked: it matters for a class whose way is staging.
+func (c *reachClass) trial(i, n int) (way reachWay, asked, end bool) {
+	if !c.judged {
+		if i == len(firstWays) {
+			return 0, true, true
+		}
+		return firstWays[i], true, false
+	}
+	way = c.way()
+	switch at := i - c.between; {
+	case at == pairs(n)*trialPace:
+		return 0, true, true
+	case at < 0 || at%trialPace > 1:
+		return way, false, false
+	case at%trialPace == 0:
+		way ^= wayReach
+	}
+	return way | wayTimed, true, false
+}
+
+// pairs are those of a later trial of allreduces of n bytes.
+func pairs(n int) int {
 	if n >= longReach {
 		return longSamples
 	}
 	return reachSamples
 }
 
-// trials are the allreduces of n bytes before what follows from a trial is told.
-func trials(n int) int { return reachWarmUp + 2*samples(n) }
-
 // class is that of allreduces of n bytes: below 256 KiB, 512 KiB, 1 MiB and so on.
 func (t *reachTrial) class(n int) *reachClass {
 	return &t.classes[min(bits.Len(uint(n/reachBytes/2)), reachClasses-1)]
 }
 
-// way is which one is faster.
+// way is the one in use.
 func (c *reachClass) way() reachWay {
 	if c.staged {
 		return wayStaged
@@ -83,54 +112,69 @@ func (c *reachClass) way() reachWay {
 // is to be done.
 func (t *reachTrial) asks(n int) bool {
 	c := t.class(n)
-	i := c.number
+	_, asked, _ := c.trial(c.number, n)
 	c.number++
-	if i > trials(n) && c.number == trials(n)+c.between {
-		c.number = 0
-	}
-	return reachWarmUp <= i && i <= trials(n) || !c.staged
+	return asked || !c.staged
 }
 
 // next is what member 0 wants of the allreduce of n bytes that it has counted last.
 func (t *reachTrial) next(n int) reachWay {
 	c := t.class(n)
-	switch i := c.number - 1; {
-	case reachWarmUp <= i && i < trials(n):
-		return reachWay(i%2) | wayTimed
-	case i == trials(n):
-		return c.better(samples(n))
+	way, _, end := c.trial(c.number-1, n)
+	if end {
+		return c.better()
 	}
-	return c.way()
+	return way
 }
 
 // told notes what member 0 wants of it.
 func (t *reachTrial) told(n int, w reachWay) {
-	switch c := t.class(n); {
-	case c.number != trials(n)+1:
-	case w != c.way():
-		c.staged, c.between = !c.staged, leastBetween
+	c := t.class(n)
+	if _, _, end := c.trial(c.number-1, n); !end {
+		return
+	}
+	switch {
+	case !c.judged && w&wayClear == 0:
+		c.between = trialPace // so little was measured that the next trial follows soon
+	case !c.judged || w&wayReach != c.way():
+		c.between = leastBetween
 	default:
 		c.between = min(max(4*c.between, leastBetween), mostBetween)
 	}
+	c.judged, c.number, c.staged = true, 0, !w.reach()
 }
 
 // took notes what an allreduce of n bytes has taken.
 func (t *reachTrial) took(w reachWay, n int, d time.Duration) {
 	c := t.class(n)
-	c.times[w&wayReach][(c.number-1-reachWarmUp)/2] = max(1, int64(d)*1000/int64(n))
+	way := w & wayReach
+	if c.samples[way] < reachSamples {
+		c.times[way][c.samples[way]] = max(1, int64(d)*1000/int64(n))
+		c.samples[way]++
+	}
 }
 
-// better ends a trial, by the medians, since some allreduces meet other processes. The way that is not in use must be better by a tenth.
-func (c *reachClass) better(samples int) reachWay {
+// better ends a trial, by the medians, since some allreduces meet other processes. The way that is not
+// in use must be better by a tenth. A trial that could not measure both ways changes nothing.
+func (c *reachClass) better() reachWay {
 	var median [2]int64
-	for w := range c.times {
-		slices.Sort(c.times[w][:samples])
-		median[w] = c.times[w][samples/2]
+	for w, n := range c.samples {
+		if n == 0 {
+			continue
+		}
+		times := c.times[w][:n]
+		slices.Sort(times)
+		median[w] = times[(n-1)/2]
 	}
-	c.times = [2][reachSamples]int64{}
+	c.samples = [2]int{}
 	way := c.way()
-	if used, other := median[way], median[way^wayReach]; other > 0 && other+other/10 < used {
-		return way ^ wayReach
+	used, other := median[way], median[way^wayReach]
+	if other > 0 && other+other/10 < used {
+		way ^= wayReach
+		used, other = other, used
+	}
+	if !c.judged && used > 0 && other > 2*used {
+		way |= wayClear
 	}
 	return way
 }

@@ -22,6 +22,7 @@ import (
 type hugePages struct {
 	size     uintptr       // of a huge page; 0: there are none to be had
 	share    time.Duration // 1 / that of all time
+	limit    time.Duration // of one operation, or one page
 	collapse func(at, n uintptr) unix.Errno
 	resident func(at, n uintptr) uintptr // how many of these bytes are in memory
 	pages    map[uintptr]*hugePage
@@ -47,11 +48,12 @@ const (
 	hugeGain  = 100 * time.Microsecond // a use
 	hugeDue   = 3
 	hugeAgain = 8
-	// Asking may take a share of all time, a half, or an eighth where ranks share cores and so wait for one another's pages, too; and
-	// of one operation no more than hugeLimit, about. So many pages are asked for at once.
-	hugeShare        = 2
+	// Asking takes at most this share of all time, a fifth, so that no operation is much slower while it asks; an eighth
+	// where ranks share cores and so wait for one another's pages, too. One operation asks for no longer than hugeLimit, or
+	// one page. So many pages are asked for at once.
+	hugeShare        = 5
 	crowdedHugeShare = 8
-	hugeLimit        = 50 * time.Millisecond
+	hugeLimit        = 2 * time.Millisecond
 	hugeRun          = 8
 	// What is known of more places than this is forgotten.
 	hugeMost = 1 << 16
@@ -95,7 +97,7 @@ func resident(at, n uintptr) (bytes uintptr) {
 }
 
 func newHugePages(size uintptr, crowded bool) hugePages {
-	h := hugePages{size: size, share: hugeShare, cost: hugeCost, collapse: collapse, resident: resident}
+	h := hugePages{size: size, share: hugeShare, limit: hugeLimit, cost: hugeCost, collapse: collapse, resident: resident}
 	if crowded {
 		h.share = crowdedHugeShare
 	}
@@ -156,7 +158,7 @@ func (h *hugePages) ask(due []uintptr) {
 	if h.last.IsZero() {
 		h.last = now
 	}
-	h.credit = min(h.credit+now.Sub(h.last)/h.share, hugeLimit)
+	h.credit = min(h.credit+now.Sub(h.last)/h.share, max(h.limit, h.cost))
 	h.last = now
 	slices.Sort(due)
 	for len(due) > 0 && h.credit >= h.cost {

@@ -68,7 +68,7 @@ func TestHugePagesAreAskedFor(t *testing.T) {
 	const size = 2 << 20
 	var asked [][2]uintptr
 	h := newHugePages(size, false)
-	h.last = time.Now().Add(-time.Hour)
+	h.last, h.limit = time.Now().Add(-time.Hour), 50*time.Millisecond
 	h.resident = allResident
 	h.collapse = func(at, n uintptr) unix.Errno {
 		asked = append(asked, [2]uintptr{at / size, n / size})
@@ -132,7 +132,7 @@ func TestHugePagesMustPay(t *testing.T) {
 	const size = 2 << 20
 	asked := 0
 	h := newHugePages(size, false)
-	h.last = time.Now().Add(-time.Hour)
+	h.last, h.limit = time.Now().Add(-time.Hour), 50*time.Millisecond
 	h.resident = allResident
 	h.collapse = func(_, n uintptr) unix.Errno {
 		time.Sleep(10 * time.Millisecond * time.Duration(n/size))
@@ -145,14 +145,14 @@ func TestHugePagesMustPay(t *testing.T) {
 	}
 	first := asked
 	for range 22 {
-		h.credit = hugeLimit // it is not that
+		h.credit = h.limit // it is not that
 		use()
 	}
 	if first != hugeRun || asked != first {
 		t.Errorf("asked for %d pages, then for %d more, before they pay", first, asked-first)
 	}
 	for range 1000 {
-		h.credit = hugeLimit
+		h.credit = h.limit
 		if use(); asked > first {
 			return
 		}
@@ -167,7 +167,7 @@ func TestHugePages(t *testing.T) {
 		t.Skip("this system has no huge pages to give")
 	}
 	h := newHugePages(size, false)
-	h.last = time.Now().Add(-time.Hour)
+	h.last, h.limit = time.Now().Add(-time.Hour), 50*time.Millisecond
 	region := hugeRegion(t, 3, size)
 	if inHugePages(t, region) > 0 {
 		t.Skip("this system gives huge pages unasked")
@@ -205,7 +205,7 @@ func TestHugePagesAreFull(t *testing.T) {
 		}
 	}
 	h := newHugePages(size, false)
-	h.last = time.Now().Add(-time.Hour)
+	h.last, h.limit = time.Now().Add(-time.Hour), 50*time.Millisecond
 	var asked [][2]uintptr
 	h.collapse = func(at, n uintptr) unix.Errno {
 		asked = append(asked, [2]uintptr{at, n})
@@ -232,7 +232,7 @@ func TestHugePagesRefused(t *testing.T) {
 	}
 	before := inHugePages(t, region)
 	h := newHugePages(size, false)
-	h.last = time.Now().Add(-time.Hour)
+	h.last, h.limit = time.Now().Add(-time.Hour), 50*time.Millisecond
 	for range hugeDue {
 		h.use(append(span(region), transport.Span{Addr: uintptr(unsafe.Pointer(&region[0])) + 2*size, Bytes: size}))
 	}

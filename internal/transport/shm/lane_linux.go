@@ -121,6 +121,7 @@ func (n *Network) openRegion(id, me int, members, places []int, shapes []board.C
 			return nil, err
 		}
 	}
+	prefault(region)
 	data := newStaging(n, region, l, me, places)
 	p := &Part{Shared: data, places: places, me: me, data: data, head: n.head}
 	for _, c := range shapes {

@@ -65,6 +65,10 @@ func mapShared(fd, off, n int) ([]byte, error) {
 	return mem, nil
 }
 
+// prefault maps the pages of mem, a part of the segment that has been reserved, into this process now. Else the first
+// operations take a fault for each page. It is no more than a hint: the system may not know it.
+func prefault(mem []byte) { _ = unix.Madvise(mem, unix.MADV_POPULATE_WRITE) }
+
 // openSegment maps the lanes of fd, which belongs to the segment from now on.
 func openSegment(fd int, c Config) (segment, error) {
 	off := headBytes(c.Size)
