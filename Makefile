@@ -96,6 +96,11 @@ lint: tools ## gofmt, vet (for arm64 and darwin, too), staticcheck, ruff, mypy
 	build/tools/bin/ruff check .
 	build/tools/bin/mypy
 
+.PHONY: docs
+docs: ## the documentation as pages: build/docs/index.html; broken links are errors
+	@scripts/prepare.sh docs
+	build/docs-tools/bin/python -m sphinx -W --keep-going -q -b html docs build/docs
+
 .PHONY: bench
 bench: prepare build ## this machine's limits, this engine and its peers: build/bench.json, build/bench.svg
 	build/gorovod bench -n $(BENCHNP) --python $(python) --json build/bench.json $(BENCHFLAGS)

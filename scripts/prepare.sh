@@ -4,6 +4,7 @@
 #   scripts/prepare.sh toolchain   Go and a C compiler
 #   scripts/prepare.sh python      a Python with torch; its path goes to build/python
 #   scripts/prepare.sh tools       build/tools: linters, pinned
+#   scripts/prepare.sh docs        build/docs-tools: what makes the documentation, pinned
 #   scripts/prepare.sh wheel       build/wheel-tools: what makes and checks wheels, pinned
 #   scripts/prepare.sh tensorflow  build/tensorflow-VERSION: virtual environments with TensorFlow
 #   scripts/prepare.sh jax         build/jax: a virtual environment with JAX and Keras, pinned; none if PyPI has no such JAX
@@ -20,6 +21,7 @@ mkdir -p build
 TOOLS=(ruff==0.17.5 mypy==2.4.1)
 WHEEL_TOOLS=(hatchling==1.33.0 ziglang==0.16.0 auditwheel==6.8.2)
 MODULES=(torch numpy pytest cloudpickle)
+DOCS_TOOLS=(sphinx==9.0.4 furo==2025.12.19 myst-parser==5.2.0 sphinx-copybutton==0.5.2)
 JAX=(jax==0.10.2 keras==3.15.1 numpy pytest cloudpickle)
 MPI4PY=mpi4py==4.1.2
 # The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.
@@ -137,6 +139,8 @@ tools() { install_into build/tools "${TOOLS[@]}"; }
 
 wheel() { install_into build/wheel-tools "${WHEEL_TOOLS[@]}"; }
 
+docs() { install_into build/docs-tools "${DOCS_TOOLS[@]}"; }
+
 # One environment for each of TENSORFLOWS, and their Pythons' paths in build/tensorflows. A version that
 # PyPI does not have for this Python is left out, aloud.
 tensorflow() {
@@ -174,10 +178,10 @@ jax() {
   echo "${JAX[*]}" >build/jax/.complete
 }
 
-[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, hosts, wheel, tensorflow, jax, mpi4py"
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, docs, hosts, wheel, tensorflow, jax, mpi4py"
 for part; do
   case $part in
-  toolchain | python | tools | hosts | wheel | tensorflow | jax | mpi4py) "$part" ;;
-  *) die "$part: not one of toolchain, python, tools, hosts, wheel, tensorflow, jax, mpi4py" ;;
+  toolchain | python | tools | docs | hosts | wheel | tensorflow | jax | mpi4py) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools, docs, hosts, wheel, tensorflow, jax, mpi4py" ;;
   esac
 done

@@ -25,6 +25,7 @@ LOGS = ROOT / "build" / "test-logs"
 ALONE = {
     "test_api.py",
     "test_demo.py",
+    "test_docs.py",
     "test_examples.py",
     "test_elastic_jobs.py",
     "test_faults.py",
