@@ -23,6 +23,7 @@ struct kernel {
   bool grouped;
   bool in_variable; /* the input is a resource variable, whose memory is overwritten; there is no output */
   int32_t reduce_op, root_rank, process_set;
+  int32_t wire; /* GOROVOD_WIRE_NONE, … */
   float prescale, postscale;
   char *name; /* by which the ranks know it */
 };
@@ -250,6 +251,7 @@ static void compute(void *data, TF_OpKernelContext *context, TF_AsyncOpKernelDon
     p->reduce_op = k->reduce_op;
     p->root_rank = k->root_rank;
     p->process_set = k->process_set;
+    p->wire = k->wire;
     p->device = -1;
     p->prescale = k->prescale;
     p->postscale = k->postscale;
@@ -319,6 +321,7 @@ static struct kernel *new_kernel(TF_OpKernelConstruction *c, int32_t type, bool 
     GET(Float, "prescale_factor", prescale);
     GET(Float, "postscale_factor", postscale);
   }
+  if (type == GOROVOD_ALLREDUCE) GET(Int32, "wire", wire);
 #undef GET
   if (tf.TF_GetCode(status) != TF_OK) {
     tf.TF_OpKernelConstruction_Failure(c, status);
@@ -332,6 +335,7 @@ static struct kernel *new_kernel(TF_OpKernelConstruction *c, int32_t type, bool 
 #define NAMED "tensor_name: string = ''", "ignore_name_scope: bool = False"
 #define SET "process_set_id: int = 0"
 #define REDUCING "reduce_op: int = 1", "prescale_factor: float = 1.0", "postscale_factor: float = 1.0"
+#define WIRE "wire: int = 0"
 #define NUMBERS "T: {uint8, int8, int32, int64, float16, bfloat16, float32, float64}"
 #define PARTS "T: {int32, int64, float16, bfloat16, float32, float64}"
 #define ANY "T: {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bool}"
@@ -340,10 +344,10 @@ static struct kernel *new_kernel(TF_OpKernelConstruction *c, int32_t type, bool 
 
 /* name, type, grouped, reduces, has a root, attributes, inputs, outputs, shapes */
 #define COLLECTIVES(C)                                                                            \
-  C(Allreduce, GOROVOD_ALLREDUCE, false, true, false, LIST(NUMBERS, REDUCING, SET, NAMED),         \
+  C(Allreduce, GOROVOD_ALLREDUCE, false, true, false, LIST(NUMBERS, REDUCING, WIRE, SET, NAMED),   \
     LIST("tensor: T"), LIST("sum: T"), shape_same)                                                \
   C(GroupedAllreduce, GOROVOD_ALLREDUCE, true, true, false,                                       \
-    LIST(NUMBERS, COUNT, REDUCING, SET, NAMED), LIST("tensors: num_tensors*T"),                   \
+    LIST(NUMBERS, COUNT, REDUCING, WIRE, SET, NAMED), LIST("tensors: num_tensors*T"),             \
     LIST("sum: num_tensors*T"), shape_same)                                                       \
   C(Allgather, GOROVOD_ALLGATHER, false, false, false, LIST(ANY, SET, NAMED), LIST("tensor: T"),  \
     LIST("output: T"), shape_rows)                                                                \

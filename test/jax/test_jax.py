@@ -1,5 +1,7 @@
 """Collectives of JAX, at once and inside of compiled programs."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -100,12 +102,29 @@ def test_gradients(job, jnp):
         jax.grad(lambda x: job.allreduce(x, op=job.Max).sum())(jnp.ones(2))
 
 
+@pytest.mark.parametrize("compression", ["fp16", "bf16"])
+def test_compression_rounds_between_hosts_only(job, jnp, compression):
+    fine = 1 + 2.0**-12  # no 16-bit float
+    one_host = os.environ.get("GOROVOD_TRANSPORT") != "tcp" and job.local_size() == job.size()
+    expected = fine if job.size() == 1 or one_host else 1.0
+    result = job.allreduce(jnp.full(3, fine), compression=getattr(job.Compression, compression))
+    np.testing.assert_allclose(result, np.full(3, expected), rtol=1e-6)
+
+
+def test_adasum_of_equal_and_of_orthogonal_arrays(job, jnp):
+    np.testing.assert_allclose(job.allreduce(jnp.array([1.0, 2.0]), op=job.Adasum), [1, 2], rtol=1e-6)
+    mine = jnp.eye(job.size())[job.rank()]
+    np.testing.assert_allclose(job.allreduce(mine, op=job.Adasum), np.ones(job.size()), rtol=1e-6)
+
+
 def test_objects(job):
     assert job.broadcast_object({"rank": job.rank()}, 0) == {"rank": 0}
     assert job.allgather_object("x" * job.rank()) == ["x" * i for i in range(job.size())]
 
 
 def test_process_sets(job, jnp):
+    import jax
+
     if job.size() == 1:
         pytest.skip("one rank has no other set than the world")
     last = job.add_process_set([job.size() - 1])
@@ -113,11 +132,19 @@ def test_process_sets(job, jnp):
         if job.rank() == job.size() - 1:
             np.testing.assert_allclose(job.allreduce(jnp.float32(5), name="own", process_set=last), 5)
             np.testing.assert_allclose(job.allgather(jnp.ones(2), name="all", process_set=last), [1, 1])
+            assert job.broadcast_object("own", job.rank(), process_set=last) == "own"
+            assert job.allgather_object("own", process_set=last) == ["own"]
             job.allreduce(jnp.float32(5), process_set=last)
         # The others have not counted the last call.
         np.testing.assert_allclose(job.allreduce(jnp.ones(2), op=job.Sum), [job.size()] * 2)
     finally:
+        number = last.process_set_id
         job.remove_process_set(last)
+    last.process_set_id = number  # as a copy has it
+    for call in (lambda x: job.allreduce(x, process_set=last), lambda x: job.allgather(x, process_set=last)):
+        for function in (call, jax.jit(call)):
+            with pytest.raises(ValueError, match=f"Unknown process set id {number}"):
+                function(jnp.ones(2))
 
 
 def test_errors(job, jnp):

@@ -29,6 +29,9 @@ def test_fit_equals_one_process(hvd, kind):
 
 def test_values_and_state(hvd):
     np.testing.assert_allclose(hvd.allreduce([1.0, hvd.rank()]), [1, (hvd.size() - 1) / 2])
+    import jax
+
+    assert isinstance(hvd.allreduce([1.0]), jax.Array) and isinstance(hvd.broadcast([1.0], 0), jax.Array)
     np.testing.assert_allclose(hvd.reducescatter(np.ones((hvd.size(), 2)), op=hvd.Sum), [[hvd.size()] * 2])
     model = models.dense(keras)
     model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), models.loss(keras))

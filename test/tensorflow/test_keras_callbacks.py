@@ -167,3 +167,24 @@ def test_best_model_checkpoint(front, tmp_path):
     best.filepath = str(tmp_path / ("best.h5" if models.has_legacy(keras) else "best.keras"))
     fit(model, hvd, epochs=1, callbacks=[best])
     models.assert_same_weights(keras.models.load_model(best.filepath).get_weights(), model.get_weights())
+
+
+def test_callbacks_on_a_process_set(front, evens):
+    """The set's ranks become equal; the others keep their weights and their metrics."""
+    hvd, keras = front
+    own = models.dense(keras)
+    models.set_weights(own, seed=hvd.rank())
+    root = evens.ranks[-1]
+    expected = models.dense(keras)
+    models.set_weights(expected, seed=root if evens.included() else hvd.rank())
+    broadcast = hvd.callbacks.BroadcastGlobalVariablesCallback(root, process_set=evens)
+    average = hvd.callbacks.MetricAverageCallback(process_set=evens)
+    for callback in (broadcast, average):
+        callback.set_model(own)
+    broadcast.on_train_begin()
+    models.assert_same_weights(own.get_weights(), expected.get_weights())
+    logs = {"loss": float(hvd.rank())}
+    average.on_epoch_end(0, logs)
+    assert logs["loss"] == (sum(evens.ranks) / len(evens.ranks) if evens.included() else hvd.rank())
+    with pytest.raises(TypeError, match="process_set must be a ProcessSet"):
+        hvd.callbacks.MetricAverageCallback(process_set=0)

@@ -323,3 +323,89 @@ def test_mixed_precision(tfkeras):
     assert "LossScaleOptimizer" in type(model.optimizer).__name__
     assert losses[-1] < losses[0]
     assert all(w == model.get_weights()[0].tolist() for w in allgather_object(model.get_weights()[0].tolist()))
+
+
+# ---- names of Horovod's optimizers for Keras 2
+
+
+@pytest.fixture(params=["SGD", "legacy SGD"])
+def of_keras_2(request, tfkeras):
+    hvd, keras = tfkeras
+    if hasattr(keras, "ops"):
+        pytest.skip("Keras 3 has no such functions")
+    kind = keras.optimizers.SGD if request.param == "SGD" else keras.optimizers.legacy.SGD
+    return hvd, lambda **options: hvd.DistributedOptimizer(kind(0.1), **options)
+
+
+@pytest.mark.parametrize("op", ["Average", "Sum"])
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "function"])
+def test_compute_gradients_reduces_once(of_keras_2, op, compiled):
+    """Their sum over the ranks is not summed again where they are applied, clipped or not."""
+    hvd, make = of_keras_2
+    optimizer = make(op=getattr(hvd, op))
+    v, other = tf.Variable([1.0]), tf.Variable([1.0])
+    factor = hvd.rank() + 1.0
+    total = sum(range(1, hvd.size() + 1)) / (hvd.size() if op == "Average" else 1)
+
+    def by_function(clip):
+        pairs = optimizer._compute_gradients(lambda: factor * v * v, [v])
+        optimizer.apply_gradients([(tf.clip_by_value(g, -1e9, 1e9), w) for g, w in pairs] if clip else pairs)
+        return pairs[0][0]
+
+    def by_tape():
+        with tf.GradientTape() as tape:
+            loss = factor * v * v
+        pairs = optimizer._compute_gradients(loss, [v, other], tape=tape)
+        assert pairs[1][0] is None
+        return pairs[0][0]
+
+    def gradients_elsewhere():
+        with tf.GradientTape() as tape:
+            loss = factor * v * v
+        optimizer.apply_gradients([(tape.gradient(loss, v), v)])
+
+    steps = [lambda: by_function(False), lambda: by_function(True), gradients_elsewhere]
+    if compiled:
+        steps = [tf.function(step, autograph=False) for step in steps]
+    for step in steps:
+        v.assign([1.0])
+        reduced = step()
+        np.testing.assert_allclose(v, [1 - 0.1 * 2 * total], rtol=1e-5)
+        if reduced is not None:
+            np.testing.assert_allclose(reduced, [2 * total], rtol=1e-6)
+    v.assign([1.0])
+    np.testing.assert_allclose(
+        (tf.function(by_tape, autograph=False) if compiled else by_tape)(), [2 * total], rtol=1e-6
+    )
+
+
+def test_minimize_reduces_once(of_keras_2):
+    hvd, make = of_keras_2
+    optimizer = make(op=hvd.Sum)
+    v = tf.Variable([1.0])
+    optimizer.minimize(lambda: (hvd.rank() + 1.0) * v, [v])
+    np.testing.assert_allclose(v, [1 - 0.1 * sum(range(1, hvd.size() + 1))], rtol=1e-5)
+
+
+def test_get_gradients_in_a_graph(of_keras_2):
+    hvd, make = of_keras_2
+    n = hvd.size()
+    optimizer = make(op=hvd.Sum)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        v = tf.Variable([1.0])
+        (gradient,) = optimizer.get_gradients((hvd.rank() + 1.0) * tf.reduce_sum(v), [v])
+        session.run(tf.compat.v1.global_variables_initializer())
+        assert session.run(gradient) == [sum(range(1, n + 1))]
+
+
+def test_aggregation_by_its_name(of_keras_2):
+    _, make = of_keras_2
+    assert make()._agg_helper is None
+    optimizer = make(backward_passes_per_step=2)
+    v = tf.Variable([1.0])
+    for step in range(4):
+        optimizer.apply_gradients(optimizer._compute_gradients(lambda: v * 1.0, [v]))
+        assert int(optimizer._agg_helper.counter) == (step + 1) % 2
+    assert optimizer._agg_helper.backward_passes_per_step == 2
+    np.testing.assert_allclose(v, [1 - 2 * 0.1 * 2], rtol=1e-5)
+    assert int(optimizer.iterations) == 4

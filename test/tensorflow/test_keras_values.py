@@ -19,10 +19,32 @@ def test_values(hvd):
     np.testing.assert_allclose(hvd.allreduce([1.5], compression=hvd.Compression.fp16), [1.5])
     with pytest.deprecated_call():
         np.testing.assert_allclose(hvd.allreduce([1.0], average=False), [n])
-    np.testing.assert_array_equal(hvd.allgather([[r]] * (r + 1)).ravel(), [i for i in range(n) for _ in range(i + 1)])
+    np.testing.assert_array_equal(np.ravel(hvd.allgather([[r]] * (r + 1))), [i for i in range(n) for _ in range(i + 1)])
     np.testing.assert_array_equal(hvd.broadcast([r, 7], n - 1, name="b"), [n - 1, 7])
     np.testing.assert_allclose(hvd.reducescatter(np.full((2 * n, 2), float(r))), np.full((2, 2), (n - 1) / 2))
     np.testing.assert_allclose(hvd.reducescatter(np.ones((n, 1)), op=hvd.Sum), [[n]])
+
+
+def test_results_are_tensors(hvd):
+    """So that they can be computed with on the device that they are on; in graphs they are values, as in Horovod."""
+    import tensorflow as tf
+
+    for result in (hvd.allreduce([1.0]), hvd.allgather([1.0]), hvd.broadcast([1.0], 0)):
+        assert tf.is_tensor(result) and result.numpy()[0] == 1
+    assert tf.is_tensor(hvd.reducescatter(np.ones(hvd.size())))
+    with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
+        assert isinstance(hvd.allreduce([1.0]), np.ndarray)
+
+
+def test_values_on_a_process_set(hvd, evens):
+    if hvd.rank() % 2:
+        return
+    ranks = evens.ranks
+    mean = np.mean(ranks)
+    np.testing.assert_allclose(hvd.allreduce([float(hvd.rank())], process_set=evens), [mean])
+    np.testing.assert_array_equal(hvd.allgather([hvd.rank()], process_set=evens), ranks)
+    np.testing.assert_array_equal(hvd.broadcast([hvd.rank()], ranks[-1], process_set=evens), ranks[-1:])
+    np.testing.assert_allclose(hvd.reducescatter(np.full(len(ranks), hvd.rank()), process_set=evens), [int(mean)])
 
 
 def test_global_variables_are_a_thing_of_graphs(hvd):

@@ -171,3 +171,57 @@ def test_infinite_gradients_stay_with_the_root():
     """0 * inf would be NaN on the others."""
     gradient = by_tape(lambda x: hvd.broadcast(x, 0), np.ones(1), np.array([np.inf]))
     assert gradient[0] == (np.inf if hvd.rank() == 0 else 0)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "function"])
+@pytest.mark.parametrize("grouped", [hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter])
+def test_incoming_gradients_of_other_types(grouped, compiled):
+    """As where a part of the model computes in float16, and hands back what it has."""
+
+    @tf.custom_gradient
+    def narrow(x):
+        return tf.identity(x), lambda grad: tf.cast(grad, tf.float16)
+
+    def gradients():
+        xs = [tf.ones([hvd.size(), 2]), tf.ones([hvd.size()])]
+        with tf.GradientTape() as tape:
+            tape.watch(xs)
+            first, second = grouped(xs)
+            total = 2 * tf.reduce_sum(narrow(first)) + 3 * tf.reduce_sum(second)
+        return tape.gradient(total, xs)
+
+    first, second = (tf.function(gradients, autograph=False) if compiled else gradients)()
+    check(first, np.full((hvd.size(), 2), 2, np.float32))
+    check(second, np.full(hvd.size(), 3, np.float32))
+
+
+def test_an_incoming_gradient_of_another_type_on_one_rank():
+    """The others' is float32: all must send the operation's type."""
+    x = tf.ones([2])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = hvd.allreduce(x, op=hvd.Sum)
+        own = tf.cast(y, tf.float16) if hvd.rank() == 0 else y
+        total = tf.reduce_sum(tf.cast(own, tf.float32))
+    check(tape.gradient(total, x), np.full(2, hvd.size(), np.float32))
+
+
+def test_incoming_gradients_that_are_slices():
+    """As where rows are looked up in what has come."""
+    rows = tf.reshape(tf.range(4.0 * hvd.size()), [-1, 2])
+    for operation, factor in (
+        (lambda x: hvd.allreduce(x, op=hvd.Sum), hvd.size()),
+        (lambda x: hvd.broadcast(x, 0), 1 if hvd.rank() == 0 else 0),
+    ):
+        with tf.GradientTape() as tape:
+            tape.watch(rows)
+            total = tf.reduce_sum(tf.gather(operation(rows), [1, 1]))
+        expected = np.zeros(rows.shape, np.float32)
+        expected[1] = 2 * factor
+        check(tf.convert_to_tensor(tape.gradient(total, rows)), expected)
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        total = tf.reduce_sum(tf.gather(hvd.reducescatter(rows, op=hvd.Sum, postscale_factor=2.0), [1]))
+    expected = np.zeros(rows.shape, np.float32)
+    expected[1::2] = 2 * hvd.size()
+    check(tf.convert_to_tensor(tape.gradient(total, rows)), expected)

@@ -70,6 +70,14 @@ def test_survivors_of_a_death_train_on(mode):
         assert f"worker {worker} done: 3 epochs" in output, output
 
 
+def test_compression_between_hosts():
+    """Ranks that use TCP are on different hosts, for all that compression knows."""
+    program = Path(__file__).parent / "test_tensorflow_ops.py"
+    code = f"import sys, pytest; sys.exit(pytest.main(['-q', '-x', '-k', 'test_compression', {str(program)!r}]))"
+    output = run(2, "-c", code, GOROVOD_TRANSPORT="tcp")
+    assert len(re.findall(r" [0-9]+ passed|:[0-9]+ passed", output)) == 2, output
+
+
 def test_without_init():
     lines = [line for line in run(None, PROGRAMS / "no_init.py").splitlines() if "error" in line]
     assert len(lines) == 7

@@ -1,9 +1,26 @@
 """Collectives on tensors, against their definition: eagerly, in functions, and in sessions."""
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
-from worlds import ANY, FLOATS, MODES, NUMBERS, PARTS, SHAPES, check, eagerly, of_all, of_rank, parts, reduced, run
+from worlds import (
+    ANY,
+    FLOATS,
+    MODES,
+    NUMBERS,
+    PARTS,
+    SHAPES,
+    check,
+    eagerly,
+    in_session,
+    of_all,
+    of_rank,
+    parts,
+    reduced,
+    run,
+)
 
 import horovod.tensorflow as hvd
 from horovod.tensorflow import mpi_ops
@@ -86,11 +103,61 @@ def test_fp16_compression(mode, dtype):
     check(result, reduced(inputs, "Sum"))
 
 
+COMPRESSORS = [hvd.Compression.fp16, hvd.Compression.bf16]
+FINE = 1 + 2.0**-12  # no 16-bit float
+
+
+@every_mode
+@pytest.mark.parametrize("compression", COMPRESSORS)
+@dtypes([tf.float32, tf.float64])
+def test_compression_rounds_between_hosts_only(mode, compression, dtype):
+    one_host = os.environ.get("GOROVOD_TRANSPORT") != "tcp" and hvd.local_size() == hvd.size()
+    expected = FINE if hvd.size() == 1 or one_host else 1.0
+
+    def check_all(result, value):
+        check(result, np.full(5, value, dtype.as_numpy_dtype), exact=False)
+
+    def reduce(x, op):
+        one = hvd.allreduce(x, op=op, compression=compression)
+        return [one, *hvd.grouped_allreduce([x, tf.cast(x, tf.float64)], op=op, compression=compression)]
+
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            total = tf.reduce_sum(FINE * hvd.allreduce(x, op=hvd.Sum, compression=compression))
+        return tape.gradient(total, x)
+
+    mine = np.full(5, FINE, dtype.as_numpy_dtype)
+    for op, factor in ((hvd.Sum, hvd.size()), (hvd.Average, 1)):
+        one, of_group, wider = mode(lambda x, op=op: reduce(x, op), mine)
+        check_all(one, factor * expected)
+        check_all(of_group, factor * expected)
+        np.testing.assert_allclose(wider, factor * expected, rtol=1e-6)
+    if mode is not in_session:
+        check_all(mode(gradient, mine), hvd.size() * expected)
+
+
+def test_compression_by_the_front_end():
+    fine = tf.fill([3], np.float32(FINE))
+    for compression in COMPRESSORS:
+        compressed, context = compression.compress(fine)
+        assert compressed.dtype.size == 2
+        check(compression.decompress(compressed, context), np.ones(3, np.float32))
+        check(hvd.allreduce(fine, op=hvd.Max, compression=compression), np.ones(3, np.float32))
+        check(hvd.reducescatter(tf.fill([hvd.size()], FINE), compression=compression), np.ones(1, np.float32))
+    halves = tf.ones(3, tf.float16)
+    assert hvd.Compression.bf16.compress(halves)[0] is halves
+
+
+def test_sums_of_16_bits_are_made_in_32():
+    """2048 is where float16 stops counting: in 16 bits the ones would be lost one by one."""
+    for dtype, most in ((tf.float16, 2048.0), (tf.bfloat16, 256.0)):
+        mine = tf.constant([most if hvd.rank() == 0 else 1.0], dtype)
+        total = tf.cast(tf.constant([most + hvd.size() - 1]), dtype)
+        check(hvd.allreduce(mine, op=hvd.Sum), total.numpy())
+
+
 def test_adasum_of_equal_and_of_orthogonal_tensors():
-    if hvd.size() & (hvd.size() - 1):
-        with pytest.raises(NotImplementedError, match="power of 2"):
-            hvd.allreduce(tf.ones(3), op=hvd.Adasum)
-        return
     check(hvd.allreduce(tf.constant([1.0, 2.0]), op=hvd.Adasum), np.array([1, 2], np.float32), exact=False)
     mine = tf.one_hot(hvd.rank(), hvd.size(), dtype=tf.float64)
     check(hvd.allreduce(mine, op=hvd.Adasum), np.ones(hvd.size()), exact=False)
@@ -320,6 +387,25 @@ def test_process_set_that_is_gone():
     gone = hvd.ProcessSet([0])
     with pytest.raises(ValueError, match="not initialized"):
         hvd.allreduce(tf.ones(1), process_set=gone)
+    gone.process_set_id = 77  # as a copy of one that was removed has it
+    rows, root = tf.ones([hvd.size()]), 0
+    for operation in (
+        lambda: hvd.allreduce(rows, process_set=gone),
+        lambda: hvd.grouped_allreduce([rows], process_set=gone),
+        lambda: hvd.allgather(rows, process_set=gone),
+        lambda: hvd.broadcast(rows, root, process_set=gone),
+        lambda: hvd.alltoall(rows, process_set=gone),
+        lambda: hvd.reducescatter(rows, process_set=gone),
+    ):
+        for call in (operation, tf.function(operation, autograph=False)):
+            with pytest.raises(ValueError, match="Unknown process set id 77"):
+                call()
+    for function in (
+        lambda: hvd.broadcast_object(1, process_set=gone),
+        lambda: hvd.broadcast_variables([tf.Variable(1.0)], root, process_set=gone),
+    ):
+        with pytest.raises(ValueError, match="Unknown process set id 77"):
+            function()
     with pytest.raises(tf.errors.OpError, match="(?i)process set"):
         mpi_ops._native.horovod_allreduce(tf.ones(1), process_set_id=77)
     with pytest.raises(tf.errors.FailedPreconditionError, match="no process set with the id 77"):

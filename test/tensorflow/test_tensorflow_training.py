@@ -512,6 +512,15 @@ def test_hook():
                 assert session.run(v) == hvd.size() - 1
 
 
+def test_hook_on_a_process_set(evens):
+    rank, root = hvd.rank(), evens.ranks[-1]
+    with tf.Graph().as_default():
+        v = v1.get_variable("v", initializer=float(rank))
+        hooks = [hvd.BroadcastGlobalVariablesHook(root, process_set=evens)] if evens.included() else []
+        with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
+            assert session.run(v) == (root if evens.included() else rank)
+
+
 def test_global_variables_need_a_graph():
     with pytest.raises(RuntimeError, match="broadcast_variables"):
         hvd.broadcast_global_variables(0)
@@ -542,6 +551,26 @@ def test_objects_in_a_session(evens):
             assert [send((rank, i)) for i in range(2)] == [(0, 0), (0, 1)]
         with pytest.raises(ValueError, match="session"):
             send(1)
+
+
+def test_small_functions_that_programs_import():
+    from horovod.tensorflow import util
+
+    assert hvd._executing_eagerly() and util._executing_eagerly()
+    assert not tf.function(lambda: tf.constant(hvd._executing_eagerly()))()
+    calls = []
+    cached = util._cache(lambda *args, **kwargs: calls.append((args, kwargs)) or len(calls))
+    assert [cached(1), cached(1), cached(2), cached(1, of=3), cached(1, of=3)] == [1, 1, 2, 3, 3]
+    with tf.Graph().as_default():
+        assert not hvd._executing_eagerly()
+        assert [cached(1), cached(1)] == [4, 4]
+    a, b = tf.Variable(1.0), tf.Variable(2.0)
+    refs = util.vars_to_refs([a, [b]])
+    assert {refs: "found"}[util.vars_to_refs([a, [b]])] == "found"
+    back = util.refs_to_vars(refs)
+    assert back[0] is a and back[1][0] is b
+    assert util._make_subgraph(lambda x: x + 1)(a).numpy() == 2
+    hvd.check_extension("horovod.tensorflow", "HOROVOD_WITH_TENSORFLOW", hvd.__file__, "mpi_lib")
 
 
 # ---- where Horovod began

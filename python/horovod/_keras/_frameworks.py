@@ -5,9 +5,9 @@ Such a module offers
 - ``hvd``: the front end of the framework, such as :mod:`horovod.tensorflow`,
 - ``Gradients``: what a distributed optimizer does with gradients,
 - ``prepare(optimizer)``: called for each optimizer that is made a distributed one,
-- ``broadcast_variables(variables, root_rank)``: of Keras, in place,
-- ``broadcast_global_variables(root_rank)``: where there are such,
-- ``allreduce``, ``allgather``, ``broadcast``, ``reducescatter``: of arrays and what can be made one,
+- ``broadcast_variables(variables, root_rank, process_set)``: of Keras, in place,
+- ``broadcast_global_variables(root_rank, process_set)``: where there are such,
+- ``allreduce``, ``allgather``, ``broadcast``, ``reducescatter``: of arrays and what can be made one, as tensors,
 - ``internal_error(error)``: what an exception of the framework is to an elastic job.
 """
 

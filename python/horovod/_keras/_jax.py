@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Callable, Optional, Sequence
 
 import jax
-import numpy as np
 
 import horovod.jax as hvd
 from horovod._keras._options import Options
 from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.jax.mpi_ops import check_compression
 
 __all__ = [
@@ -86,17 +86,22 @@ def prepare(optimizer: Any) -> None:
     """Nothing needs to be done for an optimizer."""
 
 
-def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
-    """Overwrite variables of Keras with those of ``root_rank``."""
-    for variable, value in zip(variables, hvd.broadcast([v.value for v in variables], root_rank)):
+def broadcast_variables(variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> None:
+    """Overwrite variables of Keras with those of ``root_rank``, on all ranks of ``process_set``."""
+    values = hvd.broadcast([v.value for v in variables], root_rank, process_set=process_set)
+    for variable, value in zip(variables, values):
         variable.assign(value)
 
 
-def broadcast_global_variables(root_rank: int) -> None:
+def broadcast_global_variables(root_rank: int, process_set: ProcessSet = global_process_set) -> None:
     """Raises RuntimeError: there are no global variables without graphs."""
     raise RuntimeError(
         "hvd.broadcast_global_variables() is for graphs of TensorFlow. Use a BroadcastGlobalVariablesCallback instead."
     )
+
+
+def _array(value: Any) -> jax.Array:
+    return jax.numpy.asarray(value)  # what a list of lists stands for, which is a tree to JAX
 
 
 def allreduce(
@@ -107,27 +112,31 @@ def allreduce(
     postscale_factor: float = 1.0,
     op: Optional[int] = None,
     compression: Any = hvd.Compression.none,
-) -> np.ndarray:
-    """The reduction of ``value``, an array or what can be made one, over all ranks: the average, unless ``op`` says
-    otherwise. Blocks."""
-    return np.asarray(
-        hvd.allreduce(np.asarray(value), average, name, compression, op, prescale_factor, postscale_factor)
-    )
+    process_set: ProcessSet = global_process_set,
+) -> jax.Array:
+    """The reduction of ``value``, an array or what can be made one, over the ranks of ``process_set``: the average,
+    unless ``op`` says otherwise. Blocks."""
+    scales = (prescale_factor, postscale_factor)
+    return hvd.allreduce(_array(value), average, name, compression, op, *scales, process_set)
 
 
-def allgather(value: Any, name: Optional[str] = None) -> np.ndarray:
+def allgather(value: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> jax.Array:
     """The values of all ranks, one after the other along the first dimension, which may differ. Blocks."""
-    return np.asarray(hvd.allgather(np.asarray(value), name))
+    return hvd.allgather(_array(value), name, process_set)
 
 
-def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> np.ndarray:
-    """The value of ``root_rank`` on all ranks. Blocks."""
-    return np.asarray(hvd.broadcast(np.asarray(value), root_rank, name))
+def broadcast(
+    value: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> jax.Array:
+    """The value of ``root_rank``, a rank of the world, on all ranks of ``process_set``. Blocks."""
+    return hvd.broadcast(_array(value), root_rank, name, process_set)
 
 
-def reducescatter(value: Any, name: Optional[str] = None, op: int = hvd.Average) -> np.ndarray:
-    """This rank's rows of the reduction of ``value`` over all ranks. Blocks."""
-    return np.asarray(hvd.reducescatter(np.asarray(value), op, name))
+def reducescatter(
+    value: Any, name: Optional[str] = None, op: int = hvd.Average, process_set: ProcessSet = global_process_set
+) -> jax.Array:
+    """This rank's rows of the reduction of ``value`` over the ranks of ``process_set``. Blocks."""
+    return hvd.reducescatter(_array(value), op, name, process_set)
 
 
 def internal_error(error: BaseException) -> Optional[HorovodInternalError]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
 from horovod._keras._options import Options
 from horovod.common._arguments import compressor as check_compression
 from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._reduction import LocalGradients, Reducer
+from horovod.tensorflow.functions import default_session
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 
@@ -54,7 +55,8 @@ class Gradients:
             options.process_set,
         )
         self._options = options
-        self._helper: Any = self._new_helper(name) if options.backward_passes_per_step > 1 else None
+        # Adds gradients up over several passes; None where each is reduced at once.
+        self.helper: Any = self._new_helper(name) if options.backward_passes_per_step > 1 else None
         self._local = LocalGradients(options.process_set, options.scale_local_gradients)
         self._local_layers: list[Any] = []
 
@@ -83,7 +85,7 @@ class Gradients:
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient of ``variable`` from being reduced."""
-        register = self._local.register if self._helper is None else self._helper.register_local_var
+        register = self._local.register if self.helper is None else self.helper.register_local_var
         register(_native(variable))
 
     def register_local_layers(self, layers: Sequence[Any]) -> None:
@@ -98,22 +100,50 @@ class Gradients:
         self, optimizer: Any, gradients: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
     ) -> Any:
         """``apply`` reduced gradients; while they are being added up only count the step of ``optimizer``."""
+        return self.apply_reduced(optimizer, self.reduce(gradients, variables), variables, apply)
+
+    def reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+        """Reduced gradients for :meth:`apply_reduced`; while they are being added up, the sums."""
         self._register_layers()
         native = [_native(v) for v in variables]
-        if self._helper is not None:
-            reduced = self._helper.compute_gradients(gradients, native)
-            return self._helper.apply_gradients(lambda: apply(reduced), optimizer, list(zip(reduced, native)))
-        return apply(self._reduced(gradients, native))
+        if self.helper is not None:
+            return self.helper.compute_gradients(gradients, native)
+        return self._reduced(gradients, native)
+
+    def apply_reduced(
+        self, optimizer: Any, reduced: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
+    ) -> Any:
+        """``apply`` what :meth:`reduce` has returned, or what was made of it."""
+        if self.helper is None:
+            return apply(reduced)
+        pairs = list(zip(reduced, map(_native, variables)))
+        return self.helper.apply_gradients(lambda: apply(reduced), optimizer, pairs)
 
     def reduced(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Reduced gradients, for who applies them elsewhere. ValueError where they are to be added up first."""
-        if self._helper is not None:
+        if self.helper is not None:
             raise ValueError(
                 "backward_passes_per_step > 1 does not work inside of a LossScaleOptimizer; put it inside: "
                 "hvd.DistributedOptimizer(LossScaleOptimizer(optimizer), backward_passes_per_step=...)"
             )
         self._register_layers()
         return self._reduced(gradients, [_native(v) for v in variables])
+
+    @staticmethod
+    def of_loss(loss: Any, variables: Sequence[Any], grad_loss: Any, tape: Any) -> list[Any]:
+        """The gradients, not yet reduced, of ``loss``, a tensor of ``tape`` or a function."""
+        if callable(loss):
+            with tape or tf.GradientTape() as tape:
+                tape.watch(variables)
+                loss = loss()
+        elif tape is None:
+            raise ValueError("`tape` is required when a `Tensor` loss is passed.")
+        return tape.gradient(loss, variables, grad_loss)
+
+    @staticmethod
+    def in_graph(loss: Any, variables: Sequence[Any]) -> list[Any]:
+        """The gradients, not yet reduced, of ``loss``, a tensor of the graph that is being built."""
+        return tf.gradients(loss, list(variables))
 
     def _reduced(self, gradients: Sequence[Any], native: Sequence[Any]) -> list[Any]:
         shared = [i for i, v in enumerate(native) if not self._local.contains(v)]
@@ -147,22 +177,24 @@ def prepare(optimizer: Any) -> None:
     trainer.model_supports_jit = model_supports_jit
 
 
-def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
-    """Overwrite variables of Keras with those of ``root_rank``."""
-    operation = hvd.broadcast_variables([_native(v) for v in variables], root_rank)
+def broadcast_variables(variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> None:
+    """Overwrite variables of Keras with those of ``root_rank``, on all ranks of ``process_set``."""
+    operation = hvd.broadcast_variables([_native(v) for v in variables], root_rank, process_set)
     if operation is not None:
         _evaluated(operation)
 
 
-def broadcast_global_variables(root_rank: int) -> None:
+def broadcast_global_variables(root_rank: int, process_set: ProcessSet = global_process_set) -> None:
     """Overwrite all global variables with those of ``root_rank``. RuntimeError in eager mode."""
-    _evaluated(hvd.broadcast_global_variables(root_rank))
+    _evaluated(hvd.broadcast_global_variables(root_rank, process_set))
 
 
 def _evaluated(tensor: Any) -> Any:
+    """``tensor`` in eager mode, else its value as an array."""
     if tf.executing_eagerly():
-        return tensor.numpy()
-    return tf.compat.v1.keras.backend.get_session().run(tensor)
+        return tensor
+    of_keras_2 = getattr(tf.compat.v1.keras.backend, "get_session", default_session)
+    return of_keras_2().run(tensor)
 
 
 def allreduce(
@@ -173,9 +205,10 @@ def allreduce(
     postscale_factor: float = 1.0,
     op: Optional[int] = None,
     compression: Any = hvd.Compression.none,
-) -> np.ndarray:
-    """The reduction of ``value``, an array or what can be made one, over all ranks: the average, unless ``op`` says
-    otherwise. Blocks."""
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """The reduction of ``value``, an array or what can be made one, over the ranks of ``process_set``: the average,
+    unless ``op`` says otherwise. Blocks. A tensor; in a graph of TensorFlow 1 its value, which the session computes."""
     tensor = hvd.allreduce(
         tf.convert_to_tensor(value),
         name=name,
@@ -184,23 +217,28 @@ def allreduce(
         prescale_factor=prescale_factor,
         postscale_factor=postscale_factor,
         compression=compression,
+        process_set=process_set,
     )
     return _evaluated(tensor)
 
 
-def allgather(value: Any, name: Optional[str] = None) -> np.ndarray:
+def allgather(value: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
     """The values of all ranks, one after the other along the first dimension, which may differ. Blocks."""
-    return _evaluated(hvd.allgather(tf.convert_to_tensor(value), name=name))
+    return _evaluated(hvd.allgather(tf.convert_to_tensor(value), name=name, process_set=process_set))
 
 
-def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> np.ndarray:
-    """The value of ``root_rank`` on all ranks. Blocks."""
-    return _evaluated(hvd.broadcast(tf.convert_to_tensor(value), root_rank, name=name))
+def broadcast(
+    value: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """The value of ``root_rank``, a rank of the world, on all ranks of ``process_set``. Blocks."""
+    return _evaluated(hvd.broadcast(tf.convert_to_tensor(value), root_rank, name=name, process_set=process_set))
 
 
-def reducescatter(value: Any, name: Optional[str] = None, op: int = hvd.Average) -> np.ndarray:
-    """This rank's rows of the reduction of ``value`` over all ranks. Blocks."""
-    return _evaluated(hvd.reducescatter(tf.convert_to_tensor(value), name=name, op=op))
+def reducescatter(
+    value: Any, name: Optional[str] = None, op: int = hvd.Average, process_set: ProcessSet = global_process_set
+) -> Any:
+    """This rank's rows of the reduction of ``value`` over the ranks of ``process_set``. Blocks."""
+    return _evaluated(hvd.reducescatter(tf.convert_to_tensor(value), name=name, op=op, process_set=process_set))
 
 
 def internal_error(error: BaseException) -> Optional[HorovodInternalError]:

@@ -11,7 +11,10 @@ import horovod.torch as hvd
 from horovod._keras._options import Options
 from horovod.common._arguments import compressor as check_compression
 from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
+from horovod.torch._grouped import submit_grouped_allreduce
+from horovod.torch.compression import prepare as prepare_to_send
 
 __all__ = [
     "Gradients",
@@ -39,7 +42,7 @@ class Gradients:
         self._sums: dict[int, torch.Tensor] = {}  # by the ids of variables
         self._passes = 0
         factor = options.gradient_predivide_factor
-        self._scales: dict[str, Any] = {"prescale_factor": 1.0 / factor, "postscale_factor": factor}
+        self._scales = (1.0 / factor, factor)  # before the sum and after it
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient of ``variable`` from being reduced."""
@@ -86,19 +89,18 @@ class Gradients:
             return results
         under_way = []
         for group in self._groups(shared, variables):
-            pairs = [options.compression.compress(gradients[i].contiguous()) for i in group]
-            handle = hvd.grouped_allreduce_async(
-                [tensor for tensor, _ in pairs],
-                name=f"{self._name}.{group[0]}",
-                op=options.op,
-                process_set=options.process_set,
-                **self._scales,
-            )
-            under_way.append((group, pairs, handle))
-        for group, pairs, handle in under_way:
-            for i, (_, context), reduced in zip(group, pairs, hvd.synchronize(handle)):
+            tensors, contexts, wires = zip(*(self._prepared(gradients[i]) for i in group))
+            name = f"{self._name}.{group[0]}"
+            how = (options.op, *self._scales, options.process_set)
+            handle = submit_grouped_allreduce(tensors, False, name, *how, wait=False, wires=wires)
+            under_way.append((group, contexts, handle))
+        for group, contexts, handle in under_way:
+            for i, context, reduced in zip(group, contexts, hvd.synchronize(handle)):
                 results[i] = options.compression.decompress(reduced, context)
         return results
+
+    def _prepared(self, gradient: torch.Tensor) -> tuple[torch.Tensor, Any, int]:
+        return prepare_to_send(self._options.compression, gradient.contiguous(), self._options.op)
 
     def _groups(self, shared: list[int], variables: Sequence[Any]) -> list[list[int]]:
         """Which gradients travel as a group: lists of indices."""
@@ -119,13 +121,13 @@ def prepare(optimizer: Any) -> None:
     """Nothing needs to be done for an optimizer."""
 
 
-def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
-    """Overwrite variables of Keras with those of ``root_rank``."""
+def broadcast_variables(variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> None:
+    """Overwrite variables of Keras with those of ``root_rank``, on all ranks of ``process_set``."""
     names = [f"{i}" for i, _ in enumerate(variables)]
-    hvd.broadcast_parameters([(n, v.value.detach()) for n, v in zip(names, variables)], root_rank)
+    hvd.broadcast_parameters([(n, v.value.detach()) for n, v in zip(names, variables)], root_rank, process_set)
 
 
-def broadcast_global_variables(root_rank: int) -> None:
+def broadcast_global_variables(root_rank: int, process_set: ProcessSet = global_process_set) -> None:
     """Raises RuntimeError: there are no global variables without graphs."""
     raise RuntimeError(
         "hvd.broadcast_global_variables() is for graphs of TensorFlow. Use a BroadcastGlobalVariablesCallback instead."
@@ -144,11 +146,12 @@ def allreduce(
     postscale_factor: float = 1.0,
     op: Optional[int] = None,
     compression: Any = hvd.Compression.none,
-) -> np.ndarray:
-    """The reduction of ``value``, an array or what can be made one, over all ranks: the average, unless ``op`` says
-    otherwise. Blocks."""
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """The reduction of ``value``, an array or what can be made one, over the ranks of ``process_set``: the average,
+    unless ``op`` says otherwise. Blocks."""
     check_compression(compression)
-    reduced = hvd.allreduce(
+    return hvd.allreduce(
         _tensor(value),
         average=average,
         name=name,
@@ -156,23 +159,27 @@ def allreduce(
         op=op,
         prescale_factor=prescale_factor,
         postscale_factor=postscale_factor,
+        process_set=process_set,
     )
-    return reduced.cpu().numpy()
 
 
-def allgather(value: Any, name: Optional[str] = None) -> np.ndarray:
+def allgather(value: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> torch.Tensor:
     """The values of all ranks, one after the other along the first dimension, which may differ. Blocks."""
-    return hvd.allgather(_tensor(value), name=name).cpu().numpy()
+    return hvd.allgather(_tensor(value), name=name, process_set=process_set)
 
 
-def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> np.ndarray:
-    """The value of ``root_rank`` on all ranks. Blocks."""
-    return hvd.broadcast(_tensor(value), root_rank, name=name).cpu().numpy()
+def broadcast(
+    value: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """The value of ``root_rank``, a rank of the world, on all ranks of ``process_set``. Blocks."""
+    return hvd.broadcast(_tensor(value), root_rank, name=name, process_set=process_set)
 
 
-def reducescatter(value: Any, name: Optional[str] = None, op: int = hvd.Average) -> np.ndarray:
-    """This rank's rows of the reduction of ``value`` over all ranks. Blocks."""
-    return hvd.reducescatter(_tensor(value), name=name, op=op).cpu().numpy()
+def reducescatter(
+    value: Any, name: Optional[str] = None, op: int = hvd.Average, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """This rank's rows of the reduction of ``value`` over the ranks of ``process_set``. Blocks."""
+    return hvd.reducescatter(_tensor(value), name=name, op=op, process_set=process_set)
 
 
 def internal_error(error: BaseException) -> Optional[HorovodInternalError]:

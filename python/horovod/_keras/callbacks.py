@@ -14,6 +14,7 @@ import numpy as np
 
 from horovod._keras import _frameworks
 from horovod.common import _arguments
+from horovod.common.process_sets import ProcessSet, global_process_set
 
 Logs = Optional[dict[str, Any]]
 
@@ -40,13 +41,20 @@ class BroadcastGlobalVariables(_Callback):
     The model is broadcast before the first batch if all ranks have built it then, and, with the variables of the
     optimizer, after it. Needed where training starts from random weights, or from a checkpoint that one rank restores.
     ``device`` is accepted as in Horovod; the communication is the CPU's. ``local_variables`` of the model stay each
-    rank's own.
+    rank's own. ``process_set`` has the ranks that train together; elsewhere the callback does nothing.
     """
 
-    def __init__(self, root_rank: int, device: str = "", local_variables: Optional[Sequence[Any]] = None) -> None:
+    def __init__(
+        self,
+        root_rank: int,
+        device: str = "",
+        local_variables: Optional[Sequence[Any]] = None,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
         super().__init__()
         self.root_rank = _arguments.root_rank(root_rank)
         self.device = device
+        self.process_set = _arguments.process_set(process_set)
         self.broadcast_done = False
         self._local_variables = {id(v): v for v in local_variables or ()}
 
@@ -59,41 +67,42 @@ class BroadcastGlobalVariables(_Callback):
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Broadcast the model, if it is built on all ranks."""
-        if self.broadcast_done:
+        if self.broadcast_done or not self.process_set.included():
             return
-        built = int(bool(self.model.built))
-        hvd = self._framework.hvd
-        if self._framework.allreduce(np.int32(built), "broadcast_callback.built", op=hvd.Min) > 0:
-            self._framework.broadcast_variables(self._weights(), self.root_rank)
+        built = np.int32(bool(self.model.built))
+        least = {"op": self._framework.hvd.Min, "process_set": self.process_set}
+        if self._framework.allreduce(built, "broadcast_callback.built", **least) > 0:
+            self._framework.broadcast_variables(self._weights(), self.root_rank, self.process_set)
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """After the first batch: broadcast the model and the optimizer, which are built by then."""
-        if self.broadcast_done:
+        if self.broadcast_done or not self.process_set.included():
             return
         variables = self._weights() + optimizer_variables(self.model.optimizer)
-        self._framework.broadcast_variables(variables, self.root_rank)
+        self._framework.broadcast_variables(variables, self.root_rank, self.process_set)
         self.broadcast_done = True
 
 
 class MetricAverage(_Callback):
-    """Averages the metrics of an epoch over the ranks. Place it before callbacks that use them.
+    """Averages the metrics of an epoch over the ranks of ``process_set``. Place it before callbacks that use them.
 
-    ``device`` is accepted as in Horovod; the communication is the CPU's. Raises ValueError if the ranks have different
-    metrics.
+    ``device`` is accepted as in Horovod; the communication is the CPU's. Ranks outside of the set keep their metrics.
+    Raises ValueError if the ranks have different metrics.
     """
 
-    def __init__(self, device: str = "") -> None:
+    def __init__(self, device: str = "", process_set: ProcessSet = global_process_set) -> None:
         super().__init__()
         self.device = device
+        self.process_set = _arguments.process_set(process_set)
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Replace each metric of ``logs`` by its average."""
-        if logs is None:
+        if logs is None or not self.process_set.included():
             return
         names = sorted(name for name, value in logs.items() if _is_number(value))
         checksum = float(binascii.crc32("\0".join(names).encode()) % 2**20)
         values = np.array([checksum, *(float(logs[name]) for name in names)])
-        averages = self._framework.allreduce(values, "metric_average")
+        averages = self._framework.allreduce(values, "metric_average", process_set=self.process_set)
         if abs(averages[0] - checksum) > 1e-3:
             raise ValueError(f"the ranks have different metrics; this one has {', '.join(names)}")
         for name, average in zip(names, averages[1:]):

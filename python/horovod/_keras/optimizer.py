@@ -68,13 +68,49 @@ class _OfKeras3(_Distributed):
 
 
 class _OfKeras2(_Distributed):
+    """Horovod's for Keras 2 reduces where gradients are computed; this one also where others are applied.
+
+    So gradients of :meth:`_compute_gradients` and :meth:`get_gradients` are not reduced again by what is called next.
+    """
+
+    def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> list[Any]:
+        """The reduced gradients of ``loss``, a function or a tensor of ``tape``, and their variables."""
+        of_legacy = getattr(super(), "_compute_gradients", None)
+        if of_legacy is not None:
+            pairs = of_legacy(loss, var_list, grad_loss, tape=tape)
+        else:
+            variables = list(var_list() if callable(var_list) else var_list)
+            pairs = list(zip(self._horovod_gradients.of_loss(loss, variables, grad_loss, tape), variables))
+        variables = [v for _, v in pairs]
+        return list(zip(self._reduced_now([g for g, _ in pairs], variables), variables))
+
+    def get_gradients(self, loss: Any, params: Any) -> list[Any]:
+        """The reduced gradients of ``loss`` with respect to ``params``, in a graph of TensorFlow 1."""
+        of = getattr(super(), "get_gradients", self._horovod_gradients.in_graph)  # legacy optimizers have their own
+        return self._reduced_now(of(loss, params), params)
+
+    def _reduced_now(self, gradients: Any, variables: Any) -> list[Any]:
+        reduced = self._horovod_gradients.reduce(list(gradients), list(variables))
+        self.__dict__["_horovod_reduced_last"] = True
+        return reduced
+
+    def _were_reduced(self) -> bool:
+        """Whether the gradients that are handed over now have been reduced where they were computed. Asked once."""
+        return self.__dict__.pop("_horovod_reduced_last", False)
+
+    @property
+    def _agg_helper(self) -> Any:
+        """What adds gradients up over ``backward_passes_per_step``; None where each is reduced at once."""
+        return self._horovod_gradients.helper
+
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As Keras' own, with the reduced gradients, unless the arguments say that these are."""
         pairs = list(grads_and_vars)
-        reduced_before = kwargs.get("skip_gradients_aggregation") or not kwargs.get(
+        were_reduced = self._were_reduced()
+        reduced_elsewhere = kwargs.get("skip_gradients_aggregation") or not kwargs.get(
             "experimental_aggregate_gradients", True
         )
-        if not pairs or reduced_before:
+        if not pairs or reduced_elsewhere:
             return super().apply_gradients(pairs, *args, **kwargs)
         variables = [v for _, v in pairs]
         apply = super().apply_gradients
@@ -83,7 +119,8 @@ class _OfKeras2(_Distributed):
             with self._taking_reduced():
                 return apply(list(zip(reduced, variables)), *args, **kwargs)
 
-        return self._horovod_gradients.apply(self, [g for g, _ in pairs], variables, apply_reduced)
+        take = self._horovod_gradients.apply_reduced if were_reduced else self._horovod_gradients.apply
+        return take(self, [g for g, _ in pairs], variables, apply_reduced)
 
     # A LossScaleOptimizer asks for this before it looks whether gradients are finite, on which all ranks must agree.
 
@@ -99,6 +136,8 @@ class _OfKeras2(_Distributed):
         if self._takes_reduced():
             return grads_and_vars
         pairs = list(grads_and_vars)
+        if self._were_reduced() and self._agg_helper is None:
+            return pairs
         variables = [v for _, v in pairs]
         return list(zip(self._horovod_gradients.reduced([g for g, _ in pairs], variables), variables))
 

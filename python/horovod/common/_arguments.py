@@ -77,6 +77,16 @@ def process_set(value: Any) -> ProcessSet:
     return value
 
 
+def process_set_id(value: Any) -> int:
+    """The number of a process set. TypeError for what is none, ValueError for one that there is not now."""
+    number = process_set(value).process_set_id
+    if number is None:
+        raise ValueError(f"{value} is not initialized; pass it to hvd.init() or to hvd.add_process_set().")
+    if number != 0:
+        value.size()  # a ValueError where the engine knows no such set
+    return number
+
+
 def tensors(value: Iterable[Any]) -> list[Any]:
     """The tensors of a group. TypeError for one tensor, whose rows nobody means, ValueError for None among them."""
     if hasattr(value, "dtype") or isinstance(value, (str, bytes, dict)) or not hasattr(value, "__iter__"):

@@ -273,7 +273,7 @@ class HorovodBasics:
             return result
         if result == self.HOROVOD_PROCESS_SET_ERROR_INIT:
             raise _not_initialized()
-        raise ValueError(f"Unknown process set id {process_set_id}.")
+        raise ValueError(f"Unknown process set id {process_set_id}: it was never added, or it has been removed.")
 
     def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
         """Every set's ranks by its id. Raises ValueError if not initialised, RuntimeError if a set went meanwhile."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import warnings
@@ -55,6 +56,11 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f``, called once for the same arguments, which must be hashable."""
+    return functools.lru_cache(maxsize=None)(f)
 
 
 def _ask(function: str) -> Optional[Any]:

@@ -94,13 +94,6 @@ def check_compression(compression: Any) -> int:
     return compression
 
 
-def _set_id(process_set: ProcessSet) -> int:
-    set_id = _arguments.process_set(process_set).process_set_id
-    if set_id is None:
-        raise ValueError(f"the process set is not initialized: {process_set}")
-    return set_id
-
-
 def _is_traced(leaves: list[Any]) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
@@ -154,7 +147,7 @@ def allreduce(
     )
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
-    of = (name, _set_id(process_set), reduce_op, *scales, check_compression(compression))
+    of = (name, _arguments.process_set_id(process_set), reduce_op, *scales, check_compression(compression))
     if _is_traced(leaves):
         return jax.tree_util.tree_unflatten(tree, _differentiable_allreduce(of, leaves))
     return jax.tree_util.tree_unflatten(tree, _allreduce(of, leaves))
@@ -201,7 +194,7 @@ def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet =
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     if any(leaf.ndim == 0 for leaf in leaves):
         raise ValueError("allgather needs arrays with at least one dimension")
-    process_set_id = _set_id(process_set)
+    process_set_id = _arguments.process_set_id(process_set)
     n = process_set.size() or 1
     shapes = [(n * leaf.shape[0], *leaf.shape[1:]) for leaf in leaves]
     results = _run(_lib.ALLGATHER, leaves, shapes, name, process_set_id=process_set_id)
@@ -214,7 +207,7 @@ def broadcast(
     """The array of ``root_rank``, a rank of the world, on all ranks; of each array of a tree. Blocks."""
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
-    of = {"process_set_id": _set_id(process_set), "root_rank": _arguments.root_rank(root_rank)}
+    of = {"process_set_id": _arguments.process_set_id(process_set), "root_rank": _arguments.root_rank(root_rank)}
     results = _run(_lib.BROADCAST, leaves, None, name, **of)
     return jax.tree_util.tree_unflatten(tree, results)
 
@@ -235,7 +228,7 @@ def reducescatter(
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     if any(leaf.ndim == 0 for leaf in leaves):
         raise ValueError("reducescatter needs arrays with at least one dimension")
-    process_set_id = _set_id(process_set)
+    process_set_id = _arguments.process_set_id(process_set)
     me, n = process_set.rank() or 0, process_set.size() or 1
     shapes = [(leaf.shape[0] // n + (me < leaf.shape[0] % n), *leaf.shape[1:]) for leaf in leaves]
     of = {
@@ -255,7 +248,7 @@ def broadcast_object(
     root_rank = _arguments.root_rank(root_rank)
     is_root = rank() == root_rank
     content = np.frombuffer(pickler.dumps(obj), np.uint8) if is_root else np.zeros(0, np.uint8)
-    of = {"process_set_id": _set_id(process_set), "root_rank": root_rank}
+    of = {"process_set_id": _arguments.process_set_id(process_set), "root_rank": root_rank}
     (length,) = _host.run(_lib.BROADCAST, [np.array([content.size], np.int64)], f"{name}.sz", **of)
     if not is_root:
         content = np.zeros(int(length[0]), np.uint8)
@@ -267,7 +260,7 @@ def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessS
     """Return the objects of all ranks, in the order of ranks; pickled on the way. Blocks."""
     name = _arguments.name(name) or "allgather_object"
     content = np.frombuffer(pickler.dumps(obj), np.uint8)
-    of = {"process_set_id": _set_id(process_set)}
+    of = {"process_set_id": _arguments.process_set_id(process_set)}
     (lengths,) = _host.run(_lib.ALLGATHER, [np.array([content.size], np.int64)], f"{name}.sz", **of)
     (contents,) = _host.run(_lib.ALLGATHER, [content], f"{name}.t", **of)
     ends = np.cumsum(lengths)

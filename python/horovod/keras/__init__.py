@@ -14,7 +14,7 @@ from horovod._keras._options import Options
 from horovod._keras.optimizer import distribute
 from horovod._keras.saving import load_model as _load_model
 from horovod.common._groups import Groups, resolve_groups
-from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.keras import callbacks, elastic
 
 _framework = _frameworks.framework(keras)
@@ -61,6 +61,7 @@ __all__ = [
     "PartialDistributedOptimizer",
     "ProcessSet",
     "Sum",
+    "add_process_set",
     "allgather",
     "allreduce",
     "broadcast",
@@ -87,6 +88,7 @@ __all__ = [
     "nccl_built",
     "rank",
     "reducescatter",
+    "remove_process_set",
     "rocm_built",
     "shutdown",
     "size",

@@ -4,6 +4,7 @@ from typing import Any
 
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common.util import check_extension
 from horovod.tensorflow import elastic
 from horovod.tensorflow._collectives import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
 from horovod.tensorflow.compression import Compression
@@ -58,6 +59,7 @@ from horovod.tensorflow.mpi_ops import (
 )
 from horovod.tensorflow.optimizer import DistributedOptimizer
 from horovod.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
+from horovod.tensorflow.util import _executing_eagerly  # noqa: F401  programs ask for it here
 
 __all__ = [
     "PartialDistributedGradientTape",
@@ -86,6 +88,7 @@ __all__ = [
     "broadcast_object_fn",
     "broadcast_variables",
     "ccl_built",
+    "check_extension",
     "cross_rank",
     "cross_size",
     "cuda_built",

@@ -6,11 +6,10 @@ from typing import Any, Optional, Sequence
 
 import tensorflow as tf
 
-from horovod.common import _arguments
+from horovod.common import _arguments, _lib
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.common.util import num_rank_is_power_2
 from horovod.tensorflow import mpi_ops
-from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.compression import Compression, prepare
 from horovod.tensorflow.mpi_ops import Adasum, Average, Sum
 
 
@@ -22,8 +21,6 @@ def _set_size(process_set: ProcessSet, dtype: tf.DType) -> tf.Tensor:
 def _check_adasum(process_set: ProcessSet) -> None:
     if process_set is not global_process_set and process_set.process_set_id != 0:
         raise NotImplementedError("Adasum does not support non-global process sets yet.")
-    if not num_rank_is_power_2(mpi_ops.size()):
-        raise NotImplementedError("Running Adasum with non-power of 2 ranks is not supported yet.")
 
 
 def _allreduce_slices(
@@ -81,7 +78,7 @@ def allreduce(
     if op == Adasum:
         _check_adasum(process_set)
     with tf.device(device_dense):
-        compressed, context = compression.compress(tf.convert_to_tensor(tensor))
+        compressed, context, wire = prepare(compression, tf.convert_to_tensor(tensor), op)
         reduced = mpi_ops._allreduce(
             compressed,
             name=name,
@@ -90,27 +87,31 @@ def allreduce(
             postscale_factor=postscale_factor,
             ignore_name_scope=ignore_name_scope,
             process_set=process_set,
+            wire=wire,
         )
         return compression.decompress(reduced, context)
 
 
-def _by_dtype(tensors: Sequence[Any]) -> list[list[int]]:
-    """Indices of ``tensors`` by dtype, each in order: a native group has one."""
-    kinds: dict[tf.DType, list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        kinds.setdefault(tensor.dtype, []).append(i)
+Prepared = tuple[tf.Tensor, Any, int]  # as compression.prepare returns it
+
+
+def _alike(tensors: Sequence[Prepared]) -> list[list[int]]:
+    """Indices of ``tensors`` by dtype and wire, each in order: a native group has one of both."""
+    kinds: dict[tuple[tf.DType, int], list[int]] = {}
+    for i, (tensor, _, wire) in enumerate(tensors):
+        kinds.setdefault((tensor.dtype, wire), []).append(i)
     return list(kinds.values())
 
 
-def _grouped(tensors: Sequence[Any], compression: Any, name: Optional[str], run: Any) -> list[Any]:
-    """Compress, ``run(tensors, name)`` on those of each dtype, decompress; in the order of ``tensors``."""
-    compressed = [compression.compress(tensor) for tensor in tensors]
+def _grouped(tensors: Sequence[Prepared], compression: Any, name: Optional[str], run: Any) -> list[Any]:
+    """``run(tensors, wire, name)`` on those that are alike, and decompress; in the order of ``tensors``."""
     results: list[Any] = [None] * len(tensors)
-    kinds = _by_dtype([tensor for tensor, _ in compressed])
+    kinds = _alike(tensors)
     for kind in kinds:
-        own = name and (name if len(kinds) == 1 else f"{name}.{compressed[kind[0]][0].dtype.name}")
-        for i, reduced in zip(kind, run([compressed[i][0] for i in kind], own)):
-            results[i] = compression.decompress(reduced, compressed[i][1])
+        first, _, wire = tensors[kind[0]]
+        own = name and (name if len(kinds) == 1 else f"{name}.{first.dtype.name}")
+        for i, reduced in zip(kind, run([tensors[i][0] for i in kind], wire, own)):
+            results[i] = compression.decompress(reduced, tensors[i][1])
     return results
 
 
@@ -150,7 +151,7 @@ def grouped_allreduce(
     if dense and op == Adasum:
         _check_adasum(process_set)
 
-    def run(part: list[Any], own: Optional[str]) -> list[Any]:
+    def run(part: list[Any], wire: int, own: Optional[str]) -> list[Any]:
         return mpi_ops._grouped_allreduce(
             part,
             name=own,
@@ -159,10 +160,11 @@ def grouped_allreduce(
             postscale_factor=postscale_factor,
             ignore_name_scope=ignore_name_scope,
             process_set=process_set,
+            wire=wire,
         )
 
     with tf.device(device_dense):
-        inputs = [tf.convert_to_tensor(tensors[i]) for i in dense]
+        inputs = [prepare(compression, tf.convert_to_tensor(tensors[i]), op) for i in dense]
         for i, reduced in zip(dense, _grouped(inputs, compression, name, run)):
             results[i] = reduced
     return results
@@ -206,7 +208,7 @@ def grouped_reducescatter(
     mpi_ops.check_scatter_op(op)
     _arguments.compressor(compression)
 
-    def run(part: list[Any], own: Optional[str]) -> list[Any]:
+    def run(part: list[Any], _: int, own: Optional[str]) -> list[Any]:
         return mpi_ops._grouped_reducescatter(
             part,
             name=own,
@@ -217,4 +219,5 @@ def grouped_reducescatter(
         )
 
     with tf.device(device_dense):
-        return _grouped([tf.convert_to_tensor(t) for t in tensors], compression, None, run)
+        inputs = [(*compression.compress(tf.convert_to_tensor(t)), _lib.WIRE_AS_IT_IS) for t in tensors]
+        return _grouped(inputs, compression, None, run)

@@ -6,6 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod.common import _lib
+from horovod.tensorflow.mpi_ops import Average, Sum
+
 
 class Compressor:
     """What a compressor offers: two static methods, of which the second undoes the first as far as it can."""
@@ -51,8 +54,50 @@ class FP16Compressor(Compressor):
         return tensor if ctx is None else tf.cast(tensor, ctx)
 
 
+class BF16Compressor(Compressor):
+    """Sends float32 and float64 tensors as bfloat16, others as they are."""
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        """Return a bfloat16 copy, and the original dtype."""
+        if tensor.dtype in _WIDE:
+            return tf.cast(tensor, tf.bfloat16), tensor.dtype
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        """Return the tensor in its original dtype."""
+        return tensor if ctx is None else tf.cast(tensor, ctx)
+
+
 class Compression:
-    """The compressors to choose from."""
+    """The compressors to choose from, or a class of one's own.
+
+    In an allreduce with Sum or Average, ``fp16`` and ``bf16`` leave float32 and float64 tensors to the engine: they
+    are rounded where they travel from host to host, and nowhere else. Otherwise a tensor is compressed before the
+    operation, and decompressed after it.
+    """
 
     none = NoneCompressor
     fp16 = FP16Compressor
+    bf16 = BF16Compressor
+
+
+_WIDE = (tf.float32, tf.float64)
+
+
+def wire_of(compression: Any, tensor: tf.Tensor, op: int) -> int:
+    """In what form the engine is to send ``tensor`` between hosts, in an allreduce with ``op``."""
+    if compression is FP16Compressor:
+        wire = _lib.WIRE_FP16
+    elif compression is BF16Compressor:
+        wire = _lib.WIRE_BF16
+    else:
+        return _lib.WIRE_AS_IT_IS
+    return wire if op in (Sum, Average) and tensor.dtype in _WIDE else _lib.WIRE_AS_IT_IS
+
+
+def prepare(compression: Any, tensor: tf.Tensor, op: int) -> tuple[tf.Tensor, Any, int]:
+    """What to submit to an allreduce with ``op``, what ``compression.decompress`` needs, and :func:`wire_of` it."""
+    wire = wire_of(compression, tensor, op)
+    return (tensor, None, wire) if wire else (*compression.compress(tensor), wire)

@@ -62,14 +62,14 @@ def _assign_broadcast(variables: Sequence[Any], root_rank: int, process_set: Pro
     return assign()
 
 
-def broadcast_global_variables(root_rank: int) -> Any:
+def broadcast_global_variables(root_rank: int, process_set: ProcessSet = global_process_set) -> Any:
     """The operation that overwrites all global variables with those of ``root_rank``; RuntimeError in eager mode."""
     if tf.executing_eagerly():
         raise RuntimeError(
             "hvd.broadcast_global_variables() does not support eager execution. Please use "
             "`hvd.broadcast_variables(<model/optimizer variables>)` instead."
         )
-    return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
+    return broadcast_variables(tf.compat.v1.global_variables(), root_rank, process_set)
 
 
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
@@ -78,9 +78,10 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
     Needed where training starts from random weights, or from a checkpoint that one rank restores.
     """
 
-    def __init__(self, root_rank: int, device: str = "") -> None:
+    def __init__(self, root_rank: int, device: str = "", process_set: ProcessSet = global_process_set) -> None:
         """``device`` is where the operation is placed; the communication is the CPU's."""
         super().__init__()
+        self.process_set = _arguments.process_set(process_set)
         self.root_rank = _arguments.root_rank(root_rank)
         self.bcast_op: Any = None
         self.device = device
@@ -89,7 +90,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
         """Build the broadcast, unless that has been done in this graph."""
         if self.bcast_op is None or self.bcast_op.graph != tf.compat.v1.get_default_graph():
             with tf.device(self.device):
-                self.bcast_op = broadcast_global_variables(self.root_rank)
+                self.bcast_op = broadcast_global_variables(self.root_rank, self.process_set)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Run it."""
@@ -104,10 +105,11 @@ def _evaluate(session: Optional[Any], build: Callable[[Any], Any], value: np.nda
     """``build(value)`` as an array: at once in eager mode, else in ``session``."""
     if tf.executing_eagerly():
         return build(tf.convert_to_tensor(value)).numpy()
-    return (session or _default_session()).run(build(tf.convert_to_tensor(value)))
+    return (session or default_session()).run(build(tf.convert_to_tensor(value)))
 
 
-def _default_session() -> Any:
+def default_session() -> Any:
+    """The session around the call. ValueError if there is none."""
     session = tf.compat.v1.get_default_session()
     if session is None:
         raise ValueError("there is no default session: pass session=…, or call inside `with session:`")
@@ -160,7 +162,7 @@ def broadcast_object_fn(
     content_out = broadcast(content_in, root_rank, f"{name}.t", process_set=process_set)
 
     def send(obj: Any) -> Any:
-        run = (session or _default_session()).run
+        run = (session or default_session()).run
         is_root = rank() == root_rank
         content = _to_array(obj) if is_root else np.zeros(0, np.uint8)
         length = run(size_out, {size_in: [content.size]})

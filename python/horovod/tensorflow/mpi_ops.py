@@ -97,12 +97,10 @@ def _names(kind: str, name: Optional[str], *tensors: Any) -> dict[str, str]:
 
 
 def _set_id(process_set: ProcessSet) -> int:
+    """The number of a process set. ValueError for one that is not there when the operation is made."""
     if isinstance(process_set, _SameSet):
         return process_set.process_set_id
-    set_id = _arguments.process_set(process_set).process_set_id
-    if set_id is None:
-        raise ValueError(f"the process set is not initialized: {process_set}")
-    return set_id
+    return _arguments.process_set_id(process_set)
 
 
 def _scales(prescale_factor: Any, postscale_factor: Any) -> dict[str, float]:
@@ -124,12 +122,17 @@ def _allreduce(
     postscale_factor: float = 1.0,
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
+    wire: int = _lib.WIRE_AS_IT_IS,
 ) -> tf.Tensor:
-    """The reduction of ``tensor`` over the ranks of ``process_set``, of one shape and dtype. Differentiable."""
+    """The reduction of ``tensor`` over the ranks of ``process_set``, of one shape and dtype. Differentiable.
+
+    ``wire`` is in what form sums and averages of float32 and float64 travel between hosts.
+    """
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_allreduce(
         tensor,
         reduce_op=check_reduce_op(op),
+        wire=wire,
         ignore_name_scope=ignore_name_scope,
         process_set_id=_set_id(process_set),
         **_scales(prescale_factor, postscale_factor),
@@ -145,14 +148,19 @@ def _grouped_allreduce(
     postscale_factor: float = 1.0,
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
+    wire: int = _lib.WIRE_AS_IT_IS,
 ) -> list[tf.Tensor]:
-    """The reductions of ``tensors``, of one dtype, none before all are ready on all ranks. Differentiable."""
+    """The reductions of ``tensors``, of one dtype, none before all are ready on all ranks. Differentiable.
+
+    ``wire`` is in what form sums and averages of float32 and float64 travel between hosts.
+    """
     tensors = [tf.convert_to_tensor(t) for t in _arguments.tensors(tensors)]
     if not tensors:
         return []
     return _native.horovod_grouped_allreduce(
         tensors,
         reduce_op=check_reduce_op(op),
+        wire=wire,
         ignore_name_scope=ignore_name_scope,
         process_set_id=_set_id(process_set),
         **_scales(prescale_factor, postscale_factor),
@@ -376,20 +384,27 @@ def _like(op: Any) -> dict[str, Any]:
 def _reduction(op: Any) -> dict[str, Any]:
     return {
         "op": op.get_attr("reduce_op"),
+        "wire": op.get_attr("wire"),
         "prescale_factor": op.get_attr("prescale_factor"),
         "postscale_factor": op.get_attr("postscale_factor"),
         **_like(op),
     }
 
 
+def _incoming(op: Any, grads: Sequence[Any]) -> list[tf.Tensor]:
+    """The gradients of the outputs, in the operation's own type: what follows may have computed in another one."""
+    return [tf.cast(tf.convert_to_tensor(grad), x.dtype) for x, grad in zip(op.inputs, grads)]
+
+
 @ops.RegisterGradient("HorovodAllreduce")
 def _allreduce_grad(op: Any, grad: Any) -> Any:
+    (grad,) = _incoming(op, [grad])
     return _allreduce(grad, **_reduction(op))
 
 
 @ops.RegisterGradient("HorovodGroupedAllreduce")
 def _grouped_allreduce_grad(op: Any, *grads: Any) -> Any:
-    return _grouped_allreduce(grads, **_reduction(op))
+    return _grouped_allreduce(_incoming(op, grads), **_reduction(op))
 
 
 def _own_rows(op: Any, x: Any, grad: Any) -> Any:
@@ -403,44 +418,50 @@ def _own_rows(op: Any, x: Any, grad: Any) -> Any:
 
 @ops.RegisterGradient("HorovodAllgather")
 def _allgather_grad(op: Any, grad: Any) -> Any:
+    (grad,) = _incoming(op, [grad])
     return _own_rows(op, op.inputs[0], _allreduce(grad, op=Average, **_like(op)))
 
 
 @ops.RegisterGradient("HorovodGroupedAllgather")
 def _grouped_allgather_grad(op: Any, *grads: Any) -> Any:
-    reduced = _grouped_allreduce(grads, op=Average, **_like(op))
+    reduced = _grouped_allreduce(_incoming(op, grads), op=Average, **_like(op))
     return [_own_rows(op, x, grad) for x, grad in zip(op.inputs, reduced)]
 
 
 @ops.RegisterGradient("HorovodBroadcast")
 def _broadcast_grad(op: Any, grad: Any) -> Any:
+    (grad,) = _incoming(op, [grad])
     reduced = _allreduce(grad, op=Average, **_like(op))
     return tf.where(tf.equal(rank_op(), op.get_attr("root_rank")), reduced, tf.zeros_like(reduced))
 
 
 @ops.RegisterGradient("HorovodAlltoall")
 def _alltoall_grad(op: Any, grad: Any, _: Any) -> Any:
+    (grad,) = _incoming(op, [grad])
     back, _ = alltoall(grad, splits=op.outputs[1], **_like(op))
     return [back, None]
 
 
-def _scattered_back(op: Any, grad: Any) -> Any:
+def _scattered_back(op: Any, grads: Sequence[Any]) -> list[tf.Tensor]:
+    grads = _incoming(op, grads)
     scale = op.get_attr("prescale_factor") * op.get_attr("postscale_factor")
     if scale != 1:
-        grad *= tf.cast(scale, grad.dtype)
+        grads = [grad * tf.cast(scale, grad.dtype) for grad in grads]
     if op.get_attr("reduce_op") == Sum:
-        grad *= tf.cast(size_op(op.get_attr("process_set_id")), grad.dtype)
-    return grad
+        size = size_op(op.get_attr("process_set_id"))
+        grads = [grad * tf.cast(size, grad.dtype) for grad in grads]
+    return grads
 
 
 @ops.RegisterGradient("HorovodReducescatter")
 def _reducescatter_grad(op: Any, grad: Any) -> Any:
-    return allgather(_scattered_back(op, grad), **_like(op))
+    (grad,) = _scattered_back(op, [grad])
+    return allgather(grad, **_like(op))
 
 
 @ops.RegisterGradient("HorovodGroupedReducescatter")
 def _grouped_reducescatter_grad(op: Any, *grads: Any) -> Any:
-    return grouped_allgather([_scattered_back(op, grad) for grad in grads], **_like(op))
+    return grouped_allgather(_scattered_back(op, grads), **_like(op))
 
 
 for _kind in ("BroadcastInplace", "Join", "Barrier", "Rank", "Size", "LocalRank", "LocalSize", "ProcessSetIncluded"):

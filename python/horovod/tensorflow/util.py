@@ -1,0 +1,42 @@
+"""Small functions that programs import from Horovod: which mode TensorFlow is in, and variables as keys of a dict."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import tensorflow as tf
+
+from horovod.common.util import _cache as _cached
+
+
+def _executing_eagerly() -> bool:
+    """Whether operations run at once: not in a graph, and not while a function is traced."""
+    return tf.executing_eagerly()
+
+
+def _make_subgraph(f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f`` as one function of TensorFlow."""
+    return tf.function(f)
+
+
+def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f``, called once for the same arguments, which must be hashable, and once more for each graph around a call."""
+
+    @_cached
+    def in_graph(_: Any, *args: Any, **kwargs: Any) -> Any:
+        return f(*args, **kwargs)
+
+    def cached(*args: Any, **kwargs: Any) -> Any:
+        return in_graph(None if tf.executing_eagerly() else tf.compat.v1.get_default_graph(), *args, **kwargs)
+
+    return cached
+
+
+def vars_to_refs(vars: Any) -> Any:
+    """The hashable reference of a variable; of lists of them, in any depth, tuples of references."""
+    return tuple(vars_to_refs(v) for v in vars) if isinstance(vars, (list, tuple)) else vars.ref()
+
+
+def refs_to_vars(refs: Any) -> Any:
+    """The variables that :func:`vars_to_refs` has made references of, in lists."""
+    return [refs_to_vars(r) for r in refs] if isinstance(refs, (list, tuple)) else refs.deref()
