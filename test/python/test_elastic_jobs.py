@@ -13,16 +13,17 @@ import pytest
 HERE = Path(__file__).resolve().parent
 HOROVODRUN = os.environ.get("HOROVODRUN", str(HERE.parent.parent / "build" / "horovodrun"))
 PROGRAM = str(HERE / "elastic" / "trains.py")
+CHANGES_SETS = str(HERE / "elastic" / "changes_sets.py")
 LIMIT = 120  # seconds
 
 
-def command(options, *args):
-    return [HOROVODRUN, *options, sys.executable, PROGRAM, *map(str, args)]
+def command(options, *args, program=PROGRAM):
+    return [HOROVODRUN, *options, sys.executable, program, *map(str, args)]
 
 
-def run(options, *args, env=None):
+def run(options, *args, env=None, program=PROGRAM):
     return subprocess.run(
-        command(options, *args),
+        command(options, *args, program=program),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -58,6 +59,13 @@ def test_process_sets_keep_their_ranks():
     assert job.returncode == 0, job.stdout
     assert sizes(job.stdout)[0] == [3, 2, 3], job.stdout
     assert done(job.stdout, 400) == [0, 1, 3], job.stdout
+
+
+@pytest.mark.parametrize("call", ["add", "remove"])
+def test_a_worker_dies_while_others_change_process_sets(call):
+    job = run(["-np", "3", "--min-np", "2", "-H", "localhost:3"], call, program=CHANGES_SETS)
+    assert job.returncode == 0, job.stdout
+    assert done(job.stdout, 6) == [0, 2], job.stdout
 
 
 def test_rank_zero_dies():

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Callable, Iterable, Optional, Sequence, Union
 
 from horovod.common import _last_words, _lib, _mpi
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import is_iterable
 
 if TYPE_CHECKING:
@@ -254,9 +255,9 @@ class HorovodBasics:
                 or "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 or pass process_sets='dynamic' to hvd.init() to allow adding or "
                 "removing process sets after initialization."
             )
-        if result == self.HOROVOD_PROCESS_SET_ERROR_SHUTDOWN:
-            raise ValueError(reason or "Horovod is shutting down.")
-        raise ValueError(reason or f"the process set cannot be changed (error {result})")
+        if result == self.HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET:
+            raise ValueError(reason)
+        raise HorovodInternalError(reason or f"the process sets cannot be changed (error {result})")
 
     def _process_set_rank(self, process_set_id: int) -> int:
         result = self.MPI_LIB_CTYPES.horovod_process_set_rank(_lib.int32(process_set_id, "process set id"))

@@ -131,7 +131,8 @@ def _rebind_process_sets(basics: HorovodBasics, process_sets: Sequence[ProcessSe
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
     """Add a set after init, and return it with an id. All ranks must call this, members or not, in the same order.
 
-    Blocks until they have. Raises ValueError if there is such a set, or if sets are not dynamic.
+    Blocks until they have. Raises ValueError if there is such a set, if a rank does not exist, or if sets are not
+    dynamic; HorovodInternalError if the ranks disagree, or a rank dies meanwhile.
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
@@ -149,11 +150,13 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Remove a set, and return whether it was there. All ranks must call this, in the same order.
 
-    Blocks until they have. False for the global set and for one that is not initialised.
+    Blocks until they have. False for the global set and for one that is not initialised. Raises as
+    :func:`add_process_set`; the set is there still after a HorovodInternalError.
     """
     process_set_id = process_set.process_set_id
     if not process_set_id:
         return False
+    was_there = _bound()._remove_process_set_impl(process_set_id) is not None
     process_set._forget()
     _added.discard(process_set)
-    return _bound()._remove_process_set_impl(process_set_id) is not None
+    return was_there
