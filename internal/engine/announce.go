@@ -55,8 +55,8 @@ func (l *lane) admit(en *Entry) *Error {
 	if f := l.engine.failure.Load(); f != nil {
 		return f
 	}
-	if l.engine.over != nil {
-		return l.engine.over
+	if l.engine.departure.Load() != nil {
+		return errLeft
 	}
 	if l.removed {
 		return &Error{Aborted, "Process set has been removed"}

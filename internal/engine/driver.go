@@ -199,7 +199,7 @@ func (e *Engine) progress() bool {
 		}
 	}
 	if e.world.shut && !worked && !e.closing.Load() && e.drained() {
-		e.fail(e.over)
+		e.fail(errLeft)
 		return true
 	}
 	return worked

@@ -71,10 +71,10 @@ type Options struct {
 	// Agree, if set, is asked for the words that all ranks use for a failure, given the
 	// cause and this rank's view of it. It may block for a short time.
 	Agree func(cause, view string) string
-	// Cause, if set, is asked once for a better explanation of a shutdown by
-	// another rank; it may block for a short time.
-	Cause func(rank int) string
-	Log   *slog.Logger
+	// Left, if set, is asked once for the words that all ranks use after a rank has left while others
+	// had operations to do, such as LeftText. It may block for a short time.
+	Left func(rank int) string
+	Log  *slog.Logger
 	// Records is how many of the last operations are remembered for a post-mortem.
 	Records int
 }
@@ -89,7 +89,6 @@ type Engine struct {
 	flight   *flight.Recorder        // guarded by mu
 	mu       sync.Mutex              // guards sets, and each lane's pending table and worker
 	sets     map[int]*processSet     // by id
-	over     *Error                  // a rank has left: why nothing more is accepted; guarded by mu
 	lanes    atomic.Pointer[[]*lane] // of the sets that this rank is in; renewed, never changed
 	setCalls sync.Mutex              // one AddSet or RemoveSet at a time
 	added    uint32                  // how many sets have been added ever; guarded by setCalls
@@ -106,11 +105,12 @@ type Engine struct {
 	quit         chan struct{} // closed to end the background goroutine
 	stopped      chan struct{} // closed when it has ended
 	closing      atomic.Bool
-	stallChecked time.Time             // the driver's
-	verified     time.Time             // the driver's: when what ranks share was looked at last
-	active       time.Time             // when something was last submitted, to within maxSleep; guarded by mu
-	failure      atomic.Pointer[Error] // set once: every later operation gets it
-	abort        atomic.Pointer[Error] // set once, before failure: it was no shutdown, but this
+	stallChecked time.Time                 // the driver's
+	verified     time.Time                 // the driver's: when what ranks share was looked at last
+	active       time.Time                 // when something was last submitted, to within maxSleep; guarded by mu
+	failure      atomic.Pointer[Error]     // set once: every later operation gets it
+	abort        atomic.Pointer[Error]     // set once, before failure: it was no shutdown, but this
+	departure    atomic.Pointer[departure] // set once: another rank has left, and nothing more is accepted
 
 	clock    clock
 	tuner    *tuner // on rank 0, while Options.Tune asks for it
@@ -197,7 +197,7 @@ func (e *Engine) ClosedBy() (rank int, over bool) {
 // Enqueue submits an operation and returns at once. The Entry is released by the caller.
 func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	if f := e.failure.Load(); f != nil {
-		return nil, f
+		return nil, e.words(f)
 	}
 	if err := e.net.Err(); err != nil {
 		return nil, e.aborted(err)
@@ -212,7 +212,7 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	en := newEntry(l, op)
 	if err := l.submit(en); err != nil {
 		en.recycle()
-		return nil, err
+		return nil, e.words(err)
 	}
 	if !op.WillWait {
 		e.ensureDriver()
@@ -225,7 +225,7 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 // group. Either all are submitted or none is. The Entries are in the order of ops.
 func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 	if f := e.failure.Load(); f != nil {
-		return nil, f
+		return nil, e.words(f)
 	}
 	if len(ops) == 0 {
 		return nil, nil
@@ -256,7 +256,7 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 		for _, en := range g.entries {
 			en.recycle()
 		}
-		return nil, err
+		return nil, e.words(err)
 	}
 	if !ops[0].WillWait {
 		e.ensureDriver()
@@ -371,7 +371,11 @@ func (e *Engine) Shutdown(limit time.Duration) {
 		failpoint.Here("shutdown")
 		e.drive(nil, time.Now().Add(limit))
 	}
-	e.fail(&Error{UnknownError, shutDownText})
+	if e.departure.Load() != nil {
+		e.fail(errLeft)
+	} else {
+		e.fail(&Error{UnknownError, shutDownText})
+	}
 	e.role.Unlock()
 	close(e.quit)
 	<-e.stopped

@@ -39,11 +39,14 @@ func (e *Engine) aborted(cause error) *Error {
 	return f
 }
 
-// Failure is what the network was aborted for, as operations have it; nil while it
-// works, and after a shutdown.
+// Failure is what this rank's operations have failed for, as they tell it: what the network was
+// aborted for, or that another rank has left. It is nil while they work, and after a shutdown.
 func (e *Engine) Failure() *Error {
 	if f := e.abort.Load(); f != nil {
 		return f
+	}
+	if d := e.departure.Load(); d != nil && d.told.Load() != nil {
+		return d.told.Load()
 	}
 	if e.failure.Load() == nil {
 		if err := e.net.Err(); err != nil {

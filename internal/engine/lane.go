@@ -129,8 +129,7 @@ func (l *lane) progress() bool {
 		}
 	}
 	if !worked && !l.shut && l.board.Closed() {
-		l.closed()
-		return true
+		return l.closed()
 	}
 	return worked
 }
@@ -319,33 +318,19 @@ func (l *lane) conclude(en *Entry, err *Error) {
 	en.finish(err)
 }
 
-// closed fails what is still pending after the log was closed by some rank.
-func (l *lane) closed() {
-	l.shut = true
+// closed fails what is still pending after the log was closed, and reports whether it could. A set's
+// log may be known to be closed before the world's, whose end says who was the first to leave.
+func (l *lane) closed() bool {
 	e := l.engine
 	if e.closing.Load() {
-		return // Shutdown does it
+		l.shut = true
+		return true // Shutdown does it
 	}
-	reason := shutDownText
-	if by := l.board.ClosedBy(); by >= 0 {
-		rank := l.members[by]
-		who := ""
-		e.mu.Lock()
-		asked := len(l.table) > 0
-		e.mu.Unlock()
-		if e.opts.Cause != nil && asked { // it may take a moment: not for nothing
-			who = e.opts.Cause(rank)
-		}
-		if who == "" {
-			who = e.opts.Describe(rank) + " has shut down"
-		}
-		reason += " The first to leave: " + who + "."
+	if !e.left() {
+		return false
 	}
-	failure := &Error{UnknownError, reason}
+	l.shut = true
 	if l == e.world {
-		e.mu.Lock()
-		e.over = failure // refuses what comes now
-		e.mu.Unlock()
 		// The other sets end, too; their members may learn of it from this rank. What
 		// they have agreed on is executed first: progress ends the engine after that.
 		for _, other := range *e.lanes.Load() {
@@ -354,7 +339,8 @@ func (l *lane) closed() {
 			}
 		}
 	}
-	l.failAll(failure)
+	l.failAll(errLeft)
+	return true
 }
 
 // failAll completes everything pending with reason. Nothing of the lane touches
@@ -374,6 +360,9 @@ func (l *lane) failAll(reason *Error) {
 	l.outbox, l.unready, l.joining = nil, nil, nil
 	l.behind.Store(0)
 	e.mu.Unlock()
+	if len(left) > 0 { // the words may take a moment: not for nothing
+		reason = e.words(reason)
+	}
 	e.pending.Add(-int64(len(left)))
 	for _, en := range left {
 		en.finish(reason)

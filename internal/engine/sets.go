@@ -87,7 +87,7 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if f := e.failure.Load(); f != nil {
-		return 0, f
+		return 0, e.words(f)
 	}
 	e.sets[s.id] = s
 	e.publishLanes()

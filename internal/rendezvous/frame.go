@@ -58,6 +58,7 @@ type message struct {
 
 	Text       string    `json:",omitempty"` // refused, failed, missing, give up, report, cause, verdict
 	View       string    `json:",omitempty"` // cause, verdict
+	Left       bool      `json:",omitempty"` // cause, verdict: nothing has failed, but a rank has left
 	About      int       `json:",omitempty"` // report: 1 + the rank that has failed; 0: the one that reports
 	Death      *Death    `json:",omitempty"` // death, failed
 	Silent     []Silence `json:",omitempty"` // beats

@@ -58,6 +58,7 @@ type Session struct {
 	server string        // who serves, if it is not the launcher
 	ended  chan struct{} // closed when the connection is over; err says why
 	judged chan struct{} // closed when verdict is there
+	failed chan struct{} // closed when verdict is there, and not only that a rank has left
 
 	writing sync.Mutex
 
@@ -66,7 +67,7 @@ type Session struct {
 	closing bool      // Close was called: whatever ends the session now, that was the cause
 	err     error     // set once, before ended is closed
 	deaths  []Death
-	verdict *Verdict // set once
+	verdict *Verdict // its words are set once
 	uses    map[string]uint64
 	waits   map[exchangeKey]*wait
 	inquiries
@@ -110,6 +111,7 @@ func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session,
 		o: o, conn: a.conn, addr: a.addr, fd: -1,
 		ended:  make(chan struct{}),
 		judged: make(chan struct{}),
+		failed: make(chan struct{}),
 		uses:   map[string]uint64{},
 		waits:  map[exchangeKey]*wait{},
 	}

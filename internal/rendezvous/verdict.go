@@ -14,20 +14,30 @@ type Verdict struct {
 	Cause string
 	// View is when that was noticed, by which rank, and what it was doing.
 	View string
+	// Left: nothing has failed, but a rank has left. The operations that all have agreed on come to
+	// their ends, and each rank learns by itself when to give up the others.
+	Left bool
 }
 
 // judge takes what p says why its operations end. The first to say so is believed, and
-// every member is told: also those that no other rank could reach.
+// every member is told: also those that no other rank could reach. Where something fails
+// after a rank has left, they are told again, in the same words, that they are to end at once.
 func (s *Server) judge(p *peer, m message) {
 	g := p.gen
-	if g.verdict != nil || m.Text == "" {
+	switch {
+	case m.Text == "":
+		return
+	case g.verdict == nil:
+		g.verdict = &Verdict{clip(m.Text, maxText), clip(m.View, maxText), m.Left}
+	case g.verdict.Left && !m.Left:
+		g.verdict = &Verdict{g.verdict.Cause, g.verdict.View, false}
+	default:
 		return // p has been told, or will be in a moment
 	}
-	g.verdict = &Verdict{clip(m.Text, maxText), clip(m.View, maxText)}
 	s.verdict = g.verdict
 	for q := range s.peers {
 		if q.gen == g {
-			s.send(q, message{Type: typeVerdict, Text: g.verdict.Cause, View: g.verdict.View})
+			s.send(q, message{Type: typeVerdict, Text: g.verdict.Cause, View: g.verdict.View, Left: g.verdict.Left})
 		}
 	}
 }
@@ -44,42 +54,45 @@ func (s *Server) Verdict() *Verdict {
 // server cannot be reached, this rank's own account is returned. Calling it again
 // gives the same.
 func (s *Session) Agree(own Verdict, limit time.Duration) Verdict {
-	if v := s.agreement(); v != nil {
-		return *v
+	agreed := s.Agreed()
+	if agreed == nil || agreed.Left && !own.Left {
+		// What is written may have to wait for another who writes to a server that does not read.
+		guard.Go("the account of a failure", s.end, func() {
+			s.write(message{Type: typeCause, Text: clip(own.Cause, maxText), View: clip(own.View, maxText), Left: own.Left})
+		})
+	}
+	if agreed != nil {
+		return *agreed
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	// What is written may have to wait for another who writes to a server that does not read.
-	guard.Go("the account of a failure", s.end, func() {
-		s.write(message{Type: typeCause, Text: clip(own.Cause, maxText), View: clip(own.View, maxText)})
-	})
 	select {
 	case <-s.judged:
 	case <-s.ended:
 	case <-timer.C:
 	}
-	if v := s.agreement(); v != nil {
+	if v := s.Agreed(); v != nil {
 		return *v
 	}
 	return own
 }
 
-// OnVerdict calls f once, on a goroutine of its own, when the server tells why this
-// generation's operations end; never if it does not before the session ends.
+// OnVerdict calls f once, on a goroutine of its own, when the server tells that this
+// generation's operations end at once; never if it does not before the session ends.
 func (s *Session) OnVerdict(f func(Verdict)) {
 	guard.Go("the news of a failure", s.end, func() {
 		select {
-		case <-s.judged:
+		case <-s.failed:
 		case <-s.ended:
 		}
-		if v := s.agreement(); v != nil {
+		if v := s.Agreed(); v != nil && !v.Left {
 			f(*v)
 		}
 	})
 }
 
-// agreement is what the server has told, nil while it has not.
-func (s *Session) agreement() *Verdict {
+// Agreed is what the server has told, nil while it has not.
+func (s *Session) Agreed() *Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.verdict
@@ -90,9 +103,16 @@ func (s *Session) hearVerdict(m message) bool {
 	if m.Type != typeVerdict {
 		return false
 	}
-	if s.verdict == nil {
-		s.verdict = &Verdict{m.Text, m.View}
+	before := s.verdict
+	if before != nil && !before.Left {
+		return true
+	}
+	s.verdict = &Verdict{m.Text, m.View, m.Left}
+	if before == nil {
 		close(s.judged)
+	}
+	if !m.Left {
+		close(s.failed)
 	}
 	return true
 }

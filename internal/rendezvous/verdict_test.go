@@ -17,7 +17,7 @@ func TestAllAgreeOnOneAccount(t *testing.T) {
 	var telling sync.WaitGroup
 	for r, s := range all[:size-1] {
 		telling.Go(func() {
-			told[r] = s.Agree(Verdict{fmt.Sprintf("cause of %d", r), fmt.Sprintf(" [view of %d]", r)}, 10*time.Second)
+			told[r] = s.Agree(Verdict{Cause: fmt.Sprintf("cause of %d", r), View: fmt.Sprintf(" [view of %d]", r)}, 10*time.Second)
 		})
 	}
 	heard := make(chan Verdict, 1)
@@ -36,7 +36,7 @@ func TestAllAgreeOnOneAccount(t *testing.T) {
 	if v := srv.Verdict(); v == nil || *v != told[0] {
 		t.Errorf("the launcher has %+v", v)
 	}
-	if again := all[0].Agree(Verdict{"another", ""}, 0); again != told[0] {
+	if again := all[0].Agree(Verdict{Cause: "another"}, 0); again != told[0] {
 		t.Errorf("asked again: %+v", again)
 	}
 }
@@ -45,10 +45,10 @@ func TestAllAgreeOnOneAccount(t *testing.T) {
 func TestAVerdictIsOfItsGeneration(t *testing.T) {
 	_, addr := serve(t, 2)
 	all := joinAll(t, addr, 2)
-	all[0].Agree(Verdict{"of the first", ""}, 10*time.Second)
+	all[0].Agree(Verdict{Cause: "of the first"}, 10*time.Second)
 	o := options(0, 2)
 	o.Generation = 2
-	if v := join(t, addr, o).Agree(Verdict{"of the second", ""}, 10*time.Second); v.Cause != "of the second" {
+	if v := join(t, addr, o).Agree(Verdict{Cause: "of the second"}, 10*time.Second); v.Cause != "of the second" {
 		t.Errorf("got %+v", v)
 	}
 }
@@ -58,13 +58,42 @@ func TestWithoutAServerEachHasItsOwnAccount(t *testing.T) {
 	srv, addr := serve(t, 2)
 	all := joinAll(t, addr, 2)
 	srv.mu.Lock() // as a launcher that is stopped
-	v := all[0].Agree(Verdict{"mine", " [my view]"}, 20*time.Millisecond)
+	v := all[0].Agree(Verdict{Cause: "mine", View: " [my view]"}, 20*time.Millisecond)
 	srv.mu.Unlock()
 	if v.Cause != "mine" || v.View != " [my view]" {
 		t.Errorf("got %+v", v)
 	}
 	srv.Close()
-	if v := all[1].Agree(Verdict{"mine", ""}, time.Hour); v.Cause != "mine" {
+	if v := all[1].Agree(Verdict{Cause: "mine"}, time.Hour); v.Cause != "mine" {
 		t.Errorf("got %+v", v) // or hangs
+	}
+}
+
+// That a rank has left ends nothing at once, but its words count for what fails afterwards.
+func TestARankThatHasLeft(t *testing.T) {
+	srv, addr := serve(t, 3)
+	all := joinAll(t, addr, 3)
+	ended := make(chan Verdict, 1)
+	all[2].OnVerdict(func(v Verdict) { ended <- v })
+	left := all[0].Agree(Verdict{Cause: "rank 1 has left", Left: true}, 10*time.Second)
+	if left.Cause != "rank 1 has left" || !left.Left {
+		t.Fatalf("got %+v", left)
+	}
+	if again := all[2].Agree(Verdict{Cause: "rank 0 has left", Left: true}, 10*time.Second); again != left {
+		t.Errorf("another that has left: %+v", again)
+	}
+	select {
+	case v := <-ended:
+		t.Fatalf("rank 2 is told to end at once: %+v", v)
+	default:
+	}
+	if failed := all[2].Agree(Verdict{Cause: "rank 0 has died"}, 10*time.Second); failed.Cause != left.Cause {
+		t.Errorf("a failure after it: %+v", failed)
+	}
+	if v := <-ended; v != (Verdict{Cause: left.Cause}) {
+		t.Errorf("rank 2 is told %+v", v)
+	}
+	if v := srv.Verdict(); v == nil || *v != (Verdict{Cause: left.Cause}) {
+		t.Errorf("the launcher has %+v", v)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/transport"
@@ -68,6 +69,25 @@ func (w *World) agree(cause, view string) string {
 		return cause + view
 	}
 	v := w.session.Agree(rendezvous.Verdict{Cause: cause, View: view}, agreeTime)
+	return v.Cause + v.View
+}
+
+// onLeft is asked for what all ranks say after a rank has left while others had operations to do: what
+// the launcher knows of its end, if that comes soon. The first rank that asks says it for all.
+func (w *World) onLeft(rank int) string {
+	if w.session == nil {
+		return engine.LeftText(w.Describe(rank) + " has shut down")
+	}
+	v := w.session.Agreed()
+	if v == nil {
+		how := w.Describe(rank) + " has shut down"
+		if d := w.awaitNews(rank); d != nil {
+			how = d.String()
+		}
+		w.session.ReportOn(rank, how+" while other ranks had operations to do")
+		its := w.session.Agree(rendezvous.Verdict{Cause: engine.LeftText(how), Left: true}, agreeTime)
+		v = &its
+	}
 	return v.Cause + v.View
 }
 

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 
 	"github.com/gorovod/gorovod/internal/transport/p2p"
@@ -11,19 +12,33 @@ import (
 // Send sends a message to another rank, apart from the lanes; see p2p.Mail.
 func (w *World) Send(ctx context.Context, to int, tag uint32, label uint16, p []byte) error {
 	defer w.heartbeat.attend().done()
-	return w.mail.Send(ctx, to, tag, label, p)
+	return w.whyEnded(ctx, w.mail.Send(ctx, to, tag, label, p))
 }
 
 // Recv receives a message from another rank; see p2p.Mail.
 func (w *World) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, label uint16, err error) {
 	defer w.heartbeat.attend().done()
-	return w.mail.Recv(ctx, from, tag, p)
+	n, label, err = w.mail.Recv(ctx, from, tag, p)
+	return n, label, w.whyEnded(ctx, err)
 }
 
 // RecvAny receives a message from whichever rank sends one; see p2p.Mail.
 func (w *World) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
 	defer w.heartbeat.attend().done()
-	return w.mail.RecvAny(ctx, tag, p)
+	from, n, label, err = w.mail.RecvAny(ctx, tag, p)
+	return from, n, label, w.whyEnded(ctx, err)
+}
+
+// whyEnded adds to the error of a call that a rank has left, if that is why there are no messages any
+// more: whoever has closed his mail may have done so for another's sake.
+func (w *World) whyEnded(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || errors.Is(err, p2p.ErrTooLong) {
+		return err
+	}
+	if left := w.Engine.Departure(); left != nil {
+		return fmt.Errorf("%w: %w", err, left)
+	}
+	return err
 }
 
 // openMail prepares the messages between ranks.

@@ -227,7 +227,7 @@ func (w *World) startEngine(o Options) error {
 	opts := engine.Options{Rank: c.Rank, Size: c.Size, FusionThreshold: c.FusionThreshold, CacheCapacity: c.CacheCapacity, Wire: c.Compression,
 		GroupsApart: c.DisableGroupFusion, JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
 		Spin: c.LocalSize <= runtime.GOMAXPROCS(0), SpareCores: 2*c.LocalSize <= runtime.GOMAXPROCS(0), OneHost: c.LocalSize == c.Size,
-		Describe: w.Describe, Failed: w.failed, Agree: w.agree, Records: c.FlightRecords, Cause: w.cause, MainThread: o.MainThread, Log: o.Log}
+		Describe: w.Describe, Failed: w.failed, Agree: w.agree, Records: c.FlightRecords, Left: w.onLeft, MainThread: o.MainThread, Log: o.Log}
 	if err := w.tune(&opts); err != nil {
 		w.net.Close()
 		return err
@@ -359,17 +359,6 @@ func (w *World) awaitNews(rank int) *rendezvous.Death {
 			return nil
 		}
 	}
-}
-
-// cause explains why a rank has shut down, if the launcher knows.
-func (w *World) cause(rank int) string {
-	if w.session == nil {
-		return ""
-	}
-	if d := w.awaitNews(rank); d != nil {
-		return d.String()
-	}
-	return ""
 }
 
 // Abort fails this rank's operations, and those of the others as far as they can be

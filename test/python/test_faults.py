@@ -157,6 +157,17 @@ def test_exception(victim):
     assert "ArithmeticError: the loss is not a number" in job.output()
 
 
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_a_rank_leaves_while_others_work_in_sets(transport):
+    """The ranks that it makes fail are not the cause, for nobody."""
+    job = Job(4, "leaves.py", GOROVOD_TRANSPORT=transport)
+    assert job.finish() == 1
+    texts = {text.replace(' (tensor "mine")', "") for text in job.survivors({0, 2, 3})}
+    assert len(texts) == 1 and "The first to leave: rank 1 " in texts.pop(), job.output()
+    assert re.search(r"root cause: .*rank 1 on host", job.output()), job.output()
+    assert "Traceback" not in job.output()  # what the others raise is a consequence
+
+
 def test_exit_before_init():
     job = Job(3, "exits_before_init.py", VICTIM="1")
     assert job.finish() == 7
