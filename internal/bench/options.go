@@ -1,14 +1,13 @@
 package bench
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
+	"github.com/gorovod/gorovod/internal/commandline"
 )
 
 // The contenders, in the order of the tables.
@@ -24,12 +23,12 @@ var allPeers = []string{PeerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
 
 // options are those of gorovod bench.
 type options struct {
-	NumProc int      `name:"num-proc" short:"n" aliases:"np" default:"2" placeholder:"N" help:"Number of ranks (also --np). Default: 2."`
+	NumProc int      `name:"num-proc" short:"n" onedash:"np" aliases:"np" default:"2" placeholder:"N" help:"Number of ranks. Default: 2."`
 	Quick   bool     `help:"Fewer sizes, and by default 20 seconds."`
 	Time    *float64 `placeholder:"SECONDS" help:"How long it may take in all. Default: 90."`
 	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"The largest tensor. Default: 256."`
 	BERT    bool     `name:"bert" help:"The gradients of BERT-large, too: 1.3 GB for each rank of each contender."`
-	Peers   []string `placeholder:"NAME" help:"Whom to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
+	Peers   []string `placeholder:"NAME,..." words:"go,python,gloo,openmpi,horovod" help:"Whom to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
 	Python  string   `env:"PYTHON" placeholder:"FILE" help:"A Python with torch, for python and gloo. Default: python3."`
 	Horovod string   `placeholder:"FILE" help:"A Python with upstream's horovod and torch."`
 	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; mpirun is looked for beside it. Default: mpicc."`
@@ -39,21 +38,25 @@ type options struct {
 	tiny bool // for tests: the smallest work there is
 }
 
+// Command is gorovod bench.
+var Command = &commandline.Command{
+	Name:   "bench",
+	Usage:  "[options]",
+	About:  "Measure this machine, this engine and its peers",
+	Detail: "All of them take turns in one run: the machine's limits, the allreduce of this engine (float32, sum, in place), and that of its peers.",
+	Examples: []commandline.Example{
+		{Line: "gorovod bench --quick", About: "Some sizes on 2 ranks, in 20 seconds or little more."},
+		{Line: "gorovod bench -n 4 --peers go,gloo --json bench.json", About: "This engine beside gloo on 4 ranks; all figures go into a file."},
+	},
+	Grammar: func() any { return &options{} },
+}
+
 // parse parses and checks the arguments; help is the text to print if that was
 // asked for.
 func parse(name string, args []string) (o *options, help string, err error) {
 	o = &options{}
-	var text bytes.Buffer
-	parser, err := kong.New(o, kong.Name(name), kong.Writers(&text, &text), kong.Exit(func(int) {}),
-		kong.Description("Measure this machine's limits, the allreduce of this engine (float32, sum, in place), and that of its peers, taking turns in one run."))
-	if err != nil {
-		return nil, "", err
-	}
-	if _, err := parser.Parse(args); err != nil {
-		return nil, "", err
-	}
-	if text.Len() > 0 {
-		return nil, text.String(), nil
+	if help, err = Command.Parse(name, o, args); err != nil || help != "" {
+		return nil, help, err
 	}
 	return o, "", o.check()
 }

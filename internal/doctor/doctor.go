@@ -4,13 +4,12 @@
 package doctor
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
-	"github.com/alecthomas/kong"
+	"github.com/gorovod/gorovod/internal/commandline"
 )
 
 // options are those of gorovod doctor.
@@ -31,6 +30,21 @@ type Cluster struct {
 	StartTimeout    int    `default:"30" placeholder:"SECONDS" help:"How long the other hosts may take to be connected. Default: 30."`
 	Python          string `default:"python3" placeholder:"PROGRAM" help:"The Python whose frameworks count. Default: python3."`
 	NoPairs         bool   `help:"Do not measure the ways between the hosts."`
+}
+
+// Command is gorovod doctor.
+var Command = &commandline.Command{
+	Name:   "doctor",
+	Usage:  "[options]",
+	About:  "Examine this host, or several and the ways between them",
+	Detail: "The exit code is 0 if a job can run, 1 if it could not, 2 if the arguments make no sense.",
+	Examples: []commandline.Example{
+		{Line: "gorovod doctor", About: "This host."},
+		{Line: "gorovod doctor -H node1:4,node2:4", About: "Two hosts and the ways between them."},
+		{Line: "gorovod doctor --env", About: "The environment variables that are known here, and their values."},
+		{Line: "gorovod doctor --dump 4711", About: "What the ranks of a running job wait for; 4711 is its launcher's process."},
+	},
+	Grammar: func() any { return &options{} },
 }
 
 // ErrUnwell is what an examination ends with that found reasons for which a job
@@ -59,23 +73,17 @@ func Main(name string, args, environ []string, stdout, stderr io.Writer, examine
 
 func run(name string, args, environ []string, stdout io.Writer, examine func(Cluster, io.Writer) error) (int, error) {
 	var o options
-	var help bytes.Buffer
-	parser, err := kong.New(&o, kong.Name(name), kong.Writers(&help, &help), kong.Exit(func(int) {}),
-		kong.Description("Say what gorovod sees. Exit code 0 if a job can run, 1 if it could not, 2 if the arguments make no sense."))
-	if err != nil {
-		return exitUsage, err
-	}
 	for _, a := range args {
 		if a == "" || strings.HasPrefix(a, "-") && strings.HasSuffix(a, "=") {
 			return exitUsage, errors.New("an argument is empty: is a variable in the command not set?")
 		}
 	}
-	if _, err := parser.Parse(args); err != nil {
-		return exitUsage, err
-	}
+	help, err := Command.Parse(name, &o, args)
 	switch {
-	case help.Len() > 0:
-		_, err := help.WriteTo(stdout)
+	case err != nil:
+		return exitUsage, err
+	case help != "":
+		_, err := io.WriteString(stdout, help)
 		return 0, err
 	case o.StartTimeout < 1:
 		return exitUsage, fmt.Errorf("--start-timeout %d: a number above 0 is needed", o.StartTimeout)

@@ -23,7 +23,7 @@ func findCommand(name, searchPath string) (path string, code int, err error) {
 		code, err = executable(name)
 		return name, code, err
 	}
-	code, err = exitNotFound, fmt.Errorf("%s: command not found", name)
+	code, err = exitNotFound, notFound(name)
 	if name == "" {
 		return "", code, fmt.Errorf("the command is empty")
 	}
@@ -50,6 +50,20 @@ func findCommand(name, searchPath string) (path string, code int, err error) {
 		}
 	}
 	return "", code, err
+}
+
+// notFound is the error for a name that no directory of the PATH has. Many a user means the
+// file that lies before him.
+func notFound(name string) error {
+	advice := ""
+	switch {
+	case !isFile(name):
+	case strings.HasSuffix(name, ".py"):
+		advice = ", but there is a file of that name here: write python " + words([]string{name})
+	default:
+		advice = ", but there is a file of that name here: write " + words([]string{"./" + name})
+	}
+	return fmt.Errorf("%s: command not found%s", name, advice)
 }
 
 func isFile(path string) bool {

@@ -2,11 +2,15 @@ package launch
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/gorovod/gorovod/internal/commandline"
 )
 
 // configFile is upstream's YAML of settings. What is not there is nil.
@@ -60,8 +64,12 @@ func (f *flags) readConfig(path string) error {
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := checkKeys(&document, reflect.TypeOf(c), ""); err != nil {
+	unknown, err := checkKeys(&document, reflect.TypeOf(c), "")
+	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	for _, u := range unknown {
+		f.warnings = append(f.warnings, fmt.Sprintf("--config-file: %s: %s", path, u))
 	}
 	if err := document.Decode(&c); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -103,27 +111,28 @@ func (f *flags) readConfig(path string) error {
 	return nil
 }
 
-// checkKeys refuses what a value of type t has no place for, in words of the file: key
-// is where the node stands. A setting that is misspelt would be lost, and so would the fraction of a number that is to be whole.
-func checkKeys(node *yaml.Node, t reflect.Type, key string) error {
+// checkKeys refuses what a value of type t cannot hold, in words of the file: key is where
+// the node stands. The fraction of a number that is to be whole would be lost. unknown are
+// the keys that nothing reads; upstream ignores them without a word.
+func checkKeys(node *yaml.Node, t reflect.Type, key string) (unknown []string, err error) {
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
 	switch {
 	case node.Kind == 0 || node.Tag == "!!null":
-		return nil
+		return nil, nil
 	case node.Kind == yaml.DocumentNode:
 		return checkKeys(node.Content[0], t, key)
 	case t.Kind() != reflect.Struct:
 		if node.Decode(reflect.New(t).Interface()) != nil || baseOf(t).Kind() == reflect.Int && node.Tag != "!!int" {
-			return fmt.Errorf("line %d: %s: %s is needed, not %s", node.Line, key, kindNames[baseOf(t).Kind()], written(node))
+			return nil, fmt.Errorf("line %d: %s: %s is needed, not %s", node.Line, key, kindNames[baseOf(t).Kind()], written(node))
 		}
-		return nil
+		return nil, nil
 	case node.Kind != yaml.MappingNode:
 		if key == "" {
 			key = "the file"
 		}
-		return fmt.Errorf("line %d: %s: settings with their names are needed, not %s", node.Line, key, written(node))
+		return nil, fmt.Errorf("line %d: %s: settings with their names are needed, not %s", node.Line, key, written(node))
 	}
 	known := make(map[string]reflect.Type)
 	for i := range t.NumField() {
@@ -134,13 +143,17 @@ func checkKeys(node *yaml.Node, t reflect.Type, key string) error {
 		full := strings.TrimPrefix(key+"."+name.Value, ".")
 		inner, ok := known[name.Value]
 		if !ok {
-			return fmt.Errorf("line %d: unknown key %s", name.Line, quotable(full))
+			advice := commandline.DidYouMean(name.Value, slices.Sorted(maps.Keys(known)))
+			unknown = append(unknown, fmt.Sprintf("line %d: unknown key %s is ignored%s", name.Line, quotable(full), advice))
+			continue
 		}
-		if err := checkKeys(value, inner, full); err != nil {
-			return err
+		more, err := checkKeys(value, inner, full)
+		if err != nil {
+			return nil, err
 		}
+		unknown = append(unknown, more...)
 	}
-	return nil
+	return unknown, nil
 }
 
 // kindNames are what the values of settings are called.

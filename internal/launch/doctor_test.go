@@ -49,7 +49,7 @@ func TestDoctorAsksTheRanksPython(t *testing.T) {
 	}
 	dir := t.TempDir()
 	python := `#!/bin/sh
-echo "{\"python\": \"$KEPT\", \"found\": {\"torch\": \"7$HOROVOD_SECRET_KEY\"}}"
+echo "{\"Version\": \"$KEPT\", \"Packages\": {\"torch\": \"7$HOROVOD_SECRET_KEY\"}}"
 `
 	if err := os.WriteFile(filepath.Join(dir, "ranks-python"), []byte(python), 0o700); err != nil {
 		t.Fatal(err)

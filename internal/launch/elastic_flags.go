@@ -126,6 +126,7 @@ func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 	var out, errs limited
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
+		advice := ""
 		switch {
 		case out.over || errs.over:
 			err = fmt.Errorf("it has printed more than %d KiB", maxScriptOutput>>10)
@@ -133,10 +134,31 @@ func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 			err = fmt.Errorf("it has not ended within %v", scriptLimit)
 		case ctx.Err() != nil:
 			err = ctx.Err()
+		default:
+			advice = d.advice(err)
 		}
-		return nil, fmt.Errorf("%s: %w%s", d.script, err, after(lastOf(errs.kept.String())))
+		return nil, fmt.Errorf("%s: %w%s%s", d.script, err, after(lastOf(errs.kept.String())), advice)
 	}
 	return d.parse(out.kept.String())
+}
+
+// advice says what can be done where the shell has not found the script, or may not run it.
+func (d discovery) advice(err error) string {
+	var exit *exec.ExitError
+	name, rest, _ := strings.Cut(strings.TrimSpace(d.script), " ")
+	if !errors.As(err, &exit) || !isFile(name) {
+		return ""
+	}
+	switch exit.ExitCode() {
+	case exitNotFound:
+		if strings.Contains(name, "/") {
+			return ""
+		}
+		return "\n  a shell does not look into this directory, where " + name + " lies: write --host-discovery-script " + words([]string{strings.TrimSpace("./" + name + " " + rest)})
+	case exitNotExecutable:
+		return "\n  make it executable: chmod +x " + words([]string{name})
+	}
+	return ""
 }
 
 // lastOf is the end of what a script has said, as far as a message can repeat it.

@@ -75,6 +75,22 @@ func TestDiscoveryScript(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no network") {
 		t.Errorf("got %v", err)
 	}
+	t.Chdir(filepath.Dir(script))
+	for command, says := range map[string]string{
+		"discover a":      "write --host-discovery-script './discover a'",
+		"discover":        "write --host-discovery-script ./discover",
+		"no-such-script":  "not found",
+		"exit 127":        "exit status 127",
+		"./plain":         "make it executable: chmod +x ./plain",
+		"./discover; no2": "not found",
+	} {
+		os.WriteFile("plain", nil, 0o600)
+		_, err := discovery{command, 1}.hosts(ctx)
+		advised := err != nil && (strings.Contains(err.Error(), "--host-discovery-script") || strings.Contains(err.Error(), "chmod"))
+		if err == nil || !strings.Contains(err.Error(), says) || advised != (strings.HasPrefix(says, "write") || strings.HasPrefix(says, "make")) {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
 	if _, err := (discovery{"yes a:1", 1}).hosts(ctx); err == nil || err.Error() != "yes a:1: it has printed more than 1024 KiB" {
 		t.Errorf("endless output: %v", err)
 	}

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -10,76 +9,71 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
 // flags are horovodrun's options. A pointer tells a given value from none.
 type flags struct {
-	Version    bool `short:"v" help:"Print the version."`
-	CheckBuild bool `aliases:"cb" help:"Print what this installation offers (also -cb)."`
+	Version    bool   `short:"v" help:"Print the version."`
+	CheckBuild bool   `onedash:"cb" aliases:"cb" help:"Print which frameworks the job's Python has, and what else this installation offers."`
+	NumProc    int    `onedash:"np" aliases:"np" placeholder:"N" help:"Number of processes."`
+	Verbose    bool   `help:"Tell what the launcher does."`
+	ConfigFile string `placeholder:"FILE" help:"YAML file with settings; options win over it."`
 
-	NumProc int    `aliases:"np" placeholder:"N" help:"Number of processes (also -np)."`
-	Hosts   string `short:"H" placeholder:"HOST:SLOTS,..." help:"Where to run; IPv6 addresses as [::1]:2. Default: localhost with N slots." xor:"hosts"`
-	// Upstream spells the next one -hostfile as well.
-	Hostfile        string `placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"hosts"`
-	SSHPort         *int   `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
-	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
-	RemoteCommand   string `placeholder:"COMMAND" help:"What gorovod is called on the other hosts. Default: this program's own path, or gorovod in the PATH there, or beside the job's Python."`
+	Hosts              string   `group:"Hosts" short:"H" placeholder:"HOST:SLOTS,..." help:"Where to run; IPv6 addresses as [::1]:2. Default: localhost with N slots." xor:"hosts"`
+	Hostfile           string   `group:"Hosts" onedash:"hostfile" placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"hosts"`
+	SSHPort            *int     `group:"Hosts" name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
+	SSHIdentityFile    string   `group:"Hosts" name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
+	RemoteCommand      string   `group:"Hosts" own:"" placeholder:"COMMAND" help:"What gorovod is called on the other hosts. Default: this program's own path, or gorovod in the PATH there, or beside the job's Python."`
+	NetworkInterfaces  []string `group:"Hosts" aliases:"network-interface" placeholder:"NAME,..." help:"Interfaces that a job over several hosts may use: each host uses those of these names that it has, and must have one. Default: all that work."`
+	StartTimeout       *int     `group:"Hosts" placeholder:"SECONDS" help:"How long the other hosts may take to be connected, and how long the processes wait for one another in hvd.init(). Default: $$HOROVOD_START_TIMEOUT, or 30."`
+	GlooTimeoutSeconds *int     `group:"Hosts" placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
 
-	MinNP             *int   `name:"min-np" aliases:"min-num-proc" placeholder:"N" help:"Make the job elastic: it goes on with as few processes as this (also --min-num-proc). Default: the number of processes."`
-	MaxNP             *int   `name:"max-np" aliases:"max-num-proc" placeholder:"N" help:"Of an elastic job: how many processes it takes at most (also --max-num-proc). Default: as many as there are slots."`
-	DiscoveryScript   string `name:"host-discovery-script" placeholder:"COMMAND" xor:"hosts" help:"Make the job elastic: the command prints a line HOST or HOST:SLOTS for each host that there is, and is asked every second."`
-	SlotsPerHost      *int   `placeholder:"N" help:"Slots of discovered hosts that do not say how many they have. Default: 1."`
-	ElasticTimeout    *int   `placeholder:"SECONDS" help:"How long an elastic job waits for slots and for its processes. Default: $$HOROVOD_ELASTIC_TIMEOUT, or 600."`
-	ResetLimit        *int   `placeholder:"N" help:"How often an elastic job may be formed anew. Default: any number of times."`
-	BlacklistCooldown []int  `name:"blacklist-cooldown-range" sep:"," placeholder:"MIN MAX" help:"For how many seconds, at least and at most, what has failed is left out of an elastic job. Default: for ever."`
+	MinNP             *int   `group:"Elastic jobs" name:"min-np" aliases:"min-num-proc" placeholder:"N" help:"Make the job elastic: it goes on with as few processes as this. Default: the number of processes."`
+	MaxNP             *int   `group:"Elastic jobs" name:"max-np" aliases:"max-num-proc" placeholder:"N" help:"How many processes an elastic job takes at most. Default: as many as there are slots."`
+	DiscoveryScript   string `group:"Elastic jobs" name:"host-discovery-script" placeholder:"COMMAND" xor:"hosts" help:"Make the job elastic: the command prints a line HOST or HOST:SLOTS for each host that there is, and is asked every second."`
+	SlotsPerHost      *int   `group:"Elastic jobs" placeholder:"N" help:"Slots of discovered hosts that do not say how many they have. Default: 1."`
+	ElasticTimeout    *int   `group:"Elastic jobs" placeholder:"SECONDS" help:"How long an elastic job waits for slots and for its processes. Default: $$HOROVOD_ELASTIC_TIMEOUT, or 600."`
+	ResetLimit        *int   `group:"Elastic jobs" placeholder:"N" help:"How often an elastic job may be formed anew. Default: any number of times."`
+	BlacklistCooldown []int  `group:"Elastic jobs" name:"blacklist-cooldown-range" sep:"," placeholder:"MIN MAX" help:"For how many seconds, at least and at most, what has failed is left out of an elastic job. Default: for ever."`
 
-	Gloo        bool   `help:"Accepted for compatibility: gorovod's own transport takes the place of Gloo."`
-	MPI         bool   `name:"mpi" help:"Let mpirun start the processes, and MPI carry the data."`
-	MPIArgs     string `name:"mpi-args" placeholder:"ARGS" help:"With --mpi: more arguments of mpirun (give it as --mpi-args=...)."`
-	BindingArgs string `placeholder:"ARGS" help:"With --mpi: arguments of mpirun that bind processes. Default: -bind-to none -map-by slot."`
+	Export          []string `group:"Processes" own:"" name:"export" short:"x" sep:"none" placeholder:"NAME[=VALUE]" help:"Set a variable in the processes' environment, or hand on one that they would not inherit. All others are inherited anyway."`
+	OutputFilename  string   `group:"Processes" placeholder:"DIR" help:"Write each process's output to DIR/rank.N/stdout and stderr, too."`
+	PrefixTimestamp bool     `group:"Processes" onedash:"prefix-timestamp" name:"prefix-output-with-timestamp" aliases:"prefix-timestamp" help:"Put the time before each line of output."`
+	GracePeriod     *float64 `group:"Processes" own:"" placeholder:"SECONDS" help:"How long the other processes may go on after the first has failed, before they are terminated. Default: 5."`
 
-	Verbose         bool     `help:"Tell what the launcher does."`
-	StartTimeout    *int     `placeholder:"SECONDS" help:"How long the other hosts may take to be connected, and how long the processes wait for one another in hvd.init(). Default: $$HOROVOD_START_TIMEOUT, or 30."`
-	GracePeriod     *float64 `placeholder:"SECONDS" help:"How long the other processes may go on after the first has failed, before they are terminated. Default: 5."`
-	Export          []string `name:"export" short:"x" sep:"none" placeholder:"NAME[=VALUE]" help:"Set a variable in the processes' environment, or hand on one that they would not inherit. All others are inherited anyway."`
-	ConfigFile      string   `placeholder:"FILE" help:"YAML file with settings; options win over it."`
-	OutputFilename  string   `placeholder:"DIR" help:"Write each process's output to DIR/rank.N/stdout and stderr, too."`
-	PrefixTimestamp bool     `name:"prefix-output-with-timestamp" aliases:"prefix-timestamp" help:"Put the time before each line of output (also -prefix-timestamp)."`
+	FusionThresholdMB     *int     `group:"Performance" name:"fusion-threshold-mb" placeholder:"MIB" help:"How much is reduced together; 0 disables fusion. Default: 128."`
+	CacheCapacity         *int     `group:"Performance" placeholder:"N" help:"Number of tensors whose negotiation is remembered; 0 disables the cache. Default: 1024."`
+	CycleTimeMS           *float64 `group:"Performance" name:"cycle-time-ms" placeholder:"MS" help:"How long a small tensor that is ready may be held back for others to travel with it. Default: 0."`
+	HierarchicalAllreduce *bool    `group:"Performance" negatable:"" help:"Make allreduces over several hosts of parts inside the hosts and parts between them; no-: do not. Default: where it is thought to be faster."`
+	HierarchicalAllgather *bool    `group:"Performance" negatable:"" help:"The same for allgathers."`
+	TorusAllreduce        *bool    `group:"Performance" negatable:"" help:"Another name for --hierarchical-allreduce: both do the same."`
 
-	FusionThresholdMB            *int     `name:"fusion-threshold-mb" placeholder:"MIB" help:"How much is reduced together; 0 disables fusion. Default: 128."`
-	CacheCapacity                *int     `placeholder:"N" help:"Number of tensors whose negotiation is remembered; 0 disables the cache. Default: 1024."`
-	CycleTimeMS                  *float64 `name:"cycle-time-ms" placeholder:"MS" help:"How long a small tensor that is ready may be held back for others to travel with it. Default: 0."`
-	HierarchicalAllreduce        *bool    `negatable:"" help:"Make allreduces over several hosts of parts inside the hosts and parts between them; no-: do not. Default: where it is thought to be faster."`
-	HierarchicalAllgather        *bool    `negatable:"" help:"The same for allgathers."`
-	TorusAllreduce               *bool    `negatable:"" help:"Another name for --hierarchical-allreduce: both do the same."`
-	Autotune                     *bool    `negatable:"" help:"Search for better settings while the job runs."`
-	AutotuneLogFile              string   `placeholder:"FILE" help:"Write what has been tried to FILE, as CSV."`
-	AutotuneWarmupSamples        *int     `placeholder:"N" help:"How many measurements at the start are forgotten. Default: 3."`
-	AutotuneStepsPerSample       *int     `placeholder:"N" help:"Steps that make a sample. Default: 10."`
-	AutotuneBayesOptMaxSamples   *int     `placeholder:"N" help:"How many measurements the search may make. Default: 20."`
-	AutotuneGaussianProcessNoise *float64 `placeholder:"X" help:"How much measurements are thought to scatter, 0 to 1. Default: 0.8."`
+	Autotune                     *bool    `group:"Search for better settings" negatable:"" help:"Search while the job runs."`
+	AutotuneLogFile              string   `group:"Search for better settings" placeholder:"FILE" help:"Write what has been tried to FILE, as CSV."`
+	AutotuneWarmupSamples        *int     `group:"Search for better settings" placeholder:"N" help:"How many measurements at the start are forgotten. Default: 3."`
+	AutotuneStepsPerSample       *int     `group:"Search for better settings" placeholder:"N" help:"Steps that make a sample. Default: 10."`
+	AutotuneBayesOptMaxSamples   *int     `group:"Search for better settings" placeholder:"N" help:"How many measurements the search may make. Default: 20."`
+	AutotuneGaussianProcessNoise *float64 `group:"Search for better settings" placeholder:"X" help:"How much measurements are thought to scatter, 0 to 1. Default: 0.8."`
 
-	GlooTimeoutSeconds *int   `placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
-	LogLevel           string `placeholder:"LEVEL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
+	TimelineFilename              string `group:"Reports" placeholder:"FILE" help:"Write a Chrome trace of all operations to FILE; DYNAMIC: none until hvd.start_timeline()."`
+	TimelineMarkCycles            *bool  `group:"Reports" negatable:"" help:"Mark each batch of operations in the timeline."`
+	StallCheck                    *bool  `group:"Reports" negatable:"" help:"Report tensors that only some processes have submitted, which is the default."`
+	StallCheckWarningTimeSeconds  *int   `group:"Reports" placeholder:"SECONDS" help:"When such a tensor is reported, and how often. Default: 60."`
+	StallCheckShutdownTimeSeconds *int   `group:"Reports" placeholder:"SECONDS" help:"When such a tensor ends the job; 0: never. Default: 0."`
+	LogLevel                      string `group:"Reports" placeholder:"LEVEL" words:"TRACE,DEBUG,INFO,WARNING,ERROR,FATAL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
+	LogTime                       *bool  `group:"Reports" name:"log-with-timestamp" negatable:"log-without-timestamp" help:"Put the time before each line of gorovod's own log, which is the default."`
 
-	LogTime           *bool    `name:"log-with-timestamp" negatable:"log-without-timestamp" help:"Put the time before each line of gorovod's own log, which is the default."`
-	NetworkInterfaces []string `aliases:"network-interface" placeholder:"NAME" help:"Interfaces that a job over several hosts may use, separated by commas: each host uses those of these names that it has, and must have one. Default: all that work."`
-	TCP               bool     `name:"tcp" help:"Accepted for compatibility: TCP is what runs between hosts; GOROVOD_TRANSPORT=tcp makes processes of one host use it, too."`
-	DisableCache      bool     `help:"Accepted for compatibility: no results of checks are cached."`
+	MPI               bool   `group:"MPI" name:"mpi" help:"Let mpirun start the processes, and MPI carry the data."`
+	MPIArgs           string `group:"MPI" name:"mpi-args" placeholder:"ARGS" help:"More arguments of mpirun (give it as --mpi-args=...)."`
+	BindingArgs       string `group:"MPI" placeholder:"ARGS" help:"Arguments of mpirun that bind processes. Default: -bind-to none -map-by slot."`
+	MPIThreadsDisable *bool  `group:"MPI" name:"mpi-threads-disable" negatable:"" help:"Ask MPI for no threads."`
 
-	TimelineFilename   string `placeholder:"FILE" help:"Write a Chrome trace of all operations to FILE; DYNAMIC: none until hvd.start_timeline()."`
-	TimelineMarkCycles *bool  `negatable:"" help:"Mark each batch of operations in the timeline."`
-
-	StallCheck                    *bool `negatable:"" help:"Report tensors that only some processes have submitted, which is the default."`
-	StallCheckWarningTimeSeconds  *int  `placeholder:"SECONDS" help:"When such a tensor is reported, and how often. Default: 60."`
-	StallCheckShutdownTimeSeconds *int  `placeholder:"SECONDS" help:"When such a tensor ends the job; 0: never. Default: 0."`
-
-	MPIThreadsDisable *bool `name:"mpi-threads-disable" negatable:"" help:"Ask MPI for no threads."`
-	NumNCCLStreams    *int  `name:"num-nccl-streams" placeholder:"N" help:"Accepted for compatibility: NCCL is not used."`
-	ThreadAffinity    *int  `placeholder:"CORE" help:"Accepted for compatibility: the engine has no thread of its own to bind."`
+	Gloo           bool `group:"Accepted for compatibility" help:"gorovod's own transport takes the place of Gloo."`
+	TCP            bool `group:"Accepted for compatibility" name:"tcp" help:"TCP is what runs between hosts; GOROVOD_TRANSPORT=tcp makes processes of one host use it, too."`
+	DisableCache   bool `group:"Accepted for compatibility" help:"No results of checks are cached."`
+	NumNCCLStreams *int `group:"Accepted for compatibility" name:"num-nccl-streams" placeholder:"N" help:"NCCL is not used."`
+	ThreadAffinity *int `group:"Accepted for compatibility" placeholder:"CORE" help:"The engine has no thread of its own to bind."`
 
 	// For horovod.run: each process's stdin; where the third stream of each goes, as
 	// a file for each rank; where a report goes; and a descriptor whose end is the caller's.
@@ -96,133 +90,10 @@ type flags struct {
 	command []string // from the first argument that is no option
 }
 
-// otherNames are deprecated ones, which mean the opposite of what they negate.
-var otherNames = map[string]string{"--log-hide-timestamp": "--log-without-timestamp", "--no-log-hide-timestamp": "--log-with-timestamp"}
-
-// longWithOneDash are the long options that upstream spells with one dash.
-var longWithOneDash = map[string]bool{"np": true, "cb": true, "hostfile": true, "prefix-timestamp": true}
-
-// emptyMeansNone are options whose value is a list of words, which may have none.
-var emptyMeansNone = map[string]bool{"--mpi-args": true, "--binding-args": true}
-
 const (
 	defaultGrace        = 5 * time.Second
 	defaultStartTimeout = 30 * time.Second
 )
-
-// parseFlags parses and checks what can be checked without a look at the host.
-func parseFlags(name string, args []string) (*flags, error) {
-	f := &flags{}
-	var help bytes.Buffer
-	parser, err := kong.New(f, kong.Name(name), kong.Writers(&help, &help), kong.Exit(func(int) {}),
-		kong.Description("Start N processes of a command on this host or on several, connect them, and watch over them. The command begins at the first argument that is no option."))
-	if err != nil {
-		return nil, err
-	}
-	options, command, warnings, err := split(parser, args)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := parser.Parse(options); err != nil {
-		return nil, err
-	}
-	if help.Len() > 0 {
-		f.help = help.String()
-		return f, nil
-	}
-	if err := checkOpposites(parser, options); err != nil {
-		return nil, err
-	}
-	f.command, f.warnings = command, warnings
-	if f.Version || f.CheckBuild {
-		return f, nil
-	}
-	if given := f.NetworkInterfaces; len(given) > 0 {
-		for _, o := range options {
-			if name, list, _ := strings.Cut(o, "="); name == "--network-interface" && strings.Contains(list, ",") {
-				f.warnings = append(f.warnings, "--network-interface "+list+": a list of names is for "+interfacesOption)
-			}
-		}
-		if f.NetworkInterfaces = separate(given); len(f.NetworkInterfaces) == 0 {
-			return nil, fmt.Errorf("%s: names of interfaces are needed", interfacesOption)
-		}
-	}
-	if f.ConfigFile != "" {
-		if err := f.readConfig(f.ConfigFile); err != nil {
-			return nil, fmt.Errorf("--config-file: %w", err)
-		}
-	}
-	return f, f.check(options)
-}
-
-// split cuts args where the command begins, spells options as the parser wants
-// them, and refuses those of Horovod that this version does not have. It warns of old names.
-func split(parser *kong.Kong, args []string) (options, command, warnings []string, err error) {
-	takesValue := map[string]bool{}
-	for _, flag := range parser.Model.Flags {
-		value := !flag.IsBool()
-		takesValue["--"+flag.Name] = value
-		for _, alias := range flag.Aliases {
-			takesValue["--"+alias] = value
-		}
-		if flag.Short != 0 {
-			takesValue["-"+string(flag.Short)] = value
-		}
-	}
-	for i := 0; i < len(args); i++ {
-		arg := args[i]
-		if arg == "--" {
-			return options, args[i+1:], warnings, nil
-		}
-		if len(arg) < 2 || arg[0] != '-' {
-			return options, args[i:], warnings, nil
-		}
-		option, value, inline := strings.Cut(arg, "=")
-		if longWithOneDash[strings.TrimPrefix(option, "-")] {
-			option, arg = "-"+option, "-"+arg
-		}
-		if name, ok := otherNames[option]; ok {
-			warnings = append(warnings, option+" is an old name: use "+name)
-			option, arg = name, name+strings.TrimPrefix(arg, option)
-		}
-		if why := refusal(option); why != "" {
-			return nil, nil, nil, errors.New(why)
-		}
-		if !takesValue[option] {
-			options = append(options, arg)
-			continue
-		}
-		if !inline {
-			if i++; i == len(args) {
-				return nil, nil, nil, fmt.Errorf("%s: a value is missing", args[i-1])
-			}
-			value = args[i]
-			if option == cooldownOption && !strings.Contains(value, ",") {
-				if i++; i < len(args) {
-					value += "," + args[i]
-				}
-			}
-		}
-		if value == "" && !emptyMeansNone[option] {
-			return nil, nil, nil, fmt.Errorf("%s: its value is empty: is a variable in the command not set?", option)
-		}
-		if option == cooldownOption && !twoSeconds().MatchString(value) {
-			return nil, nil, nil, fmt.Errorf("%s %s: two numbers of seconds are needed, MIN MAX", option, strings.Replace(value, ",", " ", 1))
-		}
-		if strings.HasPrefix(option, "--") {
-			// Joined, so that a negative number is not taken for an option.
-			options = append(options, option+"="+value)
-		} else {
-			options = append(options, option, value)
-		}
-	}
-	return options, nil, warnings, nil
-}
-
-// cooldownOption has two values.
-const cooldownOption = "--blacklist-cooldown-range"
-
-var twoSeconds = lazyregexp.New(`^-?[0-9]{1,18},-?[0-9]{1,18}$`)
 
 func (f *flags) check(options []string) error {
 	given := false

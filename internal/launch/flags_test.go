@@ -302,8 +302,6 @@ func TestTheEnvironmentChoosesMPI(t *testing.T) {
 // The mistakes of a file are told in its own words.
 func TestConfigFileMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"params:\n  nonsense: 1\n":          "line 2: unknown key params.nonsense",
-		"nonsense:\n  a: 1\n":               "line 1: unknown key nonsense",
 		"params:\n  cache_capacity: many\n": `line 2: params.cache_capacity: a whole number is needed, not "many"`,
 		"params:\n  cache_capacity: 1.5\n":  `line 2: params.cache_capacity: a whole number is needed, not "1.5"`,
 		"autotune:\n  enabled: 7\n":         `line 2: autotune.enabled: true or false is needed, not "7"`,
@@ -330,6 +328,25 @@ func TestConfigFileMistakes(t *testing.T) {
 		if strings.HasPrefix(text, "controller: mpi") && (!f.MPI || f.CycleTimeMS == nil) {
 			t.Errorf("%q: not taken over: %+v", text, f)
 		}
+	}
+}
+
+// What no setting is called is told, and the rest counts.
+func TestUnknownKeys(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	text := "nonsense:\n  a: 1\nparams:\n  fusion_treshold_mb: 3\n  cache_capacity: 7\n  red: 1\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := parseFlags("horovodrun", []string{"-np", "1", "--config-file", file, "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "--config-file: " + file + ": "
+	want := []string{at + "line 1: unknown key nonsense is ignored",
+		at + "line 4: unknown key params.fusion_treshold_mb is ignored, did you mean fusion_threshold_mb?", at + "line 6: unknown key params.red is ignored"}
+	if !slices.Equal(f.warnings, want) || *f.CacheCapacity != 7 {
+		t.Errorf("%q, %+v", f.warnings, f)
 	}
 }
 

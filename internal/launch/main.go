@@ -31,15 +31,6 @@ import (
 // exitUsage is the exit code for arguments that make no sense.
 const exitUsage = 2
 
-const gorovodUsage = `usage: gorovod run -np N [options] command [args...]   start a job (the same as horovodrun)
-       gorovod run --help                             list the options
-       gorovod bench [--help]                         measure this machine, this engine and its peers
-       gorovod doctor [-H HOSTS]                      examine this host, or several and the ways between them
-       gorovod doctor --env                           list the environment variables and their values
-       gorovod rendezvous -n N [--listen HOST:PORT]   let ranks meet that were started by other means
-       gorovod --version
-`
-
 // Main is the program: argv[0] chooses between horovodrun, gorovod and the
 // hidden supervisor. It returns the exit code.
 func Main(argv []string) int {
@@ -58,7 +49,7 @@ func Main(argv []string) int {
 		name = "gorovod"
 		switch {
 		case len(argv) == 0:
-			io.WriteString(os.Stderr, gorovodUsage)
+			io.WriteString(os.Stderr, usage())
 			return exitUsage
 		case argv[0] == "run":
 			name, argv = "gorovod run", argv[1:]
@@ -73,10 +64,13 @@ func Main(argv []string) int {
 		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
 			return show(name, fmt.Sprintf("gorovod %s (build %s%s; interface of Horovod %s)\n", version.Version, build(), revision(), version.Horovod))
 		case argv[0] == "--help" || argv[0] == "-h" || argv[0] == "help":
-			return show(name, gorovodUsage)
+			return show(name, usage())
+		case argv[0] == completionCommand.Name:
+			return exit(name)(complete(name+" completion", argv[1:]))
+		case argv[0] == manCommand.Name:
+			return exit(name)(manual(name+" man", argv[1:]))
 		default:
-			fmt.Fprintf(os.Stderr, "gorovod: unknown command %q\n%s", argv[0], gorovodUsage)
-			return exitUsage
+			return exit(name)(exitUsage, misspelt(argv[0]))
 		}
 	}
 	return exit(name)(run(name, argv))
@@ -126,7 +120,9 @@ func launch(name string, args []string) (code int, why report, err error) {
 	case f.Version:
 		return show(name, fmt.Sprintf("%s (gorovod %s)\n", version.Horovod, version.Version)), why, nil
 	case f.CheckBuild:
-		return show(name, checkBuild()), why, nil
+		summary, note := checkBuild(f.command, f.environ(os.Environ()))
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, note)
+		return show(name, summary), why, nil
 	}
 	for _, warning := range f.warnings {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, warning)

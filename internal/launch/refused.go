@@ -1,9 +1,6 @@
 package launch
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // refused are Horovod's options that this version does not have, with the
 // reason or with what to do instead. An option that is accepted is obeyed, or is
@@ -15,11 +12,6 @@ var refused = map[string]string{
 // refusal is the message for an option of Horovod that is not supported, "" for others.
 func refusal(option string) string {
 	why, ok := refused[option]
-	if !ok && len(option) > 2 && !strings.HasPrefix(option, "--") {
-		// -p22 and -iFILE are -p and -i.
-		option = option[:2]
-		why, ok = refused[option]
-	}
 	if !ok {
 		return ""
 	}

@@ -358,7 +358,6 @@ logging: {level: debug, with_timestamp: false}
 		t.Errorf("got %q,\nwant %q", got, want)
 	}
 	for text, says := range map[string]string{
-		"params: {fusion_treshold_mb: 3}":        "fusion_treshold_mb",
 		"params: {cache_capacity: many}":         "many",
 		"controller: smoke":                      "gloo or mpi",
 		"params: [":                              path,

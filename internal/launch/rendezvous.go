@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -12,36 +11,40 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/commandline"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
 // meeting are the options of gorovod rendezvous.
 type meeting struct {
-	NumProc int    `name:"num-proc" short:"n" aliases:"np" required:"" placeholder:"N" help:"Number of ranks of the job (also --np)."`
+	NumProc int    `name:"num-proc" short:"n" onedash:"np" aliases:"np" required:"" placeholder:"N" help:"Number of ranks of the job."`
 	Listen  string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"This host's address at which all ranks reach it; port 0 takes a free one. Default: 127.0.0.1:0, for ranks on this host."`
 }
 
-const meetingHelp = `Let the ranks of a job find one another whose processes are started by other means than horovodrun. It prints the variables
-that all of them need; each needs HOROVOD_RANK, and should have HOROVOD_LOCAL_RANK, _LOCAL_SIZE, _CROSS_RANK, _CROSS_SIZE and
-HOROVOD_HOSTNAME besides. The secret is that of HOROVOD_SECRET_KEY, if it is set, and is made otherwise. It serves until it is
-interrupted, and knows nothing of the processes: whoever starts them must end them, too.`
+var meetingCommand = &commandline.Command{
+	Name:  "rendezvous",
+	Usage: "-n N [--listen HOST:PORT]",
+	About: "Let ranks meet that were started by other means",
+	Detail: `It prints the variables that all ranks of the job need; each needs HOROVOD_RANK, and should have HOROVOD_LOCAL_RANK, _LOCAL_SIZE,
+_CROSS_RANK, _CROSS_SIZE and HOROVOD_HOSTNAME besides. The secret is that of HOROVOD_SECRET_KEY, if it is set, and is made otherwise.
+
+It serves until it is interrupted, and knows nothing of the processes: whoever starts them must end them, too.`,
+	Examples: []commandline.Example{
+		{Line: "gorovod rendezvous -n 4", About: "For 4 ranks on this host."},
+		{Line: "gorovod rendezvous -n 8 --listen node1:4711", About: "For 8 ranks on any host that reaches this one as node1."},
+	},
+	Grammar: func() any { return &meeting{} },
+}
 
 // serveRendezvous is the subcommand. It blocks until a signal ends it.
 func serveRendezvous(name string, args []string, secret string, stdout io.Writer) (code int, err error) {
 	var o meeting
-	var help bytes.Buffer
-	parser, err := kong.New(&o, kong.Name(name), kong.Writers(&help, &help), kong.Exit(func(int) {}), kong.Description(meetingHelp))
-	if err != nil {
-		return exitUsage, err
-	}
-	_, err = parser.Parse(args)
+	help, err := meetingCommand.Parse(name, &o, args)
 	switch {
-	case help.Len() > 0:
-		_, err := help.WriteTo(stdout)
+	case help != "":
+		_, err := io.WriteString(stdout, help)
 		return 0, err
 	case err != nil:
 		return exitUsage, err

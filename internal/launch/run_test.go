@@ -30,7 +30,7 @@ const programVariable = "GOROVOD_LAUNCH_TEST_PROGRAM"
 // tests, as horovodrun the launcher, which starts it again as supervisor.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
-	case name == supervisorName || name == "horovodrun" || len(os.Args) == 2 && os.Args[1] == "agent":
+	case name == supervisorName || name == "horovodrun" || name == "gorovod" || len(os.Args) == 2 && os.Args[1] == "agent":
 		termGrace = 300 * time.Millisecond
 		os.Exit(Main(os.Args))
 	case os.Getenv(programVariable) != "":
@@ -524,6 +524,15 @@ func TestCommandsThatCannotRun(t *testing.T) {
 	os.WriteFile(dir+"/plain", []byte("echo plain $1\n"), 0o755)
 	path := []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 	launched(t, nil, "-np", "2", "no-such-command").expect(127, "horovodrun: no-such-command: command not found\n")
+	t.Chdir(t.TempDir())
+	for file, says := range map[string]string{"train.py": "python train.py", "start": "./start", "a b": "'./a b'"} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []string{"-np=1", "--min-np=1"} {
+			launched(t, nil, "-np", "1", kind, file).expect(127, "horovodrun: "+file+": command not found, but there is a file of that name here: write "+says+"\n")
+		}
+	}
 	launched(t, nil, "-np", "2", dir+"/none").expect(127, "horovodrun: "+dir+"/none: no such file\n")
 	launched(t, nil, "-np", "2", dir).expect(126, "is a directory")
 	launched(t, nil, "-np", "2", dir+"/broken").expect(127, dir+"/broken", `"/no/such/interpreter"`)

@@ -6,7 +6,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"net"
 	"os"
 	"os/exec"
@@ -59,14 +58,7 @@ type Address struct {
 // unlimited is a limit that is none.
 const unlimited = 1<<63 - 1
 
-// packages are the Python distributions that matter to a job, by the names that
-// users know.
-var packages = []string{"gorovod", "horovod", "torch", "tensorflow", "tensorflow-cpu", "keras", "jax", "numpy", "cloudpickle", "mpi4py"}
-
-const (
-	pythonTimeout = 10 * time.Second
-	mpiTimeout    = 5 * time.Second
-)
+const mpiTimeout = 5 * time.Second
 
 // Inspect collects the facts of this host. python is the file of the interpreter to ask
 // for frameworks, env the environment in which it runs.
@@ -76,7 +68,8 @@ func Inspect(ctx context.Context, python string, env []string) Facts {
 	f.Name, _ = os.Hostname()
 	f.system()
 	f.Addresses = addresses()
-	f.Python, f.Frameworks = frameworks(ctx, python, env)
+	asked := AskPython(ctx, python, env)
+	f.Python, f.Frameworks = asked.Version, asked.Packages
 	f.MPI = mpi(ctx)
 	f.NCCL = nccl()
 	f.Time = time.Now()
@@ -103,42 +96,6 @@ func addresses() (all []Address) {
 		}
 	}
 	return all
-}
-
-// frameworks asks an interpreter for its version and the packages'. Nothing is
-// imported, which would take long.
-func frameworks(ctx context.Context, python string, env []string) (version string, found map[string]string) {
-	const program = `
-import json, sys
-try:
-    from importlib.metadata import version
-except ImportError:
-    def version(name):
-        raise KeyError(name)
-found = {}
-for name in sys.argv[1:]:
-    try:
-        found[name] = version(name)
-    except Exception:
-        pass
-print(json.dumps({"python": sys.version.split()[0], "found": found}))
-`
-	ctx, cancel := context.WithTimeout(ctx, pythonTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, python, append([]string{"-c", program}, packages...)...)
-	cmd.Env = env
-	out, err := cmd.Output()
-	if err != nil {
-		return "", nil
-	}
-	var answer struct {
-		Python string
-		Found  map[string]string
-	}
-	if json.Unmarshal(out, &answer) != nil {
-		return "", nil
-	}
-	return answer.Python, answer.Found
 }
 
 func mpi(ctx context.Context) string {

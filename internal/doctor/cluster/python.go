@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"os/exec"
+	"time"
+)
+
+// packages are the Python distributions that matter to a job, by the names that
+// users know.
+var packages = []string{"gorovod", "horovod", "torch", "tensorflow", "tensorflow-cpu", "keras", "jax", "numpy", "cloudpickle", "mpi4py"}
+
+// Python is what an interpreter says of itself.
+type Python struct {
+	Version  string            // empty: there is no such interpreter
+	Packages map[string]string // versions of those that matter, by name
+	// Modules are the frameworks, and this project's package, that it can import, from
+	// whatever distribution they come.
+	Modules []string
+}
+
+const pythonTimeout = 10 * time.Second
+
+// pythonProgram imports nothing large, which would take long. What lies in the working
+// directory is no module of a job, whose programs lie elsewhere.
+const pythonProgram = `
+import json, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+try:
+    from importlib.metadata import version
+except ImportError:
+    def version(name):
+        raise KeyError(name)
+from importlib.util import find_spec
+packages = {}
+for name in sys.argv[1:]:
+    try:
+        packages[name] = version(name)
+    except Exception:
+        pass
+modules = []
+for name in ("horovod", "torch", "tensorflow", "jax"):
+    try:
+        if find_spec(name).origin:
+            modules.append(name)
+    except Exception:
+        pass
+print(json.dumps({"Version": sys.version.split()[0], "Packages": packages, "Modules": modules}))
+`
+
+// AskPython asks the interpreter in a file what it has. env is the environment in which it
+// runs. It blocks for pythonTimeout at most.
+func AskPython(ctx context.Context, file string, env []string) (p Python) {
+	ctx, cancel := context.WithTimeout(ctx, pythonTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, file, append([]string{"-c", pythonProgram}, packages...)...)
+	cmd.Env = env
+	out, err := cmd.Output()
+	if err != nil || json.Unmarshal(out, &p) != nil {
+		return Python{}
+	}
+	return p
+}

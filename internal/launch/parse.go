@@ -1,0 +1,148 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/commandline"
+	"github.com/gorovod/gorovod/internal/lazyregexp"
+)
+
+// runCommand is horovodrun, which is gorovod run, too.
+var runCommand = &commandline.Command{
+	Name:   "run",
+	Usage:  "-np N [options] command…",
+	About:  "Start N processes of a command, connect them, and watch over them",
+	Detail: "The processes run on this host or on several. The command begins at the first argument that is no option. An option may be cut short where no other one begins so: --verb is --verbose.",
+	Examples: []commandline.Example{
+		{Line: "horovodrun -np 4 python train.py", About: "4 processes on this host."},
+		{Line: "horovodrun -np 8 -H node1:4,node2:4 python train.py", About: "4 on each of two hosts, by ssh."},
+		{Line: "horovodrun -np 4 --min-np 2 python train.py", About: "An elastic job, which goes on while 2 processes are left."},
+		{Line: "horovodrun -np 4 --host-discovery-script ./hosts.sh python train.py", About: "An elastic job on the hosts that a program lists."},
+		{Line: "horovodrun -np 2 --timeline-filename trace.json python train.py", About: "A trace of all operations, for chrome://tracing or ui.perfetto.dev."},
+	},
+	Grammar: func() any { return &flags{} },
+	Runs:    true,
+}
+
+// otherNames are deprecated ones, which mean the opposite of what they negate.
+var otherNames = map[string]string{"--log-hide-timestamp": "--log-without-timestamp", "--no-log-hide-timestamp": "--log-with-timestamp"}
+
+// emptyMeansNone are options whose value is a list of words, which may have none.
+var emptyMeansNone = map[string]bool{"--mpi-args": true, "--binding-args": true}
+
+// parseFlags parses and checks what can be checked without a look at the host.
+func parseFlags(name string, args []string) (*flags, error) {
+	f := &flags{}
+	parser, help, err := runCommand.Parser(name, f)
+	if err != nil {
+		return nil, err
+	}
+	options, command, warnings, err := split(args)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := parser.Parse(options); err != nil {
+		return nil, err
+	}
+	if help.Len() > 0 {
+		f.help = help.String()
+		return f, nil
+	}
+	if err := checkOpposites(parser, options); err != nil {
+		return nil, err
+	}
+	f.command, f.warnings = command, warnings
+	if f.Version || f.CheckBuild {
+		return f, nil
+	}
+	if given := f.NetworkInterfaces; len(given) > 0 {
+		for _, o := range options {
+			if name, list, _ := strings.Cut(o, "="); name == "--network-interface" && strings.Contains(list, ",") {
+				f.warnings = append(f.warnings, "--network-interface "+list+": a list of names is for "+interfacesOption)
+			}
+		}
+		if f.NetworkInterfaces = separate(given); len(f.NetworkInterfaces) == 0 {
+			return nil, fmt.Errorf("%s: names of interfaces are needed", interfacesOption)
+		}
+	}
+	if f.ConfigFile != "" {
+		if err := f.readConfig(f.ConfigFile); err != nil {
+			return nil, fmt.Errorf("--config-file: %w", err)
+		}
+	}
+	return f, f.check(options)
+}
+
+// spellings are the names of all options that Horovod has, and those of our own.
+func spellings() commandline.Table {
+	table := runCommand.Options()
+	for name := range otherNames {
+		table = table.With(name)
+	}
+	for name := range refused {
+		table = table.With(name)
+	}
+	return table
+}
+
+// split cuts args where the command begins, spells options out as the parser wants
+// them, and refuses those of Horovod that this version does not have. It warns of old names.
+func split(args []string) (options, command, warnings []string, err error) {
+	table := spellings()
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			return options, args[i+1:], warnings, nil
+		}
+		if len(arg) < 2 || arg[0] != '-' {
+			return options, args[i:], warnings, nil
+		}
+		if arg, err = table.Expand(arg); err != nil {
+			return nil, nil, nil, err
+		}
+		option, value, inline := strings.Cut(arg, "=")
+		if name, ok := otherNames[option]; ok {
+			warnings = append(warnings, option+" is an old name: use "+name)
+			option, arg = name, name+strings.TrimPrefix(arg, option)
+		}
+		if why := refusal(option); why != "" {
+			return nil, nil, nil, errors.New(why)
+		}
+		known := table.Find(option)
+		if known == nil || known.Values() == 0 {
+			options = append(options, arg)
+			continue
+		}
+		if !inline {
+			if i++; i == len(args) {
+				return nil, nil, nil, fmt.Errorf("%s: a value is missing", args[i-1])
+			}
+			value = args[i]
+			if option == cooldownOption && !strings.Contains(value, ",") {
+				if i++; i < len(args) {
+					value += "," + args[i]
+				}
+			}
+		}
+		if value == "" && !emptyMeansNone[option] {
+			return nil, nil, nil, fmt.Errorf("%s: its value is empty: is a variable in the command not set?", option)
+		}
+		if option == cooldownOption && !twoSeconds().MatchString(value) {
+			return nil, nil, nil, fmt.Errorf("%s %s: two numbers of seconds are needed, MIN MAX", option, strings.Replace(value, ",", " ", 1))
+		}
+		if strings.HasPrefix(option, "--") {
+			// Joined, so that a negative number is not taken for an option.
+			options = append(options, option+"="+value)
+		} else {
+			options = append(options, option, value)
+		}
+	}
+	return options, nil, warnings, nil
+}
+
+// cooldownOption has two values.
+const cooldownOption = "--blacklist-cooldown-range"
+
+var twoSeconds = lazyregexp.New(`^-?[0-9]{1,18},-?[0-9]{1,18}$`)

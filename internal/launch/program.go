@@ -1,0 +1,106 @@
+package launch
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/bench"
+	"github.com/gorovod/gorovod/internal/commandline"
+	"github.com/gorovod/gorovod/internal/doctor"
+	"github.com/gorovod/gorovod/internal/version"
+)
+
+// gorovod is the program as its users see it.
+func gorovod() *commandline.Program {
+	return &commandline.Program{
+		Name:     "gorovod",
+		Alias:    "horovodrun",
+		About:    "start distributed jobs, and look at what they run on",
+		Commands: []*commandline.Command{runCommand, bench.Command, doctor.Command, meetingCommand, completionCommand, manCommand},
+		Footer:   "gorovod " + version.Version,
+		Sections: []commandline.Section{
+			{Title: "EXIT STATUS", Text: "That of the first process that has failed; 128+n where signal n has ended it or the launcher; 2 where the arguments make no sense; 126 or 127 where the command cannot be run."},
+			{Title: "ENVIRONMENT", Text: "gorovod doctor --env lists all variables, their values and what they mean."},
+		},
+	}
+}
+
+// usage is what gorovod --help prints.
+func usage() string {
+	var b strings.Builder
+	b.WriteString("usage: gorovod COMMAND [options]\n\nCommands:\n")
+	for _, c := range gorovod().Commands {
+		fmt.Fprintf(&b, "  %-12s%s\n", c.Name, c.About)
+	}
+	b.WriteString("  --version   Print the version\n\nExamples:\n")
+	for _, c := range gorovod().Commands {
+		if len(c.Examples) > 0 {
+			fmt.Fprintf(&b, "  %s\n", strings.Replace(c.Examples[0].Line, "horovodrun", "gorovod run", 1))
+		}
+	}
+	b.WriteString("\nhorovodrun is another name of gorovod run. gorovod COMMAND --help says more.\n")
+	return b.String()
+}
+
+// misspelt is the error for what is no command.
+func misspelt(word string) error {
+	if strings.HasPrefix(word, "-") {
+		return fmt.Errorf("%s: a command comes first: to start a job, write gorovod run %[1]s … or horovodrun %[1]s …", word)
+	}
+	known := []string{"help", "version"}
+	for _, c := range gorovod().Commands {
+		known = append(known, c.Name)
+	}
+	return fmt.Errorf("unknown command %q%s", word, commandline.DidYouMean(word, known))
+}
+
+var completionCommand = &commandline.Command{
+	Name:   "completion",
+	Usage:  strings.Join(commandline.Shells, "|"),
+	About:  "Print what makes a shell complete command lines",
+	Detail: "The wheel has installed it already where the shells look for it under the prefix of its Python, such as /usr/local or ~/.local. Elsewhere:",
+	Examples: []commandline.Example{
+		{Line: "source <(gorovod completion bash)", About: "In bash; in ~/.bashrc for ever."},
+		{Line: "source <(gorovod completion zsh)", About: "In zsh, after compinit."},
+		{Line: "gorovod completion fish | source", About: "In fish."},
+	},
+	Grammar: func() any { return &named{} },
+	Words:   commandline.Shells,
+}
+
+var manCommand = &commandline.Command{
+	Name:     "man",
+	Usage:    "[gorovod|horovodrun]",
+	About:    "Print the man page",
+	Examples: []commandline.Example{{Line: "gorovod man | man -l -", About: "Read it."}},
+	Grammar:  func() any { return &named{} },
+	Words:    []string{"gorovod", "horovodrun"},
+}
+
+// named is the one argument of a command.
+type named struct {
+	Name string `arg:"" optional:"" default:""`
+}
+
+// complete is gorovod completion.
+func complete(name string, args []string) (code int, err error) {
+	return printNamed(completionCommand, name, args, gorovod().Completion)
+}
+
+// manual is gorovod man.
+func manual(name string, args []string) (code int, err error) {
+	return printNamed(manCommand, name, args, gorovod().Man)
+}
+
+// printNamed prints what the one argument of a command names.
+func printNamed(c *commandline.Command, name string, args []string, make func(what string) (string, error)) (code int, err error) {
+	var o named
+	text, err := c.Parse(name, &o, args)
+	if err == nil && text == "" {
+		text, err = make(o.Name)
+	}
+	if err != nil {
+		return exitUsage, err
+	}
+	return show(name, text), nil
+}
