@@ -46,6 +46,7 @@ func serveAgent(in io.Reader, out io.Writer) int {
 	// Not ignored, as that would be inherited.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
+	wakeWithParent() // should a stopped agent's sshd end
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0]
@@ -139,7 +140,7 @@ func (a *agent) obey(n *note) error {
 			r.grant(n.Stream, n.Bytes)
 		}
 	case n.Type == pingNote:
-		a.tell(note{Type: pongNote})
+		a.tell(note{Type: pongNote, At: time.Now().UnixNano()})
 	case n.Type == queryNote && n.Query != nil:
 		go a.answer(n.ID, n.Query)
 	default:
@@ -262,17 +263,21 @@ type reporter struct {
 }
 
 func (r *reporter) Started(pid int) {
-	r.agent.tell(note{Type: startedNote, ID: r.id, PID: pid})
+	r.agent.tell(note{Type: startedNote, ID: r.id, PID: pid, At: time.Now().UnixNano()})
 }
 
 func (r *reporter) Ended(e outcome) { r.agent.tell(e.note(r.id)) }
 
 func (r *reporter) Gone() {
+	r.agent.tell(note{Type: goneNote, ID: r.id})
+	r.agent.left.Done()
+}
+
+func (r *reporter) Over() {
 	r.agent.mu.Lock()
 	delete(r.agent.running, r.id)
 	r.agent.mu.Unlock()
-	r.agent.tell(note{Type: goneNote, ID: r.id})
-	r.agent.left.Done()
+	r.agent.tell(note{Type: overNote, ID: r.id})
 }
 
 func (r *reporter) Output(stream int, p []byte) {

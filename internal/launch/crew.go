@@ -3,11 +3,12 @@ package launch
 import (
 	"fmt"
 	"syscall"
+	"time"
 )
 
 // crew runs commands on one host, each below a supervisor of its own, from its
 // making until Close, at any time. The ids are the caller's: an id may be used
-// again when its watcher has been told Gone. All methods may be called on any
+// again when its watcher has been told Over. All methods may be called on any
 // goroutine, and only Close blocks.
 type crew interface {
 	// Host is the host as the user names it; several names of this host share
@@ -57,8 +58,9 @@ const (
 var streamNames = [streamCount]string{"stdout", "stderr", "results"}
 
 // watcher hears what becomes of one command: Started at most once, Ended once,
-// then Gone once, each on some goroutine of the crew. In between comes its output.
-// Nothing follows Gone.
+// then Gone once, then Over once, each on some goroutine of the crew. In between comes its output,
+// after Gone too: processes end, however slowly what they have written is read. Nothing
+// follows Over.
 type watcher interface {
 	// Started: the command runs with this pid of its host.
 	Started(pid int)
@@ -68,8 +70,10 @@ type watcher interface {
 	Output(stream int, p []byte)
 	// Ended: the command has ended, or could not start.
 	Ended(e outcome)
-	// Gone: nothing of the command is left, and all its output has come.
+	// Gone: no process of the command is left.
 	Gone()
+	// Over: all its output has come, too.
+	Over()
 }
 
 // outcome is how a command ended.
@@ -77,6 +81,8 @@ type outcome struct {
 	PID    int // 0 where it is not known, or the command did not start
 	Signal int // that killed it; 0 where it exited by itself
 	Code   int // of its exit; where it could not start, what a shell would exit with
+	// At is when it ended, by this host's clock; zero where that is not known.
+	At time.Time
 	// Err is not nil where the command could not start.
 	Err error
 	// Lost is not nil where nothing is known of the end, as the host was lost.

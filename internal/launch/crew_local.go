@@ -67,8 +67,8 @@ func (c *localCrew) Start(id int, cmd command, w watcher) {
 		c.mu.Unlock()
 		p.close()
 		go func() {
-			w.Ended(outcome{Code: 1, Err: err})
-			w.Gone()
+			notStarted(w, 1, err)
+			w.Over()
 		}()
 		return
 	}
@@ -80,8 +80,14 @@ func (c *localCrew) Start(id int, cmd command, w watcher) {
 		c.mu.Lock()
 		delete(c.processes, id)
 		c.mu.Unlock()
-		w.Gone()
+		w.Over()
 	}()
+}
+
+// notStarted tells a watcher that there is no process.
+func notStarted(w watcher, code int, err error) {
+	w.Ended(outcome{Code: code, Err: err})
+	w.Gone()
 }
 
 // run is one command's life.
@@ -92,7 +98,7 @@ func (c *localCrew) run(p *process, w watcher) {
 	c.starting.RUnlock()
 	<-c.room
 	if err != nil {
-		w.Ended(outcome{Code: code, Err: err})
+		notStarted(w, code, err)
 		return
 	}
 	p.watch(w, func() { c.orphans.sweep(p.pid, c.living) })
@@ -106,8 +112,8 @@ func (c *localCrew) living(f func(pids []int)) {
 	c.mu.Lock()
 	var pids []int
 	for _, p := range c.processes {
-		if p.supervisor != nil && !p.reaped.Load() {
-			pids = append(pids, p.supervisor.Pid)
+		if s := p.supervisor.Load(); s != nil && !p.reaped.Load() {
+			pids = append(pids, s.Pid)
 		}
 	}
 	c.mu.Unlock()
@@ -129,6 +135,7 @@ func (c *localCrew) Close() {
 	for _, p := range c.processes {
 		p.leave()
 		p.control.Close()
+		p.wake()
 	}
 	c.mu.Unlock()
 	c.orphans.close()

@@ -9,13 +9,19 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
 // closePatience is how long a crew that is closed may take to end by itself. An
 // agent that has commands to end takes longer, which nobody waits for.
 const closePatience = 2 * time.Second
+
+// answerTime is how long an agent may be silent after it was told to kill a command.
+const answerTime = 3 * time.Second
 
 // lastWords is how long the end of an ssh's stderr is waited for once it has ended:
 // what it has left in the background may hold it open.
@@ -26,8 +32,10 @@ type remoteCrew struct {
 	*line
 	host  string
 	ready readiness
-	noise tailOf // what came before the agent's greeting, as a login shell may print
+	noise tailOf           // what came before the agent's greeting, as a login shell may print
+	clock rendezvous.Clock // the host's. receive's goroutine
 
+	frames atomic.Int64  // that have come
 	queue  chan struct{} // capacity 1: there is something to send
 	lost   chan struct{}
 	once   sync.Once
@@ -191,6 +199,17 @@ func (c *remoteCrew) Start(id int, cmd command, w watcher) {
 
 func (c *remoteCrew) Signal(id int, sig syscall.Signal) {
 	c.tell(note{Type: signalNote, ID: id, Signal: int(sig)})
+	if sig != syscall.SIGKILL {
+		return
+	}
+	// An agent that is stopped, say, ends everything once its connection has ended.
+	c.tell(note{Type: pingNote})
+	before := c.frames.Load()
+	time.AfterFunc(answerTime, func() {
+		if c.frames.Load() == before {
+			c.lose(fmt.Errorf("it has not answered for %v", answerTime))
+		}
+	})
 }
 
 // tell queues a note. It never blocks: an agent that does not read is lost soon.
@@ -242,6 +261,7 @@ func (c *remoteCrew) receive(frames *receiver) {
 			c.out.SetReadDeadline(time.Now().Add(agentSilence))
 		}
 		f, err := frames.next()
+		c.frames.Add(1)
 		if err == nil && f.note != nil && f.note.Type == refusedNote {
 			err = errors.New(f.note.Text)
 		}
@@ -263,7 +283,14 @@ func (c *remoteCrew) pass(f frame) error {
 	id := f.id
 	if f.note != nil {
 		if f.note.Type == pongNote {
+			c.clock.Hear(f.note.At, time.Now())
 			return nil
+		}
+		switch f.note.Type {
+		case startedNote:
+			c.clock.Hear(f.note.At, time.Now())
+		case endedNote:
+			f.note.at = c.clock.Here(f.note.At, time.Now())
 		}
 		id = f.note.ID
 		if f.note.Type == replyNote {
@@ -375,13 +402,13 @@ type remoteWorker struct {
 	crew    *remoteCrew
 	id      int
 	w       watcher
-	events  chan *note // started, ended and gone: each once
+	events  chan *note // started, ended, gone and over: each once
 	lost    chan error // capacity 1: nothing more will come
 	streams [streamCount]*inflow
 }
 
 func newRemoteWorker(c *remoteCrew, id int, w watcher) *remoteWorker {
-	k := &remoteWorker{crew: c, id: id, w: w, events: make(chan *note, 3), lost: make(chan error, 1)}
+	k := &remoteWorker{crew: c, id: id, w: w, events: make(chan *note, 4), lost: make(chan error, 1)}
 	for i := range k.streams {
 		k.streams[i] = &inflow{more: make(chan struct{}, 1), over: make(chan struct{})}
 	}
@@ -401,6 +428,7 @@ func (k *remoteWorker) conclude(e outcome) {
 	n := e.note(k.id)
 	k.events <- &n
 	k.events <- &note{Type: goneNote, ID: k.id}
+	k.events <- &note{Type: overNote, ID: k.id}
 }
 
 // cut ends a worker whose crew is lost.
@@ -409,7 +437,13 @@ func (k *remoteWorker) cut(err error) { k.lost <- err }
 // follow tells the watcher what becomes of the command.
 func (k *remoteWorker) follow() {
 	e := outcome{}
-	ended, gone := false, false
+	ended, gone, over := false, false, false
+	leave := func() {
+		if !gone {
+			gone = true
+			k.w.Gone()
+		}
+	}
 	end := func(how outcome) {
 		if ended = true; how.Err == nil && (how.Signal != 0 || how.Code != 0 || how.Lost != nil) {
 			select {
@@ -429,10 +463,12 @@ func (k *remoteWorker) follow() {
 				end(n.outcome())
 			}
 		case goneNote:
-			gone = true
+			leave()
+		case overNote:
+			over = true
 		}
 	}
-	for !gone {
+	for !over {
 		select {
 		case n := <-k.events:
 			take(n)
@@ -445,7 +481,8 @@ func (k *remoteWorker) follow() {
 				e.Lost = err
 				end(e)
 			}
-			gone = true
+			leave()
+			over = true
 		}
 	}
 	for _, s := range k.streams {
@@ -457,7 +494,7 @@ func (k *remoteWorker) follow() {
 		delete(k.crew.workers, k.id)
 	}
 	k.crew.mu.Unlock()
-	k.w.Gone()
+	k.w.Over()
 }
 
 // inflow is one stream between the connection and its watcher. The window bounds it.

@@ -20,7 +20,6 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/driver"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
-	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
 // elasticJob is a job whose processes come and go: package driver decides which,
@@ -123,6 +122,9 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	cancel()
 	close(over)
 	watching.Wait()
+	if late := e.drain(signals, interrupted != 0); interrupted == 0 && late != 0 {
+		interrupted, outcome.Reason = late, interruption(late)
+	}
 	if unnamed := nameResults(e.ResultDir, outcome.Ranks, e.started); err == nil {
 		err = unnamed
 	}
@@ -147,6 +149,7 @@ func (e *elasticJob) watch(signals <-chan os.Signal, over <-chan struct{}) (firs
 		case s := <-signals:
 			sig = s.(syscall.Signal)
 			if first != 0 {
+				e.hurried = true
 				sig = syscall.SIGKILL
 			}
 		case <-hungUp:
@@ -161,7 +164,7 @@ func (e *elasticJob) watch(signals <-chan os.Signal, over <-chan struct{}) (firs
 		if sig == syscall.SIGPIPE {
 			passed = syscall.SIGTERM
 		}
-		e.driver.Interrupt(passed, fmt.Sprintf("interrupted by signal %d (%s)", int(sig), rendezvous.SignalName(int(sig))))
+		e.driver.Interrupt(passed, interruption(sig))
 	}
 }
 
@@ -239,14 +242,15 @@ func (e *elasticJob) meet() ([]net.Listener, func(host string) []string, error) 
 // start begins to start a worker; it does not block.
 func (e *elasticJob) start(a membership.Start) {
 	w := &workerProcess{id: a.Worker, host: a.Host, job: e}
+	e.taking.Add(1)
 	e.mu.Lock()
 	e.workers[a.Worker] = w
 	e.started = max(e.started, a.Worker+1)
 	e.mu.Unlock()
 	go func() {
 		if err := e.place(w, a); err != nil {
-			w.Ended(outcome{Code: 1, Err: err})
-			w.Gone()
+			notStarted(w, 1, err)
+			w.Over()
 		}
 	}()
 }

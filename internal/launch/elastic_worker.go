@@ -33,7 +33,7 @@ func (w *workerProcess) open() (err error) {
 	if w.results, err = createResults(w.job.ResultDir, workerResults(w.id)); err != nil {
 		return err
 	}
-	for i, to := range [2]*output{w.job.out, w.job.err} {
+	for i, to := range [2]*printer{w.job.out, w.job.err} {
 		var file io.Writer
 		if w.job.OutputDir != "" {
 			f, err := createOutput(w.directory(), streamNames[i])
@@ -119,7 +119,7 @@ func (w *workerProcess) Output(stream int, p []byte) {
 }
 
 func (w *workerProcess) Ended(e outcome) {
-	d := rendezvous.Death{Host: w.host, PID: e.PID, Signal: e.Signal, ExitCode: e.Code}
+	d := rendezvous.Death{Host: w.host, PID: e.PID, Signal: e.Signal, ExitCode: e.Code, At: e.At}
 	switch {
 	case e.Err != nil:
 		d.ExitCode = max(1, e.Code)
@@ -141,13 +141,17 @@ func (w *workerProcess) Ended(e outcome) {
 }
 
 func (w *workerProcess) Gone() {
+	w.job.mu.Lock()
+	delete(w.job.workers, w.id)
+	w.job.mu.Unlock()
+	w.job.driver.Gone(w.id)
+}
+
+func (w *workerProcess) Over() {
+	defer w.job.taking.Done()
 	for _, f := range append(w.files[:], w.results) {
 		if f != nil {
 			f.Close()
 		}
 	}
-	w.job.mu.Lock()
-	delete(w.job.workers, w.id)
-	w.job.mu.Unlock()
-	w.job.driver.Gone(w.id)
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -60,23 +59,20 @@ type Job struct {
 	Grace          time.Duration
 	Stdout, Stderr io.Writer
 
-	out, err *output
-	lost     atomic.Bool   // some output could not be written
-	hungUp   chan struct{} // closed when nobody reads stdout or stderr any more
+	out, err *printer
+	moved    chan struct{}  // capacity 1: some output was written
+	taking   sync.WaitGroup // commands whose output has not all come
+	hurried  bool           // nobody waits for readers any more; of the goroutine that runs the job
+	lost     atomic.Bool    // some output could not be written
+	hungUp   chan struct{}  // closed when nobody reads stdout or stderr any more
 	hangUp   sync.Once
 	server   *rendezvous.Server
 	ranks    []*rank
 	why      report // the job has failed; of the goroutine that runs it
 }
 
-// ending is the news that a rank's command has ended, or could not start.
-type ending struct {
-	death rendezvous.Death
-	err   error
-}
-
 // Run starts the job and returns when nothing of it is left. The exit code is
-// that of the first process that failed, 128+n where it was killed by signal n,
+// that of the process that failed first and made the others fail, 128+n where it was killed by signal n,
 // and 128+n where the launcher was interrupted by signal n; SIGPIPE stands for
 // a reader of the output that is gone. It is 1 where all that is wrong is that
 // output could not be written. An error means that the job could not be
@@ -98,9 +94,8 @@ func (j *Job) Run() (code int, err error) {
 	for _, l := range meeting.listeners {
 		go j.server.Serve(l)
 	}
-	endings := make(chan ending, len(j.Slots))
-	gone := make(chan *rank, len(j.Slots))
-	if err := j.prepare(endings, gone); err != nil {
+	heard := make(chan news, 3*len(j.Slots))
+	if err := j.prepare(heard); err != nil {
 		return 1, err
 	}
 	crews, code, err := j.muster(hosts, far, hex.EncodeToString(key), signals)
@@ -109,32 +104,10 @@ func (j *Job) Run() (code int, err error) {
 		return code, err
 	}
 	defer dismiss(crews)
+	j.taking.Add(len(j.ranks))
 	j.start(crews, key, meeting)
-	code, err = j.supervise(signals, endings, gone)
+	code, err = j.follow(signals, heard)
 	return j.written(code), err
-}
-
-// begin opens the job's output and takes the launcher's signals, until end.
-func (j *Job) begin() (signals <-chan os.Signal, end func()) {
-	j.hungUp = make(chan struct{})
-	j.out, j.err = &output{w: j.Stdout}, &output{w: j.Stderr}
-	j.out.lost = func(err error) { j.lose(err, j.err) }
-	j.err.lost = func(err error) { j.lose(err, j.out) }
-	// Without this, writing to a closed pipe would end the launcher. Ignored, the
-	// signal would be so in the processes, too.
-	pipe := make(chan os.Signal, 1)
-	signal.Notify(pipe, syscall.SIGPIPE)
-	caught := make(chan os.Signal, 16)
-	// A shell starts what runs in the background with SIGINT ignored; who sends one
-	// to the launcher's pid means it nevertheless. nohup must keep its effect.
-	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(caught, syscall.SIGHUP)
-	}
-	return caught, func() {
-		signal.Stop(pipe)
-		signal.Stop(caught)
-	}
 }
 
 // written is code, unless that is 0 and output was lost.
@@ -208,7 +181,7 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	case interrupted != 0:
 		dismiss(crews)
 		if interrupted != syscall.SIGPIPE {
-			j.say("interrupted by signal %d (%s)", int(interrupted), rendezvous.SignalName(int(interrupted)))
+			j.say("%s", interruption(interrupted))
 		}
 		return nil, 128 + int(interrupted), nil
 	case err != nil:
@@ -271,13 +244,13 @@ func (j *Job) start(crews map[string]crew, key []byte, m *meetingPoint) {
 
 // lose takes note of output that could not be written, and says so elsewhere. A
 // reader that went away, as head does, wants no more, and no message either.
-func (j *Job) lose(err error, elsewhere *output) {
+func (j *Job) lose(err error, elsewhere *printer) {
 	j.lost.Store(true)
 	if brokenPipe(err) {
 		j.hangUp.Do(func() { close(j.hungUp) })
 		return
 	}
-	fmt.Fprintf(elsewhere, "%s: output is lost: %v\n", j.Name, err)
+	elsewhere.say("%s: output is lost: %v\n", j.Name, err)
 }
 
 func (j *Job) isHungUp() bool {
@@ -290,9 +263,9 @@ func (j *Job) isHungUp() bool {
 }
 
 // prepare makes the ranks with all that can fail before a process is started.
-func (j *Job) prepare(endings chan<- ending, gone chan<- *rank) error {
+func (j *Job) prepare(heard chan<- news) error {
 	for _, slot := range j.Slots {
-		r := &rank{Slot: slot, job: j, endings: endings, gone: gone}
+		r := &rank{Slot: slot, job: j, news: heard}
 		j.ranks = append(j.ranks, r)
 		if j.OutputDir != "" {
 			if err := r.openFiles(j.OutputDir); err != nil {
@@ -316,170 +289,6 @@ func (j *Job) closeFiles() {
 	}
 }
 
-// supervise is the launcher's loop, from the last start to the last end. The
-// first failure, or the first signal, sets the stages in motion: grace, SIGTERM,
-// SIGKILL.
-func (j *Job) supervise(signals <-chan os.Signal, endings <-chan ending, gone <-chan *rank) (int, error) {
-	var (
-		failed      *rendezvous.Death // the first
-		startErr    error             // the first
-		interrupted syscall.Signal
-		next        <-chan time.Time // when the next stage begins
-		stage       int              // of ending: 0 none, 1 grace, 2 terminated, 3 killed
-		left        = len(j.ranks)
-		living      = map[int]*rank{}
-		hungUp      = j.hungUp
-	)
-	for _, r := range j.ranks {
-		living[r.Rank] = r
-	}
-	pass := func(sig syscall.Signal) {
-		for _, r := range living {
-			r.signal(sig)
-		}
-	}
-	enter := func(to int) {
-		switch stage = to; to {
-		case 1:
-			next = time.After(j.Grace)
-		case 2:
-			j.tell("terminating the processes that are left")
-			pass(syscall.SIGTERM)
-			next = time.After(termGrace)
-		case 3:
-			j.tell("killing the processes that are left")
-			pass(syscall.SIGKILL)
-			next = time.After(killGrace)
-		}
-	}
-	for left > 0 {
-		select {
-		case e := <-endings:
-			switch {
-			case e.err != nil:
-				if startErr == nil {
-					startErr = e.err
-				}
-				if stage < 2 {
-					enter(2)
-				}
-			case e.death.Failed() && failed == nil && interrupted == 0 && startErr == nil:
-				failed = &e.death
-				j.sayFailed(e.death, left)
-				if stage == 0 {
-					enter(1)
-				}
-			}
-		case r := <-gone:
-			delete(living, r.Rank)
-			left--
-		case s := <-signals:
-			sig := s.(syscall.Signal)
-			if interrupted != 0 {
-				enter(3)
-				break
-			}
-			interrupted = sig
-			j.tell("passing %s on to the processes", rendezvous.SignalName(int(sig)))
-			pass(sig)
-			if stage < 2 {
-				enter(1)
-			}
-		case <-hungUp:
-			hungUp = nil
-			if interrupted == 0 {
-				interrupted = syscall.SIGPIPE
-			}
-			if stage < 2 {
-				enter(2)
-			}
-		case <-next:
-			if stage < 3 {
-				enter(stage + 1)
-				break
-			}
-			for _, r := range living {
-				j.say("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host, r.pid.Load())
-			}
-			left = 0
-		}
-	}
-	switch {
-	case startErr != nil:
-		return 1, startErr
-	case failed != nil:
-		j.explain(*failed)
-		return exitCode(*failed), nil
-	case interrupted == syscall.SIGPIPE:
-		return 128 + int(interrupted), nil // and nothing to say
-	case interrupted != 0:
-		j.sayWhy(fmt.Sprintf("interrupted by signal %d (%s)", int(interrupted), rendezvous.SignalName(int(interrupted))))
-		return 128 + int(interrupted), nil
-	}
-	return 0, nil
-}
-
-// sayFailed announces the first failure at once.
-func (j *Job) sayFailed(d rendezvous.Death, left int) {
-	if d.Lost != "" {
-		j.say("%s.%s", d, j.outlook(left))
-		return
-	}
-	j.say("Process %d exit with status code %d.%s", d.Rank, exitCode(d), j.outlook(left))
-}
-
-// outlook says what will happen to the others.
-func (j *Job) outlook(left int) string {
-	if left < 2 {
-		return ""
-	}
-	return fmt.Sprintf(" The other processes have %v to end by themselves.", j.Grace)
-}
-
-// explain prints the last block: which process failed first, how, and what it
-// said last.
-func (j *Job) explain(d rendezvous.Death) {
-	var b strings.Builder
-	used := len(j.server.Joined()) > 0
-	d.NeverJoined = d.NeverJoined && used // nobody used Horovod so far: it says nothing
-	first := j.server.First()
-	culprit := d.Rank
-	switch {
-	case first != nil: // what failed after it is a consequence, whichever process was the first to end
-		culprit = first.About
-		b.WriteString("root cause: " + first.Text)
-	default:
-		b.WriteString("root cause: " + d.String())
-		if d.Reason != "" {
-			fmt.Fprintf(&b, "\nit reported: %s", d.Reason)
-		}
-	}
-	if v := j.server.Verdict(); v != nil && (strings.Contains(b.String(), v.Cause) || first != nil && strings.Contains(v.Cause, first.Text)) {
-		b.WriteString(v.View) // of this failure
-	}
-	stderr := j.ranks[culprit].streams[stderrStream]
-	absent := ""
-	if missing := j.server.Missing(); used && !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {
-		absent = "\nranks that never came to hvd.init(): " + strings.Trim(fmt.Sprint(missing), "[]")
-	}
-	j.why = report{Text: b.String() + absent, Stderr: stderr.last()}
-	b.WriteString(j.lastLines(j.why.Stderr, stderr.prefix, stderr.shown.Load()))
-	j.say("%s%s", &b, absent)
-}
-
-// lastLines says where the last lines that a process wrote to stderr are to be seen, the
-// last of them in line shown of the output, after prefix; it repeats them only where they
-// are out of sight.
-func (j *Job) lastLines(text, prefix string, shown int64) string {
-	switch {
-	case text == "":
-		return ""
-	case j.err.sees(shown):
-		return "; its stderr is above, in the lines of " + strings.TrimSuffix(prefix, ":")
-	}
-	return fmt.Sprintf("; last lines of its stderr:\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
-}
-
 // exitCode is what a shell makes of it.
 func exitCode(d rendezvous.Death) int {
 	if d.Lost != "" {
@@ -496,7 +305,7 @@ const exitLost = 255
 
 // say prints a message of the launcher's own.
 func (j *Job) say(format string, args ...any) {
-	fmt.Fprintf(j.err, j.Name+": "+format+"\n", args...)
+	j.err.say("%s: "+format+"\n", append([]any{j.Name}, args...)...)
 }
 
 // sayWhy is say for why the job has failed, which is its last message.

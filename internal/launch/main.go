@@ -80,7 +80,7 @@ func Main(argv []string) int {
 func exit(name string) func(code int, err error) int {
 	return func(code int, err error) int {
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %s\n", name, strings.TrimRight(err.Error(), "\n"))
+			lastWord(fmt.Sprintf("%s: %s\n", name, strings.TrimRight(err.Error(), "\n")))
 		}
 		return code
 	}

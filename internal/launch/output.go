@@ -21,9 +21,6 @@ const (
 	// The last lines of stderr are kept for the message about a failure.
 	tailLines     = 10
 	tailLineBytes = 400
-	// screenful is how many lines after them a user still sees the last lines of a rank's
-	// stderr, so that the message about a failure need not repeat them.
-	screenful = 100
 )
 
 // output is where lines go: those of all ranks to the launcher's stdout or
@@ -34,8 +31,6 @@ type output struct {
 	// lost is called for the first Write that fails, by whoever wrote, and may
 	// write to another output; nil if nobody asks.
 	lost func(err error)
-
-	lines atomic.Int64 // how many have been written
 
 	mu  sync.Mutex
 	err error // of the first Write that failed. mu
@@ -58,21 +53,10 @@ func (o *output) write(p []byte) (n int, err error, first bool) {
 		return 0, o.err, false
 	}
 	n, err = o.w.Write(p)
-	o.lines.Add(int64(bytes.Count(p[:n], newline)))
 	if first = err != nil && o.err == nil; first {
 		o.err = err
 	}
 	return n, err, first
-}
-
-var newline = []byte{'\n'}
-
-// sees tells whether a reader of the output still has the line with that number before
-// his eyes.
-func (o *output) sees(line int64) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.err == nil && o.lines.Load()-line <= screenful
 }
 
 // brokenPipe tells that nobody will ever read what is written.
@@ -190,8 +174,8 @@ func (s *stream) flush() {
 	if len(s.out) > 0 {
 		s.to.Write(s.out)
 		s.out = s.out[:0]
-		if o, ok := s.to.(*output); ok {
-			s.shown.Store(o.lines.Load())
+		if p, ok := s.to.(*printer); ok {
+			s.shown.Store(p.count())
 		}
 	}
 }

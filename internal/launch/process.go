@@ -18,6 +18,10 @@ const drainLimit = time.Second
 // tailPatience is how long the news of a failure waits for the last lines of stderr.
 const tailPatience = 100 * time.Millisecond
 
+// obedience is how long a supervisor may take to end after SIGKILL was ordered. Then it is killed,
+// and the launcher ends what is left below it.
+const obedience = 2 * time.Second
+
 // resultVariable tells a command the descriptor of its results.
 const resultVariable = "GOROVOD_RESULT_FD"
 
@@ -30,10 +34,10 @@ const lateOutputVariable = "_GOROVOD_LATE_OUTPUT"
 // process is one command on this host with its supervisor.
 type process struct {
 	command
-	supervisor *os.Process      // nil until it is started
-	state      *os.ProcessState // the supervisor's end, for reap
-	reaped     atomic.Bool      // the supervisor's pid may belong to another
-	pid        int              // of the command, 0 until it is known; watch's goroutine
+	supervisor atomic.Pointer[os.Process] // nil until it is started
+	state      *os.ProcessState           // the supervisor's end, for reap
+	reaped     atomic.Bool                // the supervisor's pid may belong to another
+	pid        int                        // of the command, 0 until it is known; watch's goroutine
 
 	control *os.File
 	status  *os.File
@@ -107,11 +111,12 @@ func (p *process) start() (code int, err error) {
 		env = setenv(env, lateOutputVariable, p.LateOutput)
 	}
 	// Whatever became of the file since, this is the program that runs now.
-	p.supervisor, err = os.StartProcess("/proc/self/exe", append([]string{supervisorName, p.Path}, p.Args...),
-		&os.ProcAttr{Files: p.theirs, Env: env, Sys: &syscall.SysProcAttr{Setsid: true}})
+	supervisor, err := os.StartProcess("/proc/self/exe", append([]string{supervisorName, p.Path}, p.Args...),
+		&os.ProcAttr{Files: p.theirs, Env: env, Sys: supervisorAttr()})
 	if err != nil {
 		return 1, fmt.Errorf("its supervisor: %w", err)
 	}
+	p.supervisor.Store(supervisor)
 	return 0, nil
 }
 
@@ -123,14 +128,28 @@ func (p *process) handOver() {
 	p.theirs = nil
 }
 
-// signal has the supervisor send sig to the command; SIGKILL, to everything below it.
+// signal has the supervisor send sig to the command; SIGKILL, to everything below it. A supervisor
+// that is stopped goes on where the command is to end, and is killed if it does not obey.
 func (p *process) signal(sig syscall.Signal) {
 	p.control.Write([]byte{byte(sig)}) // a supervisor that is gone needs no orders
+	if sig == syscall.SIGTERM || sig == syscall.SIGKILL {
+		p.wake()
+	}
+	if supervisor := p.supervisor.Load(); sig == syscall.SIGKILL && supervisor != nil {
+		time.AfterFunc(obedience, func() { supervisor.Kill() }) // nothing happens to one that has ended
+	}
+}
+
+// wake lets a supervisor go on that is stopped.
+func (p *process) wake() {
+	if supervisor := p.supervisor.Load(); supervisor != nil {
+		supervisor.Signal(syscall.SIGCONT)
+	}
 }
 
 // watch follows the command to its end, which it tells w. It calls orphaned if the
 // supervisor was killed and what was below it is to be ended, and returns when
-// nothing of the command is left.
+// nothing of the command is left, and all its output was taken.
 func (p *process) watch(w watcher, orphaned func()) {
 	var drained [streamCount]chan struct{}
 	over := make(chan struct{}) // all processes of the command have ended
@@ -157,6 +176,7 @@ func (p *process) watch(w watcher, orphaned func()) {
 		orphaned()
 	}
 	close(over)
+	w.Gone()
 	for i, pipe := range p.pipes {
 		if pipe != nil {
 			pipe.SetReadDeadline(time.Now().Add(drainLimit))
@@ -204,9 +224,13 @@ func (p *process) follow(w watcher) outcome {
 	for {
 		var what string
 		var n int
+		var at int64 // of an end
 		line, err := lines.ReadString('\n')
 		if err == nil {
-			_, err = fmt.Sscanf(line, "%s %d\n", &what, &n)
+			var fields int
+			if fields, err = fmt.Sscan(line, &what, &n, &at); fields >= 2 {
+				err = nil
+			}
 		}
 		if err != nil {
 			return p.orphaned(err)
@@ -223,9 +247,9 @@ func (p *process) follow(w watcher) outcome {
 			}
 			return outcome{Code: code, Err: fmt.Errorf("%s: %w", p.Path, errno)}
 		case "exited":
-			return outcome{PID: p.pid, Code: n}
+			return outcome{PID: p.pid, Code: n, At: time.Unix(0, at)}
 		case "killed":
-			return outcome{PID: p.pid, Signal: n}
+			return outcome{PID: p.pid, Signal: n, At: time.Unix(0, at)}
 		}
 	}
 }
@@ -233,14 +257,14 @@ func (p *process) follow(w watcher) outcome {
 // orphaned is the end of a command whose supervisor has been killed: the kernel
 // has killed the command with it.
 func (p *process) orphaned(err error) outcome {
-	p.supervisor.Kill() // should it live, and talk nonsense
+	p.supervisor.Load().Kill() // should it live, and talk nonsense
 	state := p.reap()
-	e := outcome{PID: p.pid, Signal: int(syscall.SIGKILL)}
+	e := outcome{PID: p.pid, Signal: int(syscall.SIGKILL), At: time.Now()}
 	if e.PID == 0 {
 		if state.Exited() {
 			return outcome{Code: 1, Err: fmt.Errorf("its supervisor has ended early: %w", err)}
 		}
-		e.PID = p.supervisor.Pid // all that is known
+		e.PID = p.supervisor.Load().Pid // all that is known
 	}
 	return e
 }
@@ -249,7 +273,7 @@ func (p *process) orphaned(err error) outcome {
 func (p *process) reap() *os.ProcessState {
 	if p.state == nil {
 		var err error
-		if p.state, err = p.supervisor.Wait(); err != nil {
+		if p.state, err = p.supervisor.Load().Wait(); err != nil {
 			p.state = &os.ProcessState{} // nothing is known of it
 		}
 		p.reaped.Store(true)

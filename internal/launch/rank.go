@@ -22,8 +22,7 @@ type rank struct {
 	streams [2]*stream
 	files   [2]*os.File // nil without --output-filename
 	results *os.File    // nil without a directory for results
-	endings chan<- ending
-	gone    chan<- *rank
+	news    chan<- news
 }
 
 // openFiles makes dir/rank.<n>/stdout and stderr, the rank padded with zeros to
@@ -51,7 +50,7 @@ func createResults(dir, name string) (*os.File, error) {
 
 // openStreams makes the ways of the rank's output.
 func (r *rank) openStreams() {
-	for i, to := range [2]*output{r.job.out, r.job.err} {
+	for i, to := range [2]*printer{r.job.out, r.job.err} {
 		var file io.Writer
 		if r.files[i] != nil {
 			file = &output{w: r.files[i], lost: func(err error) { r.job.lose(err, r.job.err) }}
@@ -88,9 +87,9 @@ func (r *rank) Output(stream int, p []byte) {
 }
 
 func (r *rank) Ended(e outcome) {
-	d := rendezvous.Death{Rank: r.Rank, Host: r.Host, PID: e.PID, Signal: e.Signal, ExitCode: e.Code}
+	d := rendezvous.Death{Rank: r.Rank, Host: r.Host, PID: e.PID, Signal: e.Signal, ExitCode: e.Code, At: e.At}
 	if e.Err != nil {
-		r.endings <- ending{d, &startError{r.Rank, e.Code, e.Err}}
+		r.news <- news{rank: r, kind: cannotStart, err: &startError{r.Rank, e.Code, e.Err}}
 		return
 	}
 	if e.Lost != nil {
@@ -102,10 +101,12 @@ func (r *rank) Ended(e outcome) {
 	if d.Failed() {
 		d.Stderr = r.streams[stderrStream].last()
 	}
-	r.endings <- ending{r.job.server.Died(d), nil}
+	r.news <- news{rank: r, kind: ended, death: r.job.server.Died(d)}
 }
 
-func (r *rank) Gone() {
+func (r *rank) Gone() { r.news <- news{rank: r, kind: gone} }
+
+func (r *rank) Over() {
 	r.closeFiles()
-	r.gone <- r
+	r.job.taking.Done()
 }

@@ -190,15 +190,15 @@ func TestOutputWaitsForCredit(t *testing.T) {
 // What an agent hears before it knows that a launcher speaks, it does not obey.
 func TestAgentsObeyLaunchersOnly(t *testing.T) {
 	for in, code := range map[string]int{
-		"":                                         exitUsage,
-		"GET / HTTP/1.1\r\n\r\n":                   exitUsage,
-		strings.Repeat("x", 5000):                  exitUsage,
-		"gorovod-launcher 2 0.0.1 \n":              1,
-		"gorovod-launcher 77 " + build() + " \n":   1,
-		"gorovod-launcher 2 0.1.0+0badc0de0000 \n": 1, // another build
-		"gorovod-launcher 2 " + build() + " \nabc": 0, // cut short
-		"gorovod-launcher 2 " + build() + " \n\x00\x00\x00\x10n{\"Type\":\"ping\"}": 1, // before the job
-		"gorovod-launcher 2 " + build() + " \n\xff\xff\xff\xff":                     0,
+		"":                        exitUsage,
+		"GET / HTTP/1.1\r\n\r\n":  exitUsage,
+		strings.Repeat("x", 5000): exitUsage,
+		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " 0.0.1 \n":                                               1,
+		"gorovod-launcher 77 " + build() + " \n":                                                                    1,
+		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " 0.1.0+0badc0de0000 \n":                                  1, // another build
+		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \nabc":                                  0, // cut short
+		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \n\x00\x00\x00\x10n{\"Type\":\"ping\"}": 1, // before the job
+		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \n\xff\xff\xff\xff":                     0,
 	} {
 		cmd := exec.Command(self(), "agent")
 		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")

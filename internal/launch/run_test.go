@@ -39,6 +39,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// joinHere comes to the rendezvous of the job.
+func joinHere(ctx context.Context) (*rendezvous.Session, error) {
+	rank, _ := strconv.Atoi(os.Getenv("HOROVOD_RANK"))
+	size, _ := strconv.Atoi(os.Getenv("HOROVOD_SIZE"))
+	key, _ := hex.DecodeString(os.Getenv(secretVariable))
+	return rendezvous.Join(ctx, []string{os.Getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR") + ":" + os.Getenv("HOROVOD_GLOO_RENDEZVOUS_PORT")}, key,
+		rendezvous.Options{Rank: rank, Size: size, Host: os.Getenv("HOROVOD_HOSTNAME"), PID: os.Getpid(), Generation: 1})
+}
+
 // programs are what ranks run that sh cannot do.
 var programs = map[string]func() int{
 	// join comes to the rendezvous and exchanges; rank 1 exits first, as
@@ -54,13 +63,9 @@ var programs = map[string]func() int{
 				return code
 			}
 		}
-		rank, _ := strconv.Atoi(os.Getenv("HOROVOD_RANK"))
-		size, _ := strconv.Atoi(os.Getenv("HOROVOD_SIZE"))
-		key, _ := hex.DecodeString(os.Getenv(secretVariable))
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		s, err := rendezvous.Join(ctx, []string{os.Getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR") + ":" + os.Getenv("HOROVOD_GLOO_RENDEZVOUS_PORT")}, key,
-			rendezvous.Options{Rank: rank, Size: size, Host: os.Getenv("HOROVOD_HOSTNAME"), PID: os.Getpid(), Generation: 1})
+		s, err := joinHere(ctx)
 		if err == nil {
 			_, err = s.Exchange(ctx, "join", []byte("hello"))
 		}
@@ -80,6 +85,35 @@ var programs = map[string]func() int{
 		fmt.Println("ready")
 		fmt.Println("got", <-c)
 		return 0
+	},
+	// raises are ranks of which rank 1 reports a failure once DIR/go exists, and is the last to end.
+	"raises": func() int {
+		dir, rank := os.Getenv("DIR"), os.Getenv("HOROVOD_RANK")
+		wait := func(done func() bool) {
+			for !done() {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		exists := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+		note := func(name, text string) { os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600) }
+		s, err := joinHere(context.Background())
+		if err != nil {
+			return 7
+		}
+		note("pid."+rank, fmt.Sprint(os.Getpid()))
+		fmt.Println("ready")
+		if wait(func() bool { return exists("go") }); rank != "1" {
+			wait(func() bool { return exists("reported") })
+			return 9
+		}
+		s.Report("rank 1 raised an error")
+		note("reported", "")
+		for _, other := range []string{"0", "2"} {
+			text, _ := os.ReadFile(filepath.Join(dir, "pid."+other))
+			pid, _ := strconv.Atoi(string(text))
+			wait(func() bool { return syscall.Kill(pid, 0) != nil })
+		}
+		return 3
 	},
 	// stubborn ignores what can be ignored.
 	"stubborn": func() int {
@@ -403,9 +437,10 @@ func TestLastLinesOutOfSight(t *testing.T) {
 			t.Errorf("%s: more than the last 10 lines", kind)
 		}
 	}
-	broken := &output{w: refusing{}}
+	broken := newPrinter("stderr", refusing{}, nil, nil)
 	broken.Write([]byte("trouble\n"))
-	if broken.sees(0) {
+	broken.flush()
+	if broken.sees(1) {
 		t.Error("what could not be written is seen")
 	}
 }

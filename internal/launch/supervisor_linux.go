@@ -21,8 +21,11 @@ import (
 //
 //	started PID
 //	failed ERRNO      the command could not be started
-//	exited CODE
-//	killed SIGNAL
+//	exited CODE TIME
+//	killed SIGNAL TIME
+//
+// TIME is when the command ended, in Unix nanoseconds. A launcher that was stopped reads
+// of several ends at once, and knows by it which was the first.
 //
 // With resultVariable in its environment it inherits one more pipe, for the command,
 // and with lateOutputVariable two more, from it.
@@ -51,6 +54,12 @@ const (
 	// disk) are given up.
 	sweepLimit = 10 * time.Second
 )
+
+// supervisorAttr starts a supervisor in a session of its own. One that is stopped when the launcher
+// dies goes on, and sees that.
+func supervisorAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
+}
 
 // supervise is the whole life of a supervisor process.
 func supervise(args []string) int {
@@ -166,10 +175,10 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 				}
 			case c.how.Signaled():
 				s.dead = true
-				fmt.Fprintf(s.status, "killed %d\n", c.how.Signal())
+				fmt.Fprintf(s.status, "killed %d %d\n", c.how.Signal(), c.at.UnixNano())
 			default:
 				s.dead = true
-				fmt.Fprintf(s.status, "exited %d\n", c.how.ExitStatus())
+				fmt.Fprintf(s.status, "exited %d %d\n", c.how.ExitStatus(), c.at.UnixNano())
 			}
 		case <-leftovers:
 			end(leftoverGrace)
@@ -227,6 +236,7 @@ func readOrders(control io.Reader, orders chan<- unix.Signal) {
 type child struct {
 	pid int
 	how syscall.WaitStatus
+	at  time.Time
 }
 
 // reap waits for all children, those that were orphaned below included. It
@@ -258,9 +268,17 @@ func reap(pid int, reaped chan<- child, leftovers chan<- struct{}, none chan<- s
 			var how syscall.WaitStatus
 			if c, err := syscall.Wait4(pid, &how, syscall.WNOHANG, nil); err == nil && c == pid {
 				ended = true
-				reaped <- child{pid, how}
+				reaped <- child{pid, how, time.Now()}
 			}
 		}
-		reaped <- child{p, ws}
+		reaped <- child{p, ws, time.Now()}
 	}
+}
+
+// wakeWithParent has the kernel send SIGCONT to this process when its parent dies: one that is
+// stopped must go on to see that it is to end. It binds the calling goroutine to its
+// thread, for whose life that holds.
+func wakeWithParent() {
+	runtime.LockOSThread()
+	unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0)
 }

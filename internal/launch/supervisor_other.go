@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"syscall"
 	"time"
 )
 
@@ -37,3 +38,12 @@ func (*orphanage) close()                            {}
 
 // inMemory is never reached: no job is started.
 func inMemory(string, []byte) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+// enlarge does nothing: no job is started.
+func enlarge(*os.File) {}
+
+// wakeWithParent does nothing: no job is started.
+func wakeWithParent() {}
+
+// supervisorAttr is never used: no job is started.
+func supervisorAttr() *syscall.SysProcAttr { return nil }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // The launcher and the agent on another host speak through an ssh's stdin and
@@ -21,7 +22,7 @@ import (
 // the launcher has granted, by credits, so what has been sent always finds room.
 
 // agentProtocol changes when the frames do.
-const agentProtocol = 2
+const agentProtocol = 3
 
 const (
 	agentGreeting    = "gorovod-agent"
@@ -61,6 +62,10 @@ type note struct {
 	Text    string   `json:",omitempty"`
 	Stream  int      `json:",omitempty"`
 	Bytes   int      `json:",omitempty"`
+	// At is when the command ended, of an ended note, and else when the agent has sent it, as Unix time
+	// in ns of the agent's host.
+	At int64     `json:",omitempty"`
+	at time.Time // the same by this host's clock, of an ended note that was received
 
 	Job   *assignment `json:",omitempty"`
 	Ready *readiness  `json:",omitempty"`
@@ -79,11 +84,12 @@ const (
 
 	readyNote   = "ready"   // Ready: the job was taken
 	refusedNote = "refused" // Text: it was not, or the agent gives up
-	startedNote = "started" // ID, PID
-	endedNote   = "ended"   // ID, PID, Signal, Code; Text where it could not start
+	startedNote = "started" // ID, PID, At
+	endedNote   = "ended"   // ID, PID, Signal, Code, At; Text where it could not start
 	goneNote    = "gone"    // ID
-	pongNote    = "pong"
-	replyNote   = "reply" // ID, Reply; Text where there is none
+	overNote    = "over"    // ID
+	pongNote    = "pong"    // At
+	replyNote   = "reply"   // ID, Reply; Text where there is none
 )
 
 // assignment is what an agent must know of the job before it runs anything.
@@ -255,6 +261,9 @@ func (r *receiver) next() (f frame, err error) {
 // note tells of an outcome; outcome is the way back.
 func (e outcome) note(id int) note {
 	n := note{Type: endedNote, ID: id, PID: e.PID, Signal: e.Signal, Code: e.Code}
+	if !e.At.IsZero() {
+		n.At = e.At.UnixNano()
+	}
 	if e.Err != nil {
 		n.Text = e.Err.Error()
 	}
@@ -262,7 +271,7 @@ func (e outcome) note(id int) note {
 }
 
 func (n *note) outcome() outcome {
-	e := outcome{PID: n.PID, Signal: n.Signal, Code: n.Code}
+	e := outcome{PID: n.PID, Signal: n.Signal, Code: n.Code, At: n.at}
 	if n.Text != "" {
 		e.Err = errors.New(n.Text)
 	}

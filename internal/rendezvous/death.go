@@ -38,16 +38,9 @@ type Death struct {
 	Reason string `json:",omitempty"`
 	// NeverJoined says that it ended before it came to the rendezvous. The server sets it.
 	NeverJoined bool `json:",omitempty"`
-
-	at time.Time // when it came; the server's
-}
-
-// Failure is what a rank has reported.
-type Failure struct {
-	Rank  int // who reports
-	About int // who has failed: mostly the same
-	Text  string
-	At    time.Time
+	// At is when it ended, by this host's clock. Where it is zero, the server takes the time
+	// of the news.
+	At time.Time `json:"-"`
 }
 
 // Failed is false for a process that exited with code 0.

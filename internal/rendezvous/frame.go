@@ -41,6 +41,7 @@ type hello struct {
 	Generation uint64
 	TLS        bool   `json:",omitempty"` // it begins TLS now
 	Shape      string `json:",omitempty"` // Shape(); those that knew of none say nothing
+	Now        int64  `json:",omitempty"` // its host's clock, as Unix time in ns
 }
 
 // message is one frame: a type and the fields that belong to it.
@@ -60,6 +61,7 @@ type message struct {
 	View       string    `json:",omitempty"` // cause, verdict
 	Left       bool      `json:",omitempty"` // cause, verdict: nothing has failed, but a rank has left
 	About      int       `json:",omitempty"` // report: 1 + the rank that has failed; 0: the one that reports
+	At         int64     `json:",omitempty"` // report: when it failed, by its host's clock, as Unix time in ns
 	Death      *Death    `json:",omitempty"` // death, failed
 	Silent     []Silence `json:",omitempty"` // beats
 	Generation uint64    `json:",omitempty"` // welcome

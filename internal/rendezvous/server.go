@@ -74,7 +74,7 @@ type Server struct {
 	ranks     []standing
 	someEnded bool          // some rank's standing says so: see hopeless
 	deaths    []Death       // the news so far, in order of arrival
-	first     *Failure      // see First
+	failures  []Failure     // reports and failed deaths, in the order in which they happened: see First
 	gens      []*generation // gens[i] has the agreed number i+1
 	verdict   *Verdict      // the last one
 }
@@ -105,6 +105,7 @@ type peer struct {
 
 	relay
 	pulse liveness
+	clock Clock // of its host
 }
 
 // NewServer makes the server of a job of size ranks whose secret is key.
@@ -208,6 +209,9 @@ func (s *Server) attend(conn net.Conn) {
 	}
 	conn.SetDeadline(time.Time{})
 	p.Host = clip(p.Host, maxHost)
+	if !sameHost(conn) {
+		p.clock.Hear(p.Now, time.Now())
+	}
 	if text := s.admit(p); text != "" {
 		frame, err := encode(message{Type: typeRefused, Text: text})
 		if err == nil {
@@ -363,7 +367,7 @@ func (s *Server) take(p *peer, m message) bool {
 			if about < 0 || about >= s.size {
 				about = p.Rank
 			}
-			s.blame(p.Rank, about, r.report)
+			s.note(Failure{Rank: p.Rank, About: about, Text: r.report, At: p.clock.Here(m.At, time.Now()), reported: true})
 		}
 	case typeCause:
 		s.judge(p, m)
@@ -455,10 +459,15 @@ func (s *Server) Died(d Death) Death {
 	if r.reported {
 		d.Reason = r.report
 	}
+	if d.Failed() {
+		if d.At.IsZero() {
+			d.At = time.Now()
+		}
+		s.note(Failure{Rank: d.Rank, About: d.Rank, Text: d.String(), At: d.At})
+	}
 	connected := slices.ContainsFunc(r.peers, func(p *peer) bool { return !p.left })
 	news := d.Failed() || d.NeverJoined || r.lost || connected
 	if news {
-		d.at = time.Now()
 		s.deaths = append(s.deaths, d)
 		for p := range s.peers {
 			s.send(p, message{Type: typeDeath, Death: &d})
@@ -521,32 +530,4 @@ func (s *Server) Close() error {
 	s.wg.Wait()
 	s.Knocks.Close()
 	return nil
-}
-
-// wake is how long what fails is taken for a consequence of what failed before it.
-const wake = 30 * time.Second
-
-// blame notes a report, unless another failure has just come before it.
-func (s *Server) blame(rank, about int, text string) {
-	now := time.Now()
-	if s.first != nil && now.Sub(s.first.At) < wake {
-		return
-	}
-	for _, d := range s.deaths {
-		if d.Failed() && now.Sub(d.at) < wake {
-			return
-		}
-	}
-	s.first = &Failure{Rank: rank, About: about, Text: text, At: now}
-}
-
-// First is the report, not long ago, that came before other reports and before any
-// process had failed: the cause of what has failed after it. Nil if there is none.
-func (s *Server) First() *Failure {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.first == nil || time.Since(s.first.At) >= wake {
-		return nil
-	}
-	return s.first
 }

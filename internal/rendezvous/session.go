@@ -365,7 +365,7 @@ func (s *Session) Report(text string) { s.ReportOn(s.o.Rank, text) }
 
 // ReportOn tells the launcher of a failure that this rank has noticed, of another.
 func (s *Session) ReportOn(rank int, text string) {
-	s.write(message{Type: typeReport, About: 1 + rank, Text: clip(text, maxText)})
+	s.write(message{Type: typeReport, About: 1 + rank, Text: clip(text, maxText), At: time.Now().UnixNano()})
 }
 
 // Close leaves the generation. Every Exchange under way fails, here and, where

@@ -369,15 +369,32 @@ func (d *Driver) signal(sig syscall.Signal) {
 // outcome is what the job comes to.
 func (d *Driver) outcome() Outcome {
 	o := Outcome{Reason: d.reason, Ranks: d.ranks}
-	for i := range d.failures {
-		f := &d.failures[i]
-		if f.Epoch == d.state.Epoch() && f.Epoch > 0 {
-			o.Failure, o.Earlier = f, i > 0
-			return o
-		}
+	if i := d.rootOfEpoch(); i >= 0 {
+		o.Failure, o.Earlier = &d.failures[i], d.failures[0].Epoch != d.failures[i].Epoch
+		return o
 	}
 	if d.reason != "" && len(d.failures) > 0 {
 		o.Failure = &d.failures[0]
 	}
 	return o
+}
+
+// rootOfEpoch is the index of the failure that made the others of the last epoch fail: that of the rank
+// that was reported first, or else the first to end. It is -1 if there is none.
+func (d *Driver) rootOfEpoch() int {
+	var first *rendezvous.Failure
+	if d.epoch != nil {
+		first = d.epoch.server.First()
+	}
+	root := -1
+	for i, f := range d.failures {
+		switch {
+		case f.Epoch != d.state.Epoch() || f.Epoch == 0:
+		case first != nil && f.Death.Rank == first.About:
+			return i
+		case root < 0 || f.Death.At.Before(d.failures[root].Death.At):
+			root = i
+		}
+	}
+	return root
 }

@@ -1,0 +1,298 @@
+package launch
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+// newsPatience is how long the launcher, after the first failure, waits for news of others that are
+// under way: their order is that in which things happened, not that in which they come.
+const newsPatience = tailPatience + 50*time.Millisecond
+
+// news is what a rank's watcher has heard.
+type news struct {
+	rank  *rank
+	kind  newsKind
+	death rendezvous.Death // of ended
+	err   error            // of cannotStart
+}
+
+type newsKind int
+
+const (
+	ended newsKind = iota
+	cannotStart
+	gone // no process of the rank is left
+)
+
+// The stages of the end of all that is left.
+const (
+	runs = iota
+	grace
+	terminated // SIGTERM was sent
+	killed     // SIGKILL was sent
+	leftBehind
+)
+
+// course is what becomes of a job from the last start to the last end. The first failure, or the
+// first signal, sets the stages in motion. One goroutine uses it.
+type course struct {
+	job         *Job
+	living      map[int]*rank
+	failures    []rendezvous.Death  // in order of arrival
+	startErr    error               // the first
+	interrupted syscall.Signal      // the first
+	first       *rendezvous.Failure // what a rank reported before the failures; nil if there is none
+
+	stage int
+	next  <-chan time.Time // when the next stage begins
+	asked time.Time        // when SIGTERM was sent: those that end later may do so by it
+
+	outlook   string           // what will happen to the others, as it was at the first failure
+	settled   <-chan time.Time // when the first failure is told
+	isSettled bool
+	told      bool
+}
+
+// follow is the launcher's loop, from the last start to the last end.
+func (j *Job) follow(signals <-chan os.Signal, heard <-chan news) (int, error) {
+	c := &course{job: j, living: map[int]*rank{}}
+	for _, r := range j.ranks {
+		c.living[r.Rank] = r
+	}
+	hungUp := j.hungUp
+	for len(c.living) > 0 && c.stage != leftBehind {
+		select {
+		case n := <-heard:
+			c.hear(n)
+		case s := <-signals:
+			c.interrupt(s.(syscall.Signal))
+		case <-hungUp:
+			hungUp = nil
+			c.hangUp()
+		case <-c.settled:
+			c.settled, c.isSettled = nil, true
+			c.tell(false)
+		case <-c.next:
+			c.enter(c.stage + 1)
+		}
+	}
+	return c.end(signals)
+}
+
+// hear takes news.
+func (c *course) hear(n news) {
+	switch n.kind {
+	case gone:
+		delete(c.living, n.rank.Rank)
+	case cannotStart:
+		if c.startErr == nil {
+			c.startErr = n.err
+		}
+		if c.stage < terminated {
+			c.enter(terminated)
+		}
+	case ended:
+		if !n.death.Failed() || c.startErr != nil || c.interrupted != 0 && len(c.failures) == 0 {
+			return
+		}
+		c.failures = append(c.failures, n.death)
+		if len(c.failures) == 1 {
+			c.outlook = c.job.outlook(len(c.living))
+			c.settled = time.After(newsPatience)
+			if c.stage == runs {
+				c.enter(grace)
+			}
+		}
+		if c.isSettled {
+			c.tell(false)
+		}
+	}
+}
+
+// interrupt takes a signal of the launcher's. The second one kills.
+func (c *course) interrupt(sig syscall.Signal) {
+	if c.interrupted != 0 {
+		c.job.hurried = true
+		c.enter(killed)
+		return
+	}
+	c.interrupted = sig
+	c.job.tell("passing %s on to the processes", rendezvous.SignalName(int(sig)))
+	c.pass(sig)
+	if c.stage < terminated {
+		c.enter(grace)
+	}
+}
+
+// hangUp ends a job whose output nobody will read.
+func (c *course) hangUp() {
+	if c.interrupted == 0 {
+		c.interrupted = syscall.SIGPIPE
+	}
+	if c.stage < terminated {
+		c.enter(terminated)
+	}
+}
+
+func (c *course) pass(sig syscall.Signal) {
+	if c.asked.IsZero() {
+		c.asked = time.Now()
+	}
+	for _, r := range c.living {
+		r.signal(sig)
+	}
+}
+
+// enter begins a stage.
+func (c *course) enter(stage int) {
+	c.stage = stage
+	switch stage {
+	case grace:
+		c.next = time.After(c.job.Grace)
+	case terminated:
+		if c.isSettled {
+			c.tell(true) // nobody ends by himself any more
+		}
+		c.job.tell("terminating the processes that are left")
+		c.pass(syscall.SIGTERM)
+		c.next = time.After(termGrace)
+	case killed:
+		c.job.tell("killing the processes that are left")
+		c.pass(syscall.SIGKILL)
+		c.next = time.After(killGrace)
+	case leftBehind:
+		for _, rank := range slices.Sorted(maps.Keys(c.living)) {
+			r := c.living[rank]
+			c.job.say("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host, r.pid.Load())
+		}
+	}
+}
+
+// root is the end of the process that failed first. Where a rank has reported before, that is the
+// end of the rank that it has reported: the others' are consequences, however early they
+// end. It is not known yet while that rank lives, which may end by itself.
+func (c *course) root() (d rendezvous.Death, known bool) {
+	own := slices.DeleteFunc(slices.Clone(c.failures), func(d rendezvous.Death) bool { return !c.asked.IsZero() && d.At.After(c.asked) })
+	if len(own) == 0 {
+		own = c.failures
+	}
+	d = slices.MinFunc(own, func(a, b rendezvous.Death) int { return a.At.Compare(b.At) })
+	if c.first == nil {
+		c.first = c.job.server.First()
+	}
+	if c.first == nil {
+		return d, true
+	}
+	if i := slices.IndexFunc(own, func(d rendezvous.Death) bool { return d.Rank == c.first.About }); i >= 0 {
+		return own[i], true
+	}
+	return d, c.living[c.first.About] == nil
+}
+
+// tell announces the first failure, once, as soon as it is known which it is; now says that there is
+// nothing more to wait for.
+func (c *course) tell(now bool) {
+	if c.told || len(c.failures) == 0 {
+		return
+	}
+	d, known := c.root()
+	if !known && !now && c.stage < terminated {
+		return
+	}
+	c.told = true
+	if d.Lost != "" {
+		c.job.say("%s.%s", d, c.outlook)
+		return
+	}
+	c.job.say("Process %d exit with status code %d.%s", d.Rank, exitCode(d), c.outlook)
+}
+
+// outlook says what will happen to the others.
+func (j *Job) outlook(left int) string {
+	if left < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" The other processes have %v to end by themselves.", j.Grace)
+}
+
+// end says why the job has ended, and returns its exit code.
+func (c *course) end(signals <-chan os.Signal) (int, error) {
+	if c.settled != nil {
+		<-c.settled
+	}
+	c.tell(true)
+	late := c.job.drain(signals, c.interrupted != 0)
+	if c.interrupted == 0 {
+		c.interrupted = late
+	}
+	switch {
+	case c.startErr != nil:
+		return 1, c.startErr
+	case len(c.failures) > 0:
+		d, _ := c.root()
+		c.job.explain(d, c.first)
+		return exitCode(d), nil
+	case c.interrupted == syscall.SIGPIPE:
+		return 128 + int(c.interrupted), nil // and nothing to say
+	case c.interrupted != 0:
+		c.job.sayWhy(interruption(c.interrupted))
+		return 128 + int(c.interrupted), nil
+	}
+	return 0, nil
+}
+
+// interruption says that a signal has ended the job.
+func interruption(sig syscall.Signal) string {
+	return fmt.Sprintf("interrupted by signal %d (%s)", int(sig), rendezvous.SignalName(int(sig)))
+}
+
+// explain prints the last block: which process failed first, how, and what it
+// said last. first is what was reported before, or nil.
+func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
+	var b strings.Builder
+	used := len(j.server.Joined()) > 0
+	d.NeverJoined = d.NeverJoined && used // nobody used Horovod so far: it says nothing
+	culprit := d.Rank
+	switch {
+	case first != nil: // what failed after it is a consequence, whichever process was the first to end
+		culprit = first.About
+		b.WriteString("root cause: " + first.Text)
+	default:
+		b.WriteString("root cause: " + d.String())
+		if d.Reason != "" {
+			fmt.Fprintf(&b, "\nit reported: %s", d.Reason)
+		}
+	}
+	if v := j.server.Verdict(); v != nil && (strings.Contains(b.String(), v.Cause) || first != nil && strings.Contains(v.Cause, first.Text)) {
+		b.WriteString(v.View) // of this failure
+	}
+	stderr := j.ranks[culprit].streams[stderrStream]
+	absent := ""
+	if missing := j.server.Missing(); used && !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {
+		absent = "\nranks that never came to hvd.init(): " + strings.Trim(fmt.Sprint(missing), "[]")
+	}
+	j.why = report{Text: b.String() + absent, Stderr: stderr.last()}
+	b.WriteString(j.lastLines(j.why.Stderr, stderr.prefix, stderr.shown.Load()))
+	j.say("%s%s", &b, absent)
+}
+
+// lastLines says where the last lines that a process wrote to stderr are to be seen, the
+// last of them in line shown of the output, after prefix; it repeats them only where they
+// are out of sight.
+func (j *Job) lastLines(text, prefix string, shown int64) string {
+	switch {
+	case text == "":
+		return ""
+	case j.err.sees(shown):
+		return "; its stderr is above, in the lines of " + strings.TrimSuffix(prefix, ":")
+	}
+	return fmt.Sprintf("; last lines of its stderr:\n  %s", strings.ReplaceAll(text, "\n", "\n  "))
+}

@@ -1,0 +1,162 @@
+package launch
+
+import (
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// readerPatience is how long the end of a job waits for a reader of its output that does
+	// not read.
+	readerPatience = 2 * time.Second
+	// lastMessage is the same once readers were given up, or a second signal has come.
+	lastMessage = 100 * time.Millisecond
+	// forceTime is how long the launcher may take to end after a second signal.
+	forceTime = 2 * time.Second
+)
+
+// begin opens the job's output and takes the launcher's signals, until end.
+func (j *Job) begin() (signals <-chan os.Signal, end func()) {
+	j.hungUp, j.moved = make(chan struct{}), make(chan struct{}, 1)
+	j.out = newPrinter(streamNames[stdoutStream], j.Stdout, j.moved, func(err error) { j.lose(err, j.err) })
+	j.err = newPrinter(streamNames[stderrStream], j.Stderr, j.moved, func(err error) { j.lose(err, j.out) })
+	// Without this, writing to a closed pipe would end the launcher. Ignored, the
+	// signal would be so in the processes, too.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	// A shell starts what runs in the background with SIGINT ignored; a SIGINT that is sent
+	// to the launcher's pid is meant nevertheless. nohup must keep its effect.
+	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+	if !signal.Ignored(syscall.SIGHUP) {
+		wanted = append(wanted, syscall.SIGHUP)
+	}
+	caught, counted := make(chan os.Signal, 16), make(chan os.Signal, 16)
+	signal.Notify(caught, wanted...)
+	signal.Notify(counted, wanted...)
+	go force(counted)
+	return caught, func() {
+		signal.Stop(caught)
+		signal.Stop(counted)
+		close(counted)
+		j.print(j.patience())
+		signal.Stop(pipe)
+	}
+}
+
+// force ends the launcher forceTime after a second signal, and at a third one, whatever it
+// waits for then: a host that does not answer, say. What is left of the job ends by itself.
+func force(signals <-chan os.Signal) {
+	first, ok := <-signals
+	if !ok {
+		return
+	}
+	if _, ok = <-signals; !ok {
+		return
+	}
+	var over atomic.Bool
+	last := func() {
+		if !over.Load() {
+			os.Exit(128 + int(first.(syscall.Signal)))
+		}
+	}
+	timer := time.AfterFunc(forceTime, last)
+	if _, ok = <-signals; ok {
+		last()
+	}
+	over.Store(true)
+	timer.Stop()
+}
+
+// patience is how long the job waits for readers now.
+func (j *Job) patience() time.Duration {
+	if j.hurried {
+		return lastMessage
+	}
+	return readerPatience
+}
+
+// print waits for at most limit until the launcher's own messages are written.
+func (j *Job) print(limit time.Duration) {
+	j.err.enlarge()
+	written := make(chan struct{})
+	go func() {
+		j.err.flush()
+		close(written)
+	}()
+	select {
+	case <-written:
+	case <-time.After(limit):
+	}
+}
+
+// lastWord is the last that this program says on stderr. It does not wait for long where nobody reads.
+func lastWord(text string) {
+	written := make(chan struct{})
+	go func() {
+		os.Stderr.WriteString(text)
+		close(written)
+	}()
+	select {
+	case <-written:
+	case <-time.After(readerPatience):
+	}
+}
+
+// drain waits for the output that is left when all processes have ended: as long as it is being read,
+// and readerPatience more. Once the end was asked for, it is readerPatience in all. A signal ends
+// it at once, and is returned; else 0.
+func (j *Job) drain(signals <-chan os.Signal, asked bool) syscall.Signal {
+	j.out.enlarge()
+	j.err.enlarge()
+	taken, written := make(chan struct{}), make(chan struct{})
+	go func() {
+		j.taking.Wait()
+		close(taken)
+		j.out.flush()
+		j.err.flush()
+		close(written)
+	}()
+	patience := time.NewTimer(j.patience())
+	defer patience.Stop()
+	for {
+		select {
+		case <-written:
+			return 0
+		case <-j.moved:
+			if !asked {
+				patience.Reset(j.patience())
+			}
+			continue
+		case s := <-signals:
+			j.dropUnread()
+			return s.(syscall.Signal)
+		case <-patience.C:
+			j.dropUnread()
+		}
+		break
+	}
+	// The files of --output-filename take what the readers have not taken.
+	select {
+	case <-taken:
+	case s := <-signals:
+		return s.(syscall.Signal)
+	case <-time.After(readerPatience):
+		j.lost.Store(true)
+	}
+	return 0
+}
+
+// dropUnread gives the readers up that do not read.
+func (j *Job) dropUnread() {
+	j.hurried = true
+	out, err := j.out.isBusy(), j.err.isBusy() // before the one is told of the other
+	if out {
+		j.out.drop()
+	}
+	if err {
+		j.err.drop()
+	}
+}

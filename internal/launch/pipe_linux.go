@@ -1,0 +1,29 @@
+package launch
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mostPipe is the largest pipe that a user may have by default (/proc/sys/fs/pipe-max-size).
+const mostPipe = 1 << 20
+
+// enlarge makes a pipe as large as this user may have it. Other files stay as they are.
+func enlarge(f *os.File) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	raw.Control(func(fd uintptr) {
+		now, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0)
+		if err != nil {
+			return // it is no pipe
+		}
+		for size := mostPipe; size > now; size /= 2 {
+			if _, err := unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size); err == nil {
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,182 @@
+package launch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+const (
+	// printerRoom is how many bytes a printer takes before a rank has to wait for the reader.
+	printerRoom = 64 << 10
+	// mostSaid bounds what the launcher's own messages add to that: a reader that does not
+	// read does not make the launcher grow.
+	mostSaid = 1 << 20
+	// printerPiece is about how many bytes one Write has, in whole lines: a reader that is slow
+	// is seen to read.
+	printerPiece = 8 << 10
+	// screenful is how many lines after them a user still sees the last lines of a rank's
+	// stderr, so that the message about a failure need not repeat them.
+	screenful = 100
+)
+
+// errUnread says that output is lost because its reader does not read.
+var errUnread = errors.New("nobody reads it")
+
+// printer prints the lines of many goroutines on the launcher's stdout or stderr, from a
+// goroutine of its own. A reader that does not read so holds up the ranks that print,
+// and nobody else: never the launcher.
+type printer struct {
+	name  string
+	to    *output
+	moved chan<- struct{} // capacity 1: told of each piece that was written
+
+	mu      sync.Mutex
+	changed sync.Cond // of the fields below
+	queue   []byte    // what is to be written. mu
+	writing bool      // a piece is being written. mu
+	lines   int64     // how many were queued so far. mu
+	failed  bool      // some could not be written. mu
+	dropped bool      // the reader was given up: everything is dropped. mu
+}
+
+// newPrinter makes a printer; lost is as in output.
+func newPrinter(name string, w io.Writer, moved chan<- struct{}, lost func(err error)) *printer {
+	p := &printer{name: name, to: &output{w: w, lost: lost}, moved: moved}
+	p.changed.L = &p.mu
+	go p.run()
+	return p
+}
+
+// Write takes whole lines. It blocks while too much waits for the reader.
+func (p *printer) Write(lines []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.queue) >= printerRoom && !p.dropped {
+		p.changed.Wait()
+	}
+	p.add(lines)
+	return len(lines), nil
+}
+
+// say prints a message of the launcher's own. It never blocks.
+func (p *printer) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) < mostSaid {
+		p.add(fmt.Appendf(nil, format, args...))
+	}
+}
+
+// add queues lines. The caller holds mu.
+func (p *printer) add(lines []byte) {
+	if !p.dropped {
+		p.queue = append(p.queue, lines...)
+		p.lines += int64(bytes.Count(lines, newline))
+		p.changed.Broadcast()
+	}
+}
+
+// run is the goroutine that writes. It ends with the process.
+func (p *printer) run() {
+	var lines []byte
+	for {
+		p.mu.Lock()
+		p.writing = false
+		p.changed.Broadcast()
+		for len(p.queue) == 0 {
+			p.changed.Wait()
+		}
+		lines, p.queue = p.queue, lines[:0]
+		p.writing = true
+		p.changed.Broadcast()
+		p.mu.Unlock()
+		for rest := lines; len(rest) > 0 && !p.isDropped(); {
+			n := pieceOf(rest)
+			if _, err := p.to.Write(rest[:n]); err != nil {
+				p.mu.Lock()
+				p.failed = true
+				p.mu.Unlock()
+			}
+			rest = rest[n:]
+			select {
+			case p.moved <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+var newline = []byte{'\n'}
+
+// count is how many lines were printed, or are to be.
+func (p *printer) count() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lines
+}
+
+// sees tells whether a reader still has the line with that number before his eyes.
+func (p *printer) sees(line int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.failed && !p.dropped && p.lines-line <= screenful
+}
+
+// pieceOf is the length of the first piece of some lines: as many as printerPiece has room for, or one.
+func pieceOf(lines []byte) int {
+	if len(lines) <= printerPiece {
+		return len(lines)
+	}
+	if i := bytes.LastIndexByte(lines[:printerPiece], '\n'); i >= 0 {
+		return i + 1
+	}
+	if i := bytes.IndexByte(lines, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(lines)
+}
+
+func (p *printer) isDropped() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dropped
+}
+
+// flush blocks until all lines are written, or dropped.
+func (p *printer) flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !p.dropped && (p.writing || len(p.queue) > 0) {
+		p.changed.Wait()
+	}
+}
+
+// isBusy tells that lines wait for the reader.
+func (p *printer) isBusy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.dropped && (p.writing || len(p.queue) > 0)
+}
+
+// drop gives the reader up.
+func (p *printer) drop() {
+	p.mu.Lock()
+	p.dropped, p.queue = true, nil
+	p.changed.Broadcast()
+	p.mu.Unlock()
+	if p.to.lost != nil {
+		p.to.lost(fmt.Errorf("%s: %w", p.name, errUnread))
+	}
+}
+
+// enlarge lets what is left at the end of a job find room in a pipe, so that the user of a pager
+// reads it later.
+func (p *printer) enlarge() {
+	if f, ok := p.to.w.(*os.File); ok {
+		enlarge(f)
+	}
+}
