@@ -31,6 +31,7 @@ ALONE = {
     "test_faults.py",
     "test_jax_jobs.py",
     "test_loss_curve.py",
+    "test_names.py",
     "test_run.py",
     "test_tensorflow_jobs.py",
     "test_torch_distributed_jobs.py",

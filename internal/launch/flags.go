@@ -82,6 +82,9 @@ type flags struct {
 	Report   string `hidden:"" placeholder:"FILE"`
 	Lifeline *int   `hidden:"" placeholder:"FD"`
 
+	// For horovod.runner.launch.parse_args: print what the arguments say, and start nothing.
+	Parsed bool `hidden:""`
+
 	warnings []string // what check has to say about options and variables without effect
 
 	mpiByVariable bool // no option has set MPI: see chooseController

@@ -123,6 +123,9 @@ func launch(name string, args []string) (code int, why report, err error) {
 		summary, note := checkBuild(f.command, f.environ(os.Environ()))
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, note)
 		return show(name, summary), why, nil
+	case f.Parsed:
+		text, err := f.parsed()
+		return show(name, text), why, err
 	}
 	for _, warning := range f.warnings {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, warning)

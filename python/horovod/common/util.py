@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 from horovod.common import _lib
 
 EXTENSIONS = ["tensorflow", "torch", "mxnet"]
+_FRAMEWORKS = ("tensorflow", "torch", "keras", "jax")  # which there are front ends for
 
 
 def get_ext_suffix() -> str:
@@ -34,7 +35,8 @@ def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Whether the front end for ``ext_base_name`` (torch, …), its framework and the library are here."""
     try:
         found = (
-            importlib.util.find_spec(ext_base_name) is not None
+            ext_base_name in _FRAMEWORKS
+            and importlib.util.find_spec(ext_base_name) is not None
             and importlib.util.find_spec(f"horovod.{ext_base_name}") is not None
         )
         _lib.load()

@@ -2,7 +2,50 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import json
+import subprocess
+import sys
+from argparse import Namespace
+from typing import Any, NoReturn, Optional, Sequence
+
+# What Horovod calls an option's value, where that is not the option's name.
+_NAMES = {
+    "min_np": "min_num_proc",
+    "max_np": "max_num_proc",
+    "slots_per_host": "slots",
+    "blacklist_cooldown_range": "cooldown_range",
+    "network_interfaces": "nics",
+    "gloo": "use_gloo",
+    "mpi": "use_mpi",
+    "tcp": "tcp_flag",
+}
+
+
+def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
+    """What ``argv`` (by default this process's arguments) says to ``horovodrun``, by Horovod's names.
+
+    What was not given is None, a flag False; ``nics`` is a set, ``command`` a list. As a parser of argparse it exits
+    with code 2 for arguments that make no sense, after the message, and with 0 for ``--help`` and the like.
+    """
+    from horovod import _program
+
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    said = subprocess.run(
+        ["horovodrun", "--parsed", *arguments], executable=str(_program.path()), stdout=subprocess.PIPE, text=True
+    )
+    if said.returncode != 0:
+        sys.exit(said.returncode)
+    if not said.stdout.startswith("{"):
+        print(said.stdout, end="")
+        sys.exit(0)
+    values: dict[str, Any] = json.loads(said.stdout)
+    args = Namespace(run_func=None, use_jsrun=False)
+    for name, value in values.items():
+        setattr(args, _NAMES.get(name, name), None if value in ("", []) else value)
+    args.command = values["command"] or []
+    args.nics = set(values["network_interfaces"] or ()) or None
+    args.no_stall_check = None if values["stall_check"] is None else not values["stall_check"]
+    return args
 
 
 def run_commandline() -> NoReturn:

@@ -1,0 +1,26 @@
+package launch
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// parsed is what the options and the command say, as JSON by the options' names: for
+// horovod.runner.launch.parse_args, so that the table of options is here alone. What was not
+// given is null, or empty.
+func (f *flags) parsed() (string, error) {
+	parser, err := kong.New(f)
+	if err != nil {
+		return "", err
+	}
+	values := map[string]any{"command": f.command}
+	for _, flag := range parser.Model.Flags {
+		if !flag.Hidden && flag.Name != "help" {
+			values[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Target.Interface()
+		}
+	}
+	text, err := json.Marshal(values)
+	return string(text) + "\n", err
+}

@@ -1,0 +1,51 @@
+"""The settings of a job, as programs that start one hand them over."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+
+class BaseSettings:
+    """What all jobs have. Each argument is an attribute; further ones are, too, and mean nothing here."""
+
+    def __init__(
+        self,
+        num_proc: Optional[int] = None,
+        verbose: int = 0,
+        ssh_port: Optional[int] = None,
+        ssh_identity_file: Optional[str] = None,
+        extra_mpi_args: Optional[str] = None,
+        tcp_flag: Optional[bool] = None,
+        binding_args: Optional[str] = None,
+        key: Optional[bytes] = None,
+        start_timeout: Any = None,
+        output_filename: Optional[str] = None,
+        run_func_mode: bool = False,
+        nics: Any = None,
+        elastic: bool = False,
+        prefix_output_with_timestamp: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.num_proc = num_proc
+        self.verbose = verbose
+        self.ssh_port = ssh_port
+        self.ssh_identity_file = ssh_identity_file
+        self.extra_mpi_args = extra_mpi_args
+        self.tcp_flag = tcp_flag
+        self.binding_args = binding_args
+        self.key = key
+        self.start_timeout = start_timeout
+        self.output_filename = output_filename
+        self.run_func_mode = run_func_mode
+        self.nics = nics
+        self.elastic = elastic
+        self.prefix_output_with_timestamp = prefix_output_with_timestamp
+        self.__dict__.update(kwargs)
+
+
+class Settings(BaseSettings):
+    """Those of a job that is not elastic. ``hosts`` is ``"a:2,b:2"``."""
+
+    def __init__(self, hosts: Optional[str] = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hosts = hosts

@@ -1,0 +1,151 @@
+"""Names of Horovod's that other packages import, and the modules that are not there, which say what to do."""
+
+import importlib
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from horovod.common import util
+from horovod.runner import launch, mpi_run
+from horovod.runner.common.util import codec, host_hash, secret, settings, timeout
+from horovod.runner.util import threads
+
+pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="one process")
+
+
+@pytest.mark.parametrize("module", ["spark", "ray", "mxnet", "spark.torch", "ray.elastic"])
+@pytest.mark.parametrize("installed", [False, True])
+def test_modules_that_are_not_there(module, installed, tmp_path, monkeypatch):
+    """With their packages as without: as an error that programs know from packages that are missing."""
+    for name in ("pyspark", "ray"):
+        if installed:
+            (tmp_path / f"{name}.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    with pytest.raises(ImportError) as caught:
+        importlib.import_module(f"horovod.{module}")
+    text = str(caught.value)
+    if module == "mxnet":
+        assert "retired" in text and "NumPy 1.24" in text and "horovod.torch" in text
+    else:
+        package = "pyspark" if module.startswith("spark") else "ray"
+        assert "is not in this version of gorovod yet" in text and "horovodrun" in text
+        assert (f"pip install {package}" in text) == (not installed)
+    assert not util.extension_available(module)
+
+
+def test_arguments_of_the_launcher(monkeypatch, capfd):
+    words = ["-np", "2", "-H", "a:1,b:1", "--network-interface", "eth0", "--no-stall-check", "--cycle-time-ms", "3.5"]
+    args = launch.parse_args([*words, "python", "train.py", "--lr", "1"])
+    assert args.command == ["python", "train.py", "--lr", "1"]
+    assert (args.num_proc, args.hosts, args.nics, args.cycle_time_ms) == (2, "a:1,b:1", {"eth0"}, 3.5)
+    assert (args.use_gloo, args.use_mpi, args.verbose, args.no_stall_check) == (False, False, False, True)
+    assert (args.hostfile, args.min_num_proc, args.ssh_port, args.autotune, args.fusion_threshold_mb) == (None,) * 5
+    monkeypatch.setattr(sys, "argv", ["program", "-np", "1", "--mpi", "true"])
+    assert launch.parse_args().use_mpi
+    for wrong, code in ((["-np", "0", "true"], 2), (["-np", "2"], 2), (["--help"], 0)):
+        with pytest.raises(SystemExit) as end:
+            launch.parse_args(wrong)
+        assert end.value.code == code
+    out, err = capfd.readouterr()
+    assert "--num-proc" in out and "at least 1 process is needed" in err and "no command" in err
+
+
+FAKE = """#!/bin/sh
+if [ "$1" = --version ]; then echo "$VERSION"; exit 0; fi
+printf '%s\\n' "$@" >"$TOLD"
+exit "${CODE:-0}"
+"""
+
+
+@pytest.fixture
+def mpirun(tmp_path, monkeypatch):
+    """A stand-in for mpirun that notes its arguments: which it gets is the launcher's affair, and tested there."""
+    (tmp_path / "mpirun").write_text(FAKE)
+    (tmp_path / "mpirun").chmod(0o700)
+    told = tmp_path / "told"
+    env = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "TOLD": str(told),
+        "VERSION": "mpirun (Open MPI) 4.1.4",
+    }
+    return env, told
+
+
+def test_kinds_of_mpi(mpirun):
+    env, _ = mpirun
+    asked = (mpi_run.is_open_mpi, mpi_run.is_spectrum_mpi, mpi_run.is_mpich, mpi_run.is_intel_mpi)
+    for i, version in enumerate(
+        ("mpirun (Open MPI) 4.1.4", "IBM Spectrum MPI 10", "HYDRA build details", "Intel(R) MPI Library")
+    ):
+        of = {**env, "VERSION": version}
+        assert mpi_run.mpi_available(of)
+        assert [is_it(of) for is_it in asked] == [j == i for j in range(4)]
+    assert not mpi_run.mpi_available({**env, "VERSION": "another"})
+    assert not mpi_run.mpi_available({"PATH": "/nonexistent"})
+
+
+def test_mpi_run(mpirun):
+    env, told = mpirun
+    of = settings.Settings(num_proc=2, hosts="localhost:2", extra_mpi_args="--more", verbose=0, ssh_port=7)
+    mpi_run.mpi_run(of, {"lo"}, env, ["echo", "a b"])
+    words = told.read_text().splitlines()
+    assert words[-3:] == ["--more", "echo", "a b"]
+    assert words[words.index("-np") + 1] == "2" and "-p 7" in words and "lo" in words
+    mpi_run.mpi_run(of, None, env, "echo a; echo b")
+    assert told.read_text().splitlines()[-2:] == ["-c", "echo a; echo b"]
+    with pytest.raises(RuntimeError, match="mpirun failed with exit code 3"):
+        mpi_run.mpi_run(of, None, {**env, "CODE": "3"}, ["true"])
+
+
+def test_functions_in_threads(capsys):
+    done = threading.Event()
+    thread = threads.in_thread(done.set, name="own")
+    assert done.wait(10) and thread.daemon and thread.name == "own"
+    seen = []
+    threads.in_thread(seen.append, (1,)).join(10)
+    assert seen == [1]
+    threads.in_thread(seen.index, (2,), silent=True).join(10)
+    assert not capsys.readouterr().err
+    with pytest.raises(ValueError, match="tuple"):
+        threads.in_thread(print, 1)
+
+
+def test_cached_functions():
+    calls = []
+    cached = util._cache(lambda *args, **kwargs: calls.append((args, kwargs)) or len(calls))
+    assert [cached(1), cached(1), cached(1, b=2), cached(1, b=2), cached()] == [1, 1, 2, 2, 3]
+
+
+def test_secrets_and_texts():
+    key = secret.make_secret_key()
+    assert len(key) == secret.SECRET_LENGTH_BYTES and key != secret.make_secret_key()
+    digest = secret.compute_digest(key, b"text")
+    assert secret.check_digest(key, b"text", digest)
+    assert not secret.check_digest(key, b"other", digest) and not secret.check_digest(b"another", b"text", digest)
+    assert codec.loads_base64(codec.dumps_base64({"a": [1]})) == {"a": [1]}
+    assert isinstance(codec.dumps_base64(1), str) and isinstance(codec.dumps_base64(1, to_ascii=False), bytes)
+
+
+def test_host_hash_is_that_of_the_host():
+    program = "from horovod.runner.common.util.host_hash import host_hash; print(host_hash(), host_hash('salt'))"
+    other = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
+    assert other.stdout.split() == [host_hash.host_hash(), host_hash.host_hash("salt")]
+    assert len(set(other.stdout.split())) == 2
+
+
+def test_time_limits(monkeypatch):
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    limit = timeout.Timeout(30, "{activity} takes more than {timeout} s.")
+    assert limit.remaining() == 30 and not limit.timed_out()
+    limit.check_time_out_for("nothing")
+    now += 31
+    assert limit.remaining() == 0 and limit.timed_out()
+    with pytest.raises(timeout.TimeoutException, match="^a start takes more than 30 s"):
+        limit.check_time_out_for("a start")
