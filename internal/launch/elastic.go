@@ -65,7 +65,7 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 		if f.SlotsPerHost != nil {
 			d.slots = *f.SlotsPerHost
 		}
-		o.Discover = d.hosts
+		o.Discover, o.FirstDiscovery, o.SlowDiscovery = d.hosts, f.firstDiscovery(), slowDiscovery
 	} else if o.Hosts, err = f.elasticHosts(); err != nil {
 		return exitUsage, why, err
 	}
@@ -383,34 +383,19 @@ func (e *elasticJob) close() {
 var inherited = lazyregexp.New(`^(HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_RENDEZVOUS_ADDRS|GOROVOD_ELASTIC_(DRIVER|WORKER))=`)
 
 // environ is the environment of a worker's process. Its rank and all that it needs to
-// meet others comes from the driver at each hvd.init(); local rank and size are
-// those of the slots, for programs that look at them before.
+// meet others comes from the driver at each hvd.init(). For programs that look before, the
+// variables of Horovod's launcher say what is foreseen at the start, and where the driver is.
 func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.AddrPort, interfaces []string) []string {
-	place := placeOf(addrs)
-	set := map[string]string{
-		"HOROVOD_ELASTIC":        "1",
-		"HOROVOD_HOSTNAME":       a.Host,
-		"HOROVOD_LOCAL_RANK":     strconv.Itoa(a.Slot),
-		"HOROVOD_LOCAL_SIZE":     strconv.Itoa(a.Slot + 1),
-		"HOROVOD_CONTROLLER":     "gloo",
-		"HOROVOD_CPU_OPERATIONS": "gloo",
-		"PYTHONUNBUFFERED":       "1",
-		elasticVariable:          place[candidatesVariable],
-		"GOROVOD_ELASTIC_WORKER": strconv.Itoa(a.Worker),
-		secretVariable:           hex.EncodeToString(e.key),
-	}
-	if len(interfaces) > 0 {
-		list := strings.Join(interfaces, ",")
-		set["HOROVOD_GLOO_IFACE"], set["NCCL_SOCKET_IFNAME"] = list, list
-	}
+	set := shared(e.key, addrs, interfaces)
+	set[elasticVariable] = set[candidatesVariable]
+	delete(set, candidatesVariable)
+	set["HOROVOD_ELASTIC"], set["GOROVOD_ELASTIC_WORKER"] = "1", strconv.Itoa(a.Worker)
 	var env []string
 	for _, v := range base {
 		if !inherited().MatchString(v) {
 			env = append(env, v)
 		}
 	}
-	for name, value := range set {
-		env = setenv(env, name, value)
-	}
-	return env
+	p := a.Place
+	return Slot{p.Host, p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize}.environ(env, set)
 }

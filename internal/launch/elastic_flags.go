@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/elastic/driver"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
@@ -20,8 +21,10 @@ const (
 	defaultElasticTimeout = 600 * time.Second
 	// discoverEvery is how often hosts are discovered, as upstream does it.
 	discoverEvery = time.Second
-	// scriptLimit is how long a discovery script may take.
+	// scriptLimit is how long a discovery script may take; --start-timeout sets another limit for the first time.
 	scriptLimit = 60 * time.Second
+	// slowDiscovery is after how long the user is told that the first answer is still to come.
+	slowDiscovery = 5 * time.Second
 	// maxScriptOutput bounds what a discovery script may print.
 	maxScriptOutput = 1 << 20
 )
@@ -95,6 +98,18 @@ func (f *flags) membership(env []string) membership.Config {
 	return c
 }
 
+// firstDiscovery is the limit of the first discovery, on which the job's start waits.
+func (f *flags) firstDiscovery() driver.Limit {
+	limit := driver.Limit{Limit: scriptLimit, Option: "--start-timeout"}
+	if f.StartTimeout != nil {
+		limit.Limit = f.startTimeout()
+	}
+	if t := f.ElasticTimeout; t != nil && time.Duration(*t)*time.Second < limit.Limit {
+		limit = driver.Limit{Limit: time.Duration(*t) * time.Second, Option: "--elastic-timeout"}
+	}
+	return limit
+}
+
 // patience is how long a worker may be silent: as long as the ranks themselves
 // wait for one another.
 func patience(heartbeat string) time.Duration {
@@ -116,8 +131,11 @@ type discovery struct {
 
 // hosts runs the script through a shell, as upstream does, and reads its lines.
 func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
-	ctx, cancel := context.WithTimeout(ctx, scriptLimit)
-	defer cancel()
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, scriptLimit, fmt.Errorf("it has not ended within %v", scriptLimit))
+		defer cancel()
+	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", d.script)
 	cmd.Env = exportable(os.Environ())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is for the launcher
@@ -131,7 +149,7 @@ func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 		case out.over || errs.over:
 			err = fmt.Errorf("it has printed more than %d KiB", maxScriptOutput>>10)
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			err = fmt.Errorf("it has not ended within %v", scriptLimit)
+			err = context.Cause(ctx)
 		case ctx.Err() != nil:
 			err = ctx.Err()
 		default:

@@ -2,6 +2,8 @@ package launch
 
 import (
 	"context"
+	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/elastic/driver"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
@@ -97,9 +100,49 @@ func TestDiscoveryScript(t *testing.T) {
 	if _, err := (discovery{"yes no network | head -c 100000 >&2; exit 3", 1}).hosts(ctx); err == nil || len(err.Error()) > 6000 || !strings.Contains(err.Error(), "no network") {
 		t.Errorf("it says much: %.200v", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	ctx, cancel := context.WithTimeoutCause(ctx, 50*time.Millisecond, errors.New("it is slow"))
 	defer cancel()
-	if _, err := (discovery{"sleep 60", 1}).hosts(ctx); err == nil {
-		t.Error("a script that hangs is waited for")
+	if _, err := (discovery{"sleep 60", 1}).hosts(ctx); err == nil || err.Error() != "sleep 60: it is slow" {
+		t.Errorf("a script that hangs: %v", err)
+	}
+}
+
+// The options that bound the start of a job bound the first run of its discovery script.
+func TestFirstDiscovery(t *testing.T) {
+	for options, want := range map[string]driver.Limit{
+		"":                                      {Limit: scriptLimit, Option: "--start-timeout"},
+		"--start-timeout 3":                     {Limit: 3 * time.Second, Option: "--start-timeout"},
+		"--start-timeout 100":                   {Limit: 100 * time.Second, Option: "--start-timeout"},
+		"--elastic-timeout 100":                 {Limit: scriptLimit, Option: "--start-timeout"},
+		"--elastic-timeout 5":                   {Limit: 5 * time.Second, Option: "--elastic-timeout"},
+		"--elastic-timeout 5 --start-timeout 3": {Limit: 3 * time.Second, Option: "--start-timeout"},
+		"--elastic-timeout 5 --start-timeout 9": {Limit: 5 * time.Second, Option: "--elastic-timeout"},
+	} {
+		f, err := parseFlags("horovodrun", strings.Fields("-np 1 --host-discovery-script ./d "+options+" cmd"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.firstDiscovery(); got != want {
+			t.Errorf("%s: got %v, want %v", options, got, want)
+		}
+	}
+}
+
+// A worker has the variables of Horovod's launcher as they are foreseen at its start, and none that
+// this launcher has inherited.
+func TestWorkersEnvironment(t *testing.T) {
+	e := &elasticJob{key: []byte{0xab, 0xcd}}
+	place := membership.Place{Worker: 7, Host: "b", Rank: 3, Size: 5, LocalRank: 1, LocalSize: 2, CrossRank: 2, CrossSize: 4}
+	got := e.environ([]string{"HOME=/h", "HOROVOD_RANK=0", "HOROVOD_GLOO_RENDEZVOUS_ADDR=9.9.9.9", "GOROVOD_RENDEZVOUS_ADDRS=9.9.9.9:1", "GOROVOD_ELASTIC_WORKER=1"},
+		membership.Start{Worker: 7, Host: "b", Slot: 1, Place: place},
+		[]netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")}, []string{"lo"})
+	want := []string{"HOME=/h", "HOROVOD_ELASTIC=1", "HOROVOD_HOSTNAME=b", "HOROVOD_RANK=3", "HOROVOD_SIZE=5", "HOROVOD_LOCAL_RANK=1", "HOROVOD_LOCAL_SIZE=2",
+		"HOROVOD_CROSS_RANK=2", "HOROVOD_CROSS_SIZE=4", "HOROVOD_CONTROLLER=gloo", "HOROVOD_CPU_OPERATIONS=gloo", "HOROVOD_GLOO_IFACE=lo", "NCCL_SOCKET_IFNAME=lo",
+		"HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT=80", "GOROVOD_ELASTIC_DRIVER=10.0.0.1:80,10.0.0.2:80", "GOROVOD_ELASTIC_WORKER=7",
+		"HOROVOD_SECRET_KEY=abcd", "PYTHONUNBUFFERED=1"}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

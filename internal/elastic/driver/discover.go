@@ -2,17 +2,20 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
-// firstHosts is where the job begins. An interruption ends the search; then the job is
-// over, and the hosts are none.
+// firstHosts is where the job begins, for which FirstDiscovery is the limit. An interruption ends the
+// search; then the job is over, and the hosts are none.
 func (d *Driver) firstHosts(ctx context.Context) ([]membership.Host, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, d.o.FirstDiscovery.Limit,
+		fmt.Errorf("it has not ended within %v (%s)", d.o.FirstDiscovery.Limit, d.o.FirstDiscovery.Option))
 	defer cancel()
+	slow := time.After(d.o.SlowDiscovery)
 	var hosts []membership.Host
 	found := make(chan error, 1)
 	go func() {
@@ -30,6 +33,8 @@ func (d *Driver) firstHosts(ctx context.Context) ([]membership.Host, error) {
 			}
 		case err := <-found:
 			return hosts, err
+		case <-slow:
+			d.o.Say("discover hosts: there is no answer yet; the job waits for it for %v in all (%s)", d.o.FirstDiscovery.Limit, d.o.FirstDiscovery.Option)
 		}
 	}
 }

@@ -36,7 +36,11 @@ type Options struct {
 	// its own. Else the job has the hosts of Hosts.
 	Discover      func(ctx context.Context) ([]membership.Host, error)
 	DiscoverEvery time.Duration
-	Hosts         []membership.Host
+	// FirstDiscovery is how long the first discovery may take; after SlowDiscovery the user is told that
+	// it is under way.
+	FirstDiscovery Limit
+	SlowDiscovery  time.Duration
+	Hosts          []membership.Host
 	// Start begins to start a worker, and Signal signals one: its process group, and with
 	// SIGKILL all that is below it. Both are called on the driver's goroutine, and must not block.
 	Start  func(membership.Start)
@@ -47,6 +51,12 @@ type Options struct {
 	Say, Debug func(format string, args ...any)
 	// Grace is how long processes may take to end after they are asked to (SIGTERM).
 	Grace time.Duration
+}
+
+// Limit bounds a wait.
+type Limit struct {
+	Limit  time.Duration
+	Option string // of the launcher, which sets it
 }
 
 // Outcome is how a job ended.

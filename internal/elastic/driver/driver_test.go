@@ -443,7 +443,7 @@ func TestDiscoveryErrors(t *testing.T) {
 // An interruption ends a search for hosts that would not end.
 func TestInterruptDuringTheFirstDiscovery(t *testing.T) {
 	searching := make(chan struct{})
-	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second,
+	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second, FirstDiscovery: Limit{limit, "--start-timeout"}, SlowDiscovery: limit,
 		Discover: func(ctx context.Context) ([]membership.Host, error) {
 			close(searching)
 			<-ctx.Done()
@@ -455,6 +455,36 @@ func TestInterruptDuringTheFirstDiscovery(t *testing.T) {
 	}()
 	if o, err := d.Run(context.Background()); err != nil || o.Reason != "interrupted" {
 		t.Errorf("got %+v, %v", o, err)
+	}
+}
+
+// A first search that does not end in time ends the job, and says which option is the limit.
+func TestFirstDiscoveryHangs(t *testing.T) {
+	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second, FirstDiscovery: Limit{time.Millisecond, "--start-timeout"}, SlowDiscovery: limit,
+		Discover: func(ctx context.Context) ([]membership.Host, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}})
+	want := "discover hosts: it has not ended within 1ms (--start-timeout)"
+	if _, err := d.Run(context.Background()); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A first search that takes long is told of while it lasts.
+func TestFirstDiscoveryIsSlow(t *testing.T) {
+	said := make(chan string, 1)
+	found := errors.New("found nothing")
+	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second, FirstDiscovery: Limit{limit, "--elastic-timeout"},
+		SlowDiscovery: time.Millisecond,
+		Discover: func(context.Context) ([]membership.Host, error) {
+			<-said
+			return nil, found
+		},
+		Say: func(format string, args ...any) { said <- fmt.Sprintf(format, args...) },
+	})
+	if _, err := d.Run(context.Background()); !errors.Is(err, found) {
+		t.Errorf("got %v", err)
 	}
 }
 

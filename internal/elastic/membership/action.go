@@ -10,6 +10,9 @@ type Start struct {
 	Worker int
 	Host   string
 	Slot   int // the worker's number among the slots of the host
+	// Place is where the worker would stand if all came whom the job has now. LocalRank is the
+	// slot, which no other worker of the host has. The place that counts comes with Form.
+	Place Place
 }
 
 // End ends a worker's process. Ended is awaited.
@@ -77,7 +80,7 @@ type Place struct {
 }
 
 func (a Start) String() string {
-	return fmt.Sprintf("start worker %d on %s slot %d", a.Worker, a.Host, a.Slot)
+	return fmt.Sprintf("start worker %d on %s slot %d as rank %d of %d", a.Worker, a.Host, a.Slot, a.Place.Rank, a.Place.Size)
 }
 func (a End) String() string     { return fmt.Sprintf("end worker %d: %s", a.Worker, a.Reason) }
 func (a Dismiss) String() string { return fmt.Sprintf("dismiss worker %d: %s", a.Worker, a.Reason) }

@@ -20,33 +20,32 @@ func (s *State) form() {
 	if s.epoch == 0 {
 		need = s.c.NP
 	}
-	staying := 0
-	for _, w := range came {
-		if !s.leaving(w) {
-			staying++
-		}
-	}
-	if s.short(staying, need) {
+	if s.short(s.count(came), need) {
+		s.lacked = true
 		return
+	}
+	if s.lacked && s.gathering() {
+		return // those who come together with the first that makes them enough
 	}
 	if s.epoch > 0 {
 		if s.c.ResetLimit >= 0 && s.resets >= s.c.ResetLimit {
 			s.stop(fmt.Sprintf("Horovod was shutdown because number of resets during elastic job exceeded limit: %d", s.c.ResetLimit))
 			return
 		}
-		if text := s.trouble(came); text != "" {
+		if s.trouble = s.apart(came); s.trouble != "" {
 			if s.strikes++; s.strikes >= maxStrikes {
-				s.stop("the workers cannot join one another: " + text)
+				s.stop("the workers cannot join one another: " + s.trouble)
 				return
 			}
 		}
 		s.resets++
+		s.advanced(came)
 	}
 	s.begin(came)
 }
 
-// trouble is why the last epoch could not be joined, although nobody was lost.
-func (s *State) trouble(came []*worker) string {
+// apart is why the last epoch could not be joined, although nobody was lost.
+func (s *State) apart(came []*worker) string {
 	if s.lost {
 		return ""
 	}
@@ -87,11 +86,17 @@ func (s *State) begin(came []*worker) {
 	for _, w := range s.workers {
 		w.member = false
 	}
+	s.report(came)
 	for _, w := range came {
+		if !w.veteran {
+			w.since = s.now
+		}
 		w.phase, w.member, w.veteran = running, true, true
 	}
-	s.lost, s.asked = false, NoUpdate
+	s.source, s.newest = source, source.Commit
+	s.lost, s.lacked, s.asked = false, false, NoUpdate
 	s.holding, s.overdue = never, never
+	s.news, s.gather = never, never
 	s.act(f)
 }
 
@@ -118,35 +123,6 @@ func (s *State) places(came []*worker, source *worker) []Place {
 		list[i].LocalSize, list[i].CrossSize = local[w.host], cross[list[i].LocalRank]
 	}
 	return list
-}
-
-// notify asks the members to come together where that would change something.
-func (s *State) notify() {
-	if s.stopped || s.lost || s.epoch == 0 {
-		return
-	}
-	members := s.in(running)
-	if len(members) == 0 {
-		return
-	}
-	var update HostUpdate
-	if s.c.Max == 0 || len(members) < s.c.Max || slices.ContainsFunc(members, s.leaving) {
-		if slices.ContainsFunc(s.in(ready), func(w *worker) bool { return !w.member }) {
-			update |= Added
-		}
-	}
-	if slices.ContainsFunc(members, s.leaving) {
-		update |= Removed
-	}
-	if update&^s.asked == 0 {
-		return
-	}
-	s.asked |= update
-	n := Notify{Update: s.asked}
-	for _, w := range members {
-		n.Workers = append(n.Workers, w.id)
-	}
-	s.act(n)
 }
 
 // compare orders false before true.

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -22,6 +23,7 @@ type host struct {
 	failures int
 	// cooling is until when another failure costs the whole host.
 	cooling time.Duration
+	loop
 }
 
 func (s *State) host(name string) *host {
@@ -66,6 +68,7 @@ func (s *State) thaw() {
 				delete(h.barred, slot)
 			}
 		}
+		h.wake(s.now)
 	}
 }
 
@@ -83,8 +86,9 @@ func (s *State) thawing() time.Duration {
 	return next
 }
 
-// fail makes a worker's slot, or its host, pay for its failure.
-func (s *State) fail(w *worker) {
+// fail makes a worker's slot, or its host, pay for its failure. member says that the
+// worker was a member of the epoch, which is formed anew for it.
+func (s *State) fail(w *worker, member bool) {
 	s.failures++
 	h := w.host
 	if h.banned != 0 {
@@ -98,8 +102,42 @@ func (s *State) fail(w *worker) {
 		s.blacklist(h, "a worker of it has failed again")
 		return
 	}
-	h.barred[w.slot] = s.cooled(h)
-	h.cooling = h.barred[w.slot]
+	until := s.cooled(h)
+	h.barred[w.slot], h.cooling = until, until
+	switch {
+	case w.slot >= h.offered:
+	case member:
+		s.costs = append(s.costs, w)
+	default:
+		s.tell("%s", s.cost([]*worker{w}))
+	}
+	s.crashed(w, member)
+}
+
+// cost says what the failures of workers have cost: their slots.
+func (s *State) cost(failed []*worker) string {
+	until := time.Duration(0)
+	for _, w := range failed {
+		until = max(until, w.host.barred[w.slot])
+	}
+	w := failed[0]
+	if len(failed) == 1 {
+		return fmt.Sprintf("worker %d's slot on host %s is %s", w.id, w.host.name, s.left(until))
+	}
+	return fmt.Sprintf("the slots of %s are %s", named(failed), s.left(until))
+}
+
+// left says for how long something is left out that can be used again at until; how a user can have
+// it used again, once.
+func (s *State) left(until time.Duration) string {
+	switch {
+	case until == never && s.advised:
+		return "not used again"
+	case until == never:
+		s.advised = true
+		return "not used again (--blacklist-cooldown-range would)"
+	}
+	return fmt.Sprintf("not used for %v", (until - s.now).Round(time.Second/10))
 }
 
 // blacklist bans a host and ends what is left on it.
@@ -109,11 +147,7 @@ func (s *State) blacklist(h *host, why string) {
 	}
 	h.banned = s.cooled(h)
 	h.cooling = h.banned
-	if h.banned == never {
-		s.tell("host %s is not used any more: %s", h.name, why)
-	} else {
-		s.tell("host %s is not used for %v: %s", h.name, (h.banned - s.now).Round(time.Second/10), why)
-	}
+	s.tell("host %s is %s: %s", h.name, s.left(h.banned), why)
 	for _, w := range s.on(h) {
 		if w.phase != ending {
 			if w.member {
@@ -143,6 +177,14 @@ func (s *State) cooled(h *host) time.Duration {
 // the state. The last host that does is not blacklisted for its workers' failures.
 func (s *State) elsewhere(h *host) bool {
 	return slices.ContainsFunc(s.workers, func(w *worker) bool { return w.host != h && w.phase != ending && (w.veteran || s.epoch == 0) })
+}
+
+// offered counts the slots that there are, usable or not.
+func (s *State) offered() (n int) {
+	for _, h := range s.hosts {
+		n += h.offered
+	}
+	return n
 }
 
 // slots counts those that can be used now.

@@ -61,15 +61,26 @@ type State struct {
 	started int    // workers so far; their ids count from 0
 	epoch   uint64 // the last that was formed; 0: none
 	resets  int
-	lost    bool // a member of the epoch has been lost, so that it cannot go on
-	strikes int  // epochs in a row that could not be joined although nobody died
+	source  *worker // rank 0 of the epoch; it may be gone
+	newest  int64   // the commit that the epoch began with; below 0: none
+	lost    bool    // a member of the epoch has been lost, so that it cannot go on
+	lacked  bool    // since the last epoch there were too few workers for another
+	strikes int     // epochs in a row that could not be joined although nobody died
 	// Members that have been asked to come together, for the reason of either kind.
 	asked HostUpdate
+
+	startup time.Duration // the longest that a worker has taken to come
+	news    time.Duration // since when there is something to notify; never: there is not
+	gather  time.Duration // until when the news waits for workers that start; never: it does not
+	size    int           // workers of the epoch that stay
+	costs   []*worker     // members whose failures have cost their slots since the last report
+	trouble string        // why the last epoch could not be joined, for the next one's report
 
 	waiting    time.Duration // since when slots are missing; never: they are not
 	holding    time.Duration // since when workers wait for others that do not come; never: they do not
 	overdue    time.Duration // when those must have come
 	complained bool          // that slots are missing
+	advised    bool          // that slots and hosts can have a cooldown
 	replaced   bool          // workers that did not come
 	failures   int
 	finished   bool // a member has ended with success
@@ -79,7 +90,7 @@ type State struct {
 
 // New makes the State of a job without hosts.
 func New(c Config) *State {
-	return &State{c: c, waiting: never, holding: never, overdue: never}
+	return &State{c: c, newest: -1, news: never, gather: never, waiting: never, holding: never, overdue: never}
 }
 
 // Epoch is the number of the last epoch that was formed, 0 before the first.
@@ -94,10 +105,14 @@ func (s *State) Hosts(now time.Duration, offered []Host) []Action {
 
 // Ready says that a worker waits for a place.
 func (s *State) Ready(now time.Duration, id int, r Registration) []Action {
+	s.now = max(s.now, now)
 	w := s.worker(id)
 	if w == nil || w.phase == ending {
 		s.act(Dismiss{Worker: id, Reason: "the job goes on without it"})
 		return s.proceed(now)
+	}
+	if w.phase == starting {
+		s.startup = max(s.startup, s.now-w.started)
 	}
 	w.phase, w.Registration = ready, r
 	return s.proceed(now)
@@ -160,6 +175,7 @@ func (s *State) proceed(now time.Duration) []Action {
 			s.fill()
 			s.form()
 			s.notify()
+			s.tellPauses()
 		}
 	}
 	actions := s.actions
@@ -179,22 +195,23 @@ func (s *State) remove(w *worker, failed bool) {
 	}
 	switch {
 	case failed:
-		s.fail(w)
+		s.fail(w, w.member)
 	case w.member || s.epoch == 0:
 		s.finished = true
 	default:
-		s.fail(w) // it was to take part, and did not
+		s.fail(w, w.member) // it was to take part, and did not
 	}
 }
 
 // evict gives up a worker whose process has yet to be ended.
 func (s *State) evict(w *worker, why string) {
-	if w.member {
+	member := w.member
+	if member {
 		s.lost = true
 		s.strikes = 0
 	}
 	s.give(w, why)
-	s.fail(w)
+	s.fail(w, member)
 }
 
 // give has a worker's process ended; it is no part of the job any more.

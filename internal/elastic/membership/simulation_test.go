@@ -155,9 +155,17 @@ func (sim *simulation) step() {
 			sim.end(p, p.doomed)
 		}
 	default:
-		sim.do(sim.s.Tick(sim.now))
+		sim.tick()
 	}
 	sim.check()
+}
+
+// tick lets time pass. The next tick must lie in the future, else the driver would spin.
+func (sim *simulation) tick() {
+	sim.do(sim.s.Tick(sim.now))
+	if next, ok := sim.s.Next(); ok && next <= sim.now {
+		sim.fail("the next tick is at %v", next)
+	}
 }
 
 // live lets a process do what is next for it.
@@ -330,7 +338,7 @@ func (sim *simulation) settle() {
 			}
 		}
 		if sim.stop == nil {
-			sim.do(sim.s.Tick(sim.now))
+			sim.tick()
 		}
 		sim.check()
 	}

@@ -83,17 +83,16 @@ func (s *State) short(came, need int) bool {
 		s.waiting, s.complained, s.replaced = never, false, false
 		return false
 	}
-	lacking := fmt.Sprintf("%d of the %d slots that the job needs are there", s.slots(), need)
-	if s.c.Fixed && s.thawing() == never && s.slots() < need {
-		s.stop(fmt.Sprintf("%s, and there will be no others", lacking))
+	if s.hopeless(need) {
+		s.stop(s.lacking(need) + ": there will be no others")
 		return true
 	}
 	if s.waiting == never {
 		s.waiting = s.now
 	}
-	if !s.complained && s.staying() < need {
+	if !s.complained && s.slots() < need {
 		s.complained = true
-		s.tell("%s: waiting for others, at most %v", lacking, s.c.Timeout-(s.now-s.waiting))
+		s.tell("%s: waiting for others, at most %v", s.lacking(need), s.c.Timeout-(s.now-s.waiting))
 	}
 	if late := s.in(starting); s.now-s.waiting >= s.c.Timeout && len(late) > 0 && !s.replaced {
 		// Others may come in their places, once.
@@ -104,7 +103,8 @@ func (s *State) short(came, need int) bool {
 		s.fill()
 	}
 	if s.now-s.waiting >= s.c.Timeout {
-		if s.staying() >= need {
+		lacking := s.lacking(need)
+		if s.slots() >= need {
 			lacking = fmt.Sprintf("%d of the %d workers that the job needs have come to hvd.init()", came, need)
 		}
 		s.stop(fmt.Sprintf("%s after %v: check that hosts with enough slots are discovered, and how they failed (--min-np, --elastic-timeout)", lacking, s.c.Timeout))
@@ -112,20 +112,62 @@ func (s *State) short(came, need int) bool {
 	return true
 }
 
-// Next is when Tick is needed, if nothing else happens before; false: not at all.
+// lacking says how many slots there are, and how many more there would be but for failures.
+func (s *State) lacking(need int) string {
+	text := fmt.Sprintf("%d of the %d slots that the job needs are there", s.slots(), need)
+	out, next := s.offered()-s.slots(), s.thawing()
+	switch {
+	case out == 0:
+		return text
+	case next == never:
+		return fmt.Sprintf("%s (failures have cost %d more; --blacklist-cooldown-range would use them again)", text, out)
+	}
+	return fmt.Sprintf("%s (failures have cost %d more; the next is used again in %v)", text, out, (next - s.now).Round(time.Second/10))
+}
+
+// hopeless says whether it makes no sense to wait for more slots: they never change, or nobody is
+// left who holds the state and discovery offers what would be enough, or nothing at all, but for failures.
+func (s *State) hopeless(need int) bool {
+	usable, offered := s.slots(), s.offered()
+	if usable >= need || s.thawing() != never {
+		return false
+	}
+	if s.c.Fixed {
+		return true
+	}
+	held := slices.ContainsFunc(s.workers, func(w *worker) bool { return w.veteran && w.phase != ending })
+	return !held && usable < offered && (usable == 0 || offered >= need)
+}
+
+// Next is when Tick is needed, if nothing else happens before; false: not at all. It lies after the
+// last event: all that was due has been done.
 func (s *State) Next() (time.Duration, bool) {
 	if s.stopped {
 		return 0, false
 	}
-	next := s.thawing()
-	if s.waiting != never {
-		next = min(next, s.waiting+s.c.Timeout)
-	}
-	if s.holding != never {
-		next = min(next, s.overdue)
-		for _, w := range s.in(running) {
-			next = min(next, max(w.heard, s.holding)+s.c.Patience, max(w.pinged, s.holding)+s.pingEvery())
+	next := never
+	for _, at := range s.dates() {
+		if at > s.now {
+			next = min(next, at)
 		}
 	}
 	return next, next != never
+}
+
+// dates are the times at which something is, or was, due.
+func (s *State) dates() []time.Duration {
+	list := []time.Duration{s.thawing(), s.gather}
+	for _, h := range s.hosts {
+		list = append(list, h.paused)
+	}
+	if s.waiting != never {
+		list = append(list, s.waiting+s.c.Timeout)
+	}
+	if s.holding != never {
+		list = append(list, s.overdue)
+		for _, w := range s.in(running) {
+			list = append(list, max(w.heard, s.holding)+s.c.Patience, max(w.pinged, s.holding)+s.pingEvery())
+		}
+	}
+	return list
 }

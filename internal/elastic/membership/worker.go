@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -35,6 +36,8 @@ type worker struct {
 	phase   phase
 	member  bool // of the last epoch
 	veteran bool // of any epoch: it has the state
+	started time.Duration
+	since   time.Duration // its first place, or its start if it has had none
 	heard   time.Duration
 	pinged  time.Duration
 }
@@ -73,8 +76,11 @@ func (s *State) leaving(w *worker) bool {
 }
 
 // staying counts the workers that have a future in the job.
-func (s *State) staying() (n int) {
-	for _, w := range s.workers {
+func (s *State) staying() int { return s.count(s.workers) }
+
+// count counts those of the workers that have a future in the job.
+func (s *State) count(workers []*worker) (n int) {
+	for _, w := range workers {
 		if w.phase != ending && !s.leaving(w) {
 			n++
 		}
@@ -93,16 +99,55 @@ func (s *State) fill() {
 		room = s.c.Max
 	}
 	room -= s.staying()
+	first := s.started
 	for _, h := range s.hosts {
+		if h.paused != 0 {
+			continue
+		}
 		for slot := 0; slot < h.offered && room > 0; slot++ {
-			taken := slices.ContainsFunc(s.workers, func(w *worker) bool { return w.host == h && w.slot == slot })
-			if taken || !h.usable(slot) {
+			if s.taken(h, slot) || !h.usable(slot) {
 				continue
 			}
-			s.workers = append(s.workers, &worker{id: s.started, host: h, slot: slot})
-			s.act(Start{Worker: s.started, Host: h.name, Slot: slot})
+			s.workers = append(s.workers, &worker{id: s.started, host: h, slot: slot, started: s.now, since: s.now})
 			s.started++
 			room--
 		}
 	}
+	if s.started == first {
+		return
+	}
+	places := s.foreseen()
+	for id := first; id < s.started; id++ {
+		p := places[slices.IndexFunc(places, func(p Place) bool { return p.Worker == id })]
+		s.act(Start{Worker: id, Host: p.Host, Slot: p.LocalRank, Place: p})
+	}
+}
+
+// taken says whether a process, which may be ending, is on the slot.
+func (s *State) taken(h *host, slot int) bool {
+	return slices.ContainsFunc(s.workers, func(w *worker) bool { return w.host == h && w.slot == slot })
+}
+
+// foreseen are the places of the next epoch if all workers came that stay, by rank. The local
+// rank is the slot.
+func (s *State) foreseen() []Place {
+	var list []*worker
+	for _, w := range s.workers {
+		if w.phase != ending && !s.leaving(w) {
+			list = append(list, w)
+		}
+	}
+	source := s.source
+	if !slices.Contains(list, source) {
+		source = slices.MinFunc(list, func(a, b *worker) int {
+			return cmp.Or(compare(b.veteran, a.veteran), cmp.Compare(slices.Index(s.hosts, a.host), slices.Index(s.hosts, b.host)), cmp.Compare(a.slot, b.slot))
+		})
+	}
+	places := s.places(list, source)
+	for i := range places {
+		p := &places[i]
+		p.LocalRank = s.worker(p.Worker).slot
+		p.LocalSize = max(p.LocalSize, p.LocalRank+1)
+	}
+	return places
 }

@@ -1,0 +1,100 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// settled is how long a worker has to live, from its first place or else its start, not
+	// to count as a crash.
+	settled = 30 * time.Second
+	// freeCrashes are crashes in a row after which others are started at once.
+	freeCrashes = 2
+	// longestPause is the most that a host pauses after a crash.
+	longestPause = 30 * time.Second
+)
+
+// loop finds crash loops on a host: workers that fail soon, each started after the one
+// before it had failed, while nothing is committed.
+type loop struct {
+	crashes int           // in a row
+	last    time.Duration // when the last of them was
+	joined  bool          // the last of them was a member of the epoch
+	paused  time.Duration // until when no worker is started on the host; 0: they are
+	told    bool          // of the pause
+}
+
+// crashed counts a worker's failure, and pauses its host from the third crash on: for 1 s,
+// then twice as long each time.
+func (s *State) crashed(w *worker, member bool) {
+	h := w.host
+	if h.crashes > 0 && w.started < h.last {
+		return // it was there when the last one failed: that was one failure of several workers
+	}
+	if s.now-w.since >= settled {
+		h.loop = loop{}
+		return
+	}
+	h.crashes++
+	h.last, h.joined = s.now, member
+	again := h.crashes - freeCrashes - 1
+	if again < 0 {
+		return
+	}
+	h.paused, h.told = s.now+min(time.Second<<min(again, 10), longestPause), !s.spare(h)
+}
+
+// pauses are the hosts' pauses that have not been told.
+func (s *State) pauses() (list []string) {
+	for _, h := range s.hosts {
+		if h.paused == 0 || h.told {
+			continue
+		}
+		h.told = true
+		list = append(list, fmt.Sprintf("%d workers in a row have failed on host %s soon after their start: no other is started there for %v",
+			h.crashes, h.name, (h.paused-s.now).Round(time.Second/10)))
+	}
+	return list
+}
+
+// tellPauses tells of them, unless a report will: survivors may yet say that they have committed something.
+func (s *State) tellPauses() {
+	if s.stopped || s.lost && slices.ContainsFunc(s.workers, func(w *worker) bool { return w.member }) {
+		return
+	}
+	for _, text := range s.pauses() {
+		s.tell("%s", text)
+	}
+}
+
+// wake ends the pause in time.
+func (l *loop) wake(now time.Duration) {
+	if l.paused <= now {
+		l.paused = 0
+	}
+}
+
+// advanced ends the loops of hosts whose newest workers had a part in the last epoch, if it has
+// committed anything. came are the workers that wait for a place.
+func (s *State) advanced(came []*worker) {
+	commits := slices.ContainsFunc(came, func(w *worker) bool { return w.Commit > s.newest })
+	for _, h := range s.hosts {
+		part := h.joined || slices.ContainsFunc(came, func(w *worker) bool { return w.host == h && w.member && w.started >= h.last })
+		h.joined = false
+		if commits && part {
+			h.loop = loop{}
+		}
+	}
+}
+
+// spare says whether the host has a free slot, now or when it has cooled down.
+func (s *State) spare(h *host) bool {
+	for slot := range h.offered {
+		if until, barred := h.barred[slot]; !s.taken(h, slot) && (!barred || until != never) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,63 @@
+package membership
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// News waits for workers that start for shortGather at least, and for longGather at most.
+	shortGather = 2 * time.Second
+	longGather  = time.Minute
+)
+
+// notify asks the members to come together where that would change something. All that
+// one discovery has brought is one reset, as far as it comes in time.
+func (s *State) notify() {
+	members := s.in(running)
+	if s.stopped || s.lost || s.epoch == 0 || len(members) == 0 {
+		return
+	}
+	update := s.update(members)
+	if update&^s.asked == 0 {
+		s.news, s.gather = never, never
+		return
+	}
+	if s.gathering() {
+		return
+	}
+	s.news, s.gather = never, never
+	s.asked |= update
+	n := Notify{Update: s.asked}
+	for _, w := range members {
+		n.Workers = append(n.Workers, w.id)
+	}
+	s.act(n)
+}
+
+// update is what coming together would change for the members.
+func (s *State) update(members []*worker) (update HostUpdate) {
+	if s.c.Max == 0 || len(members) < s.c.Max || slices.ContainsFunc(members, s.leaving) {
+		if slices.ContainsFunc(s.in(ready), func(w *worker) bool { return !w.member }) {
+			update |= Added
+		}
+	}
+	if slices.ContainsFunc(members, s.leaving) {
+		update |= Removed
+	}
+	return update
+}
+
+// gathering says whether there is news that waits for workers which were starting when it came:
+// for twice as long, from their start, as any worker of the job has needed so far.
+func (s *State) gathering() bool {
+	s.news = min(s.news, s.now)
+	hold := min(max(2*s.startup, shortGather), longGather)
+	s.gather = never
+	for _, w := range s.in(starting) {
+		if until := w.started + hold; w.started <= s.news && until > s.now && (s.gather == never || until > s.gather) {
+			s.gather = until
+		}
+	}
+	return s.gather != never
+}

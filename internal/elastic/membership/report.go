@@ -1,0 +1,84 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mostNamed is how many workers are named where several are spoken of.
+const mostNamed = 8
+
+// report tells in one line with how many workers the job goes on, of how many slots, and why.
+// came are the members of the epoch that begins.
+func (s *State) report(came []*worker) {
+	before := s.size
+	s.size = s.count(came)
+	why := s.changes(came)
+	if s.epoch == 1 || s.size == before && len(why) == 0 {
+		return
+	}
+	most := s.offered()
+	if s.c.Max > 0 {
+		most = min(most, s.c.Max)
+	}
+	text := fmt.Sprintf("going on with %d of %d workers", s.size, most)
+	if len(why) > 0 {
+		text += ": " + strings.Join(why, "; ")
+	}
+	s.tell("%s", text)
+}
+
+// changes says what has become of the workers since the last epoch began.
+func (s *State) changes(came []*worker) (list []string) {
+	var joined, coming []*worker
+	for _, w := range came {
+		if !w.veteran {
+			joined = append(joined, w)
+		}
+	}
+	for _, w := range s.in(starting) {
+		if !s.leaving(w) {
+			coming = append(coming, w)
+		}
+	}
+	if s.trouble != "" {
+		list = append(list, "they could not join one another: "+s.trouble)
+	}
+	if len(joined) > 0 {
+		list = append(list, named(joined)+plural(joined, " has joined", " have joined"))
+	}
+	if len(coming) > 0 {
+		list = append(list, named(coming)+plural(coming, " is starting", " are starting"))
+	}
+	// Some slots have cooled down already.
+	costs := slices.DeleteFunc(s.costs, func(w *worker) bool { return w.host.barred[w.slot] == 0 })
+	if len(costs) > 0 {
+		list = append(list, s.cost(costs))
+	}
+	s.costs, s.trouble = nil, ""
+	return append(list, s.pauses()...)
+}
+
+// named lists workers in words.
+func named(workers []*worker) string {
+	switch n := len(workers); {
+	case n == 1:
+		return fmt.Sprintf("worker %d", workers[0].id)
+	case n > mostNamed:
+		return fmt.Sprintf("%d workers", n)
+	}
+	ids := make([]string, len(workers))
+	for i, w := range workers {
+		ids[i] = fmt.Sprint(w.id)
+	}
+	last := len(ids) - 1
+	return fmt.Sprintf("workers %s and %s", strings.Join(ids[:last], ", "), ids[last])
+}
+
+func plural(workers []*worker, one, several string) string {
+	if len(workers) == 1 {
+		return one
+	}
+	return several
+}
