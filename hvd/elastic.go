@@ -35,11 +35,31 @@ type State interface {
 	Sync(ctx context.Context) error
 }
 
+// HostListener is a State that wants to hear of changes of the hosts when they are known, to commit early, say.
+type HostListener interface {
+	// OnHostsUpdated is called on another goroutine than train, on every process that the launcher
+	// has told, before Check of any returns ErrHostsUpdated for this change. It must not block.
+	OnHostsUpdated(at time.Time, update HostUpdate)
+}
+
+// HostUpdate says what has become of the hosts of an elastic job.
+type HostUpdate int
+
+// The kinds of HostUpdate.
+const (
+	HostsRemoved HostUpdate = HostUpdate(membership.Removed)
+	HostsAdded   HostUpdate = HostUpdate(membership.Added)
+	HostsMixed   HostUpdate = HostsRemoved | HostsAdded
+)
+
+func (u HostUpdate) String() string { return membership.HostUpdate(u).String() }
+
 // Elastic is what a training function of RunElastic is given.
 type Elastic struct {
 	state   State
 	commits int64
 	stamp   int64
+	news    news
 }
 
 // RunElastic calls train, again and again, until it returns nil or an error that
@@ -56,6 +76,7 @@ type Elastic struct {
 // process is to leave: that is no failure.
 func RunElastic(ctx context.Context, state State, train func(ctx context.Context, e *Elastic) error) error {
 	e := &Elastic{state: state, commits: -1}
+	defer e.listen(ctx)()
 	sync := true
 	for {
 		err := e.attempt(ctx, sync, train)
@@ -70,8 +91,7 @@ func RunElastic(ctx context.Context, state State, train func(ctx context.Context
 		default:
 			return err
 		}
-		Shutdown()
-		if again := InitContext(ctx); again != nil {
+		if again := e.reset(ctx); again != nil {
 			if process.Elastic() != process.Abandoned {
 				return again
 			}
@@ -82,6 +102,16 @@ func RunElastic(ctx context.Context, state State, train func(ctx context.Context
 		}
 		sync = sync || process.NeedsSync()
 	}
+}
+
+// reset leaves the world for the next one. News of the next one is heard afterwards, and what was
+// heard of the last one is forgotten.
+func (e *Elastic) reset(ctx context.Context) error {
+	e.news.mu.Lock()
+	defer e.news.mu.Unlock()
+	e.news.stamp, e.news.update = 0, membership.NoUpdate
+	Shutdown()
+	return InitContext(ctx)
 }
 
 // attempt is one call of train.
@@ -160,7 +190,7 @@ func (e *Elastic) Commits() int64 { return e.commits }
 // changed. All processes call it, at the same place; it blocks until they have.
 func (e *Elastic) Check(ctx context.Context) error {
 	news := []int64{0, 0}
-	if stamp, update := process.HostUpdates(); update != membership.NoUpdate && stamp > e.stamp {
+	if stamp, update := e.news.take(); update != membership.NoUpdate && stamp > e.stamp {
 		news = []int64{stamp, int64(update)}
 	}
 	if err := Broadcast(ctx, "gorovod.elastic.hosts", news, 0); err != nil {

@@ -36,6 +36,8 @@ func runPart(part string) error {
 		return leave(context.Background())
 	case "join":
 		return join(context.Background())
+	case "grow":
+		return grow(context.Background())
 	}
 	return rank()
 }

@@ -253,6 +253,9 @@ int gorovod_elastic(void);
 /* What the driver has said of the hosts since the last horovod_init, once: 0 nothing, 1 some are to go, 2
  * some have come, 3 both; *stamp is the time in seconds, greater each time. */
 int gorovod_elastic_updates(int64_t *stamp);
+/* Waits, on one thread at a time, until gorovod_elastic_updates has something to say, which is 1: at most timeout_ms,
+ * then 0; a negative time is for ever. -1 if nothing will come, outside of elastic jobs or without the launcher. */
+int gorovod_elastic_await(int64_t timeout_ms);
 /* This process holds the state of a commit. */
 void gorovod_elastic_committed(int64_t number);
 /* This process has the same state as all others, and needs no other after the next horovod_init. */

@@ -7,7 +7,9 @@ package main
 import "C"
 
 import (
+	"context"
 	"errors"
+	"time"
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/process"
@@ -21,6 +23,23 @@ func goElasticUpdates(stamp *C.int64_t) C.int {
 	at, update := process.HostUpdates()
 	*stamp = C.int64_t(at)
 	return C.int(update)
+}
+
+//export goElasticAwait
+func goElasticAwait(timeout C.int64_t) C.int {
+	ctx := context.Background()
+	if timeout >= 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(min(int64(timeout), 1<<40))*time.Millisecond)
+		defer cancel()
+	}
+	switch err := process.AwaitHostUpdates(ctx); {
+	case err == nil:
+		return 1
+	case ctx.Err() != nil:
+		return 0
+	}
+	return -1
 }
 
 //export goElasticCommitted

@@ -402,6 +402,8 @@ int gorovod_elastic_updates(int64_t *stamp) {
   return update;
 }
 
+int gorovod_elastic_await(int64_t timeout_ms) { return is_child() ? -1 : goElasticAwait(timeout_ms); }
+
 void gorovod_elastic_committed(int64_t number) {
   if (!is_child()) goElasticCommitted(number);
 }

@@ -71,6 +71,7 @@ type Client struct {
 	placed  chan Message // capacity 1: the answer to the registration with number
 	stamp   int64        // of the newest update since the last place
 	update  membership.HostUpdate
+	news    chan struct{} // capacity 1: an update has come
 }
 
 // Dial connects to the driver at one of addrs, which are tried as rendezvous.Join
@@ -109,7 +110,7 @@ func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, 
 		won.conn.Close()
 		return nil, fmt.Errorf("find the driver of the elastic job at %v: %w", addrs, err)
 	}
-	c := &Client{conn: conn, o: o, ended: make(chan struct{}), placed: make(chan Message, 1)}
+	c := &Client{conn: conn, o: o, ended: make(chan struct{}), placed: make(chan Message, 1), news: make(chan struct{}, 1)}
 	c.track(true)
 	guard.Go("the connection to the driver", c.end, c.read)
 	return c, nil
@@ -175,6 +176,26 @@ func (c *Client) Updates() (stamp int64, update membership.HostUpdate) {
 	return stamp, update
 }
 
+// AwaitUpdates waits until there is something for Updates to return. One goroutine may wait at a
+// time. The error is ErrLost or ctx's.
+func (c *Client) AwaitUpdates(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		there := c.update != membership.NoUpdate
+		c.mu.Unlock()
+		if there {
+			return nil
+		}
+		select {
+		case <-c.news:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.ended:
+			return c.cause()
+		}
+	}
+}
+
 // Err is nil while the driver is there, else it wraps ErrLost.
 func (c *Client) Err() error {
 	select {
@@ -228,6 +249,10 @@ func (c *Client) take(m Message) {
 	case TypeUpdate:
 		c.stamp = m.Stamp
 		c.update |= m.Update
+		select {
+		case c.news <- struct{}{}:
+		default:
+		}
 		return
 	case TypeDismiss:
 	default:

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -67,6 +68,19 @@ func HostUpdates() (stamp int64, update membership.HostUpdate) {
 	}
 	return c.Updates()
 }
+
+// AwaitHostUpdates waits until there is something for HostUpdates to return, on one goroutine at a
+// time. The error says that nothing will come: the job is not elastic, its launcher is
+// gone, or ctx has ended.
+func AwaitHostUpdates(ctx context.Context) error {
+	c := elasticity.client.Load()
+	if c == nil {
+		return errNotElastic
+	}
+	return c.AwaitUpdates(ctx)
+}
+
+var errNotElastic = errors.New("this process is no member of an elastic job")
 
 // elasticInit asks the driver for a place and joins that epoch. Where others die
 // meanwhile it asks again. The caller holds mu.

@@ -208,7 +208,7 @@ func TestElasticHostsAreLost(t *testing.T) {
 		}
 	}
 	r.await("worker [03] .*: of 2", 2)
-	if !strings.Contains(r.said.String(), "host h2 is not used any more: it cannot be reached") {
+	if !strings.Contains(r.said.String(), "host h2 is not used again: it cannot be reached") {
 		t.Errorf("it does not name the host:\n%s", r.said)
 	}
 	c.Hosts[3].Link(t, "down")
@@ -238,7 +238,7 @@ func TestElasticHostsAreDiscovered(t *testing.T) {
 	offer("10.78.0.1:1\nh2:2\n")
 	r.awaitAll(lines{">:dismissed\n", 2}, lines{"worker [034] .*: of 3", 3})
 	syscall.Kill(r.on(2), syscall.SIGKILL)
-	r.awaitAll(lines{"host h2 is not used any more: a worker of it has failed", 1}, lines{"worker 0 .*: of 1", 1})
+	r.awaitAll(lines{"host h2 is not used again .*: a worker of it has failed", 1}, lines{"worker 0 .*: of 1", 1})
 	offer("10.78.0.1:1\nh2:2\nh1:1\n")
 	r.await("worker [05] .*: of 2", 2)
 	r.finish(2)

@@ -72,6 +72,47 @@ def test_rank_zero_dies():
     job = run(["-np", "3", "--min-np", "2", "-H", "localhost:3"], 60, "--die", 0, 20)
     assert job.returncode == 0, job.stdout
     assert done(job.stdout, 60) == [1, 2], job.stdout
+    lost = "worker 0's slot on host localhost is not used again (--blacklist-cooldown-range would)"
+    assert f"\nhorovodrun: going on with 2 of 3 workers: {lost}\n" in job.stdout, job.stdout
+
+
+def test_newcomers_are_announced_at_once_and_are_one_reset(tmp_path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost:1\n")
+    job = subprocess.run(
+        [HOROVODRUN, "-np", "1", "--reset-limit", "1", "--host-discovery-script", f"cat {hosts}"]
+        + [sys.executable, str(HERE / "elastic" / "grows.py"), str(hosts)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert job.returncode == 0, job.stdout
+    assert sorted(re.findall(r"worker (\d) done", job.stdout)) == ["0", "1", "2"], job.stdout
+    assert "horovodrun: going on with 3 of 3 workers: workers 1 and 2 have joined\n" in job.stdout, job.stdout
+    assert "a bug of this listener" in job.stdout, job.stdout  # and the others have heard all the same
+
+
+def test_a_discovery_script_that_hangs():
+    for option, text in (("--start-timeout", "1s (--start-timeout)"), ("--elastic-timeout", "1s (--elastic-timeout)")):
+        job = run(["-np", "1", option, "1", "--host-discovery-script", "sleep 100"], 1)
+        assert job.returncode == 1, job.stdout
+        assert job.stdout == f"horovodrun: discover hosts: sleep 100: it has not ended within {text}\n", job.stdout
+
+
+def test_discovery_offers_only_what_is_excluded_for_good():
+    """Nobody holds a state yet: the job does not wait for other hosts."""
+    program = "import os, horovod.torch as hvd; os.environ['HOROVOD_RANK'] == '1' and exit(3); hvd.init()"
+    job = subprocess.run(
+        [HOROVODRUN, "-np", "2", "--host-discovery-script", "echo localhost:2", sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert job.returncode == 3, job.stdout
+    assert "1 of the 2 slots that the job needs are there (failures have cost 1 more" in job.stdout, job.stdout
+    assert "there will be no others" in job.stdout, job.stdout
 
 
 def test_too_few_are_left():

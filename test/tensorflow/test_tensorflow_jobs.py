@@ -78,6 +78,16 @@ def test_compression_between_hosts():
     assert len(re.findall(r" [0-9]+ passed|:[0-9]+ passed", output)) == 2, output
 
 
+def test_states_hear_of_changes_of_the_hosts_at_once(tmp_path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost:1\n")
+    script = tmp_path / "discover"
+    script.write_text(f"#!/bin/sh\ncat '{hosts}'\n")
+    script.chmod(0o700)
+    output = run(f"1 --host-discovery-script {script}", PROGRAMS / "hears.py", hosts)
+    assert output.count("done") == 2, output
+
+
 def test_without_init():
     lines = [line for line in run(None, PROGRAMS / "no_init.py").splitlines() if "error" in line]
     assert len(lines) == 7

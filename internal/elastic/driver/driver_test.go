@@ -196,16 +196,21 @@ func TestEpochs(t *testing.T) {
 		t.Error("the key of epoch 1 opens epoch 2")
 	}
 	joined := register(newcomer, -1)
-	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
-		if stamp, update := first.Updates(); update == membership.Added && stamp > 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the newcomer is not announced")
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := first.AwaitUpdates(ctx); err != nil {
+		t.Fatalf("the newcomer is not announced: %v", err)
+	}
+	if stamp, update := first.Updates(); update != membership.Added || stamp == 0 {
+		t.Errorf("the newcomer is announced as %v at %v", update, stamp)
 	}
 	if _, update := first.Updates(); update != membership.NoUpdate {
 		t.Errorf("it is announced twice: %v", update)
+	}
+	expired, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	if err := first.AwaitUpdates(expired); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting for nothing: %v", err)
 	}
 	back := <-register(first, 5)
 	if n := <-joined; n.err != nil || n.Epoch != 3 || n.Place.Rank != 1 || back.Place.Rank != 0 {
@@ -215,6 +220,9 @@ func TestEpochs(t *testing.T) {
 	j.ends(third, rendezvous.Death{})
 	if o := j.outcome(); o.Reason != "" || o.Failure != nil {
 		t.Errorf("got %+v", o)
+	}
+	if err := first.AwaitUpdates(ctx); !errors.Is(err, elastic.ErrLost) {
+		t.Errorf("waiting without a driver: %v", err)
 	}
 }
 

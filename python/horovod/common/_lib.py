@@ -134,6 +134,7 @@ _PROTOTYPES = {
     "gorovod_serve": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, _int_p]),
     "gorovod_elastic": (ctypes.c_int, []),
     "gorovod_elastic_updates": (ctypes.c_int, [_int64_p]),
+    "gorovod_elastic_await": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_elastic_committed": (None, [ctypes.c_int64]),
     "gorovod_elastic_intact": (None, []),
     "gorovod_elastic_needs_sync": (ctypes.c_int, []),
@@ -359,6 +360,11 @@ def elastic_updates() -> tuple[int, int]:
     stamp = ctypes.c_int64()
     result = load().gorovod_elastic_updates(stamp)
     return stamp.value, result
+
+
+def await_elastic_updates() -> bool:
+    """Wait until :func:`elastic_updates` has something to say. False if nothing will come. One thread may wait."""
+    return bool(load().gorovod_elastic_await(-1) > 0)
 
 
 def save_checkpoint(number: int, data: bytes) -> None:

@@ -54,7 +54,11 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp: int, update_res: int) -> None:
-        """Note a change of the hosts for :meth:`check_host_updates`. Any thread may call this."""
+        """Note a change of the hosts for :meth:`check_host_updates`.
+
+        A thread calls this as soon as the launcher has told this process: on every rank, before any of them interrupts
+        its work. A state of your own may override it, to commit early, say; it must call this one, and must not block.
+        """
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
@@ -75,7 +79,6 @@ class State:
         Blocks until they have. The state is not saved: what is done since the last commit is kept, but lost if an
         error follows.
         """
-        notification_manager.poll()
         previous = last = self._last_updated_timestamp
         result = HostUpdateResult.no_update
         for timestamp, update in self._take_messages():
@@ -208,21 +211,26 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                     skip_sync = e.skip_sync
                     if skip_sync:
                         _lib.load().gorovod_elastic_intact()
-                try:
-                    reset()
-                except ValueError as e:
-                    if _lib.load().gorovod_elastic() != _lib.ELASTIC_ABANDONED:
-                        raise
-                    state.restore()
-                    state._write_checkpoint(final=True)
-                    raise HorovodInternalError(f"{e} This worker ends{_where_kept(state)}.") from None
+                with notification_manager.paused():
+                    _reset(state, reset)
+                    state.on_reset()
                 # Some may have come for another reason, or be new, and then all take part.
                 skip_sync = skip_sync and not (_in_elastic_job() and _lib.load().gorovod_elastic_needs_sync())
-                state.on_reset()
         finally:
             notification_manager.remove_listener(state)
 
     return wrapper
+
+
+def _reset(state: State, reset: Callable[[], Any]) -> None:
+    try:
+        reset()
+    except ValueError as e:
+        if _lib.load().gorovod_elastic() != _lib.ELASTIC_ABANDONED:
+            raise
+        state.restore()
+        state._write_checkpoint(final=True)
+        raise HorovodInternalError(f"{e} This worker ends{_where_kept(state)}.") from None
 
 
 def _in_elastic_job() -> bool:

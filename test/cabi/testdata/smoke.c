@@ -472,7 +472,8 @@ static void forked(void) {
     gorovod_op op = make(GOROVOD_ALLREDUCE, "child", GOROVOD_FLOAT32, 1, one, &x, &x);
     int ok = horovod_rank() == -1 && horovod_size() == -1 && horovod_is_initialized() == 0 && !horovod_init(NULL, 0, NULL, NULL, 0) &&
              gorovod_enqueue(&op, &h) == GOROVOD_PRECONDITION_ERROR && strstr(gorovod_last_error(), "forked child") != NULL &&
-             gorovod_wait(1, -1) == GOROVOD_PRECONDITION_ERROR && gorovod_counters(NULL, 0) == 0 && gorovod_version()[0] == 0;
+             gorovod_wait(1, -1) == GOROVOD_PRECONDITION_ERROR && gorovod_counters(NULL, 0) == 0 && gorovod_version()[0] == 0 &&
+             gorovod_elastic_await(-1) == -1;
     horovod_shutdown();
     _exit(ok ? 0 : 1);
   }
@@ -490,6 +491,7 @@ int main(void) {
     if (generation == 2) setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1", 1);
     CHECK(horovod_init(NULL, 0, NULL, NULL, 0));
     CHECK(horovod_init(NULL, 0, NULL, NULL, 0)); /* changes nothing */
+    CHECK(gorovod_elastic() == GOROVOD_NOT_ELASTIC && gorovod_elastic_await(-1) == -1);
     if (!horovod_is_initialized()) break;
     topology(rank, size, generation == 2);
     collectives(rank, size);

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import threading
-from typing import Optional, Protocol
+import traceback
+from typing import Any, ContextManager, Optional, Protocol
 
 from horovod.common import _lib
 
@@ -22,7 +23,7 @@ class Listener(Protocol):
     """Whoever wants to know, such as a :class:`horovod.common.elastic.State`."""
 
     def on_hosts_updated(self, timestamp: int, update_res: int) -> None:
-        """Hear of a change, on a thread of the notifier's."""
+        """Hear of a change, on a thread of the notifier's, as soon as this process knows. It must not block."""
 
 
 class WorkerNotificationManager:
@@ -30,7 +31,9 @@ class WorkerNotificationManager:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._passing_on = threading.RLock()  # held from when news is taken until all listeners have heard it
         self._listeners: list[Listener] = []
+        self._thread: Optional[threading.Thread] = None
 
     def init(
         self,
@@ -40,16 +43,25 @@ class WorkerNotificationManager:
         hostname: Optional[str] = None,
         local_rank: Optional[int] = None,
     ) -> None:
-        """Does nothing: ``hvd.init()`` has connected to the driver, if there is one.
+        """Start the thread that hears of changes, in an elastic job, after ``hvd.init()``. Other calls do nothing.
 
-        The arguments say where Horovod's driver is.
+        The arguments say where Horovod's driver is; ``hvd.init()`` has connected to ours.
         """
+        with self._lock:
+            if self._thread is None and _lib.load().gorovod_elastic() != _lib.NOT_ELASTIC:
+                self._thread = threading.Thread(target=self._listen, name="horovod-hosts-updated", daemon=True)
+                self._thread.start()
 
-    def poll(self) -> None:
-        """Pass on what the driver has said since the last call. Changes of an epoch that is over are forgotten."""
-        stamp, result = _lib.elastic_updates()
-        if result:
-            self.handle_hosts_updated(stamp, result)
+    def _listen(self) -> None:
+        while _lib.await_elastic_updates():
+            with self._passing_on:
+                stamp, result = _lib.elastic_updates()
+                if result:  # else it concerned a world that is over
+                    self.handle_hosts_updated(stamp, result)
+
+    def paused(self) -> ContextManager[Any]:
+        """Pass nothing on inside ``with``: during a reset, whose end forgets what is known of the world before it."""
+        return self._passing_on
 
     def register_listener(self, listener: Listener) -> None:
         """Have ``listener`` told of changes from now on."""
@@ -67,4 +79,7 @@ class WorkerNotificationManager:
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:
-            listener.on_hosts_updated(timestamp, update_res)
+            try:
+                listener.on_hosts_updated(timestamp, update_res)
+            except Exception:
+                traceback.print_exc()  # the others are to hear of it all the same, and later changes, too

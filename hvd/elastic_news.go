@@ -1,0 +1,56 @@
+package hvd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/process"
+)
+
+// news is what the launcher has said of the hosts since the job was formed, and nobody has taken.
+type news struct {
+	mu     sync.Mutex // held during a reset, too
+	stamp  int64
+	update membership.HostUpdate
+}
+
+// hear adds what package process knows, and returns that.
+func (n *news) hear() (stamp int64, update membership.HostUpdate) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if stamp, update = process.HostUpdates(); update != membership.NoUpdate {
+		n.stamp, n.update = stamp, n.update|update
+	}
+	return stamp, update
+}
+
+// take returns the news, once; NoUpdate if there is none.
+func (n *news) take() (stamp int64, update membership.HostUpdate) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	stamp, update = n.stamp, n.update
+	n.stamp, n.update = 0, membership.NoUpdate
+	return stamp, update
+}
+
+// listen starts the goroutine that hears of changes of the hosts as soon as this process knows; the result ends
+// it. Outside of elastic jobs it ends by itself.
+func (e *Elastic) listen(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var listening sync.WaitGroup
+	guard.In(&listening, "news of the hosts", func(err error) { process.Fail(err.Error()) }, func() {
+		for process.AwaitHostUpdates(ctx) == nil {
+			stamp, update := e.news.hear()
+			if l, ok := e.state.(HostListener); ok && update != membership.NoUpdate {
+				l.OnHostsUpdated(time.Unix(stamp, 0), HostUpdate(update))
+			}
+		}
+	})
+	return func() {
+		cancel()
+		listening.Wait()
+	}
+}
