@@ -24,6 +24,24 @@ assert not found["external_libs"], found["external_libs"]
 print(f"auditwheel: {found['overall_tag']}, symbols of", *sorted(found["versioned_symbols"]["libc.so.6"]))
 PY
 
+# What an index and a reader of the metadata see of it, by PyPI's own rules.
+"$tools/python" - "$wheel" <<'PY'
+import sys
+import zipfile
+
+from packaging.metadata import Metadata
+
+archive = zipfile.ZipFile(sys.argv[1])
+names = archive.namelist()
+found = Metadata.from_email(archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))), validate=True)
+assert found.summary and found.license_expression == "Apache-2.0" and found.license_files == ["LICENSE"], found
+assert found.project_urls["Homepage"] and found.classifiers and found.description_content_type == "text/markdown", found
+assert "horovodrun -np 4" in found.description and "](docs/" not in found.description
+shared = {n.split("/data/", 1)[1] for n in names if ".data/data/" in n}
+assert {"share/man/man1/horovodrun.1", "share/bash-completion/completions/gorovod", "share/zsh/site-functions/_gorovod"} <= shared, shared
+print(f"metadata {found.metadata_version}: {found.name} {found.version}, {len(found.description)} letters of description")
+PY
+
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 "$python" -m venv --system-site-packages --without-pip "$room/venv"

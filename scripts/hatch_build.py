@@ -1,10 +1,12 @@
-"""Puts what `make wheel` compiled into the wheel, and names the platform it is for."""
+"""Puts what `make wheel` compiled into the wheel, with completions and man pages, and names the platform it is for."""
 
 import platform
 import re
+import subprocess
 from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 # Where each file comes from, and where it goes.
 FILES = {
@@ -12,8 +14,28 @@ FILES = {
     "build/wheel/libgorovod_tensorflow.so": "horovod/lib/libgorovod_tensorflow.so",
     "build/wheel/gorovod": "horovod/bin/gorovod",
 }
+# What gorovod prints, and where it goes under the prefix of the Python: where shells and man(1) look.
+SHARED = {
+    "share/bash-completion/completions/gorovod": ("completion", "bash"),
+    "share/bash-completion/completions/horovodrun": ("completion", "bash"),
+    "share/zsh/site-functions/_gorovod": ("completion", "zsh"),
+    "share/fish/vendor_completions.d/gorovod.fish": ("completion", "fish"),
+    "share/fish/vendor_completions.d/horovodrun.fish": ("completion", "fish"),
+    "share/man/man1/gorovod.1": ("man", "gorovod"),
+    "share/man/man1/horovodrun.1": ("man", "horovodrun"),
+}
 # The minor versions of glibc 2 that the platforms of wheels are named for.
 MANYLINUX = (17, 28, 34, 39)
+
+
+class MetadataHook(MetadataHookInterface):
+    """Makes the README the description: its links, which lead to files of the repository, lead there from anywhere."""
+
+    def update(self, metadata):
+        text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        home = metadata["urls"]["Homepage"] + "/blob/main/"
+        text = re.sub(r"\]\((?![a-z]+:|#)", f"]({home}", text)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 class BuildHook(BuildHookInterface):
@@ -24,6 +46,11 @@ class BuildHook(BuildHookInterface):
         build_data["tag"] = f"py3-none-{platform_of([Path(self.root) / path for path in FILES])}"
         build_data["pure_python"] = False
         build_data["force_include"].update(FILES)
+        for target, arguments in SHARED.items():
+            file = Path(self.root, "build/wheel", target)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(subprocess.check_output([Path(self.root, "build/wheel/gorovod"), *arguments]))
+            build_data["shared_data"][str(file)] = target
 
 
 def platform_of(files):
