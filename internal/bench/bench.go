@@ -23,7 +23,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 )
 
 // exitUsage is the exit code for arguments that make no sense.
@@ -86,7 +85,6 @@ func (i *interrupted) Error() string { return fmt.Sprintf("interrupted (%v)", i.
 
 // run measures, prints the tables, and writes the files that were asked for.
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
-	deadline := time.Now().Add(o.budget())
 	var file *os.File
 	if o.JSON != "" { // what cannot be written should not be measured first
 		var err error
@@ -95,7 +93,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		defer file.Close()
 	}
-	report, err := o.measure(ctx, deadline, stderr)
+	report, err := o.measure(ctx, stderr)
 	if err != nil {
 		return err
 	}

@@ -207,6 +207,37 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 	}
 }
 
+// What was measured before time was over is told, and marked.
+func TestTimeIsOverEarly(t *testing.T) {
+	slow := func(string, int) int64 { time.Sleep(60 * time.Millisecond); return 1e6 }
+	a, b := fake(t, PeerGo, slow), fake(t, peerGloo, slow)
+	s := &schedule{all: []*contender{a, b}, most: 9, tell: func(string, ...any) {}, cores: func() float64 { return 1 }}
+	for _, size := range []int{1, 1024} {
+		for _, c := range s.all {
+			s.series = append(s.series, &series{task: &task{TaskAllreduce, modeAllreduce, []int{size}, 1}, peer: c})
+		}
+	}
+	s.series[1].task, s.series[3].task = s.series[0].task, s.series[2].task
+	r := &Report{Version: reportVersion, Ranks: 2, Peers: []Peer{{PeerGo, ""}, {peerGloo, ""}}}
+	r.Rounds = s.run(context.Background(), time.Now().Add(50*time.Millisecond), 3) // the first task takes longer
+	r.conclude(s)
+	if r.Rounds != 0 || len(r.Results) != 2 || !r.Results[0].Early || r.Results[1].Bytes != 4 {
+		t.Errorf("%d rounds, %+v", r.Rounds, r.Results)
+	}
+	var text bytes.Buffer
+	if err := r.table(&text); err != nil || !strings.Contains(text.String(), "~1.00 ms (1.00 ms … 1.00 ms)") || !strings.Contains(text.String(), "  ~ time was over") {
+		t.Errorf("%v: %s", err, &text)
+	}
+	if err := r.lost(); err == nil || !strings.Contains(err.Error(), "give it more with --time") {
+		t.Error(err)
+	}
+	s.series[0].samples, s.series[1].samples = []float64{1e-3}, nil
+	r.conclude(s)
+	if r.Results[0].Early || !r.Results[1].Early {
+		t.Errorf("%+v", r.Results)
+	}
+}
+
 func TestPlan(t *testing.T) {
 	s := &schedule{most: 100}
 	for _, c := range []struct {

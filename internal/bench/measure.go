@@ -34,14 +34,15 @@ type series struct {
 	rep     float64   // seconds of a repetition in its last turn
 	cost    float64   // the same with a share of all that a turn has besides, such as its check
 	samples []float64 // seconds of one operation
+	early   []float64 // of its last turn before the rounds, if that is all there is
 	round   int       // where those of the current round begin
 	fast    []float64 // those of the rounds of the fast mode
 }
 
-// measure starts the contenders, lets them take turns until the deadline, and
+// measure starts the contenders, lets them take turns until their time is over, and
 // ends them. Contenders that fail are left out from then on, and told of in the
 // report. It returns soon after ctx has ended.
-func (o *options) measure(ctx context.Context, deadline time.Time, stderr io.Writer) (*Report, error) {
+func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error) {
 	tell := func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
 	begin := time.Now()
 	report := &Report{Version: reportVersion, Started: begin.UTC().Truncate(time.Second), Gorovod: version.Version, Ranks: o.NumProc, Quick: o.Quick, Machine: thisMachine()}
@@ -61,6 +62,7 @@ func (o *options) measure(ctx context.Context, deadline time.Time, stderr io.Wri
 	if o.Verbose {
 		show = stderr
 	}
+	tell("starting the jobs")
 	all, err := o.startAll(ctx, dir, largest, show, func(name, why string) {
 		tell("without %s: %s", name, why)
 		report.Skipped = append(report.Skipped, Skipped{name, why})
@@ -86,6 +88,9 @@ func (o *options) measure(ctx context.Context, deadline time.Time, stderr io.Wri
 			return nil, err
 		}
 		report.Peers = append(report.Peers, Peer{c.name, c.about})
+		if c.failure == nil {
+			tell("%s is ready after %.0f s", c.name, time.Since(begin).Seconds())
+		}
 	}
 	for i := range tasks {
 		for _, c := range all {
@@ -94,8 +99,8 @@ func (o *options) measure(ctx context.Context, deadline time.Time, stderr io.Wri
 			}
 		}
 	}
-	tell("%d contenders started after %.0f s", len(all), time.Since(begin).Seconds())
-	report.Rounds = s.run(ctx, deadline, o.rounds())
+	started := time.Since(begin)
+	report.Rounds = s.run(ctx, o.deadline(begin), o.rounds())
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -104,12 +109,12 @@ func (o *options) measure(ctx context.Context, deadline time.Time, stderr io.Wri
 			report.Failed = append(report.Failed, Skipped{c.name, c.failure.Error()})
 		}
 	}
-	if report.Rounds == 0 && len(report.Failed) == 0 {
-		return nil, fmt.Errorf("%.0f s were too short for a first round: give it more with --time, or less to do with --quick, --max-size or --peers", o.budget().Seconds())
-	}
 	report.Machine.LoadAfter = load()
 	report.Seconds = time.Since(begin).Seconds()
 	report.conclude(s)
+	if len(report.Results) == 0 && len(report.Failed) == 0 {
+		return nil, fmt.Errorf("nothing was measured: the jobs took %.0f s to start: %s", started.Seconds(), moreTime)
+	}
 	return report, nil
 }
 
@@ -176,6 +181,7 @@ func (s *schedule) check(ctx context.Context, c *contender, err error) {
 // task, and one contender's follows at once on another's. In the next round
 // another begins. The machine's mode is looked at in between.
 func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int {
+	s.tell("doing everything once, %.0f s left", time.Until(deadline).Seconds())
 	if !s.round(ctx, deadline, 0, func(*series) turn { return turn{reps: 1} }, false) {
 		return 0
 	}
@@ -258,6 +264,8 @@ func (x *series) take(ctx context.Context, s *schedule, t turn, keep bool) {
 	times = times[t.lead:]
 	if keep {
 		x.samples = append(x.samples, times...)
+	} else {
+		x.early = times
 	}
 	x.rep = newStat(slices.Clone(times)).Median * float64(x.task.inner)
 }

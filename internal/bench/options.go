@@ -24,8 +24,8 @@ var allPeers = []string{PeerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
 // options are those of gorovod bench.
 type options struct {
 	NumProc int      `name:"num-proc" short:"n" onedash:"np" aliases:"np" default:"2" placeholder:"N" help:"Number of ranks. Default: 2."`
-	Quick   bool     `help:"Fewer sizes, and by default 20 seconds."`
-	Time    *float64 `placeholder:"SECONDS" help:"How long it may take in all. Default: 90."`
+	Quick   bool     `help:"Fewer sizes, and by default 20 seconds from when all jobs have started."`
+	Time    *float64 `placeholder:"SECONDS" help:"How long it may take in all. Default: 90 from when all jobs have started."`
 	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"The largest tensor. Default: 256."`
 	BERT    bool     `name:"bert" help:"The gradients of BERT-large, too: 1.3 GB for each rank of each contender."`
 	Peers   []string `placeholder:"NAME,..." words:"go,python,gloo,openmpi,horovod" help:"Whom to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
@@ -90,14 +90,14 @@ func (o *options) wants(peer string) bool { return len(o.Peers) == 0 || slices.C
 // insists reports whether it is an error that a contender is not found.
 func (o *options) insists(peer string) bool { return slices.Contains(o.Peers, peer) }
 
-// budget is how long everything may take.
-func (o *options) budget() time.Duration {
-	seconds := 90.0
+// deadline is when measuring ends, of a run that began then and whose jobs have just started:
+// it takes as long as was said, or as long as it needs to start all jobs and some time more.
+func (o *options) deadline(begin time.Time) time.Time {
 	switch {
 	case o.Time != nil:
-		seconds = *o.Time
+		return begin.Add(time.Duration(*o.Time * float64(time.Second)))
 	case o.Quick:
-		seconds = 20
+		return time.Now().Add(20 * time.Second)
 	}
-	return time.Duration(seconds * float64(time.Second))
+	return time.Now().Add(90 * time.Second)
 }

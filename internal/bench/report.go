@@ -94,6 +94,9 @@ type Result struct {
 	// OfLimit is AlgBW as a part of Limits.Allreduce. Above 1 the tensor stayed in
 	// the cache.
 	OfLimit float64 `json:"of_limit"`
+	// Early says that time was over before the first round in which it would have been
+	// measured: the figures are of operations that were new.
+	Early bool `json:"early,omitempty"`
 	// Ratios are the others' median times divided by this one: how many times as
 	// fast this one is.
 	Ratios map[string]float64 `json:"ratios"`
@@ -101,7 +104,14 @@ type Result struct {
 
 // conclude computes the report's figures from the samples.
 func (r *Report) conclude(s *schedule) {
-	r.Limits, r.Results = figure(r.Ranks, s.series)
+	early := map[*series]bool{}
+	for _, x := range s.series {
+		if len(x.samples) == 0 {
+			x.samples = slices.Clone(x.early)
+			early[x] = true
+		}
+	}
+	r.Limits, r.Results = figure(r.Ranks, s.series, early)
 	for i, after := range s.modes[min(1, len(s.modes)):] {
 		r.Modes = append(r.Modes, Round{TwoCores: max(s.modes[i], after), Fast: fast(s.modes[i], after)})
 	}
@@ -118,7 +128,7 @@ func (r *Report) conclude(s *schedule) {
 		all = append(all, &series{task: x.task, peer: x.peer, samples: x.fast})
 	}
 	r.Fast = &FastMode{Rounds: n}
-	r.Fast.Limits, r.Fast.Results = figure(r.Ranks, all)
+	r.Fast.Limits, r.Fast.Results = figure(r.Ranks, all, nil)
 }
 
 // fastRounds is how many rounds were of the fast mode.
@@ -132,8 +142,8 @@ func (r *Report) fastRounds() (n int) {
 }
 
 // figure computes the limits of the machine, and the results of the peers in the
-// order of all.
-func figure(ranks int, all []*series) (l Limits, results []Result) {
+// order of all; those of early are marked.
+func figure(ranks int, all []*series, early map[*series]bool) (l Limits, results []Result) {
 	machine := func(mode string, make func(*series) Stat) *Stat {
 		x := find(all, PeerGo, func(t *task) bool { return t.mode == mode })
 		if x == nil {
@@ -155,7 +165,7 @@ func figure(ranks int, all []*series) (l Limits, results []Result) {
 			continue
 		}
 		time, bytes := newStat(x.samples), float64(x.task.bytes())
-		result := Result{Task: x.task.name, Bytes: x.task.bytes(), Peer: x.peer.name, Time: time, AlgBW: bytes / time.Median, Ratios: map[string]float64{}}
+		result := Result{Task: x.task.name, Bytes: x.task.bytes(), Peer: x.peer.name, Time: time, AlgBW: bytes / time.Median, Early: early[x], Ratios: map[string]float64{}}
 		result.BusBW = result.AlgBW * float64(2*(ranks-1)) / float64(ranks)
 		if l.Allreduce > 0 && ranks > 1 { // one moves nothing
 			result.OfLimit = result.AlgBW / l.Allreduce
@@ -186,6 +196,9 @@ func result(all []Result, peer, task string, bytes int) *Result {
 	return nil
 }
 
+// moreTime is advice where time was too short.
+const moreTime = "give it more with --time, or less to do with --quick, --max-size or --peers"
+
 // lost is the error of a run in which something could not be measured.
 func (r *Report) lost() error {
 	var names []string
@@ -196,7 +209,7 @@ func (r *Report) lost() error {
 	case len(names) > 0:
 		return fmt.Errorf("%s failed", strings.Join(names, ", "))
 	case r.Rounds == 0:
-		return errors.New("there was no time to measure: give it more with --time")
+		return errors.New("time was over before the first round: " + moreTime)
 	}
 	return nil
 }

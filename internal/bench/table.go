@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -21,8 +22,15 @@ func (r *Report) table(w io.Writer) error {
 	r.limits(&b)
 	rows := r.rows(r.Results)
 	section(&b, "Time, median (10 % … 90 %)", r.header(), rows, func(x *Result) string {
-		return fmt.Sprintf("%s (%s … %s)", seconds(x.Time.Median), seconds(x.Time.P10), seconds(x.Time.P90))
+		mark := ""
+		if x.Early {
+			mark = "~"
+		}
+		return fmt.Sprintf("%s%s (%s … %s)", mark, seconds(x.Time.Median), seconds(x.Time.P10), seconds(x.Time.P90))
 	})
+	if slices.ContainsFunc(r.Results, func(x Result) bool { return x.Early }) {
+		fmt.Fprintln(&b, "  ~ time was over before a round that counts: what is there is of operations that were new, and slower than later ones")
+	}
 	section(&b, "Bandwidth, GB/s: of the algorithm (of the bus)", r.header(), rows, func(x *Result) string {
 		if x.Bytes < bandwidthFrom {
 			return "-"
