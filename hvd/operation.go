@@ -86,7 +86,7 @@ func (op *operation) recycle() {
 func newOp[T Element](t negotiate.RequestType, name string, data []T, opts []Option) *operation {
 	op := operations.Get().(*operation)
 	op.length[0] = int64(len(data))
-	op.Op = engine.Op{Type: t, DType: dtype[T](), ReduceOp: Average, Name: name, Shape: op.length[:], Prescale: 1, Postscale: 1, In: view(data)}
+	op.Op = engine.Op{Type: t, DType: dtype[T](), ReduceOp: Average, Name: name, Unnamed: name == "", Shape: op.length[:], Prescale: 1, Postscale: 1, In: view(data)}
 	for _, o := range opts {
 		o(op)
 	}

@@ -12,6 +12,9 @@ import (
 // Allreduce replaces data by the combination of all processes' data, elementwise.
 // All processes give the same length; else the error is ErrMismatch on all.
 //
+// The processes match their operations by name. One whose name is empty is matched by its number among
+// those of its kind on its process set that have no name, as from 1 again after a Join.
+//
 // It blocks until the operation has ended or ctx has. As with every operation
 // here that blocks, nothing is submitted if ctx has ended before; if it ends
 // later, the operation goes on, and data must be left alone until Shutdown. Who

@@ -136,8 +136,10 @@ typedef struct gorovod_op {
   double prescale;      /* 0 is taken as it stands: set 1.0 for no scaling */
   double postscale;
   const int64_t *shape; /* ndim lengths; copied */
-  /* NUL-terminated UTF-8; copied. May be NULL for barrier and join, and in a group, where
-   * the i-th of n operations, from 1, is then called GROUP_iofn. */
+  /* NUL-terminated UTF-8; copied. NULL for barrier and join, and in a group, where
+   * the i-th of n operations, from 1, is then called GROUP_iofn. NULL otherwise: the engine
+   * names the operation, such as allreduce.noname.7 if it is the seventh allreduce without a
+   * name on its process set. At the end of a join all members count from 1 again. */
   const char *name;
   /* Contiguous data; must stay valid and untouched until the operation is done. */
   const void *input;
@@ -173,7 +175,8 @@ typedef struct gorovod_op {
 int gorovod_enqueue(const gorovod_op *op, int64_t *handle);
 /*
  * Submits n operations of one type and process set, of which none starts before
- * all are ready on every member: either all of them or none. name is the group's.
+ * all are ready on every member: either all of them or none. name is the group's; NULL, where
+ * no operation may have a name either: the engine names it, such as grouped_allreduce.noname.7.
  * A barrier or join cannot be in a group.
  */
 int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n, int64_t *handles);
@@ -213,6 +216,9 @@ int gorovod_take_output(int64_t handle, void **data);
 /* After an alltoall: fills up to n with the rows from each member; returns the size
  * of the set, or -1 with an error. */
 int gorovod_received_splits(int64_t handle, int n, int32_t *splits);
+/* The operation's name, which the engine may have given; empty for an unknown handle. As gorovod_last_error
+ * otherwise, whose value it replaces. */
+const char *gorovod_name(int64_t handle);
 /* After a join: the world rank that joined last, or -1 with an error. */
 int gorovod_last_joined(int64_t handle);
 void gorovod_free(void *data);

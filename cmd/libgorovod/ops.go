@@ -70,12 +70,18 @@ func goEnqueueGroup(group *C.char, list **C.gorovod_op, n C.int, out *C.int64_t,
 	defer g.put()
 	g.ops = slices.Grow(g.ops[:0], int(n))[:n]
 	g.numbers = slices.Grow(g.numbers[:0], int(n))[:n]
-	prefix := view(group)
+	prefix := ""
+	if group != nil {
+		if prefix = view(group); prefix == "" {
+			explain(reason, "the group's name is empty; NULL has the library give one")
+			return C.GOROVOD_INVALID_ARGUMENT
+		}
+	}
 	g.names = slices.Grow(g.names[:0], int(n)*(len(prefix)+len("_10of10")+2*10)) // never moved below
 	cs := unsafe.Slice(list, int(n))
 	for i, c := range cs {
 		unnamed := ""
-		if c.name == nil {
+		if c.name == nil && group != nil {
 			start := len(g.names)
 			g.names = append(append(g.names, prefix...), '_')
 			g.names = strconv.AppendInt(g.names, int64(i+1), 10)
@@ -83,6 +89,9 @@ func goEnqueueGroup(group *C.char, list **C.gorovod_op, n C.int, out *C.int64_t,
 			unnamed = unsafe.String(&g.names[start], len(g.names)-start)
 		}
 		err := translate(&g.ops[i], c, unnamed)
+		if err == nil && group == nil && c.name != nil {
+			err = fmt.Errorf("it has a name, but the group has none")
+		}
 		if err == nil && (g.ops[i].Type == negotiate.Barrier || g.ops[i].Type == negotiate.Join) {
 			err = fmt.Errorf("a barrier or join cannot be in a group")
 		}
@@ -167,7 +176,7 @@ func view(s *C.char) string {
 var releaseIfOK = handles.ReleaseIfOK
 
 // translate makes an engine.Op of a C operation, whose name is unnamed unless it
-// has one. Its name and shape are views of C memory.
+// has one; if both are empty, the engine's to give. Its name and shape are views of C memory.
 func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	*op = engine.Op{
 		Type: negotiate.RequestType(c._type), DType: tensor.DType(c.dtype), ReduceOp: tensor.ReduceOp(c.reduce_op),
@@ -217,9 +226,8 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	}
 	if c.name != nil {
 		op.Name = view(c.name)
-	} else if unnamed == "" {
-		return fmt.Errorf("the tensor has no name")
 	}
+	op.Unnamed = c.name == nil && unnamed == ""
 	op.Shape = unsafe.Slice((*int64)(unsafe.Pointer(c.shape)), int(c.ndim))
 	n, err := op.Shape.NumElements()
 	if err != nil {
@@ -398,6 +406,14 @@ func goReceivedSplits(handle C.int64_t, n C.int, splits *C.int32_t, reason *C.ch
 		}
 	}
 	return C.int(len(all))
+}
+
+//export goName
+func goName(handle C.int64_t, name *C.char) {
+	if e := handles.Get(int64(handle)); e != nil {
+		explain(name, e.Name())
+		e.Release()
+	}
 }
 
 //export goLastJoined

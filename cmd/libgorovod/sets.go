@@ -55,8 +55,8 @@ func setError(err error) C.int {
 		return C.HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET
 	}
 	var e *engine.Error
-	if errors.As(err, &e) && e.Code == engine.InvalidArgument {
-		// Ranks that do not exist or stand twice; Horovod dies of them.
+	if errors.As(err, &e) && (e.Code == engine.InvalidArgument || e.Code == engine.PreconditionError) {
+		// Ranks that do not exist or stand twice, or are others on other ranks; Horovod dies of them.
 		return C.HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET
 	}
 	return C.HOROVOD_PROCESS_SET_ERROR_SHUTDOWN

@@ -262,8 +262,8 @@ int gorovod_enqueue(const gorovod_op *op, int64_t *handle) {
 int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n, int64_t *handles) {
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (name == NULL || n < 0 || (n > 0 && (ops == NULL || handles == NULL))) {
-    EXPLAIN("name, ops and handles must not be NULL, and n not negative");
+  if (n < 0 || (n > 0 && (ops == NULL || handles == NULL))) {
+    EXPLAIN("ops and handles must not be NULL, and n not negative");
     return GOROVOD_INVALID_ARGUMENT;
   }
   int others = 0; /* of another version's size */
@@ -347,6 +347,12 @@ int gorovod_last_joined(int64_t handle) {
   char *reason = fresh_reason();
   if (is_child()) return -1;
   return goLastJoined(handle, reason);
+}
+
+const char *gorovod_name(int64_t handle) {
+  char *name = fresh_reason();
+  if (!is_child()) goName(handle, name);
+  return name;
 }
 
 int gorovod_send(int to, uint32_t tag, uint16_t label, const void *data, size_t bytes, int64_t timeout_ms) {

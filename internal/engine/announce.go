@@ -17,8 +17,13 @@ func (l *lane) submit(en *Entry) *Error {
 	if err := l.admit(en); err != nil {
 		return err
 	}
+	if en.op.Unnamed {
+		if err := l.number(en); err != nil {
+			return err
+		}
+	}
 	slot, gen, cached := l.worker.Lookup(&en.request)
-	if !cached {
+	if !cached && !en.op.Unnamed {
 		en.request.Name = strings.Clone(en.request.Name) // it was the caller's
 	}
 	l.table[en.request.Name] = en

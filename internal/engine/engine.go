@@ -202,6 +202,9 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	if err := e.net.Err(); err != nil {
 		return nil, e.aborted(err)
 	}
+	if op.Unnamed {
+		op.Name = noname(op.Type, false) // for what is refused
+	}
 	l, err := e.lane(op)
 	if err != nil {
 		return nil, err
@@ -222,7 +225,8 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 
 // EnqueueGroup submits operations of which none starts before all of them are
 // ready on every member. All have the same type and set; name is that of the
-// group. Either all are submitted or none is. The Entries are in the order of ops.
+// group. An empty name is the engine's to give, and so are those of the ops then. Either all are submitted
+// or none is. The Entries are in the order of ops.
 func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 	if f := e.failure.Load(); f != nil {
 		return nil, e.words(f)
@@ -230,8 +234,8 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	if len(name) > negotiate.MaxName || name == "" {
-		return nil, errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; 1 to %d are possible.", opName(ops[0].Type), len(name), negotiate.MaxName)
+	if len(name) > negotiate.MaxName {
+		return nil, errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are possible.", opName(ops[0].Type), len(name), negotiate.MaxName)
 	}
 	l, err := e.lane(&ops[0])
 	if err != nil {
@@ -240,6 +244,9 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 	for i := range ops {
 		if ops[i].Set != ops[0].Set || ops[i].Type != ops[0].Type {
 			return nil, errorf(InvalidArgument, "grouped %s: operation %d is of another type or process set than the first.", opName(ops[0].Type), i)
+		}
+		if name == "" {
+			ops[i].Name = noname(ops[i].Type, true)
 		}
 		if err := l.check(&ops[i]); err != nil {
 			return nil, err

@@ -20,6 +20,7 @@ type Op struct {
 	ReduceOp  tensor.ReduceOp // Allreduce
 	Wire      tensor.Wire     // Allreduce; it has an effect where Wire.For says so
 	Name      string          // may be reused by the caller after Enqueue
+	Unnamed   bool            // Name is the engine's to give, see noname.go
 	Root      int             // Broadcast: world rank. RemoveProcessSet: the set
 	Splits    []int32         // Alltoall: rows for each member; nil: the same for all
 	Ranks     []int32         // AddProcessSet: ascending

@@ -86,7 +86,10 @@ func (l *lane) start(b *negotiate.Batch) {
 		l.startReducescatter(&x.parts[0])
 	case negotiate.Barrier:
 		x.op = l.run.Barrier()
-	case negotiate.Join, negotiate.AddProcessSet:
+	case negotiate.Join:
+		l.alignNumbers()
+		l.result(&x.parts[0], first.Root)
+	case negotiate.AddProcessSet:
 		l.result(&x.parts[0], first.Root)
 	case negotiate.RemoveProcessSet:
 		l.engine.dropSet(int(first.Root))

@@ -20,11 +20,15 @@ func (l *lane) submitGroup(g *group) *Error {
 	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	unnamed := g.name == ""
+	if unnamed {
+		l.numberGroup(g)
+	}
 	cached := l.lookupGroup(g)
 	for i, en := range g.entries {
 		err := l.admit(en) // sees a name that is used twice in the group, too
 		if err == nil {
-			if !cached {
+			if !cached && !unnamed {
 				en.request.Name = strings.Clone(en.request.Name) // it was the caller's
 			}
 			l.table[en.request.Name] = en
@@ -33,6 +37,9 @@ func (l *lane) submitGroup(g *group) *Error {
 		}
 		for _, before := range g.entries[:i] {
 			delete(l.table, before.request.Name)
+		}
+		if unnamed {
+			l.unnumberGroup(g)
 		}
 		return err
 	}

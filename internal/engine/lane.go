@@ -25,6 +25,7 @@ type lane struct {
 	// Guarded by engine.mu.
 	worker  *negotiate.Worker
 	table   map[string]*Entry // pending, by name
+	unnamed map[string]uint64 // how many operations without a name there were, by what their names begin with
 	removed bool              // the process set is gone
 	joining *Entry            // the Join that is pending; no tensors are submitted then
 	outbox  [][]byte          // encoded Requests that found no room on the board
@@ -70,7 +71,7 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 	} else {
 		run = collective.NewLane(t, e.opts.Collective)
 	}
-	l := &lane{engine: e, id: id, members: members, board: t.Board, run: run, table: make(map[string]*Entry), settings: e.opts.settings()}
+	l := &lane{engine: e, id: id, members: members, board: t.Board, run: run, table: make(map[string]*Entry), unnamed: make(map[string]uint64), settings: e.opts.settings()}
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer

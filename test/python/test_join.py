@@ -94,6 +94,24 @@ def test_uneven_training():
 
 
 @several()
+def test_operations_without_names_after_an_uneven_join():
+    """Ranks that have done different numbers of them count alike again."""
+    n, me = hvd.size(), hvd.rank()
+    for epoch in range(3):
+        for _ in range((me + epoch) % n):
+            hvd.allreduce(torch.ones(2))
+            hvd.grouped_allreduce([torch.ones(2), torch.ones(3)])
+        hvd.join()
+        assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [n] * 2
+        assert hvd.grouped_allreduce([torch.ones(2), torch.ones(1)], op=hvd.Sum)[1].tolist() == [n]
+        assert hvd.allgather(torch.tensor([me])).tolist() == list(range(n))
+        assert hvd.broadcast(torch.tensor(me), n - 1).item() == n - 1
+        assert hvd.reducescatter(torch.ones(n), op=hvd.Sum).tolist() == [n]
+        assert hvd.alltoall(torch.full((n,), me)).tolist() == list(range(n))
+    works("works")
+
+
+@several()
 def test_others_wait_in_join_for_what_was_submitted_before():
     """A rank that has started an operation and then joins takes part in it."""
     handle = hvd.allreduce_async(torch.full((3,), float(hvd.rank() + 1)), name="before", op=hvd.Sum)

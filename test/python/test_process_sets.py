@@ -405,6 +405,23 @@ def test_overlapping_sets_in_any_order(dynamic, seed):
 
 
 @several()
+def test_operations_without_names_in_different_numbers_of_sets(dynamic):
+    """What some ranks do in a set counts neither for the others nor for what all do together."""
+    n = hvd.size()
+    first = hvd.add_process_set([0])
+    for _ in range(2):
+        if first.included():
+            for _ in range(3):
+                assert hvd.allreduce(torch.ones(2), op=hvd.Sum, process_set=first).tolist() == [1, 1]
+                hvd.grouped_allreduce([torch.ones(2)], process_set=first)
+                hvd.barrier(process_set=first)
+        assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [n] * 2
+        assert hvd.grouped_allreduce([torch.ones(1)], op=hvd.Sum)[0].tolist() == [n]
+    hvd.remove_process_set(first)
+    works()
+
+
+@several()
 def test_a_set_does_not_wait_for_another(dynamic):
     """Rank 0 leaves the world and one set waiting, and goes on in another."""
     a, b = hvd.add_process_set([0]), hvd.add_process_set([0, 1] if hvd.size() > 2 else [1])

@@ -118,6 +118,7 @@ _PROTOTYPES = {
     "gorovod_free": (None, [ctypes.c_void_p]),
     "gorovod_received_splits": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int, _int32_p]),
     "gorovod_last_joined": (ctypes.c_int, [ctypes.c_int64]),
+    "gorovod_name": (ctypes.c_char_p, [ctypes.c_int64]),
     "gorovod_on_done": (ctypes.c_int, [ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]),
     "gorovod_send": (
         ctypes.c_int,
@@ -293,6 +294,11 @@ def last_joined(handle: int) -> int:
     if rank < 0:
         raise error(UNKNOWN_ERROR)
     return rank
+
+
+def name(handle: int) -> str:
+    """The operation's name, which the engine has given if the submitter has not."""
+    return (load().gorovod_name(handle) or b"").decode(errors="replace")
 
 
 def release(handle: int) -> None:

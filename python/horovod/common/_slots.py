@@ -293,10 +293,10 @@ def enqueue(slot: Slot) -> None:
         raise _lib.error(status)
 
 
-def enqueue_group(name: bytes, slots: Sequence[Slot]) -> None:
+def enqueue_group(name: Optional[bytes], slots: Sequence[Slot]) -> None:
     """Submit operations that start together, all or none. The i-th of n without a name, from 1, is named NAME_iofn.
 
-    Otherwise as :func:`enqueue`.
+    Without ``name`` the engine names the group. Otherwise as :func:`enqueue`.
     """
     n = len(slots)
     ops = array.array("Q", [slot.address for slot in slots]).tobytes()

@@ -33,8 +33,7 @@ class ProcessSet:
     gives one that it is in, so that all groups of a split become sets.
 
     It is usable once :func:`init` or :func:`add_process_set` has given it a ``process_set_id``. ``ranks`` is sorted.
-    Operations without a name are matched by their number, and those on a set are counted by its members only: give
-    names to them, or to what all ranks do after them.
+    Operations without a name are matched by their number among those of their kind on the set.
 
     In an elastic job a set keeps its ranks when the job is formed anew, as far as there are any: ``ranks`` are those
     below the size, and without any the set has no id until the job has grown. Who joins later adds the sets that
@@ -131,8 +130,8 @@ def _rebind_process_sets(basics: HorovodBasics, process_sets: Sequence[ProcessSe
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
     """Add a set after init, and return it with an id. All ranks must call this, members or not, in the same order.
 
-    Blocks until they have. Raises ValueError if there is such a set, if a rank does not exist, or if sets are not
-    dynamic; HorovodInternalError if the ranks disagree, or a rank dies meanwhile.
+    Blocks until they have. Raises ValueError if there is such a set, if a rank does not exist, if the ranks disagree,
+    or if sets are not dynamic; HorovodInternalError if a rank dies or leaves meanwhile.
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import collections
 import ctypes
-import itertools
 from typing import Any, Optional, Sequence
 
 import numpy as np
@@ -30,13 +28,6 @@ _SHAPED_BY_ALL = (_lib.ALLGATHER, _lib.REDUCESCATTER)
 
 # What was submitted and not waited for to the end, since the caller was interrupted: the engine may still use it.
 _abandoned: list[Any] = []
-# Numbers for the calls without a name on each process set: not all ranks make those of a part of them.
-_calls: dict[int, itertools.count] = collections.defaultdict(lambda: itertools.count(1))
-
-
-def begin() -> None:
-    """Number the calls without a name from 1 again, as a rank does that joins an elastic job now."""
-    _calls.clear()
 
 
 def run(
@@ -52,11 +43,10 @@ def run(
 ) -> list[np.ndarray]:
     """Run one operation on each of ``arrays``, all as a group, and return the results. Blocks; any thread may call.
 
-    ``name`` is by which ranks match their calls; without one it is the number of calls without one on the process set,
-    so all its ranks must make them in the same order. The other arguments are those of ``gorovod_op``. Raises as
+    ``name`` is by which ranks match their calls; the engine numbers those without one by process set and kind, so all
+    its ranks must make them in the same order. The other arguments are those of ``gorovod_op``. Raises as
     ``_lib.error`` says.
     """
-    name = name or f"jax.noname.{next(_calls[process_set_id])}"
     inputs = [np.require(array, requirements="CA") for array in arrays]
     outputs = [None if kind in _SHAPED_BY_ALL else np.empty_like(array) for array in inputs]
     slots: list[_slots.Slot] = []
@@ -64,7 +54,7 @@ def run(
     try:
         for i, (array, output) in enumerate(zip(inputs, outputs)):
             slot = _slots.describe(
-                f"{name}.{i}".encode() if len(inputs) == 1 else None,
+                f"{name}.{i}".encode() if name and len(inputs) == 1 else None,
                 array.shape,
                 _slots.WILL_WAIT,
                 kind,
@@ -83,7 +73,7 @@ def run(
         if len(slots) == 1:
             _slots.enqueue(slots[0])
         elif slots:
-            _slots.enqueue_group(name.encode(), slots)
+            _slots.enqueue_group(name.encode() if name else None, slots)
     except Exception:
         for slot in slots:
             slot.free()

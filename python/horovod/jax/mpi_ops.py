@@ -10,6 +10,7 @@ that text.
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import pickle
@@ -38,7 +39,6 @@ _basics = HorovodBasics(__file__)
 def init(*args: Any, **kwargs: Any) -> None:
     """See :meth:`horovod.common.basics.HorovodBasics.init`."""
     _basics.init(*args, **kwargs)
-    _host.begin()
     _setup_process_sets(_basics)
 
 
@@ -72,7 +72,8 @@ Max = _basics.Max
 Product = _basics.Product
 
 _average_or = get_average_backwards_compatibility_fun(_basics)
-_traced = itertools.count(1)
+# The calls without a name in compiled programs, by process set: not all ranks compile those of a part of them.
+_traced: dict[int, itertools.count] = collections.defaultdict(lambda: itertools.count(1))
 
 
 class Compression:
@@ -107,7 +108,7 @@ def _run(kind: int, leaves: list[Any], shapes: Optional[list[tuple[int, ...]]], 
         results = _host.run(kind, [np.asarray(leaf) for leaf in leaves], name, **of)
         return [jnp.asarray(result) for result in results]
     # Calls of a program are matched by their places in it, whenever it runs.
-    name = name or f"jax.traced.{next(_traced)}"
+    name = name or f"jax.traced.{next(_traced[of['process_set_id']])}"
     wanted = [
         jax.ShapeDtypeStruct(leaf.shape if shapes is None else shapes[i], leaf.dtype) for i, leaf in enumerate(leaves)
     ]

@@ -8,10 +8,9 @@ A large output that the engine has made stays where it is: the result is a tenso
 it. Such a tensor is like any other, except that ``resize_`` to more elements is a RuntimeError, as with
 ``torch.from_numpy``.
 
-Ranks match their operations by name: ``<op>.<name>``, or ``<op>.noname.<handle>`` without one, as Horovod does. There
-is one count of handles, that of all operations, so all ranks must issue their unnamed operations in the same order,
-and must have issued as many operations of every kind before. An operation on a process set counts on its members only:
-name the operations, of sets and after them, where some ranks are not members.
+Ranks match their operations by name: ``<op>.<name>``, or ``<op>.noname.<n>`` without one, as Horovod does. The engine
+counts, by process set and kind of operation, so the members of a set must issue their unnamed operations of a kind in
+the same order. Whatever ranks have issued before a join, they count from 1 again after it.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class Operation(_slots.Slot):
 
     def failure(self) -> Exception:
         """What the operation died of."""
-        return _about(_lib.error(_lib.wait(self.handle)), _name_of(self))
+        return _failure(self)
 
     def result(self) -> Any:
         """The result of the operation, which has ended well."""
@@ -114,7 +113,7 @@ class Group:
 
     __slots__ = ("forgotten", "names", "operations", "waiting")
 
-    def __init__(self, operations: Sequence[Operation], names: _Names) -> None:
+    def __init__(self, operations: Sequence[Operation], names: Optional[_Names]) -> None:
         self.operations = operations
         self.names = names
         self.waiting = 0
@@ -136,7 +135,7 @@ class Group:
 
     def failure(self) -> Exception:
         failed = next(i for i, operation in enumerate(self.operations) if operation.status() != _lib.OK)
-        return _about(_lib.error(_lib.wait(self.operations[failed].handle)), self.names(failed))
+        return _failure(self.operations[failed], self.names and self.names(failed))
 
     def result(self) -> list[torch.Tensor]:
         return list(map(output_of, self.operations))
@@ -146,13 +145,14 @@ class Group:
             operation.release(reuse)
 
 
-def _name_of(operation: Operation) -> Optional[str]:
-    """What the caller calls the operation; of one without a name what the engine does. None for a barrier or a join."""
-    if operation.name is None:
-        return None
-    name = operation.name.decode(errors="replace")
-    given = name.partition(".")[2]
-    return name if given.startswith("noname.") else given
+def _failure(operation: Operation, name: Optional[str] = None) -> Exception:
+    """What the operation died of, about ``name``, or what the caller or the engine calls it."""
+    error = _lib.error(_lib.wait(operation.handle))
+    if name is None and operation.name is not None:
+        name = operation.name.decode(errors="replace").partition(".")[2]
+    if name is None and operation.keeps[0] is not None:  # no barrier, and no join
+        name = _lib.name(operation.handle)
+    return _about(error, name)
 
 
 def _about(error: Exception, name: Optional[str]) -> Exception:
@@ -321,12 +321,11 @@ def submit(
     if name is not None and (type(name) is not str or "\0" in name):
         _arguments.name(name)
     handle = next(_handles)
-    wire_name = f"{kind}.noname.{handle}" if name is None else f"{kind}.{name}"
     copies = for_engine(tensor, output)
     source, target = (tensor, output) if copies is None else copies[:2]
     address = source.data_ptr()
     operation = _describe(
-        wire_name.encode(), tensor.shape,
+        None if name is None else f"{kind}.{name}".encode(), tensor.shape,
         (_slots.WILL_WAIT if wait else 0) if output is None else _WAITED if wait else _slots.RELEASE_IF_OK,
         _KINDS[kind], dtype, reduce_op, root_rank, set_id, prescale, postscale,
         address, address if target is source else 0 if target is None else target.data_ptr(),
@@ -375,8 +374,12 @@ def submit_group(
     set_id = process_set_id(process_set)
     _arguments.name(name)
     handle = next(_handles)
-    group = f"grouped_{kind}.noname.{handle}" if name is None else f"grouped_{kind}.{name}"
-    name_of = names.__getitem__ if names is not None else _numbered(group if name is None else name, len(tensors))
+    group = None if name is None else f"grouped_{kind}.{name}".encode()
+    name_of = None
+    if names is not None:
+        name_of = names.__getitem__
+    elif name is not None:
+        name_of = _numbered(name, len(tensors))
     check_one_device(tensors)
     copies = list(map(for_engine, tensors, outputs))
     engine_kind, waits = _KINDS[kind], _slots.WILL_WAIT if wait else 0
@@ -397,7 +400,7 @@ def submit_group(
             if copy is not None and copy.event is not None:
                 operation.wait_for(copy.event)
         _handle_map[handle] = Group(operations, name_of)
-        _slots.enqueue_group(group.encode(), operations)
+        _slots.enqueue_group(group, operations)
     except Exception:
         _handle_map.pop(handle, None)
         for operation in operations:

@@ -188,7 +188,8 @@ static void more_collectives(int rank, int size) {
     CHECK(a[0] == (float)size && a[1] == (float)(2 * size) && b[0] == (float)(size * (size - 1) / 2));
     ops[1].name = "g.1";
     CHECK(gorovod_enqueue_group("g", list, 2, hs) == GOROVOD_INVALID_ARGUMENT);
-    CHECK(gorovod_enqueue_group(NULL, list, 2, hs) == GOROVOD_INVALID_ARGUMENT);
+    CHECK(gorovod_enqueue_group("", list, 2, hs) == GOROVOD_INVALID_ARGUMENT);
+    CHECK(strstr(gorovod_last_error(), "the group's name is empty") != NULL);
     float c[2] = {3, 4};
     op = make(GOROVOD_ALLREDUCE, "ada", GOROVOD_FLOAT32, 1, two, c, c);
     op.reduce_op = GOROVOD_ADASUM;
@@ -211,6 +212,23 @@ static void more_collectives(int rank, int size) {
     CHECK(gorovod_recv(from, 8, got, sizeof got, &bytes, NULL, 20) != GOROVOD_OK);
   }
   CHECK(gorovod_send(size, 7, 0, in, 4, 100) == GOROVOD_INVALID_ARGUMENT);
+
+  /* Without names: the library counts, each kind by itself. */
+  op = make(GOROVOD_ALLREDUCE, NULL, GOROVOD_FLOAT32, 1, (int64_t[]){1}, in, in);
+  for (int i = 1; i <= 2; i++) {
+    char name[40];
+    snprintf(name, sizeof name, "allreduce.noname.%d", i);
+    CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK && strcmp(gorovod_name(h), name) == 0);
+    CHECK(gorovod_wait(h, -1) == GOROVOD_OK && gorovod_release(h) == GOROVOD_OK);
+  }
+  {
+    const gorovod_op *pair[] = {&op, &op};
+    int64_t both[2];
+    CHECK(gorovod_enqueue_group(NULL, pair, 2, both) == GOROVOD_OK);
+    CHECK(strcmp(gorovod_name(both[1]), "grouped_allreduce.noname.1_2of2") == 0);
+    for (int i = 0; i < 2; i++) CHECK(gorovod_wait(both[i], -1) == GOROVOD_OK && gorovod_release(both[i]) == GOROVOD_OK);
+  }
+  CHECK(strcmp(gorovod_name(12345), "") == 0);
 
   /* Everybody joins; rank 0 once more takes part with zeros. */
   float one_more = 1;
@@ -357,7 +375,6 @@ static void refused(int rank, int size) {
   int32_t too_many[64] = {5};
   REFUSED(op.type = GOROVOD_ALLTOALL; op.splits = too_many; op.nsplits = size, "is greater than the first dimension 4");
   REFUSED(op.type = GOROVOD_ALLTOALL; op.splits = too_many; op.nsplits = size + 1, "splits for");
-  REFUSED(op.name = NULL, "no name");
   REFUSED(op.name = "", "name is needed");
   REFUSED(op.input = NULL, "input is NULL");
   REFUSED(op.output = NULL, "output is NULL");

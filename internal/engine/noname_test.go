@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+)
+
+// unnamed is a sum without a name, in a process set.
+func unnamed(set int, data []byte) *Op {
+	op := sum("", data)
+	op.Unnamed, op.Set = true, set
+	return op
+}
+
+// unnamedSum adds up ones in a set, and says how many there were.
+func unnamedSum(t *testing.T, e *Engine, set int) float32 {
+	data := floats(1)
+	if err := do(t, e, unnamed(set, data)); err != nil {
+		t.Errorf("rank %d: %v", e.opts.Rank, err)
+	}
+	return float(data, 0)
+}
+
+// unnamedGroup is unnamedSum of two tensors that are submitted together.
+func unnamedGroup(t *testing.T, e *Engine) float32 {
+	data := [2][]byte{floats(1), floats(1)}
+	ops := []Op{*unnamed(0, data[0]), *unnamed(0, data[1])}
+	entries, err := e.EnqueueGroup("", ops)
+	if err != nil {
+		t.Errorf("rank %d: %v", e.opts.Rank, err)
+		return 0
+	}
+	for _, en := range entries {
+		if err := finish(t, e, en); err != nil {
+			t.Errorf("rank %d: %v", e.opts.Rank, err)
+		}
+	}
+	return float(data[1], 0)
+}
+
+// What some ranks do without names in sets of their own does not count for the others.
+func TestUnnamedInDifferentNumbersOfSets(t *testing.T) {
+	each(newWorld(t, 3, true, nil), func(r int, e *Engine) {
+		pair, err := e.AddSet([]int{0, 1})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for round := range 3 {
+			if r < 2 {
+				if n := unnamedSum(t, e, pair); n != 2 {
+					t.Errorf("rank %d, round %d: %v in the pair", r, round, n)
+				}
+			}
+			if n := unnamedSum(t, e, 0); n != 3 {
+				t.Errorf("rank %d, round %d: %v in the world", r, round, n)
+			}
+		}
+	})
+}
+
+// After a join all ranks count alike, however many operations of each kind each has done before.
+func TestUnnamedAfterUnevenJoin(t *testing.T) {
+	for _, hosts := range [][][]int{{{0, 1, 2}}, {{0, 1}, {2}}} {
+		each(newHosts(t, hosts, nil), func(r int, e *Engine) {
+			for round := range 4 {
+				for range (r + round) % 3 {
+					unnamedSum(t, e, 0)
+					unnamedGroup(t, e)
+				}
+				if err := do(t, e, &Op{Type: negotiate.Join, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
+					t.Errorf("rank %d: join: %v", r, err)
+				}
+				if n := unnamedSum(t, e, 0); n != 3 {
+					t.Errorf("rank %d, round %d: %v after the join", r, round, n)
+				}
+				if n := unnamedGroup(t, e); n != 3 {
+					t.Errorf("rank %d, round %d: %v in a group after the join", r, round, n)
+				}
+			}
+		})
+	}
+}
+
+// An operation that is refused takes no number; names of each kind are counted by themselves; and one
+// that only this rank has submitted is seen by its name.
+func TestNumbersOfUnnamed(t *testing.T) {
+	e := newWorld(t, 2, true, nil)[0]
+	submit := func(op *Op) {
+		t.Helper()
+		if _, err := e.Enqueue(op); err != nil {
+			t.Error(err)
+		}
+	}
+	submit(unnamed(0, floats(1)))
+	bad := unnamed(0, floats(1))
+	bad.Out = nil
+	if _, err := e.Enqueue(bad); err == nil || err.Reason != `Allreduce of tensor "allreduce.noname": 0 bytes of output, but the result has 4.` {
+		t.Error(err)
+	}
+	submit(sum("allreduce.noname.2", floats(1)))
+	if _, err := e.Enqueue(unnamed(0, floats(1))); err == nil || err.Code != InvalidArgument {
+		t.Errorf("a name that is taken: %v", err)
+	}
+	if _, err := e.EnqueueGroup("", []Op{*unnamed(0, floats(1)), *unnamed(0, floats(1))}); err != nil {
+		t.Error(err)
+	}
+	gather := unnamed(0, floats(1))
+	gather.Type, gather.Out = negotiate.Allgather, nil
+	submit(gather)
+	var names []string
+	for _, w := range e.Waiting() {
+		names = append(names, w.Name)
+	}
+	slices.Sort(names)
+	want := []string{"allgather.noname.1", "allreduce.noname.1", "allreduce.noname.2", "grouped_allreduce.noname.1_1of2", "grouped_allreduce.noname.1_2of2"}
+	if !slices.Equal(names, want) {
+		t.Errorf("names %q, want %q", names, want)
+	}
+}
+
+// Threads of one rank never give one number twice.
+func TestUnnamedOfManyThreads(t *testing.T) {
+	e := newWorld(t, 2, true, nil)[0]
+	var threads sync.WaitGroup
+	for range 4 {
+		threads.Go(func() {
+			for range 50 {
+				if _, err := e.Enqueue(unnamed(0, floats(1))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	threads.Wait()
+	if n := len(e.Waiting()); n != 200 {
+		t.Errorf("%d operations", n)
+	}
+}
