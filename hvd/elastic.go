@@ -62,7 +62,7 @@ type Elastic struct {
 	news    news
 }
 
-// RunElastic calls train, again and again, until it returns nil or an error that
+// RunElastic is for programs that go on when processes of their job die or come. It calls train, again and again, until it returns nil or an error that
 // another call cannot mend: with the state of rank 0 everywhere, in a job that
 // Init has joined. After an ErrInternal, such as the death of a process, the state
 // is restored as it was committed last, and the job is formed anew of those who are
@@ -74,6 +74,33 @@ type Elastic struct {
 // are any: AddProcessSet, at the beginning of train, binds a set to the world of this call, without
 // waiting where it is there already. The error is ErrDismissed where this
 // process is to leave: that is no failure.
+//
+// A State of one step and one tensor:
+//
+//	type state struct {
+//		Step      int64
+//		Weights   []float32
+//		committed *state
+//	}
+//
+//	func (s *state) Save()    { s.committed = &state{Step: s.Step, Weights: slices.Clone(s.Weights)} }
+//	func (s *state) Restore() { s.Step, s.Weights = s.committed.Step, slices.Clone(s.committed.Weights) }
+//
+//	func (s *state) Sync(ctx context.Context) error {
+//		step := []int64{s.Step}
+//		if err := hvd.Broadcast(ctx, "step", step, 0); err != nil {
+//			return err
+//		}
+//		s.Step = step[0]
+//		if err := hvd.Broadcast(ctx, "weights", s.Weights, 0); err != nil {
+//			return err
+//		}
+//		s.Save()
+//		return nil
+//	}
+//
+// The example has it whole. Restore may come before the first Sync, so Save is called once
+// before RunElastic.
 func RunElastic(ctx context.Context, state State, train func(ctx context.Context, e *Elastic) error) error {
 	e := &Elastic{state: state, commits: -1}
 	defer e.listen(ctx)()

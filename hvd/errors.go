@@ -3,8 +3,13 @@ package hvd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/process"
 	"github.com/gorovod/gorovod/internal/transport/p2p"
 )
@@ -14,7 +19,7 @@ import (
 // the context.
 var (
 	// ErrNotInitialized: Init has not been called.
-	ErrNotInitialized error = engine.ErrNotInitialized
+	ErrNotInitialized = errors.New("Horovod has not been initialized: call hvd.Init() first")
 	// ErrInvalidArgument: the operation was refused on this process alone.
 	ErrInvalidArgument = errors.New("invalid argument")
 	// ErrMismatch: the processes disagree about the operation; others may follow.
@@ -37,7 +42,7 @@ var (
 	// ErrInvalidArgument, too.
 	ErrUnknownSet error = engine.ErrUnknownSet
 	// ErrSetsAreFixed: HOROVOD_DYNAMIC_PROCESS_SETS=1 was not set before Init.
-	ErrSetsAreFixed = process.ErrSetsAreFixed
+	ErrSetsAreFixed error = inGo(process.ErrSetsAreFixed)
 
 	// ErrTimelineNotEnabled: HOROVOD_TIMELINE was not set before Init.
 	ErrTimelineNotEnabled = process.ErrTimelineNotEnabled
@@ -46,8 +51,27 @@ var (
 // opError is an error with the sentinel of its kind, which its text leaves out.
 type opError struct{ kind, cause error }
 
-func (e *opError) Error() string   { return e.cause.Error() }
+func (e *opError) Error() string   { return goNames().Replace(e.cause.Error()) }
 func (e *opError) Unwrap() []error { return []error{e.kind, e.cause} }
+
+// goNames puts this package's names for Python's, in which the engine speaks to most.
+var goNames = sync.OnceValue(func() *strings.Replacer {
+	return strings.NewReplacer("hvd.init()", "hvd.Init()", "hvd.shutdown()", "hvd.Shutdown()", "hvd.start_timeline()", "hvd.StartTimeline()")
+})
+
+// spoken is an error in this package's names.
+type spoken struct{ error }
+
+func (s spoken) Error() string { return goNames().Replace(s.error.Error()) }
+func (s spoken) Unwrap() error { return s.error }
+
+// inGo has an error speak of this package's functions.
+func inGo(err error) error {
+	if err == nil {
+		return nil
+	}
+	return spoken{err}
+}
 
 // wrap makes the error that callers see of what the engine says.
 func wrap(e *engine.Error) error {
@@ -66,10 +90,25 @@ func wrap(e *engine.Error) error {
 	return &opError{ErrInternal, e}
 }
 
+// named has err say which operation it is of, where it does not.
+func named(t negotiate.RequestType, name string, err error) error {
+	what := strings.ToLower(t.String())
+	switch {
+	case err == nil || name != "" && strings.Contains(err.Error(), strconv.Quote(name)):
+		return err
+	case t == negotiate.Barrier || t == negotiate.Join: // whose names are not the caller's
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%s %q: %w", what, name, err)
+}
+
 // wrapAny is wrap for functions whose error may be of another kind.
 func wrapAny(err error) error {
-	if e, ok := err.(*engine.Error); ok {
+	switch e, ok := err.(*engine.Error); {
+	case ok:
 		return wrap(e)
+	case errors.Is(err, process.ErrSetsAreFixed):
+		return ErrSetsAreFixed
 	}
 	return err
 }

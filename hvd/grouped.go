@@ -16,7 +16,7 @@ import (
 // done or ctx is, and returns the first error.
 func GroupedAllreduce[T Element](ctx context.Context, name string, data [][]T, opts ...Option) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return named(negotiate.Allreduce, name, err)
 	}
 	entries, err := group(negotiate.Allreduce, name, data, opts, func(_ int, op *engine.Op) { op.Out, op.WillWait = op.In, true })
 	for _, e := range entries {
@@ -61,7 +61,7 @@ func GroupedReducescatterAsync[T Element](name string, data [][]T, opts ...Optio
 // collect waits for the results of a group.
 func collect[T Element](ctx context.Context, t negotiate.RequestType, name string, data [][]T, opts []Option) ([][]T, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, named(t, name, err)
 	}
 	pending, err := groupOfResults(t, name, data, opts)
 	results := make([][]T, len(pending))
@@ -156,7 +156,7 @@ func group[T Element](t negotiate.RequestType, name string, data [][]T, opts []O
 	}
 	entries, failure := process.EnqueueGroup(name, m.ops)
 	if failure != nil {
-		return nil, wrap(failure)
+		return nil, named(t, name, wrap(failure))
 	}
 	return entries, nil
 }

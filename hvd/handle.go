@@ -43,11 +43,13 @@ func (h *Handle) Wait(ctx context.Context) error {
 			break
 		}
 		if ended != nil {
-			return ended
+			return named(e.Type(), e.Name(), ended)
 		}
 	}
-	err := wrap(e.Err())
-	if err == nil && h.result != nil {
+	var err error
+	if failure := e.Err(); failure != nil {
+		err = named(e.Type(), e.Name(), wrap(failure))
+	} else if h.result != nil {
 		h.result(e)
 	}
 	h.entry = nil

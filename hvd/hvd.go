@@ -46,7 +46,7 @@ func InitContext(ctx context.Context, sets ...*ProcessSet) error {
 		ranks[i] = s.ranks
 	}
 	if err := process.Init(ctx, os.LookupEnv, ranks); err != nil {
-		return err
+		return inGo(err)
 	}
 	return adoptIDs(sets)
 }

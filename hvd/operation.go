@@ -3,7 +3,6 @@ package hvd
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/gorovod/gorovod/internal/engine"
@@ -110,14 +109,12 @@ func (op *operation) resolve() error {
 }
 
 // refused says which operation err is of.
-func (op *operation) refused(err error) error {
-	return fmt.Errorf("%s %q: %w", strings.ToLower(op.Type.String()), op.Name, err)
-}
+func (op *operation) refused(err error) error { return named(op.Type, op.Name, err) }
 
 // run executes op. If ctx has ended already, nothing is submitted.
 func run(ctx context.Context, op *operation) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return op.refused(err)
 	}
 	op.WillWait = true
 	e, err := submit(op)
@@ -139,7 +136,7 @@ func submit(op *operation) (*engine.Entry, error) {
 	}
 	e, failure := process.Enqueue(&op.Op)
 	if failure != nil {
-		return nil, wrap(failure)
+		return nil, named(op.Type, op.Name, wrap(failure))
 	}
 	return e, nil
 }
@@ -182,7 +179,7 @@ func enqueueInPlace(op *operation) (*Handle, error) {
 // gather executes an operation whose output is made when its size is known.
 func gather[T Element](ctx context.Context, op *operation) (out []T, received []int, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, nil, err
+		return nil, nil, op.refused(err)
 	}
 	op.WillWait = true
 	h, err := gatherAsync[T](op)

@@ -123,7 +123,7 @@ func Barrier(ctx context.Context, opts ...Option) error {
 // returns the rank that joined last.
 func Join(ctx context.Context) (last int, err error) {
 	if err := ctx.Err(); err != nil {
-		return -1, err
+		return -1, named(negotiate.Join, "", err)
 	}
 	op := newOp[uint8](negotiate.Join, engine.JoinName, nil, nil)
 	op.WillWait = true

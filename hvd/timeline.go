@@ -12,10 +12,10 @@ import "github.com/gorovod/gorovod/internal/process"
 // the error is ErrTimelineNotEnabled; ErrNotInitialized before Init. Other errors
 // are about the file. It does file I/O, but does not wait for other processes.
 func StartTimeline(path string, markCycles bool) error {
-	return process.StartTimeline(path, markCycles)
+	return wrapAny(process.StartTimeline(path, markCycles))
 }
 
 // StopTimeline completes the file of the timeline, which is then valid JSON with
 // everything in it, and closes it. Without one it does nothing. The errors are
 // those of StartTimeline.
-func StopTimeline() error { return process.StopTimeline() }
+func StopTimeline() error { return wrapAny(process.StopTimeline()) }

@@ -118,6 +118,9 @@ func (e *Entry) TakeOutput() []byte {
 // Name is the tensor's name.
 func (e *Entry) Name() string { return e.request.Name }
 
+// Type is the kind of the operation.
+func (e *Entry) Type() negotiate.RequestType { return e.request.Type }
+
 // Retain adds a holder, who must release too.
 func (e *Entry) Retain() { e.refs.Add(1) }
 
