@@ -191,9 +191,6 @@ func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
 
 // runMPI becomes mpirun. It returns only where that cannot be.
 func runMPI(f *flags) (code int, err error) {
-	if f.Input != "" || f.Results != "" {
-		return exitUsage, errors.New("--mpi: horovod.run hands functions to processes that this launcher starts itself; start a script with horovodrun --mpi")
-	}
 	hosts, err := f.hosts()
 	if err != nil {
 		return exitUsage, err

@@ -3,10 +3,12 @@
 Run by one plain Python: each test starts jobs of its own.
 """
 
+import json
 import os
 import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -14,10 +16,11 @@ import time
 import types
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
 import horovod
-from horovod.runner import _jobs
+from horovod.runner import _handover, _jobs
 from horovod.runner.common.util import hosts
 
 pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="starts jobs of its own")
@@ -157,7 +160,7 @@ def test_a_rank_that_has_no_result():
         ({"ssh_port": 99999}, "--ssh-port 99999: a number from 1 to 65535"),
         ({"ssh_identity_file": "/no/such/key"}, "--ssh-identity-file: "),
         ({"start_timeout": "soon"}, "soon"),
-        ({"use_mpi": True}, "horovod.run hands functions to processes"),
+        ({"use_mpi": True, "min_num_proc": 1}, "--mpi: MPI cannot carry an elastic job"),
         ({"mpi_args": "-v"}, "--mpi-args is for jobs that mpirun starts"),
     ],
     ids=lambda value: None if isinstance(value, str) else "-".join(value),
@@ -287,3 +290,114 @@ def test_hostfiles(tmp_path):
     file = tmp_path / "hosts"
     file.write_text("a slots=2\n# none\n\nb  slots=1 # one\n")
     assert hosts.parse_host_files(str(file)) == "a:2,b:1"
+
+
+# ---- processes that mpirun starts
+
+
+def by_mpirun():
+    """Whether there is an mpirun, and the library of the same MPI."""
+    from horovod.common import util
+    from horovod.runner import mpi_run
+
+    return mpi_run.mpi_available() and bool(util.mpi_built())
+
+
+@pytest.mark.skipif("not by_mpirun()")
+def test_values_come_from_processes_of_mpirun():
+    def total(x):
+        import horovod.torch as hvd
+
+        hvd.init()
+        return hvd.rank(), hvd.mpi_enabled(), hvd.allgather_object(hvd.rank() + x), "y" * 3_000_000
+
+    values = horovod.run(total, (10,), num_proc=2, use_mpi=True)
+    assert values == [(rank, True, [10, 11], "y" * 3_000_000) for rank in range(2)]
+
+    def fails():
+        if int(os.environ["OMPI_COMM_WORLD_RANK" if "OMPI_COMM_WORLD_RANK" in os.environ else "PMI_RANK"]) == 1:
+            raise KeyError("a reason")
+
+    with pytest.raises(RuntimeError, match="Rank 1 raised:(.|\n)*KeyError: 'a reason'"):
+        horovod.run(fails, num_proc=2, use_mpi=True)
+
+
+def task_of(function):
+    return pickle.dumps((sys.path, cloudpickle.dumps((function, (), {}))))
+
+
+def asks(handover, rank, **changes):
+    """A process that asks for the function, as mpirun starts it."""
+    env = {
+        **os.environ,
+        **handover.environ(),
+        "OMPI_COMM_WORLD_RANK": str(rank),
+        "OMPI_COMM_WORLD_SIZE": "2",
+        **changes,
+    }
+    return subprocess.Popen([sys.executable, "-m", "horovod.runner.run_task"], env=env, stderr=subprocess.PIPE)
+
+
+def test_functions_are_handed_over(tmp_path):
+    handover = _handover.Handover(task_of(lambda: os.environ["OMPI_COMM_WORLD_RANK"]), tmp_path, ["localhost"])
+    stranger = socket.create_connection(("127.0.0.1", json.loads(handover.environ()[_handover.VARIABLE])["port"]))
+    processes = [asks(handover, rank) for rank in range(2)]
+    for process in processes:
+        assert process.wait(60) == 0, process.stderr.read()
+    stranger.close()
+    handover.close()
+    values = [pickle.loads((tmp_path / str(rank)).read_bytes()) for rank in range(2)]
+    assert [(kind, cloudpickle.loads(value)) for kind, value in values] == [("value", "0"), ("value", "1")]
+
+
+def test_who_does_not_know_the_secret_gets_nothing(tmp_path):
+    handover = _handover.Handover(task_of(lambda: 1), tmp_path, ["localhost"])
+    said = json.loads(handover.environ()[_handover.VARIABLE])
+    process = asks(handover, 0, **{_handover.VARIABLE: json.dumps({**said, "key": "00" * 32})})
+    _, error = process.communicate(timeout=60)
+    assert process.returncode != 0 and b"AuthenticationError" in error
+    handover.close()
+    assert not list(tmp_path.iterdir())
+    process = asks(handover, 0)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode != 0 and b"the program that called horovod.run cannot be reached" in error
+
+
+CALLER = """
+import os, subprocess, sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import test_run
+from horovod.runner import _handover
+there = Path({there!r})
+task = test_run.task_of(lambda: there.touch() or time.sleep(600))
+handover = _handover.Handover(task, there.parent, ["localhost"])
+print(test_run.asks(handover, 0).pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_processes_end_with_their_caller(tmp_path):
+    there = tmp_path / "there"
+    program = CALLER.format(tests=str(Path(__file__).parent), there=str(there))
+    caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    pid = int(caller.stdout.readline())
+    wait_until(there.exists)
+    caller.kill()
+    caller.wait()
+    wait_until(lambda: not alive(pid))
+
+
+def alive(pid):
+    """Whether there is such a process that has not ended; an orphan's zombie may stay."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition, longest_s=60):
+    end = time.monotonic() + longest_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

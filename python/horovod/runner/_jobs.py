@@ -1,11 +1,13 @@
 """What :func:`horovod.runner.run` does: it has the launcher start a Python for each rank (module ``run_task``).
 
 The function travels as each process's stdin; the results come back over a third stream that the launcher makes. So
-there is nothing to listen to, and other hosts need no more than they need for ``horovodrun``.
+there is nothing to listen to, and other hosts need no more than they need for ``horovodrun``. Where mpirun starts the
+processes they ask this one instead (module ``_handover``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,6 +19,8 @@ import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
+
+from horovod.runner.common.util.hosts import parse_host_files
 
 
 @dataclasses.dataclass
@@ -58,6 +62,14 @@ class Settings:
         if self.num_proc < 1:
             raise ValueError(f"num_proc={self.num_proc}: at least 1 process is needed")
 
+    def host_names(self) -> list[str]:
+        """The hosts that take part, as far as this process can tell; what is wrong with them is for the launcher."""
+        entries = self.hosts or "localhost"
+        if self.hostfile is not None:
+            with contextlib.suppress(OSError):
+                entries = parse_host_files(self.hostfile)
+        return [entry.strip().rpartition(":")[0].strip("[]") or entry.strip() for entry in entries.split(",")]
+
     def options(self) -> list[str]:
         """The launcher's options."""
         options = ["--num-proc", str(self.num_proc)]
@@ -98,21 +110,39 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         import cloudpickle
     except ImportError as e:
         raise ImportError("horovod.run sends functions with cloudpickle: pip install cloudpickle") from e
+    # The path comes first: with it, modules are found that the function refers to.
+    task = pickle.dumps((sys.path, cloudpickle.dumps((func, args, kwargs))))
     with tempfile.TemporaryDirectory(prefix="horovod-run-") as folder:
-        task = Path(folder, "task")
-        # The path comes first: with it, modules are found that the function refers to.
-        task.write_bytes(pickle.dumps((sys.path, cloudpickle.dumps((func, args, kwargs)))))
         results = Path(folder, "results")
         results.mkdir()
         report = Path(folder, "report")
-        options = [*settings.options(), f"--input={task}", f"--results={results}", f"--report={report}"]
-        code = _launch(options, settings.executable)
+        options = [*settings.options(), f"--report={report}"]
+        if settings.use_mpi:
+            code = _launch_by_mpi(options, settings, task, results)
+        else:
+            file = Path(folder, "task")
+            file.write_bytes(task)
+            code = _launch([*options, f"--input={file}", f"--results={results}"], settings.executable)
         why, stderr = _why(report)
         return _collect(code, results, settings, why, stderr)
 
 
-def _launch(options: list[str], executable: Optional[str]) -> int:
-    """Run the launcher to its end, which an interrupt brings about, and so does the end of this process."""
+def _launch_by_mpi(options: list[str], settings: Settings, task: bytes, results: Path) -> int:
+    """As :func:`_launch`, for processes that mpirun starts, which ask for ``task``."""
+    from horovod.runner._handover import Handover
+
+    handover = Handover(task, results, settings.host_names())
+    try:
+        return _launch(options, settings.executable, handover.environ())
+    finally:
+        handover.close()
+
+
+def _launch(options: list[str], executable: Optional[str], variables: Optional[dict[str, str]] = None) -> int:
+    """Run the launcher to its end, which an interrupt brings about, and so does the end of this process.
+
+    ``variables`` come on top of the environment.
+    """
     from horovod import _program
 
     # The launcher ends when the other end of this pipe is closed.
@@ -123,6 +153,7 @@ def _launch(options: list[str], executable: Optional[str]) -> int:
             ["horovodrun", *options, f"--lifeline={theirs}", "--"]
             + [executable or sys.executable, "-m", "horovod.runner.run_task"],
             executable=str(_program.path()),
+            env={**os.environ, **(variables or {})},
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs],
             start_new_session=True,

@@ -9,26 +9,39 @@ import traceback
 from types import TracebackType
 from typing import Any, Optional
 
+from horovod.runner import _handover
+
 
 def main() -> int:
-    """Call the function that stdin has, and hand its result to the launcher; the exit code."""
+    """Call the function that the program behind horovod.run has, and hand it the result; the exit code."""
+    caller = os.environ.pop(_handover.VARIABLE, None)
     descriptor = os.environ.pop("GOROVOD_RESULT_FD", None)
-    if descriptor is None:
+    if caller is not None:
+        connection = _handover.Caller(caller)
+        kind, content = _call(connection.task)
+        connection.send(pickle.dumps((kind, content)))
+    elif descriptor is not None:
+        os.set_inheritable(int(descriptor), False)
+        with open(int(descriptor), "wb") as results:
+            kind, content = _call(sys.stdin.buffer.read())
+            pickle.dump((kind, content), results)
+    else:
         print("horovod.runner.run_task: it is horovod.run that starts this", file=sys.stderr)
         return 2
-    os.set_inheritable(int(descriptor), False)
-    with open(int(descriptor), "wb") as results:
-        try:
-            result: tuple[str, Any] = ("value", _result(sys.stdin.buffer.read()))
-        except Exception as error:
-            frames = _own_frames(error)
-            result = ("error", "".join(traceback.format_exception(type(error), error, frames)))
-            if os.environ.get("HOROVOD_ELASTIC") == "1":
-                sys.excepthook(type(error), error, frames)  # aloud: the caller hears of it only if the whole job fails
-            else:
-                _tell(error)
-        pickle.dump(result, results)
-    return 0 if result[0] == "value" else 1
+    return 0 if kind == "value" else 1
+
+
+def _call(task: bytes) -> tuple[str, Any]:
+    """``("value", …)`` with what the function has returned, or ``("error", …)`` with the traceback."""
+    try:
+        return "value", _result(task)
+    except Exception as error:
+        frames = _own_frames(error)
+        if os.environ.get("HOROVOD_ELASTIC") == "1":
+            sys.excepthook(type(error), error, frames)  # aloud: the caller hears of it only if the whole job fails
+        else:
+            _tell(error)
+        return "error", "".join(traceback.format_exception(type(error), error, frames))
 
 
 def _own_frames(error: Exception) -> Optional[TracebackType]:

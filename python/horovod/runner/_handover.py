@@ -1,0 +1,141 @@
+"""How :func:`horovod.runner.run` and processes that ``mpirun`` has started exchange the function and its results.
+
+    caller: Handover ◀── TCP, both prove that they know the secret ──▶ Caller: run_task, in each process
+                          rank ◀──   task ──▶   result ◀──
+
+The launcher's own processes need none of this: their stdin is the function, and a third stream has the result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from pathlib import Path
+from typing import Iterable
+
+from horovod.runner.common.util.env import get_env_rank_and_size
+
+VARIABLE = "GOROVOD_RUN_CALLER"  # where the caller listens, and the secret
+_CONNECT_S = 30.0  # for a connection to one of the caller's addresses
+_LAST_RESULTS_S = 5.0  # until results that are under way have come, after the processes have ended
+
+
+class Handover:
+    """The caller's end: hands ``task`` to every process that asks, and writes each one's result to ``results/RANK``."""
+
+    def __init__(self, task: bytes, results: Path, hosts: Iterable[str]) -> None:
+        """Listen where ``hosts`` can reach this one; at the loopback interface alone where no other host takes part."""
+        self._task = task
+        self._results = results
+        self._key = secrets.token_bytes(32)
+        addresses = _addresses_seen_from(hosts)
+        only_here = all(address.startswith("127.") for address in addresses)
+        self._listener = socket.create_server(("127.0.0.1" if only_here else "", 0), backlog=1024)
+        self._where = {"addresses": addresses, "port": self._listener.getsockname()[1], "key": self._key.hex()}
+        self._threads: list[threading.Thread] = []
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    def environ(self) -> dict[str, str]:
+        """What tells the processes where to ask."""
+        return {VARIABLE: json.dumps(self._where)}
+
+    def close(self) -> None:
+        """Listen no more, and return when the results that have been sent are written."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
+        self._listener.close()
+        end = time.monotonic() + _LAST_RESULTS_S
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connected, _ = self._listener.accept()
+                thread = threading.Thread(target=self._serve, args=(connected,), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self, connected: socket.socket) -> None:
+        # Whoever cannot prove the secret, and whoever ends before it has a result, gets nothing written.
+        with contextlib.suppress(OSError, EOFError, AuthenticationError, ValueError):
+            with Connection(connected.detach()) as connection:
+                deliver_challenge(connection, self._key)
+                answer_challenge(connection, self._key)
+                rank = int(connection.recv_bytes(16))
+                connection.send_bytes(self._task)
+                result = connection.recv_bytes()
+                (self._results / str(rank)).write_bytes(result)
+                connection.send_bytes(b"written")
+
+
+class Caller:
+    """A process's end. The process is killed when the caller is gone, since nobody would wait for its result."""
+
+    def __init__(self, said: str) -> None:
+        """``said`` is the value of the variable. Raises ConnectionError if the caller cannot be reached."""
+        where = json.loads(said)
+        key = bytes.fromhex(where["key"])
+        self._connection = Connection(_connect(where["addresses"], where["port"]).detach())
+        answer_challenge(self._connection, key)
+        deliver_challenge(self._connection, key)
+        rank, _ = get_env_rank_and_size()
+        self._connection.send_bytes(str(rank).encode())
+        self.task = self._connection.recv_bytes()
+        self._written = threading.Event()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        try:
+            self._connection.recv_bytes(16)
+        except (OSError, EOFError):
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._written.set()
+
+    def send(self, result: bytes) -> None:
+        """Hand over the result; returns when the caller has written it."""
+        self._connection.send_bytes(result)
+        self._written.wait()
+
+
+def _connect(addresses: Iterable[str], port: int) -> socket.socket:
+    failures = []
+    for address in addresses:
+        try:
+            connected = socket.create_connection((address, port), _CONNECT_S)
+        except OSError as e:
+            failures.append(f"{address}:{port}: {e}")
+            continue
+        connected.settimeout(None)
+        return connected
+    raise ConnectionError(f"the program that called horovod.run cannot be reached at {'; '.join(failures)}")
+
+
+def _addresses_seen_from(hosts: Iterable[str]) -> list[str]:
+    """This host's IPv4 addresses on the ways to ``hosts``, and those of its own name if only ssh knows one of them."""
+    found: dict[str, None] = {}
+    for host in hosts:
+        ours = _sources(host) or _sources(socket.gethostname())
+        found.update(dict.fromkeys(ours))
+    return list(found) or ["127.0.0.1"]
+
+
+def _sources(host: str) -> list[str]:
+    """The addresses from which this host would send to ``host``; none if its name means nothing here."""
+    sources = []
+    with contextlib.suppress(OSError):
+        for *_, address in socket.getaddrinfo(host, 9, socket.AF_INET, socket.SOCK_DGRAM):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:  # connecting sends nothing
+                way.connect(address)
+                sources.append(way.getsockname()[0])
+    return sources
