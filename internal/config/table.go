@@ -161,7 +161,7 @@ var implemented = []Knob{
 		setting: whole(func(c *Config) *int { return &c.ElasticWorker }, 0, 1<<30)},
 
 	{Name: "GOROVOD_SSH", section: elsewhere, By: "horovodrun", Doc: "what reaches other hosts in place of `ssh`, with arguments to come first; see the page of the launcher"},
-	{Name: "HOROVOD_START_TIMEOUT", section: elsewhere, By: "horovodrun", Doc: "what `--start-timeout` is without that option: seconds that other hosts may take to be connected, and for which ranks wait for one another in `hvd.init()`, 30 if neither is given"},
+	{Name: "HOROVOD_START_TIMEOUT", section: elsewhere, By: "horovodrun", Doc: "what `--start-timeout` is without that option: seconds that other hosts may take to be connected, and for which ranks wait for one another in `hvd.init()`, 30 if neither is given, and which the first run of a discovery script may take, 60 if neither is given"},
 	{Name: "HOROVOD_ELASTIC_TIMEOUT", section: elsewhere, By: "horovodrun", Doc: "what `--elastic-timeout` is without that option: seconds for which an elastic job waits for slots and for its processes, 600 if neither is given"},
 	{Name: "GOROVOD_ELASTIC_BLACKLIST", section: elsewhere, By: "horovodrun", Doc: "`slot`, the default: a process of an elastic job that fails costs its slot, and its host if one fails there again within the cooldown; `host`: it costs its host at once, as in Horovod"},
 	{Name: "HOROVOD_ELASTIC", section: elsewhere, By: "Python", Doc: "1, as `horovodrun` sets it in elastic jobs: the gradients of `DistributedOptimizer` are reduced even in a world of one"},

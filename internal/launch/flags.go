@@ -26,7 +26,7 @@ type flags struct {
 	SSHIdentityFile    string   `group:"Hosts" name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
 	RemoteCommand      string   `group:"Hosts" own:"" placeholder:"COMMAND" help:"What gorovod is called on the other hosts. Default: this program's own path, or gorovod in the PATH there, or beside the job's Python."`
 	NetworkInterfaces  []string `group:"Hosts" aliases:"network-interface" placeholder:"NAME,..." help:"Interfaces that a job over several hosts may use: each host uses those of these names that it has, and must have one. Default: all that work."`
-	StartTimeout       *int     `group:"Hosts" placeholder:"SECONDS" help:"How long the other hosts may take to be connected, and how long the processes wait for one another in hvd.init(). Default: $$HOROVOD_START_TIMEOUT, or 30."`
+	StartTimeout       *int     `group:"Hosts" placeholder:"SECONDS" help:"How long the other hosts may take to be connected, how long the processes wait for one another in hvd.init(), and how long the first run of --host-discovery-script may take. Default: $$HOROVOD_START_TIMEOUT, or 30 (60 for the script)."`
 	GlooTimeoutSeconds *int     `group:"Hosts" placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
 
 	MinNP             *int   `group:"Elastic jobs" name:"min-np" aliases:"min-num-proc" placeholder:"N" help:"Make the job elastic: it goes on with as few processes as this. Default: the number of processes."`

@@ -21,7 +21,7 @@ func (s *State) form() {
 		need = s.c.NP
 	}
 	if s.short(s.count(came), need) {
-		s.lacked = true
+		s.lacked, s.news = true, never
 		return
 	}
 	if s.lacked && s.gathering() {
