@@ -94,7 +94,7 @@ func (s *State) begin(came []*worker) {
 		w.phase, w.member, w.veteran = running, true, true
 	}
 	s.source, s.newest = source, source.Commit
-	s.lost, s.lacked, s.asked = false, false, NoUpdate
+	s.lost, s.lacked, s.complained, s.asked = false, false, false, NoUpdate
 	s.holding, s.overdue = never, never
 	s.news, s.gather = never, never
 	s.act(f)

@@ -15,7 +15,7 @@ func (s *State) report(came []*worker) {
 	before := s.size
 	s.size = s.count(came)
 	why := s.changes(came)
-	if s.epoch == 1 || s.size == before && len(why) == 0 {
+	if s.epoch == 1 || s.size == before && len(why) == 0 && !s.complained {
 		return
 	}
 	most := s.offered()

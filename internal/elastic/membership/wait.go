@@ -80,7 +80,7 @@ func (s *State) abandoned() bool {
 // stops the job for it.
 func (s *State) short(came, need int) bool {
 	if came >= need {
-		s.waiting, s.complained, s.replaced = never, false, false
+		s.waiting, s.replaced = never, false
 		return false
 	}
 	if s.hopeless(need) {
