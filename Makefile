@@ -103,8 +103,7 @@ docs: ## the documentation as pages: build/docs/index.html; broken links are err
 
 .PHONY: bench
 bench: prepare build ## this machine's limits, this engine and its peers: build/bench.json, build/bench.svg
-	build/gorovod bench -n $(BENCHNP) --python $(python) --json build/bench.json $(BENCHFLAGS)
-	$(GO) run ./bench/plot build/bench.json build/bench.svg
+	build/gorovod bench -n $(BENCHNP) --python $(python) --json build/bench.json --plot build/bench.svg $(BENCHFLAGS)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s) each

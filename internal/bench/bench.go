@@ -85,13 +85,24 @@ func (i *interrupted) Error() string { return fmt.Sprintf("interrupted (%v)", i.
 
 // run measures, prints the tables, and writes the files that were asked for.
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
-	var file *os.File
-	if o.JSON != "" { // what cannot be written should not be measured first
-		var err error
-		if file, err = os.OpenFile(o.JSON, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
-			return fmt.Errorf("--json: %w", err)
+	wanted := []struct {
+		option, name string
+		write        func(*Report, io.Writer) error
+		file         *os.File
+	}{
+		{option: "--json", name: o.JSON, write: (*Report).writeJSON},
+		{option: "--plot", name: o.Plot, write: func(r *Report, w io.Writer) error { return r.plot(w, o.Plot) }},
+	}
+	for i := range wanted { // what cannot be written should not be measured first
+		w := &wanted[i]
+		if w.name == "" {
+			continue
 		}
-		defer file.Close()
+		var err error
+		if w.file, err = os.OpenFile(w.name, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+			return fmt.Errorf("%s: %w", w.option, err)
+		}
+		defer w.file.Close()
 	}
 	report, err := o.measure(ctx, stderr)
 	if err != nil {
@@ -100,9 +111,12 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := report.table(stdout); err != nil {
 		return err
 	}
-	if file != nil {
-		if err := replace(file, report.writeJSON); err != nil {
-			return fmt.Errorf("--json: %w", err)
+	for _, w := range wanted {
+		if w.file == nil {
+			continue
+		}
+		if err := replace(w.file, func(to io.Writer) error { return w.write(report, to) }); err != nil {
+			return fmt.Errorf("%s: %w", w.option, err)
 		}
 	}
 	return report.lost()

@@ -99,8 +99,8 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 			}
 		}
 	}
-	started := time.Since(begin)
-	report.Rounds = s.run(ctx, o.deadline(begin), o.rounds())
+	started := time.Now()
+	report.Rounds = s.run(ctx, o.deadline(begin, started), o.rounds())
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 	report.Seconds = time.Since(begin).Seconds()
 	report.conclude(s)
 	if len(report.Results) == 0 && len(report.Failed) == 0 {
-		return nil, fmt.Errorf("nothing was measured: the jobs took %.0f s to start: %s", started.Seconds(), moreTime)
+		return nil, fmt.Errorf("nothing was measured: the jobs took %.0f s to start: %s", started.Sub(begin).Seconds(), moreTime)
 	}
 	return report, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/chart"
 	"github.com/gorovod/gorovod/internal/commandline"
 )
 
@@ -25,7 +26,7 @@ var allPeers = []string{PeerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
 type options struct {
 	NumProc int      `name:"num-proc" short:"n" onedash:"np" aliases:"np" default:"2" placeholder:"N" help:"Number of ranks. Default: 2."`
 	Quick   bool     `help:"Fewer sizes, and by default 20 seconds from when all jobs have started."`
-	Time    *float64 `placeholder:"SECONDS" help:"How long it may take in all. Default: 90 from when all jobs have started."`
+	Time    *float64 `placeholder:"SECONDS" help:"How long it may take in all; a quarter of that is for measuring in any case. Default: 90 from when all jobs have started."`
 	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"The largest tensor. Default: 256."`
 	BERT    bool     `name:"bert" help:"The gradients of BERT-large, too: 1.3 GB for each rank of each contender."`
 	Peers   []string `placeholder:"NAME,..." words:"go,python,gloo,openmpi,horovod" help:"Whom to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
@@ -33,6 +34,7 @@ type options struct {
 	Horovod string   `placeholder:"FILE" help:"A Python with upstream's horovod and torch."`
 	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; mpirun is looked for beside it. Default: mpicc."`
 	JSON    string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE."`
+	Plot    string   `placeholder:"FILE" help:"Draw time and bandwidth over the size into FILE, which ends in .svg or .png."`
 	Verbose bool     `short:"v" help:"Show what the jobs print."`
 
 	tiny bool // for tests: the smallest work there is
@@ -46,6 +48,7 @@ var Command = &commandline.Command{
 	Detail: "All of them take turns in one run: the machine's limits, the allreduce of this engine (float32, sum, in place), and that of its peers.",
 	Examples: []commandline.Example{
 		{Line: "gorovod bench --quick", About: "Some sizes on 2 ranks, in 20 seconds or little more."},
+		{Line: "gorovod bench --plot bench.svg", About: "All sizes, in two minutes, and a picture."},
 		{Line: "gorovod bench -n 4 --peers go,gloo --json bench.json", About: "This engine beside gloo on 4 ranks; all figures go into a file."},
 	},
 	Grammar: func() any { return &options{} },
@@ -70,6 +73,11 @@ func (o *options) check() error {
 	case o.MaxSize < 1 || o.MaxSize > 4096:
 		return fmt.Errorf("--max-size %d: a number of MiB from 1 to 4096 is needed", o.MaxSize)
 	}
+	if o.Plot != "" {
+		if err := chart.Check(o.Plot); err != nil {
+			return fmt.Errorf("--plot %w", err)
+		}
+	}
 	for _, p := range o.Peers {
 		if !slices.Contains(allPeers, p) {
 			return fmt.Errorf("--peers: %q is none of %s", p, strings.Join(allPeers, ", "))
@@ -90,14 +98,19 @@ func (o *options) wants(peer string) bool { return len(o.Peers) == 0 || slices.C
 // insists reports whether it is an error that a contender is not found.
 func (o *options) insists(peer string) bool { return slices.Contains(o.Peers, peer) }
 
-// deadline is when measuring ends, of a run that began then and whose jobs have just started:
-// it takes as long as was said, or as long as it needs to start all jobs and some time more.
-func (o *options) deadline(begin time.Time) time.Time {
+// deadline is when measuring ends, of a run that began at begin and whose jobs have started
+// at started. --time is for all, but a quarter of it is for measuring in any case, so that
+// there is something to show.
+func (o *options) deadline(begin, started time.Time) time.Time {
 	switch {
 	case o.Time != nil:
-		return begin.Add(time.Duration(*o.Time * float64(time.Second)))
+		all := time.Duration(*o.Time * float64(time.Second))
+		if least := started.Add(all / 4); least.After(begin.Add(all)) {
+			return least
+		}
+		return begin.Add(all)
 	case o.Quick:
-		return time.Now().Add(20 * time.Second)
+		return started.Add(20 * time.Second)
 	}
-	return time.Now().Add(90 * time.Second)
+	return started.Add(90 * time.Second)
 }

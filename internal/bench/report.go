@@ -219,15 +219,3 @@ func (r *Report) writeJSON(w io.Writer) error {
 	e.SetIndent("", " ")
 	return e.Encode(r)
 }
-
-// ReadReport reads what --json has written.
-func ReadReport(from io.Reader) (*Report, error) {
-	var r Report
-	if err := json.NewDecoder(from).Decode(&r); err != nil {
-		return nil, fmt.Errorf("report: %w", err)
-	}
-	if r.Version != reportVersion {
-		return nil, fmt.Errorf("report: version %d; this program reads %d", r.Version, reportVersion)
-	}
-	return &r, nil
-}

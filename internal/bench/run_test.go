@@ -3,6 +3,7 @@ package bench_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -73,11 +74,12 @@ func TestGoAlone(t *testing.T) {
 	if !reflect.DeepEqual(rows, want) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}
-	var json, table bytes.Buffer
-	if err := r.Files(&json, &table); err != nil {
+	var text, table bytes.Buffer
+	if err := r.Files(&text, &table); err != nil {
 		t.Fatal(err)
 	}
-	again, err := bench.ReadReport(&json)
+	again := new(bench.Report)
+	err = json.Unmarshal(text.Bytes(), again)
 	if err != nil || !reflect.DeepEqual(r, again) {
 		t.Errorf("error %v; read\n%+v, written\n%+v", err, again, r)
 	}
@@ -269,6 +271,7 @@ func TestArguments(t *testing.T) {
 		{"--np 0", "--num-proc 0: a number from 1"},
 		{"--time 0.5", "--time 0.5: a number of seconds"},
 		{"--time NaN", "--time NaN: a number of seconds"},
+		{"--plot x.pdf", "--plot x.pdf: a name that ends in .svg or .png is needed"},
 		{"--max-size 0", "--max-size 0: a number of MiB"},
 		{"--peers go,nccl", `"nccl" is none of go, python`},
 		{"--peers gloo", "go must be among them"},

@@ -1,0 +1,40 @@
+package bench
+
+import (
+	"bytes"
+	"image/png"
+	"strings"
+	"testing"
+)
+
+func TestPlot(t *testing.T) {
+	full := &Report{Ranks: 2, Peers: []Peer{{Name: PeerGo}}}
+	full.Limits.Allreduce = 1e10
+	for _, n := range []int{4, 1 << 10, 1 << 20, 1 << 26} {
+		full.Results = append(full.Results, Result{Peer: PeerGo, Task: TaskAllreduce, Bytes: n, Time: Stat{Median: float64(n) / 1e10}, AlgBW: 1e10})
+	}
+	one := &Report{Ranks: 2, Peers: full.Peers, Results: full.Results[:1]}
+	for name, r := range map[string]*Report{"empty": {Ranks: 1}, "one size": one, "full": full} {
+		var b bytes.Buffer
+		if err := r.plot(&b, "x.svg"); err != nil || !strings.Contains(b.String(), "</svg>") || strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
+			t.Errorf("%s: %v, %s", name, err, &b)
+		}
+		if name == "full" && (!strings.Contains(b.String(), ">go<") || !strings.Contains(b.String(), ">limit<") || !strings.Contains(b.String(), ">256 KiB<")) {
+			t.Errorf("%s: a part is missing: %s", name, &b)
+		}
+		b.Reset()
+		if err := r.plot(&b, "x.png"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if _, err := png.Decode(&b); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDecades(t *testing.T) {
+	for e, want := range map[int]string{-7: "100 n", -6: "1 µ", 0: "1 ", 10: "10 G"} {
+		if got := decade(e); got != want {
+			t.Errorf("%d: %q, want %q", e, got, want)
+		}
+	}
+}

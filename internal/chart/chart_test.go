@@ -1,0 +1,89 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/xml"
+	"image/color"
+	"image/png"
+	"io"
+	"strings"
+	"testing"
+)
+
+var red = color.RGBA{255, 0, 0, 255}
+
+// sample has a line from the lower left corner to the upper right one.
+var sample = Panel{Title: "Title & more", Legend: true, X: Axis{"bytes", 1, 100, []Tick{{1, "one"}, {100, "100"}}}, Y: Axis{"seconds", 1, 1e4, []Tick{{100, "middle"}}},
+	Lines: []Line{{"a <line>", [][2]float64{{1, 1}, {100, 1e4}}, red, false}, {"limit", [][2]float64{{1, 100}, {100, 100}}, black, true}}}
+
+func TestSVG(t *testing.T) {
+	var b bytes.Buffer
+	if err := Write(&b, "x.SVG", sample, sample); err != nil {
+		t.Fatal(err)
+	}
+	texts := strings.Builder{}
+	for d := xml.NewDecoder(bytes.NewReader(b.Bytes())); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("%v: %s", err, &b)
+		}
+		if text, ok := token.(xml.CharData); ok {
+			texts.Write(text)
+		}
+	}
+	for _, text := range []string{"Title & more", "bytes", "seconds", "one", "middle", "a <line>", "limit"} {
+		if strings.Count(texts.String(), text) != 2 {
+			t.Errorf("%q is not there twice: %s", text, &texts)
+		}
+	}
+	// The line goes from corner to corner, of the second panel too.
+	for _, corner := range []string{`x1="66.0" y1="432.0" x2="540.0" y2="50.0" stroke="#ff0000"`, `x1="626.0" y1="432.0" x2="1100.0" y2="50.0" stroke="#ff0000"`} {
+		if !strings.Contains(b.String(), corner) {
+			t.Errorf("no %s in %s", corner, &b)
+		}
+	}
+}
+
+func TestPNG(t *testing.T) {
+	var b bytes.Buffer
+	if err := Write(&b, "x.png", sample); err != nil {
+		t.Fatal(err)
+	}
+	image, err := png.Decode(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := image.Bounds().Size(); size.X != scale*panelWidth || size.Y != scale*panelHeight {
+		t.Errorf("%v", size)
+	}
+	at := func(x, y float64) color.RGBA {
+		return color.RGBAModel.Convert(image.At(int(scale*x), int(scale*y))).(color.RGBA)
+	}
+	if c := at(66+474.0/4, 432-382.0/4); c != red {
+		t.Errorf("no line at a quarter of its way, but %v", c)
+	}
+	if c := at(66+474.0/4, 432-382.0*3/4); c != (color.RGBA{255, 255, 255, 255}) {
+		t.Errorf("%v where nothing is", c)
+	}
+	dark := 0
+	for x := range scale * panelWidth {
+		for y := range scale * 30 {
+			if c := at(float64(x)/scale, float64(y)/scale); c.R < 100 {
+				dark++
+			}
+		}
+	}
+	if dark < 200 {
+		t.Errorf("the title has %d dark pixels", dark)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for _, name := range []string{"x.pdf", "x", ""} {
+		if err := Write(io.Discard, name, sample); err == nil || !strings.Contains(err.Error(), ".svg or .png") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

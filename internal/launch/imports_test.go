@@ -1,0 +1,27 @@
+package launch
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What serves the command line stays out of the library and of package hvd.
+func TestTheLibraryKnowsNoCommandLine(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "../../hvd", "../../cmd/libgorovod").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := strings.Fields(string(out))
+	if !slices.Contains(packages, "github.com/gorovod/gorovod/internal/engine") {
+		t.Fatalf("%q", packages)
+	}
+	for _, p := range packages {
+		for _, banned := range []string{"alecthomas/kong", "golang.org/x/image", "internal/commandline", "internal/chart", "internal/launch", "go.yaml.in", "image/png"} {
+			if strings.Contains(p, banned) {
+				t.Errorf("they import %s", p)
+			}
+		}
+	}
+}
