@@ -41,12 +41,14 @@ tools:
 	@scripts/prepare.sh toolchain tools
 
 .PHONY: build
-build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod_tensorflow.so
+build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod_tensorflow.so, build/libgorovod_jax.so
 	@scripts/prepare.sh toolchain
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $(OUT)/gorovod ./cmd/gorovod
 	ln -f $(OUT)/gorovod $(OUT)/horovodrun
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS) -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libgorovod/exports.map' -buildmode=c-shared -o $(OUT)/libgorovod.so ./cmd/libgorovod
-	$(CC) -std=gnu2x -O2 -Wall -Wextra -Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden -shared -Iinclude -o $(OUT)/libgorovod_tensorflow.so shim/tensorflow/*.c -ldl -lpthread
+	for framework in tensorflow jax; do \
+	  $(CC) -std=gnu2x -O2 -Wall -Wextra -Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden -shared -Iinclude -o $(OUT)/libgorovod_$$framework.so shim/$$framework/*.c -ldl -lpthread; \
+	done
 
 .PHONY: wheel
 wheel: prepare ## dist/gorovod-….whl, one for every Python 3 on any Linux since 2014

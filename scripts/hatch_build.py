@@ -12,6 +12,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 FILES = {
     "build/wheel/libgorovod.so": "horovod/lib/libgorovod.so",
     "build/wheel/libgorovod_tensorflow.so": "horovod/lib/libgorovod_tensorflow.so",
+    "build/wheel/libgorovod_jax.so": "horovod/lib/libgorovod_jax.so",
     "build/wheel/gorovod": "horovod/bin/gorovod",
 }
 # What gorovod prints, and where it goes under the prefix of the Python: where shells and man(1) look.

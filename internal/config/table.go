@@ -170,4 +170,5 @@ var implemented = []Knob{
 	{Name: "PMI_RANK", section: elsewhere, By: "Python", Doc: "like OMPI_COMM_WORLD_RANK, after it"},
 	{Name: "PMI_SIZE", section: elsewhere, By: "Python", Doc: "like OMPI_COMM_WORLD_SIZE, after it"},
 	{Name: "GOROVOD_LIBRARY", section: elsewhere, By: "Python", Doc: "path of the libgorovod.so to load in place of the package's own"},
+	{Name: "GOROVOD_JAX_CALLBACKS", section: elsewhere, By: "Python", Doc: "1: collectives in compiled programs of JAX are ordered callbacks into Python, as they are where XLA cannot have them as operations of its own; without it they are such operations, on the CPU and with jaxlib 0.9 or later"},
 }

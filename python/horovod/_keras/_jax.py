@@ -8,8 +8,8 @@ import jax
 
 import horovod.jax as hvd
 from horovod._keras._options import Options
-from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.jax.elastic import internal_error
 from horovod.jax.mpi_ops import check_compression
 
 __all__ = [
@@ -137,10 +137,3 @@ def reducescatter(
 ) -> jax.Array:
     """This rank's rows of the reduction of ``value`` over the ranks of ``process_set``. Blocks."""
     return hvd.reducescatter(_array(value), op, name, process_set)
-
-
-def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
-    """The error of a collective in a compiled program, or None where it is another one."""
-    if isinstance(error, jax.errors.JaxRuntimeError) and "HorovodInternalError" in str(error):
-        return HorovodInternalError(str(error))
-    return None

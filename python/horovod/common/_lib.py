@@ -42,6 +42,11 @@ FLOAT64 = 8
 BOOL = 9
 BFLOAT16 = 10
 
+# Reduce operations.
+AVERAGE = 0
+SUM = 1
+ADASUM = 2
+
 # How an allreduce travels between hosts.
 WIRE_AS_IT_IS = 0
 WIRE_FP16 = 1

@@ -2,6 +2,7 @@
 
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.jax import elastic
 from horovod.jax.mpi_ops import (
     Adasum,
     Average,
@@ -61,6 +62,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",

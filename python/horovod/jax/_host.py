@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional, Sequence
+from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -28,6 +28,19 @@ _SHAPED_BY_ALL = (_lib.ALLGATHER, _lib.REDUCESCATTER)
 
 # What was submitted and not waited for to the end, since the caller was interrupted: the engine may still use it.
 _abandoned: list[Any] = []
+
+
+class Operation(NamedTuple):
+    """One collective of some arrays, which are a group if there are several. The fields are those of ``gorovod_op``."""
+
+    kind: int
+    name: str
+    process_set_id: int
+    reduce_op: int = 0
+    prescale: float = 1.0
+    postscale: float = 1.0
+    root_rank: int = 0
+    wire: int = _lib.WIRE_AS_IT_IS
 
 
 def run(
@@ -58,7 +71,7 @@ def run(
                 array.shape,
                 _slots.WILL_WAIT,
                 kind,
-                _dtype(array),
+                dtype(array),
                 reduce_op,
                 root_rank,
                 process_set_id,
@@ -97,7 +110,20 @@ def run(
             slot.free()
 
 
-def _dtype(array: np.ndarray) -> int:
+def run_as_expected(operation: Operation, shapes: Sequence[tuple[int, ...]], arrays: Sequence[Any]) -> list[np.ndarray]:
+    """Run ``operation``, whose results a program expects in ``shapes``. Raises ValueError if they have others, too."""
+    results = run(arrays=[np.asarray(array) for array in arrays], **operation._asdict())
+    for result, shape in zip(results, shapes):
+        if result.shape != shape:
+            raise ValueError(
+                f"{operation.name}: the result has shape {result.shape}; inside of jax.jit all ranks must have the "
+                f"same number of rows, which gives {shape}"
+            )
+    return results
+
+
+def dtype(array: Any) -> int:
+    """The engine's number of an array's type. Raises ValueError if it has none."""
     number = _DTYPES.get(array.dtype.name)
     if number is None:
         raise ValueError(f"Arrays of type {array.dtype} are not supported.")

@@ -1,8 +1,9 @@
 """Collectives on arrays of JAX, and on trees of them.
 
-Called on arrays they block, and run at once. Inside of ``jax.jit`` and the like they become ordered callbacks into the
-host, so compiled programs have them in the order of the source, and all ranks must run the same. What is reduced and
-gathered is in the memory of the host; the arrays of a GPU or TPU go through it.
+Called on arrays they block, and run at once. Inside of ``jax.jit`` and the like they become operations of the compiled
+program, which ranks match by their names: without a name, by the place among those that were traced. All ranks must run
+the same program. Where XLA cannot have them, on a GPU or TPU or with an old jaxlib, they are callbacks into the host in
+the order of the source. What is reduced and gathered is in the memory of the host.
 
 Errors are HorovodInternalError or ValueError; from inside of a compiled program they come as JAX's runtime error with
 that text.
@@ -10,23 +11,19 @@ that text.
 
 from __future__ import annotations
 
-import collections
-import functools
-import itertools
 import pickle
 from typing import Any, Optional
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import io_callback
 
 from horovod.common import _arguments, _lib
 from horovod.common.basics import HorovodBasics
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.process_sets import _setup as _setup_process_sets
 from horovod.common.util import get_average_backwards_compatibility_fun
-from horovod.jax import _host
+from horovod.jax import _host, _traced
 
 try:
     import cloudpickle as pickler
@@ -72,8 +69,6 @@ Max = _basics.Max
 Product = _basics.Product
 
 _average_or = get_average_backwards_compatibility_fun(_basics)
-# The calls without a name in compiled programs, by process set: not all ranks compile those of a part of them.
-_traced: dict[int, itertools.count] = collections.defaultdict(lambda: itertools.count(1))
 
 
 class Compression:
@@ -104,26 +99,10 @@ def _run(kind: int, leaves: list[Any], shapes: Optional[list[tuple[int, ...]]], 
     _arguments.name(name)
     if not leaves:
         return []
-    if not _is_traced(leaves):
-        results = _host.run(kind, [np.asarray(leaf) for leaf in leaves], name, **of)
-        return [jnp.asarray(result) for result in results]
-    # Calls of a program are matched by their places in it, whenever it runs.
-    name = name or f"jax.traced.{next(_traced[of['process_set_id']])}"
-    wanted = [
-        jax.ShapeDtypeStruct(leaf.shape if shapes is None else shapes[i], leaf.dtype) for i, leaf in enumerate(leaves)
-    ]
-
-    def call(*arrays: Any) -> list[np.ndarray]:
-        results = _host.run(kind, [np.asarray(array) for array in arrays], name, **of)
-        for result, want in zip(results, wanted):
-            if result.shape != want.shape:
-                raise ValueError(
-                    f"{name}: the result has shape {result.shape}; inside of jax.jit all ranks must have the same "
-                    f"number of rows, which gives {want.shape}"
-                )
-        return results
-
-    return io_callback(call, wanted, *leaves, ordered=True)
+    if _is_traced(leaves):
+        return _traced.run(kind, leaves, shapes, name, **of)
+    results = _host.run(kind, [np.asarray(leaf) for leaf in leaves], name, **of)
+    return [jnp.asarray(result) for result in results]
 
 
 def allreduce(
@@ -148,42 +127,18 @@ def allreduce(
     )
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
-    of = (name, _arguments.process_set_id(process_set), reduce_op, *scales, check_compression(compression))
-    if _is_traced(leaves):
-        return jax.tree_util.tree_unflatten(tree, _differentiable_allreduce(of, leaves))
-    return jax.tree_util.tree_unflatten(tree, _allreduce(of, leaves))
-
-
-def _allreduce(of: tuple, leaves: list[Any]) -> list[Any]:
-    name, process_set_id, reduce_op, prescale, postscale, wire = of
-    return _run(
+    results = _run(
         _lib.ALLREDUCE,
         leaves,
         None,
         name,
-        process_set_id=process_set_id,
+        process_set_id=_arguments.process_set_id(process_set),
         reduce_op=reduce_op,
-        prescale=prescale,
-        postscale=postscale,
-        wire=wire,
+        prescale=scales[0],
+        postscale=scales[1],
+        wire=check_compression(compression),
     )
-
-
-_differentiable_allreduce = functools.partial(jax.custom_vjp, nondiff_argnums=(0,))(_allreduce)
-
-
-def _allreduce_forward(of: tuple, leaves: list[Any]) -> tuple[list[Any], None]:
-    return _allreduce(of, leaves), None
-
-
-def _allreduce_backward(of: tuple, _: None, gradients: list[Any]) -> tuple[list[Any]]:
-    name, *rest = of
-    if rest[1] not in (Average, Sum):
-        raise NotImplementedError("only allreduces with Average and Sum are differentiable")
-    return (_allreduce((name and f"{name}.gradient", *rest), gradients),)
-
-
-_differentiable_allreduce.defvjp(_allreduce_forward, _allreduce_backward)
+    return jax.tree_util.tree_unflatten(tree, results)
 
 
 def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:

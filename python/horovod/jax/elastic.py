@@ -1,0 +1,76 @@
+"""Elastic training with JAX: ``@hvd.elastic.run`` around a training function, and the state that it works on.
+
+    @hvd.elastic.run
+    def train(state):
+        while state.step < steps:
+            state.weights = step(state.weights, batch(state.step))
+            state.step += 1
+            state.commit()
+
+    state = hvd.elastic.JaxState(weights=weights, step=0)
+    train(state)
+
+The loop and its rules are those of :mod:`horovod.common.elastic`. An array that a compiled program returns may tell of
+an error only when it is looked at, which ``state.commit()`` does.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Optional
+
+import jax
+
+from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.exceptions import HorovodInternalError
+from horovod.jax.mpi_ops import broadcast_object, init, rank, shutdown
+
+__all__ = ["JaxState", "internal_error", "run"]
+
+
+class JaxState(ObjectState):
+    """Arrays, trees of them and other picklable values, each an attribute named by its keyword."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
+
+    def save(self) -> None:
+        """Remember the values, once all arrays are there. Raises the error of a program that has made one."""
+        with_values = {name: getattr(self, name) for name in self._saved_state}
+        jax.block_until_ready(with_values)
+        self._saved_state = with_values
+
+
+def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
+    """The error of a collective in a compiled program, or None where it is another one.
+
+    JAX raises it as a JaxRuntimeError, and as a ValueError where a small program fails at once.
+    """
+    if isinstance(error, (jax.errors.JaxRuntimeError, ValueError)) and "HorovodInternalError: " in str(error):
+        return HorovodInternalError(str(error))
+    return None
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a training function whose first argument is a :class:`JaxState`, or another ``State``.
+
+    It is called again, after the job was joined anew, when a collective fails, in a compiled program or not, and after
+    a HostsUpdatedInterrupt; see :mod:`horovod.common.elastic`. Other exceptions go through.
+    """
+
+    @functools.wraps(func)
+    def converted(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return func(*args, **kwargs)
+        except Exception as e:
+            error = internal_error(e)
+            if error is None:
+                raise
+            raise error from e
+
+    return run_fn(converted, _reset)
+
+
+def _reset() -> None:
+    shutdown()
+    init()
