@@ -242,6 +242,10 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	switch {
 	case op.Type == negotiate.Allgather || op.Type == negotiate.Alltoall || op.Type == negotiate.Reducescatter && c.output == nil:
 		alloc, context := c.alloc, c.context
+		if alloc != nil && context != nil && C.shim_gives_output(alloc) {
+			given := (*C.gorovod_memory)(context)
+			op.Target = bytes(given.data, int64(given.bytes))
+		}
 		op.Alloc = func(shape tensor.Shape, n int) ([]byte, error) { return allocate(alloc, context, shape, n) }
 		if alloc == nil {
 			op.Free = func(out []byte) { C.free(unsafe.Pointer(unsafe.SliceData(out))) }

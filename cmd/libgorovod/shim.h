@@ -2,6 +2,7 @@
 #ifndef GOROVOD_SHIM_H
 #define GOROVOD_SHIM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,8 @@ void shim_track_fd(int fd, int open);
 /* Calls the functions of a gorovod_op. */
 void *shim_call_alloc(void *(*alloc)(void *, size_t, int, const int64_t *), void *context,
                       size_t bytes, int ndim, const int64_t *shape);
+/* Whether alloc is gorovod_given_output, so that its memory is known. */
+bool shim_gives_output(void *(*alloc)(void *, size_t, int, const int64_t *));
 int shim_call_ready(int (*ready)(void *), void *context);
 void shim_call_done(void (*done)(void *, int64_t, int, const char *), void *context,
                     int64_t handle, int status, const char *reason);

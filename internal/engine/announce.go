@@ -22,6 +22,7 @@ func (l *lane) submit(en *Entry) *Error {
 			return err
 		}
 	}
+	l.claim(en)
 	slot, gen, cached := l.worker.Lookup(&en.request)
 	if !cached && !en.op.Unnamed {
 		en.request.Name = strings.Clone(en.request.Name) // it was the caller's

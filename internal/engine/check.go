@@ -109,6 +109,9 @@ func (l *lane) checkOutput(op *Op, bytes int) *Error {
 	if len(op.Out) != bytes {
 		return errorf(InvalidArgument, "%s of tensor %q: %d bytes of output, but the result has %d.", opName(op.Type), op.Name, len(op.Out), bytes)
 	}
+	if op.Type != negotiate.Reducescatter && overlap(op.In, op.Out) && &op.In[0] != &op.Out[0] {
+		return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be the input, or apart from it.", opName(op.Type), op.Name)
+	}
 	return nil
 }
 

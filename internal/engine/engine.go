@@ -87,7 +87,8 @@ type Engine struct {
 	world *lane
 
 	flight   *flight.Recorder        // guarded by mu
-	mu       sync.Mutex              // guards sets, and each lane's pending table and worker
+	mu       sync.Mutex              // guards sets, inUse, and each lane's pending table and worker
+	inUse    inUse                   // what pending operations read and write
 	sets     map[int]*processSet     // by id
 	lanes    atomic.Pointer[[]*lane] // of the sets that this rank is in; renewed, never changed
 	setCalls sync.Mutex              // one AddSet or RemoveSet at a time

@@ -32,6 +32,8 @@ type Op struct {
 	// Out is as long as In for Allreduce, Adasum and Broadcast, and may be In. It is
 	// nil for Allgather and Alltoall; for Reducescatter it is this member's rows, or nil.
 	Out []byte
+	// Target, if the caller knows it, is the memory that Alloc is going to return.
+	Target []byte
 	// Alloc makes the output where Out is nil. It is called by the driver.
 	Alloc func(shape tensor.Shape, bytes int) ([]byte, error)
 	// Free, if set, takes an output made by Alloc that nobody has taken.
@@ -74,10 +76,13 @@ type Entry struct {
 	done     atomic.Bool
 	waiting  atomic.Bool
 	tiring   atomic.Bool   // somebody has waited for it for longWait, in vain
+	refusal  *Error        // how it is going to end, since its memory is in use
 	wake     chan struct{} // capacity 1
 	refs     atomic.Int32  // the holder and the engine; the last one recycles
 	late     atomic.Pointer[func(*Entry)]
 	blocked  blocked
+
+	reads, writes extent // what it has in engine.inUse
 
 	// Tag is the holder's; 0 after Enqueue.
 	Tag int64

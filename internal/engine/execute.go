@@ -68,7 +68,11 @@ func (l *lane) start(b *negotiate.Batch) {
 	first := b.Responses[0]
 	if first.Err != "" {
 		for _, p := range x.parts {
-			l.complete(p.entry, &Error{PreconditionError, first.Err})
+			err := &Error{PreconditionError, first.Err}
+			if p.entry != nil && p.entry.refusal != nil {
+				err = p.entry.refusal
+			}
+			l.complete(p.entry, err)
 		}
 		return
 	}
@@ -216,6 +220,20 @@ func (l *lane) growIn(f *fusionBuffer, n int) []byte {
 	return buf
 }
 
+// apart returns in, or a copy of it if out has memory in common with it. Nil after an
+// abort for want of memory.
+func (l *lane) apart(in, out []byte) []byte {
+	if in == nil {
+		return []byte{}
+	}
+	if !overlap(in, out) {
+		return in
+	}
+	buf := l.grow(len(in))
+	copy(buf, in)
+	return buf
+}
+
 // affordable is the size in bytes of an output whose shape other ranks have a say in.
 // Where the memory of this host cannot hold it, it aborts, and returns false: nothing is
 // allocated for what a rank merely says.
@@ -274,6 +292,15 @@ func (l *lane) startAllgather(p *part) {
 	var in []byte
 	if p.entry != nil {
 		in = p.entry.op.In
+		place := int64(0)
+		for _, n := range x.counts[:l.rank] {
+			place += n
+		}
+		if inPlace := len(in) > 0 && len(out) == total && &in[0] == &out[place]; !inPlace {
+			if in = l.apart(in, out); in == nil {
+				return
+			}
+		}
 	}
 	l.trace(x.parts, activityAllgather)
 	x.op = l.run.Allgather(in, out, x.counts)
@@ -367,6 +394,9 @@ func exchangeRows(l *lane) {
 	var in []byte
 	if p.entry != nil {
 		in = p.entry.op.In[:sent] // rows beyond the splits stay here
+		if in = l.apart(in, out); in == nil {
+			return
+		}
 	}
 	x.op = l.run.Alltoall(in, x.counts, out, x.received)
 }
@@ -402,6 +432,8 @@ func (l *lane) startReducescatter(p *part) {
 			}
 			reduce.Scale(resp.DType, buf, in, resp.Prescale)
 			in = buf
+		} else if in = l.apart(in, out); in == nil {
+			return
 		}
 	}
 	l.trace(x.parts, activityReducescatter)

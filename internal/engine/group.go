@@ -24,6 +24,9 @@ func (l *lane) submitGroup(g *group) *Error {
 	if unnamed {
 		l.numberGroup(g)
 	}
+	for _, en := range g.entries {
+		l.claim(en)
+	}
 	cached := l.lookupGroup(g)
 	for i, en := range g.entries {
 		err := l.admit(en) // sees a name that is used twice in the group, too
@@ -40,6 +43,9 @@ func (l *lane) submitGroup(g *group) *Error {
 		}
 		if unnamed {
 			l.unnumberGroup(g)
+		}
+		for _, en := range g.entries {
+			e.inUse.release(en)
 		}
 		return err
 	}

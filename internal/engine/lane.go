@@ -254,6 +254,9 @@ func (l *lane) read(records []transport.Record) error {
 		if en := l.table[resp.Name]; en != nil {
 			en.agreed = true
 			l.recordAgreed(en)
+			if resp.Err == "" && en.refusal != nil {
+				return fmt.Errorf("%q is to be executed, which this rank has refused: %v", resp.Name, en.refusal)
+			}
 			if resp.Err == "" && !resp.Fits(&en.request, l.rank) {
 				return fmt.Errorf("%q is to be executed as %v of %v in %v %v, and was submitted as %v of %v in %v",
 					resp.Name, resp.Type, resp.DType, resp.Shape, resp.FirstDims, en.request.Type, en.request.DType, en.request.Shape)
@@ -304,6 +307,7 @@ func (l *lane) completeParts() {
 // forget takes an Entry out of the table. The caller holds engine.mu.
 func (l *lane) forget(en *Entry, err *Error) {
 	delete(l.table, en.request.Name)
+	l.engine.inUse.release(en)
 	l.recordEnd(en, err)
 	if l.joining == en {
 		l.joining = nil
@@ -357,6 +361,7 @@ func (l *lane) failAll(reason *Error) {
 		left = append(left, en)
 		l.recordEnd(en, reason)
 		delete(l.table, name)
+		e.inUse.release(en)
 	}
 	l.outbox, l.unready, l.joining = nil, nil, nil
 	l.behind.Store(0)

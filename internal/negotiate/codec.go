@@ -14,7 +14,7 @@ import (
 // for factors. A message has exactly one encoding, and carries no version: the
 // members have compared theirs when they joined.
 //
-//	Request:  type dtype op wire name root device shape prescale postscale group [groupsize] ranks
+//	Request:  type dtype op wire name root device shape prescale postscale group [groupsize] ranks refused
 //	Response: flags type dtype op wire name [err] root device shape firstdims prescale postscale group [groupsize] joined [slot gen]
 
 // maxErr bounds Response.Err. The coordinator's messages stay below it by
@@ -31,7 +31,7 @@ const (
 )
 
 // Append appends r's encoding to b. r must be within MaxName (Group too),
-// MaxDims and MaxRanks, have no negative dimension, a GroupSize only with a
+// MaxDims, MaxRanks and MaxRefused, have no negative dimension, a GroupSize only with a
 // Group, and ascending Ranks: Decode refuses anything else.
 func (r *Request) Append(b []byte) []byte {
 	first := byte(r.Type)
@@ -46,7 +46,8 @@ func (r *Request) Append(b []byte) []byte {
 	b = appendFloat(b, r.Prescale)
 	b = appendFloat(b, r.Postscale)
 	b = appendGroup(b, r.Group, r.GroupSize)
-	return appendAscending(b, r.Ranks)
+	b = appendAscending(b, r.Ranks)
+	return appendString(b, r.Refused)
 }
 
 // Decode sets r to the Request encoded in p, all of it. It copies what it
@@ -66,6 +67,7 @@ func (r *Request) Decode(p []byte) error {
 	q.Postscale = d.float()
 	q.Group, q.GroupSize = d.group()
 	q.Ranks = d.ascending(MaxRanks)
+	q.Refused = d.str(MaxRefused, "refusal")
 	if err := d.end(); err != nil {
 		return fmt.Errorf("decode request: %w", err)
 	}

@@ -25,6 +25,7 @@ func sampleRequests() []Request {
 			Group: strings.Repeat("g", MaxName), GroupSize: math.MaxInt32, Ranks: longRanks(MaxRanks)},
 		{Type: AddProcessSet, Name: "process_set.add", Device: CPUDevice, Ranks: []int32{0, 1, 7, math.MaxInt32}},
 		{Type: Settle, Group: "g", GroupSize: 1, Ranks: []int32{5}},
+		{Type: Allreduce, Name: "r", Refused: strings.Repeat("r", MaxRefused)},
 	}
 }
 
@@ -116,7 +117,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"out of range", new(Request), request(func(r *Request) { r.Ranks = []int32{-1} })},
 		{"out of range", new(Response), response(func(r *Response) { r.Joined = []int32{2, 1} })},
 		// Two distances that are in range, and their sum is not.
-		{"rank out of range", new(Request), append(bytes.TrimSuffix(request(func(*Request) {}), []byte{0}), 2, 0xff, 0xff, 0xff, 0xff, 7, 1)},
+		{"rank out of range", new(Request), append(bytes.TrimSuffix(request(func(*Request) {}), []byte{0, 0}), 2, 0xff, 0xff, 0xff, 0xff, 7, 1)},
 		{"unknown dtype(11)", new(Request), request(func(r *Request) { r.DType = tensor.NumDTypes })},
 		{"unknown reduce op(6)", new(Request), request(func(r *Request) { r.ReduceOp = tensor.NumReduceOps })},
 		{"unknown wire(3)", new(Request), request(func(r *Request) { r.Wire = tensor.NumWires })},

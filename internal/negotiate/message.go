@@ -42,6 +42,9 @@ const CPUDevice = -1
 // MaxName is the longest tensor name in bytes.
 const MaxName = 16 << 10
 
+// MaxRefused is the longest reason for a refusal in bytes.
+const MaxRefused = 4 << 10
+
 // MaxDims is the largest number of dimensions.
 const MaxDims = 255
 
@@ -66,6 +69,9 @@ type Request struct {
 	Group     string
 	GroupSize int32
 	Ranks     []int32 // AddProcessSet: the set's world ranks, ascending
+	// Refused, if not empty, is why the sender does not take part: the tensor fails
+	// on all members with this text.
+	Refused string
 	// Contested says that the sender's cache has a slot for the name, and yet it
 	// asks in full. Others may have marked the slot, and would ask in full only after
 	// the coordinator has seen this Request: so it must wait for nobody (Combiner).

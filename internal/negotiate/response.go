@@ -93,9 +93,10 @@ func wire(r *Request) tensor.Wire {
 
 // answers reports whether r says the same as did member's Request that led to
 // this Response. Of the device only the kind counts: each member has its own GPU.
+// A refusal is no repetition.
 func (r *Response) answers(q *Request, member int) bool {
 	if q.Type != r.Type || q.DType != r.DType || !sameKind(q.Device, r.Device) || q.Name != r.Name ||
-		q.Group != r.Group || q.GroupSize != r.GroupSize {
+		q.Group != r.Group || q.GroupSize != r.GroupSize || q.Refused != "" {
 		return false
 	}
 	switch r.Type {
@@ -172,7 +173,7 @@ func (r *Response) repeats(o *Response) bool {
 func (r *Request) repeats(o *Request) bool {
 	return r.Type == o.Type && r.DType == o.DType && r.ReduceOp == o.ReduceOp && r.Wire == o.Wire &&
 		r.Name == o.Name && r.Root == o.Root && r.Device == o.Device && r.Shape.Equal(o.Shape) &&
-		r.Group == o.Group && r.GroupSize == o.GroupSize && slices.Equal(r.Ranks, o.Ranks) &&
+		r.Group == o.Group && r.GroupSize == o.GroupSize && slices.Equal(r.Ranks, o.Ranks) && r.Refused == o.Refused &&
 		sameFactor(r.Prescale, o.Prescale) && sameFactor(r.Postscale, o.Postscale)
 }
 

@@ -209,6 +209,9 @@ func requests(t *testing.T, d *datadriven.TestData) []*Request {
 				if d.MaybeScanArgs(t, "but", &but); but == name {
 					r.Shape = tensor.Shape{9}
 				}
+				if r.Refused != name {
+					r.Refused = ""
+				}
 				reqs = append(reqs, r)
 			}
 			return reqs
@@ -266,6 +269,8 @@ func request(t *testing.T, d *datadriven.TestData) *Request {
 			for r.ReduceOp.String() != v {
 				r.ReduceOp = (r.ReduceOp + 1) % tensor.NumReduceOps
 			}
+		case "refused":
+			r.Refused = v
 		case "wire":
 			w, err := tensor.ParseWire(v)
 			if err != nil {

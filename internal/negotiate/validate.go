@@ -24,6 +24,10 @@ type check struct {
 
 // checks are Horovod's, in its order: the first that fails speaks.
 var checks = []check{
+	{ // Not Horovod's. Before the rest, which a refusal makes pointless.
+		ok:   func(_, r *Request) bool { return r.Refused == "" },
+		text: func(_, r *Request) string { return r.Refused },
+	},
 	{
 		ok: func(first, r *Request) bool { return r.DType == first.DType },
 		text: func(first, r *Request) string {

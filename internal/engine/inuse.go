@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/spans"
+)
+
+// inUse is the memory of the operations that are pending on this rank, in all
+// lanes. When an operation reads and writes its memory depends on the other ranks
+// and on what it is fused with, so the result of two that use the same memory, of
+// which one writes it, is anybody's guess. The second one is refused. Any number
+// may read the same memory. Guarded by engine.mu.
+type inUse struct {
+	read, written spans.Set[*Entry]
+}
+
+// extent is a range of memory, [begin, end); empty if end is 0.
+type extent struct{ begin, end uintptr }
+
+func extentOf(p []byte) extent {
+	if len(p) == 0 {
+		return extent{}
+	}
+	begin := uintptr(unsafe.Pointer(&p[0]))
+	return extent{begin, begin + uintptr(len(p))}
+}
+
+// claim enters en's memory, or refuses en.
+func (l *lane) claim(en *Entry) {
+	m := &l.engine.inUse
+	out := en.op.Out
+	if out == nil {
+		out = en.op.Target
+	}
+	en.reads, en.writes = extentOf(en.op.In), extentOf(out)
+	if en.reads == en.writes {
+		en.reads = extent{} // in place
+	}
+	if other, what := m.clash(en); other != nil {
+		en.reads, en.writes = extent{}, extent{}
+		l.refuse(en, other, what)
+		return
+	}
+	if en.reads.end != 0 {
+		m.read.Add(en.reads.begin, en.reads.end, en)
+	}
+	if en.writes.end != 0 {
+		m.written.Add(en.writes.begin, en.writes.end, en)
+	}
+}
+
+// release ends en's use of its memory.
+func (m *inUse) release(en *Entry) {
+	if en.reads.end != 0 {
+		m.read.Remove(en.reads.begin, en.reads.end, en)
+	}
+	if en.writes.end != 0 {
+		m.written.Remove(en.writes.begin, en.writes.end, en)
+	}
+	en.reads, en.writes = extent{}, extent{}
+}
+
+// clash finds a pending operation with which en cannot share memory, and says
+// what each of them does with it; nil if there is none.
+func (m *inUse) clash(en *Entry) (other *Entry, what string) {
+	counts := func(other *Entry) bool { return !takeTurns(en, other) }
+	if x := en.writes; x.end != 0 {
+		if other, found := m.written.Find(x.begin, x.end, counts); found {
+			return other, "writes memory that %s writes, too"
+		}
+		if other, found := m.read.Find(x.begin, x.end, counts); found {
+			return other, "writes memory that %s reads"
+		}
+	}
+	if x := en.reads; x.end != 0 {
+		if other, found := m.written.Find(x.begin, x.end, counts); found {
+			return other, "reads memory that %s writes"
+		}
+	}
+	return nil, ""
+}
+
+// takeTurns reports whether a and b may share memory all the same: broadcasts of one set from one root
+// do not overlap in time and bring the same values, as of weights that a model has under two names.
+func takeTurns(a, b *Entry) bool {
+	return a.op.Type == negotiate.Broadcast && b.op.Type == negotiate.Broadcast && a.lane == b.lane && a.op.Root == b.op.Root
+}
+
+// refuse makes en an operation that fails on all ranks: this one knows why, and its Request
+// tells the others, which would wait for it otherwise. Nothing touches en's memory.
+func (l *lane) refuse(en, other *Entry, what string) {
+	e := l.engine
+	kind, advice := describe(en), "Wait for that one first, or give each operation memory of its own."
+	rival := describe(other) + ", which is still in progress,"
+	if en.group != nil && en.group == other.group {
+		rival, advice = describe(other)+", of the same group,", "Give each tensor of a group memory of its own."
+	}
+	why := fmt.Sprintf("it "+what+". "+advice, rival)
+	en.refusal = &Error{InvalidArgument, kind + " is refused: " + why}
+	told := fmt.Sprintf("%s refuses %s: %s", e.opts.Describe(e.opts.Rank), kind, why)
+	en.request.Refused = told[:min(len(told), negotiate.MaxRefused)]
+	en.op.In, en.op.Out, en.op.Target, en.op.Alloc, en.op.Ready = nil, nil, nil, nil, nil
+}
+
+// describe names an operation for an error.
+func describe(en *Entry) string {
+	name := en.request.Name
+	if len(name) > 256 {
+		name = name[:256] + "…"
+	}
+	return fmt.Sprintf("%s of tensor %q", opName(en.request.Type), name)
+}
+
+// overlap reports whether a and b have a byte in common.
+func overlap(a, b []byte) bool {
+	x, y := extentOf(a), extentOf(b)
+	return x.begin < y.end && y.begin < x.end
+}
+
+// userOf is a pending operation whose memory has the address, nil if there is none.
+func (m *inUse) userOf(address uintptr) *Entry {
+	all := func(*Entry) bool { return true }
+	en, found := m.written.Find(address, address+1, all)
+	if !found {
+		en, _ = m.read.Find(address, address+1, all)
+	}
+	return en
+}

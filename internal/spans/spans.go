@@ -1,0 +1,150 @@
+// Package spans tells whether a range of memory overlaps with ranges that are in
+// use. The engine keeps the memory of pending operations in Sets, and asks at
+// every submission: so a Set is made for the cache, and allocates only while it
+// grows. It does not lock.
+package spans
+
+import "slices"
+
+// chunkSize is how many ranges lie in one piece of memory, in which they are moved to
+// make room.
+const chunkSize = 64
+
+// Set holds ranges of addresses, each with its owner. They may overlap, and be
+// equal. The zero Set is empty. It is a list of chunks, ordered by where ranges begin.
+type Set[T comparable] struct {
+	first  []uintptr // of each chunk: where its first range begins
+	last   []uintptr // of each chunk: the greatest end of a range
+	chunks []*chunk[T]
+	spare  []*chunk[T]
+}
+
+// chunk holds n ranges [begin, end), ordered by begin. It is not empty.
+type chunk[T comparable] struct {
+	n          int
+	begin, end [chunkSize]uintptr
+	owner      [chunkSize]T
+}
+
+// Add puts [begin, end), which is not empty, into the set.
+func (s *Set[T]) Add(begin, end uintptr, owner T) {
+	if len(s.chunks) == 0 {
+		s.insert(0, s.unused())
+	}
+	i := s.before(begin)
+	if s.chunks[i].n == chunkSize {
+		s.split(i)
+		i = s.before(begin)
+	}
+	c := s.chunks[i]
+	at := 0
+	for at < c.n && c.begin[at] <= begin {
+		at++
+	}
+	copy(c.begin[at+1:], c.begin[at:c.n])
+	copy(c.end[at+1:], c.end[at:c.n])
+	copy(c.owner[at+1:], c.owner[at:c.n])
+	c.begin[at], c.end[at], c.owner[at] = begin, end, owner
+	c.n++
+	s.first[i] = c.begin[0]
+	s.last[i] = max(s.last[i], end)
+}
+
+// Remove takes a range out that Add has put in, with the same arguments.
+func (s *Set[T]) Remove(begin, end uintptr, owner T) {
+	for i := s.before(begin); i >= 0; i-- { // several chunks, where many begin there
+		c := s.chunks[i]
+		for at := c.n - 1; at >= 0 && c.begin[at] >= begin; at-- {
+			if c.begin[at] == begin && c.end[at] == end && c.owner[at] == owner {
+				s.removeAt(i, at)
+				return
+			}
+		}
+	}
+	panic("spans: what is removed is not in the set")
+}
+
+// Find returns an owner that counts of a range that overlaps [begin, end).
+func (s *Set[T]) Find(begin, end uintptr, counts func(T) bool) (owner T, found bool) {
+	for i, first := range s.first {
+		if first >= end {
+			break
+		}
+		if s.last[i] <= begin {
+			continue
+		}
+		c := s.chunks[i]
+		for at := 0; at < c.n && c.begin[at] < end; at++ {
+			if c.end[at] > begin && counts(c.owner[at]) {
+				return c.owner[at], true
+			}
+		}
+	}
+	return owner, false
+}
+
+// Empty reports whether nothing is in the set.
+func (s *Set[T]) Empty() bool { return len(s.chunks) == 0 }
+
+// before is the last chunk whose first range begins at begin or before; 0 if there is none.
+func (s *Set[T]) before(begin uintptr) int {
+	low, high := 0, len(s.first)
+	for low < high {
+		if middle := (low + high) / 2; s.first[middle] <= begin {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return max(0, low-1)
+}
+
+// removeAt takes range at of chunk i out.
+func (s *Set[T]) removeAt(i, at int) {
+	c := s.chunks[i]
+	end := c.end[at]
+	copy(c.begin[at:], c.begin[at+1:c.n])
+	copy(c.end[at:], c.end[at+1:c.n])
+	copy(c.owner[at:], c.owner[at+1:c.n])
+	c.n--
+	var none T
+	c.owner[c.n] = none
+	if c.n == 0 {
+		s.spare = append(s.spare, c)
+		s.first, s.last, s.chunks = slices.Delete(s.first, i, i+1), slices.Delete(s.last, i, i+1), slices.Delete(s.chunks, i, i+1)
+		return
+	}
+	s.first[i] = c.begin[0]
+	if end == s.last[i] {
+		s.last[i] = slices.Max(c.end[:c.n])
+	}
+}
+
+// split moves the second half of chunk i, which is full, to a new one.
+func (s *Set[T]) split(i int) {
+	const half = chunkSize / 2
+	c, d := s.chunks[i], s.unused()
+	copy(d.begin[:], c.begin[half:])
+	copy(d.end[:], c.end[half:])
+	copy(d.owner[:], c.owner[half:])
+	clear(c.owner[half:])
+	c.n, d.n = half, half
+	s.insert(i+1, d)
+	s.first[i+1] = d.begin[0]
+	s.last[i], s.last[i+1] = slices.Max(c.end[:half]), slices.Max(d.end[:half])
+}
+
+// insert makes c the chunk i; the caller sets its first and last.
+func (s *Set[T]) insert(i int, c *chunk[T]) {
+	s.first, s.last, s.chunks = slices.Insert(s.first, i, 0), slices.Insert(s.last, i, 0), slices.Insert(s.chunks, i, c)
+}
+
+func (s *Set[T]) unused() *chunk[T] {
+	n := len(s.spare)
+	if n == 0 {
+		return new(chunk[T])
+	}
+	c := s.spare[n-1]
+	s.spare = s.spare[:n-1]
+	return c
+}

@@ -1,0 +1,101 @@
+package spans
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+type span struct {
+	begin, end uintptr
+	owner      int
+}
+
+// TestFindAgreesWithLooking: whatever was added and removed, Find finds a range that overlaps where there is one, of
+// those that count, and none where there is none.
+func TestFindAgreesWithLooking(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s Set[int]
+		var in []span
+		room := rapid.SampledFrom([]uintptr{4, 100, 10000}).Draw(t, "room") // few addresses: many ranges are equal
+		growing := rapid.IntRange(1, 4).Draw(t, "growing")
+		for range rapid.IntRange(1, 1000).Draw(t, "steps") {
+			begin := rapid.Uintptr().Draw(t, "begin") % room
+			end := begin + 1 + rapid.Uintptr().Draw(t, "length")%16
+			if len(in) > 0 && rapid.IntRange(0, growing).Draw(t, "what") == 0 {
+				i := rapid.IntRange(0, len(in)-1).Draw(t, "which")
+				s.Remove(in[i].begin, in[i].end, in[i].owner)
+				in = slices.Delete(in, i, i+1)
+			} else {
+				n := span{begin, end, rapid.IntRange(0, 3).Draw(t, "owner")}
+				s.Add(n.begin, n.end, n.owner)
+				in = append(in, n)
+			}
+			counts := func(owner int) bool { return owner != 0 }
+			there := func(n span) bool { return n.begin < end && begin < n.end && counts(n.owner) }
+			owner, found := s.Find(begin, end, counts)
+			if found != slices.ContainsFunc(in, there) || found && !slices.ContainsFunc(in, func(n span) bool { return there(n) && n.owner == owner }) {
+				t.Fatalf("[%d, %d) among %d ranges: found %v, owner %d", begin, end, len(in), found, owner)
+			}
+		}
+		for _, n := range in {
+			s.Remove(n.begin, n.end, n.owner)
+		}
+		if !s.Empty() {
+			t.Fatalf("not empty after the removal of all")
+		}
+	})
+}
+
+func all(int) bool { return true }
+
+// TestTouchingIsNotOverlapping: the end of a range is not in it.
+func TestTouchingIsNotOverlapping(t *testing.T) {
+	var s Set[int]
+	s.Add(10, 20, 1)
+	for _, c := range []struct {
+		begin, end uintptr
+		overlaps   bool
+	}{{0, 10, false}, {20, 30, false}, {0, 11, true}, {19, 20, true}, {12, 13, true}, {0, 100, true}} {
+		if _, got := s.Find(c.begin, c.end, all); got != c.overlaps {
+			t.Errorf("[%d, %d) overlaps [10, 20): %v", c.begin, c.end, got)
+		}
+	}
+}
+
+// TestSteadyStateAllocatesNothing: a set that has been as large before takes no new memory.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	var s Set[int]
+	step := func() {
+		for i := range uintptr(1000) {
+			s.Add(i*7919%1000, i*7919%1000+1, 1)
+		}
+		for i := range uintptr(1000) {
+			s.Remove(i, i+1, 1)
+		}
+	}
+	step()
+	if n := testing.AllocsPerRun(10, step); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkAmongThousand is what an operation costs while a thousand others are pending.
+func BenchmarkAmongThousand(b *testing.B) {
+	var s Set[int]
+	at := func(i int) (begin, end uintptr) { return uintptr(i*7919%1000) * 64, uintptr(i*7919%1000)*64 + 64 }
+	for i := range 1000 {
+		begin, end := at(i)
+		s.Add(begin, end, i)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		begin, end := at(i % 1000)
+		s.Remove(begin, end, i%1000)
+		if _, found := s.Find(begin, end, all); found {
+			b.Fatal("found what was removed")
+		}
+		s.Add(begin, end, i%1000)
+	}
+}
