@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"runtime/debug"
+	"time"
+)
 
 // The background goroutine works when nobody waits, so it is in no hurry: it
 // lets submissions gather before it looks, and where it finds nothing to do it
@@ -85,6 +88,7 @@ func (e *Engine) attend() {
 // holds the role.
 func (e *Engine) driveAside(doze bool) bool {
 	defer e.abortOnPanic()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	moved, polls := false, 0
 	for {
 		worked := e.progress()

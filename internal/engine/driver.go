@@ -2,9 +2,9 @@ package engine
 
 import (
 	"fmt"
+	"runtime/debug"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -67,6 +67,7 @@ func (e *Engine) leaveRole() {
 // the role. The caller holds the role.
 func (e *Engine) drive(en *Entry, deadline time.Time) {
 	defer e.abortOnPanic()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	polls := 0
 	if en != nil && en.tiring.Load() {
 		polls = e.weary()
@@ -113,7 +114,7 @@ func (e *Engine) weary() int {
 // abortOnPanic, deferred by who drives, makes an abort of a panic.
 func (e *Engine) abortOnPanic() {
 	if p := recover(); p != nil {
-		cause := guard.Caught("the engine of "+e.opts.Describe(e.opts.Rank), p)
+		cause := e.catch(p)
 		e.net.Abort(cause)
 		e.fail(e.aborted(cause))
 	}

@@ -1,7 +1,9 @@
 """From PyTorch tensors to the engine and back.
 
 An operation is submitted with the addresses of its tensors' memory and is named by a *handle*, an int. The table
-``_handle_map`` keeps the tensors alive until :func:`synchronize`, however the caller is interrupted. A tensor that is
+``_handle_map`` keeps the tensors alive until :func:`synchronize`, however the caller is interrupted, and the memory
+that they had at the submission, even if they get other memory meanwhile (``tensor.data = …``, ``set_``). PyTorch lets
+nobody keep memory from being resized, which frees it: :func:`synchronize` raises an error then. A tensor that is
 not in host memory goes through a copy there, and so does one whose memory does not hold its values (see ``is_neg``).
 
 A large output that the engine has made stays where it is: the result is a tensor on that memory, which is freed with
@@ -63,9 +65,10 @@ _Names = Callable[[int], str]
 class Operation(_slots.Slot):
     """What a handle stands for: an operation on one tensor, or on none.
 
-    It ``keeps`` its input, its output and their :class:`Copies`, if there are any. The output is a tensor for the
-    result, perhaps the input itself; None if the engine allocates it. A barrier has neither. As any slot it becomes
-    another operation once it was released: that it stands for a handle is to be seen in ``_handle_map``.
+    It ``keeps`` its input, its output, their :class:`Copies` if there are any, and the storage that the engine reads.
+    The output is a tensor for the result, perhaps the input itself; None if the engine allocates it. A barrier has
+    neither. As any slot it becomes another operation once it was released: that it stands for a handle is to be seen
+    in ``_handle_map``. Nobody but the engine knows of an output that is not the input before the end.
     """
 
     __slots__ = ("forgotten", "get", "waiting")
@@ -167,12 +170,32 @@ def _tensor(name: str) -> str:
 
 def output_of(operation: Operation) -> Optional[torch.Tensor]:
     """The output of an operation that has ended well."""
-    input, output, copies = operation.keeps
+    input, output, copies, storage, address = operation.keeps
+    if storage is not None and (input if copies is None else copies.source).data_ptr() != address:
+        check_unmoved(storage, address, _name_of(operation))
     if output is None:
         return None if input is None else _allocated(operation.handle, input)
     if copies is not None and copies.target is not output:
         store(copies.target, output)
     return output
+
+
+# The memory that tensors share: a tensor may get another one, and a storage is kept alive by whoever has it.
+storage_of: Callable[[torch.Tensor], Any] = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor._storage
+
+
+def check_unmoved(storage: Any, address: int, name: Optional[str]) -> None:
+    """Raise ValueError if ``storage`` had memory at ``address`` and has freed it: while an operation was using it."""
+    begin = storage.data_ptr()
+    if address != 0 and not begin <= address <= begin + storage.nbytes():
+        raise _about(
+            ValueError(
+                "The tensor's memory was freed while an operation was using it, so the result is lost, and what has got "
+                "that memory since may be damaged. Do not resize a tensor or its storage, and do not move it to shared "
+                "memory, between the start of an operation and synchronize()."
+            ),
+            name,
+        )
 
 
 def rows_and_splits(operation: Operation) -> tuple[Optional[torch.Tensor], torch.Tensor]:
@@ -323,14 +346,14 @@ def submit(
     handle = next(_handles)
     copies = for_engine(tensor, output)
     source, target = (tensor, output) if copies is None else copies[:2]
-    address = source.data_ptr()
+    storage, address = storage_of(source), source.data_ptr()
     operation = _describe(
         None if name is None else f"{kind}.{name}".encode(), tensor.shape,
         (_slots.WILL_WAIT if wait else 0) if output is None else _WAITED if wait else _slots.RELEASE_IF_OK,
         _KINDS[kind], dtype, reduce_op, root_rank, set_id, prescale, postscale,
         address, address if target is source else 0 if target is None else target.data_ptr(),
     )  # fmt: skip
-    operation.keeps, operation.get = (tensor, output, copies), get
+    operation.keeps, operation.get = (tensor, output, copies, storage, address), get
     if splits:
         operation.set_splits(splits)
     if wire:
@@ -387,13 +410,13 @@ def submit_group(
     try:
         for tensor, output, copy, dtype in zip(tensors, outputs, copies, dtypes):
             source, target = (tensor, output) if copy is None else copy[:2]
-            address = source.data_ptr()
+            storage, address = storage_of(source), source.data_ptr()
             operation = _describe(
                 None, tensor.shape, waits if output is None else waits | _slots.RELEASE_IF_OK,
                 engine_kind, dtype, reduce_op, 0, set_id, prescale, postscale,
                 address, address if target is source else 0 if target is None else target.data_ptr(),
             )  # fmt: skip
-            operation.keeps = (tensor, output, copy)
+            operation.keeps = (tensor, output, copy, storage, address)
             operations.append(operation)
             if wires is not None and wires[len(operations) - 1]:
                 operation.set_wire(wires[len(operations) - 1])
@@ -418,7 +441,7 @@ def submit_without_tensor(kind: int, process_set: ProcessSet, get: Callable[[Ope
     """Submit a barrier or a join, and return a handle. The caller will wait for it at once."""
     set_id = process_set_id(process_set)
     operation = _describe(None, (), _slots.WILL_WAIT, kind, _lib.UINT8, 0, 0, set_id, 1.0, 1.0, 0, 0)
-    operation.keeps, operation.get = (None, None, None), get
+    operation.keeps, operation.get = (None, None, None, None, 0), get
     handle = next(_handles)
     _handle_map[handle] = operation
     try:
