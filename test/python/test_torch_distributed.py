@@ -788,3 +788,80 @@ def test_functional_collectives():
     check(t + 0, torch.cat(of_all((2, 2), torch.float32)))
     t = functional.reduce_scatter_tensor(mine((2 * size(), 2), torch.float32), "sum", 0, group)
     check(t + 0, reduced(of_all((2 * size(), 2), torch.float32), "SUM")[2 * rank() : 2 * rank() + 2])
+
+
+# ---- Memory that is changed, or used twice, while an operation is in progress.
+
+
+def gather_into(output, input):
+    return (getattr(dist, "all_gather_into_tensor", None) or dist._all_gather_base)(output, input, async_op=True)
+
+
+def amid(start, change):
+    """The Work of an operation that cannot end before something has been changed."""
+    late = dist.get_rank() == dist.get_world_size() - 1 and dist.get_world_size() > 1
+    work = None if late else start()
+    if work is not None:
+        change()
+    hvd.barrier()
+    return start() if work is None else work
+
+
+@pytest.mark.parametrize("n", [60, 1_200_000])
+def test_memory_is_kept(n):
+    x, y = torch.ones(n), torch.ones(n)
+    output = torch.zeros(dist.get_world_size() * n)
+    scribbles = []
+
+    def start():
+        return [dist.all_reduce(x, async_op=True), gather_into(output, y)]
+
+    def change():
+        x.data, y.data = torch.zeros(n), torch.zeros(n)
+        scribbles.extend(torch.full((n,), 1e6) for _ in range(6))
+
+    assert all(work.wait() for work in amid(start, change))
+    assert bool((output == 1).all())
+    assert all(bool((s == 1e6).all()) for s in scribbles)
+
+
+def test_freed_memory_is_told():
+    if dist.get_world_size() == 1:
+        pytest.skip("an operation on one rank may have ended before")
+    x, output = torch.ones(60), torch.zeros(60 * dist.get_world_size())
+    resized = []
+    work = amid(
+        lambda: gather_into(output, x),
+        lambda: resized.append(x.resize_(180)),
+    )
+    if resized:
+        with pytest.raises(HorovodInternalError, match="memory was freed while an operation was using it"):
+            work.wait()
+    else:
+        work.wait()
+
+
+def test_shared_memory_is_refused():
+    if dist.get_world_size() == 1:
+        pytest.skip("an operation on one rank may have ended before the next one")
+    x, output = torch.ones(60), torch.zeros(60 * dist.get_world_size())
+    second = []
+
+    def start():
+        first = gather_into(output, x)
+        second.append(dist.all_reduce(output[59:], async_op=True))
+        return first
+
+    amid(start, lambda: None).wait()
+    assert bool((output == 1).all())
+    with pytest.raises(HorovodInternalError, match=r"writes memory that Allgather of tensor .*, which is still in"):
+        second[0].wait()
+
+
+def test_all_to_all_in_place():
+    n = dist.get_world_size()
+    x = torch.arange(n * 1000, dtype=torch.float32) + 10_000_000 * dist.get_rank()
+    expected = torch.empty_like(x)
+    dist.all_to_all_single(expected, x)
+    dist.all_to_all_single(x, x)
+    assert torch.equal(x, expected)

@@ -141,7 +141,13 @@ class Group:
         return _failure(self.operations[failed], self.names and self.names(failed))
 
     def result(self) -> list[torch.Tensor]:
-        return list(map(output_of, self.operations))
+        outputs = []
+        try:
+            for operation in self.operations:
+                outputs.append(output_of(operation))
+        except ValueError as e:
+            raise _about(e, self.names and self.names(len(outputs))) from None
+        return outputs
 
     def release(self, reuse: bool) -> None:
         for operation in self.operations:
@@ -190,9 +196,9 @@ def check_unmoved(storage: Any, address: int, name: Optional[str]) -> None:
     if address != 0 and not begin <= address <= begin + storage.nbytes():
         raise _about(
             ValueError(
-                "The tensor's memory was freed while an operation was using it, so the result is lost, and what has got "
-                "that memory since may be damaged. Do not resize a tensor or its storage, and do not move it to shared "
-                "memory, between the start of an operation and synchronize()."
+                "The tensor's memory was freed while an operation was using it, so the result is lost, and what has "
+                "got that memory since may be damaged. Between the start of an operation and synchronize(), do not "
+                "resize the tensor or its storage, and do not move it to shared memory."
             ),
             name,
         )

@@ -9,6 +9,7 @@ from typing import Optional, Sequence
 import torch
 
 from horovod.common import _lib
+from horovod.torch import _submission
 from horovod.torch._submission import _DTYPES as ENGINE_DTYPES
 
 
@@ -117,6 +118,13 @@ def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor], into: bool = Tru
             tensor.detach().copy_(part)
         else:
             part.copy_(tensor.detach())
+
+
+def check_unmoved(source: torch.Tensor, source_at: int, target: torch.Tensor, target_at: int, what: str) -> None:
+    """Raise ValueError if tensors that the operation ``what`` has used, from :func:`readable` or so, have moved."""
+    for tensor, address in ((source, source_at), (target, target_at)):
+        if tensor.data_ptr() != address:
+            _submission.check_unmoved(_submission.storage_of(tensor), address, what)
 
 
 def same_size(tensors: Sequence[torch.Tensor], count: int, what: str, like: Optional[torch.Tensor] = None) -> None:

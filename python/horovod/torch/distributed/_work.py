@@ -15,7 +15,7 @@ from torch._C._distributed_c10d import Work as _TorchWork
 from horovod.common import _lib, _slots
 from horovod.common._slots import Slot
 from horovod.common.exceptions import HorovodInternalError
-from horovod.torch.distributed import _ends
+from horovod.torch.distributed import _ends, _memory
 
 # PyTorch's C++ keeps a Work alive without its Python half, before 2.7 at least: calls then end in the base class, and
 # hang. So every Work is held here until it has ended and somebody has asked for its outcome; of those that nobody asks
@@ -285,6 +285,8 @@ class Collective(Work):
                     failure = _lib.error(status)
             if failure is not None:
                 raise failure
+            for slot in self._slots:
+                _memory.check_unmoved(*slot.keeps, self._what)
             if self._finish is not None:
                 self._finish(self._handles)
         finally:
