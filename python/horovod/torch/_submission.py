@@ -154,11 +154,16 @@ class Group:
             operation.release(reuse)
 
 
+def _given_name(operation: Operation) -> Optional[str]:
+    """What the caller calls the operation, if it does."""
+    return None if operation.name is None else operation.name.decode(errors="replace").partition(".")[2]
+
+
 def _failure(operation: Operation, name: Optional[str] = None) -> Exception:
     """What the operation died of, about ``name``, or what the caller or the engine calls it."""
     error = _lib.error(_lib.wait(operation.handle))
-    if name is None and operation.name is not None:
-        name = operation.name.decode(errors="replace").partition(".")[2]
+    if name is None:
+        name = _given_name(operation)
     if name is None and operation.keeps[0] is not None:  # no barrier, and no join
         name = _lib.name(operation.handle)
     return _about(error, name)
@@ -178,7 +183,7 @@ def output_of(operation: Operation) -> Optional[torch.Tensor]:
     """The output of an operation that has ended well."""
     input, output, copies, storage, address = operation.keeps
     if storage is not None and (input if copies is None else copies.source).data_ptr() != address:
-        check_unmoved(storage, address, _name_of(operation))
+        check_unmoved(storage, address, _given_name(operation))
     if output is None:
         return None if input is None else _allocated(operation.handle, input)
     if copies is not None and copies.target is not output:
