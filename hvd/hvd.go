@@ -12,7 +12,9 @@
 // Start the program with horovodrun -np 4 ./program; started alone it is a job
 // of one process. An operation is executed when all processes have submitted
 // it, whatever the order in which each submits its own. Slices that are given to
-// an operation must be left alone until it has ended.
+// an operation must be left alone until it has ended. Other operations may read
+// them meanwhile; one that writes what another one in progress reads or writes fails on
+// all processes, with ErrInvalidArgument on this one.
 //
 // A slice is a tensor of one dimension, its elements any [Element]. Operations
 // are told apart by their names: a name that is still in progress on this process is an

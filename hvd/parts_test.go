@@ -43,6 +43,19 @@ func grouped(ctx context.Context, r, n int) error {
 	return nil
 }
 
+// twice gives an operation memory that another one writes.
+func twice(ctx context.Context, _, n int) error {
+	data := []float32{1, 2}
+	err := hvd.GroupedAllreduce(ctx, "twice", [][]float32{data, data[1:]}, hvd.WithOp(hvd.Sum))
+	if !errors.Is(err, hvd.ErrInvalidArgument) || !strings.Contains(err.Error(), `writes memory that Allreduce of tensor "twice_1of2", of the same group, writes, too`) {
+		return fmt.Errorf("a slice twice in a group: %w", err)
+	}
+	if data[0] != float32(n) || data[1] != float32(2*n) {
+		return fmt.Errorf("the rest of that group: %v", data)
+	}
+	return nil
+}
+
 // async has all operations under way at once, and waits for the last one first.
 func async(ctx context.Context, r, n int) error {
 	b := []int64{int64(r)}

@@ -141,9 +141,11 @@ typedef struct gorovod_op {
    * names the operation, such as allreduce.noname.7 if it is the seventh allreduce without a
    * name on its process set. At the end of a join all members count from 1 again. */
   const char *name;
-  /* Contiguous data; must stay valid and untouched until the operation is done. */
+  /* Contiguous data; must stay valid and untouched until the operation is done. Other operations may read it
+   * meanwhile; one that writes what another one in progress reads or writes fails on all ranks, as
+   * GOROVOD_INVALID_ARGUMENT on this one. Broadcasts of one process set from one root may share memory. */
   const void *input;
-  /* Same size as input for allreduce and broadcast; may equal input. This member's
+  /* Same size as input for allreduce and broadcast; may equal input, not overlap with it. This member's
    * rows for reducescatter: shape[0] / size, and one more for the first
    * shape[0] % size members. NULL for allgather and alltoall, and if wanted for
    * reducescatter: the engine then calls alloc, or owns the output itself. */
