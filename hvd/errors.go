@@ -19,7 +19,7 @@ import (
 // the context.
 var (
 	// ErrNotInitialized: Init has not been called.
-	ErrNotInitialized = errors.New("Horovod has not been initialized: call hvd.Init() first")
+	ErrNotInitialized = errors.New("this process is in no job: call hvd.Init() first")
 	// ErrInvalidArgument: the operation was refused on this process alone.
 	ErrInvalidArgument = errors.New("invalid argument")
 	// ErrMismatch: the processes disagree about the operation; others may follow.
@@ -56,7 +56,8 @@ func (e *opError) Unwrap() []error { return []error{e.kind, e.cause} }
 
 // goNames puts this package's names for Python's, in which the engine speaks to most.
 var goNames = sync.OnceValue(func() *strings.Replacer {
-	return strings.NewReplacer("hvd.init()", "hvd.Init()", "hvd.shutdown()", "hvd.Shutdown()", "hvd.start_timeline()", "hvd.StartTimeline()")
+	return strings.NewReplacer("hvd.init()", "hvd.Init()", "hvd.shutdown()", "hvd.Shutdown()",
+		"hvd.start_timeline()", "hvd.StartTimeline()")
 })
 
 // spoken is an error in this package's names.

@@ -66,7 +66,7 @@ func draws(title, label string, rows []row, x func(r row) (float64, bool)) chart
 		p.Lines = append(p.Lines, line)
 	}
 	p.X = chart.Axis{Label: label, Low: 1, High: 1024, Ticks: ticks(8, 1024)}
-	p.Y = chart.Axis{Label: "a step", Low: 1, High: 1e7, Ticks: ticks(10, 1e7)}
+	p.Y = chart.Axis{Label: "a step", Low: 1, High: 1e5, Ticks: ticks(10, 1e5)}
 	return p
 }
 

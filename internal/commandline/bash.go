@@ -75,7 +75,8 @@ func (p *Program) bash(b *strings.Builder) {
 `, p.Commands[0].Name, p.Name, singly(p.words()+" --help --version"))
 	for _, c := range p.Commands {
 		t := c.Options()
-		fmt.Fprintf(b, "    %s)\n      all=%s\n      one=%s\n      two=%s\n", c.Name, singly(t.names()), singly(t.taking(1)), singly(t.taking(2)))
+		fmt.Fprintf(b, "    %s)\n      all=%s\n      one=%s\n      two=%s\n",
+			c.Name, singly(t.names()), singly(t.taking(1)), singly(t.taking(2)))
 		if c.Runs {
 			b.WriteString("      runs=1\n")
 		}
@@ -101,7 +102,8 @@ func (p *Program) bash(b *strings.Builder) {
 			case programs:
 				action = "COMPREPLY=($(compgen -c -- \"$cur\"))"
 			case choices:
-				action = fmt.Sprintf("COMPREPLY=($(compgen -W %s -- \"$cur\"))", singly(strings.Join(o.Words, " ")))
+				words := singly(strings.Join(o.Words, " "))
+				action = fmt.Sprintf("COMPREPLY=($(compgen -W %s -- \"$cur\"))", words)
 			default:
 				continue
 			}

@@ -21,7 +21,9 @@ func (p *Program) Man(name string) (string, error) {
 		return "", fmt.Errorf("there is no page %q: %s or %s is needed", name, p.Name, p.Alias)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, ".\\\" Made by: %s man\n.TH %s 1 \"\" %s\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n", p.Name, strings.ToUpper(name), roffQuoted(p.Footer), name, roff(about))
+	fmt.Fprintf(&b, ".\\\" Made by: %s man\n", p.Name)
+	fmt.Fprintf(&b, ".TH %s 1 \"\" %s\n", strings.ToUpper(name), roffQuoted(p.Footer))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n", name, roff(about))
 	for i, c := range commands {
 		if i > 0 {
 			b.WriteString(".br\n")

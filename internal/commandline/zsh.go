@@ -24,12 +24,14 @@ func (p *Program) zsh(b *strings.Builder) {
 		}
 		b.WriteString("\n}\n")
 	}
-	fmt.Fprintf(b, "\n_%s() {\n  if [[ ${service:-$words[1]:t} == %s ]]; then\n    _%s_%s\n    return\n  fi\n  if ((CURRENT == 2)); then\n    local -a commands=(\n",
-		p.Name, p.Alias, p.Name, p.Commands[0].Name)
+	fmt.Fprintf(b, "\n_%s() {\n  if [[ ${service:-$words[1]:t} == %s ]]; then\n", p.Name, p.Alias)
+	fmt.Fprintf(b, "    _%s_%s\n    return\n  fi\n", p.Name, p.Commands[0].Name)
+	b.WriteString("  if ((CURRENT == 2)); then\n    local -a commands=(\n")
 	for _, c := range p.Commands {
 		fmt.Fprintf(b, "      %s\n", singly(c.Name+":"+c.About))
 	}
-	fmt.Fprintf(b, "    )\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words\n  ((CURRENT--))\n")
+	b.WriteString("    )\n    _describe command commands\n    return\n  fi\n")
+	b.WriteString("  local command=$words[2]\n  shift words\n  ((CURRENT--))\n")
 	fmt.Fprintf(b, "  (( $+functions[_%s_$command] )) && _%s_$command\n}\n\n", p.Name, p.Name)
 	fmt.Fprintf(b, "[[ $funcstack[1] == _%s ]] && _%s\n", p.Name, p.Name)
 }

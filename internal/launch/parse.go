@@ -11,23 +11,30 @@ import (
 
 // runCommand is horovodrun, which is gorovod run, too.
 var runCommand = &commandline.Command{
-	Name:   "run",
-	Usage:  "-np N [options] command…",
-	About:  "Start N processes of a command, connect them, and watch over them",
-	Detail: "The processes run on this host or on several. The command begins at the first argument that is no option. An option may be cut short where no other one begins so: --verb is --verbose.",
+	Name:  "run",
+	Usage: "-np N [options] command…",
+	About: "Start N processes of a command, connect them, and watch over them",
+	Detail: `The processes run on this host or on several. The command begins at the first argument that is no option.
+An option may be cut short where no other one begins so: --verb is --verbose.`,
 	Examples: []commandline.Example{
 		{Line: "horovodrun -np 4 python train.py", About: "4 processes on this host."},
 		{Line: "horovodrun -np 8 -H node1:4,node2:4 python train.py", About: "4 on each of two hosts, by ssh."},
-		{Line: "horovodrun -np 4 --min-np 2 python train.py", About: "An elastic job, which goes on while 2 processes are left."},
-		{Line: "horovodrun -np 4 --host-discovery-script ./hosts.sh python train.py", About: "An elastic job on the hosts that a program lists."},
-		{Line: "horovodrun -np 2 --timeline-filename trace.json python train.py", About: "A trace of all operations, for chrome://tracing or ui.perfetto.dev."},
+		{Line: "horovodrun -np 4 --min-np 2 python train.py",
+			About: "An elastic job, which goes on while 2 processes are left."},
+		{Line: "horovodrun -np 4 --host-discovery-script ./hosts.sh python train.py",
+			About: "An elastic job on the hosts that a program lists."},
+		{Line: "horovodrun -np 2 --timeline-filename trace.json python train.py",
+			About: "A trace of all operations, for chrome://tracing or ui.perfetto.dev."},
 	},
 	Grammar: func() any { return &flags{} },
 	Runs:    true,
 }
 
 // otherNames are deprecated ones, which mean the opposite of what they negate.
-var otherNames = map[string]string{"--log-hide-timestamp": "--log-without-timestamp", "--no-log-hide-timestamp": "--log-with-timestamp"}
+var otherNames = map[string]string{
+	"--log-hide-timestamp":    "--log-without-timestamp",
+	"--no-log-hide-timestamp": "--log-with-timestamp",
+}
 
 // emptyMeansNone are options whose value is a list of words, which may have none.
 var emptyMeansNone = map[string]bool{"--mpi-args": true, "--binding-args": true}
@@ -130,7 +137,8 @@ func split(args []string) (options, command, warnings []string, err error) {
 			return nil, nil, nil, fmt.Errorf("%s: its value is empty: is a variable in the command not set?", option)
 		}
 		if option == cooldownOption && !twoSeconds().MatchString(value) {
-			return nil, nil, nil, fmt.Errorf("%s %s: two numbers of seconds are needed, MIN MAX", option, strings.Replace(value, ",", " ", 1))
+			given := strings.Replace(value, ",", " ", 1)
+			return nil, nil, nil, fmt.Errorf("%s %s: two numbers of seconds are needed, MIN MAX", option, given)
 		}
 		if strings.HasPrefix(option, "--") {
 			// Joined, so that a negative number is not taken for an option.

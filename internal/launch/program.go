@@ -13,13 +13,15 @@ import (
 // gorovod is the program as its users see it.
 func gorovod() *commandline.Program {
 	return &commandline.Program{
-		Name:     "gorovod",
-		Alias:    "horovodrun",
-		About:    "start distributed jobs, and look at what they run on",
-		Commands: []*commandline.Command{runCommand, bench.Command, doctor.Command, meetingCommand, completionCommand, manCommand},
-		Footer:   "gorovod " + version.Version,
+		Name:  "gorovod",
+		Alias: "horovodrun",
+		About: "start distributed jobs, and look at what they run on",
+		Commands: []*commandline.Command{runCommand, bench.Command, doctor.Command, meetingCommand,
+			completionCommand, manCommand},
+		Footer: "gorovod " + version.Version,
 		Sections: []commandline.Section{
-			{Title: "EXIT STATUS", Text: "That of the first process that has failed; 128+n where signal n has ended it or the launcher; 2 where the arguments make no sense; 126 or 127 where the command cannot be run."},
+			{Title: "EXIT STATUS", Text: "That of the first process that has failed; 128+n where signal n has ended it or " +
+				"the launcher; 2 where the arguments make no sense; 126 or 127 where the command cannot be run."},
 			{Title: "ENVIRONMENT", Text: "gorovod doctor --env lists all variables, their values and what they mean."},
 		},
 	}
@@ -45,7 +47,8 @@ func usage() string {
 // misspelt is the error for what is no command.
 func misspelt(word string) error {
 	if strings.HasPrefix(word, "-") {
-		return fmt.Errorf("%s: a command comes first: to start a job, write gorovod run %[1]s … or horovodrun %[1]s …", word)
+		return fmt.Errorf("%s: a command comes first: to start a job, write gorovod run %[1]s … or horovodrun %[1]s …",
+			word)
 	}
 	known := []string{"help", "version"}
 	for _, c := range gorovod().Commands {
@@ -55,10 +58,11 @@ func misspelt(word string) error {
 }
 
 var completionCommand = &commandline.Command{
-	Name:   "completion",
-	Usage:  strings.Join(commandline.Shells, "|"),
-	About:  "Print what makes a shell complete command lines",
-	Detail: "The wheel has installed it already where the shells look for it under the prefix of its Python, such as /usr/local or ~/.local. Elsewhere:",
+	Name:  "completion",
+	Usage: strings.Join(commandline.Shells, "|"),
+	About: "Print what makes a shell complete command lines",
+	Detail: `The wheel has installed it already where the shells look for it under the prefix of its Python,
+such as /usr/local or ~/.local. Elsewhere:`,
 	Examples: []commandline.Example{
 		{Line: "source <(gorovod completion bash)", About: "In bash; in ~/.bashrc for ever."},
 		{Line: "source <(gorovod completion zsh)", About: "In zsh, after compinit."},
