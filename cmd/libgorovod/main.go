@@ -5,6 +5,7 @@
 package main
 
 /*
+#cgo LDFLAGS: -ldl
 #include <stdlib.h>
 #include "shim.h"
 */
@@ -71,7 +72,9 @@ func goInitMultiComm(comms unsafe.Pointer, ncomms C.int, setRanks, setSizes *C.i
 }
 
 func initialize(o process.Options, reason *C.char) C.int {
-	if err := process.InitWith(context.Background(), getenv, o); err != nil {
+	var err error
+	withUsableCores(func() { err = process.InitWith(context.Background(), getenv, o) })
+	if err != nil {
 		explain(reason, err.Error())
 		return 0
 	}

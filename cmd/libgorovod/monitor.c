@@ -1,0 +1,53 @@
+/*
+ * Go's monitor thread (sysmon), which must not take the program's core.
+ *
+ * After each call from C into Go that thread looks at the caller every 20 us, for
+ * 10 ms: some 60 times. Where the program computes on every core, each look
+ * interrupts it, and together they cost a few per cent of a training step. So the
+ * monitor's timers get a slack: the kernel may delay a look by as much, and does it
+ * together with other interrupts.
+ *
+ * A thread has the timer slack of the thread that starts it. Go's runtime, in this
+ * library and nobody else, starts its threads by the pthread_create below: the first
+ * is the one on which Go's main goroutine runs, the second is the monitor, which that
+ * goroutine starts before it does anything else.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#ifdef __linux__
+#include <sys/prctl.h>
+
+enum { MONITOR_SLACK = 5 * 1000 * 1000 }; /* nanoseconds */
+
+typedef int creator(void *thread, const void *attributes, void *(*run)(void *), void *argument);
+
+/* Not declared by <pthread.h>, whose function other libraries can see. */
+__attribute__((visibility("hidden"))) creator pthread_create;
+
+static int with_slack(creator *create, void *thread, const void *attributes, void *(*run)(void *), void *argument) {
+  int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+  if (slack > 0) prctl(PR_SET_TIMERSLACK, (unsigned long)MONITOR_SLACK, 0, 0, 0);
+  int error = create(thread, attributes, run, argument);
+  if (slack > 0) prctl(PR_SET_TIMERSLACK, (unsigned long)slack, 0, 0, 0);
+  return error;
+}
+
+int pthread_create(void *thread, const void *attributes, void *(*run)(void *), void *argument) {
+  /* The first call, in Go's constructor, finds it: a later one would wait for the loader. */
+  static _Atomic(creator *) real;
+  static atomic_int started;
+  creator *create = atomic_load(&real);
+  if (create == NULL) {
+    create = (creator *)dlsym(RTLD_DEFAULT, "pthread_create");
+    if (create == NULL) return EAGAIN;
+    atomic_store(&real, create);
+  }
+  if (atomic_fetch_add(&started, 1) == 1) return with_slack(create, thread, attributes, run, argument);
+  return create(thread, attributes, run, argument);
+}
+#endif
