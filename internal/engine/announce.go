@@ -52,7 +52,7 @@ func (l *lane) submitted(en *Entry) {
 	en.since = l.engine.clock.submitted()
 	l.engine.active = en.since
 	if en.op.Done != nil {
-		l.engine.tells.Store(true)
+		l.engine.tell()
 	}
 }
 

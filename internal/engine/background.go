@@ -16,20 +16,47 @@ const (
 
 	// Where each look takes the core of a program that has said that it will come for its
 	// results, and may be computing until then.
-	lazyGather = time.Millisecond
-	lazyNap    = 2 * time.Millisecond
+	lazyGather = 2 * time.Millisecond
+	lazyNap    = 4 * time.Millisecond
+	lazyMidway = time.Millisecond // amid a collective: the others may be computing, too
 )
 
 // lazy reports whether looking can wait: there are no cores to spare, nothing is on the way
 // from other hosts meanwhile, and nobody is to be told of an end.
-func (e *Engine) lazy() bool { return e.opts.OneHost && !e.opts.SpareCores && !e.tells.Load() }
+func (e *Engine) lazy() bool { return e.opts.OneHost && !e.opts.SpareCores && e.tells.Load() == 0 }
 
-// rest is how long the background goroutine stays away after a look, the first time and at most.
-func (e *Engine) rest() (first, most time.Duration) {
+// rest is how long the background goroutine stays away after a look: the first time, at most, and amid a collective.
+func (e *Engine) rest() (first, most, midway time.Duration) {
 	if e.lazy() {
-		return lazyGather, lazyNap
+		return lazyGather, lazyNap, lazyMidway
 	}
-	return gatherTime, maxNap
+	return gatherTime, maxNap, gatherTime
+}
+
+// tell notes that somebody is to be told of an operation's end, until told; the background goroutine is not lazy then.
+func (e *Engine) tell() {
+	if e.tells.Add(1) == 1 {
+		select {
+		case e.hurry <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// told is called when the callback of an operation that tells has been started.
+func (e *Engine) told() { e.tells.Add(-1) }
+
+// nap sleeps for d, or until an operation comes that tells.
+func (e *Engine) nap(d time.Duration) {
+	e.napping.Reset(d)
+	select {
+	case <-e.napping.C:
+	case <-e.hurry:
+		e.napping.Stop()
+		if first, _, _ := e.rest(); first < d {
+			time.Sleep(first)
+		}
+	}
 }
 
 // takeOverTries bounds how often a waiter tries to get the drive lock from the
@@ -52,10 +79,10 @@ func (e *Engine) background() {
 // attend drives until nothing is pending, or somebody else drives: leaveRole sees
 // to it that this one goes on afterwards.
 func (e *Engine) attend() {
-	nap, _ := e.rest()
+	nap, _, _ := e.rest()
 	idle := time.Duration(0)
 	for {
-		time.Sleep(nap)
+		e.nap(nap)
 		if e.wanted.Load() > 0 || e.pending.Load() == 0 && !e.called.Load() || !e.role.TryLock() {
 			return
 		}
@@ -64,18 +91,18 @@ func (e *Engine) attend() {
 		midway := e.midway()
 		e.aside.Store(false)
 		e.role.Unlock()
-		first, most := e.rest()
+		first, most, amid := e.rest()
 		switch {
 		case e.pending.Load() == 0 || e.wanted.Load() > 0 || e.closing.Load():
 			return
 		case moved && midway:
-			nap, idle = gatherTime, 0
+			nap, idle = amid, 0
 		case moved:
 			nap, idle = first, 0
 		default:
 			idle += nap
 			if nap = min(2*nap, most); midway {
-				nap = gatherTime
+				nap = amid
 			}
 		}
 	}

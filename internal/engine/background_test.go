@@ -83,3 +83,47 @@ func TestBackgroundSleepsAmidWhatStandsStill(t *testing.T) {
 		}
 	}
 }
+
+// Where cores are shared, the background goroutine is in a hurry only while an operation is pending whose end
+// somebody is to be told of.
+func TestLazyUnlessSomebodyIsToBeTold(t *testing.T) {
+	engines := newWorld(t, 2, true, func(o *Options) { o.SpareCores, o.OneHost = false, true })
+	looked := make(chan struct{})
+	each(engines, func(r int, e *Engine) {
+		told := make(chan struct{})
+		for step, late := range []bool{false, true} {
+			op := sum(fmt.Sprint("told", step), floats(1))
+			if r == 1 {
+				<-looked
+			}
+			if !late {
+				op.Done = func(*Entry) { told <- struct{}{} }
+			}
+			en, err := e.Enqueue(op)
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+				return
+			}
+			if late {
+				if err := en.OnDone(func(*Entry) { told <- struct{}{} }); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			if r == 0 {
+				if e.lazy() {
+					t.Errorf("late %v: lazy although somebody is to be told", late)
+				}
+				looked <- struct{}{}
+			}
+			select {
+			case <-told:
+			case <-time.After(limit):
+				t.Errorf("rank %d, late %v: nobody is told", r, late)
+			}
+			if n := e.tells.Load(); n != 0 || !e.lazy() {
+				t.Errorf("rank %d, late %v: %d to be told of, lazy %v", r, late, n, e.lazy())
+			}
+			en.Release()
+		}
+	})
+}

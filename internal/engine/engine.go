@@ -100,7 +100,9 @@ type Engine struct {
 	dozing       atomic.Bool   // and sleeps on the bell
 	claims       atomic.Int32  // waiters that want the role from it now
 	pending      atomic.Int64  // operations not yet done
-	tells        atomic.Bool   // an operation has had a callback: somebody is told of its end, and asks for nothing before
+	tells        atomic.Int32  // pending operations with a callback: somebody is told of the end, and asks for nothing before
+	hurry        chan struct{} // ends the background goroutine's nap: such an operation has come
+	napping      *time.Timer   // the background goroutine's
 	called       atomic.Bool   // Wake was called, and nobody has begun to look since
 	kick         chan struct{} // wakes the background goroutine
 	quit         chan struct{} // closed to end the background goroutine
@@ -136,7 +138,7 @@ func New(net transport.Network, o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{net: net, bell: net.Bell(), opts: o, flight: flight.NewRecorder(o.Records), kick: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{})}
+	e := &Engine{net: net, bell: net.Bell(), opts: o, flight: flight.NewRecorder(o.Records), kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), napping: time.NewTimer(0), quit: make(chan struct{}), stopped: make(chan struct{})}
 	members := make([]int, o.Size)
 	for i := range members {
 		members[i] = i

@@ -177,6 +177,7 @@ func (e *Entry) finish(err *Error) {
 		e.op.Ended(e)
 	}
 	if done != nil {
+		e.engine.told()
 		guard.Go("a callback", e.panicked, func() {
 			done(e)
 			e.Release()
@@ -190,9 +191,10 @@ func (e *Entry) finish(err *Error) {
 // ended: at once if it has. It may be called once, besides Op.Done; the caller
 // holds the Entry, and f may use it until it returns.
 func (e *Entry) OnDone(f func(*Entry)) error {
-	e.engine.tells.Store(true)
+	e.engine.tell()
 	e.Retain()
 	if !e.late.CompareAndSwap(nil, &f) {
+		e.engine.told()
 		e.Release()
 		return errors.New("the operation has a callback already")
 	}
@@ -215,6 +217,7 @@ func (e *Entry) callLate() {
 	if f == nil || f == &called || !e.late.CompareAndSwap(f, &called) {
 		return
 	}
+	e.engine.told()
 	guard.Go("a callback", e.panicked, func() {
 		(*f)(e)
 		e.Release()
