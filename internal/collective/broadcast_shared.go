@@ -33,7 +33,7 @@ func (b *broadcastShared) Advance() (bool, error) {
 				return false, nil
 			}
 			deliver(l.delivery.streamed, l.shared.Buffer(l.rank, at), part)
-			l.publish(transport.In, at+1)
+			l.lead(transport.In, at+1)
 		} else {
 			if l.shared.Reached(b.root, transport.In) < at+1 {
 				return false, nil

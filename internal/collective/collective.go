@@ -178,6 +178,12 @@ func (l *Lane) publish(p transport.Phase, v uint64) {
 	l.shared.Advance(p, v)
 }
 
+// lead is publish where the others wait for this member alone.
+func (l *Lane) lead(p transport.Phase, v uint64) {
+	l.moved++
+	l.shared.Lead(p, v)
+}
+
 // send posts p for member `to`.
 func (l *Lane) send(to int, p []byte) {
 	l.moved++

@@ -18,6 +18,11 @@ func (c *countingShared) Advance(p transport.Phase, v uint64) {
 	c.Shared.Advance(p, v)
 }
 
+func (c *countingShared) Lead(p transport.Phase, v uint64) {
+	*c.calls++
+	c.Shared.Lead(p, v)
+}
+
 type countingComm struct {
 	transport.Comm
 	calls int

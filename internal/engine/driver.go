@@ -149,7 +149,7 @@ func (e *Engine) spin(polls int) bool {
 // what the driver waits for, nil for nothing.
 func (e *Engine) sleep(en *Entry, d time.Duration) {
 	d = min(d, e.nextLook())
-	ticket := e.bell.Arm()
+	ticket := e.arm()
 	if e.progress() || e.enough(en) || en == nil && e.claims.Load() > 0 {
 		e.bell.Disarm()
 		return
@@ -159,6 +159,24 @@ func (e *Engine) sleep(en *Entry, d time.Duration) {
 	e.counters.WakeUps.Add(1)
 	e.checkShared()
 	e.checkStall()
+}
+
+// arm is the bell's Arm, or ArmAmid.
+func (e *Engine) arm() (ticket uint32) {
+	if b, ok := e.bell.(transport.AmidBell); ok && e.amid() {
+		return b.ArmAmid()
+	}
+	return e.bell.Arm()
+}
+
+// amid reports whether every lane has begun a collective that has not ended, so that nothing more begins.
+func (e *Engine) amid() bool {
+	for _, l := range *e.lanes.Load() {
+		if !l.removed && l.current.op == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // enough reports whether the driver's purpose is reached.

@@ -90,6 +90,14 @@ type Bell interface {
 	Ring()
 }
 
+// AmidBell is a Bell that tells a log's news from others.
+type AmidBell interface {
+	Bell
+	// ArmAmid is Arm for a driver that has begun a collective in every lane, and so can do nothing about a new
+	// record of a log: such a record need not ring.
+	ArmAmid() (ticket uint32)
+}
+
 // Record kinds of a lane's log.
 const (
 	// RecordSlot says that a cached slot is ready on all members: 4 bytes, the slot.
@@ -216,9 +224,11 @@ type Shared interface {
 	Buffer(m int, chunk uint64) []byte
 	// Reached is member m's counter of phase p (an acquire load).
 	Reached(m int, p Phase) uint64
-	// Advance publishes this member's counter (a release store) and rings those
-	// members that sleep.
+	// Advance publishes this member's counter (a release store). If it was the last for which the lowest of all
+	// members' counters of the phase has waited, it rings those members that sleep: they wait for that one.
 	Advance(p Phase, v uint64)
+	// Lead is Advance where others wait for this member's counter alone: it always rings.
+	Lead(p Phase, v uint64)
 }
 
 // Comm moves bytes between the members of one lane, in order per pair. At most

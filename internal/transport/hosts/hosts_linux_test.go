@@ -169,7 +169,7 @@ func TestOneBellForBoth(t *testing.T) {
 						l.Comm.Recv((m+3)%4, in)
 						until(t, n, "the token", func() bool { return l.Comm.Received((m + 3) % 4) })
 					}
-					l.Shared.Advance(transport.Mid, k+1)
+					l.Shared.Lead(transport.Mid, k+1)
 				}
 			}
 			if m == 0 {

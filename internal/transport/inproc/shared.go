@@ -59,6 +59,8 @@ func (s *sharedMember) Reached(m int, p transport.Phase) uint64 {
 	return s.counters[m][p].Load()
 }
 
+func (s *sharedMember) Lead(p transport.Phase, v uint64) { s.Advance(p, v) }
+
 func (s *sharedMember) Advance(p transport.Phase, v uint64) {
 	s.counters[s.rank][p].Store(v)
 	for m, b := range s.bells {

@@ -3,6 +3,8 @@ package shm
 import (
 	"runtime"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/transport"
 )
 
 // bell is a rank's own bell. Between the sleeper and who rings it there is
@@ -14,18 +16,32 @@ type bell struct {
 	rank int
 }
 
+// What bellState.sleeping says.
+const (
+	awake uint32 = iota
+	asleep
+	asleepAmid // and a new record of a log is no news
+)
+
 // Arm announces that the driver is about to sleep.
-func (b *bell) Arm() uint32 {
+func (b *bell) Arm() uint32 { return b.arm(asleep) }
+
+// ArmAmid is Arm for a driver that has begun a collective in every lane.
+func (b *bell) ArmAmid() uint32 { return b.arm(asleepAmid) }
+
+var _ transport.AmidBell = (*bell)(nil)
+
+func (b *bell) arm(how uint32) uint32 {
 	s := b.head.bell(b.rank)
 	ticket := s.word.Load()
-	s.sleeping.Store(1)
+	s.sleeping.Store(how)
 	runtime.KeepAlive(b.head)
 	return ticket
 }
 
 // Disarm takes the announcement back.
 func (b *bell) Disarm() {
-	b.head.bell(b.rank).sleeping.Store(0)
+	b.head.bell(b.rank).sleeping.Store(awake)
 	runtime.KeepAlive(b.head)
 }
 
@@ -38,10 +54,24 @@ func (b *bell) Sleep(ticket uint32, d time.Duration) {
 // Ring wakes this rank's driver.
 func (b *bell) Ring() { b.head.ring(b.rank) }
 
+// sleeps reports whether the driver of a rank sleeps, or is about to.
+func (h *header) sleeps(rank int) bool {
+	defer runtime.KeepAlive(h)
+	return h.bell(rank).sleeping.Load() != awake
+}
+
+// ringForRecord is ring for a new record of a log.
+func (h *header) ringForRecord(rank int) {
+	if h.bell(rank).sleeping.Load() != asleepAmid {
+		h.ring(rank)
+	}
+	runtime.KeepAlive(h)
+}
+
 // ring wakes the driver of a rank; it costs one load if that is awake.
 func (h *header) ring(rank int) {
 	s := h.bell(rank)
-	if s.sleeping.Load() != 0 && s.sleeping.Swap(0) != 0 {
+	if s.sleeping.Load() != awake && s.sleeping.Swap(awake) != awake {
 		s.word.Add(1)
 		if h.events != nil {
 			h.events.wake(rank)

@@ -259,6 +259,12 @@ func (l *laneBoard) ringAll() {
 	}
 }
 
+func (l *laneBoard) ringForRecord() {
+	for _, p := range l.places {
+		l.n.head.ringForRecord(p)
+	}
+}
+
 func (l *laneBoard) ok(err error) bool {
 	if err != nil {
 		l.n.Abort(err)
@@ -292,7 +298,7 @@ func (l *laneBoard) marked(r board.Result, err error) bool {
 		return true
 	}
 	if r == board.Completed {
-		l.ringAll()
+		l.ringForRecord()
 	}
 	return r != board.Stale
 }
@@ -342,7 +348,7 @@ func (l *laneBoard) Publish(response []byte) bool {
 	published, err := l.b.Publish(response)
 	l.ok(err)
 	if published {
-		l.ringAll()
+		l.ringForRecord()
 	}
 	return published
 }

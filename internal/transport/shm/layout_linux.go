@@ -70,7 +70,7 @@ const (
 // fetch lines in pairs.
 type bellState struct {
 	word     atomic.Uint32 // a futex; changes with each ring that finds the rank armed
-	sleeping atomic.Uint32 // 1 from Arm to Disarm, or until somebody rings
+	sleeping atomic.Uint32 // asleep or asleepAmid from Arm to Disarm, or until somebody rings; else awake
 	_        [30]uint32
 }
 

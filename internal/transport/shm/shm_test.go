@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -344,11 +345,94 @@ func testSleepersAreWoken(t *testing.T, bells func(*Config)) {
 					}
 					bell.Sleep(ticket, time.Hour)
 				}
-				s.Advance(transport.Mid, k+1)
+				s.Lead(transport.Mid, k+1)
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// Members that sleep until all have come are woken by the one that comes last, whichever that is.
+func TestTheLastWakesSleepers(t *testing.T) { bothBells(t, testTheLastWakesSleepers) }
+
+func testTheLastWakesSleepers(t *testing.T, bells func(*Config)) {
+	const size, rounds = 3, 2000
+	nets := openWorld(t, size, bells)
+	lanes := openLanes(t, nets, 0, []int{0, 1, 2})
+	var wg sync.WaitGroup
+	for r := range size {
+		wg.Go(func() {
+			s, bell := lanes[r].Shared, nets[r].Bell().(transport.AmidBell)
+			all := func(v uint64) bool {
+				return min(s.Reached(0, transport.In), s.Reached(1, transport.In), s.Reached(2, transport.In)) >= v
+			}
+			for k := uint64(1); k <= rounds; k++ {
+				if int(k)%size == r {
+					runtime.Gosched() // so that each is the last at times
+				}
+				s.Advance(transport.In, k)
+				for !all(k) {
+					ticket := bell.ArmAmid()
+					if all(k) {
+						bell.Disarm()
+						break
+					}
+					bell.Sleep(ticket, time.Hour)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Before the last has come, nobody is woken.
+func TestOnlyTheLastWakes(t *testing.T) {
+	nets := openWorld(t, 3, nil)
+	lanes := openLanes(t, nets, 0, []int{0, 1, 2})
+	sleeps := func() bool { return nets[0].head.sleeps(0) }
+	nets[0].Bell().Arm()
+	lanes[0].Shared.Advance(transport.In, 1)
+	lanes[1].Shared.Advance(transport.In, 1)
+	if !sleeps() {
+		t.Error("the first of two others wakes a member that waits for both")
+	}
+	lanes[2].Shared.Advance(transport.In, 1)
+	if sleeps() {
+		t.Error("the last does not wake it")
+	}
+	nets[0].Bell().Arm()
+	lanes[1].Shared.Lead(transport.In, 2)
+	if sleeps() {
+		t.Error("Lead does not wake it")
+	}
+}
+
+// A new record of a log wakes a driver that could begin something, and no other.
+func TestRecordsDoNotWakeAmidCollective(t *testing.T) {
+	nets := openWorld(t, 2, nil)
+	lanes := openLanes(t, nets, 0, []int{0, 1})
+	slot, gen, _ := lanes[0].Board.Acquire()
+	bell := nets[0].Bell().(transport.AmidBell)
+	for _, c := range []struct {
+		arm   func() uint32
+		woken bool
+	}{{bell.Arm, true}, {bell.ArmAmid, false}} {
+		c.arm()
+		lanes[0].Board.Mark(slot, gen)
+		lanes[1].Board.Mark(slot, gen)
+		if woken := !nets[0].head.sleeps(0); woken != c.woken {
+			t.Errorf("woken %t, want %t", woken, c.woken)
+		}
+		bell.Disarm()
+		for _, l := range lanes {
+			l.Board.Next()
+		}
+	}
+	bell.ArmAmid()
+	lanes[1].Board.Post([]byte("request"))
+	if nets[0].head.sleeps(0) {
+		t.Error("a request does not wake its coordinator")
+	}
 }
 
 func TestAbortReachesAll(t *testing.T) { bothBells(t, testAbortReachesAll) }

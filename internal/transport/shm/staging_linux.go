@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/transport"
@@ -77,10 +78,48 @@ func (s *staging) Reached(m int, p transport.Phase) uint64 {
 	return v
 }
 
-// Advance stores before it looks who sleeps, see bell.
+// Advance stores before it looks who sleeps, see bell, and after that at the others' counters: of two members
+// that are the last at the same time one at least sees the other's.
 func (s *staging) Advance(p transport.Phase, v uint64) {
+	before := s.store(p, v)
+	for _, place := range s.others {
+		if !s.head.sleeps(place) {
+			continue
+		}
+		if s.lowest(p) <= before {
+			return // the lowest counter is another's, as it was
+		}
+		break
+	}
+	s.ringOthers()
+}
+
+// Lead is as Advance.
+func (s *staging) Lead(p transport.Phase, v uint64) {
+	s.store(p, v)
+	s.ringOthers()
+}
+
+// store publishes a counter, and returns what it was.
+func (s *staging) store(p transport.Phase, v uint64) (before uint64) {
+	before = s.published[p]
 	s.published[p] = v
 	s.counters[s.me*int(transport.NumPhases)+int(p)].v.Store(v)
+	return before
+}
+
+// lowest is the lowest of the other members' counters.
+func (s *staging) lowest(p transport.Phase) uint64 {
+	low := uint64(math.MaxUint64)
+	for m := range s.members {
+		if m != s.me {
+			low = min(low, s.counters[m*int(transport.NumPhases)+int(p)].v.Load())
+		}
+	}
+	return low
+}
+
+func (s *staging) ringOthers() {
 	for _, p := range s.others {
 		s.head.ring(p)
 	}
