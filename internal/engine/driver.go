@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/timeline"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -247,6 +248,9 @@ func (e *Engine) nextLook() time.Duration {
 	for _, l := range *e.lanes.Load() {
 		if l.behind.Load() > 0 {
 			d = min(d, unreadySleep)
+		}
+		if l.observes() {
+			d = min(d, timeline.LookEvery)
 		}
 		if h := l.heldBack(); h > 0 {
 			d = min(d, h)

@@ -160,6 +160,9 @@ func New(net transport.Network, o Options) (*Engine, error) {
 			return nil, err
 		}
 	}
+	if o.Timeline != nil && o.Rank == 0 {
+		o.Timeline.Watch(e.Wake) // for arrivals, while the program computes
+	}
 	guard.Go("the engine's own goroutine", e.net.Abort, e.background)
 	return e, nil
 }

@@ -35,6 +35,7 @@ type lane struct {
 	// The driver's.
 	settings    settings
 	coordinator *negotiate.Coordinator // on member 0
+	arrivals    arrivals               // on member 0
 	request     negotiate.Request      // decoded by the coordinator
 	answers     []byteRecord           // Responses that found no room in the log, in order
 	responses   []*negotiate.Response  // of the current batch, in log order
@@ -101,6 +102,7 @@ func (l *lane) member(rank int) int {
 // progress does what can be done now, and reports whether it did anything.
 func (l *lane) progress() bool {
 	worked := l.catchUp()
+	l.lookAtMarks()
 	if l.coordinator != nil && l.coordinate() {
 		worked = true
 	}
@@ -233,7 +235,9 @@ func (l *lane) read(records []transport.Record) error {
 		var err error
 		switch rec.Kind {
 		case transport.RecordSlot:
-			resp, err = l.worker.Slot(rec.Slot)
+			if resp, err = l.worker.Slot(rec.Slot); err == nil {
+				l.traceCompleted(rec.Slot, resp)
+			}
 		case transport.RecordResponse:
 			resp = new(negotiate.Response)
 			if err = resp.Decode(rec.Payload); err == nil && resp.Type == negotiate.Tune {

@@ -97,6 +97,13 @@ func (w *Worker) drop(resp *Response) {
 	}
 }
 
+// Slots calls f for each slot that stands for something.
+func (w *Worker) Slots(f func(slot uint32, resp *Response)) {
+	for slot, resp := range w.bySlot {
+		f(slot, resp)
+	}
+}
+
 // Slot resolves a slot record of the log. The Response is shared and must not
 // be changed; later calls do not change it either. An error means that the
 // slot stands for nothing here: the log is corrupt.

@@ -124,7 +124,9 @@ func (r *recorder) step(t *track, e *event) {
 		case unknown:
 			r.begin(t, negotiating, e.text)
 		case topLevel, activity:
-			t.early, t.earlyOp, t.earlyRanks = true, e.text, t.earlyRanks[:0]
+			if !t.early {
+				t.early, t.earlyOp, t.earlyRanks = true, e.text, t.earlyRanks[:0]
+			}
 		}
 	case rankReady:
 		if t.early {

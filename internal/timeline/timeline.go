@@ -17,6 +17,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -39,7 +40,8 @@ import (
 // be ahead; its NegotiateEnd may not. Two operations of the same name that run at
 // once, in two process sets, need different names here.
 type Timeline struct {
-	current atomic.Pointer[trace] // nil: off
+	current atomic.Pointer[trace]  // nil: off
+	look    atomic.Pointer[func()] // see Watch
 
 	mu   sync.Mutex            // held by Start and Stop, which alone set last
 	last atomic.Pointer[trace] // that of current, or what it was before it became nil
@@ -99,7 +101,30 @@ func (t *Timeline) Start(path string, markCycles bool) error {
 	t.last.Store(tr)
 	t.current.Store(tr)
 	guard.Go("the timeline", tr.broken, tr.run)
+	guard.Go("the timeline's looks", tr.broken, func() { t.watch(tr) })
 	return nil
+}
+
+// LookEvery is how often Watch's function is called while the timeline is on.
+const LookEvery = time.Millisecond
+
+// Watch has look called every LookEvery while the timeline is on: for what the engine has to look for, as
+// nobody tells it. It must not block.
+func (t *Timeline) Watch(look func()) { t.look.Store(&look) }
+
+func (t *Timeline) watch(tr *trace) {
+	tick := time.NewTicker(LookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-tr.done:
+			return
+		}
+		if look := t.look.Load(); look != nil && t.current.Load() == tr {
+			(*look)()
+		}
+	}
 }
 
 // Stop switches the timeline off. The file holds every event whose call returned

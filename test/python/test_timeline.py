@@ -2,11 +2,12 @@
 
 import json
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 import torch
-from definitions import rejoin, works
+from definitions import rejoin, several, works
 
 import horovod.torch as hvd
 
@@ -53,6 +54,17 @@ class Trace:
             elif r["ph"] == "E":
                 open_.pop()
         assert open_ == []
+        return found
+
+    def arrivals(self, tensor):
+        """The ranks in the order in which they were ready, by negotiation; the last one may be under way."""
+        found = []
+        for r in self.records:
+            if r.get("pid") == self.tensors.get(tensor):
+                if r["ph"] == "B" and r["name"].startswith("NEGOTIATE_"):
+                    found.append([])
+                elif r["ph"] == "X":
+                    found[-1].append(int(r["name"]))
         return found
 
     def cycles(self):
@@ -137,6 +149,35 @@ def test_start_and_stop(again, folder):
         else:
             assert not path.exists()
     hvd.stop_timeline()  # nothing is running: no error
+    works()
+
+
+@several()
+def test_arrivals_of_cached_tensors(again, folder):
+    """Each rank is marked when it is ready, also while rank 0 computes, each time."""
+    again("DYNAMIC")
+    path, rounds = folder / "timeline.json", 5
+    for _ in range(3):
+        hvd.allreduce(torch.ones(2), name="cached")
+    hvd.barrier()
+    hvd.start_timeline(str(path))
+    hvd.barrier()
+    others = set(range(1, hvd.size()))
+    for done in range(rounds):
+        deadline = time.monotonic() + 30
+        while hvd.rank() == 0:
+            seen = Trace(path).arrivals("allreduce.cached")
+            if len(seen) > done and set(seen[done]) == others:
+                break
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.01)
+        hvd.allreduce(torch.ones(2), name="cached")
+    hvd.barrier()
+    hvd.stop_timeline()
+    if hvd.rank() == 0:
+        seen = Trace(path).arrivals("allreduce.cached")
+        assert [sorted(ranks) for ranks in seen] == [list(range(hvd.size()))] * rounds, seen
+        assert all(ranks[-1] == 0 for ranks in seen), seen
     works()
 
 

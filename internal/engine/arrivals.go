@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/gorovod/gorovod/internal/negotiate"
+)
+
+// arrivals are what the timeline tells of tensors that are negotiated by slots: no Request says which
+// members are ready, so the coordinator looks at their marks. It does so only while the timeline is
+// on. The members of another host are seen together, when the last of them is ready.
+type arrivals struct {
+	looked time.Time         // the driver's
+	slots  []slotName        // the driver's scratch
+	told   map[uint32][]bool // by slot: the members that the timeline knows to be ready. Guarded by engine.mu
+}
+
+type slotName struct {
+	slot uint32
+	resp *negotiate.Response
+}
+
+// lookEvery is how often the driver looks at marks; the timeline wakes it no more often than every timeline.LookEvery.
+const lookEvery = 200 * time.Microsecond
+
+// observes reports whether this rank records arrivals on the lane.
+func (l *lane) observes() bool {
+	t := l.engine.opts.Timeline
+	return l.coordinator != nil && t != nil && t.On()
+}
+
+// lookAtMarks tells the timeline which members have marked slots since the last look. The driver calls it.
+func (l *lane) lookAtMarks() {
+	if !l.observes() || time.Since(l.arrivals.looked) < lookEvery {
+		return
+	}
+	e, a := l.engine, &l.arrivals
+	a.looked = time.Now()
+	a.slots = a.slots[:0]
+	e.mu.Lock()
+	l.worker.Slots(func(slot uint32, resp *negotiate.Response) { a.slots = append(a.slots, slotName{slot, resp}) })
+	e.mu.Unlock()
+	for _, s := range a.slots {
+		if marked := l.board.Marked(s.slot); len(marked) > 0 {
+			e.mu.Lock()
+			l.traceArrivals(s.slot, s.resp, marked)
+			e.mu.Unlock()
+		}
+	}
+}
+
+// traceArrivals notes that members are ready, those that have not been noted. The caller holds engine.mu.
+func (l *lane) traceArrivals(slot uint32, resp *negotiate.Response, members []int) {
+	t := l.engine.opts.Timeline
+	told := l.arrivals.told[slot]
+	if told == nil {
+		if l.arrivals.told == nil {
+			l.arrivals.told = make(map[uint32][]bool)
+		}
+		told = make([]bool, len(l.members))
+		l.arrivals.told[slot] = told
+	}
+	for _, m := range members {
+		if !told[m] {
+			told[m] = true
+			t.NegotiateStart(resp.Name, traceName(resp.Type))
+			t.RankReady(resp.Name, m)
+		}
+	}
+}
+
+// traceCompleted notes that all members have marked a slot. The caller holds engine.mu.
+func (l *lane) traceCompleted(slot uint32, resp *negotiate.Response) {
+	if !l.observes() {
+		return
+	}
+	all := make([]int, len(l.members))
+	for m := range all {
+		all[m] = m
+	}
+	l.traceArrivals(slot, resp, all)
+	delete(l.arrivals.told, slot)
+}
