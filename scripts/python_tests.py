@@ -23,6 +23,7 @@ HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 LOGS = ROOT / "build" / "test-logs"
 # Tests that start horovodrun, kill ranks, and so on.
 ALONE = {
+    "test_address_space.py",
     "test_api.py",
     "test_demo.py",
     "test_docs.py",

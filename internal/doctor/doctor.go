@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/commandline"
+	"github.com/gorovod/gorovod/internal/printable"
 )
 
 // options are those of gorovod doctor.
@@ -64,6 +65,7 @@ const exitUsage = 2
 // environ the environment, as os.Environ has it. It returns the exit code: 1 if
 // something is wrong, 2 if the arguments make no sense. examine looks at hosts and prints what it finds.
 func Main(name string, args, environ []string, stdout, stderr io.Writer, examine func(Cluster, io.Writer) error) int {
+	stdout, stderr = printable.Writer{To: stdout}, printable.Writer{To: stderr} // what hosts and ranks say of themselves
 	code, err := run(name, args, environ, stdout, examine)
 	if err != nil && !errors.Is(err, ErrUnwell) {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)

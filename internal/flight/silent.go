@@ -9,10 +9,16 @@ type Silent struct {
 	Rank int
 	// Stopped says that the process was stopped, by SIGSTOP or a debugger.
 	Stopped bool
+	// Owner is the user to whom the process belongs, where that is another: ranks tell
+	// their own user and root only.
+	Owner string
 }
 
 // Why says why it does not answer, as far as that is known.
 func (s Silent) Why() string {
+	if s.Owner != "" {
+		return fmt.Sprintf("its process %d belongs to user %s, and tells only this user and root: ask as one of them, with sudo for instance", s.PID, s.Owner)
+	}
 	if s.Stopped {
 		return fmt.Sprintf("its process %d is stopped", s.PID)
 	}

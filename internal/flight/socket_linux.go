@@ -61,6 +61,9 @@ func trusted(c *net.UnixConn) bool {
 // ranks of several jobs run, as those of a login or of the whole host do, belongs to none:
 // the error then names the ranks among which to choose.
 func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
+	if _, err := os.Lstat("/proc/self"); err != nil {
+		return nil, nil, errors.New("that needs /proc, which is not mounted here: `mount -t proc proc /proc` mounts it")
+	}
 	if state(pid) == "" {
 		return nil, nil, fmt.Errorf("there is no process %d on this host", pid)
 	}

@@ -16,6 +16,9 @@ import (
 // under way: their order is that in which things happened, not that in which they come.
 const newsPatience = tailPatience + 50*time.Millisecond
 
+// reportTime bounds how long the reports of processes that have ended may need to be read.
+const reportTime = time.Second
+
 // news is what a rank's watcher has heard.
 type news struct {
 	rank  *rank
@@ -78,8 +81,7 @@ func (j *Job) follow(signals <-chan os.Signal, heard <-chan news) (int, error) {
 			hungUp = nil
 			c.hangUp()
 		case <-c.settled:
-			c.settled, c.isSettled = nil, true
-			c.tell(false)
+			c.settle()
 		case <-c.next:
 			c.enter(c.stage + 1)
 		}
@@ -176,6 +178,20 @@ func (c *course) enter(stage int) {
 	}
 }
 
+// settle tells the first failure when all that was under way has come: also what those that have ended
+// reported before.
+func (c *course) settle() {
+	c.settled, c.isSettled = nil, true
+	var over []int
+	for _, r := range c.job.ranks {
+		if c.living[r.Rank] == nil {
+			over = append(over, r.Rank)
+		}
+	}
+	c.job.server.Drain(reportTime, over...)
+	c.tell(false)
+}
+
 // root is the end of the process that failed first. Where a rank has reported before, that is the
 // end of the rank that it has reported: the others' are consequences, however early they
 // end. It is not known yet while that rank lives, which may end by itself.
@@ -227,6 +243,7 @@ func (j *Job) outlook(left int) string {
 func (c *course) end(signals <-chan os.Signal) (int, error) {
 	if c.settled != nil {
 		<-c.settled
+		c.settle()
 	}
 	c.tell(true)
 	late := c.job.drain(signals, c.interrupted != 0)

@@ -283,12 +283,16 @@ func (c *remoteCrew) pass(f frame) error {
 	id := f.id
 	if f.note != nil {
 		if f.note.Type == pongNote {
-			c.clock.Hear(f.note.At, time.Now())
+			c.clock.Hear(f.note.At, time.Time{}, time.Now())
 			return nil
 		}
 		switch f.note.Type {
 		case startedNote:
-			c.clock.Hear(f.note.At, time.Now())
+			c.mu.Lock()
+			if k := c.workers[id]; k != nil {
+				c.clock.Hear(f.note.At, k.began, time.Now())
+			}
+			c.mu.Unlock()
 		case endedNote:
 			f.note.at = c.clock.Here(f.note.At, time.Now())
 		}
@@ -401,6 +405,7 @@ func (c *remoteCrew) Close() {
 type remoteWorker struct {
 	crew    *remoteCrew
 	id      int
+	began   time.Time
 	w       watcher
 	events  chan *note // started, ended, gone and over: each once
 	lost    chan error // capacity 1: nothing more will come
@@ -408,7 +413,7 @@ type remoteWorker struct {
 }
 
 func newRemoteWorker(c *remoteCrew, id int, w watcher) *remoteWorker {
-	k := &remoteWorker{crew: c, id: id, w: w, events: make(chan *note, 4), lost: make(chan error, 1)}
+	k := &remoteWorker{crew: c, id: id, began: time.Now(), w: w, events: make(chan *note, 4), lost: make(chan error, 1)}
 	for i := range k.streams {
 		k.streams[i] = &inflow{more: make(chan struct{}, 1), over: make(chan struct{})}
 	}

@@ -54,3 +54,9 @@ func descendants(pid int, except ...int) []int {
 	}
 	return found
 }
+
+// hasProc tells that /proc is mounted, without which nobody knows his descendants.
+func hasProc() bool {
+	_, err := os.Lstat("/proc/self")
+	return err == nil
+}

@@ -80,7 +80,7 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 	}
 	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts, func(h membership.Host) bool { return !isLocal(h.Name) })
 	for _, note := range f.notes(far) {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", name, note)
+		warn(name, note)
 	}
 	e := &elasticJob{
 		Job: &Job{Name: name, Path: path, Args: f.command, Env: env, Reach: f.reach(), Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename,

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/printable"
 )
 
 const (
@@ -96,7 +98,7 @@ func (j *Job) print(limit time.Duration) {
 func lastWord(text string) {
 	written := make(chan struct{})
 	go func() {
-		os.Stderr.WriteString(text)
+		os.Stderr.WriteString(printable.Text(text))
 		close(written)
 	}()
 	select {

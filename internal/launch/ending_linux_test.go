@@ -200,13 +200,17 @@ func TestTheFirstToEndDecides(t *testing.T) {
 	for _, hosts := range []string{"localhost:4", "localhost:2,far.invalid:2"} {
 		dir := t.TempDir()
 		l := launched(t, []string{remotely(t)}, "-np", "4", "-H", hosts, "sh", "-c",
-			`echo ready; while [ ! -e $0/$HOROVOD_RANK ]; do sleep 0.01; done; exit 4$HOROVOD_RANK`, dir)
+			`echo $$ >$0/pid.$HOROVOD_RANK; echo ready; while [ ! -e $0/$HOROVOD_RANK ]; do sleep 0.01; done; exit 4$HOROVOD_RANK`, dir)
 		l.until("ready", 4)
-		before := len(l.marked())
 		l.Process.Signal(syscall.SIGSTOP)
-		for i, rank := range []string{"2", "0", "3", "1"} {
+		for _, rank := range []string{"2", "0", "3", "1"} {
 			os.WriteFile(filepath.Join(dir, rank), nil, 0o600)
-			l.eventually("rank "+rank+" ends", func() bool { return len(l.marked()) <= before-2*(i+1) })
+			text, _ := os.ReadFile(filepath.Join(dir, "pid."+rank))
+			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.eventually("rank "+rank+" ends", func() bool { return stat(pid) == 0 }) // its supervisor has noticed
 		}
 		l.Process.Signal(syscall.SIGCONT)
 		if code := l.waitCode(); code != 42 || !strings.Contains(l.stderr.String(), "horovodrun: Process 2 exit with status code 42.") {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/printable"
 	ways "github.com/gorovod/gorovod/internal/reach"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
@@ -250,7 +251,7 @@ func (j *Job) lose(err error, elsewhere *printer) {
 		j.hangUp.Do(func() { close(j.hungUp) })
 		return
 	}
-	elsewhere.say("%s: output is lost: %v\n", j.Name, err)
+	elsewhere.say("%s: output is lost: %s\n", j.Name, printable.Text(err.Error()))
 }
 
 func (j *Job) isHungUp() bool {
@@ -305,7 +306,7 @@ const exitLost = 255
 
 // say prints a message of the launcher's own.
 func (j *Job) say(format string, args ...any) {
-	j.err.say("%s: "+format+"\n", append([]any{j.Name}, args...)...)
+	j.err.say("%s: %s\n", j.Name, printable.Text(fmt.Sprintf(format, args...)))
 }
 
 // sayWhy is say for why the job has failed, which is its last message.

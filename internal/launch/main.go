@@ -25,6 +25,7 @@ import (
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/bench"
+	"github.com/gorovod/gorovod/internal/printable"
 	"github.com/gorovod/gorovod/internal/version"
 )
 
@@ -34,6 +35,7 @@ const exitUsage = 2
 // Main is the program: argv[0] chooses between horovodrun, gorovod and the
 // hidden supervisor. It returns the exit code.
 func Main(argv []string) int {
+	runningProgram() // before a directory is changed
 	if len(argv) > 0 && argv[0] == supervisorName {
 		return supervise(argv[1:])
 	}
@@ -86,6 +88,9 @@ func exit(name string) func(code int, err error) int {
 	}
 }
 
+// warn tells of what does not keep a command from going on.
+func warn(name, text string) { fmt.Fprintf(os.Stderr, "%s: %s\n", name, printable.Text(text)) }
+
 // show prints what was asked for, and returns the exit code.
 func show(name, text string) int {
 	if _, err := io.WriteString(os.Stdout, text); err != nil {
@@ -121,14 +126,14 @@ func launch(name string, args []string) (code int, why report, err error) {
 		return show(name, fmt.Sprintf("%s (gorovod %s)\n", version.Horovod, version.Version)), why, nil
 	case f.CheckBuild:
 		summary, note := checkBuild(f.command, f.environ(os.Environ()))
-		fmt.Fprintf(os.Stderr, "%s: %s\n", name, note)
+		warn(name, note)
 		return show(name, summary), why, nil
 	case f.Parsed:
 		text, err := f.parsed()
 		return show(name, text), why, err
 	}
 	for _, warning := range f.warnings {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", name, warning)
+		warn(name, warning)
 	}
 	if err := f.checkFiles(); err != nil {
 		return exitUsage, why, err
@@ -168,7 +173,7 @@ func launch(name string, args []string) (code int, why report, err error) {
 		}
 	}
 	for _, note := range f.notes(here < len(slots)) {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", name, note)
+		warn(name, note)
 	}
 	if len(far) > 0 {
 		if err := checkReach(len(far), len(slots)); err != nil {

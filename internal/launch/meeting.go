@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	ways "github.com/gorovod/gorovod/internal/reach"
 )
@@ -25,12 +26,47 @@ type meetingPoint struct {
 
 // meetHere listens on loopback only, for a job of this host.
 func meetHere() (*meetingPoint, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	home, err := loopback()
+	if err != nil {
+		return nil, fmt.Errorf("listen for the processes: %w", err)
+	}
+	l, err := net.Listen("tcp", netip.AddrPortFrom(home, 0).String())
 	if err != nil {
 		return nil, fmt.Errorf("listen for the processes: %w", err)
 	}
 	addr := l.Addr().(*net.TCPAddr).AddrPort()
 	return &meetingPoint{listeners: []net.Listener{l}, addrs: []netip.AddrPort{addr}, loopback: addr, local: true}, nil
+}
+
+// loopback is the address at which processes of this host find one another: 127.0.0.1, or ::1 on a
+// host without IPv4.
+func loopback() (netip.Addr, error) {
+	var first error
+	for _, name := range []string{"127.0.0.1", "::1"} {
+		addr := netip.MustParseAddr(name)
+		err := visit(addr)
+		if err == nil {
+			return addr, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("neither 127.0.0.1 nor ::1 can be reached on this host (%w): is its loopback interface up? `ip link set lo up` brings it up", first)
+}
+
+// visit tries whether a connection to an address of this host can be made.
+func visit(addr netip.Addr) error {
+	l, err := net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	c, err := net.DialTimeout("tcp", l.Addr().String(), time.Second)
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // meetAnywhere listens on all addresses of this host, or on those of the named
@@ -65,7 +101,9 @@ func meetAnywhere(interfaces []string) (*meetingPoint, error) {
 	for _, a := range own {
 		m.addrs = append(m.addrs, netip.AddrPortFrom(a, port))
 	}
-	m.loopback = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
+	if home, err := loopback(); err == nil { // else ranks of this host come to its other addresses
+		m.loopback = netip.AddrPortFrom(home, port)
+	}
 	return m, nil
 }
 

@@ -3,6 +3,7 @@ package launch
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -48,11 +49,7 @@ type process struct {
 // open makes the pipes, so that signals can be sent from now on. The command
 // reads input from its beginning; nil is an empty one.
 func (p *process) open(input *os.File) error {
-	from := os.DevNull
-	if input != nil {
-		from = fmt.Sprintf("/proc/self/fd/%d", input.Fd())
-	}
-	stdin, err := os.Open(from)
+	stdin, err := openInput(input)
 	if err != nil {
 		return err
 	}
@@ -94,6 +91,27 @@ func (p *process) open(input *os.File) error {
 	return nil
 }
 
+// openInput opens a command's stdin.
+func openInput(input *os.File) (*os.File, error) {
+	if input == nil {
+		return os.Open(os.DevNull)
+	}
+	stdin, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", input.Fd()))
+	if err == nil {
+		return stdin, nil
+	}
+	// Without /proc a pipe brings it. Where the command ends before it has read all, so does the writing.
+	stdin, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer w.Close()
+		io.Copy(w, io.NewSectionReader(input, 0, 1<<62))
+	}()
+	return stdin, nil
+}
+
 // start starts the supervisor; it does not wait for the command. On an error,
 // code is what a shell would exit with.
 func (p *process) start() (code int, err error) {
@@ -110,8 +128,11 @@ func (p *process) start() (code int, err error) {
 	if p.LateOutput != "" {
 		env = setenv(env, lateOutputVariable, p.LateOutput)
 	}
-	// Whatever became of the file since, this is the program that runs now.
-	supervisor, err := os.StartProcess("/proc/self/exe", append([]string{supervisorName, p.Path}, p.Args...),
+	self, err := runningProgram()
+	if err != nil {
+		return 1, fmt.Errorf("its supervisor: %w", err)
+	}
+	supervisor, err := os.StartProcess(self, append([]string{supervisorName, p.Path}, p.Args...),
 		&os.ProcAttr{Files: p.theirs, Env: env, Sys: supervisorAttr()})
 	if err != nil {
 		return 1, fmt.Errorf("its supervisor: %w", err)

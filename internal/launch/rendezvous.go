@@ -14,6 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/commandline"
 	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/printable"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -68,7 +69,7 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 		return 1, err
 	}
 	s := rendezvous.NewServer(key, o.NumProc)
-	s.Knocks = auth.NewKnocks(func(text string) { fmt.Fprintln(os.Stderr, text) })
+	s.Knocks = auth.NewKnocks(func(text string) { fmt.Fprintln(os.Stderr, printable.Text(text)) })
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	_, err = fmt.Fprintf(stdout, "HOROVOD_SIZE=%d\nHOROVOD_GLOO_RENDEZVOUS_ADDR=%s\nHOROVOD_GLOO_RENDEZVOUS_PORT=%d\n%s=%s\n",

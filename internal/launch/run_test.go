@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -44,7 +45,8 @@ func joinHere(ctx context.Context) (*rendezvous.Session, error) {
 	rank, _ := strconv.Atoi(os.Getenv("HOROVOD_RANK"))
 	size, _ := strconv.Atoi(os.Getenv("HOROVOD_SIZE"))
 	key, _ := hex.DecodeString(os.Getenv(secretVariable))
-	return rendezvous.Join(ctx, []string{os.Getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR") + ":" + os.Getenv("HOROVOD_GLOO_RENDEZVOUS_PORT")}, key,
+	addr := net.JoinHostPort(os.Getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR"), os.Getenv("HOROVOD_GLOO_RENDEZVOUS_PORT"))
+	return rendezvous.Join(ctx, []string{addr}, key,
 		rendezvous.Options{Rank: rank, Size: size, Host: os.Getenv("HOROVOD_HOSTNAME"), PID: os.Getpid(), Generation: 1})
 }
 
@@ -86,7 +88,7 @@ var programs = map[string]func() int{
 		fmt.Println("got", <-c)
 		return 0
 	},
-	// raises are ranks of which rank 1 reports a failure once DIR/go exists, and is the last to end.
+	// raises are ranks of which rank 1 reports a failure, REPORT, and is the last to end; without GO, once DIR/go exists.
 	"raises": func() int {
 		dir, rank := os.Getenv("DIR"), os.Getenv("HOROVOD_RANK")
 		wait := func(done func() bool) {
@@ -102,13 +104,14 @@ var programs = map[string]func() int{
 		}
 		note("pid."+rank, fmt.Sprint(os.Getpid()))
 		fmt.Println("ready")
-		if wait(func() bool { return exists("go") }); rank != "1" {
+		if wait(func() bool { return os.Getenv("GO") != "" || exists("go") }); rank != "1" {
 			wait(func() bool { return exists("reported") })
 			return 9
 		}
-		s.Report("rank 1 raised an error")
+		s.Report("rank 1 raised an error" + os.Getenv("REPORT"))
 		note("reported", "")
 		for _, other := range []string{"0", "2"} {
+			wait(func() bool { return exists("pid." + other) })
 			text, _ := os.ReadFile(filepath.Join(dir, "pid."+other))
 			pid, _ := strconv.Atoi(string(text))
 			wait(func() bool { return syscall.Kill(pid, 0) != nil })

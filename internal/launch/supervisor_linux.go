@@ -217,6 +217,9 @@ func (s *supervisor) signal(sig unix.Signal) {
 func (s *supervisor) living() []int {
 	pids := descendants(os.Getpid())
 	s.all.add(pids...)
+	if len(pids) == 0 && !hasProc() {
+		return []int{-s.pid} // nobody knows more than the command's process group
+	}
 	return pids
 }
 

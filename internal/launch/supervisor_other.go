@@ -47,3 +47,6 @@ func wakeWithParent() {}
 
 // supervisorAttr is never used: no job is started.
 func supervisorAttr() *syscall.SysProcAttr { return nil }
+
+// runningProgram is never asked for: no job is started.
+func runningProgram() (string, error) { return "", errors.ErrUnsupported }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/printable"
 )
 
 // logHandler writes log lines in Horovod's form, with a letter for the level:
@@ -46,8 +48,7 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		b.WriteString(format(a))
 		return true
 	})
-	b.WriteByte('\n')
-	_, err := io.WriteString(h.out, b.String())
+	_, err := io.WriteString(h.out, printable.Text(b.String())+"\n")
 	return err
 }
 

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"math"
 	"net"
 	"slices"
 	"time"
@@ -48,23 +49,35 @@ func (s *Server) First() *Failure {
 }
 
 // Clock translates the times of another host's clock into this one's. The zero value is
-// the clock of this host. Clocks of hosts differ, and a message needs some time; the
-// quickest message that was heard tells the difference best.
+// the clock of this host. What is sent from there to here bounds how far the clocks are apart; within
+// the bounds they are taken for equal, as those of most clusters are.
 type Clock struct {
-	behind time.Duration // add it to the other host's time
-	heard  bool
+	least, most time.Duration // by which the other clock is behind this one
+	heard       bool
 }
 
 // Hear takes note of a message that was sent at then by the other clock, as Unix time in
-// ns, and came at now.
-func (c *Clock) Hear(then int64, now time.Time) {
+// ns: not before earliest, where that is known, and not after now.
+func (c *Clock) Hear(then int64, earliest, now time.Time) {
 	if then == 0 {
 		return
 	}
-	if behind := now.Sub(time.Unix(0, then)); !c.heard || behind < c.behind {
-		c.behind, c.heard = behind, true
+	sent := time.Unix(0, then)
+	if !c.heard {
+		c.heard, c.least, c.most = true, math.MinInt64, math.MaxInt64
 	}
+	c.most = min(c.most, now.Sub(sent))
+	switch {
+	case !earliest.IsZero():
+		c.least = max(c.least, earliest.Sub(sent))
+	case c.least == math.MinInt64:
+		c.least = c.most // the quickest message tells best
+	}
+	c.least = min(c.least, c.most)
 }
+
+// behind is by how much the other clock is behind.
+func (c *Clock) behind() time.Duration { return min(max(0, c.least), c.most) }
 
 // Here is a time of the other clock's by this one: now where the other has told none, or
 // one that has not come yet.
@@ -72,10 +85,7 @@ func (c *Clock) Here(then int64, now time.Time) time.Time {
 	if then == 0 {
 		return now
 	}
-	if c.heard {
-		c.Hear(then, now)
-	}
-	if t := time.Unix(0, then).Add(c.behind); t.Before(now) {
+	if t := time.Unix(0, then).Add(c.behind()); t.Before(now) {
 		return t
 	}
 	return now

@@ -40,16 +40,25 @@ func TestTheFirstFailureIsTheOneThatHappenedFirst(t *testing.T) {
 	}
 }
 
-// Times of another host's clock become this one's, as well as its quickest message tells.
+// Times of another host's clock become this one's, within what its messages allow.
 func TestClock(t *testing.T) {
 	now := time.Now()
-	there := func(d time.Duration) int64 { return now.Add(d + time.Hour).UnixNano() } // it is an hour ahead
-	var c Clock
-	c.Hear(there(0), now.Add(50*time.Millisecond))
-	c.Hear(there(time.Second), now.Add(time.Second+2*time.Millisecond))
-	c.Hear(there(2*time.Second), now.Add(3*time.Second))
-	if got := c.Here(there(3*time.Second), now.Add(9*time.Second)).Sub(now); got != 3002*time.Millisecond {
-		t.Errorf("3 s there are %v here", got)
+	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
+	ms := func(d time.Duration) int64 { return d.Milliseconds() }
+	for _, ahead := range []int{3600_000, 20, 0, -20, -3600_000} { // the other clock, in ms
+		there := func(t int) int64 { return at(t + ahead).UnixNano() }
+		var c, alone Clock
+		c.Hear(there(5), at(0), at(50))        // sent after 0, it came at 50
+		c.Hear(there(1000), at(995), at(1002)) // the best
+		c.Hear(there(2000), time.Time{}, at(3000))
+		alone.Hear(there(0), time.Time{}, at(50))
+		alone.Hear(there(1000), time.Time{}, at(1002))
+		if got := ms(c.Here(there(3000), at(9000)).Sub(now)); got < 2995 || got > 3002 || ahead == 0 && got != 3000 {
+			t.Errorf("%d ms ahead: 3000 ms there are %d here", ahead, got)
+		}
+		if got := ms(alone.Here(there(3000), at(9000)).Sub(now)); got < 3000 || got > 3050 {
+			t.Errorf("%d ms ahead: 3000 ms there are %d here, without bounds", ahead, got)
+		}
 	}
 	var same Clock // of this host
 	if got := same.Here(now.UnixNano(), now.Add(time.Second)); !got.Equal(now) {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gorovod/gorovod/internal/jsonframe"
+	"github.com/gorovod/gorovod/internal/printable"
 	"github.com/gorovod/gorovod/internal/shape"
 )
 
@@ -126,11 +127,13 @@ func decode(r io.Reader) (m message, err error) {
 
 // clip cuts s to at most n bytes, between characters.
 func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
+	shown := printable.Text(s[:min(len(s), n)])
+	if len(s) <= n && len(shown) <= n {
+		return shown
 	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
+	n = min(n, len(shown))
+	for n > 0 && n < len(shown) && !utf8.RuneStart(shown[n]) {
 		n--
 	}
-	return s[:n] + "…"
+	return shown[:n] + "…"
 }

@@ -515,7 +515,7 @@ func TestOverlongTextsTravelCut(t *testing.T) {
 	news := make(chan Death, 1)
 	s.OnDeath(func(d Death) { news <- d })
 	srv.Died(Death{Rank: 1, Host: long, Signal: 9, Stderr: long})
-	if d := <-news; !strings.HasPrefix(d.Stderr, "\x00<") || len(d.Stderr) > maxText+8 {
+	if d := <-news; !strings.HasPrefix(d.Stderr, `\x00<`) || len(d.Stderr) > maxText+8 {
 		t.Errorf("%d bytes of stderr", len(d.Stderr))
 	}
 }

@@ -210,7 +210,7 @@ func (s *Server) attend(conn net.Conn) {
 	conn.SetDeadline(time.Time{})
 	p.Host = clip(p.Host, maxHost)
 	if !sameHost(conn) {
-		p.clock.Hear(p.Now, time.Now())
+		p.clock.Hear(p.Now, time.Time{}, time.Now())
 	}
 	if text := s.admit(p); text != "" {
 		frame, err := encode(message{Type: typeRefused, Text: text})
@@ -429,7 +429,11 @@ func (s *Server) deliver(p *peer) {
 			_, err = answers.WriteTo(p.conn)
 		}
 		if err != nil {
-			p.conn.Close() // ends attend, which ends this
+			// The rank is gone, or does not read. What it has sent before, such as a report, still counts;
+			// then attend ends.
+			p.conn.SetReadDeadline(time.Now().Add(drainTime))
+			<-p.gone
+			return
 		}
 	}
 }
@@ -449,7 +453,7 @@ func (s *Server) Started(rank int, host string, pid int) {
 // a quarter of a second.
 func (s *Server) Died(d Death) Death {
 	if !d.Failed() {
-		s.drain(d.Rank)
+		s.Drain(drainTime, d.Rank)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -482,12 +486,15 @@ func (s *Server) Died(d Death) Death {
 	return d
 }
 
-// drain waits until the connections of an ended process have been read to
-// their ends. A descendant that holds one open makes it give up.
-func (s *Server) drain(rank int) {
-	timeout := time.After(drainTime)
+// Drain waits until what ended processes have sent was read, for limit at most: a descendant can hold
+// a connection open.
+func (s *Server) Drain(limit time.Duration, ranks ...int) {
+	timeout := time.After(limit)
+	var peers []*peer
 	s.mu.Lock()
-	peers := slices.Clone(s.ranks[rank].peers)
+	for _, r := range ranks {
+		peers = append(peers, s.ranks[r].peers...)
+	}
 	s.mu.Unlock()
 	for _, p := range peers {
 		select {

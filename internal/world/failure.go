@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/printable"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -21,7 +22,7 @@ func (w *World) Fail(reason string) {
 	if w.Failure() != "" {
 		return
 	}
-	text := w.Describe(w.Config.Rank) + " " + reason
+	text := w.Describe(w.Config.Rank) + " " + printable.Text(reason)
 	if w.session != nil {
 		w.session.Report(text)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/failpoint"
+	"github.com/gorovod/gorovod/internal/printable"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/stall"
 	"github.com/gorovod/gorovod/internal/timeline"
@@ -262,7 +263,7 @@ func (w *World) Describe(rank int) string {
 	if rank < 0 || rank >= len(w.members) {
 		return fmt.Sprintf("rank %d", rank)
 	}
-	return fmt.Sprintf("rank %d on host %s (pid %d)", rank, w.members[rank].Host, w.members[rank].PID)
+	return fmt.Sprintf("rank %d on host %s (pid %d)", rank, printable.Text(w.members[rank].Host), w.members[rank].PID)
 }
 
 // Leave ends this rank's membership; see engine.Shutdown.

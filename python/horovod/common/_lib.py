@@ -17,6 +17,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
+from horovod.common import _address_space
 from horovod.common.exceptions import HorovodInternalError
 
 FILE_NAME = "libgorovod.so"
@@ -188,6 +189,7 @@ def _after_fork() -> None:
 def load() -> ctypes.CDLL:
     """The library, loaded on the first call. Raises ImportError if it is missing or unusable."""
     file = path()
+    _address_space.check()
     try:
         library = ctypes.CDLL(str(file))
         for name, (result, arguments) in _PROTOTYPES.items():

@@ -176,7 +176,8 @@ def _about(error: Exception, name: Optional[str]) -> Exception:
 
 
 def _tensor(name: str) -> str:
-    return f'(tensor "{name}")'
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)  # for a terminal
+    return f'(tensor "{shown}")'
 
 
 def output_of(operation: Operation) -> Optional[torch.Tensor]:

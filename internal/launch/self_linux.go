@@ -1,0 +1,39 @@
+package launch
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"unsafe" // and for linkname
+
+	"golang.org/x/sys/unix"
+)
+
+// runningProgram is the file of the program that runs now, whatever became of its name since. Where /proc is
+// not mounted, it is the file by whose name the kernel has started it.
+var runningProgram = sync.OnceValues(func() (string, error) {
+	const self = "/proc/self/exe"
+	if _, err := os.Lstat(self); err == nil {
+		return self, nil
+	}
+	auxv := getAuxv()
+	for i := 0; i+1 < len(auxv); i += 2 {
+		if auxv[i] != atExecFn {
+			continue
+		}
+		name := unix.BytePtrToString(*(**byte)(unsafe.Pointer(&auxv[i+1])))
+		if path, err := filepath.Abs(name); err == nil {
+			if _, err := os.Stat(path); err == nil {
+				return path, nil
+			}
+		}
+	}
+	return "", errors.New("it cannot find its own program, as /proc is not mounted here: `mount -t proc proc /proc` mounts it")
+})
+
+// atExecFn is the key of the file's name among what the kernel tells a program at its start (AT_EXECFN).
+const atExecFn = 31
+
+//go:linkname getAuxv runtime.getAuxv
+func getAuxv() []uintptr
