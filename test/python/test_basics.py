@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -341,3 +343,16 @@ def test_timers_are_exact_but_those_of_the_monitor(job):
     except PermissionError:
         pytest.skip("the kernel shows a thread's timer slack to root only")
     assert [slack for slack in slacks if slack != mine] == [5_000_000]
+
+
+def test_the_import_waits_for_no_package_that_few_programs_need():
+    loaded = "import sys; before = set(sys.modules); import {}; print(*set(sys.modules) - before)"
+    framework, ours = (
+        subprocess.run(
+            [sys.executable, "-c", loaded.format(module)], check=True, stdout=subprocess.PIPE, text=True, timeout=100
+        ).stdout.split()
+        for module in ("torch", "horovod.torch")
+    )
+    packages = {name.partition(".")[0] for name in set(ours) - set(framework)}
+    assert "horovod" in packages
+    assert not packages & {"cloudpickle", "psutil", "asyncio", "http", "multiprocessing"}, packages

@@ -11,24 +11,18 @@ that text.
 
 from __future__ import annotations
 
-import pickle
 from typing import Any, Optional
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horovod.common import _arguments, _lib
+from horovod.common import _arguments, _lib, _pickling
 from horovod.common.basics import HorovodBasics
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.process_sets import _setup as _setup_process_sets
 from horovod.common.util import get_average_backwards_compatibility_fun
 from horovod.jax import _host, _traced
-
-try:
-    import cloudpickle as pickler
-except ImportError:  # objects of classes that every rank can import need no more
-    pickler = pickle
 
 _basics = HorovodBasics(__file__)
 
@@ -203,21 +197,21 @@ def broadcast_object(
     name = _arguments.name(name) or "broadcast_object"
     root_rank = _arguments.root_rank(root_rank)
     is_root = rank() == root_rank
-    content = np.frombuffer(pickler.dumps(obj), np.uint8) if is_root else np.zeros(0, np.uint8)
+    content = np.frombuffer(_pickling.dumps(obj), np.uint8) if is_root else np.zeros(0, np.uint8)
     of = {"process_set_id": _arguments.process_set_id(process_set), "root_rank": root_rank}
     (length,) = _host.run(_lib.BROADCAST, [np.array([content.size], np.int64)], f"{name}.sz", **of)
     if not is_root:
         content = np.zeros(int(length[0]), np.uint8)
     (content,) = _host.run(_lib.BROADCAST, [content], f"{name}.t", **of)
-    return obj if is_root else pickle.loads(content.tobytes())
+    return obj if is_root else _pickling.loads(content.tobytes())
 
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> list[Any]:
     """Return the objects of all ranks, in the order of ranks; pickled on the way. Blocks."""
     name = _arguments.name(name) or "allgather_object"
-    content = np.frombuffer(pickler.dumps(obj), np.uint8)
+    content = np.frombuffer(_pickling.dumps(obj), np.uint8)
     of = {"process_set_id": _arguments.process_set_id(process_set)}
     (lengths,) = _host.run(_lib.ALLGATHER, [np.array([content.size], np.int64)], f"{name}.sz", **of)
     (contents,) = _host.run(_lib.ALLGATHER, [content], f"{name}.t", **of)
     ends = np.cumsum(lengths)
-    return [pickle.loads(contents[end - length : end].tobytes()) for end, length in zip(ends, lengths)]
+    return [_pickling.loads(contents[end - length : end].tobytes()) for end, length in zip(ends, lengths)]

@@ -7,15 +7,10 @@ from typing import Any, Callable, Optional, Sequence
 import numpy as np
 import tensorflow as tf
 
-from horovod.common import _arguments
+from horovod.common import _arguments, _pickling
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import is_version_greater_equal_than
 from horovod.tensorflow.mpi_ops import allgather, broadcast, broadcast_, check_variables, rank
-
-try:
-    import cloudpickle as pickle
-except ImportError:  # objects of classes that every rank can import need no more
-    import pickle
 
 
 def broadcast_variables(
@@ -98,7 +93,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
 
 
 def _to_array(obj: Any) -> np.ndarray:
-    return np.frombuffer(pickle.dumps(obj), np.uint8)
+    return np.frombuffer(_pickling.dumps(obj), np.uint8)
 
 
 def _evaluate(session: Optional[Any], build: Callable[[Any], Any], value: np.ndarray) -> np.ndarray:
@@ -139,7 +134,7 @@ def broadcast_object(
     if rank() != root_rank:
         content = np.zeros(int(length[0]), np.uint8)
     content = _evaluate(session, send("t"), content)
-    return obj if rank() == root_rank else pickle.loads(content.tobytes())
+    return obj if rank() == root_rank else _pickling.loads(content.tobytes())
 
 
 def broadcast_object_fn(
@@ -167,7 +162,7 @@ def broadcast_object_fn(
         content = _to_array(obj) if is_root else np.zeros(0, np.uint8)
         length = run(size_out, {size_in: [content.size]})
         content = run(content_out, {content_in: content if is_root else np.zeros(int(length[0]), np.uint8)})
-        return obj if is_root else pickle.loads(content.tobytes())
+        return obj if is_root else _pickling.loads(content.tobytes())
 
     return send
 
@@ -188,4 +183,4 @@ def allgather_object(
     lengths = _evaluate(session, gather("sz"), np.array([content.size], np.int64))
     contents = _evaluate(session, gather("t"), content)
     ends = np.cumsum(lengths)
-    return [pickle.loads(contents[end - length : end].tobytes()) for end, length in zip(ends, lengths)]
+    return [_pickling.loads(contents[end - length : end].tobytes()) for end, length in zip(ends, lengths)]

@@ -7,14 +7,10 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
 
 import torch
 
+from horovod.common import _pickling
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._compiling import never_trace
 from horovod.torch.mpi_ops import allgather, broadcast_, broadcast_async_, rank, synchronize
-
-try:
-    import cloudpickle as pickle
-except ImportError:  # objects of classes that every rank can import need no more
-    import pickle
 
 
 def broadcast_parameters(
@@ -180,14 +176,14 @@ def _rebuild(description: Any, mine: Any, parameters: list[torch.Tensor], tensor
 
 
 def _to_bytes(obj: Any) -> torch.Tensor:
-    content = pickle.dumps(obj)
+    content = _pickling.dumps(obj)
     tensor = torch.empty(len(content), dtype=torch.uint8)
     ctypes.memmove(tensor.data_ptr(), content, len(content))
     return tensor
 
 
 def _from_bytes(tensor: torch.Tensor) -> Any:
-    return pickle.loads(ctypes.string_at(tensor.data_ptr(), tensor.numel()))
+    return _pickling.loads(ctypes.string_at(tensor.data_ptr(), tensor.numel()))
 
 
 def broadcast_object(
