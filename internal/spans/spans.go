@@ -19,7 +19,7 @@ type Set[T comparable] struct {
 	spare  []*chunk[T]
 }
 
-// chunk holds n ranges [begin, end), ordered by begin. It is not empty.
+// chunk holds n ranges [begin, end), ordered by begin. It is not empty, unless it is a Set's only one.
 type chunk[T comparable] struct {
 	n          int
 	begin, end [chunkSize]uintptr
@@ -37,10 +37,7 @@ func (s *Set[T]) Add(begin, end uintptr, owner T) {
 		i = s.before(begin)
 	}
 	c := s.chunks[i]
-	at := 0
-	for at < c.n && c.begin[at] <= begin {
-		at++
-	}
+	at := c.after(begin)
 	copy(c.begin[at+1:], c.begin[at:c.n])
 	copy(c.end[at+1:], c.end[at:c.n])
 	copy(c.owner[at+1:], c.owner[at:c.n])
@@ -54,7 +51,7 @@ func (s *Set[T]) Add(begin, end uintptr, owner T) {
 func (s *Set[T]) Remove(begin, end uintptr, owner T) {
 	for i := s.before(begin); i >= 0; i-- { // several chunks, where many begin there
 		c := s.chunks[i]
-		for at := c.n - 1; at >= 0 && c.begin[at] >= begin; at-- {
+		for at := c.after(begin) - 1; at >= 0 && c.begin[at] >= begin; at-- {
 			if c.begin[at] == begin && c.end[at] == end && c.owner[at] == owner {
 				s.removeAt(i, at)
 				return
@@ -84,7 +81,7 @@ func (s *Set[T]) Find(begin, end uintptr, counts func(T) bool) (owner T, found b
 }
 
 // Empty reports whether nothing is in the set.
-func (s *Set[T]) Empty() bool { return len(s.chunks) == 0 }
+func (s *Set[T]) Empty() bool { return len(s.chunks) == 0 || s.chunks[0].n == 0 }
 
 // before is the last chunk whose first range begins at begin or before; 0 if there is none.
 func (s *Set[T]) before(begin uintptr) int {
@@ -99,6 +96,19 @@ func (s *Set[T]) before(begin uintptr) int {
 	return max(0, low-1)
 }
 
+// after is the first range that begins after begin.
+func (c *chunk[T]) after(begin uintptr) int {
+	low, high := 0, c.n
+	for low < high {
+		if middle := (low + high) / 2; c.begin[middle] <= begin {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
 // removeAt takes range at of chunk i out.
 func (s *Set[T]) removeAt(i, at int) {
 	c := s.chunks[i]
@@ -109,6 +119,10 @@ func (s *Set[T]) removeAt(i, at int) {
 	c.n--
 	var none T
 	c.owner[c.n] = none
+	if c.n == 0 && len(s.chunks) == 1 {
+		s.last[0] = 0
+		return
+	}
 	if c.n == 0 {
 		s.spare = append(s.spare, c)
 		s.first, s.last, s.chunks = slices.Delete(s.first, i, i+1), slices.Delete(s.last, i, i+1), slices.Delete(s.chunks, i, i+1)
