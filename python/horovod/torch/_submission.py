@@ -410,7 +410,7 @@ def submit_group(
     _arguments.name(name)
     handle = next(_handles)
     group = None if name is None else f"grouped_{kind}.{name}".encode()
-    name_of = None
+    name_of: Optional[Callable[[int], str]] = None
     if names is not None:
         name_of = names.__getitem__
     elif name is not None:

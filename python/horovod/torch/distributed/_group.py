@@ -128,7 +128,7 @@ class ProcessGroup(dist.ProcessGroup):
             None if name is None else name.encode(), shape, 0, kind, _memory.elements(source, moved), reduce_op,
             root_rank, self._set.number, 1.0, 1.0, source.data_ptr(), 0 if given else target.data_ptr(),
         )  # fmt: skip
-        slot.keeps = (source, source.data_ptr(), target, target.data_ptr())
+        slot.keeps = ((source, source.data_ptr()), (target, target.data_ptr()))
         if given:
             slot.give_output(target.data_ptr(), _memory.size(target))
         return slot

@@ -120,9 +120,9 @@ def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor], into: bool = Tru
             part.copy_(tensor.detach())
 
 
-def check_unmoved(source: torch.Tensor, source_at: int, target: torch.Tensor, target_at: int, what: str) -> None:
-    """Raise ValueError if tensors that the operation ``what`` has used, from :func:`readable` or so, have moved."""
-    for tensor, address in ((source, source_at), (target, target_at)):
+def check_unmoved(tensors: Sequence[tuple[torch.Tensor, int]], what: str) -> None:
+    """Raise ValueError if tensors that the operation ``what`` has used are not at these addresses any more."""
+    for tensor, address in tensors:
         if tensor.data_ptr() != address:
             _submission.check_unmoved(_submission.storage_of(tensor), address, what)
 

@@ -286,7 +286,7 @@ class Collective(Work):
             if failure is not None:
                 raise failure
             for slot in self._slots:
-                _memory.check_unmoved(*slot.keeps, self._what)
+                _memory.check_unmoved(slot.keeps, self._what)
             if self._finish is not None:
                 self._finish(self._handles)
         finally:
