@@ -164,6 +164,17 @@ def test_freed_memory_is_told(operation, resize):
         assert '(tensor "kept' in result
 
 
+@pytest.mark.parametrize("resize", [grow, shrink_storage, share])
+@pytest.mark.parametrize("operation", ["allreduce", "grouped_allreduce", "allgather"])
+def test_memory_may_be_freed_once_poll_has_told_the_end(operation, resize):
+    x = torch.ones(60)
+    handle = OPERATIONS[operation](x)
+    while not hvd.poll(handle):
+        pass
+    resize(x)
+    assert not isinstance(outcome(handle), str)
+
+
 # ---- Two operations on the same memory.
 
 

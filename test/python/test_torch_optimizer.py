@@ -378,6 +378,33 @@ def test_scheduler():
     assert_same(net, reference)
 
 
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Min])
+def test_optimizers_that_share_parameters(op):
+    """As of two heads on one encoder: each optimizer reduces the gradients of both, which are the same."""
+    shared, mine, yours = (torch.nn.Parameter(torch.zeros(3)) for _ in range(3))
+    optimizers = [
+        hvd.DistributedOptimizer(torch.optim.SGD([shared, own], lr=1.0), [("shared", shared), ("own", own)], op=op)
+        for own in (mine, yours)
+    ]
+    mean = (hvd.size() + 1) / 2 if op == hvd.Average else 1.0
+    for step in range(1, 4):
+        ((hvd.rank() + 1) * (shared + mine + yours)).sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        assert shared.tolist() == [-2 * step * mean] * 3
+        assert mine.tolist() == yours.tolist() == [-step * mean] * 3
+
+
+def test_parameters_that_share_a_gradient():
+    one, two = (torch.nn.Parameter(torch.zeros(3)) for _ in range(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([one, two], lr=1.0))
+    one.grad = two.grad = torch.full((3,), hvd.rank() + 1.0)
+    optimizer.step()
+    assert one.tolist() == two.tolist() == [-(hvd.size() + 1) / 2] * 3
+
+
 def test_added_parameters_are_reduced():
     a, b = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([a], lr=1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
+import weakref
 from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
 
@@ -12,6 +13,7 @@ import torch
 
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
+from horovod.torch._basics import Average, Max, Min
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._grouped import submit_grouped_allreduce
 from horovod.torch._submission import Result, submit
@@ -19,6 +21,11 @@ from horovod.torch._submitting import Submitted, SubmittingOptimizer
 from horovod.torch.compression import Compressor, prepare
 from horovod.torch.functions import broadcast_object
 from horovod.torch.mpi_ops import size, sparse_allreduce_async
+
+# A second reduction changes nothing, so parameters that share a gradient, of one optimizer or of several, share one.
+_IDEMPOTENT = frozenset((Average, Min, Max))
+# By the gradient's memory and what is done with it. A reduction that nobody has fetched keeps its memory.
+_under_way: weakref.WeakValueDictionary[tuple, Result] = weakref.WeakValueDictionary()
 
 
 class GradientOptimizer(SubmittingOptimizer):
@@ -94,9 +101,7 @@ class GradientOptimizer(SubmittingOptimizer):
         name = self._travel_names[group[0]]
         waits: list[Callable[[], torch.Tensor]]
         if p not in self._group_of:
-            tensor, wire = tensors[0], wires[0]
-            handle = submit("allreduce", tensor, tensor, name, self.process_set, False, *reduction, wire=wire)
-            waits = [Result(handle)]
+            waits = [self._reduced(tensors[0], name, wires[0])]
         else:
             names = [self._parameter_names[q] for q in dense_of]
             handle = submit_grouped_allreduce(tensors, True, name, *reduction, self.process_set, False, wires, names)
@@ -104,6 +109,19 @@ class GradientOptimizer(SubmittingOptimizer):
             waits = [partial(_of_group, results, i) for i in range(len(tensors))]
         for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):
             self._submitted[q] = Submitted(wait, ctx, dims)
+
+    def _reduced(self, tensor: torch.Tensor, name: str, wire: int) -> Result:
+        """Reduce ``tensor`` in place, or if another optimizer, or parameter, does so already, share its result."""
+        set_id = self.process_set.process_set_id
+        reduction = (self.op, self._prescale, self._postscale)
+        key = (tensor.data_ptr(), tensor.numel(), tensor.dtype, wire, set_id, *reduction)
+        result = _under_way.get(key)
+        if result is None or not result.is_due():
+            handle = submit("allreduce", tensor, tensor, name, self.process_set, False, *reduction, wire=wire)
+            result = Result(handle)
+            if self.op in _IDEMPOTENT:
+                _under_way[key] = result
+        return result
 
     def _finish(self, p: torch.Tensor, submitted: Submitted) -> None:
         assert submitted.wait is not None

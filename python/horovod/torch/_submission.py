@@ -99,6 +99,12 @@ class Operation(_slots.Slot):
         """The result of the operation, which has ended well."""
         return self.get(self)
 
+    def tell_ended(self) -> None:
+        """The caller knows that the operation has ended, so from now on it may free the memory."""
+        input, output, copies, storage, address = self.keeps
+        if storage is not None and is_unmoved(storage, address):
+            self.keeps = (input, output, copies, None, 0)
+
     def release(self, reuse: bool) -> None:
         """Forget the operation, which has ended; ``reuse`` says that nobody looks at its slot any more."""
         status = self.words[self.word]
@@ -149,6 +155,10 @@ class Group:
             raise _about(e, self.names and self.names(len(outputs))) from None
         return outputs
 
+    def tell_ended(self) -> None:
+        for operation in self.operations:
+            operation.tell_ended()
+
     def release(self, reuse: bool) -> None:
         for operation in self.operations:
             operation.release(reuse)
@@ -196,10 +206,15 @@ def output_of(operation: Operation) -> Optional[torch.Tensor]:
 storage_of: Callable[[torch.Tensor], Any] = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor._storage
 
 
+def is_unmoved(storage: Any, address: int) -> bool:
+    """Whether ``storage``, which had memory at ``address``, still has it."""
+    begin = storage.data_ptr()
+    return address == 0 or begin <= address <= begin + storage.nbytes()
+
+
 def check_unmoved(storage: Any, address: int, name: Optional[str]) -> None:
     """Raise ValueError if ``storage`` had memory at ``address`` and has freed it: while an operation was using it."""
-    begin = storage.data_ptr()
-    if address != 0 and not begin <= address <= begin + storage.nbytes():
+    if not is_unmoved(storage, address):
         raise _about(
             ValueError(
                 "The tensor's memory was freed while an operation was using it, so the result is lost, and what has "
@@ -467,7 +482,7 @@ def submit_without_tensor(kind: int, process_set: ProcessSet, get: Callable[[Ope
 
 @between_graphs
 def poll(handle: int) -> bool:
-    """Whether the operation has ended, so that :func:`synchronize` will not block.
+    """Whether the operation has ended, so that :func:`synchronize` will not block, and its input may be freed.
 
     Raises ValueError for a handle that was synchronised already, HorovodInternalError in a forked child.
     """
@@ -476,7 +491,12 @@ def poll(handle: int) -> bool:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
     if _lib.forked:
         raise _refused()
-    return operation.status() != _lib.IN_PROGRESS
+    if operation.status() == _lib.IN_PROGRESS:
+        return False
+    with _taking:
+        if _handle_map.get(handle) is operation:  # no other thread has synchronised it meanwhile
+            operation.tell_ended()
+    return True
 
 
 def _refused() -> Exception:
@@ -538,13 +558,17 @@ class Result:
     HorovodInternalError if Horovod was shut down before the first time.
     """
 
-    __slots__ = ("_failure", "_generation", "_handle", "_output")
+    __slots__ = ("__weakref__", "_failure", "_generation", "_handle", "_output")
 
     def __init__(self, handle: int) -> None:
         self._handle: Optional[int] = handle  # None once it was synchronised
         self._generation = _generation
         self._output: Any = None
         self._failure: Optional[Exception] = None
+
+    def is_due(self) -> bool:
+        """Whether nobody has asked for the result yet, and it is not lost."""
+        return self._handle is not None and self._generation == _generation
 
     def __call__(self) -> Any:
         if self._handle is not None:
