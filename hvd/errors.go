@@ -28,7 +28,8 @@ var (
 	// removed, or because there is no such reduction; others may follow.
 	ErrAborted = errors.New("aborted")
 	// ErrInternal: the job has failed, for example because a process has died, or
-	// has been shut down. Every later operation fails until Shutdown and Init.
+	// has been shut down. Every later operation fails until Shutdown and Init. Behind the
+	// name of the operation, the words are the same on all ranks.
 	ErrInternal = errors.New("internal error")
 
 	// ErrMessageTooLong: the message that Recv would have received does not fit

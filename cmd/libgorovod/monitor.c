@@ -29,25 +29,33 @@ typedef int creator(void *thread, const void *attributes, void *(*run)(void *), 
 /* Not declared by <pthread.h>, whose function other libraries can see. */
 __attribute__((visibility("hidden"))) creator pthread_create;
 
-static int with_slack(creator *create, void *thread, const void *attributes, void *(*run)(void *), void *argument) {
-  int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
-  if (slack > 0) prctl(PR_SET_TIMERSLACK, (unsigned long)MONITOR_SLACK, 0, 0, 0);
+/* create, for a thread with the given timer slack. */
+static int with_slack(int wanted, creator *create, void *thread, const void *attributes, void *(*run)(void *), void *argument) {
+  int own = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+  if (own > 0) prctl(PR_SET_TIMERSLACK, (unsigned long)wanted, 0, 0, 0);
   int error = create(thread, attributes, run, argument);
-  if (slack > 0) prctl(PR_SET_TIMERSLACK, (unsigned long)slack, 0, 0, 0);
+  if (own > 0) prctl(PR_SET_TIMERSLACK, (unsigned long)own, 0, 0, 0);
   return error;
 }
 
 int pthread_create(void *thread, const void *attributes, void *(*run)(void *), void *argument) {
   /* The first call, in Go's constructor, finds it: a later one would wait for the loader. */
   static _Atomic(creator *) real;
-  static atomic_int started;
+  static atomic_int started, usual;
   creator *create = atomic_load(&real);
   if (create == NULL) {
     create = (creator *)dlsym(RTLD_DEFAULT, "pthread_create");
     if (create == NULL) return EAGAIN;
     atomic_store(&real, create);
   }
-  if (atomic_fetch_add(&started, 1) == 1) return with_slack(create, thread, attributes, run, argument);
+  int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+  if (atomic_fetch_add(&started, 1) == 1) {
+    atomic_store(&usual, slack);
+    return with_slack(MONITOR_SLACK, create, thread, attributes, run, argument);
+  }
+  /* The monitor starts threads, too, where one that has gone into C leaves work behind: they have no slack. */
+  if (slack == MONITOR_SLACK && atomic_load(&usual) > 0)
+    return with_slack(atomic_load(&usual), create, thread, attributes, run, argument);
   return create(thread, attributes, run, argument);
 }
 #endif

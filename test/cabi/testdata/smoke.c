@@ -222,7 +222,9 @@ static void more_collectives(int rank, int size) {
     CHECK(gorovod_wait(h, -1) == GOROVOD_OK && gorovod_release(h) == GOROVOD_OK);
   }
   {
-    const gorovod_op *pair[] = {&op, &op};
+    float two = 2;
+    gorovod_op second = make(GOROVOD_ALLREDUCE, NULL, GOROVOD_FLOAT32, 1, (int64_t[]){1}, &two, &two);
+    const gorovod_op *pair[] = {&op, &second};
     int64_t both[2];
     CHECK(gorovod_enqueue_group(NULL, pair, 2, both) == GOROVOD_OK);
     CHECK(strcmp(gorovod_name(both[1]), "grouped_allreduce.noname.1_2of2") == 0);

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/hvd"
+	"github.com/gorovod/gorovod/internal/engine"
 )
 
 // rounds is how long a job without a fault goes on.
@@ -25,7 +27,11 @@ func main() {
 		os.Unsetenv("GOROVOD_FAILPOINT")
 	}
 	if err := work(); err != nil {
-		fmt.Printf("TOLD %d %s\n", time.Now().UnixNano(), strings.ReplaceAll(err.Error(), "\n", " | "))
+		text := err.Error()
+		if failure := new(engine.Error); errors.As(err, &failure) {
+			text = failure.Error() // which is the same on all ranks, whatever operation each of them was in
+		}
+		fmt.Printf("TOLD %d %s\n", time.Now().UnixNano(), strings.ReplaceAll(text, "\n", " | "))
 		time.Sleep(time.Minute) // so that this end is nobody's news
 	}
 	fmt.Println("DONE")
