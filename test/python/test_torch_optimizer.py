@@ -379,12 +379,15 @@ def test_scheduler():
 
 
 @pytest.mark.parametrize("op", [hvd.Average, hvd.Min])
-def test_optimizers_that_share_parameters(op):
+@pytest.mark.parametrize("groups", [(None, None), (None, 1), (1, None), (1, 1)])
+def test_optimizers_that_share_parameters(op, groups):
     """As of two heads on one encoder: each optimizer reduces the gradients of both, which are the same."""
     shared, mine, yours = (torch.nn.Parameter(torch.zeros(3)) for _ in range(3))
     optimizers = [
-        hvd.DistributedOptimizer(torch.optim.SGD([shared, own], lr=1.0), [("shared", shared), ("own", own)], op=op)
-        for own in (mine, yours)
+        hvd.DistributedOptimizer(
+            torch.optim.SGD([shared, own], lr=1.0), [("shared", shared), ("own", own)], op=op, groups=grouped
+        )
+        for own, grouped in zip((mine, yours), groups)
     ]
     mean = (hvd.size() + 1) / 2 if op == hvd.Average else 1.0
     for step in range(1, 4):

@@ -22,10 +22,38 @@ from horovod.torch.compression import Compressor, prepare
 from horovod.torch.functions import broadcast_object
 from horovod.torch.mpi_ops import size, sparse_allreduce_async
 
-# A second reduction changes nothing, so parameters that share a gradient, of one optimizer or of several, share one.
+# Doing such a reduction twice changes nothing, so optimizers that share a gradient share one.
 _IDEMPOTENT = frozenset((Average, Min, Max))
-# By the gradient's memory and what is done with it. A reduction that nobody has fetched keeps its memory.
-_under_way: weakref.WeakValueDictionary[tuple, Result] = weakref.WeakValueDictionary()
+
+
+class _Reduction(Result):
+    """The result of one reduction in place, or of a group. Equal ``what`` may share it; None: nobody may."""
+
+    __slots__ = ("what",)
+
+    def __init__(self, handle: int, what: Optional[tuple]) -> None:
+        super().__init__(handle)
+        self.what = what
+
+
+# By the address of the gradient. A reduction that nobody has fetched keeps its memory, so no other has its address.
+_under_way: weakref.WeakValueDictionary[int, _Reduction] = weakref.WeakValueDictionary()
+
+
+def _in_turn(tensor: torch.Tensor, what: Optional[tuple]) -> Optional[_Reduction]:
+    """The reduction under way of the same memory, of another optimizer or parameter, if it is ``what`` is wanted.
+
+    Waits for one that is not: all ranks have begun it before this one, since hooks run in the order of their
+    optimizers.
+    """
+    earlier = _under_way.get(tensor.data_ptr())
+    if earlier is None or not earlier.is_due():
+        return None
+    if what is not None and earlier.what == what:
+        return earlier
+    with contextlib.suppress(Exception):  # its own optimizer raises that
+        earlier()
+    return None
 
 
 class GradientOptimizer(SubmittingOptimizer):
@@ -104,23 +132,25 @@ class GradientOptimizer(SubmittingOptimizer):
             waits = [self._reduced(tensors[0], name, wires[0])]
         else:
             names = [self._parameter_names[q] for q in dense_of]
+            for tensor in tensors:
+                _in_turn(tensor, None)
             handle = submit_grouped_allreduce(tensors, True, name, *reduction, self.process_set, False, wires, names)
-            results = Result(handle)
+            results = _Reduction(handle, None)
+            _under_way.update((tensor.data_ptr(), results) for tensor in tensors)
             waits = [partial(_of_group, results, i) for i in range(len(tensors))]
         for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):
             self._submitted[q] = Submitted(wait, ctx, dims)
 
     def _reduced(self, tensor: torch.Tensor, name: str, wire: int) -> Result:
         """Reduce ``tensor`` in place, or if another optimizer, or parameter, does so already, share its result."""
-        set_id = self.process_set.process_set_id
         reduction = (self.op, self._prescale, self._postscale)
-        key = (tensor.data_ptr(), tensor.numel(), tensor.dtype, wire, set_id, *reduction)
-        result = _under_way.get(key)
-        if result is None or not result.is_due():
+        what = None
+        if self.op in _IDEMPOTENT and tensor.numel() > 0:
+            what = (self.process_set.process_set_id, wire, tensor.dtype, tensor.shape, tensor.stride(), *reduction)
+        result = _in_turn(tensor, what)
+        if result is None:
             handle = submit("allreduce", tensor, tensor, name, self.process_set, False, *reduction, wire=wire)
-            result = Result(handle)
-            if self.op in _IDEMPOTENT:
-                _under_way[key] = result
+            result = _under_way[tensor.data_ptr()] = _Reduction(handle, what)
         return result
 
     def _finish(self, p: torch.Tensor, submitted: Submitted) -> None:
