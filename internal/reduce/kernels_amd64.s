@@ -1,6 +1,7 @@
 // The kernels, and the one function that calls them.
 
 #include "textflag.h"
+#include "funcdata.h"
 #include "go_asm.h"
 #include "loops_amd64.h"
 #include "vectors_amd64.h"
@@ -10,8 +11,10 @@
 // func run(j *job)
 //
 // The thread's floating-point mode is put aside if it is not Go's default, so that
-// no library that changed it changes a result.
+// no library that changed it changes a result. The stack may have to move while this is on it:
+// when an access faults, which the caller recovers.
 TEXT ·run(SB), NOSPLIT, $16-8
+	NO_LOCAL_POINTERS
 	MOVQ j+0(FP), R11
 	STMXCSR mode-8(SP)
 	MOVL mode-8(SP), AX
