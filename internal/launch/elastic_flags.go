@@ -143,7 +143,12 @@ func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 	cmd.WaitDelay = time.Second
 	var out, errs limited
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) { // it has ended well; a process that it has left behind holds its output open
+		cmd.Cancel()
+		err = nil
+	}
+	if err != nil {
 		advice := ""
 		switch {
 		case out.over || errs.over:

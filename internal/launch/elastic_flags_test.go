@@ -108,6 +108,28 @@ func TestDiscoveryScript(t *testing.T) {
 }
 
 // The options that bound the start of a job bound the first run of its discovery script.
+// A process that a discovery script leaves behind, and that holds its output open, changes nothing, and is ended.
+func TestDiscoveryLeavesNothingBehind(t *testing.T) {
+	left := filepath.Join(t.TempDir(), "pid")
+	hosts, err := discovery{"sleep 100 & echo $! >" + left + "; echo a:2", 1}.hosts(t.Context())
+	if err != nil || !slices.Equal(hosts, []membership.Host{{Name: "a", Slots: 2}}) {
+		t.Errorf("got %v, %v", hosts, err)
+	}
+	text, err := os.ReadFile(left)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it is left: %s", stat)
+		}
+	}
+}
+
 func TestFirstDiscovery(t *testing.T) {
 	for options, want := range map[string]driver.Limit{
 		"":                                      {Limit: scriptLimit, Option: "--start-timeout"},
