@@ -15,7 +15,7 @@ FILES = {
     "build/wheel/libgorovod_jax.so": "horovod/lib/libgorovod_jax.so",
     "build/wheel/gorovod": "horovod/bin/gorovod",
 }
-# What gorovod prints, and where it goes under the prefix of the Python: where shells and man(1) look.
+# Files under Python's prefix where shells and man(1) look, each with the gorovod command that prints it.
 SHARED = {
     "share/bash-completion/completions/gorovod": ("completion", "bash"),
     "share/bash-completion/completions/horovodrun": ("completion", "bash"),

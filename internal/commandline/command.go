@@ -49,7 +49,7 @@ type Option struct {
 // Values is how many arguments follow the option.
 func (o *Option) Values() int { return len(strings.Fields(o.Value)) }
 
-// What a shell offers as an option's value.
+// The kinds of values that a shell offers for an option.
 const (
 	anything = "anything" // that is, nothing
 	files    = "files"

@@ -41,7 +41,7 @@ func unnamedGroup(t *testing.T, e *Engine) float32 {
 	return float(data[1], 0)
 }
 
-// What some ranks do without names in sets of their own does not count for the others.
+// Operations without a name in a process set leave the numbers of other sets alone.
 func TestUnnamedInDifferentNumbersOfSets(t *testing.T) {
 	each(newWorld(t, 3, true, nil), func(r int, e *Engine) {
 		pair, err := e.AddSet([]int{0, 1})

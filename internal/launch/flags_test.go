@@ -331,7 +331,7 @@ func TestConfigFileMistakes(t *testing.T) {
 	}
 }
 
-// What no setting is called is told, and the rest counts.
+// The launcher warns of an unknown key and uses the other keys.
 func TestUnknownKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	text := "nonsense:\n  a: 1\nparams:\n  fusion_treshold_mb: 3\n  cache_capacity: 7\n  red: 1\n"

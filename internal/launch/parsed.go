@@ -8,8 +8,8 @@ import (
 )
 
 // parsed is what the options and the command say, as JSON by the options' names: for
-// horovod.runner.launch.parse_args, so that the table of options is here alone. What was not
-// given is null, or empty.
+// horovod.runner.launch.parse_args, so that the table of options is here alone. An option that
+// was not given is null, or empty.
 func (f *flags) parsed() (string, error) {
 	parser, err := kong.New(f)
 	if err != nil {

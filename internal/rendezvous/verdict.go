@@ -56,7 +56,7 @@ func (s *Server) Verdict() *Verdict {
 func (s *Session) Agree(own Verdict, limit time.Duration) Verdict {
 	agreed := s.Agreed()
 	if agreed == nil || agreed.Left && !own.Left {
-		// What is written may have to wait for another who writes to a server that does not read.
+		// The write may block behind another one, if the server does not read.
 		guard.Go("the account of a failure", s.end, func() {
 			s.write(message{Type: typeCause, Text: clip(own.Cause, maxText), View: clip(own.View, maxText), Left: own.Left})
 		})

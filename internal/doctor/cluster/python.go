@@ -22,8 +22,8 @@ type Python struct {
 
 const pythonTimeout = 10 * time.Second
 
-// pythonProgram imports nothing large, which would take long. What lies in the working
-// directory is no module of a job, whose programs lie elsewhere.
+// pythonProgram imports nothing large, which would take long. It ignores modules in the working
+// directory, since a job's programs lie elsewhere.
 const pythonProgram = `
 import json, sys
 sys.path[:] = [entry for entry in sys.path if entry]

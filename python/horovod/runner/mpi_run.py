@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import Any, Mapping, Optional, Sequence, Union
 
-# What each mpirun calls itself, by Horovod's names of them; the first that is found counts.
+# Horovod's name of each MPI, and words in the output of its mpirun --version; the first match counts.
 _KINDS = (
     ("SpectrumMPI", ("IBM Spectrum MPI",)),
     ("OpenMPI", ("Open MPI", "OpenRTE")),
