@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/schedulers"
+	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -28,7 +28,7 @@ type Config struct {
 	Rendezvous []string
 	// Place is what the launcher's environment tells, where that is not Horovod's own.
 	// Then LocalSize and CrossSize may not be known before the ranks have met.
-	Place         schedulers.Place
+	Place         environment.Place
 	RendezvousDir string   // shared by all ranks of a job that another launcher has started
 	Interfaces    []string // on which the other ranks find this one; empty: on all
 	Key           []byte   // the job's secret; empty if none is known
@@ -292,7 +292,7 @@ func (c *Config) findPlace(lookup func(string) (string, bool)) {
 	if c.Controller == MPI {
 		return // MPI tells
 	}
-	p, err := schedulers.Find(lookup)
+	p, err := environment.Find(lookup)
 	if err != nil {
 		c.err = err
 		return
@@ -314,7 +314,7 @@ func (c *Config) findPlace(lookup func(string) (string, bool)) {
 // StartedByOthers reports that another launcher has started this process as one of
 // several ranks. They find one another by package meet.
 func (c *Config) StartedByOthers() bool {
-	return c.Place.Launcher != schedulers.Nobody && c.Place.Launcher != schedulers.Horovodrun && c.Place.Size > 1
+	return c.Place.Launcher != environment.Nobody && c.Place.Launcher != environment.Horovodrun && c.Place.Size > 1
 }
 
 // Agreed are the knobs that all ranks must share, as text by name.

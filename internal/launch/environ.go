@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
-	"github.com/gorovod/gorovod/internal/schedulers"
 )
 
 // secretVariable hands the job's secret to the processes, in hexadecimal.
@@ -22,7 +22,7 @@ var notExported = lazyregexp.New(`^(BASH_FUNC_.*|OLDPWD|.*CUDA_VISIBLE_DEVICES)`
 // exportable returns those variables of env that processes inherit: none that tell the
 // launcher's own place in the job of another launcher.
 func exportable(env []string) []string {
-	inherited := schedulers.Inherited(func(name string) (string, bool) {
+	inherited := environment.Inherited(func(name string) (string, bool) {
 		for _, e := range env {
 			if n, v, _ := strings.Cut(e, "="); n == name {
 				return v, true

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/backend/mpi"
+	"github.com/gorovod/gorovod/internal/bootstrap/meet"
 	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/meet"
 	"github.com/gorovod/gorovod/internal/reach"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/backend/mpi"
+	"github.com/gorovod/gorovod/internal/bootstrap/meet"
 	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/meet"
 )
 
 // EndsByExit says that the process ends by C's exit, as one of Python does, so that MPI can be

@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/gorovod/gorovod/internal/bootstrap/environment"
+	"github.com/gorovod/gorovod/internal/bootstrap/meet"
+	"github.com/gorovod/gorovod/internal/bootstrap/pmix"
 	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/meet"
-	"github.com/gorovod/gorovod/internal/pmix"
-	"github.com/gorovod/gorovod/internal/schedulers"
 )
 
 // openPMIx is the space of keys and values of the PMIx that has started this process. mpirun of Open MPI and the ranks' MPI are of
@@ -15,7 +15,7 @@ import (
 func openPMIx(ctx context.Context, c *config.Config, log *slog.Logger) (meet.KeyValues, error) {
 	client, err := pmix.Open(ctx, pmix.Options{
 		Namespace: c.Place.PMIx, Rank: c.Rank, Size: c.Size,
-		LaunchersVersion: c.Place.Launcher == schedulers.OpenMPI, AtExit: EndsByExit,
+		LaunchersVersion: c.Place.Launcher == environment.OpenMPI, AtExit: EndsByExit,
 	})
 	if err != nil {
 		log.Debug("PMIx is of no use here", "reason", err)

@@ -3,7 +3,7 @@ package world
 import (
 	"time"
 
-	"github.com/gorovod/gorovod/internal/stall"
+	"github.com/gorovod/gorovod/internal/liveness/stall"
 )
 
 // inspectStalls lets the ranks ask one another what they are waiting for when an

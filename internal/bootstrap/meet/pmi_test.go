@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorovod/gorovod/internal/schedulers"
+	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 )
 
 // processManager answers like Hydra's proxies. Each rank has a socket; fd is its end.
@@ -142,8 +142,8 @@ func (m *processManager) later(conn net.Conn, answer string) {
 }
 
 // place is that of a rank of so many, one on each host.
-func place(rank, size int, fd string) schedulers.Place {
-	return schedulers.Place{Launcher: schedulers.Hydra, Rank: rank, Size: size, PMI: fd}
+func place(rank, size int, fd string) environment.Place {
+	return environment.Place{Launcher: environment.Hydra, Rank: rank, Size: size, PMI: fd}
 }
 
 func TestPMI(t *testing.T) {
@@ -408,7 +408,7 @@ func TestProcessMapping(t *testing.T) {
 		{"(vector,(0,1,x))", 2, 0, nil},
 		{"", 2, 0, nil},
 	} {
-		if got := processMapping(c.text, schedulers.Place{Size: c.size, LocalSize: c.local}); !slices.Equal(got, c.want) {
+		if got := processMapping(c.text, environment.Place{Size: c.size, LocalSize: c.local}); !slices.Equal(got, c.want) {
 			t.Errorf("%s of %d: %v, want %v", c.text, c.size, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package schedulers
+package environment
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ const firstSpecialStep = 0xfffffff0
 // srun's step has a number of its own. The shell of sbatch has the variables of a task,
 // too, SLURM_PROCID=0 among them, and SLURM_NTASKS is what the job may start: what
 // runs there runs alone.
-func srun(e *environment) Place {
+func srun(e *variables) Place {
 	step := e.text("SLURM_STEP_ID")
 	if step == "" {
 		step = e.text("SLURM_STEPID") // before Slurm 2.5

@@ -1,4 +1,4 @@
-package schedulers
+package environment
 
 import "github.com/gorovod/gorovod/internal/lazyregexp"
 

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorovod/gorovod/internal/schedulers"
+	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 )
 
 func bounded(t *testing.T) context.Context {
@@ -34,12 +34,12 @@ func TestChoose(t *testing.T) {
 	local, home := filepath.Join(dir, "local"), filepath.Join(dir, "home")
 	os.Mkdir(home, 0o755)
 	key := []byte("secret")
-	one := schedulers.Place{Launcher: schedulers.OpenMPI, Size: 2, LocalSize: 2, Job: "j"}
-	two := schedulers.Place{Launcher: schedulers.Srun, Size: 2, LocalSize: 1, Job: "j", Head: "node0"}
-	pmix := schedulers.Place{Launcher: schedulers.OpenMPI, Size: 2, LocalSize: 1, Job: "j", PMIx: "j"}
+	one := environment.Place{Launcher: environment.OpenMPI, Size: 2, LocalSize: 2, Job: "j"}
+	two := environment.Place{Launcher: environment.Srun, Size: 2, LocalSize: 1, Job: "j", Head: "node0"}
+	pmix := environment.Place{Launcher: environment.OpenMPI, Size: 2, LocalSize: 1, Job: "j", PMIx: "j"}
 	works := func() (KeyValues, error) { return newStore(2), nil }
 	fails := func() (KeyValues, error) { return nil, errors.New("no libpmix") }
-	nameless := schedulers.Place{Launcher: schedulers.Hydra, Size: 2, LocalSize: 2, PMI: "8"}
+	nameless := environment.Place{Launcher: environment.Hydra, Size: 2, LocalSize: 2, PMI: "8"}
 	for _, c := range []struct {
 		name string
 		Circumstances
@@ -59,9 +59,9 @@ func TestChoose(t *testing.T) {
 		{"the secret alone", Circumstances{Place: two, Key: key, Home: home}, "node0:1"},
 		{"the home directory", Circumstances{Place: two, Home: home}, "the file " + home + "/.gorovod/rendezvous-"},
 		{"no way", Circumstances{Place: two}, "srun has started 2 ranks"},
-		{"a directory for a job without a name", Circumstances{Place: schedulers.Place{Launcher: schedulers.Hydra, Size: 2}, Dir: dir}, "no name"},
-		{"jsrun without a name", Circumstances{Place: schedulers.Place{Launcher: schedulers.Jsrun, Size: 2, LocalSize: 2}, Local: local}, "jsrun would do by itself, but has not set both LSB_JOBID and PMIX_NAMESPACE"},
-		{"PMI without PMI", Circumstances{Place: schedulers.Place{Launcher: schedulers.Hydra, Size: 2, LocalSize: 2}, Local: local}, "has not set PMI_FD"},
+		{"a directory for a job without a name", Circumstances{Place: environment.Place{Launcher: environment.Hydra, Size: 2}, Dir: dir}, "no name"},
+		{"jsrun without a name", Circumstances{Place: environment.Place{Launcher: environment.Jsrun, Size: 2, LocalSize: 2}, Local: local}, "jsrun would do by itself, but has not set both LSB_JOBID and PMIX_NAMESPACE"},
+		{"PMI without PMI", Circumstances{Place: environment.Place{Launcher: environment.Hydra, Size: 2, LocalSize: 2}, Local: local}, "has not set PMI_FD"},
 		{"no directory", Circumstances{Place: two, Dir: filepath.Join(dir, "missing")}, "GOROVOD_RENDEZVOUS_DIR=" + filepath.Join(dir, "missing") + ", which is to be a directory that all hosts share: lstat"},
 	} {
 		b, err := Choose(c.Circumstances)

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/gorovod/gorovod/internal/schedulers"
+	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 )
 
 // pmi is a board in the key-value space of a process manager, by version 1 of the PMI
@@ -19,13 +19,13 @@ import (
 // process after that.
 type pmi struct {
 	fd    int
-	place schedulers.Place
+	place environment.Place
 	host  string // this process's, as messages name it
 }
 
 const pmiKey = "gorovod-rendezvous"
 
-func newPMI(at schedulers.Place, host string) (*pmi, error) {
+func newPMI(at environment.Place, host string) (*pmi, error) {
 	fd, err := strconv.Atoi(at.PMI)
 	if err != nil || fd < 0 {
 		return nil, fmt.Errorf("PMI_FD=%q is no file descriptor", at.PMI)

@@ -1,4 +1,4 @@
-package schedulers
+package environment
 
 import (
 	"fmt"

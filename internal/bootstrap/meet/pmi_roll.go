@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
-	"github.com/gorovod/gorovod/internal/schedulers"
 )
 
 const (
@@ -223,7 +223,7 @@ var mapBlock = lazyregexp.New(`^,\((\d{1,7}),(\d{1,7}),(\d{1,7})\)`)
 // processMapping is the node of each rank as MPICH and its kin write it: "(vector,(0,2,4),(2,1,3))" has ranks 0 to 3 on node 0, 4 to 7 on node
 // 1, 8 to 10 on node 2, and then goes round. It is nil where that is of another form, or contradicts what is known of this host: Slurm's is wrong
 // where the user has laid out the ranks.
-func processMapping(text string, at schedulers.Place) []int {
+func processMapping(text string, at environment.Place) []int {
 	text, vector := strings.CutPrefix(text, "(vector")
 	text, closed := strings.CutSuffix(text, ")")
 	if !vector || !closed {

@@ -1,8 +1,8 @@
-package schedulers
+package environment
 
 // Open MPI sets its own variables in all versions, beside those of PMIx, which have
 // no number of ranks.
-func openMPI(e *environment) Place {
+func openMPI(e *variables) Place {
 	if !e.has("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE") {
 		return Place{}
 	}
@@ -25,7 +25,7 @@ func openMPI(e *environment) Place {
 
 // hydra is what MPICH's mpiexec sets, Intel MPI's, and any other process manager that
 // speaks PMI. srun's PMI is left to srun, which tells more.
-func hydra(e *environment) Place {
+func hydra(e *variables) Place {
 	if !e.has("PMI_RANK", "PMI_SIZE") {
 		return Place{}
 	}
@@ -42,7 +42,7 @@ func hydra(e *environment) Place {
 }
 
 // jsrun is what IBM's Job Step Manager sets under LSF.
-func jsrun(e *environment) Place {
+func jsrun(e *variables) Place {
 	if !e.has("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE") {
 		return Place{}
 	}

@@ -1,8 +1,8 @@
-// Package schedulers tells from a process's environment who has started it as one of
+// Package environment tells from a process's environment who has started it as one of
 // the ranks of a job, and which: horovodrun, torchrun, mpirun of Open MPI, mpiexec of
 // MPICH and its kin (Hydra), srun of Slurm, or jsrun of IBM's LSF. It reads nothing
 // but the variables that it is given.
-package schedulers
+package environment
 
 import (
 	"errors"
@@ -58,10 +58,10 @@ func (p Place) OneHost() bool { return p.LocalSize == p.Size }
 // Find looks for the process's place. A variable that is empty counts as not set. An
 // error means that a launcher's variables contradict one another or make no sense.
 func Find(lookup func(name string) (string, bool)) (Place, error) {
-	e := environment{lookup: lookup}
+	e := variables{lookup: lookup}
 	for _, l := range []struct {
 		launcher Launcher
-		place    func(*environment) Place
+		place    func(*variables) Place
 	}{{Horovodrun, horovodrun}, {Torchrun, torchrun}, {OpenMPI, openMPI}, {Hydra, hydra}, {Srun, srun}, {Jsrun, jsrun}} {
 		e.numbers = nil
 		p := l.place(&e)
@@ -92,20 +92,20 @@ func (p Place) check() error {
 	return nil
 }
 
-// environment reads variables, and keeps the first error.
-type environment struct {
+// variables reads variables, and keeps the first error.
+type variables struct {
 	lookup  func(string) (string, bool)
 	numbers []string // those that have been read, as NAME=VALUE
 	err     error
 }
 
-func (e *environment) text(name string) string {
+func (e *variables) text(name string) string {
 	v, _ := e.lookup(name)
 	return v
 }
 
 // has reports that all of these are set.
-func (e *environment) has(names ...string) bool {
+func (e *variables) has(names ...string) bool {
 	for _, name := range names {
 		if e.text(name) == "" {
 			return false
@@ -115,7 +115,7 @@ func (e *environment) has(names ...string) bool {
 }
 
 // pmix is the name that PMIx has for the job, if the process is this rank of it there, too.
-func (e *environment) pmix(rank int) string {
+func (e *variables) pmix(rank int) string {
 	if e.text("PMIX_RANK") != strconv.Itoa(rank) {
 		return ""
 	}
@@ -123,7 +123,7 @@ func (e *environment) pmix(rank int) string {
 }
 
 // number is a count that must be there.
-func (e *environment) number(name string) int {
+func (e *variables) number(name string) int {
 	n, err := strconv.Atoi(e.text(name))
 	if (err != nil || n < 0 || n > maxRanks) && e.err == nil {
 		e.err = fmt.Errorf("%s=%q: a whole number from 0 to %d is needed", name, e.text(name), maxRanks)
@@ -136,7 +136,7 @@ func (e *environment) number(name string) int {
 const maxRanks = 1 << 20
 
 // optional is a count that may be missing, which is 0.
-func (e *environment) optional(name string) int {
+func (e *variables) optional(name string) int {
 	if !e.has(name) {
 		return 0
 	}
@@ -144,13 +144,13 @@ func (e *environment) optional(name string) int {
 }
 
 // fail notes what is wrong.
-func (e *environment) fail(text string) {
+func (e *variables) fail(text string) {
 	if e.err == nil {
 		e.err = errors.New(text)
 	}
 }
 
-func horovodrun(e *environment) Place {
+func horovodrun(e *variables) Place {
 	if e.has("HOROVOD_RANK") || e.has("HOROVOD_SIZE") {
 		return Place{Launcher: Horovodrun}
 	}

@@ -1,11 +1,11 @@
-package schedulers
+package environment
 
 import "net"
 
 // torchrun's agent on each host starts as many ranks as on every other one, host
 // after host, and says which host it is (GROUP_RANK). Others set the first four of
 // its variables alone, for torch.distributed.
-func torchrun(e *environment) Place {
+func torchrun(e *variables) Place {
 	if !e.has("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") {
 		return Place{}
 	}

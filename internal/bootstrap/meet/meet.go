@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/schedulers"
+	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 )
 
 // Offer is what rank 0 tells the others.
@@ -55,7 +55,7 @@ type Sweeper interface {
 
 // Circumstances are what Choose goes by.
 type Circumstances struct {
-	Place schedulers.Place
+	Place environment.Place
 	// Host is the name of this process's host, as messages have it.
 	Host string
 	// Key is the secret that the user has given to all ranks; empty if there is none.
@@ -116,10 +116,10 @@ func Choose(c Circumstances) (Board, error) {
 
 // missingNames are the variables without which a launcher's job has no name of its own, or
 // no way to hand something on.
-var missingNames = map[schedulers.Launcher]string{
-	schedulers.OpenMPI: "PMIX_NAMESPACE",
-	schedulers.Jsrun:   "both LSB_JOBID and PMIX_NAMESPACE",
-	schedulers.Hydra:   "PMI_FD",
+var missingNames = map[environment.Launcher]string{
+	environment.OpenMPI: "PMIX_NAMESPACE",
+	environment.Jsrun:   "both LSB_JOBID and PMIX_NAMESPACE",
+	environment.Hydra:   "PMI_FD",
 }
 
 // obstacles say why what there is cannot be used.
