@@ -641,6 +641,18 @@ def test_ddp_hooks(gloo):
     torch.testing.assert_close(trained(None, compressed_hook, unchanged), theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("compression", [hvd.Compression.fp16, hvd.Compression.bf16])
+def test_compressed_hook_rounds_between_hosts_only(compression):
+    fine = 1 + 2.0**-12  # no 16-bit float
+    one_host = os.environ.get("GOROVOD_TRANSPORT") != "tcp" and hvd.local_size() == size()
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1, bias=False))
+    model.register_comm_hook(CompressedState(compression), compressed_hook)
+    model(torch.full((1, 3), fine)).sum().backward()
+    (gradient,) = (p.grad for p in model.parameters())
+    expected = fine if size() == 1 or one_host else 1.0
+    torch.testing.assert_close(gradient, torch.full((1, 3), expected), rtol=1e-6, atol=0)
+
+
 def test_ddp_whose_hook_waits_in_the_midst_of_backward(gloo):
     def hook(group, bucket):
         dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0]).wait()

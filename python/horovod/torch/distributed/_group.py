@@ -117,7 +117,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _op(
         self, kind: int, name: Optional[str], source: torch.Tensor, shape: Sequence[int], target: torch.Tensor,
-        moved: bool = True, reduce_op: int = 0, root_rank: int = 0,
+        moved: bool = True, reduce_op: int = 0, root_rank: int = 0, wire: int = _lib.WIRE_AS_IT_IS,
     ) -> Slot:  # fmt: skip
         """The description of an engine's operation on ``source``, seen in ``shape``, with its output in ``target``.
 
@@ -131,6 +131,8 @@ class ProcessGroup(dist.ProcessGroup):
         slot.keeps = ((source, source.data_ptr()), (target, target.data_ptr()))
         if given:
             slot.give_output(target.data_ptr(), _memory.size(target))
+        if wire:
+            slot.set_wire(wire)
         return slot
 
     # ---- Reductions.
@@ -147,7 +149,8 @@ class ProcessGroup(dist.ProcessGroup):
         """As :meth:`allreduce`, of several tensors at once, which start together."""
         return self._allreduce(list(tensors), opts)
 
-    def _allreduce(self, tensors: Tensors, opts: Any) -> Work:
+    def _allreduce(self, tensors: Tensors, opts: Any, wire: int = _lib.WIRE_AS_IT_IS) -> Work:
+        """``wire`` is how float32 and float64 travel between hosts."""
         opts = dist.ReduceOp.SUM if opts is None else opts
         op = _reduce_op(opts)
         if op in _BITWISE:
@@ -159,7 +162,7 @@ class ProcessGroup(dist.ProcessGroup):
             return [
                 self._op(
                     _lib.ALLREDUCE, name if len(parts) == 1 else None, h, h.shape, h, False,
-                    reduce_op=_ENGINE_OPS[op],
+                    reduce_op=_ENGINE_OPS[op], wire=wire,
                 )
                 for h in parts
             ]  # fmt: skip

@@ -6,14 +6,18 @@ from typing import Any, Optional
 import torch
 import torch.distributed as dist
 
-from horovod.torch.compression import Compression, Compressor
+from horovod.torch._basics import Average
+from horovod.torch.compression import AS_IT_IS, Compression, Compressor, prepare
 
 
-def _averaged(tensor: torch.Tensor, group: Optional[dist.ProcessGroup]) -> torch.futures.Future[torch.Tensor]:
+def _averaged(
+    tensor: torch.Tensor, group: Optional[dist.ProcessGroup], wire: int = AS_IT_IS
+) -> torch.futures.Future[torch.Tensor]:
+    """The average of ``tensor``, in place, which travels between hosts as ``wire`` says."""
     group = dist.distributed_c10d._get_default_group() if group is None else group
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.AVG
-    return group.allreduce([tensor], options).get_future().then(_first)
+    return group._allreduce([tensor], options, wire).get_future().then(_first)
 
 
 def _first(future: torch.futures.Future) -> torch.Tensor:
@@ -43,13 +47,21 @@ class CompressedState:
 def compressed_hook(
     state: Optional[CompressedState], bucket: dist.GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
-    """Average a bucket of gradients in a smaller dtype. ``state`` is a :class:`CompressedState`; None: its defaults."""
+    """Average a bucket of gradients, which travels compressed. ``state`` is a :class:`CompressedState`, or None.
+
+    ``Compression.fp16`` and ``bf16`` mean what they mean in ``horovod.torch.allreduce``: float32 and float64 are
+    rounded where they travel from host to host, and nowhere else. A compressor of your own compresses the bucket
+    before the operation, and decompresses it after it.
+    """
     state = CompressedState() if state is None else state
     buffer = bucket.buffer()
-    compressed, context = state.compression.compress(buffer)
+    tensor, context, wire = prepare(state.compression, buffer, Average)
+    average = _averaged(tensor, state.process_group, wire)
+    if wire:
+        return average
 
     def decompress(future: torch.futures.Future) -> torch.Tensor:
         reduced: Any = state.compression.decompress(future.value(), context)
         return buffer.copy_(reduced) if reduced.data_ptr() != buffer.data_ptr() else buffer
 
-    return _averaged(compressed, state.process_group).then(decompress)
+    return average.then(decompress)
