@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/process"
 	"github.com/gorovod/gorovod/internal/transport/p2p"
 )
@@ -93,12 +93,12 @@ func wrap(e *engine.Error) error {
 }
 
 // named has err say which operation it is of, where it does not.
-func named(t negotiate.RequestType, name string, err error) error {
+func named(t operation.Kind, name string, err error) error {
 	what := strings.ToLower(t.String())
 	switch {
 	case err == nil || name != "" && strings.Contains(err.Error(), strconv.Quote(name)):
 		return err
-	case t == negotiate.Barrier || t == negotiate.Join: // whose names are not the caller's
+	case t == operation.Barrier || t == operation.Join: // whose names are not the caller's
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return fmt.Errorf("%s %q: %w", what, name, err)

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/process"
 )
 
@@ -16,9 +16,9 @@ import (
 // done or ctx is, and returns the first error.
 func GroupedAllreduce[T Element](ctx context.Context, name string, data [][]T, opts ...Option) error {
 	if err := ctx.Err(); err != nil {
-		return named(negotiate.Allreduce, name, err)
+		return named(operation.Allreduce, name, err)
 	}
-	entries, err := group(negotiate.Allreduce, name, data, opts, func(_ int, op *engine.Op) { op.Out, op.WillWait = op.In, true })
+	entries, err := group(operation.Allreduce, name, data, opts, func(_ int, op *engine.Op) { op.Out, op.WillWait = op.In, true })
 	for _, e := range entries {
 		h := Handle{entry: e}
 		err = firstError(err, h.Wait(ctx))
@@ -29,7 +29,7 @@ func GroupedAllreduce[T Element](ctx context.Context, name string, data [][]T, o
 // GroupedAllreduceAsync is GroupedAllreduce that returns at once. Either all
 // slices are submitted or, with an error, none. The Handles are in the order of data.
 func GroupedAllreduceAsync[T Element](name string, data [][]T, opts ...Option) ([]*Handle, error) {
-	entries, err := group(negotiate.Allreduce, name, data, opts, func(_ int, op *engine.Op) { op.Out = op.In })
+	entries, err := group(operation.Allreduce, name, data, opts, func(_ int, op *engine.Op) { op.Out = op.In })
 	if err != nil {
 		return nil, err
 	}
@@ -39,27 +39,27 @@ func GroupedAllreduceAsync[T Element](name string, data [][]T, opts ...Option) (
 // GroupedAllgather is Allgather of several slices, with a result for each in the
 // order of data; see GroupedAllreduce.
 func GroupedAllgather[T Element](ctx context.Context, name string, data [][]T, opts ...Option) ([][]T, error) {
-	return collect(ctx, negotiate.Allgather, name, data, opts)
+	return collect(ctx, operation.Allgather, name, data, opts)
 }
 
 // GroupedAllgatherAsync is GroupedAllgather that returns at once.
 func GroupedAllgatherAsync[T Element](name string, data [][]T, opts ...Option) ([]*ResultHandle[T], error) {
-	return groupOfResults(negotiate.Allgather, name, data, opts)
+	return groupOfResults(operation.Allgather, name, data, opts)
 }
 
 // GroupedReducescatter is Reducescatter of several slices, with this process's
 // part of each in the order of data; see GroupedAllreduce.
 func GroupedReducescatter[T Element](ctx context.Context, name string, data [][]T, opts ...Option) ([][]T, error) {
-	return collect(ctx, negotiate.Reducescatter, name, data, opts)
+	return collect(ctx, operation.Reducescatter, name, data, opts)
 }
 
 // GroupedReducescatterAsync is GroupedReducescatter that returns at once.
 func GroupedReducescatterAsync[T Element](name string, data [][]T, opts ...Option) ([]*ResultHandle[T], error) {
-	return groupOfResults(negotiate.Reducescatter, name, data, opts)
+	return groupOfResults(operation.Reducescatter, name, data, opts)
 }
 
 // collect waits for the results of a group.
-func collect[T Element](ctx context.Context, t negotiate.RequestType, name string, data [][]T, opts []Option) ([][]T, error) {
+func collect[T Element](ctx context.Context, t operation.Kind, name string, data [][]T, opts []Option) ([][]T, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, named(t, name, err)
 	}
@@ -75,7 +75,7 @@ func collect[T Element](ctx context.Context, t negotiate.RequestType, name strin
 	return results, nil
 }
 
-func groupOfResults[T Element](t negotiate.RequestType, name string, data [][]T, opts []Option) ([]*ResultHandle[T], error) {
+func groupOfResults[T Element](t operation.Kind, name string, data [][]T, opts []Option) ([]*ResultHandle[T], error) {
 	results := make([]*ResultHandle[T], len(data))
 	entries, err := group(t, name, data, opts, func(i int, op *engine.Op) {
 		results[i] = new(ResultHandle[T])
@@ -131,7 +131,7 @@ func (m *groupMemory) name(group string, n int) {
 
 // group submits an operation for each of data after output has said where its
 // result goes.
-func group[T Element](t negotiate.RequestType, name string, data [][]T, opts []Option, output func(i int, op *engine.Op)) ([]*engine.Entry, error) {
+func group[T Element](t operation.Kind, name string, data [][]T, opts []Option, output func(i int, op *engine.Op)) ([]*engine.Entry, error) {
 	m := groupMemories.Get().(*groupMemory)
 	defer m.recycle()
 	m.name(name, len(data))

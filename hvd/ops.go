@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // Allreduce replaces data by the combination of all processes' data, elementwise.
@@ -20,7 +20,7 @@ import (
 // later, the operation goes on, and data must be left alone until Shutdown. Who
 // means to wait again uses the asynchronous form.
 func Allreduce[T Element](ctx context.Context, name string, data []T, opts ...Option) error {
-	op := newOp(negotiate.Allreduce, name, data, opts)
+	op := newOp(operation.Allreduce, name, data, opts)
 	op.Out = op.In
 	return run(ctx, op)
 }
@@ -30,7 +30,7 @@ func Allreduce[T Element](ctx context.Context, name string, data []T, opts ...Op
 // that nothing has been submitted (ErrNotInitialized, ErrInvalidArgument, or
 // ErrInternal); Wait returns what the processes have found out together.
 func AllreduceAsync[T Element](name string, data []T, opts ...Option) (*Handle, error) {
-	op := newOp(negotiate.Allreduce, name, data, opts)
+	op := newOp(operation.Allreduce, name, data, opts)
 	op.Out = op.In
 	return enqueueInPlace(op)
 }
@@ -39,14 +39,14 @@ func AllreduceAsync[T Element](name string, data []T, opts ...Option) (*Handle, 
 // job, in a process set too). All processes give the same length and root. It
 // blocks as Allreduce does.
 func Broadcast[T Element](ctx context.Context, name string, data []T, root int, opts ...Option) error {
-	op := newOp(negotiate.Broadcast, name, data, opts)
+	op := newOp(operation.Broadcast, name, data, opts)
 	op.Root, op.Out = root, op.In
 	return run(ctx, op)
 }
 
 // BroadcastAsync is Broadcast that returns at once; data may be used after Wait.
 func BroadcastAsync[T Element](name string, data []T, root int, opts ...Option) (*Handle, error) {
-	op := newOp(negotiate.Broadcast, name, data, opts)
+	op := newOp(operation.Broadcast, name, data, opts)
 	op.Root, op.Out = root, op.In
 	return enqueueInPlace(op)
 }
@@ -54,13 +54,13 @@ func BroadcastAsync[T Element](name string, data []T, root int, opts ...Option) 
 // Allgather returns the data of all processes one after another, in the order of
 // the ranks. The lengths may differ, and be 0. It blocks as Allreduce does.
 func Allgather[T Element](ctx context.Context, name string, data []T, opts ...Option) ([]T, error) {
-	out, _, err := gather[T](ctx, newOp(negotiate.Allgather, name, data, opts))
+	out, _, err := gather[T](ctx, newOp(operation.Allgather, name, data, opts))
 	return out, err
 }
 
 // AllgatherAsync is Allgather that returns at once; data may be used after Wait.
 func AllgatherAsync[T Element](name string, data []T, opts ...Option) (*ResultHandle[T], error) {
-	return gatherAsync[T](newOp(negotiate.Allgather, name, data, opts))
+	return gatherAsync[T](newOp(operation.Allgather, name, data, opts))
 }
 
 // Alltoall sends splits[r] elements of data to the process with rank r (of the
@@ -87,8 +87,8 @@ func AlltoallAsync[T Element](name string, data []T, splits []int, opts ...Optio
 	return gatherAsync[T](op)
 }
 
-func newAlltoall[T Element](name string, data []T, splits []int, opts []Option) (*operation, error) {
-	op := newOp(negotiate.Alltoall, name, data, opts)
+func newAlltoall[T Element](name string, data []T, splits []int, opts []Option) (*call, error) {
+	op := newOp(operation.Alltoall, name, data, opts)
 	for _, s := range splits {
 		if s < 0 || s > math.MaxInt32 {
 			return nil, fmt.Errorf("hvd: alltoall %q: a split of %d: %w", name, s, ErrInvalidArgument)
@@ -103,19 +103,19 @@ func newAlltoall[T Element](name string, data []T, splits []int, opts []Option) 
 // processes. All processes give the same length. Average and Sum are possible;
 // others are an ErrAborted. It blocks as Allreduce does.
 func Reducescatter[T Element](ctx context.Context, name string, data []T, opts ...Option) ([]T, error) {
-	out, _, err := gather[T](ctx, newOp(negotiate.Reducescatter, name, data, opts))
+	out, _, err := gather[T](ctx, newOp(operation.Reducescatter, name, data, opts))
 	return out, err
 }
 
 // ReducescatterAsync is Reducescatter that returns at once; data may be used
 // after Wait.
 func ReducescatterAsync[T Element](name string, data []T, opts ...Option) (*ResultHandle[T], error) {
-	return gatherAsync[T](newOp(negotiate.Reducescatter, name, data, opts))
+	return gatherAsync[T](newOp(operation.Reducescatter, name, data, opts))
 }
 
 // Barrier blocks until all processes have called it, or ctx is done.
 func Barrier(ctx context.Context, opts ...Option) error {
-	return run(ctx, newOp[uint8](negotiate.Barrier, "barrier.noname", nil, opts))
+	return run(ctx, newOp[uint8](operation.Barrier, "barrier.noname", nil, opts))
 }
 
 // Join says that this process has no more data: until all processes have joined
@@ -123,9 +123,9 @@ func Barrier(ctx context.Context, opts ...Option) error {
 // returns the rank that joined last.
 func Join(ctx context.Context) (last int, err error) {
 	if err := ctx.Err(); err != nil {
-		return -1, named(negotiate.Join, "", err)
+		return -1, named(operation.Join, "", err)
 	}
-	op := newOp[uint8](negotiate.Join, engine.JoinName, nil, nil)
+	op := newOp[uint8](operation.Join, engine.JoinName, nil, nil)
 	op.WillWait = true
 	h, err := enqueue(op)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/process"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -92,7 +93,7 @@ func goEnqueueGroup(group *C.char, list **C.gorovod_op, n C.int, out *C.int64_t,
 		if err == nil && group == nil && c.name != nil {
 			err = fmt.Errorf("it has a name, but the group has none")
 		}
-		if err == nil && (g.ops[i].Type == negotiate.Barrier || g.ops[i].Type == negotiate.Join) {
+		if err == nil && (g.ops[i].Type == operation.Barrier || g.ops[i].Type == operation.Join) {
 			err = fmt.Errorf("a barrier or join cannot be in a group")
 		}
 		if err != nil {
@@ -179,7 +180,7 @@ var releaseIfOK = handles.ReleaseIfOK
 // has one; if both are empty, the engine's to give. Its name and shape are views of C memory.
 func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	*op = engine.Op{
-		Type: negotiate.RequestType(c._type), DType: tensor.DType(c.dtype), ReduceOp: tensor.ReduceOp(c.reduce_op),
+		Type: operation.Kind(c._type), DType: tensor.DType(c.dtype), ReduceOp: tensor.ReduceOp(c.reduce_op),
 		Root: int(c.root_rank), Set: int(c.process_set), Prescale: float64(c.prescale), Postscale: float64(c.postscale),
 		Wire:     tensor.Wire(c.wire),
 		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0, Status: (*int32)(unsafe.Pointer(c.status)), Name: unnamed,
@@ -210,17 +211,17 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 		return fmt.Errorf("%d splits at a NULL pointer", int(c.nsplits))
 	}
 	switch op.Type {
-	case negotiate.Barrier:
+	case operation.Barrier:
 		op.Name, op.DType = "barrier.noname", tensor.Uint8
 		return nil
-	case negotiate.Join:
+	case operation.Join:
 		op.Name, op.DType = engine.JoinName, tensor.Uint8
 		return nil
-	case negotiate.Allreduce:
+	case operation.Allreduce:
 		if op.ReduceOp == tensor.Adasum {
-			op.Type = negotiate.Adasum
+			op.Type = operation.Adasum
 		}
-	case negotiate.Allgather, negotiate.Broadcast, negotiate.Alltoall, negotiate.Reducescatter:
+	case operation.Allgather, operation.Broadcast, operation.Alltoall, operation.Reducescatter:
 	default:
 		return fmt.Errorf("operation %d is unknown", int(c._type))
 	}
@@ -240,7 +241,7 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	op.In = bytes(unsafe.Pointer(c.input), n)
 	op.Splits = unsafe.Slice((*int32)(unsafe.Pointer(c.splits)), int(c.nsplits))
 	switch {
-	case op.Type == negotiate.Allgather || op.Type == negotiate.Alltoall || op.Type == negotiate.Reducescatter && c.output == nil:
+	case op.Type == operation.Allgather || op.Type == operation.Alltoall || op.Type == operation.Reducescatter && c.output == nil:
 		alloc, context := c.alloc, c.context
 		if alloc != nil && context != nil && C.shim_gives_output(alloc) {
 			given := (*C.gorovod_memory)(context)
@@ -250,7 +251,7 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 		if alloc == nil {
 			op.Free = func(out []byte) { C.free(unsafe.Pointer(unsafe.SliceData(out))) }
 		}
-	case op.Type == negotiate.Reducescatter:
+	case op.Type == operation.Reducescatter:
 		rows, err := process.ScatteredRows(op.Set, op.Shape)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // submit puts en into the table and announces it to the other members. All of
@@ -32,7 +33,7 @@ func (l *lane) submit(en *Entry) *Error {
 	e.pending.Add(1)
 	l.traceSubmit(en)
 	l.recordSubmit(en)
-	if en.request.Type == negotiate.Join {
+	if en.request.Type == operation.Join {
 		l.join(en)
 		return nil
 	}
@@ -70,7 +71,7 @@ func (l *lane) admit(en *Entry) *Error {
 	if _, taken := l.table[en.request.Name]; taken {
 		return duplicateName(en.request.Name)
 	}
-	if l.joining != nil && en.request.Type != negotiate.AddProcessSet && en.request.Type != negotiate.RemoveProcessSet {
+	if l.joining != nil && en.request.Type != operation.AddProcessSet && en.request.Type != operation.RemoveProcessSet {
 		return errorf(InvalidArgument, "%s of tensor %q: this rank has joined; it may submit no tensor before all ranks have.", opName(en.request.Type), en.request.Name)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -14,16 +15,16 @@ func (l *lane) check(op *Op) *Error {
 		return err
 	}
 	switch op.Type {
-	case negotiate.Allreduce:
+	case operation.Allreduce:
 		return l.checkReduction(op, len(op.In))
-	case negotiate.Adasum:
+	case operation.Adasum:
 		switch op.DType {
 		case tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64:
 		default:
 			return errorf(InvalidArgument, "Adasum of tensor %q: %v is not supported; floating-point types are.", op.Name, op.DType)
 		}
 		return l.checkOutput(op, len(op.In))
-	case negotiate.Reducescatter:
+	case operation.Reducescatter:
 		if op.ReduceOp != tensor.Sum && op.ReduceOp != tensor.Average {
 			return errorf(Aborted, "Reducescatter of tensor %q: %v is not possible: it currently only supports AVERAGE and SUM.", op.Name, op.ReduceOp)
 		}
@@ -32,14 +33,14 @@ func (l *lane) check(op *Op) *Error {
 		}
 		rows, rowBytes := op.Shape[0], rowBytes(op.Shape, op.DType)
 		return l.checkReduction(op, int(l.rowsOf(rows, l.rank)*rowBytes))
-	case negotiate.Broadcast:
+	case operation.Broadcast:
 		if l.member(op.Root) < 0 {
 			return errorf(InvalidArgument, "Broadcast of tensor %q: broadcast received invalid root rank %d for provided process set (size %d).", op.Name, op.Root, len(l.members))
 		}
 		return l.checkOutput(op, len(op.In))
-	case negotiate.Alltoall:
+	case operation.Alltoall:
 		return l.checkSplits(op)
-	case negotiate.Allgather, negotiate.Barrier, negotiate.Join, negotiate.AddProcessSet, negotiate.RemoveProcessSet:
+	case operation.Allgather, operation.Barrier, operation.Join, operation.AddProcessSet, operation.RemoveProcessSet:
 		return nil
 	}
 	return errorf(InvalidArgument, "%s is not an operation.", opName(op.Type))
@@ -68,7 +69,7 @@ func (l *lane) checkTensor(op *Op) *Error {
 		return errorf(InvalidArgument, "%s of tensor %q: shape %v has too many elements.", kind, op.Name, op.Shape)
 	}
 	switch op.Type {
-	case negotiate.Barrier, negotiate.Join, negotiate.AddProcessSet, negotiate.RemoveProcessSet:
+	case operation.Barrier, operation.Join, operation.AddProcessSet, operation.RemoveProcessSet:
 		return nil
 	}
 	if bytes := n * int64(op.DType.Size()); int64(len(op.In)) != bytes {
@@ -109,7 +110,7 @@ func (l *lane) checkOutput(op *Op, bytes int) *Error {
 	if len(op.Out) != bytes {
 		return errorf(InvalidArgument, "%s of tensor %q: %d bytes of output, but the result has %d.", opName(op.Type), op.Name, len(op.Out), bytes)
 	}
-	if op.Type != negotiate.Reducescatter && overlap(op.In, op.Out) && &op.In[0] != &op.Out[0] {
+	if op.Type != operation.Reducescatter && overlap(op.In, op.Out) && &op.In[0] != &op.Out[0] {
 		return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be the input, or apart from it.", opName(op.Type), op.Name)
 	}
 	return nil

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -81,7 +81,7 @@ func TestCompressionMustAgree(t *testing.T) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 		// What has no effect need not agree.
-		op = &Op{Type: negotiate.Allreduce, DType: tensor.Int32, ReduceOp: tensor.Sum, Name: "i", Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1, 0, 0, 0}, Out: make([]byte, 4), Wire: tensor.Wire(r + 1)}
+		op = &Op{Type: operation.Allreduce, DType: tensor.Int32, ReduceOp: tensor.Sum, Name: "i", Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1, 0, 0, 0}, Out: make([]byte, 4), Wire: tensor.Wire(r + 1)}
 		if err := do(t, e, op); err != nil || op.Out[0] != 2 {
 			t.Errorf("rank %d: %v, sum %v", r, err, op.Out)
 		}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/inproc"
@@ -245,10 +246,10 @@ func damagedOp(rng *rand.Rand, i, rank int, t *testing.T, what string) (op *Op, 
 			return f.inside(), nil
 		}
 	}
-	kinds := []negotiate.RequestType{negotiate.Allreduce, negotiate.Allreduce, negotiate.Adasum, negotiate.Broadcast, negotiate.Allgather, negotiate.Alltoall, negotiate.Reducescatter}
+	kinds := []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Allgather, operation.Alltoall, operation.Reducescatter}
 	op.Type = kinds[rng.IntN(len(kinds))]
 	switch op.Type {
-	case negotiate.Allgather, negotiate.Alltoall, negotiate.Reducescatter:
+	case operation.Allgather, operation.Alltoall, operation.Reducescatter:
 		open()
 	default:
 		sized()

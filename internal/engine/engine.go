@@ -22,6 +22,7 @@ import (
 	"github.com/gorovod/gorovod/internal/flight"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/timeline"
 	"github.com/gorovod/gorovod/internal/transport"
@@ -286,14 +287,14 @@ func newEntry(l *lane, op *Op) *Entry {
 	en.slot = negotiate.NoSlot
 	en.request = negotiate.Request{Type: op.Type, DType: op.DType, ReduceOp: op.ReduceOp, Name: op.Name, Root: int32(op.Root),
 		Device: negotiate.CPUDevice, Shape: en.shape, Prescale: op.Prescale, Postscale: op.Postscale, Ranks: op.Ranks}
-	if op.Type == negotiate.Alltoall {
+	if op.Type == operation.Alltoall {
 		en.sendRows = l.splits(op)
 	}
-	if op.Type == negotiate.Reducescatter && op.ReduceOp == tensor.Average {
+	if op.Type == operation.Reducescatter && op.ReduceOp == tensor.Average {
 		en.request.ReduceOp = tensor.Sum
 		en.request.Postscale /= float64(len(l.members))
 	}
-	if op.Type == negotiate.Allreduce {
+	if op.Type == operation.Allreduce {
 		en.request.Wire = l.engine.wire(op)
 	}
 	en.op.Shape, en.op.Name, en.op.Splits = nil, "", nil
@@ -320,7 +321,7 @@ func (e *Engine) lane(op *Op) (*lane, *Error) {
 	switch {
 	case s == nil:
 		return nil, errorf(InvalidArgument, "%s: Process set provided does not exist, or has not been registered (id %d).", opName(op.Type), op.Set)
-	case op.Type == negotiate.Broadcast && !slices.Contains(s.members, op.Root):
+	case op.Type == operation.Broadcast && !slices.Contains(s.members, op.Root):
 		return nil, errorf(InvalidArgument, "Broadcast of tensor %q: broadcast received invalid root rank %d for provided process set (ranks %v).", op.Name, op.Root, s.members)
 	case s.lane == nil:
 		return nil, errorf(InvalidArgument, "%s: Rank %d is not a member of the provided process set.", opName(op.Type), e.opts.Rank)
@@ -437,23 +438,23 @@ func (e *Engine) fail(reason *Error) {
 	}
 }
 
-func opName(t negotiate.RequestType) string {
+func opName(t operation.Kind) string {
 	switch t {
-	case negotiate.Allreduce:
+	case operation.Allreduce:
 		return "Allreduce"
-	case negotiate.Allgather:
+	case operation.Allgather:
 		return "Allgather"
-	case negotiate.Broadcast:
+	case operation.Broadcast:
 		return "Broadcast"
-	case negotiate.Join:
+	case operation.Join:
 		return "Join"
-	case negotiate.Adasum:
+	case operation.Adasum:
 		return "Adasum"
-	case negotiate.Alltoall:
+	case operation.Alltoall:
 		return "Alltoall"
-	case negotiate.Barrier:
+	case operation.Barrier:
 		return "Barrier"
-	case negotiate.Reducescatter:
+	case operation.Reducescatter:
 		return "Reducescatter"
 	}
 	return fmt.Sprintf("operation %d", t)

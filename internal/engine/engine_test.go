@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
@@ -72,7 +73,7 @@ func float(b []byte, i int) float32 {
 
 // sum describes an in-place float32 sum.
 func sum(name string, data []byte) *Op {
-	return &Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{int64(len(data) / 4)},
+	return &Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{int64(len(data) / 4)},
 		Prescale: 1, Postscale: 1, In: data, Out: data}
 }
 
@@ -117,7 +118,7 @@ func TestOperations(t *testing.T) {
 							copy(in[4*i:], floats(float32(r)))
 						}
 						var out []byte
-						g := &Op{Type: negotiate.Allgather, DType: tensor.Float32, Name: "g", Shape: tensor.Shape{int64(r), 2}, Prescale: 1, Postscale: 1, In: in,
+						g := &Op{Type: operation.Allgather, DType: tensor.Float32, Name: "g", Shape: tensor.Shape{int64(r), 2}, Prescale: 1, Postscale: 1, In: in,
 							Alloc: func(shape tensor.Shape, n int) ([]byte, error) {
 								if want := (tensor.Shape{int64(size * (size - 1) / 2), 2}); !shape.Equal(want) {
 									t.Errorf("allgather: shape %v, want %v", shape, want)
@@ -141,13 +142,13 @@ func TestOperations(t *testing.T) {
 						root := round % size
 						b := floats(float32(r), float32(round))
 						to := make([]byte, len(b))
-						if err := do(t, e, &Op{Type: negotiate.Broadcast, DType: tensor.Float32, Name: fmt.Sprint("b", root), Root: root, Shape: tensor.Shape{2}, Prescale: 1, Postscale: 1, In: b, Out: to}); err != nil {
+						if err := do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Float32, Name: fmt.Sprint("b", root), Root: root, Shape: tensor.Shape{2}, Prescale: 1, Postscale: 1, In: b, Out: to}); err != nil {
 							t.Errorf("broadcast: %v", err)
 						}
 						if float(to, 0) != float32(root) || float(to, 1) != float32(round) {
 							t.Errorf("broadcast from %d: %v", root, float(to, 0))
 						}
-						if err := do(t, e, &Op{Type: negotiate.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1, Postscale: 1}); err != nil {
+						if err := do(t, e, &Op{Type: operation.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1, Postscale: 1}); err != nil {
 							t.Errorf("barrier: %v", err)
 						}
 					}
@@ -240,7 +241,7 @@ func TestRefusedAtOnce(t *testing.T) {
 		change func(*Op)
 		want   string
 	}{
-		"root":   {func(o *Op) { o.Type, o.Root = negotiate.Broadcast, 2 }, "broadcast received invalid root rank 2 for provided process set"},
+		"root":   {func(o *Op) { o.Type, o.Root = operation.Broadcast, 2 }, "broadcast received invalid root rank 2 for provided process set"},
 		"dtype":  {func(o *Op) { o.DType = 99 }, "unknown data type"},
 		"op":     {func(o *Op) { o.ReduceOp = 77 }, "unknown reduce operation"},
 		"set":    {func(o *Op) { o.Set = 3 }, "Process set provided does not exist"},
@@ -249,12 +250,12 @@ func TestRefusedAtOnce(t *testing.T) {
 		"shape":  {func(o *Op) { o.Shape = tensor.Shape{-1} }, "negative"},
 		"adasum": {func(o *Op) { o.ReduceOp = tensor.Adasum }, "Allreduce of tensor"},
 		"type":   {func(o *Op) { o.Type = 77 }, "is not an operation"},
-		"splits": {func(o *Op) { o.Type, o.Shape, o.Splits = negotiate.Alltoall, tensor.Shape{2}, []int32{1} }, "1 splits for 2 processes"},
-		"sum":    {func(o *Op) { o.Type, o.Splits = negotiate.Alltoall, []int32{1, 2} }, "sum of the splits 3 is greater than the first dimension 2"},
-		"less":   {func(o *Op) { o.Type, o.Splits = negotiate.Alltoall, []int32{-1, 2} }, "negative"},
-		"odd":    {func(o *Op) { o.Type, o.Shape, o.In = negotiate.Alltoall, tensor.Shape{3}, make([]byte, 12) }, "not divisible"},
-		"min":    {func(o *Op) { o.Type, o.ReduceOp = negotiate.Reducescatter, tensor.Min }, "only supports AVERAGE and SUM"},
-		"int":    {func(o *Op) { o.Type, o.DType = negotiate.Adasum, tensor.Int32 }, "floating-point"},
+		"splits": {func(o *Op) { o.Type, o.Shape, o.Splits = operation.Alltoall, tensor.Shape{2}, []int32{1} }, "1 splits for 2 processes"},
+		"sum":    {func(o *Op) { o.Type, o.Splits = operation.Alltoall, []int32{1, 2} }, "sum of the splits 3 is greater than the first dimension 2"},
+		"less":   {func(o *Op) { o.Type, o.Splits = operation.Alltoall, []int32{-1, 2} }, "negative"},
+		"odd":    {func(o *Op) { o.Type, o.Shape, o.In = operation.Alltoall, tensor.Shape{3}, make([]byte, 12) }, "not divisible"},
+		"min":    {func(o *Op) { o.Type, o.ReduceOp = operation.Reducescatter, tensor.Min }, "only supports AVERAGE and SUM"},
+		"int":    {func(o *Op) { o.Type, o.DType = operation.Adasum, tensor.Int32 }, "floating-point"},
 	} {
 		op := sum("x", make([]byte, 8))
 		c.change(op)
@@ -449,7 +450,7 @@ func TestAbort(t *testing.T) {
 func TestPanicBecomesAbort(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	each(engines, func(r int, e *Engine) {
-		op := &Op{Type: negotiate.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1},
+		op := &Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1},
 			Alloc: func(_ tensor.Shape, n int) ([]byte, error) {
 				if r == 1 {
 					panic("no such luck")
@@ -482,7 +483,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	e := newWorld(t, 1, true, nil)[0]
 	data := floats(1, 2, 3)
 	shape := tensor.Shape{3}
-	op := Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Shape: shape, Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true}
+	op := Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Shape: shape, Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true}
 	step := func() {
 		if err := do(t, e, &op); err != nil {
 			t.Fatal(err)

@@ -9,13 +9,14 @@ import (
 	"github.com/gorovod/gorovod/internal/flight"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 // Op describes one collective operation. Data is contiguous in host memory and
 // belongs to the engine from Enqueue until the operation is done.
 type Op struct {
-	Type      negotiate.RequestType
+	Type      operation.Kind
 	DType     tensor.DType
 	ReduceOp  tensor.ReduceOp // Allreduce
 	Wire      tensor.Wire     // Allreduce; it has an effect where Wire.For says so
@@ -124,7 +125,7 @@ func (e *Entry) TakeOutput() []byte {
 func (e *Entry) Name() string { return e.request.Name }
 
 // Type is the kind of the operation.
-func (e *Entry) Type() negotiate.RequestType { return e.request.Type }
+func (e *Entry) Type() operation.Kind { return e.request.Type }
 
 // Retain adds a holder, who must release too.
 func (e *Entry) Retain() { e.refs.Add(1) }

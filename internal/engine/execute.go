@@ -9,6 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -47,7 +48,7 @@ func (l *lane) start(b *negotiate.Batch) {
 	x := &l.current
 	l.clock = time.Now().UnixNano()
 	x.parts, x.fused, x.then = x.parts[:0], nil, nil
-	if b.Type == negotiate.Settle {
+	if b.Type == operation.Settle {
 		l.settled(b.Responses[0])
 		return
 	}
@@ -78,24 +79,24 @@ func (l *lane) start(b *negotiate.Batch) {
 	}
 	l.traceStart(x.parts)
 	switch first.Type {
-	case negotiate.Allreduce, negotiate.Adasum:
+	case operation.Allreduce, operation.Adasum:
 		l.startReduction(b)
-	case negotiate.Allgather:
+	case operation.Allgather:
 		l.startAllgather(&x.parts[0])
-	case negotiate.Broadcast:
+	case operation.Broadcast:
 		l.startBroadcast(&x.parts[0])
-	case negotiate.Alltoall:
+	case operation.Alltoall:
 		l.startAlltoall(&x.parts[0])
-	case negotiate.Reducescatter:
+	case operation.Reducescatter:
 		l.startReducescatter(&x.parts[0])
-	case negotiate.Barrier:
+	case operation.Barrier:
 		x.op = l.run.Barrier()
-	case negotiate.Join:
+	case operation.Join:
 		l.alignNumbers()
 		l.result(&x.parts[0], first.Root)
-	case negotiate.AddProcessSet:
+	case operation.AddProcessSet:
 		l.result(&x.parts[0], first.Root)
-	case negotiate.RemoveProcessSet:
+	case operation.RemoveProcessSet:
 		l.engine.dropSet(int(first.Root))
 		l.result(&x.parts[0], first.Root)
 	default:
@@ -115,7 +116,7 @@ func (l *lane) result(p *part, n int32) {
 func (l *lane) startReduction(b *negotiate.Batch) {
 	x := &l.current
 	op, scale := b.ReduceOp, b.Postscale
-	if op == tensor.Average && b.Type == negotiate.Allreduce {
+	if op == tensor.Average && b.Type == operation.Allreduce {
 		op = tensor.Sum
 		scale /= float64(len(l.members))
 	}
@@ -126,7 +127,7 @@ func (l *lane) startReduction(b *negotiate.Batch) {
 		p.bytes = int(n) * b.DType.Size()
 		total += p.bytes
 	}
-	if b.Type == negotiate.Allreduce && l.run.TakesParts() {
+	if b.Type == operation.Allreduce && l.run.TakesParts() {
 		l.reduceParts(b, op, scale)
 		return
 	}
@@ -134,7 +135,7 @@ func (l *lane) startReduction(b *negotiate.Batch) {
 	if !ok {
 		return
 	}
-	if b.Type == negotiate.Allreduce {
+	if b.Type == operation.Allreduce {
 		l.trace(x.parts, activityAllreduce)
 		x.op = l.run.AllreduceAs(b.Wire, b.DType, op, in, out, scale)
 		return
@@ -454,7 +455,7 @@ func (l *lane) finishCurrent() {
 	if x.fused != nil {
 		l.trace(x.parts, activityUnpack)
 	}
-	if t := l.engine.tuner; t != nil && l == l.engine.world && x.parts[0].resp.Type == negotiate.Allreduce {
+	if t := l.engine.tuner; t != nil && l == l.engine.world && x.parts[0].resp.Type == operation.Allreduce {
 		t.executed(x.parts)
 	}
 	off := 0

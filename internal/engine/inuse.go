@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/spans"
 )
 
@@ -86,7 +87,7 @@ func (m *inUse) clash(en *Entry) (other *Entry, what string) {
 // takeTurns reports whether a and b may share memory all the same: broadcasts of one set from one root
 // do not overlap in time and bring the same values, as of weights that a model has under two names.
 func takeTurns(a, b *Entry) bool {
-	return a.op.Type == negotiate.Broadcast && b.op.Type == negotiate.Broadcast && a.lane == b.lane && a.op.Root == b.op.Root
+	return a.op.Type == operation.Broadcast && b.op.Type == operation.Broadcast && a.lane == b.lane && a.op.Root == b.op.Root
 }
 
 // refuse makes en an operation that fails on all ranks: this one knows why, and its Request

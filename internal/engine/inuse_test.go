@@ -6,19 +6,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 // broadcastOp describes an in-place broadcast.
 func broadcastOp(name string, root int, data []byte) *Op {
-	return &Op{Type: negotiate.Broadcast, DType: tensor.Float32, Name: name, Root: root, Shape: tensor.Shape{int64(len(data) / 4)},
+	return &Op{Type: operation.Broadcast, DType: tensor.Float32, Name: name, Root: root, Shape: tensor.Shape{int64(len(data) / 4)},
 		Prescale: 1, Postscale: 1, In: data, Out: data}
 }
 
 // gatherOp describes an allgather of data into target, if that is not nil.
 func gatherOp(name string, data, target []byte) *Op {
-	return &Op{Type: negotiate.Allgather, DType: tensor.Float32, Name: name, Shape: tensor.Shape{int64(len(data) / 4)}, Prescale: 1, Postscale: 1,
+	return &Op{Type: operation.Allgather, DType: tensor.Float32, Name: name, Shape: tensor.Shape{int64(len(data) / 4)}, Prescale: 1, Postscale: 1,
 		In: data, Target: target, Alloc: func(_ tensor.Shape, n int) ([]byte, error) {
 			if target != nil {
 				return target, nil
@@ -200,7 +200,7 @@ func TestFailureFreesMemory(t *testing.T) {
 func TestOutputOverInput(t *testing.T) {
 	const size, rows = 3, 2000
 	for _, shared := range []bool{true, false} {
-		for _, kind := range []negotiate.RequestType{negotiate.Allgather, negotiate.Alltoall, negotiate.Reducescatter} {
+		for _, kind := range []operation.Kind{operation.Allgather, operation.Alltoall, operation.Reducescatter} {
 			for at := range size + 1 { // in parts of the longer one; the last overlaps with two of them
 				t.Run(fmt.Sprintf("%v/%v/%d", shared, kind, at), func(t *testing.T) {
 					engines := newWorld(t, size, shared, nil)
@@ -222,13 +222,13 @@ func TestOutputOverInput(t *testing.T) {
 }
 
 // overlapping describes an operation whose shorter memory is part at of its longer one; -1: apart from it.
-func overlapping(kind negotiate.RequestType, rank, size, rows, at int) *Op {
+func overlapping(kind operation.Kind, rank, size, rows, at int) *Op {
 	long, short := make([]byte, 4*rows*size), make([]byte, 4*rows)
-	if kind == negotiate.Alltoall {
+	if kind == operation.Alltoall {
 		short = make([]byte, 4*rows*size)
 	}
 	in, out := short, long
-	if kind == negotiate.Reducescatter {
+	if kind == operation.Reducescatter {
 		in, out = long, short
 	}
 	if at >= 0 {
@@ -236,7 +236,7 @@ func overlapping(kind negotiate.RequestType, rank, size, rows, at int) *Op {
 		if at == size {
 			begin = (len(long) - len(short)) / 2 &^ 3
 		}
-		if part := long[begin:][:len(short)]; kind == negotiate.Reducescatter {
+		if part := long[begin:][:len(short)]; kind == operation.Reducescatter {
 			out = part
 		} else {
 			in = part
@@ -247,7 +247,7 @@ func overlapping(kind negotiate.RequestType, rank, size, rows, at int) *Op {
 	}
 	op := &Op{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: fmt.Sprint(kind, at), Shape: tensor.Shape{int64(len(in) / 4)}, Prescale: 1, Postscale: 1,
 		In: in, Target: out, Alloc: func(tensor.Shape, int) ([]byte, error) { return out, nil }}
-	if kind == negotiate.Reducescatter {
+	if kind == operation.Reducescatter {
 		op.Out, op.Alloc = out, nil
 	}
 	return op

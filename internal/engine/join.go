@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // JoinName is the name of every Join.
@@ -22,7 +23,7 @@ func (l *lane) join(en *Entry) {
 // under way when it joins. The caller holds engine.mu.
 func (l *lane) settle() {
 	en := l.joining
-	r := negotiate.Request{Type: negotiate.Settle, DType: en.request.DType, Name: fmt.Sprintf("%s.settle.%d", JoinName, l.rank),
+	r := negotiate.Request{Type: operation.Settle, DType: en.request.DType, Name: fmt.Sprintf("%s.settle.%d", JoinName, l.rank),
 		Device: negotiate.CPUDevice, Prescale: 1, Postscale: 1}
 	l.postRequest(&r)
 }

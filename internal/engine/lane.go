@@ -8,6 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -142,7 +143,7 @@ func (l *lane) pass() {
 	if !failpoint.Enabled {
 		return
 	}
-	if l.current.parts[0].resp.Type == negotiate.Broadcast {
+	if l.current.parts[0].resp.Type == operation.Broadcast {
 		failpoint.Here("broadcast") // of a state, for one
 	} else {
 		failpoint.Here("collective")
@@ -240,7 +241,7 @@ func (l *lane) read(records []transport.Record) error {
 			}
 		case transport.RecordResponse:
 			resp = new(negotiate.Response)
-			if err = resp.Decode(rec.Payload); err == nil && resp.Type == negotiate.Tune {
+			if err = resp.Decode(rec.Payload); err == nil && resp.Type == operation.Tune {
 				if err = l.tuned(resp); err == nil {
 					continue
 				}

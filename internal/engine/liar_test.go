@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/inproc"
@@ -49,16 +50,16 @@ func (b *liarsBoard) Publish(p []byte) bool {
 func TestAnnouncedSizesMustBeThoseAskedFor(t *testing.T) {
 	const huge = 1 << 45
 	for name, c := range map[string]struct {
-		kind   negotiate.RequestType
+		kind   operation.Kind
 		change func(*negotiate.Response)
 	}{
-		"allreduce":     {negotiate.Allreduce, func(r *negotiate.Response) { r.Shape = tensor.Shape{huge} }},
-		"other type":    {negotiate.Allreduce, func(r *negotiate.Response) { r.DType = tensor.Float64 }},
-		"other kind":    {negotiate.Allreduce, func(r *negotiate.Response) { r.Type = negotiate.Broadcast }},
-		"broadcast":     {negotiate.Broadcast, func(r *negotiate.Response) { r.Shape = tensor.Shape{huge} }},
-		"reducescatter": {negotiate.Reducescatter, func(r *negotiate.Response) { r.Shape = tensor.Shape{huge} }},
-		"alltoall":      {negotiate.Alltoall, func(r *negotiate.Response) { r.Shape = tensor.Shape{0, huge} }},
-		"allgather": {negotiate.Allgather, func(r *negotiate.Response) {
+		"allreduce":     {operation.Allreduce, func(r *negotiate.Response) { r.Shape = tensor.Shape{huge} }},
+		"other type":    {operation.Allreduce, func(r *negotiate.Response) { r.DType = tensor.Float64 }},
+		"other kind":    {operation.Allreduce, func(r *negotiate.Response) { r.Type = operation.Broadcast }},
+		"broadcast":     {operation.Broadcast, func(r *negotiate.Response) { r.Shape = tensor.Shape{huge} }},
+		"reducescatter": {operation.Reducescatter, func(r *negotiate.Response) { r.Shape = tensor.Shape{huge} }},
+		"alltoall":      {operation.Alltoall, func(r *negotiate.Response) { r.Shape = tensor.Shape{0, huge} }},
+		"allgather": {operation.Allgather, func(r *negotiate.Response) {
 			r.FirstDims, r.Shape = slices.Repeat([]int64{huge}, len(r.FirstDims)), tensor.Shape{2 * huge, 2}
 		}},
 	} {
@@ -78,10 +79,10 @@ func TestAnnouncedSizesMustBeThoseAskedFor(t *testing.T) {
 				data := floats(1, 2, 3, 4)
 				op := sum("x", data)
 				op.Type, op.Shape = c.kind, tensor.Shape{4}
-				if c.kind == negotiate.Alltoall || c.kind == negotiate.Allgather {
+				if c.kind == operation.Alltoall || c.kind == operation.Allgather {
 					op.Shape = tensor.Shape{2, 2}
 				}
-				if c.kind != negotiate.Allreduce && c.kind != negotiate.Broadcast {
+				if c.kind != operation.Allreduce && c.kind != operation.Broadcast {
 					op.Out = nil
 					op.Alloc = func(_ tensor.Shape, n int) ([]byte, error) {
 						t.Errorf("rank %d is asked for %d bytes", r, n)
@@ -100,24 +101,24 @@ func TestAnnouncedSizesMustBeThoseAskedFor(t *testing.T) {
 func TestRowsOfPeersAreBounded(t *testing.T) {
 	rows := func(n int64) func(*liar) { return func(l *liar) { l.rows = n } }
 	for name, c := range map[string]struct {
-		kind negotiate.RequestType
+		kind operation.Kind
 		lie  func(*liar)
 		want string
 	}{
-		"allgather": {negotiate.Allgather, func(l *liar) {
+		"allgather": {operation.Allgather, func(l *liar) {
 			l.change = func(r *negotiate.Response) { r.FirstDims[1], r.Shape[0] = 1<<45, 1<<45+r.FirstDims[0] }
 		}, "bytes of memory"},
-		"allgather of others": {negotiate.Allgather, func(l *liar) {
+		"allgather of others": {operation.Allgather, func(l *liar) {
 			l.change = func(r *negotiate.Response) { r.FirstDims = append(r.FirstDims, 0) }
 		}, "has rows of 3"},
-		"alltoall":             {negotiate.Alltoall, rows(1 << 40), "rows"},
-		"alltoall of too much": {negotiate.Alltoall, rows(1<<31 - 1), "bytes of memory"},
-		"alltoall of less":     {negotiate.Alltoall, rows(-7), "rows"},
+		"alltoall":             {operation.Alltoall, rows(1 << 40), "rows"},
+		"alltoall of too much": {operation.Alltoall, rows(1<<31 - 1), "bytes of memory"},
+		"alltoall of less":     {operation.Alltoall, rows(-7), "rows"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			networks := inproc.NewWorld(2, inproc.Options{Slots: 4, ChunkBytes: 4096})
 			lying := 0 // the coordinator
-			if c.kind == negotiate.Alltoall {
+			if c.kind == operation.Alltoall {
 				lying = 1
 			}
 			lies := &liar{Network: networks[lying]}
@@ -136,7 +137,7 @@ func TestRowsOfPeersAreBounded(t *testing.T) {
 				// In an alltoall a row is large, and nobody has one.
 				op := sum("x", floats(1, 2))
 				op.Type, op.Shape, op.Out = c.kind, tensor.Shape{1, 2}, nil
-				if c.kind == negotiate.Alltoall {
+				if c.kind == operation.Alltoall {
 					op.In, op.Shape = nil, tensor.Shape{0, 1 << 20}
 				}
 				op.Alloc = func(_ tensor.Shape, n int) ([]byte, error) {
@@ -146,7 +147,7 @@ func TestRowsOfPeersAreBounded(t *testing.T) {
 					return make([]byte, min(n, 64)), nil
 				}
 				err := do(t, e, op)
-				if err == nil && r == lying && c.kind == negotiate.Alltoall {
+				if err == nil && r == lying && c.kind == operation.Alltoall {
 					return // nobody lies to it
 				}
 				if err == nil || r == 0 && !strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "is to be executed as") {

@@ -3,7 +3,7 @@ package engine
 import (
 	"fmt"
 
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // Ranks match operations by name. One without a name gets "<kind>.noname.<n>", where n counts those of
@@ -11,18 +11,18 @@ import (
 // them. When all members have joined, each counts from 1 again, as they may have done different numbers.
 
 // noname begins the names of a kind's operations that have none.
-func noname(t negotiate.RequestType, grouped bool) string {
+func noname(t operation.Kind, grouped bool) string {
 	kind := ""
 	switch t {
-	case negotiate.Allreduce, negotiate.Adasum: // a sum may meet an Adasum, and be told so
+	case operation.Allreduce, operation.Adasum: // a sum may meet an Adasum, and be told so
 		kind = "allreduce"
-	case negotiate.Allgather:
+	case operation.Allgather:
 		kind = "allgather"
-	case negotiate.Broadcast:
+	case operation.Broadcast:
 		kind = "broadcast"
-	case negotiate.Alltoall:
+	case operation.Alltoall:
 		kind = "alltoall"
-	case negotiate.Reducescatter:
+	case operation.Reducescatter:
 		kind = "reducescatter"
 	default:
 		return ""

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // unnamed is a sum without a name, in a process set.
@@ -71,7 +71,7 @@ func TestUnnamedAfterUnevenJoin(t *testing.T) {
 					unnamedSum(t, e, 0)
 					unnamedGroup(t, e)
 				}
-				if err := do(t, e, &Op{Type: negotiate.Join, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
+				if err := do(t, e, &Op{Type: operation.Join, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
 					t.Errorf("rank %d: join: %v", r, err)
 				}
 				if n := unnamedSum(t, e, 0); n != 3 {
@@ -109,7 +109,7 @@ func TestNumbersOfUnnamed(t *testing.T) {
 		t.Error(err)
 	}
 	gather := unnamed(0, floats(1))
-	gather.Type, gather.Out = negotiate.Allgather, nil
+	gather.Type, gather.Out = operation.Allgather, nil
 	submit(gather)
 	var names []string
 	for _, w := range e.Waiting() {

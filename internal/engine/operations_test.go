@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -45,7 +45,7 @@ func TestReducescatter(t *testing.T) {
 						for i := range 2 * rows {
 							copy(in[4*i:], floats(float32(i*(r+1))))
 						}
-						o, out, shape := made(t, &Op{Type: negotiate.Reducescatter, DType: tensor.Float32, ReduceOp: op, Name: fmt.Sprint(rows, op), Shape: tensor.Shape{int64(rows), 2}, In: in})
+						o, out, shape := made(t, &Op{Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: op, Name: fmt.Sprint(rows, op), Shape: tensor.Shape{int64(rows), 2}, In: in})
 						o.Prescale = 2
 						if err := do(t, e, o); err != nil {
 							t.Errorf("rank %d: %v", r, err)
@@ -95,7 +95,7 @@ func TestAlltoall(t *testing.T) {
 						}
 					}
 					in = append(in, floats(-1)...)
-					o, out, shape := made(t, &Op{Type: negotiate.Alltoall, DType: tensor.Float32, Name: "a", Shape: tensor.Shape{int64(len(in) / 4)}, In: in, Splits: splits})
+					o, out, shape := made(t, &Op{Type: operation.Alltoall, DType: tensor.Float32, Name: "a", Shape: tensor.Shape{int64(len(in) / 4)}, In: in, Splits: splits})
 					en, err := e.Enqueue(o)
 					if err != nil {
 						t.Errorf("rank %d: %v", r, err)
@@ -123,7 +123,7 @@ func TestAlltoall(t *testing.T) {
 					en.Release()
 				}
 				// Even splits.
-				o, out, _ := made(t, &Op{Type: negotiate.Alltoall, DType: tensor.Uint8, Name: "even", Shape: tensor.Shape{int64(size)}, In: slices.Repeat([]byte{byte(r)}, size)})
+				o, out, _ := made(t, &Op{Type: operation.Alltoall, DType: tensor.Uint8, Name: "even", Shape: tensor.Shape{int64(size)}, In: slices.Repeat([]byte{byte(r)}, size)})
 				if err := do(t, e, o); err != nil {
 					t.Error(err)
 				}
@@ -148,7 +148,7 @@ func TestAdasumOfOrthogonalVectorsIsTheirSum(t *testing.T) {
 			a, b := floats(orthogonal[:]...), floats(parallel[:]...)
 			for name, data := range map[string][]byte{"orthogonal": a, "parallel": b} {
 				op := sum(name, data)
-				op.Type, op.ReduceOp = negotiate.Adasum, tensor.Adasum
+				op.Type, op.ReduceOp = operation.Adasum, tensor.Adasum
 				en, err := e.Enqueue(op)
 				if err != nil {
 					t.Error(err)
@@ -204,7 +204,7 @@ func TestGroupIsSubmittedWholeOrNotAtAll(t *testing.T) {
 	e := newWorld(t, 2, true, nil)[0]
 	for name, spoil := range map[string]func(ops []Op){
 		"name twice":  func(ops []Op) { ops[2].Name = ops[0].Name },
-		"other type":  func(ops []Op) { ops[1].Type = negotiate.Broadcast },
+		"other type":  func(ops []Op) { ops[1].Type = operation.Broadcast },
 		"bad operand": func(ops []Op) { ops[2].In = ops[2].In[:1] },
 	} {
 		ops := []Op{*sum("a", floats(1)), *sum("b", floats(1)), *sum("c", floats(1))}
@@ -242,7 +242,7 @@ func TestJoin(t *testing.T) {
 						}
 					}
 				}
-				en, err := e.Enqueue(&Op{Type: negotiate.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1})
+				en, err := e.Enqueue(&Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1})
 				if err != nil {
 					t.Error(err)
 					return
@@ -265,12 +265,12 @@ func TestJoinAndOtherOperations(t *testing.T) {
 		engines := newWorld(t, 3, true, func(o *Options) { o.JoinAllOps = all })
 		each(engines, func(r int, e *Engine) {
 			if r == 0 {
-				if err := do(t, e, &Op{Type: negotiate.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
+				if err := do(t, e, &Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			g, out, _ := made(t, &Op{Type: negotiate.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1}, In: []byte{byte(r)}})
+			g, out, _ := made(t, &Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1}, In: []byte{byte(r)}})
 			err := do(t, e, g)
 			if !all && (err == nil || !strings.HasPrefix(err.Reason, "Allgather is not supported with Join at this time.")) {
 				t.Errorf("allgather: %v", err)
@@ -279,14 +279,14 @@ func TestJoinAndOtherOperations(t *testing.T) {
 				t.Errorf("allgather with JoinAllOps: %v %v", *out, err)
 			}
 			b := []byte{byte(r)}
-			err = do(t, e, &Op{Type: negotiate.Broadcast, DType: tensor.Uint8, Name: "b", Root: 2, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: b, Out: b})
+			err = do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Uint8, Name: "b", Root: 2, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: b, Out: b})
 			if !all && (err == nil || !strings.HasPrefix(err.Reason, "Broadcast is not supported with Join at this time.")) {
 				t.Errorf("broadcast: %v", err)
 			}
 			if all && (err != nil || b[0] != 2) {
 				t.Errorf("broadcast with JoinAllOps: %v %v", b, err)
 			}
-			rs, part, _ := made(t, &Op{Type: negotiate.Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "rs", Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
+			rs, part, _ := made(t, &Op{Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "rs", Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
 			err = do(t, e, rs)
 			if !all && (err == nil || !strings.HasPrefix(err.Reason, "Reducescatter is not supported with Join at this time.")) {
 				t.Errorf("reducescatter: %v", err)
@@ -294,7 +294,7 @@ func TestJoinAndOtherOperations(t *testing.T) {
 			if all && (err != nil || float(*part, 0) != 2) {
 				t.Errorf("reducescatter with JoinAllOps: %v", err)
 			}
-			if err := do(t, e, &Op{Type: negotiate.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
+			if err := do(t, e, &Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -342,7 +342,7 @@ func TestProcessSets(t *testing.T) {
 						}
 						root := set.members[len(set.members)-1]
 						data = floats(float32(r))
-						if err := do(t, e, &Op{Type: negotiate.Broadcast, DType: tensor.Float32, Name: "b", Root: root, Set: set.id, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: data, Out: data}); err != nil || float(data, 0) != float32(root) {
+						if err := do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Float32, Name: "b", Root: root, Set: set.id, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: data, Out: data}); err != nil || float(data, 0) != float32(root) {
 							t.Errorf("broadcast in set %v: %v %v", set.members, float(data, 0), err)
 						}
 					}
@@ -573,10 +573,10 @@ func TestNoMemoryForTheOutput(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		engines := newWorld(t, 3, shared, nil)
 		each(engines, func(r int, e *Engine) {
-			for _, kind := range []negotiate.RequestType{negotiate.Allgather, negotiate.Alltoall, negotiate.Reducescatter} {
+			for _, kind := range []operation.Kind{operation.Allgather, operation.Alltoall, operation.Reducescatter} {
 				op, out, _ := made(t, &Op{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: fmt.Sprint(kind), Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
 				op.Prescale = 3
-				if kind != negotiate.Reducescatter {
+				if kind != operation.Reducescatter {
 					op.Prescale = 1
 				}
 				if r == 1 {
@@ -586,7 +586,7 @@ func TestNoMemoryForTheOutput(t *testing.T) {
 				switch {
 				case r == 1 && (err == nil || err.Code != UnknownError || !strings.Contains(err.Reason, "no memory")):
 					t.Errorf("%v without memory: %v", kind, err)
-				case r != 1 && (err != nil || kind == negotiate.Reducescatter && float(*out, 0) != 9 || kind != negotiate.Reducescatter && float(*out, 2) != 1):
+				case r != 1 && (err != nil || kind == operation.Reducescatter && float(*out, 0) != 9 || kind != operation.Reducescatter && float(*out, 2) != 1):
 					t.Errorf("%v on rank %d: %v", kind, r, err)
 				}
 			}
@@ -636,7 +636,7 @@ func TestShutdownWithSetsFinishesTheWorldsOperations(t *testing.T) {
 						return
 					}
 				}
-				if err := do(t, e, &Op{Type: negotiate.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1, Postscale: 1}); err != nil {
+				if err := do(t, e, &Op{Type: operation.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1, Postscale: 1}); err != nil {
 					t.Errorf("rank %d: %v", r, err)
 				}
 				e.Shutdown(limit)

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -20,7 +20,7 @@ import (
 // step is one operation of a program, the same on all ranks.
 type step struct {
 	name  string
-	kind  negotiate.RequestType
+	kind  operation.Kind
 	op    tensor.ReduceOp
 	rows  int // of each rank; Allgather and Alltoall: plus the rank
 	root  int
@@ -31,7 +31,7 @@ type step struct {
 func (s step) value(rank int) int32 { return int32(rank*7 + len(s.name)*3 + s.rows) }
 
 func (s step) rowsOf(rank int) int {
-	if s.kind == negotiate.Allgather || s.kind == negotiate.Alltoall {
+	if s.kind == operation.Allgather || s.kind == operation.Alltoall {
 		return s.rows + rank
 	}
 	return s.rows
@@ -62,21 +62,21 @@ func (s step) result(size, rank int) []int32 {
 	}
 	var out []int32
 	switch s.kind {
-	case negotiate.Allreduce:
+	case operation.Allreduce:
 		out = slices.Repeat([]int32{combined}, s.rows)
-	case negotiate.Reducescatter:
+	case operation.Reducescatter:
 		n := s.rows / size
 		if rank < s.rows%size {
 			n++
 		}
 		out = slices.Repeat([]int32{combined}, n)
-	case negotiate.Broadcast:
+	case operation.Broadcast:
 		out = slices.Repeat([]int32{s.value(s.root)}, s.rows)
-	case negotiate.Allgather:
+	case operation.Allgather:
 		for m := range size {
 			out = append(out, slices.Repeat([]int32{s.value(m)}, s.rowsOf(m))...)
 		}
-	case negotiate.Alltoall:
+	case operation.Alltoall:
 		for m := range size {
 			out = append(out, slices.Repeat([]int32{s.value(m)}, s.sends(size, m, rank))...)
 		}
@@ -94,7 +94,7 @@ func (s step) submission(size, rank int) (op Op, got func() []byte) {
 	op = Op{Type: s.kind, DType: tensor.Int32, ReduceOp: s.op, Name: s.name, Root: s.root, Shape: tensor.Shape{int64(rows)}, Prescale: 1, Postscale: 1, In: in}
 	out := new([]byte)
 	switch s.kind {
-	case negotiate.Allreduce, negotiate.Broadcast:
+	case operation.Allreduce, operation.Broadcast:
 		*out = make([]byte, len(in))
 		op.Out = *out
 	default:
@@ -103,7 +103,7 @@ func (s step) submission(size, rank int) (op Op, got func() []byte) {
 			return *out, nil
 		}
 	}
-	if s.kind == negotiate.Alltoall {
+	if s.kind == operation.Alltoall {
 		for m := range size {
 			op.Splits = append(op.Splits, int32(s.sends(size, rank, m)))
 		}
@@ -113,7 +113,7 @@ func (s step) submission(size, rank int) (op Op, got func() []byte) {
 
 // drawProgram draws the steps of one round.
 func drawProgram(t *rapid.T, size, round int) []step {
-	kinds := []negotiate.RequestType{negotiate.Allreduce, negotiate.Allreduce, negotiate.Allgather, negotiate.Broadcast, negotiate.Alltoall, negotiate.Reducescatter}
+	kinds := []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allgather, operation.Broadcast, operation.Alltoall, operation.Reducescatter}
 	n := rapid.IntRange(1, 14).Draw(t, "steps")
 	steps := make([]step, n)
 	for i := range steps {
@@ -124,7 +124,7 @@ func drawProgram(t *rapid.T, size, round int) []step {
 			rows: rapid.SampledFrom([]int{0, 1, 2, 5, 40, 3000}).Draw(t, "rows"),
 			root: rapid.IntRange(0, size-1).Draw(t, "root"),
 		}
-		if steps[i].kind == negotiate.Allreduce {
+		if steps[i].kind == operation.Allreduce {
 			steps[i].op = rapid.SampledFrom([]tensor.ReduceOp{tensor.Sum, tensor.Sum, tensor.Min, tensor.Max}).Draw(t, "op")
 		}
 		if i > 0 && steps[i-1].kind == steps[i].kind && rapid.Bool().Draw(t, "group") {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/gorovod/gorovod/internal/failpoint"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -64,7 +64,7 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 	for i, r := range members {
 		list[i] = int32(r)
 	}
-	en, err := e.enqueueSet(&Op{Type: negotiate.AddProcessSet, Name: setChangeName, Ranks: list})
+	en, err := e.enqueueSet(&Op{Type: operation.AddProcessSet, Name: setChangeName, Ranks: list})
 	if err != nil {
 		return 0, err
 	}
@@ -105,7 +105,7 @@ func (e *Engine) RemoveSet(id int) error {
 	if !known || id == 0 {
 		return ErrUnknownSet
 	}
-	en, err := e.enqueueSet(&Op{Type: negotiate.RemoveProcessSet, Name: setChangeName, Root: id})
+	en, err := e.enqueueSet(&Op{Type: operation.RemoveProcessSet, Name: setChangeName, Root: id})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // Activities of the timeline, as Horovod names them: the native transports
@@ -50,7 +51,7 @@ func (l *lane) traceEnd(en *Entry) {
 }
 
 // traceName is how the timeline calls an operation.
-func traceName(t negotiate.RequestType) string { return t.String() }
+func traceName(t operation.Kind) string { return t.String() }
 
 // traceSubmit notes that this rank has asked for a tensor.
 func (l *lane) traceSubmit(en *Entry) {
@@ -67,7 +68,7 @@ func (l *lane) traceRequest(from []int, r *negotiate.Request) {
 	if t == nil || !t.On() {
 		return
 	}
-	if r.Type == negotiate.Settle {
+	if r.Type == operation.Settle {
 		return // a step of Join
 	}
 	t.NegotiateStart(r.Name, traceName(r.Type))
@@ -84,7 +85,7 @@ func (l *lane) traceBatch() {
 	}
 	t.CycleStart()
 	for _, r := range l.responses {
-		if r.Type != negotiate.Settle {
+		if r.Type != operation.Settle {
 			t.NegotiateEnd(r.Name)
 		}
 	}

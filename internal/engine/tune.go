@@ -10,6 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/autotune"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // TuneOptions ask for a search for the settings with which the allreduces of the
@@ -151,7 +152,7 @@ func (t *tuner) publish(l *lane) bool {
 	if s == nil {
 		return false
 	}
-	l.publish(&negotiate.Response{Type: negotiate.Tune, Device: negotiate.CPUDevice, FirstDims: s.encode(), Prescale: 1, Postscale: 1, Slot: negotiate.NoSlot})
+	l.publish(&negotiate.Response{Type: operation.Tune, Device: negotiate.CPUDevice, FirstDims: s.encode(), Prescale: 1, Postscale: 1, Slot: negotiate.NoSlot})
 	return true
 }
 

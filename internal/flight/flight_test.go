@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 func begin(r *Recorder, name string, at int64, shape ...int64) *Entry {
 	e := r.Begin(shape, at)
-	e.Name, e.Op, e.DType = name, negotiate.Allreduce, tensor.Float32
+	e.Name, e.Op, e.DType = name, operation.Allreduce, tensor.Float32
 	return e
 }
 

@@ -5,7 +5,7 @@
 package flight
 
 import (
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -49,7 +49,7 @@ type Entry struct {
 	Number    uint64
 	Set       int
 	Name      string
-	Op        negotiate.RequestType
+	Op        operation.Kind
 	DType     tensor.DType
 	dims      int
 	shape     [MaxDims]int64

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -154,10 +155,10 @@ func (r *Response) consistent() error {
 	if _, err := byteSize(r.Shape, r.DType); err != nil {
 		return err
 	}
-	if r.Type == Tune && r.Err == "" {
+	if r.Type == operation.Tune && r.Err == "" {
 		return nil
 	}
-	if r.Type != Allgather || r.Err != "" {
+	if r.Type != operation.Allgather || r.Err != "" {
 		if len(r.FirstDims) != 0 {
 			return errors.New("first dimensions without an allgather")
 		}
@@ -386,16 +387,16 @@ func (d *decoder) count(limit int, what string) int {
 	return int(n)
 }
 
-func (d *decoder) requestType() RequestType { return d.checkType(d.byte()) }
+func (d *decoder) requestType() operation.Kind { return d.checkType(d.byte()) }
 
 // contestedType is a Request's type, with flagContested.
-func (d *decoder) contestedType() (t RequestType, contested bool) {
+func (d *decoder) contestedType() (t operation.Kind, contested bool) {
 	b := d.byte()
 	return d.checkType(b &^ flagContested), b&flagContested != 0
 }
 
-func (d *decoder) checkType(b byte) RequestType {
-	t := RequestType(b)
+func (d *decoder) checkType(b byte) operation.Kind {
+	t := operation.Kind(b)
 	if !t.Valid() {
 		d.fail(fmt.Errorf("unknown %v", t))
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -19,23 +20,23 @@ func sampleRequests() []Request {
 	}
 	return []Request{
 		{},
-		{Type: Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "grad/ü", Device: CPUDevice, Shape: tensor.Shape{2, 0, 300}, Prescale: 1, Postscale: 0.5, Wire: tensor.WireBFloat16},
-		{Type: Broadcast, DType: tensor.Bool, Name: "w", Root: math.MaxInt32, Device: math.MinInt32, Prescale: math.Inf(-1), Postscale: math.Copysign(0, -1)},
-		{Type: Reducescatter, DType: tensor.BFloat16, ReduceOp: tensor.Product, Name: strings.Repeat("n", MaxName), Root: math.MinInt32, Shape: dims,
+		{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "grad/ü", Device: CPUDevice, Shape: tensor.Shape{2, 0, 300}, Prescale: 1, Postscale: 0.5, Wire: tensor.WireBFloat16},
+		{Type: operation.Broadcast, DType: tensor.Bool, Name: "w", Root: math.MaxInt32, Device: math.MinInt32, Prescale: math.Inf(-1), Postscale: math.Copysign(0, -1)},
+		{Type: operation.Reducescatter, DType: tensor.BFloat16, ReduceOp: tensor.Product, Name: strings.Repeat("n", MaxName), Root: math.MinInt32, Shape: dims,
 			Group: strings.Repeat("g", MaxName), GroupSize: math.MaxInt32, Ranks: longRanks(MaxRanks)},
-		{Type: AddProcessSet, Name: "process_set.add", Device: CPUDevice, Ranks: []int32{0, 1, 7, math.MaxInt32}},
-		{Type: Settle, Group: "g", GroupSize: 1, Ranks: []int32{5}},
-		{Type: Allreduce, Name: "r", Refused: strings.Repeat("r", MaxRefused)},
+		{Type: operation.AddProcessSet, Name: "process_set.add", Device: CPUDevice, Ranks: []int32{0, 1, 7, math.MaxInt32}},
+		{Type: operation.Settle, Group: "g", GroupSize: 1, Ranks: []int32{5}},
+		{Type: operation.Allreduce, Name: "r", Refused: strings.Repeat("r", MaxRefused)},
 	}
 }
 
 func sampleResponses() []Response {
 	return []Response{
 		{Slot: NoSlot},
-		{Type: Allreduce, DType: tensor.Float16, ReduceOp: tensor.Max, Name: "a", Device: CPUDevice, Shape: tensor.Shape{7}, Prescale: 2, Postscale: 3, Wire: tensor.WireFloat16, Slot: 0, Gen: math.MaxUint32},
-		{Type: Allgather, DType: tensor.Int64, Name: "g", Shape: tensor.Shape{6, 3}, FirstDims: []int64{1, 0, 5}, Slot: NoSlot - 1, Gen: 1},
-		{Type: Alltoall, Err: strings.Repeat("e", maxErr), Name: "x", Slot: NoSlot},
-		{Type: Reducescatter, Group: "g", GroupSize: 2, Joined: []int32{0, 3}, Slot: NoSlot},
+		{Type: operation.Allreduce, DType: tensor.Float16, ReduceOp: tensor.Max, Name: "a", Device: CPUDevice, Shape: tensor.Shape{7}, Prescale: 2, Postscale: 3, Wire: tensor.WireFloat16, Slot: 0, Gen: math.MaxUint32},
+		{Type: operation.Allgather, DType: tensor.Int64, Name: "g", Shape: tensor.Shape{6, 3}, FirstDims: []int64{1, 0, 5}, Slot: NoSlot - 1, Gen: 1},
+		{Type: operation.Alltoall, Err: strings.Repeat("e", maxErr), Name: "x", Slot: NoSlot},
+		{Type: operation.Reducescatter, Group: "g", GroupSize: 2, Joined: []int32{0, 3}, Slot: NoSlot},
 	}
 }
 
@@ -108,7 +109,7 @@ func TestDecodeRefuses(t *testing.T) {
 		p   []byte
 	}{
 		{"unknown request type 8", new(Request), request(func(r *Request) { r.Type = 8 })},
-		{"unknown request type 68", new(Request), request(func(r *Request) { r.Type = Tune + 1 })},
+		{"unknown request type 68", new(Request), request(func(r *Request) { r.Type = operation.Tune + 1 })},
 		{"group size out of range", new(Request), request(func(r *Request) { r.Group = "g" })},
 		{"group size out of range", new(Request), request(func(r *Request) { r.Group, r.GroupSize = "g", -1 })},
 		{"group name of 16385 bytes", new(Request), request(func(r *Request) { r.Group, r.GroupSize = strings.Repeat("g", MaxName+1), 1 })},
@@ -137,12 +138,12 @@ func TestDecodeRefuses(t *testing.T) {
 		{"too many elements", new(Response), response(func(r *Response) { r.Shape = tensor.Shape{1 << 62, 2} })},
 		{"too many bytes", new(Response), response(func(r *Response) { r.Shape, r.DType = tensor.Shape{1 << 62}, tensor.Float64 })},
 		{"without an allgather", new(Response), response(func(r *Response) { r.FirstDims = []int64{1} })},
-		{"do not add up", new(Response), response(func(r *Response) { r.Type = Allgather })},
-		{"do not add up", new(Response), response(func(r *Response) { r.Type, r.FirstDims = Allgather, []int64{1, 1} })},
-		{"do not add up", new(Response), response(func(r *Response) { r.Type, r.Shape, r.FirstDims = Allgather, nil, []int64{0} })},
-		{"add up to too many", new(Response), response(func(r *Response) { r.Type, r.FirstDims = Allgather, []int64{math.MaxInt64, 2} })},
+		{"do not add up", new(Response), response(func(r *Response) { r.Type = operation.Allgather })},
+		{"do not add up", new(Response), response(func(r *Response) { r.Type, r.FirstDims = operation.Allgather, []int64{1, 1} })},
+		{"do not add up", new(Response), response(func(r *Response) { r.Type, r.Shape, r.FirstDims = operation.Allgather, nil, []int64{0} })},
+		{"add up to too many", new(Response), response(func(r *Response) { r.Type, r.FirstDims = operation.Allgather, []int64{math.MaxInt64, 2} })},
 		// A huge count of first dimensions must be refused before memory is allocated.
-		{"too short", new(Response), append([]byte{0, byte(Allgather), 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f)},
+		{"too short", new(Response), append([]byte{0, byte(operation.Allgather), 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f)},
 	} {
 		if err := tc.to.Decode(tc.p); err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("got %v, want an error with %q", err, tc.err)

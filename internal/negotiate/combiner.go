@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // Combiner merges the Requests of some of a lane's members, those below one
@@ -82,10 +84,10 @@ func (c *Combiner) Take(from []int, request []byte, pass func(from []int, reques
 	}
 	c.rejoin(from, r)
 	switch r.Type {
-	case Settle:
+	case operation.Settle:
 		pass(from, request)
 		return nil
-	case Join:
+	case operation.Join:
 		c.join(from, pass)
 		pass(from, request)
 		return nil
@@ -99,7 +101,7 @@ func (c *Combiner) Take(from []int, request []byte, pass func(from []int, reques
 		a.by[i] = true
 	}
 	a.n += len(from)
-	a.sets = a.sets && r.Type.onSets()
+	a.sets = a.sets && r.Type.ChangesSets()
 	if r.Contested {
 		pass(from, request)
 	} else {
@@ -115,7 +117,7 @@ func (c *Combiner) Take(from []int, request []byte, pass func(from []int, reques
 // rejoin notes that all have joined, and that this is over, when a member asks
 // again that had joined.
 func (c *Combiner) rejoin(from []int, r *Request) {
-	if c.joins == 0 || r.Type.onSets() {
+	if c.joins == 0 || r.Type.ChangesSets() {
 		return
 	}
 	for _, m := range from {

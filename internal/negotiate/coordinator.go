@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // Slots is what the Coordinator needs of the lane's board; transport.Board
@@ -105,7 +107,7 @@ func (c *Coordinator) Step(from []int, r *Request) ([]*Response, error) {
 		if m < 0 || m >= len(c.members) {
 			return nil, fmt.Errorf("request %q: from member %d of %d", r.Name, m, len(c.members))
 		}
-		if c.joined[m] && !r.Type.onSets() {
+		if c.joined[m] && !r.Type.ChangesSets() {
 			return nil, fmt.Errorf("request %q: rank %d sent it although it has joined", r.Name, c.members[m])
 		}
 	}
@@ -113,11 +115,11 @@ func (c *Coordinator) Step(from []int, r *Request) ([]*Response, error) {
 	c.out = c.out[:0]
 	var err error
 	switch r.Type {
-	case Tune:
+	case operation.Tune:
 		err = fmt.Errorf("request %q: rank %d asks to tune", r.Name, c.members[from[0]])
-	case Join:
+	case operation.Join:
 		err = c.each(from, r.Name, c.join)
-	case Settle:
+	case operation.Settle:
 		err = c.each(from, r.Name, c.settle)
 	default:
 		err = c.count(from, r)
@@ -166,7 +168,7 @@ func (c *Coordinator) complete(t *tally) bool {
 	if t.n == len(c.members) {
 		return true
 	}
-	if t.n+c.joins < len(c.members) || t.one.Type.onSets() {
+	if t.n+c.joins < len(c.members) || t.one.Type.ChangesSets() {
 		return false
 	}
 	for m, r := range t.reqs {
@@ -254,9 +256,9 @@ func (c *Coordinator) conclude(t *tally) *Response {
 	}
 	resp := merge(t.reqs)
 	switch {
-	case resp.Type == AddProcessSet:
+	case resp.Type == operation.AddProcessSet:
 		resp.Root = c.ids.take()
-	case resp.Type == RemoveProcessSet:
+	case resp.Type == operation.RemoveProcessSet:
 		c.ids.free(resp.Root)
 	case c.joins == 0 && int(max(1, resp.GroupSize)) <= c.options.Capacity:
 		c.cache(resp)
@@ -296,7 +298,7 @@ func (c *Coordinator) forget(resp *Response) {
 // joined is missing only where it may still come. Names that are announced by
 // marks are not among them: the board knows those. Nor are names that wait only
 // for others of their group, since those are there themselves.
-func (c *Coordinator) Pending(f func(name string, t RequestType, present, missing []int)) {
+func (c *Coordinator) Pending(f func(name string, t operation.Kind, present, missing []int)) {
 	present := make([]int, 0, len(c.members))
 	missing := make([]int, 0, len(c.members))
 	for _, t := range c.tallies() {
@@ -305,7 +307,7 @@ func (c *Coordinator) Pending(f func(name string, t RequestType, present, missin
 			switch {
 			case r != nil:
 				present = append(present, m)
-			case !c.joined[m] || t.one.Type.onSets():
+			case !c.joined[m] || t.one.Type.ChangesSets():
 				missing = append(missing, m)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -158,12 +159,12 @@ func TestPendingOrder(t *testing.T) {
 		step(t, c, &Request{Name: fmt.Sprint("done", i)})
 	}
 	for _, name := range []string{"q", "b", "z", "a"} {
-		if _, err := c.Step([]int{1}, &Request{Name: name, Type: Broadcast}); err != nil {
+		if _, err := c.Step([]int{1}, &Request{Name: name, Type: operation.Broadcast}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var got []string
-	c.Pending(func(name string, typ RequestType, present, missing []int) {
+	c.Pending(func(name string, typ operation.Kind, present, missing []int) {
 		got = append(got, fmt.Sprintf("%s %v %v %v", name, typ, present, missing))
 	})
 	want := "[q BROADCAST [1] [0 2] b BROADCAST [1] [0 2] z BROADCAST [1] [0 2] a BROADCAST [1] [0 2]]"
@@ -212,12 +213,12 @@ func TestLongestErrorFitsARecord(t *testing.T) {
 // ranks, or in a group of another long name.
 func TestLongestSetsFitARecord(t *testing.T) {
 	const members = 100
-	for _, typ := range []RequestType{AddProcessSet, Allreduce} {
+	for _, typ := range []operation.Kind{operation.AddProcessSet, operation.Allreduce} {
 		c := NewCoordinator(make([]int, members), newModelBoard(members, 0, false), Options{})
 		for m := range members {
 			r := &Request{Type: typ, Name: "x", Ranks: longRanks(MaxRanks)}
 			r.Ranks[0] = int32(m)
-			if typ == Allreduce {
+			if typ == operation.Allreduce {
 				r.Group, r.GroupSize = strings.Repeat("\x00", MaxName-1)+string(rune('!'+m)), 1
 			}
 			resps, err := c.Step([]int{m}, r)
@@ -264,10 +265,10 @@ func TestInvalidEnumerations(t *testing.T) {
 	for want, r := range map[string]*Request{
 		"Operation request type 200 is not supported.":                      {Type: 200},
 		"Unknown data type: dtype(77).":                                     {DType: 77},
-		"ADASUM of int32 is not supported.":                                 {Type: Adasum, DType: tensor.Int32},
+		"ADASUM of int32 is not supported.":                                 {Type: operation.Adasum, DType: tensor.Int32},
 		"ALLREDUCE with reduce op(9) is not supported.":                     {ReduceOp: 9},
 		"ALLREDUCE: shape [2, -1]: dimension 1 is negative":                 {Shape: tensor.Shape{2, -1}},
-		"ALLGATHER: shape [-1]: dimension 0 is negative":                    {Type: Allgather, Shape: tensor.Shape{-1}},
+		"ALLGATHER: shape [-1]: dimension 0 is negative":                    {Type: operation.Allgather, Shape: tensor.Shape{-1}},
 		"ALLREDUCE: shape [4611686018427387904] of float64: too many bytes": {DType: tensor.Float64, Shape: tensor.Shape{1 << 62}},
 	} {
 		c := NewCoordinator([]int{0, 1}, newModelBoard(2, 0, false), Options{})

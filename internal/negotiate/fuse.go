@@ -1,11 +1,14 @@
 package negotiate
 
-import "github.com/gorovod/gorovod/internal/tensor"
+import (
+	"github.com/gorovod/gorovod/internal/operation"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
 
 // Batch is what is executed as one collective. The fields before Responses are
 // common to all of them; a Response with an Err is alone in its Batch.
 type Batch struct {
-	Type                RequestType
+	Type                operation.Kind
 	DType               tensor.DType
 	ReduceOp            tensor.ReduceOp
 	Wire                tensor.Wire
@@ -67,7 +70,9 @@ next:
 }
 
 // fusable reports whether r can share a collective with others of its kind.
-func fusable(r *Response) bool { return (r.Type == Allreduce || r.Type == Adasum) && r.Err == "" }
+func fusable(r *Response) bool {
+	return (r.Type == operation.Allreduce || r.Type == operation.Adasum) && r.Err == ""
+}
 
 // sameBatch reports whether two fusable Responses are of the same kind.
 func sameBatch(a, b *Response, o FuseOptions) bool {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -14,17 +15,17 @@ import (
 func responses(t testing.TB, words string) []*Response {
 	var rs []*Response
 	for i, w := range strings.Fields(words) {
-		r := &Response{Type: Allreduce, Name: fmt.Sprint(i), ReduceOp: tensor.Sum, Device: CPUDevice, Prescale: 1, Postscale: 1, Slot: NoSlot}
+		r := &Response{Type: operation.Allreduce, Name: fmt.Sprint(i), ReduceOp: tensor.Sum, Device: CPUDevice, Prescale: 1, Postscale: 1, Slot: NoSlot}
 		var n int64
 		w, r.Group, _ = strings.Cut(w, "@")
 		if strings.HasPrefix(w, "af") {
-			r.Type, w = Adasum, w[1:]
+			r.Type, w = operation.Adasum, w[1:]
 		}
 		switch {
 		case w == "!":
 			r.Err = "mismatch"
 		case w == "b":
-			r.Type, r.Shape = Broadcast, tensor.Shape{4}
+			r.Type, r.Shape = operation.Broadcast, tensor.Shape{4}
 		default:
 			dtype, size, _ := strings.Cut(w, ":")
 			r.DType = map[string]tensor.DType{"u8": tensor.Uint8, "i8": tensor.Int8, "f32": tensor.Float32, "f64": tensor.Float64}[dtype]
@@ -97,7 +98,7 @@ func TestFuseManyKinds(t *testing.T) {
 	var rs []*Response
 	for range 2 {
 		for kind := range maxOpen + 1 {
-			rs = append(rs, &Response{Type: Allreduce, DType: tensor.Uint8, Shape: tensor.Shape{1}, Prescale: float64(kind)})
+			rs = append(rs, &Response{Type: operation.Allreduce, DType: tensor.Uint8, Shape: tensor.Shape{1}, Prescale: float64(kind)})
 		}
 	}
 	for n := range maxOpen + 2 {

@@ -1,6 +1,10 @@
 package negotiate
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/gorovod/gorovod/internal/operation"
+)
 
 // join notes that a member asks for nothing more until all have joined. What
 // waited for it alone becomes complete, in the order of the first Requests.
@@ -30,7 +34,7 @@ func (c *Coordinator) join(from int, name string) error {
 	}
 	c.joins = 0
 	clear(c.joined)
-	c.out = append(c.out, &Response{Type: Join, Name: name, Root: int32(c.members[from]), Device: CPUDevice,
+	c.out = append(c.out, &Response{Type: operation.Join, Name: name, Root: int32(c.members[from]), Device: CPUDevice,
 		Prescale: 1, Postscale: 1, Slot: NoSlot})
 	return nil
 }
@@ -42,7 +46,7 @@ func (c *Coordinator) settle(from int, name string) error {
 	if err := c.retireAll(); err != nil {
 		return err
 	}
-	c.out = append(c.out, &Response{Type: Settle, Name: name, Root: int32(c.members[from]), Device: CPUDevice,
+	c.out = append(c.out, &Response{Type: operation.Settle, Name: name, Root: int32(c.members[from]), Device: CPUDevice,
 		Prescale: 1, Postscale: 1, Slot: NoSlot})
 	return nil
 }

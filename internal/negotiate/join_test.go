@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // TestJoinReleasesAGroupOnce: the tallies that the last join completes may be
@@ -11,7 +13,7 @@ import (
 func TestJoinReleasesAGroupOnce(t *testing.T) {
 	c := NewCoordinator([]int{0, 1}, newModelBoard(2, 0, false), Options{})
 	in := func(name string) *Request { return &Request{Name: name, Group: "g", GroupSize: 2} }
-	join := &Request{Type: Join, Name: "join.noname"}
+	join := &Request{Type: operation.Join, Name: "join.noname"}
 	var got []string
 	for _, s := range []struct {
 		from int
@@ -33,7 +35,7 @@ func TestJoinReleasesAGroupOnce(t *testing.T) {
 // TestJoinOfFalseSlots: a board that breaks the contract is noticed also when
 // all slots are retired.
 func TestJoinOfFalseSlots(t *testing.T) {
-	for _, typ := range []RequestType{Join, Settle} {
+	for _, typ := range []operation.Kind{operation.Join, operation.Settle} {
 		c := NewCoordinator([]int{7, 9}, falseSlots{Slots: newModelBoard(2, 1, false)}, Options{Capacity: 1})
 		for range 2 {
 			step(t, c, &Request{Name: "x"})
@@ -60,7 +62,7 @@ func TestJoinLeavesNothing(t *testing.T) {
 		}
 		step := 0
 		for m := range members {
-			resps, err := c.Step([]int{m}, &Request{Type: Join, Name: "join.noname"})
+			resps, err := c.Step([]int{m}, &Request{Type: operation.Join, Name: "join.noname"})
 			if err != nil {
 				t.Fatal(err)
 			}

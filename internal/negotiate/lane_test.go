@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // modelLane is a whole lane in one thread: Workers, a Coordinator and a board,
@@ -91,7 +93,7 @@ func (l *modelLane) submitJoin(m int) string {
 		for _, e := range mem.pending {
 			if e.marked {
 				mem.join = settling
-				l.board.Post(m, (&Request{Type: Settle, Name: "join.noname", Device: CPUDevice}).Append(nil))
+				l.board.Post(m, (&Request{Type: operation.Settle, Name: "join.noname", Device: CPUDevice}).Append(nil))
 				return "settle"
 			}
 		}
@@ -102,7 +104,7 @@ func (l *modelLane) submitJoin(m int) string {
 
 func (l *modelLane) postJoin(m int) {
 	l.members[m].join = joining
-	l.board.Post(m, (&Request{Type: Join, Name: "join.noname", Device: CPUDevice}).Append(nil))
+	l.board.Post(m, (&Request{Type: operation.Join, Name: "join.noname", Device: CPUDevice}).Append(nil))
 }
 
 // notice hands member m the first marks that came back to it.
@@ -170,7 +172,7 @@ func (l *modelLane) next(m int) (*Response, error) {
 	mem.history = append(mem.history, how+" "+string(resp.Append(nil)))
 	e := mem.pending[resp.Name]
 	switch {
-	case resp.Type == Settle:
+	case resp.Type == operation.Settle:
 		if int(resp.Root) == l.ranks[m] {
 			if mem.join != settling {
 				return nil, fmt.Errorf("member %d has not asked for this: %+v", m, resp)
@@ -178,7 +180,7 @@ func (l *modelLane) next(m int) (*Response, error) {
 			l.postJoin(m)
 		}
 		return resp, nil
-	case resp.Type == Join:
+	case resp.Type == operation.Join:
 		if mem.join != joining {
 			return nil, fmt.Errorf("member %d has not joined: %+v", m, resp)
 		}
@@ -193,7 +195,7 @@ func (l *modelLane) next(m int) (*Response, error) {
 		return nil, fmt.Errorf("member %d has to execute %q, which it has not submitted", m, resp.Name)
 	case rec.response == nil && !e.marked:
 		return nil, fmt.Errorf("member %d has to execute %q by a slot that it has not marked", m, resp.Name)
-	case resp.Err == "" && !resp.Type.onSets() && !resp.answers(&e.req, m):
+	case resp.Err == "" && !resp.Type.ChangesSets() && !resp.answers(&e.req, m):
 		return nil, fmt.Errorf("member %d asked for %+v and got %+v", m, e.req, resp)
 	}
 	delete(mem.pending, resp.Name)

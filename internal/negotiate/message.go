@@ -6,34 +6,9 @@
 // transport.Board.
 package negotiate
 
-import "github.com/gorovod/gorovod/internal/tensor"
-
-// RequestType says what is asked for. The numbers below 64 are Horovod's.
-type RequestType uint8
-
-// The request types.
-const (
-	Allreduce     RequestType = 0
-	Allgather     RequestType = 1
-	Broadcast     RequestType = 2
-	Join          RequestType = 3
-	Adasum        RequestType = 4
-	Alltoall      RequestType = 5
-	Barrier       RequestType = 6
-	Reducescatter RequestType = 7
-
-	// AddProcessSet and RemoveProcessSet are sent on the world's lane, by all of
-	// its members. They take no notice of Join: joined members send them too.
-	AddProcessSet    RequestType = 64
-	RemoveProcessSet RequestType = 65
-	// Settle asks the coordinator to retire all slots. A member that has read the
-	// Response with its own rank as Root has no mark under way any more: each has
-	// led to a record that it has read, been taken over by the coordinator, or
-	// come back as stale. Before it joins, a member must have no mark under way.
-	Settle RequestType = 66
-	// Tune is nobody's Request. As a Response, which member 0 publishes by itself,
-	// it changes the lane's settings to FirstDims for all that comes after it.
-	Tune RequestType = 67
+import (
+	"github.com/gorovod/gorovod/internal/operation"
+	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 // CPUDevice is the Device of a tensor in host memory.
@@ -53,7 +28,7 @@ const MaxRanks = 16 << 10
 
 // Request says that one member has submitted a tensor, or asks for something else.
 type Request struct {
-	Type      RequestType
+	Type      operation.Kind
 	DType     tensor.DType
 	ReduceOp  tensor.ReduceOp // Allreduce only
 	Wire      tensor.Wire     // Allreduce only: how the elements travel between hosts
@@ -83,7 +58,7 @@ const NoSlot = ^uint32(0)
 
 // Response tells every member to execute what was asked for, or to fail it.
 type Response struct {
-	Type      RequestType
+	Type      operation.Kind
 	Err       string // not empty: fail the tensor with PRECONDITION_ERROR and this text
 	DType     tensor.DType
 	ReduceOp  tensor.ReduceOp

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -23,7 +24,7 @@ type program struct {
 
 // A stream is a tensor or a group of them that is submitted again and again.
 type stream struct {
-	kind  RequestType
+	kind  operation.Kind
 	names []string
 }
 
@@ -37,7 +38,7 @@ type round struct {
 // choose returns a number in [0, n).
 type choose func(n int) int
 
-var kinds = []RequestType{Allreduce, Allreduce, Allgather, Broadcast, Barrier, Adasum, Alltoall, Reducescatter, AddProcessSet}
+var kinds = []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allgather, operation.Broadcast, operation.Barrier, operation.Adasum, operation.Alltoall, operation.Reducescatter, operation.AddProcessSet}
 
 // newProgram draws a program whose names repeat their parameters often enough
 // to be cached, change them now and then on all members, and sometimes on one.
@@ -46,13 +47,13 @@ func newProgram(members, streams, rounds, epochs int, pick choose) *program {
 	var sets bool
 	for i := range streams {
 		s := stream{kinds[pick(len(kinds))], []string{fmt.Sprintf("t%d", i)}}
-		if s.kind == AddProcessSet {
+		if s.kind == operation.AddProcessSet {
 			if sets { // they are made one at a time
-				s.kind = Reducescatter
+				s.kind = operation.Reducescatter
 			}
 			sets = true
 		}
-		if !s.kind.onSets() && s.kind != Barrier && pick(3) == 0 {
+		if !s.kind.ChangesSets() && s.kind != operation.Barrier && pick(3) == 0 {
 			for j := range 1 + pick(3) {
 				s.names = append(s.names, fmt.Sprintf("t%d.%d", i, j))
 			}
@@ -77,7 +78,7 @@ func newProgram(members, streams, rounds, epochs int, pick choose) *program {
 			counts := make([]int, members) // how many rounds each has before it joins
 			for m := range counts {
 				counts[m] = n
-				if e < epochs-1 && !s.kind.onSets() {
+				if e < epochs-1 && !s.kind.ChangesSets() {
 					counts[m] = byLevel[levels[m]] + pick(2)
 				}
 			}
@@ -97,7 +98,7 @@ func newProgram(members, streams, rounds, epochs int, pick choose) *program {
 				for j, name := range s.names {
 					reqs := make([]Request, members)
 					typ, id := s.kind, int32(0)
-					if s.kind.onSets() {
+					if s.kind.ChangesSets() {
 						typ, id = ids.draw(pick)
 					}
 					for m := range reqs {
@@ -123,21 +124,21 @@ func newProgram(members, streams, rounds, epochs int, pick choose) *program {
 	return p
 }
 
-func variantOf(kind RequestType, variant, member int, id int32) Request {
+func variantOf(kind operation.Kind, variant, member int, id int32) Request {
 	r := Request{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum, Device: CPUDevice, Prescale: 1, Postscale: 1}
 	switch kind {
-	case Allreduce, Adasum, Reducescatter:
+	case operation.Allreduce, operation.Adasum, operation.Reducescatter:
 		r.Shape = tensor.Shape{4, int64(variant)}
-	case Allgather: // only the first dimension varies: variants agree
+	case operation.Allgather: // only the first dimension varies: variants agree
 		r.Shape = tensor.Shape{int64(variant + member%3), 2}
-	case Alltoall:
+	case operation.Alltoall:
 		r.Shape = tensor.Shape{int64(member % 3), int64(variant)}
-	case Broadcast:
+	case operation.Broadcast:
 		r.Shape = tensor.Shape{3}
 		r.Root = int32(variant % 2)
-	case AddProcessSet:
+	case operation.AddProcessSet:
 		r.Ranks = [][]int32{{0}, {1}, {0, 1}, {0}}[variant]
-	case RemoveProcessSet:
+	case operation.RemoveProcessSet:
 		r.Root = id + int32(variant)
 	}
 	return r
@@ -151,11 +152,11 @@ type modelIDs struct {
 }
 
 // draw chooses between a new set and the removal of an old one.
-func (ids *modelIDs) draw(pick choose) (RequestType, int32) {
+func (ids *modelIDs) draw(pick choose) (operation.Kind, int32) {
 	if pick(2) == 0 {
-		return AddProcessSet, 0
+		return operation.AddProcessSet, 0
 	}
-	return RemoveProcessSet, int32(pick(len(ids.freedAt) + 1))
+	return operation.RemoveProcessSet, int32(pick(len(ids.freedAt) + 1))
 }
 
 func (ids *modelIDs) add() int {
@@ -200,9 +201,9 @@ func (p *program) expect(reqs []Request, present []bool, ids *modelIDs) string {
 		}
 		var same bool
 		switch r.Type {
-		case Alltoall:
+		case operation.Alltoall:
 			same = r.Shape[1] == first.Shape[1]
-		case Allgather:
+		case operation.Allgather:
 			dims = append(dims, r.Shape[0])
 			same = true
 		default:
@@ -215,25 +216,25 @@ func (p *program) expect(reqs []Request, present []bool, ids *modelIDs) string {
 	want := *first
 	if len(absent) > 0 {
 		switch want.Type {
-		case Allgather, Alltoall, Reducescatter, Broadcast:
-			if !p.joinAllOps || want.Type == Broadcast && !present[want.Root] {
+		case operation.Allgather, operation.Alltoall, operation.Reducescatter, operation.Broadcast:
+			if !p.joinAllOps || want.Type == operation.Broadcast && !present[want.Root] {
 				return ""
 			}
 		}
 	}
 	want.Shape = slices.Clone(want.Shape)
 	switch want.Type {
-	case Allgather:
+	case operation.Allgather:
 		want.Shape[0] = 0
 		for _, n := range dims {
 			want.Shape[0] += n
 		}
 		return fmt.Sprint(want.Type, want.Name, want.Shape, want.Root, dims, absent, want.Group)
-	case Alltoall:
+	case operation.Alltoall:
 		want.Shape[0] = 0
-	case AddProcessSet:
+	case operation.AddProcessSet:
 		want.Root = int32(ids.add())
-	case RemoveProcessSet:
+	case operation.RemoveProcessSet:
 		if !ids.remove(int(want.Root)) {
 			return ""
 		}
@@ -435,9 +436,9 @@ func (pl *player) submitRound(m, i int) {
 func (pl *player) check(m int, resp *Response) error {
 	at := &pl.at[m]
 	switch resp.Type {
-	case Settle:
+	case operation.Settle:
 		return nil
-	case Join:
+	case operation.Join:
 		if !pl.through(m) {
 			return fmt.Errorf("member %d has joined too early: %+v", m, at)
 		}
@@ -539,7 +540,7 @@ func TestFuseProperties(t *testing.T) {
 		at := make(map[*Response]int)
 		for range rapid.IntRange(0, 60).Draw(t, "n") {
 			r := &Response{
-				Type:     rapid.SampledFrom([]RequestType{Allreduce, Allreduce, Allreduce, Adasum, Broadcast, Barrier, Allgather, Reducescatter}).Draw(t, "type"),
+				Type:     rapid.SampledFrom([]operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Barrier, operation.Allgather, operation.Reducescatter}).Draw(t, "type"),
 				DType:    rapid.SampledFrom([]tensor.DType{tensor.Float32, tensor.Float64}).Draw(t, "dtype"),
 				ReduceOp: rapid.SampledFrom([]tensor.ReduceOp{tensor.Sum, tensor.Max}).Draw(t, "op"),
 				Device:   CPUDevice + rapid.Int32Range(0, 1).Draw(t, "device"),
@@ -574,7 +575,7 @@ func TestFuseProperties(t *testing.T) {
 				if j > 0 && at[b.Responses[j-1]] >= at[r] {
 					t.Fatalf("batch %d is not in log order", i)
 				}
-				if len(b.Responses) > 1 && (r.Err != "" || r.Type != Allreduce && r.Type != Adasum) {
+				if len(b.Responses) > 1 && (r.Err != "" || r.Type != operation.Allreduce && r.Type != operation.Adasum) {
 					t.Fatalf("batch %d has %+v in company", i, r)
 				}
 				if r.Type != b.Type || r.DType != b.DType || r.ReduceOp != b.ReduceOp || r.Prescale != b.Prescale ||

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -43,16 +44,16 @@ func merge(reqs []*Request) *Response {
 		Slot:      NoSlot,
 	}
 	switch first.Type {
-	case Allreduce, Adasum, Reducescatter:
+	case operation.Allreduce, operation.Adasum, operation.Reducescatter:
 		resp.Shape = first.Shape
 		resp.ReduceOp = reduceOp(first)
 		resp.Prescale = first.Prescale
 		resp.Postscale = first.Postscale
 		resp.Wire = wire(first)
-	case Broadcast:
+	case operation.Broadcast:
 		resp.Shape = first.Shape
 		resp.Root = first.Root
-	case Allgather:
+	case operation.Allgather:
 		resp.Shape = slices.Clone(first.Shape)
 		resp.Shape[0] = 0
 		resp.FirstDims = make([]int64, len(reqs))
@@ -62,10 +63,10 @@ func merge(reqs []*Request) *Response {
 				resp.Shape[0] += r.Shape[0]
 			}
 		}
-	case Alltoall: // how many rows go where is settled on the data path
+	case operation.Alltoall: // how many rows go where is settled on the data path
 		resp.Shape = slices.Clone(first.Shape)
 		resp.Shape[0] = 0
-	case RemoveProcessSet:
+	case operation.RemoveProcessSet:
 		resp.Root = first.Root
 	}
 	return resp
@@ -75,9 +76,9 @@ func merge(reqs []*Request) *Response {
 // average of a reducescatter is in its postscale.
 func reduceOp(r *Request) tensor.ReduceOp {
 	switch r.Type {
-	case Adasum:
+	case operation.Adasum:
 		return tensor.Adasum
-	case Reducescatter:
+	case operation.Reducescatter:
 		return tensor.Sum
 	}
 	return r.ReduceOp
@@ -85,7 +86,7 @@ func reduceOp(r *Request) tensor.ReduceOp {
 
 // wire is what a Request means: only an allreduce can change its form.
 func wire(r *Request) tensor.Wire {
-	if r.Type != Allreduce {
+	if r.Type != operation.Allreduce {
 		return tensor.WireAsIs
 	}
 	return r.Wire
@@ -100,18 +101,18 @@ func (r *Response) answers(q *Request, member int) bool {
 		return false
 	}
 	switch r.Type {
-	case Allreduce, Adasum, Reducescatter:
+	case operation.Allreduce, operation.Adasum, operation.Reducescatter:
 		return reduceOp(q) == r.ReduceOp && wire(q) == r.Wire && q.Shape.Equal(r.Shape) &&
 			sameFactor(q.Prescale, r.Prescale) && sameFactor(q.Postscale, r.Postscale)
-	case Broadcast:
+	case operation.Broadcast:
 		return q.Root == r.Root && q.Shape.Equal(r.Shape)
-	case Allgather:
+	case operation.Allgather:
 		return len(q.Shape) == len(r.Shape) && len(q.Shape) > 0 &&
 			member < len(r.FirstDims) && q.Shape[0] == r.FirstDims[member] &&
 			q.Shape[1:].Equal(r.Shape[1:])
-	case Alltoall:
+	case operation.Alltoall:
 		return len(q.Shape) == len(r.Shape) && len(q.Shape) > 0 && q.Shape[1:].Equal(r.Shape[1:])
-	case Barrier:
+	case operation.Barrier:
 		return true
 	}
 	return false
@@ -125,12 +126,12 @@ func (r *Response) Fits(q *Request, member int) bool {
 		return false
 	}
 	switch r.Type {
-	case Allreduce, Adasum, Reducescatter, Broadcast:
+	case operation.Allreduce, operation.Adasum, operation.Reducescatter, operation.Broadcast:
 		return q.DType == r.DType && q.Shape.Equal(r.Shape)
-	case Allgather:
+	case operation.Allgather:
 		return q.DType == r.DType && len(q.Shape) > 0 && len(q.Shape) == len(r.Shape) && member < len(r.FirstDims) &&
 			q.Shape[0] == r.FirstDims[member] && q.Shape[1:].Equal(r.Shape[1:])
-	case Alltoall:
+	case operation.Alltoall:
 		return q.DType == r.DType && len(q.Shape) > 0 && len(q.Shape) == len(r.Shape) && q.Shape[1:].Equal(r.Shape[1:])
 	}
 	return true // what has no tensor
@@ -153,7 +154,7 @@ func (r *Response) request(member int) *Request {
 		Group:     r.Group,
 		GroupSize: r.GroupSize,
 	}
-	if r.Type == Allgather {
+	if r.Type == operation.Allgather {
 		q.Shape = slices.Clone(r.Shape)
 		q.Shape[0] = r.FirstDims[member]
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -106,7 +107,7 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
 			tr.read(m)
 		}
 	case "pending":
-		tr.lane.coord.Pending(func(name string, typ RequestType, present, missing []int) {
+		tr.lane.coord.Pending(func(name string, typ operation.Kind, present, missing []int) {
 			tr.printf("%v %s: in %v, missing %v", typ, name, present, missing)
 		})
 	case "slots":
@@ -166,23 +167,23 @@ func show(r *Response) string {
 		return s + ": " + r.Err
 	}
 	switch r.Type {
-	case Join:
+	case operation.Join:
 		return s + fmt.Sprintf(", rank %d was the last", r.Root)
-	case Settle:
+	case operation.Settle:
 		return s + fmt.Sprintf(" for rank %d", r.Root)
-	case AddProcessSet, RemoveProcessSet:
+	case operation.AddProcessSet, operation.RemoveProcessSet:
 		return s + fmt.Sprintf(" id %d", r.Root)
 	}
 	s += fmt.Sprintf(" %v %v", r.DType, r.Shape)
 	switch r.Type {
-	case Allreduce, Adasum, Reducescatter:
+	case operation.Allreduce, operation.Adasum, operation.Reducescatter:
 		s += fmt.Sprintf(" %v factors (%v, %v)", r.ReduceOp, r.Prescale, r.Postscale)
 		if r.Wire != tensor.WireAsIs {
 			s += fmt.Sprintf(" as %v", r.Wire)
 		}
-	case Broadcast:
+	case operation.Broadcast:
 		s += fmt.Sprintf(" from %d", r.Root)
-	case Allgather:
+	case operation.Allgather:
 		s += fmt.Sprintf(" first %v", r.FirstDims)
 	}
 	if r.Group != "" {

@@ -6,13 +6,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 // check is one condition on the members' Requests. It has either refuse, or
 // ok: then the first member's Request is compared with each one's, its own included.
 type check struct {
-	types []RequestType // of the first Request; nil: all
+	types []operation.Kind // of the first Request; nil: all
 	// refuse is the text if the Requests cannot be executed, otherwise empty.
 	refuse func(c *Coordinator, reqs []*Request) string
 	ok     func(first, r *Request) bool
@@ -44,12 +45,12 @@ var checks = []check{
 	},
 	{ // Not Horovod's; the checks below are about the types that are left.
 		ok: func(first, _ *Request) bool {
-			return first.Type.Valid() && first.Type != Join && first.Type != Settle && first.Type != Tune
+			return first.Type.Valid() && first.Type != operation.Join && first.Type != operation.Settle && first.Type != operation.Tune
 		},
 		text: func(first, _ *Request) string { return fmt.Sprintf("Operation %v is not supported.", first.Type) },
 	},
 	{
-		types: []RequestType{Allreduce, Adasum, Broadcast, Reducescatter},
+		types: []operation.Kind{operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Reducescatter},
 		ok:    func(first, r *Request) bool { return r.Shape.Equal(first.Shape) },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor of shape %v, but another rank sent a tensor of shape %v.",
@@ -58,7 +59,7 @@ var checks = []check{
 		show: showShape,
 	},
 	{
-		types: []RequestType{Allreduce, Adasum, Reducescatter},
+		types: []operation.Kind{operation.Allreduce, operation.Adasum, operation.Reducescatter},
 		ok: func(first, r *Request) bool {
 			return sameFactor(r.Prescale, first.Prescale) && sameFactor(r.Postscale, first.Postscale)
 		},
@@ -69,7 +70,7 @@ var checks = []check{
 		show: showFactors,
 	},
 	{
-		types: []RequestType{Allreduce},
+		types: []operation.Kind{operation.Allreduce},
 		ok:    func(first, r *Request) bool { return r.ReduceOp == first.ReduceOp },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched reduction operation: One rank sent reduction op %d, but another rank sent reduction op %d.",
@@ -78,7 +79,7 @@ var checks = []check{
 		show: func(r *Request) string { return r.ReduceOp.String() },
 	},
 	{ // Not Horovod's, where a compressed tensor has another type.
-		types: []RequestType{Allreduce},
+		types: []operation.Kind{operation.Allreduce},
 		ok:    func(first, r *Request) bool { return r.Wire == first.Wire },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched compression: One rank sent compression %v, but another rank sent compression %v.", first.Wire, r.Wire)
@@ -86,11 +87,11 @@ var checks = []check{
 		show: func(r *Request) string { return r.Wire.String() },
 	},
 	{
-		types:  []RequestType{Allgather, Alltoall, Reducescatter, Broadcast},
+		types:  []operation.Kind{operation.Allgather, operation.Alltoall, operation.Reducescatter, operation.Broadcast},
 		refuse: (*Coordinator).refuseJoined,
 	},
 	{
-		types: []RequestType{Allgather, Alltoall, Reducescatter},
+		types: []operation.Kind{operation.Allgather, operation.Alltoall, operation.Reducescatter},
 		ok:    func(first, _ *Request) bool { return len(first.Shape) > 0 },
 		text: func(first, _ *Request) string {
 			return fmt.Sprintf("Process-set rank zero tried to %v a rank-zero tensor.", first.Type)
@@ -98,7 +99,7 @@ var checks = []check{
 		show: showShape,
 	},
 	{
-		types: []RequestType{Allgather, Alltoall},
+		types: []operation.Kind{operation.Allgather, operation.Alltoall},
 		ok:    func(first, r *Request) bool { return len(r.Shape) == len(first.Shape) },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor of rank %d, but another rank sent a tensor of rank %d.",
@@ -107,7 +108,7 @@ var checks = []check{
 		show: showShape,
 	},
 	{
-		types: []RequestType{Allgather, Alltoall},
+		types: []operation.Kind{operation.Allgather, operation.Alltoall},
 		ok:    func(first, r *Request) bool { return r.Shape[1:].Equal(first.Shape[1:]) },
 		text: func(first, r *Request) string {
 			d := 1
@@ -120,11 +121,11 @@ var checks = []check{
 		show: showShape,
 	},
 	{
-		types:  []RequestType{Reducescatter},
+		types:  []operation.Kind{operation.Reducescatter},
 		refuse: (*Coordinator).refusePrescale,
 	},
 	{
-		types: []RequestType{Broadcast},
+		types: []operation.Kind{operation.Broadcast},
 		ok:    func(first, r *Request) bool { return r.Root == first.Root },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched %v root ranks: One rank specified root rank %d, but another rank specified root rank %d.",
@@ -150,7 +151,7 @@ var checks = []check{
 		show: showGroup,
 	},
 	{
-		types: []RequestType{AddProcessSet},
+		types: []operation.Kind{operation.AddProcessSet},
 		ok:    func(first, r *Request) bool { return len(r.Ranks) == len(first.Ranks) },
 		text: func(*Request, *Request) string {
 			return "A process set could not be added: mismatching size on different ranks."
@@ -158,7 +159,7 @@ var checks = []check{
 		show: func(r *Request) string { return strconv.Itoa(len(r.Ranks)) },
 	},
 	{
-		types: []RequestType{AddProcessSet},
+		types: []operation.Kind{operation.AddProcessSet},
 		ok:    func(first, r *Request) bool { return slices.Equal(r.Ranks, first.Ranks) },
 		text: func(*Request, *Request) string {
 			return "A process set could not be added: mismatching values on different ranks."
@@ -166,7 +167,7 @@ var checks = []check{
 		show: showSet,
 	},
 	{
-		types: []RequestType{RemoveProcessSet},
+		types: []operation.Kind{operation.RemoveProcessSet},
 		ok:    func(first, r *Request) bool { return r.Root == first.Root },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("A process set could not be removed: One rank specified id %d, but another rank specified id %d.", first.Root, r.Root)
@@ -221,7 +222,7 @@ func (c *Coordinator) refuseJoined(reqs []*Request) string {
 	switch {
 	case len(absent) == 0:
 		return ""
-	case c.options.JoinAllOps && first.Type == Broadcast:
+	case c.options.JoinAllOps && first.Type == operation.Broadcast:
 		root, ok := slices.BinarySearch(c.members, int(first.Root))
 		if !ok || reqs[root] != nil {
 			return ""
@@ -229,11 +230,11 @@ func (c *Coordinator) refuseJoined(reqs []*Request) string {
 		return fmt.Sprintf("Broadcast from a root rank that has joined is not possible. (root rank: %d)", first.Root)
 	case c.options.JoinAllOps:
 		return ""
-	case first.Type == Allgather:
+	case first.Type == operation.Allgather:
 		text = "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using DistributedOptimizer"
-	case first.Type == Alltoall:
+	case first.Type == operation.Alltoall:
 		text = "Alltoall is not supported with Join at this time."
-	case first.Type == Reducescatter:
+	case first.Type == operation.Reducescatter:
 		text = "Reducescatter is not supported with Join at this time."
 	default:
 		text = "Broadcast is not supported with Join at this time."
@@ -262,9 +263,9 @@ func (c *Coordinator) refusePrescale(reqs []*Request) string {
 func (c *Coordinator) implausible(reqs []*Request) string {
 	first := firstOf(reqs)
 	switch first.Type {
-	case Barrier:
+	case operation.Barrier:
 		return ""
-	case AddProcessSet:
+	case operation.AddProcessSet:
 		if first.Ranks == nil {
 			return "A process set could not be added: it has no ranks."
 		}
@@ -274,20 +275,20 @@ func (c *Coordinator) implausible(reqs []*Request) string {
 			}
 		}
 		return ""
-	case RemoveProcessSet:
+	case operation.RemoveProcessSet:
 		if !c.ids.live(first.Root) {
 			return fmt.Sprintf("A process set could not be removed: there is none with id %d.", first.Root)
 		}
 		return ""
-	case Allreduce:
+	case operation.Allreduce:
 		if first.ReduceOp == tensor.Adasum || !first.ReduceOp.Valid() {
 			return fmt.Sprintf("%v with %v is not supported.", first.Type, first.ReduceOp)
 		}
-	case Adasum:
+	case operation.Adasum:
 		if first.DType.Valid() && !slices.Contains([]tensor.DType{tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64}, first.DType) {
 			return fmt.Sprintf("%v of %v is not supported.", first.Type, first.DType)
 		}
-	case Broadcast:
+	case operation.Broadcast:
 		if _, ok := slices.BinarySearch(c.members, int(first.Root)); !ok {
 			return fmt.Sprintf("broadcast received invalid root rank %d for provided process set", first.Root)
 		}
@@ -295,7 +296,7 @@ func (c *Coordinator) implausible(reqs []*Request) string {
 	if !first.DType.Valid() {
 		return fmt.Sprintf("Unknown data type: %v.", first.DType)
 	}
-	if first.Type == Allgather {
+	if first.Type == operation.Allgather {
 		return implausibleSum(reqs)
 	}
 	for _, r := range reqs { // the members of an alltoall have shapes of their own
@@ -337,7 +338,7 @@ func implausibleSum(reqs []*Request) string {
 // showShape leaves out what an alltoall does not compare, and what is not known
 // of a Request that came as a mark: the first dimension.
 func showShape(r *Request) string {
-	if r.Type == Alltoall && len(r.Shape) > 0 {
+	if r.Type == operation.Alltoall && len(r.Shape) > 0 {
 		return strings.Replace(r.Shape.String(), strconv.FormatInt(r.Shape[0], 10), "_", 1)
 	}
 	return r.Shape.String()

@@ -3,6 +3,8 @@ package negotiate
 import (
 	"fmt"
 	"slices"
+
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // Worker is one member's part of a lane: the cache of Responses that can be
@@ -69,7 +71,7 @@ func (w *Worker) LookupGroup(dst []SlotGen, rs []*Request) ([]SlotGen, bool) {
 // Response, in log order, between resolving the slot records before and after
 // it. It copies what it keeps.
 func (w *Worker) Apply(resp *Response) {
-	if resp.Type == Join || resp.Type == Settle {
+	if resp.Type == operation.Join || resp.Type == operation.Settle {
 		// Every slot that was given by an earlier Response has been retired.
 		clear(w.byName)
 		clear(w.bySlot)

@@ -6,47 +6,48 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 func TestLookupMatchesEveryField(t *testing.T) {
-	base := map[RequestType]Request{
-		Allreduce:     {Type: Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: math.NaN()},
-		Broadcast:     {Type: Broadcast, DType: tensor.Float32, Name: "x", Root: 1, Device: 2, Shape: tensor.Shape{2, 3}},
-		Allgather:     {Type: Allgather, DType: tensor.Float32, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}},
-		Barrier:       {Type: Barrier, Name: "x", Device: CPUDevice},
-		Alltoall:      {Type: Alltoall, DType: tensor.Float32, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}},
-		Adasum:        {Type: Adasum, DType: tensor.Float32, ReduceOp: tensor.Adasum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: 1, Group: "g", GroupSize: 2},
-		Reducescatter: {Type: Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: 1},
+	base := map[operation.Kind]Request{
+		operation.Allreduce:     {Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: math.NaN()},
+		operation.Broadcast:     {Type: operation.Broadcast, DType: tensor.Float32, Name: "x", Root: 1, Device: 2, Shape: tensor.Shape{2, 3}},
+		operation.Allgather:     {Type: operation.Allgather, DType: tensor.Float32, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}},
+		operation.Barrier:       {Type: operation.Barrier, Name: "x", Device: CPUDevice},
+		operation.Alltoall:      {Type: operation.Alltoall, DType: tensor.Float32, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}},
+		operation.Adasum:        {Type: operation.Adasum, DType: tensor.Float32, ReduceOp: tensor.Adasum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: 1, Group: "g", GroupSize: 2},
+		operation.Reducescatter: {Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: 1},
 	}
-	all := []RequestType{Allreduce, Broadcast, Allgather, Barrier, Alltoall, Adasum, Reducescatter}
-	shaped := []RequestType{Allreduce, Broadcast, Allgather, Alltoall, Adasum, Reducescatter}
-	scaled := []RequestType{Allreduce, Adasum, Reducescatter}
+	all := []operation.Kind{operation.Allreduce, operation.Broadcast, operation.Allgather, operation.Barrier, operation.Alltoall, operation.Adasum, operation.Reducescatter}
+	shaped := []operation.Kind{operation.Allreduce, operation.Broadcast, operation.Allgather, operation.Alltoall, operation.Adasum, operation.Reducescatter}
+	scaled := []operation.Kind{operation.Allreduce, operation.Adasum, operation.Reducescatter}
 	changes := []struct {
 		name   string
 		change func(*Request)
-		miss   []RequestType // the types for which it makes a difference
+		miss   []operation.Kind // the types for which it makes a difference
 	}{
 		{"nothing", func(*Request) {}, nil},
 		{"name", func(r *Request) { r.Name = "y" }, all},
 		{"type", func(r *Request) { r.Type++ }, all},
 		{"dtype", func(r *Request) { r.DType++ }, all},
-		{"kind of device", func(r *Request) { r.Device = -3 - r.Device }, []RequestType{Allreduce, Allgather, Barrier, Alltoall, Adasum, Reducescatter}},
+		{"kind of device", func(r *Request) { r.Device = -3 - r.Device }, []operation.Kind{operation.Allreduce, operation.Allgather, operation.Barrier, operation.Alltoall, operation.Adasum, operation.Reducescatter}},
 		{"number of dimensions", func(r *Request) { r.Shape = append(tensor.Shape{2, 3}, 1) }, shaped},
 		{"no dimensions", func(r *Request) { r.Shape = nil }, shaped},
-		{"first dimension", func(r *Request) { r.Shape = tensor.Shape{4, 3} }, []RequestType{Allreduce, Broadcast, Allgather, Adasum, Reducescatter}},
+		{"first dimension", func(r *Request) { r.Shape = tensor.Shape{4, 3} }, []operation.Kind{operation.Allreduce, operation.Broadcast, operation.Allgather, operation.Adasum, operation.Reducescatter}},
 		{"second dimension", func(r *Request) { r.Shape = tensor.Shape{2, 4} }, shaped},
-		{"reduce op", func(r *Request) { r.ReduceOp++ }, []RequestType{Allreduce}},
-		{"wire", func(r *Request) { r.Wire++ }, []RequestType{Allreduce}},
+		{"reduce op", func(r *Request) { r.ReduceOp++ }, []operation.Kind{operation.Allreduce}},
+		{"wire", func(r *Request) { r.Wire++ }, []operation.Kind{operation.Allreduce}},
 		{"prescale", func(r *Request) { r.Prescale = 2 }, scaled},
 		{"postscale", func(r *Request) { r.Postscale = 2 }, scaled},
 		{"group", func(r *Request) { r.Group = "h" }, all},
 		{"group size", func(r *Request) { r.GroupSize++ }, all},
-		{"root", func(r *Request) { r.Root++ }, []RequestType{Broadcast}},
+		{"root", func(r *Request) { r.Root++ }, []operation.Kind{operation.Broadcast}},
 	}
 	for typ, req := range base {
 		other := req
-		if typ == Allgather {
+		if typ == operation.Allgather {
 			other.Shape = tensor.Shape{4, 3} // member 0's; this is member 1
 		}
 		resp := merge([]*Request{&other, &req})
@@ -69,7 +70,7 @@ func TestLookupMatchesEveryField(t *testing.T) {
 			}
 		}
 		// What a mark stands for is what this member would have posted.
-		if q := resp.request(1); !resp.answers(q, 1) || resp.answers(q, 0) != (typ != Allgather) {
+		if q := resp.request(1); !resp.answers(q, 1) || resp.answers(q, 0) != (typ != operation.Allgather) {
 			t.Errorf("%v: %+v does not come from %+v", typ, q, resp)
 		}
 		if _, _, cached := NewWorker(0).Lookup(&req); cached {
@@ -81,7 +82,7 @@ func TestLookupMatchesEveryField(t *testing.T) {
 // TestLookupForeignMember: a Response with too few first dimensions (of a
 // corrupt peer) is a miss, not a panic.
 func TestLookupForeignMember(t *testing.T) {
-	r := Request{Type: Allgather, Name: "x", Shape: tensor.Shape{2}}
+	r := Request{Type: operation.Allgather, Name: "x", Shape: tensor.Shape{2}}
 	resp := merge([]*Request{&r})
 	resp.Slot = 0
 	w := NewWorker(1)
@@ -94,8 +95,8 @@ func TestLookupForeignMember(t *testing.T) {
 // TestLookupKeepsName: a request that is cached has its name no more from memory that its submitter may reuse.
 func TestLookupKeepsName(t *testing.T) {
 	memory := []byte("a")
-	r := Request{Type: Allreduce, Name: unsafe.String(&memory[0], len(memory)), Shape: tensor.Shape{1}}
-	resp := merge([]*Request{{Type: Allreduce, Name: "a", Shape: tensor.Shape{1}}})
+	r := Request{Type: operation.Allreduce, Name: unsafe.String(&memory[0], len(memory)), Shape: tensor.Shape{1}}
+	resp := merge([]*Request{{Type: operation.Allreduce, Name: "a", Shape: tensor.Shape{1}}})
 	resp.Slot = 0
 	w := NewWorker(0)
 	w.Apply(resp)
@@ -111,7 +112,7 @@ func TestLookupGroup(t *testing.T) {
 	w := NewWorker(0)
 	var rs []*Request
 	for i, name := range []string{"a", "b", "c"} {
-		r := &Request{Type: Allreduce, Name: name, Group: "g", GroupSize: 3, Shape: tensor.Shape{1}}
+		r := &Request{Type: operation.Allreduce, Name: name, Group: "g", GroupSize: 3, Shape: tensor.Shape{1}}
 		rs = append(rs, r)
 		resp := merge([]*Request{r})
 		resp.Slot, resp.Gen = uint32(10+i), uint32(i)
@@ -119,7 +120,7 @@ func TestLookupGroup(t *testing.T) {
 	}
 	other := *rs[1]
 	other.Shape = tensor.Shape{2}
-	strange := &Request{Type: Allreduce, Name: "strange", Group: "g", GroupSize: 3, Shape: tensor.Shape{1}}
+	strange := &Request{Type: operation.Allreduce, Name: "strange", Group: "g", GroupSize: 3, Shape: tensor.Shape{1}}
 	if _, cached := w.LookupGroup(nil, []*Request{rs[0], &other, strange}); cached || !rs[0].Contested || !other.Contested || strange.Contested {
 		t.Errorf("cached %v; contested: %v of one that is as before, %v of one that has changed, %v of one without a slot", cached, rs[0].Contested, other.Contested, strange.Contested)
 	}
@@ -149,7 +150,7 @@ func TestLookupGroup(t *testing.T) {
 // TestApplyForgetsRetiredSlots: no slot that was given before a Settle or a
 // Join stands for anything after it.
 func TestApplyForgetsRetiredSlots(t *testing.T) {
-	for _, typ := range []RequestType{Settle, Join} {
+	for _, typ := range []operation.Kind{operation.Settle, operation.Join} {
 		w, r := warmWorker()
 		w.Apply(&Response{Type: typ, Name: "join.noname", Slot: NoSlot})
 		if _, _, cached := w.Lookup(r); cached {
@@ -163,7 +164,9 @@ func TestApplyForgetsRetiredSlots(t *testing.T) {
 
 func TestApplyReplaces(t *testing.T) {
 	w := NewWorker(0)
-	req := func(name string) *Request { return &Request{Type: Allreduce, Name: name, Shape: tensor.Shape{1}} }
+	req := func(name string) *Request {
+		return &Request{Type: operation.Allreduce, Name: name, Shape: tensor.Shape{1}}
+	}
 	apply := func(name string, slot, gen uint32, err string) *Response {
 		resp := merge([]*Request{req(name)})
 		resp.Slot, resp.Gen, resp.Err = slot, gen, err
@@ -215,7 +218,7 @@ func TestApplyReplaces(t *testing.T) {
 
 func warmWorker() (*Worker, *Request) {
 	w := NewWorker(1)
-	r := &Request{Type: Allgather, DType: tensor.Float32, Name: "layer4.conv2.weight", Device: CPUDevice, Shape: tensor.Shape{64, 3, 3}}
+	r := &Request{Type: operation.Allgather, DType: tensor.Float32, Name: "layer4.conv2.weight", Device: CPUDevice, Shape: tensor.Shape{64, 3, 3}}
 	resp := merge([]*Request{r, r})
 	resp.Slot = 7
 	w.Apply(resp)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		c := World().Config
 		data := binary.NativeEndian.AppendUint32(nil, math.Float32bits(float32(c.Rank)))
-		e, err := Enqueue(&engine.Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Shape: tensor.Shape{1},
+		e, err := Enqueue(&engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Shape: tensor.Shape{1},
 			Prescale: 1, Postscale: 1, In: data, Out: data})
 		if err != nil || !e.Wait(20*time.Second) || e.Err() != nil {
 			fmt.Println("error", err)

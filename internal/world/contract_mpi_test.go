@@ -13,7 +13,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -116,7 +116,7 @@ func keepContract(t *testing.T, r *mpiRankOf) {
 func (all *worlds) tryBarrierByClock(c *cell) {
 	r := all.here[0]
 	entered := time.Now().UnixNano()
-	en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: negotiate.Barrier, Name: "barrier.noname", DType: tensor.Uint8, Prescale: 1, Postscale: 1, WillWait: true})
+	en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: operation.Barrier, Name: "barrier.noname", DType: tensor.Uint8, Prescale: 1, Postscale: 1, WillWait: true})
 	if err != nil {
 		all.t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func (all *worlds) tryBarrierByClock(c *cell) {
 func allgatherBytes(t *testing.T, w *World, name string, mine []byte) [][]byte {
 	t.Helper()
 	var all []byte
-	en, err := w.Engine.Enqueue(&engine.Op{Type: negotiate.Allgather, DType: tensor.Uint8, Name: name, Shape: tensor.Shape{int64(len(mine))}, Prescale: 1, Postscale: 1,
+	en, err := w.Engine.Enqueue(&engine.Op{Type: operation.Allgather, DType: tensor.Uint8, Name: name, Shape: tensor.Shape{int64(len(mine))}, Prescale: 1, Postscale: 1,
 		In: mine, WillWait: true, Alloc: func(s tensor.Shape, n int) ([]byte, error) { all = make([]byte, n); return all, nil }})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -304,7 +304,7 @@ func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
 			if r == late {
 				attempts, outcomes = all.submit(r, "join", steps, late%2 == 0)
 			}
-			en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: negotiate.Join, Name: engine.JoinName, DType: tensor.Uint8, Prescale: 1, Postscale: 1})
+			en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: operation.Join, Name: engine.JoinName, DType: tensor.Uint8, Prescale: 1, Postscale: 1})
 			if err != nil {
 				all.t.Errorf("rank %d joins: %v", r, err)
 				return
@@ -346,7 +346,7 @@ func (all *worlds) tryBarrier(c *cell) {
 	each(int(n), func(r int) {
 		for round := range int64(rounds) {
 			entered.Add(1)
-			en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: negotiate.Barrier, Name: "barrier.noname", DType: tensor.Uint8, Prescale: 1, Postscale: 1, WillWait: true})
+			en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: operation.Barrier, Name: "barrier.noname", DType: tensor.Uint8, Prescale: 1, Postscale: 1, WillWait: true})
 			if err != nil {
 				all.t.Errorf("rank %d: %v", r, err)
 				return

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -34,11 +34,11 @@ type outcome struct {
 func (t *trial) String() string {
 	s := fmt.Sprintf("%v of %v, shapes %v", t.op.Type, t.op.DType, t.shapes)
 	switch t.op.Type {
-	case negotiate.Allreduce, negotiate.Adasum, negotiate.Reducescatter:
+	case operation.Allreduce, operation.Adasum, operation.Reducescatter:
 		s += fmt.Sprintf(", %v, prescale %v, postscale %v", t.op.ReduceOp, t.op.Prescale, t.op.Postscale)
-	case negotiate.Broadcast:
+	case operation.Broadcast:
 		s += fmt.Sprintf(", root %d", t.op.Root)
-	case negotiate.Alltoall:
+	case operation.Alltoall:
 		s += fmt.Sprintf(", splits %v", t.splits)
 	}
 	if t.inPlace {
@@ -160,13 +160,13 @@ func (t *trial) refused(code engine.Code, format string, args ...any) *trial {
 // allreduce is a trial of an Allreduce or Adasum.
 func allreduce(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f factors, kind data, inPlace bool) *trial {
 	t := &trial{shapes: repeat(n, s), inPlace: inPlace, alike: true, equal: sameBits}
-	t.op = engine.Op{Type: negotiate.Allreduce, DType: dt, ReduceOp: op, Prescale: f.pre, Postscale: f.post}
+	t.op = engine.Op{Type: operation.Allreduce, DType: dt, ReduceOp: op, Prescale: f.pre, Postscale: f.post}
 	for r := range n {
 		t.ins = append(t.ins, draw(dt, op, kind, r, elements(s)))
 	}
 	var want []byte
 	if op == tensor.Adasum {
-		t.op.Type = negotiate.Adasum
+		t.op.Type = operation.Adasum
 		if !isFloat(dt) {
 			return t.refused(engine.InvalidArgument, "Adasum of tensor")
 		}
@@ -216,7 +216,7 @@ func allreduces(op tensor.ReduceOp) func(dt tensor.DType, n int) []step {
 // allgather is a trial in which rank r gives rows[r] rows of the shape row.
 func allgather(dt tensor.DType, rows []int64, row ...int64) *trial {
 	t := &trial{alloc: true, alike: true, equal: sameBits}
-	t.op = engine.Op{Type: negotiate.Allgather, DType: dt, Prescale: 1, Postscale: 1}
+	t.op = engine.Op{Type: operation.Allgather, DType: dt, Prescale: 1, Postscale: 1}
 	want := outcome{shape: append(tensor.Shape{0}, row...), data: []byte{}}
 	for r, n := range rows {
 		s := append(tensor.Shape{n}, row...)
@@ -253,7 +253,7 @@ func allgathers(dt tensor.DType, n int) []step {
 		allgather(dt, rows(func(r int) int64 { return big(dt) / int64(1+2*r) })),
 	}
 	scalar := &trial{shapes: repeat(n, tensor.Shape{}), alloc: true}
-	scalar.op = engine.Op{Type: negotiate.Allgather, DType: dt, Prescale: 1, Postscale: 1}
+	scalar.op = engine.Op{Type: operation.Allgather, DType: dt, Prescale: 1, Postscale: 1}
 	for range n {
 		scalar.ins = append(scalar.ins, make([]byte, dt.Size()))
 	}
@@ -262,7 +262,7 @@ func allgathers(dt tensor.DType, n int) []step {
 
 func broadcast(dt tensor.DType, n, root int, s tensor.Shape, inPlace bool) *trial {
 	t := &trial{shapes: repeat(n, s), inPlace: inPlace, alike: true, equal: sameBits}
-	t.op = engine.Op{Type: negotiate.Broadcast, DType: dt, Root: root, Prescale: 1, Postscale: 1}
+	t.op = engine.Op{Type: operation.Broadcast, DType: dt, Root: root, Prescale: 1, Postscale: 1}
 	for r := range n {
 		t.ins = append(t.ins, draw(dt, tensor.Sum, rough, r+1, elements(s)))
 	}
@@ -286,7 +286,7 @@ func broadcasts(dt tensor.DType, n int) []step {
 // alltoall is a trial in which rank r sends splits[r][m] rows to rank m, and keeps rest.
 func alltoall(dt tensor.DType, splits [][]int32, even bool, rest int64, row ...int64) *trial {
 	t := &trial{alloc: true, equal: sameBits}
-	t.op = engine.Op{Type: negotiate.Alltoall, DType: dt, Prescale: 1, Postscale: 1}
+	t.op = engine.Op{Type: operation.Alltoall, DType: dt, Prescale: 1, Postscale: 1}
 	rowBytes := elements(row) * dt.Size()
 	t.want = make([]outcome, len(splits))
 	for r, to := range splits {
@@ -341,7 +341,7 @@ func alltoalls(dt tensor.DType, n int) []step {
 		alltoall(dt, splits(func(r, m int) int { return int(big(dt)) / (1 + r + 2*m) }), false, 2),
 	)
 	scalar := &trial{shapes: repeat(n, tensor.Shape{}), alloc: true}
-	scalar.op = engine.Op{Type: negotiate.Alltoall, DType: dt, Prescale: 1, Postscale: 1}
+	scalar.op = engine.Op{Type: operation.Alltoall, DType: dt, Prescale: 1, Postscale: 1}
 	for range n {
 		scalar.ins = append(scalar.ins, make([]byte, dt.Size()))
 	}
@@ -350,7 +350,7 @@ func alltoalls(dt tensor.DType, n int) []step {
 
 func reducescatter(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f factors, kind data, alloc bool) *trial {
 	t := &trial{shapes: repeat(n, s), alloc: alloc, equal: sameBits}
-	t.op = engine.Op{Type: negotiate.Reducescatter, DType: dt, ReduceOp: op, Prescale: f.pre, Postscale: f.post}
+	t.op = engine.Op{Type: operation.Reducescatter, DType: dt, ReduceOp: op, Prescale: f.pre, Postscale: f.post}
 	for r := range n {
 		t.ins = append(t.ins, draw(dt, op, kind, r, elements(s)))
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // After a rank has left, all others say the same of it, in whichever process set they were: they leave
@@ -60,7 +60,7 @@ func TestOneCauseAcrossSets(t *testing.T) {
 
 // inSet is a barrier of a process set.
 func inSet(w *World, set int) *engine.Error {
-	op := plainOp(negotiate.Barrier, 0)
+	op := plainOp(operation.Barrier, 0)
 	op.Name, op.Set = "barrier.noname", set
 	en, err := w.Engine.Enqueue(op)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/test/netns"
@@ -241,7 +241,7 @@ func BenchmarkTwoNamespaces(b *testing.B) {
 // sumInPlace sums data, float32, on all ranks, and returns how long that took.
 func sumInPlace(t testing.TB, w *World, name string, data []byte) time.Duration {
 	began := time.Now()
-	e, err := w.Engine.Enqueue(&engine.Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{int64(len(data) / 4)},
+	e, err := w.Engine.Enqueue(&engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{int64(len(data) / 4)},
 		Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true})
 	if err != nil {
 		t.Fatal(err)

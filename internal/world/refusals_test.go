@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -20,7 +20,7 @@ const refusalRanks = 3
 const refusalThreshold = 1 << 10
 
 // plainOp is an operation on a vector of n float32, with nothing wrong.
-func plainOp(kind negotiate.RequestType, n int64) *engine.Op {
+func plainOp(kind operation.Kind, n int64) *engine.Op {
 	op := &engine.Op{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum, Prescale: 1, Postscale: 1}
 	setShape(op, n)
 	return op
@@ -31,16 +31,16 @@ func setShape(op *engine.Op, s ...int64) {
 	op.Shape = s
 	op.In = make([]byte, elements(s)*op.DType.Size())
 	switch op.Type {
-	case negotiate.Allreduce, negotiate.Adasum, negotiate.Broadcast:
+	case operation.Allreduce, operation.Adasum, operation.Broadcast:
 		op.Out = op.In
-	case negotiate.Barrier, negotiate.Join:
+	case operation.Barrier, operation.Join:
 	default:
 		op.Alloc = func(_ tensor.Shape, n int) ([]byte, error) { return make([]byte, n), nil }
 	}
 }
 
 // with is plainOp on 6 elements with a change.
-func with(kind negotiate.RequestType, change func(op *engine.Op)) *engine.Op {
+func with(kind operation.Kind, change func(op *engine.Op)) *engine.Op {
 	op := plainOp(kind, 6)
 	if change != nil {
 		change(op)
@@ -65,7 +65,7 @@ type disagreement struct {
 	joined bool
 }
 
-func changed(kind negotiate.RequestType, change func(op *engine.Op)) func(odd bool) *engine.Op {
+func changed(kind operation.Kind, change func(op *engine.Op)) func(odd bool) *engine.Op {
 	return func(odd bool) *engine.Op {
 		if odd {
 			return with(kind, change)
@@ -74,7 +74,7 @@ func changed(kind negotiate.RequestType, change func(op *engine.Op)) func(odd bo
 	}
 }
 
-func always(kind negotiate.RequestType, change func(op *engine.Op)) func(odd bool) *engine.Op {
+func always(kind operation.Kind, change func(op *engine.Op)) func(odd bool) *engine.Op {
 	return func(bool) *engine.Op { return with(kind, change) }
 }
 
@@ -86,38 +86,38 @@ func disagreements() []disagreement {
 	all := []disagreement{
 		{check: "1", condition: "the types differ", horovods: "Mismatched data types: One rank had type A, but another rank had type B.",
 			begins: "Mismatched data types: One rank had type %v, but another rank had type %v.", odd: "int32", common: "float32",
-			op: changed(negotiate.Allreduce, func(op *engine.Op) { op.DType = tensor.Int32 })},
+			op: changed(operation.Allreduce, func(op *engine.Op) { op.DType = tensor.Int32 })},
 		{check: "2", condition: "the operations differ", horovods: "Mismatched operations: One rank did an A, but another rank did an B.",
 			begins: "Mismatched operations: One rank did an %v, but another rank did an %v.", odd: "ALLGATHER", common: "ALLREDUCE",
 			op: func(odd bool) *engine.Op {
 				if odd {
-					return plainOp(negotiate.Allgather, 6)
+					return plainOp(operation.Allgather, 6)
 				}
-				return plainOp(negotiate.Allreduce, 6)
+				return plainOp(operation.Allreduce, 6)
 			}},
 	}
-	for _, kind := range []negotiate.RequestType{negotiate.Allreduce, negotiate.Adasum, negotiate.Broadcast, negotiate.Reducescatter} {
+	for _, kind := range []operation.Kind{operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Reducescatter} {
 		all = append(all, disagreement{check: "3", condition: "the shapes differ", horovods: mismatchedShapes,
 			begins: "Mismatched " + kind.String() + " tensor shapes: One rank sent a tensor of shape %v, but another rank sent a tensor of shape %v.", odd: "[3, 2]", common: "[6]",
 			op: changed(kind, func(op *engine.Op) { op.Shape = tensor.Shape{3, 2} })})
 	}
-	for _, kind := range []negotiate.RequestType{negotiate.Allreduce, negotiate.Adasum, negotiate.Reducescatter} {
+	for _, kind := range []operation.Kind{operation.Allreduce, operation.Adasum, operation.Reducescatter} {
 		all = append(all, disagreement{check: "4", condition: "the factors differ, " + kind.String(), horovods: mismatchedFactors,
 			begins: "Mismatched prescale and/or postscale factors: One rank sent factors %v, but another rank sent factors %v.", odd: "(0.5, 1)", common: "(1, 1)",
 			op: changed(kind, func(op *engine.Op) { op.Prescale = 0.5 })})
 	}
 	all = append(all, disagreement{check: "4", condition: "the factors differ, Average against Sum of a reducescatter", horovods: mismatchedFactors,
 		begins: "Mismatched prescale and/or postscale factors: One rank sent factors %v, but another rank sent factors %v.", odd: "(1, 0.3333333333333333)", common: "(1, 1)",
-		op: changed(negotiate.Reducescatter, func(op *engine.Op) { op.ReduceOp = tensor.Average })},
+		op: changed(operation.Reducescatter, func(op *engine.Op) { op.ReduceOp = tensor.Average })},
 		disagreement{check: "5", condition: "the reduce operations differ", horovods: "Mismatched reduction operation: One rank sent reduction op i, but another rank sent reduction op j.",
 			begins: "Mismatched reduction operation: One rank sent reduction op %v, but another rank sent reduction op %v.", odd: 4, common: 1,
-			op: changed(negotiate.Allreduce, func(op *engine.Op) { op.ReduceOp = tensor.Max })},
+			op: changed(operation.Allreduce, func(op *engine.Op) { op.ReduceOp = tensor.Max })},
 		disagreement{check: "6a", condition: "a rank has joined", horovods: "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using DistributedOptimizer",
-			begins: "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using DistributedOptimizer", joined: true, op: changed(negotiate.Allgather, nil)},
+			begins: "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using DistributedOptimizer", joined: true, op: changed(operation.Allgather, nil)},
 		disagreement{check: "6a", condition: "a rank has joined", horovods: "Alltoall is not supported with Join at this time.",
-			begins: "Alltoall is not supported with Join at this time.", joined: true, op: changed(negotiate.Alltoall, nil)},
+			begins: "Alltoall is not supported with Join at this time.", joined: true, op: changed(operation.Alltoall, nil)},
 	)
-	for _, kind := range []negotiate.RequestType{negotiate.Allgather, negotiate.Alltoall} {
+	for _, kind := range []operation.Kind{operation.Allgather, operation.Alltoall} {
 		all = append(all,
 			disagreement{check: "6b", condition: "the tensor is a scalar", horovods: "Process-set rank zero tried to OP a rank-zero tensor.",
 				begins: "Process-set rank zero tried to " + kind.String() + " a rank-zero tensor.", op: always(kind, scalar)},
@@ -138,19 +138,19 @@ func disagreements() []disagreement {
 	}
 	return append(all,
 		disagreement{check: "7b", condition: "the tensor is a scalar", horovods: "Process-set rank zero tried to REDUCESCATTER a rank-zero tensor.",
-			begins: "Process-set rank zero tried to REDUCESCATTER a rank-zero tensor.", op: always(negotiate.Reducescatter, scalar)},
+			begins: "Process-set rank zero tried to REDUCESCATTER a rank-zero tensor.", op: always(operation.Reducescatter, scalar)},
 		disagreement{check: "7a", condition: "a rank has joined", horovods: "Reducescatter is not supported with Join at this time.",
-			begins: "Reducescatter is not supported with Join at this time.", joined: true, op: changed(negotiate.Reducescatter, nil)},
+			begins: "Reducescatter is not supported with Join at this time.", joined: true, op: changed(operation.Reducescatter, nil)},
 		disagreement{check: "7c", condition: "a prescale, and more bytes than the fusion threshold", horovods: "names the prescale and the bytes, asks to increase HOROVOD_FUSION_THRESHOLD",
 			begins: "Reducescatter with prescale factor 0.5 needs the fusion buffer, but the tensor has 1028 bytes. Increase HOROVOD_FUSION_THRESHOLD",
-			op:     always(negotiate.Reducescatter, func(op *engine.Op) { op.Shape, op.Prescale = tensor.Shape{refusalThreshold/4 + 1}, 0.5 })},
+			op:     always(operation.Reducescatter, func(op *engine.Op) { op.Shape, op.Prescale = tensor.Shape{refusalThreshold/4 + 1}, 0.5 })},
 		disagreement{check: "8a", condition: "a rank has joined", horovods: "Broadcast is not supported with Join at this time.",
 			begins: "Broadcast is not supported with Join at this time.", joined: true,
-			op: changed(negotiate.Broadcast, nil)},
+			op: changed(operation.Broadcast, nil)},
 		disagreement{check: "8b", condition: "the roots differ", horovods: "Mismatched BROADCAST root ranks: One rank specified root rank A, but another rank specified root rank B.",
 			begins: "Mismatched BROADCAST root ranks: One rank specified root rank %v, but another rank specified root rank %v.", odd: 2, common: 1,
 			op: func(odd bool) *engine.Op {
-				return with(negotiate.Broadcast, func(op *engine.Op) {
+				return with(operation.Broadcast, func(op *engine.Op) {
 					op.Root = 1
 					if odd {
 						op.Root = 2
@@ -173,10 +173,10 @@ type refusal struct {
 // collectivesOf are the operations on tensors, by the name that reasons begin with.
 var collectivesOf = []struct {
 	name string
-	kind negotiate.RequestType
+	kind operation.Kind
 }{
-	{"Allreduce", negotiate.Allreduce}, {"Adasum", negotiate.Adasum}, {"Allgather", negotiate.Allgather},
-	{"Broadcast", negotiate.Broadcast}, {"Alltoall", negotiate.Alltoall}, {"Reducescatter", negotiate.Reducescatter},
+	{"Allreduce", operation.Allreduce}, {"Adasum", operation.Adasum}, {"Allgather", operation.Allgather},
+	{"Broadcast", operation.Broadcast}, {"Alltoall", operation.Alltoall}, {"Reducescatter", operation.Reducescatter},
 }
 
 const (
@@ -190,16 +190,16 @@ func refusals() []refusal {
 		all = append(all, refusal{check, condition, horovods, code, begins, op})
 	}
 	// same is an operation that does not depend on the rank.
-	same := func(kind negotiate.RequestType, change func(op *engine.Op)) func(int) *engine.Op {
+	same := func(kind operation.Kind, change func(op *engine.Op)) func(int) *engine.Op {
 		return func(int) *engine.Op { return with(kind, change) }
 	}
 	barriers := append(slices.Clone(collectivesOf), []struct {
 		name string
-		kind negotiate.RequestType
-	}{{"Barrier", negotiate.Barrier}, {"Join", negotiate.Join}}...)
+		kind operation.Kind
+	}{{"Barrier", operation.Barrier}, {"Join", operation.Join}}...)
 	for _, c := range barriers {
 		horovods := "INVALID_ARGUMENT, Op: set does not exist or is not registered"
-		if c.kind == negotiate.Barrier || c.kind == negotiate.Join {
+		if c.kind == operation.Barrier || c.kind == operation.Join {
 			horovods = "C++ `out_of_range` thrown"
 		}
 		add("§1.4, 2", "unknown process set", horovods, engine.InvalidArgument, c.name+": Process set provided does not exist, or has not been registered",
@@ -208,34 +208,34 @@ func refusals() []refusal {
 	for _, root := range []int{-1, refusalRanks} {
 		add("§1.4, 4", "root outside of the world", "INVALID_ARGUMENT, broadcast received invalid root rank N for provided process set", engine.InvalidArgument,
 			fmt.Sprintf(`Broadcast of tensor "x": broadcast received invalid root rank %d for provided process set`, root),
-			same(negotiate.Broadcast, func(op *engine.Op) { op.Root = root }))
+			same(operation.Broadcast, func(op *engine.Op) { op.Root = root }))
 	}
 	add("§1.4, 4", "root outside of the set, seen before the membership", "INVALID_ARGUMENT, broadcast received invalid root rank N for provided process set", engine.InvalidArgument,
 		`Broadcast of tensor "x": broadcast received invalid root rank %d for provided process set`,
 		func(rank int) *engine.Op {
-			return with(negotiate.Broadcast, func(op *engine.Op) { op.Set, op.Root = pairsFirst+rank, rank })
+			return with(operation.Broadcast, func(op *engine.Op) { op.Set, op.Root = pairsFirst+rank, rank })
 		})
 	add("§1.4, 4", "number of splits", "INVALID_ARGUMENT", engine.InvalidArgument, `Alltoall of tensor "x": 2 splits for 3 processes.`,
-		same(negotiate.Alltoall, func(op *engine.Op) { op.Splits = []int32{3, 3} }))
+		same(operation.Alltoall, func(op *engine.Op) { op.Splits = []int32{3, 3} }))
 	add("§1.4, 4", "sum of the splits", "INVALID_ARGUMENT", engine.InvalidArgument, `Alltoall of tensor "x": the sum of the splits 7 is greater than the first dimension 6.`,
-		same(negotiate.Alltoall, func(op *engine.Op) { op.Splits = []int32{3, 3, 1} }))
+		same(operation.Alltoall, func(op *engine.Op) { op.Splits = []int32{3, 3, 1} }))
 	add("§1.4, 4", "a negative split", "–", engine.InvalidArgument, `Alltoall of tensor "x": split 1 is negative (-1).`,
-		same(negotiate.Alltoall, func(op *engine.Op) { op.Splits = []int32{3, -1, 3} }))
+		same(operation.Alltoall, func(op *engine.Op) { op.Splits = []int32{3, -1, 3} }))
 	add("§1.4, 4", "no splits, rows not divisible", "INVALID_ARGUMENT", engine.InvalidArgument,
 		`Alltoall of tensor "x": splits are not given, and the first dimension 7 is not divisible by the number of processes 3.`,
-		same(negotiate.Alltoall, func(op *engine.Op) { op.Shape = tensor.Shape{7} }))
+		same(operation.Alltoall, func(op *engine.Op) { op.Shape = tensor.Shape{7} }))
 	for _, op := range []tensor.ReduceOp{tensor.Min, tensor.Max, tensor.Product, tensor.Adasum} {
 		add("§1.4, 4", "reducescatter, "+op.String(), "ABORTED, currently only supports AVERAGE and SUM", engine.Aborted,
 			fmt.Sprintf(`Reducescatter of tensor "x": %v is not possible: it currently only supports AVERAGE and SUM.`, op),
-			same(negotiate.Reducescatter, func(o *engine.Op) { o.ReduceOp = op }))
+			same(operation.Reducescatter, func(o *engine.Op) { o.ReduceOp = op }))
 	}
 	add("§1.4, 4", "scaling of bool", "UNKNOWN_ERROR, not supported by ScaleBufferCPUImpl", engine.InvalidArgument, `Allreduce of tensor "x" (average): reduce: bool elements cannot be scaled`,
-		same(negotiate.Allreduce, func(op *engine.Op) { op.DType, op.ReduceOp = tensor.Bool, tensor.Average }))
+		same(operation.Allreduce, func(op *engine.Op) { op.DType, op.ReduceOp = tensor.Bool, tensor.Average }))
 	add("§1.4, 4", "Adasum of integers", "UNKNOWN_ERROR", engine.InvalidArgument, `Adasum of tensor "x": int32 is not supported; floating-point types are.`,
-		same(negotiate.Adasum, func(op *engine.Op) { op.DType = tensor.Int32 }))
+		same(operation.Adasum, func(op *engine.Op) { op.DType = tensor.Int32 }))
 	for _, c := range barriers {
 		horovods := "INVALID_ARGUMENT, Op: Rank N is not a member of the provided process set."
-		if c.kind == negotiate.Join {
+		if c.kind == operation.Join {
 			horovods = "not checked"
 		}
 		add("§1.4, 5", "not a member", horovods, engine.InvalidArgument, c.name+": Rank %d is not a member of the provided process set.",
@@ -341,7 +341,7 @@ func (all *worlds) works(what string) {
 			if set-pairsFirst == r {
 				continue
 			}
-			op := plainOp(negotiate.Barrier, 0)
+			op := plainOp(operation.Barrier, 0)
 			op.Set = set
 			if err := all.one(r, "barrier.noname", op); err != nil {
 				all.t.Errorf("%s: rank %d: afterwards set %d: %v", what, r, set, err)
@@ -375,7 +375,7 @@ func (all *worlds) refuse(f refusal) (text string) {
 		if r == 0 && err != nil {
 			text = err.Reason
 		}
-		if kind := op.Type; kind != negotiate.Barrier && kind != negotiate.Join {
+		if kind := op.Type; kind != operation.Barrier && kind != operation.Join {
 			good, bad := with(kind, func(o *engine.Op) { o.Set, o.Root = op.Set, op.Root }), f.op(r)
 			good.Name, bad.Name = "good", "x"
 			if _, err := all.ws[r].Engine.EnqueueGroup("g", []engine.Op{*good, *bad}); err == nil || err.Code != f.code {
@@ -392,7 +392,7 @@ func (all *worlds) refuse(f refusal) (text string) {
 func (all *worlds) duplicates() (text string) {
 	for odd := range all.ws {
 		first := floatsOf(1)
-		op := plainOp(negotiate.Allreduce, 1)
+		op := plainOp(operation.Allreduce, 1)
 		op.In, op.Out, op.Name = first, first, "twice"
 		e := all.ws[odd].Engine
 		en, err := e.Enqueue(op)
@@ -406,7 +406,7 @@ func (all *worlds) duplicates() (text string) {
 				text = err.Reason
 			}
 		}
-		group := []engine.Op{*plainOp(negotiate.Allreduce, 6), *plainOp(negotiate.Allreduce, 6)}
+		group := []engine.Op{*plainOp(operation.Allreduce, 6), *plainOp(operation.Allreduce, 6)}
 		group[0].Name, group[1].Name = "fresh", "twice"
 		if _, err := e.EnqueueGroup("g", group); err == nil || err.Code != engine.InvalidArgument {
 			all.t.Errorf("rank %d: a group with a name in use: %v", odd, err)
@@ -456,7 +456,7 @@ func (all *worlds) disagree(d disagreement) (text string) {
 			if r != odd {
 				errs[r] = all.one(r, "x", d.op(false))
 			}
-			if err := all.one(r, engine.JoinName, plainOp(negotiate.Join, 0)); err != nil {
+			if err := all.one(r, engine.JoinName, plainOp(operation.Join, 0)); err != nil {
 				all.t.Errorf("%s: rank %d cannot join: %v", d.begins, r, err)
 			}
 		})
@@ -487,7 +487,7 @@ func TestDisagreementInASet(t *testing.T) {
 				if r == 0 {
 					return
 				}
-				op := with(negotiate.Broadcast, func(op *engine.Op) { op.Set, op.Root = pairsFirst, r })
+				op := with(operation.Broadcast, func(op *engine.Op) { op.Set, op.Root = pairsFirst, r })
 				err := all.one(r, "x", op)
 				want := "Mismatched BROADCAST root ranks: One rank specified root rank 1, but another rank specified root rank 2. (rank 1: 1; rank 2: 2)"
 				if err == nil || err.Code != engine.PreconditionError || err.Reason != want {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -88,7 +88,7 @@ func quiet() Options { return Options{Log: slog.New(slog.DiscardHandler)} }
 // add sums one float over the ranks.
 func add(w *World, name string, v float32) (float32, *engine.Error) {
 	data := binary.NativeEndian.AppendUint32(nil, math.Float32bits(v))
-	e, err := w.Engine.Enqueue(&engine.Op{Type: negotiate.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{1},
+	e, err := w.Engine.Enqueue(&engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{1},
 		Prescale: 1, Postscale: 1, In: data, Out: data})
 	if err != nil {
 		return 0, err

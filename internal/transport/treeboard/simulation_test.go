@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport"
 	"pgregory.net/rapid"
@@ -145,14 +146,14 @@ func (w *worker) drive() {
 
 func (w *worker) execute(resp *negotiate.Response) {
 	switch resp.Type {
-	case negotiate.Settle:
+	case operation.Settle:
 		if int(resp.Root) == w.member {
 			w.board.Stale(w.stale)
-			w.toPost = append(w.toPost, (&negotiate.Request{Type: negotiate.Join, Name: joinName}).Append(nil))
+			w.toPost = append(w.toPost, (&negotiate.Request{Type: operation.Join, Name: joinName}).Append(nil))
 			w.flush()
 		}
 		return
-	case negotiate.Join:
+	case operation.Join:
 		if !w.joined {
 			w.s.fatalf("member %d: all have joined, but it has not", w.member)
 		}
@@ -170,7 +171,7 @@ func (w *worker) execute(resp *negotiate.Response) {
 // settle begins a Join.
 func (w *worker) settle() {
 	w.joined = true
-	w.toPost = append(w.toPost, (&negotiate.Request{Type: negotiate.Settle, Name: fmt.Sprintf("%s.settle.%d", joinName, w.member)}).Append(nil))
+	w.toPost = append(w.toPost, (&negotiate.Request{Type: operation.Settle, Name: fmt.Sprintf("%s.settle.%d", joinName, w.member)}).Append(nil))
 	w.flush()
 }
 

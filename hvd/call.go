@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/process"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -28,16 +28,16 @@ const (
 )
 
 // Option changes an operation.
-type Option func(*operation)
+type Option func(*call)
 
 // WithOp chooses the reduce operation; Average is the default.
-func WithOp(op ReduceOp) Option { return func(o *operation) { o.ReduceOp = op } }
+func WithOp(op ReduceOp) Option { return func(o *call) { o.ReduceOp = op } }
 
 // WithPrescale multiplies each process's data before it is combined.
-func WithPrescale(f float64) Option { return func(o *operation) { o.Prescale = f } }
+func WithPrescale(f float64) Option { return func(o *call) { o.Prescale = f } }
 
 // WithPostscale multiplies the combined data.
-func WithPostscale(f float64) Option { return func(o *operation) { o.Postscale = f } }
+func WithPostscale(f float64) Option { return func(o *call) { o.Postscale = f } }
 
 // Compression is how an allreduce travels between hosts: as it is, or in 16 bits a
 // number. Sums are made in the type of the elements, and inside a host nothing
@@ -52,51 +52,51 @@ const (
 )
 
 // WithCompression asks for c, the same on all processes.
-func WithCompression(c Compression) Option { return func(o *operation) { o.Wire = c } }
+func WithCompression(c Compression) Option { return func(o *call) { o.Wire = c } }
 
 // WithProcessSet lets the operation run among the members of s, which alone call
 // it; nil is all processes. On others the error is ErrInvalidArgument, and
 // ErrUnknownSet if s is not registered.
-func WithProcessSet(s *ProcessSet) Option { return func(o *operation) { o.set = s } }
+func WithProcessSet(s *ProcessSet) Option { return func(o *call) { o.set = s } }
 
 // WithHandle lets AllreduceAsync and BroadcastAsync use h, and return it, instead of
 // making a handle, so that a loop that keeps its handles and options allocates nothing. h is
 // new, or Wait has returned its last operation's outcome; else, and for other operations, the
 // error is ErrInvalidArgument.
-func WithHandle(h *Handle) Option { return func(o *operation) { o.handle = h } }
+func WithHandle(h *Handle) Option { return func(o *call) { o.handle = h } }
 
-// operation is what is going to be submitted. It goes back to the pool when it has been.
-type operation struct {
+// call is what is going to be submitted. It goes back to the pool when it has been.
+type call struct {
 	engine.Op
 	set    *ProcessSet // nil: all processes
 	handle *Handle     // nil: a new one
 	length [1]int64    // backs Shape
 }
 
-var operations = sync.Pool{New: func() any { return new(operation) }}
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // recycle ends the use of op: the engine keeps a copy.
-func (op *operation) recycle() {
-	*op = operation{} // a caller's data is not kept alive
-	operations.Put(op)
+func (op *call) recycle() {
+	*op = call{} // a caller's data is not kept alive
+	calls.Put(op)
 }
 
 // newOp describes an operation on data as a tensor of one dimension.
-func newOp[T Element](t negotiate.RequestType, name string, data []T, opts []Option) *operation {
-	op := operations.Get().(*operation)
+func newOp[T Element](t operation.Kind, name string, data []T, opts []Option) *call {
+	op := calls.Get().(*call)
 	op.length[0] = int64(len(data))
 	op.Op = engine.Op{Type: t, DType: dtype[T](), ReduceOp: Average, Name: name, Unnamed: name == "", Shape: op.length[:], Prescale: 1, Postscale: 1, In: view(data)}
 	for _, o := range opts {
 		o(op)
 	}
-	if op.Type == negotiate.Allreduce && op.ReduceOp == Adasum {
-		op.Type = negotiate.Adasum
+	if op.Type == operation.Allreduce && op.ReduceOp == Adasum {
+		op.Type = operation.Adasum
 	}
 	return op
 }
 
 // resolve finds the number of the process set.
-func (op *operation) resolve() error {
+func (op *call) resolve() error {
 	if op.set == nil {
 		return nil
 	}
@@ -109,10 +109,10 @@ func (op *operation) resolve() error {
 }
 
 // refused says which operation err is of.
-func (op *operation) refused(err error) error { return named(op.Type, op.Name, err) }
+func (op *call) refused(err error) error { return named(op.Type, op.Name, err) }
 
 // run executes op. If ctx has ended already, nothing is submitted.
-func run(ctx context.Context, op *operation) error {
+func run(ctx context.Context, op *call) error {
 	if err := ctx.Err(); err != nil {
 		return op.refused(err)
 	}
@@ -126,7 +126,7 @@ func run(ctx context.Context, op *operation) error {
 }
 
 // submit hands op, which is spent then, to the engine.
-func submit(op *operation) (*engine.Entry, error) {
+func submit(op *call) (*engine.Entry, error) {
 	defer op.recycle()
 	if op.handle != nil {
 		return nil, op.refused(errNoHandle)
@@ -148,7 +148,7 @@ var (
 )
 
 // enqueue submits op, which is spent then, and gives it a handle of its own.
-func enqueue(op *operation) (*Handle, error) {
+func enqueue(op *call) (*Handle, error) {
 	e, err := submit(op)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func enqueue(op *operation) (*Handle, error) {
 }
 
 // enqueueInPlace is enqueue that uses the handle of WithHandle, if there is one.
-func enqueueInPlace(op *operation) (*Handle, error) {
+func enqueueInPlace(op *call) (*Handle, error) {
 	h := op.handle
 	if h == nil {
 		return enqueue(op)
@@ -177,7 +177,7 @@ func enqueueInPlace(op *operation) (*Handle, error) {
 }
 
 // gather executes an operation whose output is made when its size is known.
-func gather[T Element](ctx context.Context, op *operation) (out []T, received []int, err error) {
+func gather[T Element](ctx context.Context, op *call) (out []T, received []int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, op.refused(err)
 	}
@@ -190,10 +190,10 @@ func gather[T Element](ctx context.Context, op *operation) (out []T, received []
 	return out, h.received, err
 }
 
-func gatherAsync[T Element](op *operation) (*ResultHandle[T], error) {
+func gatherAsync[T Element](op *call) (*ResultHandle[T], error) {
 	r := new(ResultHandle[T])
 	r.allocate(&op.Op)
-	alltoall := op.Type == negotiate.Alltoall
+	alltoall := op.Type == operation.Alltoall
 	h, err := enqueue(op)
 	if err != nil {
 		return nil, err
