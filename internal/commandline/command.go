@@ -102,10 +102,11 @@ func (c *Command) Parse(name string, grammar any, args []string) (help string, e
 			i += o.Values() // which may look like options
 		}
 	}
-	if _, err := parser.Parse(args); err != nil {
-		return "", err
+	_, err = parser.Parse(args)
+	if text.Len() > 0 { // whatever else may be missing
+		return text.String(), nil
 	}
-	return text.String(), nil
+	return "", err
 }
 
 // Options is the command's table, in the order of its grammar.
