@@ -21,7 +21,7 @@ mkdir -p build
 TOOLS=(ruff==0.17.5 mypy==2.4.1)
 WHEEL_TOOLS=(hatchling==1.33.0 ziglang==0.16.0 auditwheel==6.8.2)
 MODULES=(torch numpy pytest cloudpickle)
-DOCS_TOOLS=(sphinx==9.0.4 furo==2025.12.19 myst-parser==5.2.0 sphinx-copybutton==0.5.2)
+DOCS_TOOLS=(sphinx==9.0.4 furo==2025.12.19 myst-parser==5.2.0 sphinx-copybutton==0.5.2 griffelib==2.4.1)
 JAX=(jax==0.10.2 keras==3.15.1 numpy pytest cloudpickle)
 MPI4PY=mpi4py==4.1.2
 # The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.

@@ -12,7 +12,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "DESIGN.md", "test/README.md")]
+PAGES += sorted(ROOT.glob("docs/**/*.md"))
+# Their first block of Python is a whole program for PyTorch.
+PROGRAMS = ["README.md", "docs/start.md", "docs/pytorch.md", "docs/torch_distributed.md"]
 
 
 def blocks(page, language):
@@ -20,18 +23,13 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_there_are_programs():
-    assert len(blocks(ROOT / "docs" / "start.md", "python")) == 1
-    assert blocks(ROOT / "README.md", "python")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_are_python(page):
     for block in blocks(page, "python"):
         ast.parse(textwrap.dedent(block))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+@pytest.mark.parametrize("page", PROGRAMS)
 def test_first_program_runs(page, tmp_path):
     program = tmp_path / "train.py"
     program.write_text(blocks(ROOT / page, "python")[0])
@@ -41,15 +39,49 @@ def test_first_program_runs(page, tmp_path):
     assert "[0]<stdout>:" in result.stdout
 
 
-def test_launcher_knows_the_options():
-    known = subprocess.run([HOROVODRUN, "--help"], capture_output=True, text=True, timeout=60).stdout
+def shell_lines(page):
+    """The commands in a page's blocks, without prompts."""
+    for block in blocks(page, "sh") + blocks(page, ""):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield line.lstrip("$ ")
+
+
+@pytest.mark.parametrize("command", ["horovodrun", "gorovod bench", "gorovod doctor", "gorovod rendezvous"])
+def test_commands_know_the_options(command):
+    words = command.split()
+    program = Path(HOROVODRUN).with_name(words[0])
+    told = subprocess.run([program, *words[1:], "--help"], capture_output=True, text=True, timeout=60).stdout
+    known = set(re.findall(r"--[a-z][a-z-]*[a-z]", told.replace("--[no-]", "--no-") + told.replace("[no-]", "")))
     unknown = {
         f"{page.name}: {option}"
         for page in PAGES
-        for block in blocks(page, "sh") + blocks(page, "")
-        for line in block.splitlines()
-        if line.lstrip("$ ").startswith("horovodrun ")
-        for option in re.findall(r"(?<!\S)(--[a-z][a-z-]*)", line.split("python")[0])
-        if not re.search(rf"{re.escape(option)}(?![a-z-])", known)
+        for line in shell_lines(page)
+        if re.match(rf"([A-Z_]+=\S+ )*{command} ", line)
+        for option in re.findall(r"(?<!\S)(--[a-z][a-z-]*)", re.split(r"python |#|\||\./", line)[0])
+        if option not in known
     }
-    assert not unknown, f"horovodrun --help does not have: {sorted(unknown)}"
+    assert known and not unknown, f"{command} --help does not have: {sorted(unknown)}"
+
+
+def test_make_knows_the_targets():
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    unknown = {
+        f"{page.name}: {target}"
+        for page in PAGES
+        for text in [*shell_lines(page), *re.findall(r"`([^`\n]+)`", page.read_text())]
+        for target in re.findall(r"^make ([a-z][a-z0-9-]*)", text)
+        if target not in targets
+    }
+    assert not unknown, f"the Makefile has no {sorted(unknown)}"
+
+
+def test_variables_are_known():
+    """A page that names a variable of ours names one that there is."""
+    known = set(re.findall(r"`(_?(?:HOROVOD|GOROVOD)_[A-Z_]+)`", (ROOT / "docs" / "knobs.md").read_text()))
+    unknown = {
+        f"{page.name}: {name}"
+        for page in PAGES
+        for name in re.findall(r"\b((?:HOROVOD|GOROVOD)_[A-Z][A-Z_]*[A-Z])\b", page.read_text())
+        if name not in known
+    }
+    assert not unknown, f"docs/knobs.md does not have: {sorted(unknown)}"

@@ -3,7 +3,7 @@
 // the coordinator's work, with and without the response cache. The ranks live in
 // this process, with the engine's own boards, caches and coordinator.
 //
-//	go run ./bench/simulate [-ranks 4096] [-plot docs/simulation.svg]
+//	go run ./bench/simulate [-ranks 4096] [-plot docs/lab/simulation.svg]
 package main
 
 import (

@@ -9,20 +9,27 @@ import (
 	"testing"
 )
 
-// What the README tells a Go programmer works from an empty folder.
-func TestGoExampleOfTheReadme(t *testing.T) {
+// What the pages tell a Go programmer works from an empty folder.
+func TestGoExamplesOfTheDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds programs")
 	}
+	for page, heading := range map[string]string{"README.md": "## In Go\n", "docs/go.md": "# Go\n"} {
+		t.Run(page, func(t *testing.T) { followGoExample(t, page, heading) })
+	}
+}
+
+// followGoExample builds and starts the program under a heading of a page, by the commands below it.
+func followGoExample(t *testing.T, page, heading string) {
 	repository, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(repository + "/README.md")
+	text, err := os.ReadFile(repository + "/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "\n## In Go\n")
+	_, section, _ := strings.Cut(string(text), heading)
 	section, _, _ = strings.Cut(section, "\n## ")
 	block := func(language string) string {
 		_, rest, ok := strings.Cut(section, "\n```"+language+"\n")

@@ -116,11 +116,13 @@ def _is_number(value: Any) -> bool:
 class LearningRateSchedule(_Callback):
     """Sets the learning rate to ``initial_lr * multiplier(epoch)`` for ``start_epoch <= epoch < end_epoch``.
 
-    multiplier: a function of the epoch, or a number ``m``, which stands for ``m ** (epoch - start_epoch)``.
-    staircase: change it at the first batch of an epoch; otherwise at each batch, with a fraction as part of the epoch.
-    momentum_correction: scale the momentum by new rate / old rate when the rate changes, as
-        https://arxiv.org/abs/1706.02677 recommends for SGD.
-    steps_per_epoch: needed for a fraction, where Keras does not know it.
+    Args:
+        multiplier: a function of the epoch, or a number ``m``, which stands for ``m ** (epoch - start_epoch)``.
+        staircase: change it at the first batch of an epoch; otherwise at each batch, with a fraction as part of the
+            epoch.
+        momentum_correction: scale the momentum by new rate / old rate when the rate changes, as
+            https://arxiv.org/abs/1706.02677 recommends for SGD.
+        steps_per_epoch: needed for a fraction, where Keras does not know it.
 
     Adds ``lr`` to the logs of each epoch. Raises ValueError without ``initial_lr``.
     """

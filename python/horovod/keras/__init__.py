@@ -111,13 +111,14 @@ def DistributedOptimizer(
 ) -> Any:
     """An optimizer that does what ``optimizer`` does, with gradients that are reduced over the ranks first.
 
-    name: of the operations; "Distributed" and the name of the optimizer's class by default.
-    device_dense, device_sparse: where the arithmetic around the communication is done, in TensorFlow.
-    compression: ``Compression.fp16`` and so on, used on the way.
-    sparse_as_dense: turn sparse gradients into dense ones first.
-    gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
-    op: ``Average`` or ``Sum``.
-    groups: a number of groups, or lists of variables, whose gradients are reduced as one.
+    Args:
+        name: of the operations; "Distributed" and the name of the optimizer's class by default.
+        device_dense, device_sparse: where the arithmetic around the communication is done, in TensorFlow.
+        compression: ``Compression.fp16`` and so on, used on the way.
+        sparse_as_dense: turn sparse gradients into dense ones first.
+        gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
+        op: ``Average`` or ``Sum``.
+        groups: a number of groups, or lists of variables, whose gradients are reduced as one.
 
     Pass the result to ``model.compile``. Its class has the name of the optimizer's, so that a saved model can be loaded
     without Horovod. ``register_local_var(variable)`` keeps the gradient of a variable from being reduced. Raises
@@ -162,11 +163,12 @@ def PartialDistributedOptimizer(
 ) -> Any:
     """:func:`DistributedOptimizer` that leaves the weights of ``local_layers`` (a layer or a list) to each rank.
 
-    backward_passes_per_step: how many gradients are added up before they are reduced and applied; until then the
-        steps are only counted.
-    average_aggregated_gradients: whether these sums are divided by their number.
-    process_set: the ranks that train together.
-    scale_local_gradients: divide gradients that are not reduced by the number of ranks.
+    Args:
+        backward_passes_per_step: how many gradients are added up before they are reduced and applied; until then the
+            steps are only counted.
+        average_aggregated_gradients: whether these sums are divided by their number.
+        process_set: the ranks that train together.
+        scale_local_gradients: divide gradients that are not reduced by the number of ranks.
 
     Layers may be built later. Raises ValueError if ``local_layers`` has something else than layers.
     """

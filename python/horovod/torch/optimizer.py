@@ -55,19 +55,20 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     methods ``synchronize``, ``skip_synchronize`` (to clip gradients, call the first and put ``step`` into the second)
     and ``set_backward_passes_per_step`` besides those of ``optimizer``.
 
-    named_parameters: ``model.named_parameters()``. Names match the gradients of different ranks; without them, the
-        positions in the parameter groups do.
-    compression: ``Compression.fp16`` halves the traffic.
-    backward_passes_per_step: how many backward passes to add up before a reduction.
-    op: Average, Sum, Min, Max, Product or, on all ranks, Adasum. With Adasum and more than one rank, the optimizer
-        works on this rank's own gradients, one parameter at a time, and the changes that it makes to the parameters
-        are reduced; ``synchronize`` does nothing, ``skip_synchronize`` raises AssertionError, and ``groups``,
-        ``sparse_as_dense`` and ``process_set`` have no meaning.
-    gradient_predivide_factor: for Average, divide by this before the sum, and by the rest of size() after.
-    groups: how many groups to cut the parameters into, or lists of parameters; a group is reduced in one call, when
-        all its gradients are complete. ``num_groups`` is the deprecated form of the number.
-    sparse_as_dense: reduce sparse gradients in dense form. Without it their indices and values are gathered.
-    process_set: the ranks whose gradients are reduced. Elsewhere the result does what ``optimizer`` does.
+    Args:
+        named_parameters: ``model.named_parameters()``. Names match the gradients of different ranks; without them, the
+            positions in the parameter groups do.
+        compression: ``Compression.fp16`` halves the traffic.
+        backward_passes_per_step: how many backward passes to add up before a reduction.
+        op: Average, Sum, Min, Max, Product or, on all ranks, Adasum. With Adasum and more than one rank, the optimizer
+            works on this rank's own gradients, one parameter at a time, and the changes that it makes to the parameters
+            are reduced; ``synchronize`` does nothing, ``skip_synchronize`` raises AssertionError, and ``groups``,
+            ``sparse_as_dense`` and ``process_set`` have no meaning.
+        gradient_predivide_factor: for Average, divide by this before the sum, and by the rest of size() after.
+        groups: how many groups to cut the parameters into, or lists of parameters; a group is reduced in one call, when
+            all its gradients are complete. ``num_groups`` is the deprecated form of the number.
+        sparse_as_dense: reduce sparse gradients in dense form. Without it their indices and values are gathered.
+        process_set: the ranks whose gradients are reduced. Elsewhere the result does what ``optimizer`` does.
 
     A parameter that is unfrozen later, or put into a group, is reduced from the next step on, if all ranks do so.
 
