@@ -4,7 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -29,75 +31,168 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-func docs() string {
-	var b strings.Builder
-	b.WriteString(`<!-- Generated from the table in internal/config by go generate; do not edit. -->
-# Knobs
+// A cell says what fits into a glance; the rest is a section of its own.
+func TestCellsAreShort(t *testing.T) {
+	for _, k := range implemented {
+		if n := len(k.Doc); n > 200 {
+			t.Errorf("%s: %d characters are too many for a cell: move some into details", k.Name, n)
+		}
+	}
+	for _, d := range details() {
+		if knob(d.name) == nil || d.about == "" || d.costs == "" || d.touch == "" {
+			t.Errorf("testdata/details.md: %s has no variable or lacks something", d.name)
+		}
+	}
+}
 
-Every environment variable of gorovod and of Horovod, and what becomes of it. ` + "`horovodrun`" + ` hands the environment on to the
-ranks. A variable that is empty counts as not set, a value that makes no sense is an error of ` + "`hvd.init()`" + `, and the names that
-begin with GOROVOD_ do not exist in Horovod. ` + "`gorovod doctor --env`" + ` prints this table with the values in force.
+// detail is what testdata/details.md says of a variable.
+type detail struct{ name, about, costs, touch string }
+
+var details = sync.OnceValue(func() (all []detail) {
+	text, err := os.ReadFile("testdata/details.md")
+	if err != nil {
+		panic(err)
+	}
+	for _, section := range strings.Split(string(text), "\n### ")[1:] {
+		name, rest, _ := strings.Cut(section, "\n\n")
+		about, rest, _ := strings.Cut(rest, "\n\nCosts: ")
+		costs, touch, _ := strings.Cut(rest, "\n\nChange it: ")
+		all = append(all, detail{name, about, line(costs), line(touch)})
+	}
+	return all
+})
+
+// line joins the lines of a paragraph, for a cell.
+func line(paragraph string) string { return strings.Join(strings.Fields(paragraph), " ") }
+
+const docsIntro = `<!-- Generated from the table in internal/config by go generate; do not edit. -->
+# Variables
+
+Every environment variable of gorovod and of Horovod, and what becomes of it.
 
 ` + "```sh" + `
 GOROVOD_TRANSPORT=tcp HOROVOD_LOG_LEVEL=debug horovodrun -np 4 python train.py
+gorovod doctor --env    # all variables, with the values in force
 ` + "```" + `
 
-Flags are 1 or 0. As in Horovod, text that is not a number counts as 0, so ` + "`true`" + ` turns nothing on; it is reported.
-What must be the same on all ranks is taken from rank 0, and differences are reported.
-`)
-	values := func(heading string, in section) {
-		fmt.Fprintf(&b, "\n## %s\n\n| variable | default | whose value counts | meaning |\n|---|---|---|---|\n", heading)
-		for _, k := range implemented {
-			if k.section != in {
-				continue
-			}
-			whose := "each rank's"
-			if k.Agreed {
-				whose = "rank 0's"
-			}
-			def := "none"
-			if d := k.Default(); d != "" {
-				def = "`" + d + "`"
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, def, whose, k.Doc)
-		}
-	}
-	values("Operations", tuning)
-	values("Reports", reports)
+- ` + "`horovodrun`" + ` hands its environment on to the ranks. ` + "`-x NAME=VALUE`" + ` adds a variable.
+- A variable that is empty counts as not set. A value that makes no sense is an error of ` + "`hvd.init()`" + `.
+- Flags are 1 or 0. As in Horovod, text that is not a number counts as 0, so ` + "`true`" + ` turns nothing on; a warning says so.
+- Some variables must be the same on all ranks. Rank 0's value counts then, and a warning names the ranks that differ.
+- Names that begin with ` + "`GOROVOD_`" + ` do not exist in Horovod. All variables are as old as gorovod 0.1.0.
+- Most jobs need none of them.
+`
 
-	b.WriteString("\n## Set by horovodrun\n\nFor each rank; set them yourself only if you start ranks by other means.\n\n| variable | default | meaning |\n|---|---|---|\n")
+func docs() string {
+	var b strings.Builder
+	b.WriteString(docsIntro)
+	b.WriteString(values("Operations", tuning))
+	b.WriteString(values("Reports", reports))
+
+	b.WriteString("\n## Set by horovodrun\n\nFor each rank. Set them yourself only if you start ranks by other means.\n\n" +
+		"| variable | default | meaning |\n|---|---|---|\n")
 	for _, k := range implemented {
 		if k.section == placement {
-			def := "none"
-			if d := k.Default(); d != "" {
-				def = "`" + d + "`"
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.Name, def, k.Doc)
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.Name, defaultOf(&k), cell(&k))
 		}
 	}
 
 	b.WriteString("\n## Read by the launcher and by Python\n\n| variable | for | meaning |\n|---|---|---|\n")
 	for _, k := range implemented {
 		if k.section == elsewhere {
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.Name, k.By, k.Doc)
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.Name, k.By, cell(&k))
 		}
 	}
+	b.WriteString(reasons("Refused", "`hvd.init()` fails if one of these asks for something.", Refused))
+	b.WriteString(reasons("Without meaning here",
+		"Accepted, whatever the value, since there is nothing that they could change.", Meaningless))
 
-	reasons := func(heading, text string, class Class) {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| variables | why |\n|---|---|\n", heading, text)
-		var names []string
-		for i, k := range foreign {
-			if k.Class != class {
-				continue
-			}
-			names = append(names, "`"+k.Name+"`")
-			if i+1 == len(foreign) || foreign[i+1].Doc != k.Doc {
-				fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, ", "), k.Doc)
-				names = nil
-			}
-		}
+	b.WriteString("\n## In detail\n")
+	for _, d := range details() {
+		k := knob(d.name)
+		doc := strings.ToUpper(k.Doc[:1]) + linked(k.Doc[1:])
+		fmt.Fprintf(&b, "\n### %s\n\n%s.\n\n%s\n\n", d.name, doc, linked(d.about))
+		fmt.Fprintf(&b, "| | |\n|---|---|\n| default | %s |\n| since | gorovod 0.1.0%s |\n", defaultOf(k), before(k))
+		fmt.Fprintf(&b, "| whose value counts | %s |\n| costs | %s |\n| change it | %s |\n", whose(k), linked(d.costs), linked(d.touch))
 	}
-	reasons("Refused", "`hvd.init()` fails if one of these asks for something.", Refused)
-	reasons("Without meaning here", "Accepted, whatever the value, since there is nothing that they could change.", Meaningless)
 	return b.String()
 }
+
+// values is the table of the knobs of a section.
+func values(heading string, in section) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## %s\n\n| variable | default | whose value counts | meaning |\n|---|---|---|---|\n", heading)
+	for _, k := range implemented {
+		if k.section == in {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, defaultOf(&k), whose(&k), cell(&k))
+		}
+	}
+	return b.String()
+}
+
+// reasons is the table of the foreign knobs of a class.
+func reasons(heading, text string, class Class) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| variables | why |\n|---|---|\n", heading, text)
+	var names []string
+	for i, k := range foreign {
+		if k.Class != class {
+			continue
+		}
+		names = append(names, "`"+k.Name+"`")
+		if i+1 == len(foreign) || foreign[i+1].Doc != k.Doc {
+			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, ", "), k.Doc)
+			names = nil
+		}
+	}
+	return b.String()
+}
+
+func knob(name string) *Knob {
+	for i := range implemented {
+		if implemented[i].Name == name {
+			return &implemented[i]
+		}
+	}
+	return nil
+}
+
+// cell is what the table says of a knob, with a link to its details.
+func cell(k *Knob) string {
+	for _, d := range details() {
+		if d.name == k.Name {
+			return linked(k.Doc) + fmt.Sprintf(" ([more](#%s))", strings.ToLower(k.Name))
+		}
+	}
+	return linked(k.Doc)
+}
+
+func whose(k *Knob) string {
+	switch {
+	case k.By != "":
+		return "that of " + k.By
+	case k.Agreed:
+		return "rank 0's"
+	}
+	return "each rank's"
+}
+
+// before says that a variable is older than this project.
+func before(k *Knob) string {
+	if strings.HasPrefix(k.Name, "HOROVOD_") && k.Name != "HOROVOD_SECRET_KEY" {
+		return "; Horovod 0.28 has it, too"
+	}
+	return ""
+}
+
+func defaultOf(k *Knob) string {
+	if d := k.Default(); d != "" {
+		return "`" + d + "`"
+	}
+	return "none"
+}
+
+var page = regexp.MustCompile(`docs/([a-z_]+\.md)`)
+
+// linked makes links of the names of pages.
+func linked(text string) string { return page.ReplaceAllString(text, "[docs/$1]($1)") }
