@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/gorovod/gorovod/hvd"
+	"github.com/gorovod/gorovod/test/leak"
 )
 
 // TestMain is also the program that the ranks of TestJobs run.
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	leak.Main(m)
 }
 
 // runPart is what a rank of a test does.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
+	"github.com/gorovod/gorovod/test/property"
 )
 
 func params() []Param {
@@ -95,12 +95,12 @@ func TestStaysWithDefaults(t *testing.T) {
 }
 
 func TestEveryPointIsInRange(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s, err := NewSearch(Options{Params: params(), Points: 7, Noise: rapid.Float64Range(0, 10).Draw(t, "noise"), Seed: rapid.Uint64().Draw(t, "seed")})
+	property.Check(t, func(t *property.T) {
+		s, err := NewSearch(Options{Params: params(), Points: 7, Noise: t.Float("noise", 0, 10), Seed: t.Uint64("seed")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		same := rapid.Bool().Draw(t, "equal scores")
+		same := t.Bool("equal scores")
 		for !s.Finished() {
 			for i, v := range s.Current() {
 				p := params()[i]
@@ -110,7 +110,7 @@ func TestEveryPointIsInRange(t *testing.T) {
 			}
 			score := 1.0
 			if !same {
-				score = rapid.Float64Range(0, 1e6).Draw(t, "score")
+				score = t.Float("score", 0, 1e6)
 			}
 			s.Observe(score)
 		}

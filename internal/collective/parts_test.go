@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport/inproc"
+	"github.com/gorovod/gorovod/test/property"
 )
 
 // partsCase is an allreduce of several parts.
@@ -25,31 +24,35 @@ type partsCase struct {
 
 // drawParts draws lengths among which are parts of nothing, parts that are
 // reduced many at a time, and parts that have several chunks.
-func drawParts(t *rapid.T, size int) partsCase {
+func drawParts(t *property.T, size int) partsCase {
 	c := partsCase{
-		dt: rapid.Custom(func(t *rapid.T) tensor.DType {
-			return tensor.DType(rapid.IntRange(0, tensor.NumDTypes-1).Draw(t, "type"))
-		}).Draw(t, "type"),
-		op:   rapid.SampledFrom(ops).Draw(t, "op"),
-		pre:  rapid.SampledFrom([]float64{1, 1, 0.5, 3}).Draw(t, "prescale"),
-		post: rapid.SampledFrom([]float64{1, 1, 0.25, 1.0 / 3}).Draw(t, "postscale"),
+		dt:   tensor.DType(t.Int("type", 0, tensor.NumDTypes-1)),
+		op:   property.Pick(t, "op", ops),
+		pre:  property.Pick(t, "prescale", []float64{1, 1, 0.5, 3}),
+		post: property.Pick(t, "postscale", []float64{1, 1, 0.25, 1.0 / 3}),
 	}
 	if c.dt == tensor.Bool {
 		c.pre, c.post = 1, 1
 	}
-	length := rapid.OneOf(
-		rapid.IntRange(0, 40),
-		rapid.IntRange(0, 3*directBytes/c.dt.Size()),
-		rapid.SampledFrom([]int{directBytes / c.dt.Size(), directBytes/c.dt.Size() - 1, lineUpBytes / c.dt.Size(), lineUpBytes/c.dt.Size() - 1}),
-		rapid.IntRange(0, 9*testChunk/c.dt.Size()),
-	)
-	c.lengths = rapid.SliceOfN(length, 1, 20).Draw(t, "lengths")
+	borders := []int{directBytes / c.dt.Size(), directBytes/c.dt.Size() - 1, lineUpBytes / c.dt.Size(), lineUpBytes/c.dt.Size() - 1}
+	c.lengths = property.List(t, "lengths", 1, 20, func(t *property.T) int {
+		switch t.Int("kind of length", 0, 3) {
+		case 0:
+			return t.Int("length", 0, 40)
+		case 1:
+			return t.Int("length", 0, 3*directBytes/c.dt.Size())
+		case 2:
+			return property.Pick(t, "length", borders)
+		default:
+			return t.Int("length", 0, 9*testChunk/c.dt.Size())
+		}
+	})
 	c.absent = make([][]bool, size)
-	rare := rapid.Custom(func(t *rapid.T) bool { return rapid.IntRange(0, 4).Draw(t, "rare") == 4 })
+	n := len(c.lengths)
 	for m := range c.absent {
-		c.absent[m] = rapid.SliceOfN(rare, len(c.lengths), len(c.lengths)).Draw(t, "absent")
+		c.absent[m] = property.List(t, "absent", n, n, func(t *property.T) bool { return t.Int("absent", 0, 4) == 4 })
 	}
-	c.inPlace = rapid.SliceOfN(rapid.Bool(), len(c.lengths), len(c.lengths)).Draw(t, "in place")
+	c.inPlace = property.List(t, "in place", n, n, func(t *property.T) bool { return t.Bool("in place") })
 	return c
 }
 
@@ -121,10 +124,10 @@ func startChosen(l *Lane, s spread) Op {
 // However tensors are fused, each has the bits that it has alone: whatever its
 // length, its neighbours, the chunks' borders, and who of the members has it.
 func TestPartsMatchTheReference(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		size := rapid.SampledFrom([]int{2, 3, 4, 7}).Draw(rt, "size")
-		g := newGroup(t, size, inproc.Options{Shared: true, Depth: 2 + size%3, ChunkBytes: rapid.SampledFrom([]int{testChunk, 16 * testChunk}).Draw(rt, "chunk")})
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
+	property.Check(t, func(rt *property.T) {
+		size := property.Pick(rt, "size", []int{2, 3, 4, 7})
+		g := newGroup(t, size, inproc.Options{Shared: true, Depth: 2 + size%3, ChunkBytes: property.Pick(rt, "chunk", []int{testChunk, 16 * testChunk})})
+		rng := rand.New(rand.NewPCG(rt.Uint64("seed"), 0))
 		var jobs []job
 		for range 3 {
 			jobs = append(jobs, drawParts(rt, size).job(rng, startChosen), drawParts(rt, size).job(rng, startPipelined))
@@ -138,9 +141,9 @@ func TestPartsMatchTheReference(t *testing.T) {
 // A single member has every part, which is scaled twice.
 func TestPartsOfASingleMember(t *testing.T) {
 	for _, shared := range []bool{true, false} {
-		rapid.Check(t, func(rt *rapid.T) {
+		property.Check(t, func(rt *property.T) {
 			g := newGroup(t, 1, inproc.Options{Shared: shared})
-			rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
+			rng := rand.New(rand.NewPCG(rt.Uint64("seed"), 0))
 			c := drawParts(rt, 1)
 			clear(c.absent[0])
 			if err := g.schedule(rng, []job{c.job(rng, startChosen)}); err != nil {

@@ -10,11 +10,11 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-	"pgregory.net/rapid"
 
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/inproc"
+	"github.com/gorovod/gorovod/test/property"
 )
 
 // selfReach makes members of one process reach one another, by the kernel as they would between processes.
@@ -72,11 +72,11 @@ func startReach(l *Lane, s spread) Op {
 // Members that copy from and to one another's memory have the bits of those that do
 // not, whatever the parts are, who has them, and who cannot be reached now or ever.
 func TestReachMatchesTheReference(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		size := rapid.SampledFrom([]int{2, 3, 4, 7}).Draw(rt, "size")
+	property.Check(t, func(rt *property.T) {
+		size := property.Pick(rt, "size", []int{2, 3, 4, 7})
 		g := newGroup(t, size, inproc.Options{Shared: true, Depth: 2 + size%3, ChunkBytes: 16 * testChunk})
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
-		reaching(g, rapid.IntRange(-6, size-1).Draw(rt, "unable"), rng)
+		rng := rand.New(rand.NewPCG(rt.Uint64("seed"), 0))
+		reaching(g, rt.Int("unable", -6, size-1), rng)
 		var jobs []job
 		for range 4 {
 			jobs = append(jobs, drawParts(rt, size).job(rng, startReach), drawParts(rt, size).job(rng, startChosen))

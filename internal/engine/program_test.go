@@ -7,10 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/test/property"
 )
 
 // A random program: every rank submits the same operations, each in an order and
@@ -112,22 +111,22 @@ func (s step) submission(size, rank int) (op Op, got func() []byte) {
 }
 
 // drawProgram draws the steps of one round.
-func drawProgram(t *rapid.T, size, round int) []step {
+func drawProgram(t *property.T, size, round int) []step {
 	kinds := []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allgather, operation.Broadcast, operation.Alltoall, operation.Reducescatter}
-	n := rapid.IntRange(1, 14).Draw(t, "steps")
+	n := t.Int("steps", 1, 14)
 	steps := make([]step, n)
 	for i := range steps {
 		steps[i] = step{
 			name: fmt.Sprintf("t%d", i),
-			kind: rapid.SampledFrom(kinds).Draw(t, "kind"),
+			kind: property.Pick(t, "kind", kinds),
 			op:   tensor.Sum,
-			rows: rapid.SampledFrom([]int{0, 1, 2, 5, 40, 3000}).Draw(t, "rows"),
-			root: rapid.IntRange(0, size-1).Draw(t, "root"),
+			rows: property.Pick(t, "rows", []int{0, 1, 2, 5, 40, 3000}),
+			root: t.Int("root", 0, size-1),
 		}
 		if steps[i].kind == operation.Allreduce {
-			steps[i].op = rapid.SampledFrom([]tensor.ReduceOp{tensor.Sum, tensor.Sum, tensor.Min, tensor.Max}).Draw(t, "op")
+			steps[i].op = property.Pick(t, "op", []tensor.ReduceOp{tensor.Sum, tensor.Sum, tensor.Min, tensor.Max})
 		}
-		if i > 0 && steps[i-1].kind == steps[i].kind && rapid.Bool().Draw(t, "group") {
+		if i > 0 && steps[i-1].kind == steps[i].kind && t.Bool("group") {
 			if steps[i-1].group == 0 {
 				steps[i-1].group = i + 100*round + 1
 			}
@@ -138,21 +137,21 @@ func drawProgram(t *rapid.T, size, round int) []step {
 }
 
 func TestRandomPrograms(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.IntRange(2, 16).Draw(t, "ranks")
-		shared := rapid.Bool().Draw(t, "shared")
-		seed := rapid.Int64().Draw(t, "seed")
-		rounds := make([][]step, rapid.IntRange(1, 4).Draw(t, "rounds"))
+	property.Check(t, func(t *property.T) {
+		size := t.Int("ranks", 2, 16)
+		shared := t.Bool("shared")
+		seed := int64(t.Uint64("seed"))
+		rounds := make([][]step, t.Int("rounds", 1, 4))
 		for i := range rounds {
 			rounds[i] = drawProgram(t, size, i)
-			if i > 0 && rapid.Bool().Draw(t, "same again") {
+			if i > 0 && t.Bool("same again") {
 				rounds[i] = rounds[i-1]
 			}
 		}
 		engines := makeWorld(t, size, shared, func(o *Options) {
-			o.CacheCapacity = rapid.SampledFrom([]int{0, 1, 5, 64}).Draw(t, "capacity")
-			o.FusionThreshold = rapid.SampledFrom([]int64{0, 100, 1 << 20}).Draw(t, "threshold")
-			o.GroupsApart = rapid.Bool().Draw(t, "groups apart")
+			o.CacheCapacity = property.Pick(t, "capacity", []int{0, 1, 5, 64})
+			o.FusionThreshold = property.Pick(t, "threshold", []int64{0, 100, 1 << 20})
+			o.GroupsApart = t.Bool("groups apart")
 		})
 		each(engines, func(r int, e *Engine) {
 			rnd := rand.New(rand.NewSource(seed + int64(r)))
@@ -175,7 +174,7 @@ func TestRandomPrograms(t *testing.T) {
 
 // playRound submits the steps in a random order, waits for some in between, and
 // compares all results with the model's.
-func playRound(t *rapid.T, e *Engine, steps []step, size, rank int, rnd *rand.Rand) bool {
+func playRound(t *property.T, e *Engine, steps []step, size, rank int, rnd *rand.Rand) bool {
 	units := map[int][]step{} // what is submitted together
 	for i, s := range steps {
 		key := -1 - i

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cockroachdb/datadriven"
+	"github.com/gorovod/gorovod/test/transcript"
 )
 
 // TestCombiner plays the scenarios in testdata/combiner. The commands:
@@ -16,12 +16,12 @@ import (
 //
 // What goes on is printed as members, type, name and shape.
 func TestCombiner(t *testing.T) {
-	datadriven.Walk(t, "testdata/combiner", func(t *testing.T, path string) {
+	transcript.Walk(t, "testdata/combiner", func(t *testing.T, path string) {
 		var c *Combiner
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		transcript.Run(t, path, func(t *testing.T, d *transcript.Command) string {
 			var out strings.Builder
 			members := func(key string) (ms []int) {
-				for _, arg := range d.CmdArgs {
+				for _, arg := range d.Args {
 					for _, v := range arg.Vals {
 						var m int
 						if arg.Key == key {

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/test/property"
 )
 
 // A program says what each member submits, in epochs that end by a join of
@@ -489,16 +488,16 @@ func ranks(n int) []int {
 // result differs from the sequential model, or anything is left waiting.
 func TestRandomPrograms(t *testing.T) {
 	var slots int
-	rapid.Check(t, func(t *rapid.T) {
-		// Choices that rapid draws one by one can be shrunk but are mostly small;
+	property.Check(t, func(t *property.T) {
+		// Choices that are drawn one by one can be made small, and often are;
 		// those that come from a seed are even.
-		pick := func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "pick") }
-		if rapid.Bool().Draw(t, "even") {
-			pick = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)).IntN
+		pick := func(n int) int { return t.Int("pick", 0, n-1) }
+		if t.Bool("even") {
+			pick = rand.New(rand.NewPCG(t.Uint64("seed"), 0)).IntN
 		}
-		members := rapid.IntRange(2, 16).Draw(t, "members")
-		capacity := rapid.IntRange(0, 6).Draw(t, "capacity")
-		remote := rapid.Bool().Draw(t, "remote")
+		members := t.Int("members", 2, 16)
+		capacity := t.Int("capacity", 0, 6)
+		remote := t.Bool("remote")
 		p := newProgram(members, 1+pick(5), 10, 1+pick(3), pick)
 		l := newModelLane(ranks(members), remote, Options{Capacity: capacity, JoinAllOps: p.joinAllOps, FusionThreshold: 64})
 		n, err := play(l, p, pick)
@@ -516,8 +515,8 @@ func TestRandomPrograms(t *testing.T) {
 // seed. A lane of this size takes its time, so one seed in sixteen is played.
 func TestRandomProgramsManyMembers(t *testing.T) {
 	const members = 500
-	rapid.Check(t, func(t *rapid.T) {
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+	property.Check(t, func(t *property.T) {
+		rng := rand.New(rand.NewPCG(t.Uint64("seed"), 0))
 		if rng.IntN(16) != 0 {
 			return
 		}
@@ -535,29 +534,29 @@ func TestRandomProgramsManyMembers(t *testing.T) {
 // what belongs together within the threshold. No two Batches of a kind
 // that follow one another would have fitted into one.
 func TestFuseProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *property.T) {
 		var rs []*Response
 		at := make(map[*Response]int)
-		for range rapid.IntRange(0, 60).Draw(t, "n") {
+		for range t.Int("n", 0, 60) {
 			r := &Response{
-				Type:     rapid.SampledFrom([]operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Barrier, operation.Allgather, operation.Reducescatter}).Draw(t, "type"),
-				DType:    rapid.SampledFrom([]tensor.DType{tensor.Float32, tensor.Float64}).Draw(t, "dtype"),
-				ReduceOp: rapid.SampledFrom([]tensor.ReduceOp{tensor.Sum, tensor.Max}).Draw(t, "op"),
-				Device:   CPUDevice + rapid.Int32Range(0, 1).Draw(t, "device"),
-				Shape:    tensor.Shape{rapid.Int64Range(0, 20).Draw(t, "size")},
-				Prescale: float64(rapid.IntRange(1, 2).Draw(t, "prescale")),
+				Type:     property.Pick(t, "type", []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Barrier, operation.Allgather, operation.Reducescatter}),
+				DType:    property.Pick(t, "dtype", []tensor.DType{tensor.Float32, tensor.Float64}),
+				ReduceOp: property.Pick(t, "op", []tensor.ReduceOp{tensor.Sum, tensor.Max}),
+				Device:   CPUDevice + int32(t.Int("device", 0, 1)),
+				Shape:    tensor.Shape{int64(t.Int("size", 0, 20))},
+				Prescale: float64(t.Int("prescale", 1, 2)),
 			}
-			if rapid.IntRange(0, 3).Draw(t, "grouped") == 0 {
-				r.Group = rapid.SampledFrom([]string{"g", "h"}).Draw(t, "group")
+			if t.Int("grouped", 0, 3) == 0 {
+				r.Group = property.Pick(t, "group", []string{"g", "h"})
 			}
-			if rapid.IntRange(0, 9).Draw(t, "err") == 0 {
+			if t.Int("err", 0, 9) == 0 {
 				r.Err = "mismatch"
 			}
 			at[r] = len(rs)
 			rs = append(rs, r)
 		}
-		threshold := rapid.Int64Range(0, 200).Draw(t, "threshold")
-		o := FuseOptions{Groups: rapid.Bool().Draw(t, "groups")}
+		threshold := int64(t.Int("threshold", 0, 200))
+		o := FuseOptions{Groups: t.Bool("groups")}
 		plan := Fuse(nil, rs, threshold, o)
 		again := Fuse(Fuse(nil, rs, 1<<30, FuseOptions{})[:0], rs, threshold, o) // memory that has been used differently
 		if fmt.Sprint(plan) != fmt.Sprint(again) {

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cockroachdb/datadriven"
-
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/test/transcript"
 )
 
 // TestTranscripts plays the scenarios in testdata, one file each. The commands:
@@ -33,9 +32,9 @@ import (
 //
 // To accept what they print now: go test ./internal/negotiate -run Transcripts -rewrite
 func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
-		tr := &transcript{}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+	transcript.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
+		tr := &scenario{}
+		transcript.Run(t, path, func(t *testing.T, d *transcript.Command) string {
 			tr.out.Reset()
 			tr.run(t, d)
 			return tr.out.String()
@@ -43,18 +42,18 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-type transcript struct {
+type scenario struct {
 	lane *modelLane
 	out  strings.Builder
 }
 
-func (tr *transcript) printf(format string, args ...any) {
+func (tr *scenario) printf(format string, args ...any) {
 	fmt.Fprintf(&tr.out, format+"\n", args...)
 }
 
-func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
+func (tr *scenario) run(t *testing.T, d *transcript.Command) {
 	one := -1
-	d.MaybeScanArgs(t, "m", &one)
+	d.MaybeScanArg(t, "m", &one)
 	var chosen []int
 	if tr.lane != nil {
 		for m := range tr.lane.members {
@@ -66,7 +65,7 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
 	switch d.Cmd {
 	case "lane":
 		var ranks []int
-		for _, arg := range d.CmdArgs {
+		for _, arg := range d.Args {
 			if arg.Key == "ranks" {
 				for _, v := range arg.Vals {
 					rank, _ := strconv.Atoi(v)
@@ -75,9 +74,9 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
 			}
 		}
 		capacity := 2
-		d.MaybeScanArgs(t, "capacity", &capacity)
+		d.MaybeScanArg(t, "capacity", &capacity)
 		threshold := 64
-		d.MaybeScanArgs(t, "threshold", &threshold)
+		d.MaybeScanArg(t, "threshold", &threshold)
 		tr.lane = newModelLane(ranks, d.HasArg("remote"),
 			Options{Capacity: capacity, JoinAllOps: d.HasArg("joinall"), FusionThreshold: int64(threshold)})
 	case "submit":
@@ -100,7 +99,7 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
 		tr.printf("%d: %s", one, tr.lane.notice(one))
 	case "coordinate":
 		n := math.MaxInt
-		d.MaybeScanArgs(t, "n", &n)
+		d.MaybeScanArg(t, "n", &n)
 		tr.coordinate(chosen, n)
 	case "read":
 		for _, m := range chosen {
@@ -125,7 +124,7 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-func (tr *transcript) coordinate(chosen []int, most int) {
+func (tr *scenario) coordinate(chosen []int, most int) {
 	for _, m := range chosen {
 		for n := 0; n < most && tr.lane.board.mailed(m); n++ {
 			resps, err := tr.lane.coordinate(m)
@@ -141,7 +140,7 @@ func (tr *transcript) coordinate(chosen []int, most int) {
 	}
 }
 
-func (tr *transcript) read(m int) {
+func (tr *scenario) read(m int) {
 	mem := tr.lane.members[m]
 	for tr.lane.board.readable(m, mem.read) {
 		rec := tr.lane.board.log[mem.read]
@@ -199,15 +198,15 @@ func show(r *Response) string {
 }
 
 // requests reads a Request off a command line, or those of a group.
-func requests(t *testing.T, d *datadriven.TestData) []*Request {
+func requests(t *testing.T, d *transcript.Command) []*Request {
 	var reqs []*Request
-	for _, arg := range d.CmdArgs {
+	for _, arg := range d.Args {
 		if arg.Key == "names" {
 			for _, name := range arg.Vals {
 				r := request(t, d)
 				r.Name, r.GroupSize = name, int32(len(arg.Vals))
 				var but string
-				if d.MaybeScanArgs(t, "but", &but); but == name {
+				if d.MaybeScanArg(t, "but", &but); but == name {
 					r.Shape = tensor.Shape{9}
 				}
 				if r.Refused != name {
@@ -221,10 +220,10 @@ func requests(t *testing.T, d *datadriven.TestData) []*Request {
 	return append(reqs, request(t, d))
 }
 
-func request(t *testing.T, d *datadriven.TestData) *Request {
+func request(t *testing.T, d *transcript.Command) *Request {
 	r := &Request{DType: tensor.Float32, ReduceOp: tensor.Sum, Device: CPUDevice, Prescale: 1, Postscale: 1}
 	r.Shape = tensor.Shape{4}
-	for _, arg := range d.CmdArgs {
+	for _, arg := range d.Args {
 		var v string
 		if len(arg.Vals) > 0 {
 			v = arg.Vals[0]

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
-	"go.uber.org/goleak"
+	"github.com/gorovod/gorovod/test/leak"
 )
 
 var key = []byte("the secret of this job, 32 bytes")
@@ -24,7 +24,7 @@ var key = []byte("the secret of this job, 32 bytes")
 // that nothing of it, nor of its sessions, is left.
 func serve(t *testing.T, size int) (s *Server, addr string) {
 	t.Helper()
-	before := goleak.IgnoreCurrent()
+	before := leak.Now()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func serve(t *testing.T, size int) (s *Server, addr string) {
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
-		goleak.VerifyNone(t, before)
+		before.Check(t)
 	})
 	return s, l.Addr().String()
 }

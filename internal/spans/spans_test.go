@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"pgregory.net/rapid"
+	"github.com/gorovod/gorovod/test/property"
 )
 
 type span struct {
@@ -15,20 +15,20 @@ type span struct {
 // TestFindAgreesWithLooking: whatever was added and removed, Find finds a range that overlaps where there is one, of
 // those that count, and none where there is none.
 func TestFindAgreesWithLooking(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *property.T) {
 		var s Set[int]
 		var in []span
-		room := rapid.SampledFrom([]uintptr{4, 100, 10000}).Draw(t, "room") // few addresses: many ranges are equal
-		growing := rapid.IntRange(1, 4).Draw(t, "growing")
-		for range rapid.IntRange(1, 1000).Draw(t, "steps") {
-			begin := rapid.Uintptr().Draw(t, "begin") % room
-			end := begin + 1 + rapid.Uintptr().Draw(t, "length")%16
-			if len(in) > 0 && rapid.IntRange(0, growing).Draw(t, "what") == 0 {
-				i := rapid.IntRange(0, len(in)-1).Draw(t, "which")
+		room := property.Pick(t, "room", []int{4, 100, 10000}) // few addresses: many ranges are equal
+		growing := t.Int("growing", 1, 4)
+		for range t.Int("steps", 1, 1000) {
+			begin := uintptr(t.Int("begin", 0, room-1))
+			end := begin + 1 + uintptr(t.Int("length", 0, 15))
+			if len(in) > 0 && t.Int("what", 0, growing) == 0 {
+				i := t.Int("which", 0, len(in)-1)
 				s.Remove(in[i].begin, in[i].end, in[i].owner)
 				in = slices.Delete(in, i, i+1)
 			} else {
-				n := span{begin, end, rapid.IntRange(0, 3).Draw(t, "owner")}
+				n := span{begin, end, t.Int("owner", 0, 3)}
 				s.Add(n.begin, n.end, n.owner)
 				in = append(in, n)
 			}

@@ -3,14 +3,14 @@ package timeline
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/datadriven"
-	"pgregory.net/rapid"
-
 	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/test/property"
+	"github.com/gorovod/gorovod/test/transcript"
 )
 
 var kinds = map[string]kind{
@@ -31,7 +31,7 @@ var kinds = map[string]kind{
 // and what comes out are the records added to the file. "lost n=5" tells the
 // recorder of dropped events; "limit n=1" sets how many tensors have a track.
 func TestRecords(t *testing.T) {
-	datadriven.Walk(t, "testdata/records", func(t *testing.T, path string) {
+	transcript.Walk(t, "testdata/records", func(t *testing.T, path string) {
 		f := &memFile{}
 		out, err := newArrayFile(f)
 		if err != nil {
@@ -39,7 +39,7 @@ func TestRecords(t *testing.T) {
 		}
 		r := newRecorder(out, time.UnixMicro(1_700_000_000_000_000))
 		shown := 0
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		transcript.Run(t, path, func(t *testing.T, d *transcript.Command) string {
 			var n int
 			switch d.Cmd {
 			case "events":
@@ -48,11 +48,11 @@ func TestRecords(t *testing.T) {
 					r.record(&e)
 				}
 			case "lost":
-				d.ScanArgs(t, "n", &n)
+				d.ScanArg(t, "n", &n)
 				r.freeCrowd()
 				r.tell(int64(n))
 			case "limit":
-				d.ScanArgs(t, "n", &r.limit)
+				d.ScanArg(t, "n", &r.limit)
 			default:
 				d.Fatalf(t, "unknown command")
 			}
@@ -82,7 +82,7 @@ func TestRecords(t *testing.T) {
 	})
 }
 
-func parseEvent(t *testing.T, d *datadriven.TestData, line string) event {
+func parseEvent(t *testing.T, d *transcript.Command, line string) event {
 	words := strings.Fields(line)
 	e := event{dtype: tensor.Float32, ndim: 1, dims: [maxDims]int64{5}}
 	k, ok := kinds[words[1]]
@@ -106,23 +106,23 @@ func parseEvent(t *testing.T, d *datadriven.TestData, line string) event {
 
 // TestAnyEventsGiveAWellNestedFile feeds events in no sensible order.
 func TestAnyEventsGiveAWellNestedFile(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *property.T) {
 		f := &memFile{}
 		out, err := newArrayFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := newRecorder(out, time.UnixMicro(0))
-		n := rapid.IntRange(0, 200).Draw(t, "events")
+		n := t.Int("events", 0, 200)
 		for range n {
 			r.record(&event{
-				at:    rapid.Int64Range(0, 1_000_000).Draw(t, "at"),
-				kind:  kind(rapid.IntRange(int(cycleStart), int(opEnd)).Draw(t, "kind")),
-				name:  rapid.SampledFrom([]string{"a", "b", "\xff\x00\"\\"}).Draw(t, "name"),
-				text:  rapid.SampledFrom([]string{"", "ALLREDUCE", "<\"\x80\u2028"}).Draw(t, "text"),
-				rank:  rapid.Int32().Draw(t, "rank"),
-				dtype: tensor.DType(rapid.Uint8Range(0, tensor.NumDTypes).Draw(t, "dtype")),
-				ndim:  rapid.Uint8Range(0, maxDims+1).Draw(t, "ndim"),
+				at:    int64(t.Int("at", 0, 1_000_000)),
+				kind:  kind(t.Int("kind", int(cycleStart), int(opEnd))),
+				name:  property.Pick(t, "name", []string{"a", "b", "\xff\x00\"\\"}),
+				text:  property.Pick(t, "text", []string{"", "ALLREDUCE", "<\"\x80\u2028"}),
+				rank:  int32(t.Int("rank", math.MinInt32, math.MaxInt32)),
+				dtype: tensor.DType(t.Int("dtype", 0, tensor.NumDTypes)),
+				ndim:  uint8(t.Int("ndim", 0, maxDims+1)),
 			})
 		}
 		if err := out.close(); err != nil {

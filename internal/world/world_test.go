@@ -14,20 +14,19 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/test/leak"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(mpiRoleVariable) != "" { // its threads are no leak
 		os.Exit(m.Run())
 	}
-	goleak.VerifyTestMain(m)
+	leak.Main(m)
 }
 
 const limit = 30 * time.Second

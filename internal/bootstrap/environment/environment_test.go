@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cockroachdb/datadriven"
+	"github.com/gorovod/gorovod/test/transcript"
 )
 
 func lookup(input string) func(string) (string, bool) {
@@ -21,8 +21,8 @@ func lookup(input string) func(string) (string, bool) {
 // Environments of processes, most of them recorded from real launchers, and what is
 // found in them. "kept" lists the variables that who starts another job hands on.
 func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+	transcript.Walk(t, "testdata", func(t *testing.T, path string) {
+		transcript.Run(t, path, func(t *testing.T, d *transcript.Command) string {
 			switch d.Cmd {
 			case "find":
 				p, err := Find(lookup(d.Input))

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/datadriven"
+	"github.com/gorovod/gorovod/test/transcript"
 )
 
 // TestTranscripts plays the scenarios in testdata, one file each. The commands;
@@ -24,10 +24,10 @@ import (
 //
 // To accept what they print now: go test ./internal/elastic/membership -run Transcripts -rewrite
 func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	transcript.Walk(t, "testdata", func(t *testing.T, path string) {
 		var s *State
 		var now time.Duration
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		transcript.Run(t, path, func(t *testing.T, d *transcript.Command) string {
 			at := -1.0
 			scanFloat(t, d, "at", &at)
 			if at >= 0 {
@@ -40,7 +40,7 @@ func TestTranscripts(t *testing.T) {
 				now = 0
 			case "hosts":
 				var hosts []Host
-				for _, arg := range d.CmdArgs {
+				for _, arg := range d.Args {
 					if name, n, ok := strings.Cut(arg.Key, ":"); ok {
 						slots, _ := strconv.Atoi(n)
 						hosts = append(hosts, Host{name, slots})
@@ -50,9 +50,9 @@ func TestTranscripts(t *testing.T) {
 			case "ready":
 				r := Registration{Commit: -1, Intact: d.HasArg("intact")}
 				commit, sets := -1, 0
-				d.MaybeScanArgs(t, "commit", &commit)
-				d.MaybeScanArgs(t, "trouble", &r.Trouble)
-				d.MaybeScanArgs(t, "sets", &sets)
+				d.MaybeScanArg(t, "commit", &commit)
+				d.MaybeScanArg(t, "trouble", &r.Trouble)
+				d.MaybeScanArg(t, "sets", &sets)
 				r.Commit = int64(commit)
 				for i := range sets {
 					r.Sets = append(r.Sets, []int{i, i + 1})
@@ -74,7 +74,7 @@ func TestTranscripts(t *testing.T) {
 				}
 			case "lost":
 				var host string
-				d.ScanArgs(t, "host", &host)
+				d.ScanArg(t, "host", &host)
 				out = s.HostLost(now, host)
 			case "tick":
 				out = s.Tick(now)
@@ -93,9 +93,9 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-func scanFloat(t *testing.T, d *datadriven.TestData, name string, v *float64) {
+func scanFloat(t *testing.T, d *transcript.Command, name string, v *float64) {
 	text := ""
-	d.MaybeScanArgs(t, name, &text)
+	d.MaybeScanArg(t, name, &text)
 	if text == "" {
 		return
 	}
@@ -105,19 +105,19 @@ func scanFloat(t *testing.T, d *datadriven.TestData, name string, v *float64) {
 	}
 }
 
-func config(t *testing.T, d *datadriven.TestData) Config {
+func config(t *testing.T, d *transcript.Command) Config {
 	c := Config{ResetLimit: -1, Fixed: d.HasArg("fixed"), Resumable: d.HasArg("resumable"), WholeHosts: d.HasArg("wholehosts"),
 		Random: func() float64 { return 0.5 }}
-	d.ScanArgs(t, "np", &c.NP)
+	d.ScanArg(t, "np", &c.NP)
 	c.Min = c.NP
-	d.MaybeScanArgs(t, "min", &c.Min)
-	d.MaybeScanArgs(t, "max", &c.Max)
-	d.MaybeScanArgs(t, "resets", &c.ResetLimit)
+	d.MaybeScanArg(t, "min", &c.Min)
+	d.MaybeScanArg(t, "max", &c.Max)
+	d.MaybeScanArg(t, "resets", &c.ResetLimit)
 	timeout, patience := 600.0, 30.0
 	scanFloat(t, d, "timeout", &timeout)
 	scanFloat(t, d, "patience", &patience)
 	c.Timeout, c.Patience = time.Duration(timeout*float64(time.Second)), time.Duration(patience*float64(time.Second))
-	for _, arg := range d.CmdArgs {
+	for _, arg := range d.Args {
 		if arg.Key == "cooldown" {
 			low, _ := strconv.Atoi(arg.Vals[0])
 			high, _ := strconv.Atoi(arg.Vals[1])
@@ -127,8 +127,8 @@ func config(t *testing.T, d *datadriven.TestData) Config {
 	return c
 }
 
-func ids(t *testing.T, d *datadriven.TestData) (list []int) {
-	for _, arg := range d.CmdArgs {
+func ids(t *testing.T, d *transcript.Command) (list []int) {
+	for _, arg := range d.Args {
 		if arg.Key == "w" {
 			for _, v := range arg.Vals {
 				id, err := strconv.Atoi(v)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/datadriven"
+	"github.com/gorovod/gorovod/test/transcript"
 )
 
 // logged is a slog.Handler that keeps what is logged as "WARN text".
@@ -97,12 +97,12 @@ func (s *rankState) parse(f []string) (err error) {
 // TestReports shows what users read. Each case gives what waits on which rank,
 // and shows what rank 0's Inspector logs.
 func TestReports(t *testing.T) {
-	datadriven.Walk(t, "testdata/reports", func(t *testing.T, path string) {
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+	transcript.Walk(t, "testdata/reports", func(t *testing.T, path string) {
+		transcript.Run(t, path, func(t *testing.T, d *transcript.Command) string {
 			var size, check, shutdown int
-			d.ScanArgs(t, "size", &size)
-			d.ScanArgs(t, "check", &check)
-			d.MaybeScanArgs(t, "shutdown", &shutdown)
+			d.ScanArg(t, "size", &size)
+			d.ScanArg(t, "check", &check)
+			d.MaybeScanArg(t, "shutdown", &shutdown)
 			states := parse(t, d.Input)
 			var out []string
 			o := Options{

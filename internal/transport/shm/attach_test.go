@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/test/leak"
 )
 
 // patience is the ranks' time-out in tests where nobody may wait for it, and soon
@@ -120,7 +120,7 @@ func prove(ctx context.Context, c Config, h hello) (*net.UnixConn, error) {
 func TestOwnersFailureIsToldToAll(t *testing.T) {
 	limitFiles(t)
 	all(t, openFailing(t, patient(t, 4)...), 0, "file too large")
-	goleak.VerifyNone(t)
+	leak.Check(t)
 }
 
 // Rank 0 stays until the last rank has been told.
@@ -138,7 +138,7 @@ func TestGuestsFailureIsToldToAll(t *testing.T) {
 	configs := patient(t, 4)
 	configs[2].Slots *= 2 // it wants a larger segment
 	all(t, openFailing(t, configs...), 2, "the segment is for 4 ranks and 64 slots, want 4 and 128")
-	goleak.VerifyNone(t)
+	leak.Check(t)
 }
 
 func TestGuestWithoutAddressSpace(t *testing.T) {
@@ -215,7 +215,7 @@ func TestMisfitsAreToldToAll(t *testing.T) {
 		}
 		all(t, <-owner, 0, m.why)
 	}
-	goleak.VerifyNone(t)
+	leak.Check(t)
 }
 
 func TestTwoOfOneRank(t *testing.T) {

@@ -16,11 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/board"
+	"github.com/gorovod/gorovod/test/leak"
 )
 
 var generation atomic.Uint64
@@ -136,7 +135,7 @@ func testNothingIsLeft(t *testing.T, bells func(*Config)) {
 			t.Errorf("descriptor %d is still tracked", fd)
 		}
 	}
-	goleak.VerifyNone(t)
+	leak.Check(t)
 }
 
 func TestLaneBoardAcrossRanks(t *testing.T) {
@@ -507,7 +506,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	if errs[1] == nil {
 		t.Error("rank 2 attached to an incomplete world")
 	}
-	goleak.VerifyNone(t)
+	leak.Check(t)
 }
 
 func TestOpenEndsWithItsContext(t *testing.T) {
@@ -518,7 +517,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
-	goleak.VerifyNone(t)
+	leak.Check(t)
 }
 
 func TestStrangersAreRefused(t *testing.T) {
@@ -555,7 +554,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 	n0.Close()
 	n1.Close()
-	goleak.VerifyNone(t)
+	leak.Check(t)
 }
 
 func TestGenerationsDoNotMeet(t *testing.T) {

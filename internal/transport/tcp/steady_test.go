@@ -1,11 +1,12 @@
 package tcp
 
 import (
+	"math"
 	"sync"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
+	"github.com/gorovod/gorovod/test/property"
 )
 
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
@@ -102,8 +103,9 @@ func TestABellIsNeverMissed(t *testing.T) {
 }
 
 func TestHeadersAndHellos(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		h := header{message(rapid.Uint8Range(1, 5).Draw(t, "kind")), rapid.Uint32().Draw(t, "sequence"), rapid.Uint64().Draw(t, "length")}
+	property.Check(t, func(t *property.T) {
+		u32 := func(label string) uint32 { return uint32(t.Int(label, 0, math.MaxUint32)) }
+		h := header{message(t.Int("kind", 1, 5)), u32("sequence"), t.Uint64("length")}
 		if h.kind == messageGoodbye || h.kind == messageLaneClosed {
 			h.length = 0
 		}
@@ -112,14 +114,13 @@ func TestHeadersAndHellos(t *testing.T) {
 		if got, err := parseHeader(p[:]); err != nil || got != h {
 			t.Fatalf("%+v, %v; want %+v", got, err, h)
 		}
-		u32 := rapid.Uint32()
-		hi := hello{rapid.Uint64().Draw(t, "generation"), rapid.Int64().Draw(t, "lane"), u32.Draw(t, "from"), u32.Draw(t, "to"),
-			u32.Draw(t, "size"), u32.Draw(t, "slots"), u32.Draw(t, "incarnation"), u32.Draw(t, "streams"), stream(rapid.Uint8().Draw(t, "stream"))}
+		hi := hello{t.Uint64("generation"), int64(t.Uint64("lane")), u32("from"), u32("to"),
+			u32("size"), u32("slots"), u32("incarnation"), u32("streams"), stream(t.Int("stream", 0, math.MaxUint8))}
 		q := hi.encode()
 		if got, err := parseHello(q); err != nil || got != hi {
 			t.Fatalf("%+v, %v; want %+v", got, err, hi)
 		}
-		if _, err := parseHello(q[:rapid.IntRange(0, len(q)-1).Draw(t, "cut")]); err == nil {
+		if _, err := parseHello(q[:t.Int("cut", 0, len(q)-1)]); err == nil {
 			t.Fatal("a cut hello passes")
 		}
 	})

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/transport"
-	"go.uber.org/goleak"
+	"github.com/gorovod/gorovod/test/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // patience bounds every wait of a test. It is long, because a test that hangs is
 // the only one that uses it up.

@@ -10,7 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport"
-	"pgregory.net/rapid"
+	"github.com/gorovod/gorovod/test/property"
 )
 
 const joinName = "join.noname"
@@ -176,7 +176,7 @@ func (w *worker) settle() {
 }
 
 type simulation struct {
-	t         *rapid.T
+	t         *property.T
 	link      *link
 	groups    [][]string
 	odd       []string // names of which one member asks for another shape at times
@@ -253,10 +253,10 @@ func (s *simulation) finished() bool {
 }
 
 // drawHosts puts up to 24 members on hosts.
-func drawHosts(t *rapid.T) [][]int {
-	n := rapid.IntRange(1, 4).Draw(t, "hosts")
-	if rapid.IntRange(0, 3).Draw(t, "deep") == 0 {
-		n = rapid.IntRange(Arity+1, 2*Arity+4).Draw(t, "many hosts")
+func drawHosts(t *property.T) [][]int {
+	n := t.Int("hosts", 1, 4)
+	if t.Int("deep", 0, 3) == 0 {
+		n = t.Int("many hosts", Arity+1, 2*Arity+4)
 	}
 	hosts := make([][]int, n)
 	m := 0
@@ -264,8 +264,8 @@ func drawHosts(t *rapid.T) [][]int {
 		hosts[h] = append(hosts[h], m)
 		m++
 	}
-	for range rapid.IntRange(0, 6).Draw(t, "more members") {
-		h := rapid.IntRange(0, n-1).Draw(t, "host")
+	for range t.Int("more members", 0, 6) {
+		h := t.Int("host", 0, n-1)
 		hosts[h] = append(hosts[h], m)
 		m++
 	}
@@ -279,15 +279,15 @@ func drawHosts(t *rapid.T) [][]int {
 func TestSimulation(t *testing.T) {
 	for _, combine := range []bool{false, true} {
 		t.Run(fmt.Sprint("combine ", combine), func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) { simulate(t, rt, combine) })
+			property.Check(t, func(rt *property.T) { simulate(t, rt, combine) })
 		})
 	}
 }
 
-func simulate(t *testing.T, rt *rapid.T, combine bool) {
-	s := &simulation{t: rt, rounds: rapid.IntRange(1, 12).Draw(rt, "rounds")}
+func simulate(t *testing.T, rt *property.T, combine bool) {
+	s := &simulation{t: rt, rounds: rt.Int("rounds", 1, 12)}
 	hosts := drawHosts(rt)
-	slots := rapid.IntRange(1, 8).Draw(rt, "slots")
+	slots := rt.Int("slots", 1, 8)
 	var merge func([]int) transport.Combiner
 	if combine {
 		merge = func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }
@@ -299,24 +299,24 @@ func simulate(t *testing.T, rt *rapid.T, combine bool) {
 		members[m] = m
 	}
 	s.coord = negotiate.NewCoordinator(members, s.link.boards[0], negotiate.Options{Capacity: slots})
-	for g := range rapid.IntRange(1, 5).Draw(rt, "groups") {
+	for g := range rt.Int("groups", 1, 5) {
 		var names []string
-		for i := range rapid.IntRange(1, 3).Draw(rt, "names") {
+		for i := range rt.Int("names", 1, 3) {
 			names = append(names, fmt.Sprintf("t%d.%d", g, i))
 		}
 		s.groups = append(s.groups, names)
-		if rapid.Bool().Draw(rt, "odd") {
+		if rt.Bool("odd") {
 			s.odd = append(s.odd, names[0])
 		}
 	}
-	s.oddMember = rapid.IntRange(0, n-1).Draw(rt, "odd member")
+	s.oddMember = rt.Int("odd member", 0, n-1)
 	for m := range n {
 		s.workers = append(s.workers, &worker{s: s, member: m, board: s.link.boards[m], cache: negotiate.NewWorker(m),
 			asked: map[string]*ask{}, done: map[string]int{}})
 	}
-	rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "order"), 0)) // a draw for each step would be slow
+	rnd := rand.New(rand.NewPCG(rt.Uint64("order"), 0)) // a draw for each step would be slow
 	pick := rnd.IntN
-	joins := rapid.IntRange(0, 2).Draw(rt, "joins") // a rank joins at any time, while others go on
+	joins := rt.Int("joins", 0, 2) // a rank joins at any time, while others go on
 	pairs := s.link.pairs()
 	steps := 0
 	for ; !s.finished(); steps++ {
