@@ -30,6 +30,7 @@ ALONE = {
     "test_examples.py",
     "test_elastic_jobs.py",
     "test_faults.py",
+    "test_imports.py",
     "test_jax_jobs.py",
     "test_loss_curve.py",
     "test_names.py",

@@ -36,7 +36,7 @@ CONSTANTS = {
     "Adasum": "Reduce by Adasum, which scales gradients by how much they agree.",
     "global_process_set": "The process set of all ranks.",
 }
-# Modules take names over from here by assignment (rank = _basics.rank), or import them when asked.
+# Modules take names over from here by assignment (rank = basics.rank), or import them when asked.
 ELSEWHERE = (
     "horovod.common.basics.HorovodBasics",
     "horovod._keras._tensorflow",
@@ -64,7 +64,12 @@ def target(found: Any) -> Any:
 
 
 def exported(module: str) -> list[str]:
-    names = {str(name) for name in at(module).exports or []}
+    names = set()
+    for name in at(module).exports or []:
+        if isinstance(name, str):
+            names.add(name)
+        else:  # __all__ += other.__all__
+            names.update(exported(name.canonical_path.rpartition(".")[0]))
     if not names:
         names = {name for name, member in at(module).members.items() if member.is_exported}
     return sorted(names, key=lambda name: (name.lower(), name))

@@ -2,9 +2,11 @@
 
 Such a module offers
 
-- ``hvd``: the front end of the framework, such as :mod:`horovod.tensorflow`,
+- ``Compression``: that of the front end of the framework,
+- ``broadcast_object``: that of the front end, too,
 - ``Gradients``: what a distributed optimizer does with gradients,
-- ``prepare(optimizer)``: called for each optimizer that is made a distributed one,
+- ``prepare(optimizer, is_distributed)``: called for each optimizer that is made a distributed one; ``is_distributed``
+  tells for any optimizer whether it has been,
 - ``broadcast_variables(variables, root_rank, process_set)``: of Keras, in place,
 - ``broadcast_global_variables(root_rank, process_set)``: where there are such,
 - ``allreduce``, ``allgather``, ``broadcast``, ``reducescatter``: of arrays and what can be made one, as tensors,
@@ -13,7 +15,6 @@ Such a module offers
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +32,16 @@ def backend(keras: Any) -> str:
 def framework(keras: Any) -> ModuleType:
     """The module for the framework of ``keras``. Raises ImportError if there is none."""
     name = backend(keras)
-    if name not in ("tensorflow", "torch", "jax"):
-        raise ImportError(f"Keras runs on {name} here; horovod.keras works on TensorFlow, PyTorch and JAX")
-    return importlib.import_module(f"horovod._keras._{name}")
+    if name == "tensorflow":
+        from horovod._keras import _tensorflow
+
+        return _tensorflow
+    if name == "torch":
+        from horovod._keras import _torch
+
+        return _torch
+    if name == "jax":
+        from horovod._keras import _jax
+
+        return _jax
+    raise ImportError(f"Keras runs on {name} here; horovod.keras works on TensorFlow, PyTorch and JAX")

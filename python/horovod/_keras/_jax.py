@@ -13,18 +13,22 @@ from horovod.jax.elastic import internal_error
 from horovod.jax.mpi_ops import check_compression
 
 __all__ = [
+    "Compression",
     "Gradients",
     "allgather",
     "allreduce",
     "broadcast",
     "broadcast_global_variables",
+    "broadcast_object",
     "broadcast_variables",
     "check_compression",
-    "hvd",
     "internal_error",
     "prepare",
     "reducescatter",
 ]
+
+Compression = hvd.Compression
+broadcast_object = hvd.broadcast_object
 
 
 class Gradients:
@@ -82,7 +86,7 @@ class Gradients:
         return apply(results)
 
 
-def prepare(optimizer: Any) -> None:
+def prepare(optimizer: Any, is_distributed: Callable[[Any], bool]) -> None:
     """Nothing needs to be done for an optimizer."""
 
 
@@ -111,7 +115,7 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     op: Optional[int] = None,
-    compression: Any = hvd.Compression.none,
+    compression: Any = Compression.none,
     process_set: ProcessSet = global_process_set,
 ) -> jax.Array:
     """The reduction of ``value``, an array or what can be made one, over the ranks of ``process_set``: the average,

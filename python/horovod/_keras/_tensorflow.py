@@ -6,25 +6,29 @@ from typing import Any, Callable, Optional, Sequence
 
 import tensorflow as tf
 
-import horovod.tensorflow as hvd
 from horovod._keras._options import Options
+from horovod.common import _job
 from horovod.common._arguments import compressor as check_compression
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common._reduce_ops import Average
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow import _collectives, functions, mpi_ops
+from horovod.tensorflow._errors import internal_error
 from horovod.tensorflow._reduction import LocalGradients, Reducer
-from horovod.tensorflow.functions import default_session
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.functions import broadcast_object, default_session
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 
 __all__ = [
+    "Compression",
     "Gradients",
     "allgather",
     "allreduce",
     "broadcast",
     "broadcast_global_variables",
+    "broadcast_object",
     "broadcast_variables",
     "check_compression",
-    "hvd",
     "internal_error",
     "prepare",
     "reducescatter",
@@ -76,7 +80,7 @@ class Gradients:
             self._reduce,
             options.sparse_as_dense,
             options.average_aggregated_gradients,
-            hvd.rank(),
+            _job.rank(),
             LocalGradientAggregationHelper._OPTIMIZER_TYPE_KERAS,
             options.process_set,
             options.scale_local_gradients,
@@ -158,7 +162,7 @@ class Gradients:
                 self.register_local_var(variable)
 
 
-def prepare(optimizer: Any) -> None:
+def prepare(optimizer: Any, is_distributed: Callable[[Any], bool]) -> None:
     """Keep Keras 3 from compiling a model with this optimizer by XLA, which has no collectives of other libraries."""
     if not hasattr(type(optimizer), "stateless_apply"):
         return
@@ -169,8 +173,6 @@ def prepare(optimizer: Any) -> None:
         return
 
     def model_supports_jit(model: Any) -> bool:
-        from horovod._keras.optimizer import is_distributed
-
         return not is_distributed(getattr(model, "optimizer", None)) and supports(model)
 
     model_supports_jit.knows_horovod = True  # type: ignore[attr-defined]
@@ -179,14 +181,14 @@ def prepare(optimizer: Any) -> None:
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> None:
     """Overwrite variables of Keras with those of ``root_rank``, on all ranks of ``process_set``."""
-    operation = hvd.broadcast_variables([_native(v) for v in variables], root_rank, process_set)
+    operation = functions.broadcast_variables([_native(v) for v in variables], root_rank, process_set)
     if operation is not None:
         _evaluated(operation)
 
 
 def broadcast_global_variables(root_rank: int, process_set: ProcessSet = global_process_set) -> None:
     """Overwrite all global variables with those of ``root_rank``. RuntimeError in eager mode."""
-    _evaluated(hvd.broadcast_global_variables(root_rank, process_set))
+    _evaluated(functions.broadcast_global_variables(root_rank, process_set))
 
 
 def _evaluated(tensor: Any) -> Any:
@@ -204,12 +206,12 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     op: Optional[int] = None,
-    compression: Any = hvd.Compression.none,
+    compression: Any = Compression.none,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The reduction of ``value``, an array or what can be made one, over the ranks of ``process_set``: the average,
     unless ``op`` says otherwise. Blocks. A tensor; in a graph of TensorFlow 1 its value, which the session computes."""
-    tensor = hvd.allreduce(
+    tensor = _collectives.allreduce(
         tf.convert_to_tensor(value),
         name=name,
         average=average,
@@ -224,25 +226,19 @@ def allreduce(
 
 def allgather(value: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
     """The values of all ranks, one after the other along the first dimension, which may differ. Blocks."""
-    return _evaluated(hvd.allgather(tf.convert_to_tensor(value), name=name, process_set=process_set))
+    return _evaluated(mpi_ops.allgather(tf.convert_to_tensor(value), name=name, process_set=process_set))
 
 
 def broadcast(
     value: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """The value of ``root_rank``, a rank of the world, on all ranks of ``process_set``. Blocks."""
-    return _evaluated(hvd.broadcast(tf.convert_to_tensor(value), root_rank, name=name, process_set=process_set))
+    return _evaluated(mpi_ops.broadcast(tf.convert_to_tensor(value), root_rank, name=name, process_set=process_set))
 
 
 def reducescatter(
-    value: Any, name: Optional[str] = None, op: int = hvd.Average, process_set: ProcessSet = global_process_set
+    value: Any, name: Optional[str] = None, op: int = Average, process_set: ProcessSet = global_process_set
 ) -> Any:
     """This rank's rows of the reduction of ``value`` over the ranks of ``process_set``. Blocks."""
-    return _evaluated(hvd.reducescatter(tf.convert_to_tensor(value), name=name, op=op, process_set=process_set))
-
-
-def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
-    """What ``error`` is to an elastic job: the error of a collective, or None where it is another one."""
-    from horovod.tensorflow.elastic import internal_error as of_tensorflow
-
-    return of_tensorflow(error)
+    tensor = _collectives.reducescatter(tf.convert_to_tensor(value), name=name, op=op, process_set=process_set)
+    return _evaluated(tensor)

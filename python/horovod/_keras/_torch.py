@@ -17,18 +17,22 @@ from horovod.torch._grouped import submit_grouped_allreduce
 from horovod.torch.compression import prepare as prepare_to_send
 
 __all__ = [
+    "Compression",
     "Gradients",
     "allgather",
     "allreduce",
     "broadcast",
     "broadcast_global_variables",
+    "broadcast_object",
     "broadcast_variables",
     "check_compression",
-    "hvd",
     "internal_error",
     "prepare",
     "reducescatter",
 ]
+
+Compression = hvd.Compression
+broadcast_object = hvd.broadcast_object
 
 
 class Gradients:
@@ -117,7 +121,7 @@ class Gradients:
         return [group for group in found if group] + [[i] for i in shared if i not in grouped]
 
 
-def prepare(optimizer: Any) -> None:
+def prepare(optimizer: Any, is_distributed: Callable[[Any], bool]) -> None:
     """Nothing needs to be done for an optimizer."""
 
 
@@ -145,7 +149,7 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     op: Optional[int] = None,
-    compression: Any = hvd.Compression.none,
+    compression: Any = Compression.none,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """The reduction of ``value``, an array or what can be made one, over the ranks of ``process_set``: the average,

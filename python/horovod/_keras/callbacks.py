@@ -13,7 +13,8 @@ from typing import Any, Callable, Optional, Sequence, Union
 import numpy as np
 
 from horovod._keras import _frameworks
-from horovod.common import _arguments
+from horovod.common import _arguments, _job
+from horovod.common._reduce_ops import Min
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 Logs = Optional[dict[str, Any]]
@@ -70,7 +71,7 @@ class BroadcastGlobalVariables(_Callback):
         if self.broadcast_done or not self.process_set.included():
             return
         built = np.int32(bool(self.model.built))
-        least = {"op": self._framework.hvd.Min, "process_set": self.process_set}
+        least = {"op": Min, "process_set": self.process_set}
         if self._framework.allreduce(built, "broadcast_callback.built", **least) > 0:
             self._framework.broadcast_variables(self._weights(), self.root_rank, self.process_set)
 
@@ -254,7 +255,7 @@ class LearningRateWarmup(LearningRateSchedule):
         def multiplier(epoch: float) -> float:
             # A step further, so that the last batch has the full rate.
             epoch += 1.0 / self.steps_per_epoch
-            size = self._framework.hvd.size()
+            size = _job.size()
             return 1.0 / size * (epoch * (size - 1) / warmup_epochs + 1)
 
         super().__init__(

@@ -11,12 +11,12 @@ from typing import Any, Callable, Iterator
 
 from horovod._keras import _frameworks
 from horovod._keras.callbacks import Logs, optimizer_variables
+from horovod.common import _job
 from horovod.common.elastic import ObjectState, run_fn
 
 
 def run(keras: Any, func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a training function for the framework of ``keras``."""
-    framework = _frameworks.framework(keras)
 
     @functools.wraps(func)
     def converted(*args: Any, **kwargs: Any) -> Any:
@@ -24,8 +24,8 @@ def run(keras: Any, func: Callable[..., Any]) -> Callable[..., Any]:
             return func(*args, **kwargs)
 
     def reset() -> None:
-        framework.hvd.shutdown()
-        framework.hvd.init()
+        _job.shutdown()
+        _job.init()
 
     return run_fn(converted, reset)
 
@@ -57,13 +57,11 @@ class State(ObjectState):
         self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
         _build(self.optimizer, model)
         self._save_variables()
-        super().__init__(
-            bcast_object=self._broadcast_object, get_rank=_frameworks.framework(self._keras).hvd.rank, **kwargs
-        )
+        super().__init__(bcast_object=self._broadcast_object, get_rank=_job.rank, **kwargs)
 
     def _broadcast_object(self, obj: Any) -> Any:
         with _internal_errors(self._keras):
-            return _frameworks.framework(self._keras).hvd.broadcast_object(obj, root_rank=0)
+            return _frameworks.framework(self._keras).broadcast_object(obj, root_rank=0)
 
     def _variables(self) -> list[Any]:
         return [*self.model.weights, *optimizer_variables(self.optimizer)]

@@ -237,7 +237,7 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options
     made: Any = distributed_class(kind).from_config(_config(optimizer))
     _keep_state(optimizer, made)
     made._distribute(framework.Gradients(name or f"Distributed{kind.__name__}", options))
-    framework.prepare(made)
+    framework.prepare(made, is_distributed)
     _reduce_before_unscaling(keras)
     return made
 
@@ -249,7 +249,7 @@ def distribute_in_place(keras: Any, optimizer: Any, options: Options) -> None:
     kind: Any = type(optimizer)
     optimizer.__class__ = distributed_class(kind)
     optimizer._distribute(framework.Gradients(f"Distributed{kind.__name__}", options))
-    framework.prepare(optimizer)
+    framework.prepare(optimizer, is_distributed)
     _reduce_before_unscaling(keras)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Optional, Sequence
 from horovod._keras import _frameworks
 from horovod._keras._options import Options
 from horovod._keras.optimizer import distribute_in_place
+from horovod.common._reduce_ops import Average
 from horovod.common.process_sets import global_process_set
 
 
@@ -19,7 +20,6 @@ def load_model(
     legacy_opts: bool,
 ) -> Any:
     """The model that was saved to ``filepath``; its optimizer is distributed and goes on where it was."""
-    framework = _frameworks.framework(keras)
     if legacy_opts and _frameworks.major(keras) > 2:
         raise ValueError("legacy_opts: there are no legacy optimizers in Keras 3")
     known = {kind.__name__: kind for kind in custom_optimizers or ()}
@@ -36,7 +36,7 @@ def load_model(
         compression=compression,
         sparse_as_dense=False,
         gradient_predivide_factor=1.0,
-        op=framework.hvd.Average,
+        op=Average,
         backward_passes_per_step=1,
         average_aggregated_gradients=False,
         groups=None,

@@ -7,14 +7,16 @@ import ctypes
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Callable, Iterable, Optional, Sequence, Union
+from typing import Callable, Iterable, Optional, Sequence, Union
 
 from horovod.common import _last_words, _lib, _mpi
 from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import ProcessSet, _init_process_sets, _rebind_process_sets
 from horovod.common.util import is_iterable
 
-if TYPE_CHECKING:
-    from horovod.common.process_sets import ProcessSet
+# What front ends have to do when the job begins or has ended: see HorovodBasics.init and shutdown.
+before_init: list[Callable[[], None]] = []
+after_shutdown: list[Callable[[], None]] = []
 
 _NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
@@ -89,6 +91,8 @@ class HorovodBasics:
             )
 
         if not self.is_initialized():
+            for prepare in before_init:
+                prepare()
             sets_by_ranks = [process_set.ranks or [] for process_set in process_sets if process_set.mpi_comm is None]
             reason = _init_interruptibly(ranks, comms and comms + sets_by_comm, sets_by_ranks)
             if reason is not None and self.MPI_LIB_CTYPES.gorovod_elastic() == _lib.ELASTIC_DISMISSED:
@@ -97,11 +101,9 @@ class HorovodBasics:
             if reason is not None:
                 raise ValueError(f"Horovod initialization failed. {reason or 'The log tells more.'}")
         if not self._exit_hook:
-            atexit.register(self.shutdown)
+            atexit.register(self.MPI_LIB_CTYPES.horovod_shutdown)
             _last_words.install()
             self._exit_hook = True
-
-        from horovod.common.process_sets import _init_process_sets, _rebind_process_sets
 
         if self.MPI_LIB_CTYPES.gorovod_elastic() != _lib.NOT_ELASTIC:
             _rebind_process_sets(self, process_sets)
@@ -129,8 +131,13 @@ class HorovodBasics:
         return [], things
 
     def shutdown(self) -> None:
-        """Leave the job; operations that were not executed yet fail on every rank. :meth:`init` may follow."""
+        """Leave the job; operations that were not executed yet fail on every rank. :meth:`init` may follow.
+
+        Handles that nobody synchronised are forgotten, and handles count from 1 again.
+        """
         self.MPI_LIB_CTYPES.horovod_shutdown()
+        for forget in after_shutdown:  # the engine touches no tensor any more
+            forget()
 
     def is_initialized(self) -> bool:
         """Whether this process has called :meth:`init` and not :meth:`shutdown` since."""

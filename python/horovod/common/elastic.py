@@ -18,8 +18,8 @@ import queue
 from typing import Any, Callable, Iterable
 
 from horovod.common import _lib
+from horovod.common._host_updates import HostUpdateResult, WorkerNotificationManager
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
-from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationManager
 
 notification_manager = WorkerNotificationManager()
 

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
+from typing import Iterable, Optional, Protocol, Sequence, Union
 
 from horovod.common import _lib, _mpi
 from horovod.common.util import is_iterable
 
-if TYPE_CHECKING:
-    from horovod.common.basics import HorovodBasics
 
-_basics: Optional[HorovodBasics] = None
+class _Basics(Protocol):
+    """What the sets ask of :class:`horovod.common.basics.HorovodBasics`."""
+
+    def rank(self) -> int: ...
+
+    def _add_process_set_impl(self, ranks: Sequence[int]) -> Optional[int]: ...
+
+    def _remove_process_set_impl(self, process_set_id: int) -> Optional[int]: ...
+
+    def _process_set_rank(self, process_set_id: int) -> int: ...
+
+    def _process_set_size(self, process_set_id: int) -> int: ...
+
+    def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]: ...
+
+    def _comm_process_set_id(self, comm: object) -> int: ...
 
 
-def _setup(basics: HorovodBasics) -> None:
+_basics: Optional[_Basics] = None
+
+
+def _setup(basics: _Basics) -> None:
     """Make ``basics`` the one that the sets ask."""
     global _basics
     _basics = basics
 
 
-def _bound() -> HorovodBasics:
+def _bound() -> _Basics:
     if _basics is None:
         raise ValueError("Horovod has not been initialized; use hvd.init().")
     return _basics
@@ -85,7 +101,7 @@ global_process_set = ProcessSet([])
 global_process_set.process_set_id = 0
 
 
-def _init_process_sets(basics: HorovodBasics, process_sets: Sequence[ProcessSet]) -> None:
+def _init_process_sets(basics: _Basics, process_sets: Sequence[ProcessSet]) -> None:
     """After init: fill in the ranks of the world, and the ids of ``process_sets``."""
     known = basics._get_process_set_ids_and_ranks()
     world = global_process_set.ranks = known.pop(0)
@@ -116,7 +132,7 @@ def _present(places: Sequence[int], world: list[int]) -> list[int]:
     return [rank for rank in places if rank < len(world)] if places else world
 
 
-def _rebind_process_sets(basics: HorovodBasics, process_sets: Sequence[ProcessSet]) -> None:
+def _rebind_process_sets(basics: _Basics, process_sets: Sequence[ProcessSet]) -> None:
     """After init in an elastic job: find the sets that there are now."""
     known = basics._get_process_set_ids_and_ranks()
     world = global_process_set.ranks = known.pop(0)

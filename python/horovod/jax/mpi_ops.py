@@ -18,51 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from horovod.common import _arguments, _lib, _pickling
-from horovod.common.basics import HorovodBasics
-from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.common.process_sets import _setup as _setup_process_sets
-from horovod.common.util import get_average_backwards_compatibility_fun
+from horovod.common._job import *  # noqa: F403  what every front end has
+from horovod.common._job import ProcessSet, global_process_set, rank
+from horovod.common._job import basics as _basics  # noqa: F401
+from horovod.common._reduce_ops import Adasum, Average, Max, Min, Product, Sum
+from horovod.common._reduce_ops import handle_average_backwards_compatibility as _average_or
 from horovod.jax import _host, _traced
-
-_basics = HorovodBasics(__file__)
-
-
-def init(*args: Any, **kwargs: Any) -> None:
-    """See :meth:`horovod.common.basics.HorovodBasics.init`."""
-    _basics.init(*args, **kwargs)
-    _setup_process_sets(_basics)
-
-
-shutdown = _basics.shutdown
-is_initialized = _basics.is_initialized
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-size = _basics.size
-local_size = _basics.local_size
-cross_size = _basics.cross_size
-rank = _basics.rank
-local_rank = _basics.local_rank
-cross_rank = _basics.cross_rank
-is_homogeneous = _basics.is_homogeneous
-mpi_threads_supported = _basics.mpi_threads_supported
-mpi_enabled = _basics.mpi_enabled
-mpi_built = _basics.mpi_built
-gloo_enabled = _basics.gloo_enabled
-gloo_built = _basics.gloo_built
-nccl_built = _basics.nccl_built
-ddl_built = _basics.ddl_built
-ccl_built = _basics.ccl_built
-cuda_built = _basics.cuda_built
-rocm_built = _basics.rocm_built
-
-Average = _basics.Average
-Sum = _basics.Sum
-Adasum = _basics.Adasum
-Min = _basics.Min
-Max = _basics.Max
-Product = _basics.Product
-
-_average_or = get_average_backwards_compatibility_fun(_basics)
 
 
 class Compression:

@@ -13,39 +13,16 @@ from horovod._keras import _frameworks
 from horovod._keras._options import Options
 from horovod._keras.optimizer import distribute
 from horovod._keras.saving import load_model as _load_model
+from horovod.common import _job
 from horovod.common._groups import Groups, resolve_groups
-from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common._job import *  # noqa: F403
+from horovod.common._job import ProcessSet, global_process_set
+from horovod.common._reduce_ops import Adasum, Average, Sum
 from horovod.keras import callbacks, elastic
 
 _framework = _frameworks.framework(keras)
 
-Average: int = _framework.hvd.Average
-Sum: int = _framework.hvd.Sum
-Adasum: int = _framework.hvd.Adasum
-Compression: Any = _framework.hvd.Compression
-
-ccl_built = _framework.hvd.ccl_built
-cross_rank = _framework.hvd.cross_rank
-cross_size = _framework.hvd.cross_size
-cuda_built = _framework.hvd.cuda_built
-ddl_built = _framework.hvd.ddl_built
-gloo_built = _framework.hvd.gloo_built
-gloo_enabled = _framework.hvd.gloo_enabled
-init = _framework.hvd.init
-is_homogeneous = _framework.hvd.is_homogeneous
-is_initialized = _framework.hvd.is_initialized
-local_rank = _framework.hvd.local_rank
-local_size = _framework.hvd.local_size
-mpi_built = _framework.hvd.mpi_built
-mpi_enabled = _framework.hvd.mpi_enabled
-mpi_threads_supported = _framework.hvd.mpi_threads_supported
-nccl_built = _framework.hvd.nccl_built
-rank = _framework.hvd.rank
-rocm_built = _framework.hvd.rocm_built
-shutdown = _framework.hvd.shutdown
-size = _framework.hvd.size
-start_timeline = _framework.hvd.start_timeline
-stop_timeline = _framework.hvd.stop_timeline
+Compression: Any = _framework.Compression
 
 allreduce = _framework.allreduce
 allgather = _framework.allgather
@@ -59,42 +36,17 @@ __all__ = [
     "Compression",
     "DistributedOptimizer",
     "PartialDistributedOptimizer",
-    "ProcessSet",
     "Sum",
-    "add_process_set",
     "allgather",
     "allreduce",
     "broadcast",
     "broadcast_global_variables",
     "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "load_model",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
     "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
 ]
+__all__ += _job.__all__
 
 
 def DistributedOptimizer(

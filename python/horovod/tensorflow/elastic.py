@@ -13,15 +13,14 @@ train(state)
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import tensorflow as tf
 
 from horovod._keras.elastic import State as _KerasState
 from horovod.common.elastic import ObjectState, run_fn
-from horovod.common.exceptions import HorovodInternalError
+from horovod.tensorflow._errors import internal_errors
 from horovod.tensorflow.functions import broadcast_object, broadcast_variables
 from horovod.tensorflow.mpi_ops import init, rank, shutdown
 
@@ -46,29 +45,6 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 def _reset() -> None:
     shutdown()
     init()
-
-
-# What the shim's operations raise for a failure of the engine; a mismatch among the ranks is a FailedPreconditionError.
-_FAILURES = (tf.errors.UnknownError, tf.errors.AbortedError)
-
-
-def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
-    """The HorovodInternalError that TensorFlow's ``error`` stands for; None where it has another cause."""
-    if isinstance(error, _FAILURES) and "Horovod" in str(error):
-        return HorovodInternalError(str(error))
-    return None
-
-
-@contextlib.contextmanager
-def internal_errors() -> Iterator[None]:
-    """Raise HorovodInternalError for errors of TensorFlow that are those of collectives."""
-    try:
-        yield
-    except _FAILURES as e:
-        error = internal_error(e)
-        if error is None:
-            raise
-        raise error from e
 
 
 class TensorFlowKerasState(_KerasState):

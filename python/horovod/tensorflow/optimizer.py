@@ -6,6 +6,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from horovod._keras._options import Options
+from horovod._keras.optimizer import distribute
 from horovod.common import _arguments
 from horovod.common._groups import Groups, resolve_groups
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -207,24 +209,25 @@ def DistributedOptimizer(
         raise ValueError("Adasum does not support average_aggregated_gradients == True")
     groups = resolve_groups(num_groups, groups)
     if not isinstance(optimizer, _LegacyOptimizer):
-        from horovod.tensorflow import keras
-
         if op == Adasum:
             raise ValueError("op == Adasum is not supported yet with Keras")
-        return keras.DistributedOptimizer(
+        return distribute(
+            tf.keras,
             optimizer,
-            name=name,
-            device_dense=device_dense,
-            device_sparse=device_sparse,
-            compression=compression,
-            sparse_as_dense=sparse_as_dense,
-            gradient_predivide_factor=gradient_predivide_factor,
-            op=op,
-            backward_passes_per_step=backward_passes_per_step,
-            average_aggregated_gradients=average_aggregated_gradients,
-            groups=groups,
-            process_set=process_set,
-            scale_local_gradients=scale_local_gradients,
+            name,
+            Options(
+                device_dense=device_dense,
+                device_sparse=device_sparse,
+                compression=compression,
+                sparse_as_dense=sparse_as_dense,
+                gradient_predivide_factor=gradient_predivide_factor,
+                op=op,
+                backward_passes_per_step=backward_passes_per_step,
+                average_aggregated_gradients=average_aggregated_gradients,
+                groups=groups,
+                process_set=process_set,
+                scale_local_gradients=scale_local_gradients,
+            ),
         )
     if op == Adasum:
         if process_set is not global_process_set:

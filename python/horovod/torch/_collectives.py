@@ -8,19 +8,18 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
-from horovod.common import _lib
-from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch import _graph
-from horovod.torch._basics import (
+from horovod.common import _job, _lib
+from horovod.common._reduce_ops import (
     Adasum,
     Average,
     Max,
     Min,
     Product,
     Sum,
-    _basics,
     handle_average_backwards_compatibility,
 )
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch import _graph
 from horovod.torch._compiling import between_graphs
 from horovod.torch._graph import in_graph
 from horovod.torch._submission import (
@@ -282,7 +281,7 @@ class HorovodBroadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
         averaged = allreduce(grad_output.contiguous(), op=Average, process_set=ctx.process_set)
-        return averaged if _basics.rank() == ctx.root_rank else torch.zeros_like(averaged), None, None, None
+        return averaged if _job.rank() == ctx.root_rank else torch.zeros_like(averaged), None, None, None
 
 
 def broadcast(

@@ -11,9 +11,9 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
 
 import torch
 
+from horovod.common._reduce_ops import Average, Max, Min
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
-from horovod.torch._basics import Average, Max, Min
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._grouped import submit_grouped_allreduce
 from horovod.torch._submission import Result, submit

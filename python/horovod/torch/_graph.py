@@ -14,9 +14,9 @@ from typing import Any, Callable, Optional, Sequence, TypeVar
 
 import torch
 
-from horovod.common import _lib
+from horovod.common import _job, _lib
+from horovod.common._reduce_ops import Average, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._basics import Average, Sum, _basics
 from horovod.torch._compiling import is_compiling
 from horovod.torch._submission import empty_share, rows_and_splits, submit, submit_group, synchronize
 
@@ -211,7 +211,7 @@ def _keep_broadcast(ctx: Any, inputs: tuple, output: Any) -> None:
 
 def _broadcast_gradient(ctx: Any, grad: torch.Tensor) -> tuple:
     averaged = allreduce(grad, None, Average, 1.0, 1.0, 0, ctx.set_id)
-    return averaged if _basics.rank() == ctx.root_rank else torch.zeros_like(averaged), None, None, None
+    return averaged if _job.rank() == ctx.root_rank else torch.zeros_like(averaged), None, None, None
 
 
 def _keep_alltoall(ctx: Any, inputs: tuple, output: Any) -> None:

@@ -10,9 +10,9 @@ from typing import Any, Optional, Sequence
 
 import torch
 
+from horovod.common._reduce_ops import Average, handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _graph
-from horovod.torch._basics import Average, handle_average_backwards_compatibility
 from horovod.torch._collectives import (
     allgather,
     check_known_op,

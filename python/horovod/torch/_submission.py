@@ -25,7 +25,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
-from horovod.common import _arguments, _lib, _slots
+from horovod.common import _arguments, _lib, _slots, basics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
@@ -584,6 +584,9 @@ class Result:
             raise self._failure
         return self._output
 
+
+basics.before_init.append(begin_generation)
+basics.after_shutdown.append(forget_all)
 
 for _module in (__name__, "horovod.torch._staging", _slots.__name__, _lib.__name__):
     never_trace(_module)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from horovod.common import _lib
-from horovod.torch._basics import Average, Sum
+from horovod.common._reduce_ops import Average, Sum
 
 
 class Compressor:

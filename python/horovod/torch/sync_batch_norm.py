@@ -8,7 +8,7 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from horovod.torch._basics import Sum
+from horovod.common._reduce_ops import Sum
 from horovod.torch._collectives import allgather_async, allreduce_async
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._submission import synchronize

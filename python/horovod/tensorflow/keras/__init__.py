@@ -10,77 +10,29 @@ from horovod._keras._options import Options
 from horovod._keras._tensorflow import allgather, allreduce, broadcast, broadcast_global_variables, reducescatter
 from horovod._keras.optimizer import distribute
 from horovod._keras.saving import load_model as _load_model
+from horovod.common import _job
 from horovod.common._groups import Groups, resolve_groups
-from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common._job import *  # noqa: F403
+from horovod.common._job import ProcessSet, global_process_set
+from horovod.common._reduce_ops import Average, Sum
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.keras import callbacks, elastic
-from horovod.tensorflow.mpi_ops import (
-    Average,
-    Sum,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
 
 __all__ = [
     "Average",
     "Compression",
     "DistributedOptimizer",
-    "ProcessSet",
     "Sum",
-    "add_process_set",
     "allgather",
     "allreduce",
     "broadcast",
     "broadcast_global_variables",
     "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "load_model",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
     "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
 ]
+__all__ += _job.__all__
 
 
 def DistributedOptimizer(

@@ -14,14 +14,24 @@ from __future__ import annotations
 
 import collections
 import threading
-from typing import TYPE_CHECKING, Optional
+from typing import Optional, Protocol
 
 import torch
 
 from horovod.torch.distributed import _threads
 
-if TYPE_CHECKING:
-    from horovod.torch.distributed._work import Collective
+
+class Watched(Protocol):
+    """What is seen to: a :class:`horovod.torch.distributed._work.Collective`."""
+
+    def _await(self, seconds: float) -> bool: ...
+
+    def _ended(self) -> bool: ...
+
+    def _conclude(self) -> None: ...
+
+    def _outlast(self) -> None: ...
+
 
 # How often the watcher looks for the ends of what it need not wait for,
 _LOOK_S = 0.005
@@ -32,7 +42,7 @@ _queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 _graph_task = getattr(torch._C, "_current_graph_task_id", None)  # PyTorch 2.0
 
 
-def see_to(work: Collective) -> None:
+def see_to(work: Watched) -> None:
     """Have ``work`` concluded at its end, though nobody waits for it."""
     _watcher.add(work, awaited=_await_in_backward(work))
 
@@ -44,7 +54,7 @@ class _Pass(threading.local):
 _pass = _Pass()
 
 
-def _await_in_backward(work: Collective) -> bool:
+def _await_in_backward(work: Watched) -> bool:
     """Have this thread's backward pass wait for ``work`` when it ends. False if there is none, or it is ending."""
     if _pass.ending:
         return False
@@ -77,12 +87,12 @@ class _Watcher:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()  # guards all fields
-        self._works: collections.deque[tuple[Collective, bool]] = collections.deque()
+        self._works: collections.deque[tuple[Watched, bool]] = collections.deque()
         self._on_watch = False
         self._asleep = False
         self._closing = False
 
-    def add(self, work: Collective, awaited: bool) -> None:
+    def add(self, work: Watched, awaited: bool) -> None:
         """Watch ``work``; if it is ``awaited``, only look after it now and then."""
         with self._changed:
             self._works.append((work, awaited))
@@ -112,7 +122,7 @@ class _Watcher:
                     return
                 self._on_watch = True
 
-    def _next(self) -> Optional[Collective]:
+    def _next(self) -> Optional[Watched]:
         """Wait for the end of a Work, and give up the watch. None if all is to end."""
         looks = 0
         while True:

@@ -20,8 +20,8 @@ import weakref
 from typing import Optional, Sequence
 
 from horovod.common import _lib
+from horovod.common._job import basics as _basics
 from horovod.common.exceptions import HorovodInternalError
-from horovod.torch._basics import _basics
 from horovod.torch.distributed import _threads
 
 _REQUESTS = (1 << 31) | 1

@@ -1,0 +1,15 @@
+"""The reduce operations, by the numbers that the library has for them. Front ends re-export this list."""
+
+from horovod.common._job import basics
+from horovod.common.util import get_average_backwards_compatibility_fun
+
+Average = basics.Average
+Sum = basics.Sum
+Adasum = basics.Adasum
+Min = basics.Min
+Max = basics.Max
+Product = basics.Product
+
+__all__ = ["Adasum", "Average", "Max", "Min", "Product", "Sum"]
+
+handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(basics)
