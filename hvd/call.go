@@ -89,9 +89,7 @@ func newOp[T Element](t operation.Kind, name string, data []T, opts []Option) *c
 	for _, o := range opts {
 		o(op)
 	}
-	if op.Type == operation.Allreduce && op.ReduceOp == Adasum {
-		op.Type = operation.Adasum
-	}
+	op.Type = operation.Of(t, op.ReduceOp)
 	return op
 }
 
@@ -193,7 +191,7 @@ func gather[T Element](ctx context.Context, op *call) (out []T, received []int, 
 func gatherAsync[T Element](op *call) (*ResultHandle[T], error) {
 	r := new(ResultHandle[T])
 	r.allocate(&op.Op)
-	alltoall := op.Type == operation.Alltoall
+	alltoall := op.Type.Describe().Output == operation.Sent
 	h, err := enqueue(op)
 	if err != nil {
 		return nil, err

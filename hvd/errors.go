@@ -94,11 +94,11 @@ func wrap(e *engine.Error) error {
 
 // named has err say which operation it is of, where it does not.
 func named(t operation.Kind, name string, err error) error {
-	what := strings.ToLower(t.String())
+	what := strings.ToLower(t.Describe().Name)
 	switch {
 	case err == nil || name != "" && strings.Contains(err.Error(), strconv.Quote(name)):
 		return err
-	case t == operation.Barrier || t == operation.Join: // whose names are not the caller's
+	case t.Describe().Role == operation.Meeting: // whose names are not the caller's
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return fmt.Errorf("%s %q: %w", what, name, err)

@@ -2,7 +2,6 @@ package hvd
 
 import (
 	"context"
-	"strconv"
 	"sync"
 
 	"github.com/gorovod/gorovod/internal/engine"
@@ -122,9 +121,7 @@ func (m *groupMemory) recycle() {
 // name writes the names of n tensors.
 func (m *groupMemory) name(group string, n int) {
 	for i := range n {
-		m.names = append(append(m.names, group...), '_')
-		m.names = append(strconv.AppendInt(m.names, int64(i+1), 10), "of"...)
-		m.names = strconv.AppendInt(m.names, int64(n), 10)
+		m.names = operation.AppendMember(m.names, group, i, n)
 		m.ends = append(m.ends, len(m.names))
 	}
 }

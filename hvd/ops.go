@@ -115,7 +115,7 @@ func ReducescatterAsync[T Element](name string, data []T, opts ...Option) (*Resu
 
 // Barrier blocks until all processes have called it, or ctx is done.
 func Barrier(ctx context.Context, opts ...Option) error {
-	return run(ctx, newOp[uint8](operation.Barrier, "barrier.noname", nil, opts))
+	return run(ctx, newOp[uint8](operation.Barrier, "", nil, opts))
 }
 
 // Join says that this process has no more data: until all processes have joined
@@ -125,7 +125,7 @@ func Join(ctx context.Context) (last int, err error) {
 	if err := ctx.Err(); err != nil {
 		return -1, named(operation.Join, "", err)
 	}
-	op := newOp[uint8](operation.Join, engine.JoinName, nil, nil)
+	op := newOp[uint8](operation.Join, "", nil, nil)
 	op.WillWait = true
 	h, err := enqueue(op)
 	if err != nil {

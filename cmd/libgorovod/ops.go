@@ -10,7 +10,6 @@ import "C"
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 	"unsafe"
@@ -84,16 +83,14 @@ func goEnqueueGroup(group *C.char, list **C.gorovod_op, n C.int, out *C.int64_t,
 		unnamed := ""
 		if c.name == nil && group != nil {
 			start := len(g.names)
-			g.names = append(append(g.names, prefix...), '_')
-			g.names = strconv.AppendInt(g.names, int64(i+1), 10)
-			g.names = strconv.AppendInt(append(g.names, "of"...), int64(n), 10)
+			g.names = operation.AppendMember(g.names, prefix, i, int(n))
 			unnamed = unsafe.String(&g.names[start], len(g.names)-start)
 		}
 		err := translate(&g.ops[i], c, unnamed)
 		if err == nil && group == nil && c.name != nil {
 			err = fmt.Errorf("it has a name, but the group has none")
 		}
-		if err == nil && (g.ops[i].Type == operation.Barrier || g.ops[i].Type == operation.Join) {
+		if err == nil && g.ops[i].Type.Describe().Role == operation.Meeting {
 			err = fmt.Errorf("a barrier or join cannot be in a group")
 		}
 		if err != nil {
@@ -210,18 +207,12 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	case c.nsplits < 0 || c.nsplits > 0 && c.splits == nil:
 		return fmt.Errorf("%d splits at a NULL pointer", int(c.nsplits))
 	}
-	switch op.Type {
-	case operation.Barrier:
-		op.Name, op.DType = "barrier.noname", tensor.Uint8
+	op.Type = operation.Of(op.Type, op.ReduceOp)
+	d := op.Type.Describe()
+	switch d.Role {
+	case operation.Meeting:
 		return nil
-	case operation.Join:
-		op.Name, op.DType = engine.JoinName, tensor.Uint8
-		return nil
-	case operation.Allreduce:
-		if op.ReduceOp == tensor.Adasum {
-			op.Type = operation.Adasum
-		}
-	case operation.Allgather, operation.Broadcast, operation.Alltoall, operation.Reducescatter:
+	case operation.Collective:
 	default:
 		return fmt.Errorf("operation %d is unknown", int(c._type))
 	}
@@ -240,8 +231,19 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	}
 	op.In = bytes(unsafe.Pointer(c.input), n)
 	op.Splits = unsafe.Slice((*int32)(unsafe.Pointer(c.splits)), int(c.nsplits))
+	if err := translateOutput(op, d, c); err != nil {
+		return err
+	}
+	if ready, context := c.ready, c.context; ready != nil {
+		op.Ready = func() bool { return C.shim_call_ready(ready, context) != 0 }
+	}
+	return nil
+}
+
+// translateOutput sets where the output of op goes, whose input is there.
+func translateOutput(op *engine.Op, d *operation.Descriptor, c *C.gorovod_op) error {
 	switch {
-	case op.Type == operation.Allgather || op.Type == operation.Alltoall || op.Type == operation.Reducescatter && c.output == nil:
+	case d.Output == operation.OfAll || d.Output == operation.Sent || d.Output == operation.OwnRows && c.output == nil:
 		alloc, context := c.alloc, c.context
 		if alloc != nil && context != nil && C.shim_gives_output(alloc) {
 			given := (*C.gorovod_memory)(context)
@@ -251,22 +253,19 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 		if alloc == nil {
 			op.Free = func(out []byte) { C.free(unsafe.Pointer(unsafe.SliceData(out))) }
 		}
-	case op.Type == operation.Reducescatter:
-		rows, err := process.ScatteredRows(op.Set, op.Shape)
-		if err != nil {
+	case d.Output == operation.OwnRows:
+		rank, size, err := process.Place(d.Name, op.Set)
+		if err != nil || len(op.Shape) == 0 { // the ranks will refuse a scalar
 			return err
 		}
-		if rows > 0 {
-			op.Out = bytes(c.output, rows*(n/op.Shape[0]))
+		if rows := operation.Share(op.Shape[0], rank, size); rows > 0 {
+			op.Out = bytes(c.output, rows*(int64(len(op.In))/op.Shape[0]))
 		}
 	default:
-		if n > 0 && c.output == nil {
+		if len(op.In) > 0 && c.output == nil {
 			return fmt.Errorf("tensor %q: output is NULL", op.Name)
 		}
-		op.Out = bytes(c.output, n)
-	}
-	if ready, context := c.ready, c.context; ready != nil {
-		op.Ready = func() bool { return C.shim_call_ready(ready, context) != 0 }
+		op.Out = bytes(c.output, int64(len(op.In)))
 	}
 	return nil
 }
@@ -428,7 +427,7 @@ func goLastJoined(handle C.int64_t, reason *C.char) C.int {
 		return -1
 	}
 	defer e.Release()
-	if e.Name() != engine.JoinName {
+	if e.Type() != operation.Join {
 		explain(reason, "the operation is not a join")
 		return -1
 	}

@@ -71,8 +71,8 @@ func (l *lane) admit(en *Entry) *Error {
 	if _, taken := l.table[en.request.Name]; taken {
 		return duplicateName(en.request.Name)
 	}
-	if l.joining != nil && en.request.Type != operation.AddProcessSet && en.request.Type != operation.RemoveProcessSet {
-		return errorf(InvalidArgument, "%s of tensor %q: this rank has joined; it may submit no tensor before all ranks have.", opName(en.request.Type), en.request.Name)
+	if l.joining != nil && !en.request.Type.ChangesSets() {
+		return errorf(InvalidArgument, "%s of tensor %q: this rank has joined; it may submit no tensor before all ranks have.", en.request.Type.Describe().Name, en.request.Name)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (l *lane) traceArrivals(slot uint32, resp *negotiate.Response, members []in
 	for _, m := range members {
 		if !told[m] {
 			told[m] = true
-			t.NegotiateStart(resp.Name, traceName(resp.Type))
+			t.NegotiateStart(resp.Name, resp.Type.String())
 			t.RankReady(resp.Name, m)
 		}
 	}

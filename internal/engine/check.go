@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"fmt"
 	"math"
+	"strings"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/operation"
@@ -11,44 +13,41 @@ import (
 
 // check validates what can be seen on this rank alone.
 func (l *lane) check(op *Op) *Error {
-	if err := l.checkTensor(op); err != nil {
+	d := op.Type.Describe()
+	if err := l.checkTensor(d, op); err != nil || d.Role == operation.Meeting || d.Role == operation.SetChange {
 		return err
 	}
-	switch op.Type {
-	case operation.Allreduce:
-		return l.checkReduction(op, len(op.In))
-	case operation.Adasum:
-		switch op.DType {
-		case tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64:
-		default:
-			return errorf(InvalidArgument, "Adasum of tensor %q: %v is not supported; floating-point types are.", op.Name, op.DType)
-		}
-		return l.checkOutput(op, len(op.In))
-	case operation.Reducescatter:
-		if op.ReduceOp != tensor.Sum && op.ReduceOp != tensor.Average {
-			return errorf(Aborted, "Reducescatter of tensor %q: %v is not possible: it currently only supports AVERAGE and SUM.", op.Name, op.ReduceOp)
-		}
-		if len(op.Shape) == 0 {
-			return nil // refused by the coordinator, on all members
-		}
-		rows, rowBytes := op.Shape[0], rowBytes(op.Shape, op.DType)
-		return l.checkReduction(op, int(l.rowsOf(rows, l.rank)*rowBytes))
-	case operation.Broadcast:
-		if l.member(op.Root) < 0 {
-			return errorf(InvalidArgument, "Broadcast of tensor %q: broadcast received invalid root rank %d for provided process set (size %d).", op.Name, op.Root, len(l.members))
-		}
-		return l.checkOutput(op, len(op.In))
-	case operation.Alltoall:
+	switch {
+	case d.Role != operation.Collective:
+		return errorf(InvalidArgument, "%s is not an operation.", d.Name)
+	case !d.Types.Has(op.DType):
+		return errorf(InvalidArgument, "%s of tensor %q: %v is not supported; floating-point types are.", d.Name, op.Name, op.DType)
+	case d.Ops != 0 && op.Type != operation.Adasum && op.ReduceOp.Valid() && !d.Ops.Has(op.ReduceOp):
+		return errorf(Aborted, "%s of tensor %q: %v is not possible: it currently only supports %v.", d.Name, op.Name, op.ReduceOp, d.Ops)
+	case d.Has(operation.Root) && l.member(op.Root) < 0:
+		return invalidRoot(op, fmt.Sprintf("size %d", len(l.members)))
+	case d.Has(operation.Rows) && len(op.Shape) == 0:
+		return nil // refused by the coordinator, on all members
+	case d.Output == operation.Sent:
 		return l.checkSplits(op)
-	case operation.Allgather, operation.Barrier, operation.Join, operation.AddProcessSet, operation.RemoveProcessSet:
+	case d.Output == operation.OfAll:
 		return nil
 	}
-	return errorf(InvalidArgument, "%s is not an operation.", opName(op.Type))
+	if err := l.checkReduction(d, op); err != nil {
+		return err
+	}
+	return l.checkOutput(d, op)
+}
+
+func invalidRoot(op *Op, members string) *Error {
+	kind := op.Type.Describe().Name
+	return errorf(InvalidArgument, "%s of tensor %q: %s received invalid root rank %d for provided process set (%s).",
+		kind, op.Name, strings.ToLower(kind), op.Root, members)
 }
 
 // checkTensor validates name, type, shape and input.
-func (l *lane) checkTensor(op *Op) *Error {
-	kind := opName(op.Type)
+func (l *lane) checkTensor(d *operation.Descriptor, op *Op) *Error {
+	kind := d.Name
 	if len(op.Name) > negotiate.MaxName {
 		return errorf(InvalidArgument, "%s: the tensor name has %d bytes; at most %d are possible.", kind, len(op.Name), negotiate.MaxName)
 	}
@@ -68,8 +67,7 @@ func (l *lane) checkTensor(op *Op) *Error {
 	if n > math.MaxInt64/8/int64(max(1, len(l.members))) {
 		return errorf(InvalidArgument, "%s of tensor %q: shape %v has too many elements.", kind, op.Name, op.Shape)
 	}
-	switch op.Type {
-	case operation.Barrier, operation.Join, operation.AddProcessSet, operation.RemoveProcessSet:
+	if d.Role != operation.Collective {
 		return nil
 	}
 	if bytes := n * int64(op.DType.Size()); int64(len(op.In)) != bytes {
@@ -79,19 +77,18 @@ func (l *lane) checkTensor(op *Op) *Error {
 }
 
 // checkReduction validates operation and factors.
-func (l *lane) checkReduction(op *Op, outBytes int) *Error {
-	kind := opName(op.Type)
+func (l *lane) checkReduction(d *operation.Descriptor, op *Op) *Error {
+	if d.Ops == 0 || op.Type == operation.Adasum {
+		return nil // Adasum's factors are the coordinator's to compare
+	}
+	kind := d.Name
 	if !op.ReduceOp.Valid() {
 		return errorf(InvalidArgument, "%s of tensor %q: unknown reduce operation %d.", kind, op.Name, op.ReduceOp)
 	}
 	if !op.Wire.Valid() {
 		return errorf(InvalidArgument, "%s of tensor %q: unknown compression %d.", kind, op.Name, op.Wire)
 	}
-	reduceOp, scale := op.ReduceOp, op.Postscale
-	if reduceOp == tensor.Average {
-		reduceOp = tensor.Sum
-		scale /= float64(len(l.members))
-	}
+	reduceOp, scale := operation.Combine(op.ReduceOp, op.Postscale, len(l.members))
 	if err := reduce.Check(op.DType, reduceOp); err != nil {
 		return errorf(InvalidArgument, "%s of tensor %q: %v.", kind, op.Name, err)
 	}
@@ -100,18 +97,26 @@ func (l *lane) checkReduction(op *Op, outBytes int) *Error {
 			return errorf(InvalidArgument, "%s of tensor %q (%v): %v.", kind, op.Name, op.ReduceOp, err)
 		}
 	}
-	return l.checkOutput(op, outBytes)
+	return nil
 }
 
-func (l *lane) checkOutput(op *Op, bytes int) *Error {
+// outputBytes is the size of what comes out on this member.
+func (l *lane) outputBytes(d *operation.Descriptor, op *Op) int {
+	if d.Output == operation.OwnRows {
+		return int(operation.Share(op.Shape[0], l.rank, len(l.members)) * rowBytes(op.Shape, op.DType))
+	}
+	return len(op.In)
+}
+
+func (l *lane) checkOutput(d *operation.Descriptor, op *Op) *Error {
 	if op.Alloc != nil && op.Out == nil {
 		return nil
 	}
-	if len(op.Out) != bytes {
-		return errorf(InvalidArgument, "%s of tensor %q: %d bytes of output, but the result has %d.", opName(op.Type), op.Name, len(op.Out), bytes)
+	if bytes := l.outputBytes(d, op); len(op.Out) != bytes {
+		return errorf(InvalidArgument, "%s of tensor %q: %d bytes of output, but the result has %d.", d.Name, op.Name, len(op.Out), bytes)
 	}
-	if op.Type != operation.Reducescatter && overlap(op.In, op.Out) && &op.In[0] != &op.Out[0] {
-		return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be the input, or apart from it.", opName(op.Type), op.Name)
+	if d.Output != operation.OwnRows && overlap(op.In, op.Out) && &op.In[0] != &op.Out[0] {
+		return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be the input, or apart from it.", d.Name, op.Name)
 	}
 	return nil
 }
@@ -159,16 +164,6 @@ func (l *lane) splits(op *Op) []int32 {
 		}
 	}
 	return rows
-}
-
-// rowsOf is how many of rows go to member m: the first members get one more.
-func (l *lane) rowsOf(rows int64, m int) int64 {
-	size := int64(len(l.members))
-	n := rows / size
-	if int64(m) < rows%size {
-		n++
-	}
-	return n
 }
 
 // rowBytes is the size of one step of the first dimension.

@@ -209,8 +209,11 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	if err := e.net.Err(); err != nil {
 		return nil, e.aborted(err)
 	}
-	if op.Unnamed {
-		op.Name = noname(op.Type, false) // for what is refused
+	switch d := op.Type.Describe(); {
+	case d.Role == operation.Meeting:
+		op.Name, op.Unnamed, op.DType = d.Noname(), false, tensor.Uint8
+	case op.Unnamed:
+		op.Name = d.Noname() // for what is refused
 	}
 	l, err := e.lane(op)
 	if err != nil {
@@ -242,7 +245,7 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 		return nil, nil
 	}
 	if len(name) > negotiate.MaxName {
-		return nil, errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are possible.", opName(ops[0].Type), len(name), negotiate.MaxName)
+		return nil, errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are possible.", ops[0].Type.Describe().Name, len(name), negotiate.MaxName)
 	}
 	l, err := e.lane(&ops[0])
 	if err != nil {
@@ -250,10 +253,10 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 	}
 	for i := range ops {
 		if ops[i].Set != ops[0].Set || ops[i].Type != ops[0].Type {
-			return nil, errorf(InvalidArgument, "grouped %s: operation %d is of another type or process set than the first.", opName(ops[0].Type), i)
+			return nil, errorf(InvalidArgument, "grouped %s: operation %d is of another type or process set than the first.", ops[0].Type.Describe().Name, i)
 		}
 		if name == "" {
-			ops[i].Name = noname(ops[i].Type, true)
+			ops[i].Name = ops[i].Type.Describe().NonameGrouped()
 		}
 		if err := l.check(&ops[i]); err != nil {
 			return nil, err
@@ -285,23 +288,21 @@ func newEntry(l *lane, op *Op) *Entry {
 	en.refs.Store(2)
 	en.shape = append(en.shape[:0], op.Shape...)
 	en.slot = negotiate.NoSlot
-	en.request = negotiate.Request{Type: op.Type, DType: op.DType, ReduceOp: op.ReduceOp, Name: op.Name, Root: int32(op.Root),
-		Device: negotiate.CPUDevice, Shape: en.shape, Prescale: op.Prescale, Postscale: op.Postscale, Ranks: op.Ranks}
-	if op.Type == operation.Alltoall {
+	en.request = negotiate.Request{Type: op.Type, DType: op.DType, Name: op.Name, Root: int32(op.Root),
+		Device: negotiate.CPUDevice, Shape: en.shape, Prescale: op.Prescale, Ranks: op.Ranks}
+	d := op.Type.Describe()
+	en.request.ReduceOp, en.request.Postscale = d.Requested(op.ReduceOp, op.Postscale, len(l.members))
+	if d.Output == operation.Sent {
 		en.sendRows = l.splits(op)
 	}
-	if op.Type == operation.Reducescatter && op.ReduceOp == tensor.Average {
-		en.request.ReduceOp = tensor.Sum
-		en.request.Postscale /= float64(len(l.members))
-	}
-	if op.Type == operation.Allreduce {
+	if d.Has(operation.Wire) {
 		en.request.Wire = l.engine.wire(op)
 	}
 	en.op.Shape, en.op.Name, en.op.Splits = nil, "", nil
 	return en
 }
 
-// wire is how an Allreduce travels between hosts.
+// wire is how a reduction travels between hosts.
 func (e *Engine) wire(op *Op) tensor.Wire {
 	w := op.Wire
 	if w == tensor.WireAsIs {
@@ -320,11 +321,11 @@ func (e *Engine) lane(op *Op) (*lane, *Error) {
 	e.mu.Unlock()
 	switch {
 	case s == nil:
-		return nil, errorf(InvalidArgument, "%s: Process set provided does not exist, or has not been registered (id %d).", opName(op.Type), op.Set)
-	case op.Type == operation.Broadcast && !slices.Contains(s.members, op.Root):
-		return nil, errorf(InvalidArgument, "Broadcast of tensor %q: broadcast received invalid root rank %d for provided process set (ranks %v).", op.Name, op.Root, s.members)
+		return nil, errorf(InvalidArgument, "%s: Process set provided does not exist, or has not been registered (id %d).", op.Type.Describe().Name, op.Set)
+	case op.Type.Describe().Has(operation.Root) && !slices.Contains(s.members, op.Root):
+		return nil, invalidRoot(op, fmt.Sprintf("ranks %v", s.members))
 	case s.lane == nil:
-		return nil, errorf(InvalidArgument, "%s: Rank %d is not a member of the provided process set.", opName(op.Type), e.opts.Rank)
+		return nil, errorf(InvalidArgument, "%s: Rank %d is not a member of the provided process set.", op.Type.Describe().Name, e.opts.Rank)
 	}
 	return s.lane, nil
 }
@@ -436,26 +437,4 @@ func (e *Engine) fail(reason *Error) {
 		l.failAll(reason)
 		l.free()
 	}
-}
-
-func opName(t operation.Kind) string {
-	switch t {
-	case operation.Allreduce:
-		return "Allreduce"
-	case operation.Allgather:
-		return "Allgather"
-	case operation.Broadcast:
-		return "Broadcast"
-	case operation.Join:
-		return "Join"
-	case operation.Adasum:
-		return "Adasum"
-	case operation.Alltoall:
-		return "Alltoall"
-	case operation.Barrier:
-		return "Barrier"
-	case operation.Reducescatter:
-		return "Reducescatter"
-	}
-	return fmt.Sprintf("operation %d", t)
 }

@@ -78,34 +78,16 @@ func (l *lane) start(b *negotiate.Batch) {
 		return
 	}
 	l.traceStart(x.parts)
-	switch first.Type {
-	case operation.Allreduce, operation.Adasum:
-		l.startReduction(b)
-	case operation.Allgather:
-		l.startAllgather(&x.parts[0])
-	case operation.Broadcast:
-		l.startBroadcast(&x.parts[0])
-	case operation.Alltoall:
-		l.startAlltoall(&x.parts[0])
-	case operation.Reducescatter:
-		l.startReducescatter(&x.parts[0])
-	case operation.Barrier:
-		x.op = l.run.Barrier()
-	case operation.Join:
-		l.alignNumbers()
-		l.result(&x.parts[0], first.Root)
-	case operation.AddProcessSet:
-		l.result(&x.parts[0], first.Root)
-	case operation.RemoveProcessSet:
-		l.engine.dropSet(int(first.Root))
-		l.result(&x.parts[0], first.Root)
-	default:
-		l.engine.net.Abort(fmt.Errorf("protocol error: the log tells to execute operation %d", first.Type))
+	if start := starts[first.Type]; start != nil {
+		start(l, b)
+		return
 	}
+	l.engine.net.Abort(fmt.Errorf("protocol error: the log tells to execute operation %d", first.Type))
 }
 
 // result completes an operation whose outcome is a number.
-func (l *lane) result(p *part, n int32) {
+func (l *lane) result(n int32) {
+	p := &l.current.parts[0]
 	if p.entry != nil {
 		p.entry.root = n
 	}
@@ -115,11 +97,7 @@ func (l *lane) result(p *part, n int32) {
 // startReduction begins an Allreduce or Adasum of one tensor or of several.
 func (l *lane) startReduction(b *negotiate.Batch) {
 	x := &l.current
-	op, scale := b.ReduceOp, b.Postscale
-	if op == tensor.Average && b.Type == operation.Allreduce {
-		op = tensor.Sum
-		scale /= float64(len(l.members))
-	}
+	op, scale := operation.Combine(b.ReduceOp, b.Postscale, len(l.members))
 	total := 0
 	for i := range x.parts {
 		p := &x.parts[i]
@@ -127,7 +105,7 @@ func (l *lane) startReduction(b *negotiate.Batch) {
 		p.bytes = int(n) * b.DType.Size()
 		total += p.bytes
 	}
-	if b.Type == operation.Allreduce && l.run.TakesParts() {
+	if op != tensor.Adasum && l.run.TakesParts() {
 		l.reduceParts(b, op, scale)
 		return
 	}
@@ -135,12 +113,12 @@ func (l *lane) startReduction(b *negotiate.Batch) {
 	if !ok {
 		return
 	}
-	if b.Type == operation.Allreduce {
-		l.trace(x.parts, activityAllreduce)
+	if op != tensor.Adasum {
+		l.traceMove(x.parts)
 		x.op = l.run.AllreduceAs(b.Wire, b.DType, op, in, out, scale)
 		return
 	}
-	l.trace(x.parts, activityAdasum)
+	l.traceMove(x.parts)
 	x.segments = x.segments[:0]
 	for _, p := range x.parts {
 		x.segments = append(x.segments, p.bytes)
@@ -162,7 +140,7 @@ func (l *lane) reduceParts(b *negotiate.Batch, op tensor.ReduceOp, scale float64
 		}
 		x.memory = append(x.memory, part)
 	}
-	l.trace(x.parts, activityAllreduce)
+	l.traceMove(x.parts)
 	x.op = l.run.AllreduceParts(b.DType, op, x.memory, b.Prescale, scale)
 }
 
@@ -245,7 +223,7 @@ func (l *lane) affordable(p *part, shape tensor.Shape) (bytes int, ok bool) {
 		err = fmt.Errorf("output of shape %v of %v: the host has %d bytes of memory", shape, p.resp.DType, most)
 	}
 	if err != nil {
-		l.engine.net.Abort(fmt.Errorf("%s %q on %s: %w", opName(p.resp.Type), p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), err))
+		l.engine.net.Abort(fmt.Errorf("%s %q on %s: %w", p.resp.Type.Describe().Name, p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), err))
 		return 0, false
 	}
 	return int(n * size), true
@@ -264,15 +242,16 @@ func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
 	}
 	out, err := en.op.Alloc(shape, n)
 	if err != nil {
-		p.err = errorf(UnknownError, "%s %q on %s: output of %d bytes: %v", opName(en.request.Type), p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), n, err)
+		p.err = errorf(UnknownError, "%s %q on %s: output of %d bytes: %v", en.request.Type.Describe().Name, p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), n, err)
 		return l.growIn(&l.current.spare, n)
 	}
 	en.op.Out = out
 	return out
 }
 
-func (l *lane) startAllgather(p *part) {
+func (l *lane) startAllgather(*negotiate.Batch) {
 	x := &l.current
+	p := &x.parts[0]
 	if len(p.resp.FirstDims) != len(l.members) {
 		l.engine.net.Abort(fmt.Errorf("protocol error: allgather %q of %d ranks has rows of %d", p.resp.Name, len(l.members), len(p.resp.FirstDims)))
 		return
@@ -303,12 +282,13 @@ func (l *lane) startAllgather(p *part) {
 			}
 		}
 	}
-	l.trace(x.parts, activityAllgather)
+	l.traceMove(x.parts)
 	x.op = l.run.Allgather(in, out, x.counts)
 }
 
-func (l *lane) startBroadcast(p *part) {
+func (l *lane) startBroadcast(*negotiate.Batch) {
 	x := &l.current
+	p := &x.parts[0]
 	root := l.member(int(p.resp.Root))
 	var buf []byte
 	if p.entry == nil {
@@ -322,7 +302,7 @@ func (l *lane) startBroadcast(p *part) {
 			copy(buf, p.entry.op.In)
 		}
 	}
-	l.trace(x.parts, activityBroadcast)
+	l.traceMove(x.parts)
 	x.op = l.run.Broadcast(root, buf)
 }
 
@@ -332,8 +312,9 @@ const rowsForJoined = -1
 
 // startAlltoall lets the members tell one another how many rows they send;
 // finishAlltoall then moves the rows.
-func (l *lane) startAlltoall(p *part) {
+func (l *lane) startAlltoall(*negotiate.Batch) {
 	x := &l.current
+	p := &x.parts[0]
 	x.counts = grown(x.counts, len(l.members))
 	x.received = grown(x.received, len(l.members))
 	refuse := false
@@ -350,7 +331,7 @@ func (l *lane) startAlltoall(p *part) {
 		}
 	}
 	x.then = exchangeRows
-	l.trace(x.parts, activityAlltoall)
+	l.traceMove(x.parts)
 	x.op = l.run.AlltoallCounts(x.counts, x.received)
 }
 
@@ -402,13 +383,14 @@ func exchangeRows(l *lane) {
 	x.op = l.run.Alltoall(in, x.counts, out, x.received)
 }
 
-func (l *lane) startReducescatter(p *part) {
+func (l *lane) startReducescatter(*negotiate.Batch) {
 	x := &l.current
+	p := &x.parts[0]
 	resp := p.resp
 	row := rowBytes(resp.Shape, resp.DType)
 	x.counts = grown(x.counts, len(l.members))
 	for m := range x.counts {
-		x.counts[m] = l.rowsOf(resp.Shape[0], m) * row
+		x.counts[m] = operation.Share(resp.Shape[0], m, len(l.members)) * row
 	}
 	n := int(resp.Shape[0] * row)
 	var in, out []byte
@@ -421,7 +403,7 @@ func (l *lane) startReducescatter(p *part) {
 		clear(in)
 	default:
 		in = p.entry.op.In
-		shape := append(tensor.Shape{l.rowsOf(resp.Shape[0], l.rank)}, resp.Shape[1:]...)
+		shape := append(tensor.Shape{operation.Share(resp.Shape[0], l.rank, len(l.members))}, resp.Shape[1:]...)
 		out = l.output(p, shape, int(x.counts[l.rank]))
 		if l.engine.net.Err() != nil {
 			return
@@ -437,8 +419,8 @@ func (l *lane) startReducescatter(p *part) {
 			return
 		}
 	}
-	l.trace(x.parts, activityReducescatter)
-	x.op = l.run.Reducescatter(resp.DType, tensor.Sum, in, out, x.counts, resp.Postscale)
+	l.traceMove(x.parts)
+	x.op = l.run.Reducescatter(resp.DType, resp.ReduceOp, in, out, x.counts, resp.Postscale)
 }
 
 // finishCurrent completes what the operation that is done was for, or goes on

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
-	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/spans"
 )
 
@@ -84,10 +83,9 @@ func (m *inUse) clash(en *Entry) (other *Entry, what string) {
 	return nil, ""
 }
 
-// takeTurns reports whether a and b may share memory all the same: broadcasts of one set from one root
-// do not overlap in time and bring the same values, as of weights that a model has under two names.
+// takeTurns reports whether a and b may share memory all the same: see operation.Descriptor.
 func takeTurns(a, b *Entry) bool {
-	return a.op.Type == operation.Broadcast && b.op.Type == operation.Broadcast && a.lane == b.lane && a.op.Root == b.op.Root
+	return a.op.Type == b.op.Type && a.op.Type.Describe().TakesTurns && a.lane == b.lane && a.op.Root == b.op.Root
 }
 
 // refuse makes en an operation that fails on all ranks: this one knows why, and its Request
@@ -112,7 +110,7 @@ func describe(en *Entry) string {
 	if len(name) > 256 {
 		name = name[:256] + "…"
 	}
-	return fmt.Sprintf("%s of tensor %q", opName(en.request.Type), name)
+	return fmt.Sprintf("%s of tensor %q", en.request.Type.Describe().Name, name)
 }
 
 // overlap reports whether a and b have a byte in common.

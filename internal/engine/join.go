@@ -8,7 +8,7 @@ import (
 )
 
 // JoinName is the name of every Join.
-const JoinName = "join.noname"
+var JoinName = operation.Join.Describe().Noname()
 
 // join begins a Join. From here on the rank submits no tensor; those whose input
 // is not ready are announced first. The caller holds engine.mu.

@@ -5,17 +5,10 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// Activities of the timeline, as Horovod names them: the native transports
-// stand where Gloo stood.
+// Activities of the timeline besides those of operation.Descriptor, as Horovod names them.
 const (
-	activityPack          = "MEMCPY_IN_FUSION_BUFFER"
-	activityUnpack        = "MEMCPY_OUT_FUSION_BUFFER"
-	activityAllreduce     = "GLOO_ALLREDUCE"
-	activityAdasum        = "MPI_ADASUM_ALLREDUCE" // Horovod has it over MPI alone
-	activityAllgather     = "GLOO_ALLGATHER"
-	activityBroadcast     = "GLOO_BCAST"
-	activityAlltoall      = "MPI_ALLTOALL" // Horovod's name over Gloo, too
-	activityReducescatter = "GLOO_REDUCESCATTER"
+	activityPack   = "MEMCPY_IN_FUSION_BUFFER"
+	activityUnpack = "MEMCPY_OUT_FUSION_BUFFER"
 )
 
 // traceStart notes that the operations of parts begin.
@@ -25,7 +18,7 @@ func (l *lane) traceStart(parts []part) {
 		return
 	}
 	for _, p := range parts {
-		t.OpStart(p.resp.Name, traceName(p.resp.Type))
+		t.OpStart(p.resp.Name, p.resp.Type.String())
 	}
 }
 
@@ -41,6 +34,9 @@ func (l *lane) trace(parts []part, activity string) {
 	}
 }
 
+// traceMove notes that the data of parts, all of one kind, begins to move.
+func (l *lane) traceMove(parts []part) { l.trace(parts, parts[0].resp.Type.Describe().Activity) }
+
 // traceEnd notes that an operation has ended.
 func (l *lane) traceEnd(en *Entry) {
 	t := l.engine.opts.Timeline
@@ -50,16 +46,13 @@ func (l *lane) traceEnd(en *Entry) {
 	t.OpEnd(en.request.Name, en.request.DType, en.request.Shape)
 }
 
-// traceName is how the timeline calls an operation.
-func traceName(t operation.Kind) string { return t.String() }
-
 // traceSubmit notes that this rank has asked for a tensor.
 func (l *lane) traceSubmit(en *Entry) {
 	t := l.engine.opts.Timeline
 	if t == nil || !t.On() {
 		return
 	}
-	t.NegotiateStart(en.request.Name, traceName(en.request.Type))
+	t.NegotiateStart(en.request.Name, en.request.Type.String())
 }
 
 // traceRequest notes on the coordinator that members have asked for a tensor.
@@ -68,10 +61,10 @@ func (l *lane) traceRequest(from []int, r *negotiate.Request) {
 	if t == nil || !t.On() {
 		return
 	}
-	if r.Type == operation.Settle {
-		return // a step of Join
+	if r.Type.Describe().Role == operation.Step {
+		return // of a Join
 	}
-	t.NegotiateStart(r.Name, traceName(r.Type))
+	t.NegotiateStart(r.Name, r.Type.String())
 	for _, m := range from {
 		t.RankReady(r.Name, m)
 	}
@@ -85,7 +78,7 @@ func (l *lane) traceBatch() {
 	}
 	t.CycleStart()
 	for _, r := range l.responses {
-		if r.Type != operation.Settle {
+		if r.Type.Describe().Role != operation.Step {
 			t.NegotiateEnd(r.Name)
 		}
 	}

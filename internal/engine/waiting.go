@@ -4,8 +4,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // Waiting describes a pending operation.
@@ -78,7 +76,7 @@ func (e *Engine) blockedSince(en *Entry, now time.Time) time.Time {
 	}
 	from := en.since
 	// Who changes a process set always waits, if on a thread that the interface has made for it.
-	if t := en.request.Type; t != operation.AddProcessSet && t != operation.RemoveProcessSet {
+	if !en.request.Type.ChangesSets() {
 		if now.UnixNano()-en.blocked.to.Load() > int64(waitFresh) {
 			return time.Time{}
 		}

@@ -158,7 +158,7 @@ func (r *Response) consistent() error {
 	if r.Type == operation.Tune && r.Err == "" {
 		return nil
 	}
-	if r.Type != operation.Allgather || r.Err != "" {
+	if r.Type.Describe().Output != operation.OfAll || r.Err != "" {
 		if len(r.FirstDims) != 0 {
 			return errors.New("first dimensions without an allgather")
 		}

@@ -71,7 +71,7 @@ next:
 
 // fusable reports whether r can share a collective with others of its kind.
 func fusable(r *Response) bool {
-	return (r.Type == operation.Allreduce || r.Type == operation.Adasum) && r.Err == ""
+	return r.Type.Describe().Fuses && r.Err == ""
 }
 
 // sameBatch reports whether two fusable Responses are of the same kind.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 // firstOf is the Request of the lowest member that has sent one. nil stands
@@ -43,19 +42,25 @@ func merge(reqs []*Request) *Response {
 		Joined:    absentOf(reqs),
 		Slot:      NoSlot,
 	}
-	switch first.Type {
-	case operation.Allreduce, operation.Adasum, operation.Reducescatter:
+	d := first.Type.Describe()
+	resp.ReduceOp = first.Type.Agreed(first.ReduceOp)
+	if d.Has(operation.Shape) {
 		resp.Shape = first.Shape
-		resp.ReduceOp = reduceOp(first)
-		resp.Prescale = first.Prescale
-		resp.Postscale = first.Postscale
-		resp.Wire = wire(first)
-	case operation.Broadcast:
-		resp.Shape = first.Shape
+	}
+	if d.Has(operation.Factors) {
+		resp.Prescale, resp.Postscale = first.Prescale, first.Postscale
+	}
+	if d.Has(operation.Wire) {
+		resp.Wire = first.Wire
+	}
+	if d.Has(operation.Root) || d.Has(operation.Set) {
 		resp.Root = first.Root
-	case operation.Allgather:
+	}
+	if d.Has(operation.Tail) {
 		resp.Shape = slices.Clone(first.Shape)
 		resp.Shape[0] = 0
+	}
+	if d.Output == operation.OfAll { // how many rows an alltoall moves is settled on the data path
 		resp.FirstDims = make([]int64, len(reqs))
 		for i, r := range reqs {
 			if r != nil {
@@ -63,33 +68,8 @@ func merge(reqs []*Request) *Response {
 				resp.Shape[0] += r.Shape[0]
 			}
 		}
-	case operation.Alltoall: // how many rows go where is settled on the data path
-		resp.Shape = slices.Clone(first.Shape)
-		resp.Shape[0] = 0
-	case operation.RemoveProcessSet:
-		resp.Root = first.Root
 	}
 	return resp
-}
-
-// reduceOp is what a Request means: only an allreduce has the choice. The
-// average of a reducescatter is in its postscale.
-func reduceOp(r *Request) tensor.ReduceOp {
-	switch r.Type {
-	case operation.Adasum:
-		return tensor.Adasum
-	case operation.Reducescatter:
-		return tensor.Sum
-	}
-	return r.ReduceOp
-}
-
-// wire is what a Request means: only an allreduce can change its form.
-func wire(r *Request) tensor.Wire {
-	if r.Type != operation.Allreduce {
-		return tensor.WireAsIs
-	}
-	return r.Wire
 }
 
 // answers reports whether r says the same as did member's Request that led to
@@ -100,22 +80,31 @@ func (r *Response) answers(q *Request, member int) bool {
 		q.Group != r.Group || q.GroupSize != r.GroupSize || q.Refused != "" {
 		return false
 	}
-	switch r.Type {
-	case operation.Allreduce, operation.Adasum, operation.Reducescatter:
-		return reduceOp(q) == r.ReduceOp && wire(q) == r.Wire && q.Shape.Equal(r.Shape) &&
-			sameFactor(q.Prescale, r.Prescale) && sameFactor(q.Postscale, r.Postscale)
-	case operation.Broadcast:
-		return q.Root == r.Root && q.Shape.Equal(r.Shape)
-	case operation.Allgather:
-		return len(q.Shape) == len(r.Shape) && len(q.Shape) > 0 &&
-			member < len(r.FirstDims) && q.Shape[0] == r.FirstDims[member] &&
-			q.Shape[1:].Equal(r.Shape[1:])
-	case operation.Alltoall:
-		return len(q.Shape) == len(r.Shape) && len(q.Shape) > 0 && q.Shape[1:].Equal(r.Shape[1:])
-	case operation.Barrier:
+	d := r.Type.Describe()
+	if !d.Repeats {
+		return false
+	}
+	if d.Has(operation.Factors) && !(sameFactor(q.Prescale, r.Prescale) && sameFactor(q.Postscale, r.Postscale)) {
+		return false
+	}
+	return (!d.Has(operation.Op) || q.ReduceOp == r.ReduceOp) &&
+		(!d.Has(operation.Wire) || q.Wire == r.Wire) &&
+		(!d.Has(operation.Root) || q.Root == r.Root) &&
+		r.hasShapeOf(q, d, member)
+}
+
+// hasShapeOf reports whether the shape of r is the one that member has asked for in q, as far as it has a say in it.
+func (r *Response) hasShapeOf(q *Request, d *operation.Descriptor, member int) bool {
+	if d.Has(operation.Shape) {
+		return q.Shape.Equal(r.Shape)
+	}
+	if !d.Has(operation.Tail) {
 		return true
 	}
-	return false
+	if len(q.Shape) == 0 || len(q.Shape) != len(r.Shape) || !q.Shape[1:].Equal(r.Shape[1:]) {
+		return false
+	}
+	return d.Output != operation.OfAll || member < len(r.FirstDims) && q.Shape[0] == r.FirstDims[member]
 }
 
 // Fits reports whether the sizes that r announces are those that member has asked for in
@@ -125,16 +114,11 @@ func (r *Response) Fits(q *Request, member int) bool {
 	if q.Type != r.Type {
 		return false
 	}
-	switch r.Type {
-	case operation.Allreduce, operation.Adasum, operation.Reducescatter, operation.Broadcast:
-		return q.DType == r.DType && q.Shape.Equal(r.Shape)
-	case operation.Allgather:
-		return q.DType == r.DType && len(q.Shape) > 0 && len(q.Shape) == len(r.Shape) && member < len(r.FirstDims) &&
-			q.Shape[0] == r.FirstDims[member] && q.Shape[1:].Equal(r.Shape[1:])
-	case operation.Alltoall:
-		return q.DType == r.DType && len(q.Shape) > 0 && len(q.Shape) == len(r.Shape) && q.Shape[1:].Equal(r.Shape[1:])
+	d := r.Type.Describe()
+	if d.Role != operation.Collective {
+		return true // it has no tensor
 	}
-	return true // what has no tensor
+	return q.DType == r.DType && r.hasShapeOf(q, d, member)
 }
 
 // request is the inverse of merge: what member must have meant when it marked
@@ -154,7 +138,7 @@ func (r *Response) request(member int) *Request {
 		Group:     r.Group,
 		GroupSize: r.GroupSize,
 	}
-	if r.Type == operation.Allgather {
+	if r.Type.Describe().Output == operation.OfAll {
 		q.Shape = slices.Clone(r.Shape)
 		q.Shape[0] = r.FirstDims[member]
 	}

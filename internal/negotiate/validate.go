@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 // check is one condition on the members' Requests. It has either refuse, or
 // ok: then the first member's Request is compared with each one's, its own included.
 type check struct {
-	types []operation.Kind // of the first Request; nil: all
+	// of says for which kinds, that of the first Request, it holds; nil: all.
+	of func(d *operation.Descriptor) bool
 	// refuse is the text if the Requests cannot be executed, otherwise empty.
 	refuse func(c *Coordinator, reqs []*Request) string
 	ok     func(first, r *Request) bool
@@ -45,13 +45,14 @@ var checks = []check{
 	},
 	{ // Not Horovod's; the checks below are about the types that are left.
 		ok: func(first, _ *Request) bool {
-			return first.Type.Valid() && first.Type != operation.Join && first.Type != operation.Settle && first.Type != operation.Tune
+			role := first.Type.Describe().Role
+			return role == operation.Collective || role == operation.SetChange || first.Type == operation.Barrier
 		},
 		text: func(first, _ *Request) string { return fmt.Sprintf("Operation %v is not supported.", first.Type) },
 	},
 	{
-		types: []operation.Kind{operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Reducescatter},
-		ok:    func(first, r *Request) bool { return r.Shape.Equal(first.Shape) },
+		of: agreeing(operation.Shape),
+		ok: func(first, r *Request) bool { return r.Shape.Equal(first.Shape) },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor of shape %v, but another rank sent a tensor of shape %v.",
 				first.Type, first.Shape, r.Shape)
@@ -59,7 +60,7 @@ var checks = []check{
 		show: showShape,
 	},
 	{
-		types: []operation.Kind{operation.Allreduce, operation.Adasum, operation.Reducescatter},
+		of: agreeing(operation.Factors),
 		ok: func(first, r *Request) bool {
 			return sameFactor(r.Prescale, first.Prescale) && sameFactor(r.Postscale, first.Postscale)
 		},
@@ -70,8 +71,8 @@ var checks = []check{
 		show: showFactors,
 	},
 	{
-		types: []operation.Kind{operation.Allreduce},
-		ok:    func(first, r *Request) bool { return r.ReduceOp == first.ReduceOp },
+		of: agreeing(operation.Op),
+		ok: func(first, r *Request) bool { return r.ReduceOp == first.ReduceOp },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched reduction operation: One rank sent reduction op %d, but another rank sent reduction op %d.",
 				first.ReduceOp, r.ReduceOp)
@@ -79,28 +80,28 @@ var checks = []check{
 		show: func(r *Request) string { return r.ReduceOp.String() },
 	},
 	{ // Not Horovod's, where a compressed tensor has another type.
-		types: []operation.Kind{operation.Allreduce},
-		ok:    func(first, r *Request) bool { return r.Wire == first.Wire },
+		of: agreeing(operation.Wire),
+		ok: func(first, r *Request) bool { return r.Wire == first.Wire },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched compression: One rank sent compression %v, but another rank sent compression %v.", first.Wire, r.Wire)
 		},
 		show: func(r *Request) string { return r.Wire.String() },
 	},
 	{
-		types:  []operation.Kind{operation.Allgather, operation.Alltoall, operation.Reducescatter, operation.Broadcast},
+		of:     func(d *operation.Descriptor) bool { return d.Role == operation.Collective },
 		refuse: (*Coordinator).refuseJoined,
 	},
 	{
-		types: []operation.Kind{operation.Allgather, operation.Alltoall, operation.Reducescatter},
-		ok:    func(first, _ *Request) bool { return len(first.Shape) > 0 },
+		of: agreeing(operation.Rows),
+		ok: func(first, _ *Request) bool { return len(first.Shape) > 0 },
 		text: func(first, _ *Request) string {
 			return fmt.Sprintf("Process-set rank zero tried to %v a rank-zero tensor.", first.Type)
 		},
 		show: showShape,
 	},
 	{
-		types: []operation.Kind{operation.Allgather, operation.Alltoall},
-		ok:    func(first, r *Request) bool { return len(r.Shape) == len(first.Shape) },
+		of: agreeing(operation.Tail),
+		ok: func(first, r *Request) bool { return len(r.Shape) == len(first.Shape) },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor of rank %d, but another rank sent a tensor of rank %d.",
 				first.Type, len(first.Shape), len(r.Shape))
@@ -108,8 +109,8 @@ var checks = []check{
 		show: showShape,
 	},
 	{
-		types: []operation.Kind{operation.Allgather, operation.Alltoall},
-		ok:    func(first, r *Request) bool { return r.Shape[1:].Equal(first.Shape[1:]) },
+		of: agreeing(operation.Tail),
+		ok: func(first, r *Request) bool { return r.Shape[1:].Equal(first.Shape[1:]) },
 		text: func(first, r *Request) string {
 			d := 1
 			for first.Shape[d] == r.Shape[d] {
@@ -121,12 +122,12 @@ var checks = []check{
 		show: showShape,
 	},
 	{
-		types:  []operation.Kind{operation.Reducescatter},
+		of:     func(d *operation.Descriptor) bool { return d.PrescaleFused },
 		refuse: (*Coordinator).refusePrescale,
 	},
 	{
-		types: []operation.Kind{operation.Broadcast},
-		ok:    func(first, r *Request) bool { return r.Root == first.Root },
+		of: agreeing(operation.Root),
+		ok: func(first, r *Request) bool { return r.Root == first.Root },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("Mismatched %v root ranks: One rank specified root rank %d, but another rank specified root rank %d.",
 				first.Type, first.Root, r.Root)
@@ -151,29 +152,34 @@ var checks = []check{
 		show: showGroup,
 	},
 	{
-		types: []operation.Kind{operation.AddProcessSet},
-		ok:    func(first, r *Request) bool { return len(r.Ranks) == len(first.Ranks) },
+		of: agreeing(operation.Ranks),
+		ok: func(first, r *Request) bool { return len(r.Ranks) == len(first.Ranks) },
 		text: func(*Request, *Request) string {
 			return "A process set could not be added: mismatching size on different ranks."
 		},
 		show: func(r *Request) string { return strconv.Itoa(len(r.Ranks)) },
 	},
 	{
-		types: []operation.Kind{operation.AddProcessSet},
-		ok:    func(first, r *Request) bool { return slices.Equal(r.Ranks, first.Ranks) },
+		of: agreeing(operation.Ranks),
+		ok: func(first, r *Request) bool { return slices.Equal(r.Ranks, first.Ranks) },
 		text: func(*Request, *Request) string {
 			return "A process set could not be added: mismatching values on different ranks."
 		},
 		show: showSet,
 	},
 	{
-		types: []operation.Kind{operation.RemoveProcessSet},
-		ok:    func(first, r *Request) bool { return r.Root == first.Root },
+		of: agreeing(operation.Set),
+		ok: func(first, r *Request) bool { return r.Root == first.Root },
 		text: func(first, r *Request) string {
 			return fmt.Sprintf("A process set could not be removed: One rank specified id %d, but another rank specified id %d.", first.Root, r.Root)
 		},
 		show: func(r *Request) string { return strconv.Itoa(int(r.Root)) },
 	},
+}
+
+// agreeing are the kinds on whose fields all members agree.
+func agreeing(fields operation.Field) func(d *operation.Descriptor) bool {
+	return func(d *operation.Descriptor) bool { return d.Has(fields) }
 }
 
 // validate says why the members' Requests for one name cannot be executed;
@@ -191,7 +197,7 @@ func (c *Coordinator) validate(reqs []*Request) string {
 	defer clear(c.distinct)
 	for i := range checks {
 		k := &checks[i]
-		if k.types != nil && !slices.Contains(k.types, first.Type) {
+		if k.of != nil && !k.of(first.Type.Describe()) {
 			continue
 		}
 		if k.refuse != nil {
@@ -213,37 +219,35 @@ func (c *Coordinator) validate(reqs []*Request) string {
 	return c.implausible(reqs)
 }
 
-// refuseJoined refuses what needs a part of everybody if a member is absent.
+// refuseJoined refuses what cannot do without the members that are absent.
 // Members that have asked for the tensor and joined afterwards do take part.
 func (c *Coordinator) refuseJoined(reqs []*Request) string {
-	absent := absentOf(reqs)
 	first := firstOf(reqs)
-	var text string
+	d := first.Type.Describe()
+	if d.Absent == operation.TakesZeros {
+		return ""
+	}
+	absent := absentOf(reqs)
 	switch {
 	case len(absent) == 0:
 		return ""
-	case c.options.JoinAllOps && first.Type == operation.Broadcast:
-		root, ok := slices.BinarySearch(c.members, int(first.Root))
-		if !ok || reqs[root] != nil {
-			return ""
+	case d.Absent == operation.NeedsAll && !c.options.JoinAllOps:
+		ranks := make([]int, len(absent))
+		for i, m := range absent {
+			ranks[i] = c.members[m]
 		}
-		return fmt.Sprintf("Broadcast from a root rank that has joined is not possible. (root rank: %d)", first.Root)
-	case c.options.JoinAllOps:
+		return d.Name + " is not supported with Join at this time." + d.Advice + " (joined: " + showRanks(ranks) + ")"
+	case !d.Has(operation.Root):
 		return ""
-	case first.Type == operation.Allgather:
-		text = "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using DistributedOptimizer"
-	case first.Type == operation.Alltoall:
-		text = "Alltoall is not supported with Join at this time."
-	case first.Type == operation.Reducescatter:
-		text = "Reducescatter is not supported with Join at this time."
-	default:
-		text = "Broadcast is not supported with Join at this time."
 	}
-	ranks := make([]int, len(absent))
-	for i, m := range absent {
-		ranks[i] = c.members[m]
+	root, ok := slices.BinarySearch(c.members, int(first.Root))
+	if !ok || reqs[root] != nil {
+		return ""
 	}
-	return text + " (joined: " + showRanks(ranks) + ")"
+	if d.Output == operation.OnRootOnly {
+		return fmt.Sprintf("%s to a root rank that has joined is not possible. (root rank: %d)", d.Name, first.Root)
+	}
+	return fmt.Sprintf("%s from a root rank that has joined is not possible. (root rank: %d)", d.Name, first.Root)
 }
 
 // refusePrescale refuses to prescale a tensor that has no room in the fusion
@@ -254,7 +258,7 @@ func (c *Coordinator) refusePrescale(reqs []*Request) string {
 	if err != nil || r.Prescale == 1 || size <= c.options.FusionThreshold {
 		return ""
 	}
-	return fmt.Sprintf("Reducescatter with prescale factor %s needs the fusion buffer, but the tensor has %d bytes. Increase HOROVOD_FUSION_THRESHOLD (now %d bytes) to at least that.",
+	return fmt.Sprintf("%s with prescale factor %s needs the fusion buffer, but the tensor has %d bytes. Increase HOROVOD_FUSION_THRESHOLD (now %d bytes) to at least that.", r.Type.Describe().Name,
 		strconv.FormatFloat(r.Prescale, 'g', -1, 64), size, c.options.FusionThreshold)
 }
 
@@ -262,41 +266,21 @@ func (c *Coordinator) refusePrescale(reqs []*Request) string {
 // engine refuses it at the door; here it keeps a Response from being wrong.
 func (c *Coordinator) implausible(reqs []*Request) string {
 	first := firstOf(reqs)
-	switch first.Type {
-	case operation.Barrier:
+	d := first.Type.Describe()
+	switch {
+	case d.Role == operation.SetChange:
+		return c.implausibleSet(first)
+	case d.Role != operation.Collective:
 		return ""
-	case operation.AddProcessSet:
-		if first.Ranks == nil {
-			return "A process set could not be added: it has no ranks."
-		}
-		for _, rank := range first.Ranks {
-			if _, ok := slices.BinarySearch(c.members, int(rank)); !ok {
-				return fmt.Sprintf("A process set could not be added: invalid rank %d.", rank)
-			}
-		}
-		return ""
-	case operation.RemoveProcessSet:
-		if !c.ids.live(first.Root) {
-			return fmt.Sprintf("A process set could not be removed: there is none with id %d.", first.Root)
-		}
-		return ""
-	case operation.Allreduce:
-		if first.ReduceOp == tensor.Adasum || !first.ReduceOp.Valid() {
-			return fmt.Sprintf("%v with %v is not supported.", first.Type, first.ReduceOp)
-		}
-	case operation.Adasum:
-		if first.DType.Valid() && !slices.Contains([]tensor.DType{tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64}, first.DType) {
-			return fmt.Sprintf("%v of %v is not supported.", first.Type, first.DType)
-		}
-	case operation.Broadcast:
-		if _, ok := slices.BinarySearch(c.members, int(first.Root)); !ok {
-			return fmt.Sprintf("broadcast received invalid root rank %d for provided process set", first.Root)
-		}
-	}
-	if !first.DType.Valid() {
+	case d.Has(operation.Op) && !d.Ops.Has(first.ReduceOp):
+		return fmt.Sprintf("%v with %v is not supported.", first.Type, first.ReduceOp)
+	case first.DType.Valid() && !d.Types.Has(first.DType):
+		return fmt.Sprintf("%v of %v is not supported.", first.Type, first.DType)
+	case d.Has(operation.Root) && !c.isMember(first.Root):
+		return fmt.Sprintf("%s received invalid root rank %d for provided process set", strings.ToLower(d.Name), first.Root)
+	case !first.DType.Valid():
 		return fmt.Sprintf("Unknown data type: %v.", first.DType)
-	}
-	if first.Type == operation.Allgather {
+	case d.Output == operation.OfAll:
 		return implausibleSum(reqs)
 	}
 	for _, r := range reqs { // the members of an alltoall have shapes of their own
@@ -305,6 +289,31 @@ func (c *Coordinator) implausible(reqs []*Request) string {
 		}
 		if _, err := byteSize(r.Shape, r.DType); err != nil {
 			return fmt.Sprintf("%v: %v", first.Type, err)
+		}
+	}
+	return ""
+}
+
+// isMember reports whether a world rank is a member of the lane.
+func (c *Coordinator) isMember(rank int32) bool {
+	_, ok := slices.BinarySearch(c.members, int(rank))
+	return ok
+}
+
+// implausibleSet is implausible for changes of the process sets.
+func (c *Coordinator) implausibleSet(first *Request) string {
+	if first.Type == operation.RemoveProcessSet {
+		if !c.ids.live(first.Root) {
+			return fmt.Sprintf("A process set could not be removed: there is none with id %d.", first.Root)
+		}
+		return ""
+	}
+	if first.Ranks == nil {
+		return "A process set could not be added: it has no ranks."
+	}
+	for _, rank := range first.Ranks {
+		if !c.isMember(rank) {
+			return fmt.Sprintf("A process set could not be added: invalid rank %d.", rank)
 		}
 	}
 	return ""
@@ -338,7 +347,7 @@ func implausibleSum(reqs []*Request) string {
 // showShape leaves out what an alltoall does not compare, and what is not known
 // of a Request that came as a mark: the first dimension.
 func showShape(r *Request) string {
-	if r.Type == operation.Alltoall && len(r.Shape) > 0 {
+	if r.Type.Describe().Output == operation.Sent && len(r.Shape) > 0 {
 		return strings.Replace(r.Shape.String(), strconv.FormatInt(r.Shape[0], 10), "_", 1)
 	}
 	return r.Shape.String()

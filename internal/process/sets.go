@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/world"
 )
 
@@ -67,26 +66,20 @@ func RemoveSet(id int) error {
 	return err
 }
 
-// ScatteredRows is how many rows of a tensor this rank gets by a Reducescatter; 0
-// of a scalar, which the ranks will refuse.
-func ScatteredRows(set int, shape tensor.Shape) (int64, error) {
+// Place is this rank's number among the members of a process set, and how many these are. kind says for an error
+// what operation needs to know.
+func Place(kind string, set int) (rank, size int, err error) {
 	w := current.Load()
 	if w == nil {
-		return 0, engine.ErrNotInitialized
+		return 0, 0, engine.ErrNotInitialized
 	}
 	s, ok := w.Engine.Set(set)
-	rank := slices.Index(s.Ranks, w.Config.Rank)
+	rank = slices.Index(s.Ranks, w.Config.Rank)
 	switch {
 	case !ok:
-		return 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("Reducescatter: Process set provided does not exist, or has not been registered (id %d).", set)}
+		return 0, 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("%s: Process set provided does not exist, or has not been registered (id %d).", kind, set)}
 	case rank < 0:
-		return 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("Reducescatter: Rank %d is not a member of the provided process set.", w.Config.Rank)}
-	case len(shape) == 0:
-		return 0, nil
+		return 0, 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("%s: Rank %d is not a member of the provided process set.", kind, w.Config.Rank)}
 	}
-	rows := shape[0] / int64(len(s.Ranks))
-	if int64(rank) < shape[0]%int64(len(s.Ranks)) {
-		rows++
-	}
-	return rows, nil
+	return rank, len(s.Ranks), nil
 }

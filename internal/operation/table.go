@@ -1,0 +1,127 @@
+package operation
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// table has a line for each kind. The activities are Horovod's, whose Gloo the native transports replace.
+var table = map[Kind]Descriptor{
+	Allreduce: {
+		Name: "Allreduce", Label: "ALLREDUCE", Role: Collective, Agree: Shape | Factors | Op | Wire, Output: LikeInput,
+		Activity: "GLOO_ALLREDUCE", Alike: "allreduce", Ops: elementwise, Types: allTypes,
+		Fuses: true, Repeats: true,
+	},
+	Adasum: { // an allreduce whose reduce operation is Adasum: see Of
+		Name: "Adasum", Label: "ADASUM", Role: Collective, Agree: Shape | Factors, Output: LikeInput,
+		Activity: "MPI_ADASUM_ALLREDUCE", Alike: "allreduce", Ops: adasum, Types: floats, // Horovod has it over MPI alone
+		Fuses: true, Repeats: true,
+	},
+	Allgather: {
+		Name: "Allgather", Label: "ALLGATHER", Role: Collective, Agree: Rows | Tail, Output: OfAll,
+		Activity: "GLOO_ALLGATHER", Alike: "allgather", Types: allTypes,
+		Absent: NeedsAll, Advice: " Specify sparse_to_dense=True if using DistributedOptimizer", Repeats: true,
+	},
+	Broadcast: {
+		Name: "Broadcast", Label: "BROADCAST", Role: Collective, Agree: Shape | Root, Output: LikeInput,
+		Activity: "GLOO_BCAST", Alike: "broadcast", Types: allTypes,
+		Absent: NeedsAll, Repeats: true, TakesTurns: true,
+	},
+	Alltoall: {
+		Name: "Alltoall", Label: "ALLTOALL", Role: Collective, Agree: Rows | Tail, Output: Sent,
+		Activity: "MPI_ALLTOALL", Alike: "alltoall", Types: allTypes, // Horovod's name over Gloo, too
+		Absent: NeedsAll, Repeats: true,
+	},
+	Reducescatter: { // an Average is in its postscale: see Combine
+		Name: "Reducescatter", Label: "REDUCESCATTER", Role: Collective, Agree: Shape | Rows | Factors, Output: OwnRows,
+		Activity: "GLOO_REDUCESCATTER", Alike: "reducescatter", Ops: sums, Types: allTypes,
+		Absent: NeedsAll, Repeats: true, PrescaleFused: true,
+	},
+	Barrier: {Name: "Barrier", Label: "BARRIER", Role: Meeting, Alike: "barrier", Types: allTypes, Repeats: true},
+	Join:    {Name: "Join", Label: "JOIN", Role: Meeting, Alike: "join", Types: allTypes},
+
+	AddProcessSet: {
+		Name: "operation 64", Label: "ADD_PROCESS_SET", Role: SetChange, Agree: Ranks, Types: allTypes,
+	},
+	RemoveProcessSet: {
+		Name: "operation 65", Label: "REMOVE_PROCESS_SET", Role: SetChange, Agree: Set, Types: allTypes,
+	},
+	Settle: {Name: "operation 66", Label: "SETTLE", Role: Step},
+	Tune:   {Name: "operation 67", Label: "TUNE", Role: Step},
+}
+
+// byKind is the table, with a line for every number.
+var byKind = func() (all [256]*Descriptor) {
+	for i := range all {
+		d, ok := table[Kind(i)]
+		if !ok {
+			d = Descriptor{Name: "operation " + strconv.Itoa(i), Label: "request type " + strconv.Itoa(i)}
+		}
+		if d.Alike != "" {
+			d.noname, d.nonameGrouped = d.Alike+".noname", "grouped_"+d.Alike+".noname"
+		}
+		all[i] = &d
+	}
+	return all
+}()
+
+// Ops is a set of reduce operations.
+type Ops uint8
+
+// DTypes is a set of element types.
+type DTypes uint16
+
+const (
+	elementwise Ops = sums | 1<<tensor.Min | 1<<tensor.Max | 1<<tensor.Product
+	sums        Ops = 1<<tensor.Average | 1<<tensor.Sum
+	adasum      Ops = 1 << tensor.Adasum
+
+	allTypes DTypes = 1<<tensor.NumDTypes - 1
+	floats   DTypes = 1<<tensor.Float16 | 1<<tensor.BFloat16 | 1<<tensor.Float32 | 1<<tensor.Float64
+)
+
+// Has reports whether op is in the set.
+func (s Ops) Has(op tensor.ReduceOp) bool { return op.Valid() && s&(1<<op) != 0 }
+
+// List returns the reduce operations of the set.
+func (s Ops) List() []tensor.ReduceOp {
+	var all []tensor.ReduceOp
+	for op := range tensor.ReduceOp(tensor.NumReduceOps) {
+		if s.Has(op) {
+			all = append(all, op)
+		}
+	}
+	return all
+}
+
+// String lists them as Horovod's messages do: "AVERAGE, MIN and SUM".
+func (s Ops) String() string {
+	var b strings.Builder
+	all := s.List()
+	for i, op := range all {
+		switch {
+		case i > 0 && i == len(all)-1:
+			b.WriteString(" and ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(strings.ToUpper(op.String()))
+	}
+	return b.String()
+}
+
+// Has reports whether dt is in the set.
+func (s DTypes) Has(dt tensor.DType) bool { return dt.Valid() && s&(1<<dt) != 0 }
+
+// List returns the element types of the set.
+func (s DTypes) List() []tensor.DType {
+	var all []tensor.DType
+	for dt := range tensor.DType(tensor.NumDTypes) {
+		if s.Has(dt) {
+			all = append(all, dt)
+		}
+	}
+	return all
+}
