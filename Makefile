@@ -19,7 +19,7 @@ OLD_CC   := $(CURDIR)/build/wheel-tools/bin/python -m ziglang cc -target $(shell
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Where goroutines meet: slow enough under the race detector to leave the rest out.
-RACE := ./internal/auth/... ./internal/transport/... ./internal/timeline/... ./internal/liveness/... ./internal/rendezvous/... ./internal/world/... \
+RACE := ./internal/auth/... ./internal/transport/... ./internal/timeline/... ./internal/liveness/... ./internal/rendezvous/... ./internal/world/... ./internal/connect/... \
 	./internal/engine/... ./internal/process/... ./internal/launch/... ./internal/elastic/... ./internal/flight/... \
 	./internal/guard/... ./internal/reach/... ./internal/bootstrap/... ./hvd/...
 

@@ -85,6 +85,6 @@ func topology(f func(*topo) int) int {
 	if w == nil {
 		return -1
 	}
-	c := w.Config
+	c := w.Place
 	return f(&topo{c.Rank, c.Size, c.LocalRank, c.LocalSize, c.CrossRank, c.CrossSize})
 }

@@ -54,8 +54,8 @@ func peer(rank int) (*world.World, error) {
 	switch {
 	case w == nil:
 		return nil, ErrNotInitialized
-	case rank < 0 || rank >= w.Config.Size:
-		return nil, fmt.Errorf("rank %d is not one of the %d ranks: %w", rank, w.Config.Size, ErrInvalidArgument)
+	case rank < 0 || rank >= w.Place.Size:
+		return nil, fmt.Errorf("rank %d is not one of the %d ranks: %w", rank, w.Place.Size, ErrInvalidArgument)
 	}
 	return w, nil
 }

@@ -67,8 +67,8 @@ func checkMessage(peer C.int, data unsafe.Pointer, n C.size_t, reason *C.char) C
 	case w == nil:
 		explain(reason, engine.ErrNotInitialized.Reason)
 		return C.GOROVOD_PRECONDITION_ERROR
-	case peer < 0 || int(peer) >= w.Config.Size:
-		explain(reason, fmt.Sprintf("rank %d is not one of the %d ranks", int(peer), w.Config.Size))
+	case peer < 0 || int(peer) >= w.Place.Size:
+		explain(reason, fmt.Sprintf("rank %d is not one of the %d ranks", int(peer), w.Place.Size))
 		return C.GOROVOD_INVALID_ARGUMENT
 	case data == nil && n > 0:
 		explain(reason, "data is NULL")

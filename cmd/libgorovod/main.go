@@ -118,7 +118,7 @@ func goTopology(which C.int) C.int {
 	if w == nil {
 		return -1
 	}
-	c := w.Config
+	c := w.Place
 	return C.int([...]int{c.Rank, c.Size, c.LocalRank, c.LocalSize, c.CrossRank, c.CrossSize}[which])
 }
 

@@ -5,66 +5,66 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/elastic/checkpoint"
+	"github.com/gorovod/gorovod/internal/world"
 )
 
 // ErrNoCheckpoints: GOROVOD_CHECKPOINT_DIR was not set at Init.
 var ErrNoCheckpoints = errors.New("there is no directory for checkpoints: set GOROVOD_CHECKPOINT_DIR before hvd.init()")
 
-// lastConfig is that of the last Init that succeeded. It outlives Shutdown, since
+// lastWorld is that of the last Init that succeeded. It outlives Shutdown, since
 // a process whose launcher is gone writes what it has.
-var lastConfig struct {
+var lastWorld struct {
 	sync.Mutex
-	c   *config.Config
-	log *slog.Logger
+	dir   string // for checkpoints; empty: none
+	every int    // commits
+	rank  int
+	log   *slog.Logger
 }
 
-func keepConfig(c *config.Config, log *slog.Logger) {
-	lastConfig.Lock()
-	defer lastConfig.Unlock()
-	lastConfig.c, lastConfig.log = c, log
+func keepCheckpoints(w *world.World, log *slog.Logger) {
+	lastWorld.Lock()
+	defer lastWorld.Unlock()
+	lastWorld.dir, lastWorld.every, lastWorld.rank, lastWorld.log = w.Config.CheckpointDir, w.Config.CheckpointEvery, w.Place.Rank, log
 }
 
-func checkpoints() (c *config.Config, log *slog.Logger) {
-	lastConfig.Lock()
-	defer lastConfig.Unlock()
-	if lastConfig.c == nil {
-		return &config.Config{}, nil
-	}
-	return lastConfig.c, lastConfig.log
+func checkpointDir() (dir string, log *slog.Logger) {
+	lastWorld.Lock()
+	defer lastWorld.Unlock()
+	return lastWorld.dir, lastWorld.log
 }
 
 // CheckpointDue says whether this process is the one to write a commit, and it is that
 // commit's turn. final takes every commit, as of a job that goes no further. With a
 // negative number it says whether commits are written at all, the same on all processes.
 func CheckpointDue(number int64, final bool) bool {
-	c, _ := checkpoints()
-	if number < 0 {
-		return c.CheckpointDir != ""
+	lastWorld.Lock()
+	defer lastWorld.Unlock()
+	if number < 0 || lastWorld.dir == "" {
+		return lastWorld.dir != ""
 	}
-	return c.CheckpointDir != "" && c.Rank == 0 && (final || (number+1)%int64(c.CheckpointEvery) == 0)
+	return lastWorld.rank == 0 && (final || (number+1)%int64(lastWorld.every) == 0)
 }
 
 // SaveCheckpoint writes the state of a commit. It blocks until the disk has it.
 func SaveCheckpoint(number int64, data []byte) error {
-	c, _ := checkpoints()
-	if c.CheckpointDir == "" {
+	dir, _ := checkpointDir()
+	if dir == "" {
 		return ErrNoCheckpoints
 	}
-	return checkpoint.Save(c.CheckpointDir, number, data)
+	return checkpoint.Save(dir, number, data)
 }
 
 // LoadCheckpoint reads the newest state that was written; number is -1 if there is none. Files
 // that are damaged or foreign are skipped, with a warning.
 func LoadCheckpoint() (number int64, data []byte, err error) {
-	c, log := checkpoints()
-	if c.CheckpointDir == "" {
+	dir, log := checkpointDir()
+	if dir == "" {
 		return -1, nil, nil
 	}
-	number, data, err = checkpoint.Newest(c.CheckpointDir, func(err error) { log.Warn(err.Error()) })
+	number, data, err = checkpoint.Newest(dir, func(err error) { log.Warn(err.Error()) })
 	if err == nil && number >= 0 {
-		log.Info("goes on from a checkpoint", "directory", c.CheckpointDir, "commit", number, "bytes", len(data))
+		log.Info("goes on from a checkpoint", "directory", dir, "commit", number, "bytes", len(data))
 	}
 	return number, data, err
 }

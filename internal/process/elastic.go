@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
+	"time"
 
+	"github.com/gorovod/gorovod/internal/bootstrap"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/elastic"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
@@ -114,40 +114,17 @@ func elasticInit(ctx context.Context, c *config.Config, lookup func(string) (str
 
 // joinEpoch joins the world of one epoch.
 func joinEpoch(ctx context.Context, key []byte, lookup func(string) (string, bool), a elastic.Assignment) error {
-	c, err := config.Load(placed(lookup, a))
+	c, err := config.Load(lookup) // anew: each world adopts rank 0's knobs
 	if err != nil {
 		return err
 	}
-	c.Key = elastic.EpochKey(key, a.Epoch)
-	c.Rendezvous = a.Addrs
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	log := logger(c)
-	w, err := world.Join(ctx, c, a.Epoch, world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: clipSets(a.Sets, c.Size), Log: log})
-	if err != nil {
-		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
+	s := bootstrap.Assigned(c, key, a, time.Now().Add(c.Timeout))
+	if err := join(ctx, s, c, clipSets(a.Sets, s.Place.Size)); err != nil {
+		return fmt.Errorf("rank %d of %d on host %s: %w", s.Place.Rank, s.Place.Size, s.Place.Host, err)
 	}
 	elasticity.sets = a.Sets
 	elasticity.place.Store(&a)
-	keepConfig(c, log)
-	current.Store(w)
 	return nil
-}
-
-// placed is the environment with the place that the driver has given.
-func placed(lookup func(string) (string, bool), a elastic.Assignment) func(string) (string, bool) {
-	p := a.Place
-	values := map[string]int{"HOROVOD_RANK": p.Rank, "HOROVOD_SIZE": p.Size, "HOROVOD_LOCAL_RANK": p.LocalRank, "HOROVOD_LOCAL_SIZE": p.LocalSize,
-		"HOROVOD_CROSS_RANK": p.CrossRank, "HOROVOD_CROSS_SIZE": p.CrossSize}
-	return func(name string) (string, bool) {
-		if v, ok := values[name]; ok {
-			return strconv.Itoa(v), true
-		}
-		if name == "GOROVOD_RENDEZVOUS_ADDRS" {
-			return strings.Join(a.Addrs, ","), true
-		}
-		return lookup(name)
-	}
 }
 
 // driverLost ends what this process waits for when its launcher is gone.
@@ -205,6 +182,6 @@ func forgetSet(w *world.World, ranks []int) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(w.Config.ElasticDriver) > 0 && current.Load() == w {
-		elasticity.sets = slices.DeleteFunc(slices.Clone(elasticity.sets), func(s []int) bool { return slices.Equal(clip(s, w.Config.Size), ranks) })
+		elasticity.sets = slices.DeleteFunc(slices.Clone(elasticity.sets), func(s []int) bool { return slices.Equal(clip(s, w.Place.Size), ranks) })
 	}
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 			fmt.Println("error", err)
 			os.Exit(1)
 		}
-		c := World().Config
+		c := World().Place
 		data := binary.NativeEndian.AppendUint32(nil, math.Float32bits(float32(c.Rank)))
 		e, err := Enqueue(&engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Shape: tensor.Shape{1},
 			Prescale: 1, Postscale: 1, In: data, Out: data})

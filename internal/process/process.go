@@ -1,12 +1,13 @@
-// Package process holds the one engine that a process-wide interface needs:
+// Package process holds the one world that a process-wide interface needs:
 // Horovod's C functions, Python and package hvd share it. It counts the
 // generations, so that Init and Shutdown may follow one another any number of times.
+//
+// How the process comes to be a rank is package bootstrap's, how it joins package world's.
 package process
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/backend/mpi"
+	"github.com/gorovod/gorovod/internal/bootstrap"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/world"
@@ -38,6 +40,13 @@ var (
 	generation uint64
 	current    atomic.Pointer[world.World]
 	overMPI    *mpi.Communicator // of the current world, if it uses MPI
+
+	// starter is how this process comes to be a rank.
+	starter = bootstrap.Process{TrackFD: func(fd int, open bool) {
+		if TrackFD != nil {
+			TrackFD(fd, open)
+		}
+	}}
 )
 
 // Options are what a program says in Init, apart from the environment.
@@ -95,7 +104,7 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 	if err != nil {
 		return err
 	}
-	log := logger(c)
+	log := logger(c, c.Rank)
 	for _, text := range append(c.Warnings, misspelt(c, lookup)...) {
 		log.Warn(text)
 	}
@@ -108,29 +117,23 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 		}
 		return elasticInit(ctx, c, lookup, o.Sets)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	var processes *mpi.Communicator
-	if c.Controller == config.MPI || c.CPUOperations == config.MPI {
-		if processes, err = startMPI(ctx, c, &o); err != nil {
-			return err
-		}
-		log = logger(c) // the rank is known now
-	}
+	starter.EndsByExit = EndsByExit
 	generation++
-	over := world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: o.Sets, Log: log, MPI: processes}
-	var w *world.World
-	if c.Controller == config.MPI {
-		w, err = world.Join(ctx, c, generation, over) // they have met
-	} else {
-		w, err = join(ctx, c, over)
-	}
+	from := bootstrap.Options{Generation: generation, Deadline: time.Now().Add(c.Timeout), MPIRanks: o.MPIRanks, MPIComms: o.MPIComms,
+		Log: func(rank int) *slog.Logger { return logger(c, rank) }}
+	return starter.Begin(ctx, c, from, func(ctx context.Context, s bootstrap.Start) error { return join(ctx, s, c, o.Sets) })
+}
+
+// join joins a world, and makes it the current one.
+func join(ctx context.Context, s bootstrap.Start, c *config.Config, sets [][]int) error {
+	log := logger(c, s.Place.Rank)
+	w, err := world.Join(ctx, s, c, world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: slices.Concat(s.Sets, sets), MPI: s.MPI, Log: log})
 	if err != nil {
-		return fmt.Errorf("rank %d of %d on host %s: %w", c.Rank, c.Size, c.Hostname, err)
+		return err
 	}
-	keepConfig(w.Config, log)
+	keepCheckpoints(w, log)
 	current.Store(w)
-	overMPI = processes
+	overMPI = s.MPI
 	return nil
 }
 
@@ -149,6 +152,11 @@ func Shutdown() {
 		stopMPI(overMPI)
 		overMPI = nil
 	}
+}
+
+// Serve starts a rendezvous, see bootstrap.Process.Serve.
+func Serve(host string, key []byte, size int) (port int, err error) {
+	return starter.Serve(host, key, size, slog.New(&logHandler{out: os.Stderr, level: slog.LevelWarn}))
 }
 
 // Fail says that this rank's program has failed: see world.World.Fail.
@@ -187,6 +195,6 @@ func EnqueueGroup(name string, ops []engine.Op) ([]*engine.Entry, *engine.Error)
 	return w.Engine.EnqueueGroup(name, ops)
 }
 
-func logger(c *config.Config) *slog.Logger {
-	return slog.New(&logHandler{out: os.Stderr, level: c.LogLevel, hideTime: c.LogHideTime, rank: c.Rank})
+func logger(c *config.Config, rank int) *slog.Logger {
+	return slog.New(&logHandler{out: os.Stderr, level: c.LogLevel, hideTime: c.LogHideTime, rank: rank})
 }

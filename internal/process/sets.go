@@ -44,7 +44,7 @@ func ThereOf(w *world.World, ranks []int) []int {
 	if len(w.Config.ElasticDriver) == 0 {
 		return ranks
 	}
-	there := clip(ranks, w.Config.Size)
+	there := clip(ranks, w.Place.Size)
 	slices.Sort(there)
 	return there
 }
@@ -74,12 +74,12 @@ func Place(kind string, set int) (rank, size int, err error) {
 		return 0, 0, engine.ErrNotInitialized
 	}
 	s, ok := w.Engine.Set(set)
-	rank = slices.Index(s.Ranks, w.Config.Rank)
+	rank = slices.Index(s.Ranks, w.Place.Rank)
 	switch {
 	case !ok:
 		return 0, 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("%s: Process set provided does not exist, or has not been registered (id %d).", kind, set)}
 	case rank < 0:
-		return 0, 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("%s: Rank %d is not a member of the provided process set.", kind, w.Config.Rank)}
+		return 0, 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("%s: Rank %d is not a member of the provided process set.", kind, w.Place.Rank)}
 	}
 	return rank, len(s.Ranks), nil
 }

@@ -14,7 +14,7 @@ var ErrTimelineNotEnabled = errors.New("the timeline is not enabled: set HOROVOD
 // does nothing. It does file I/O.
 func StartTimeline(path string, markCycles bool) error {
 	w, err := recording()
-	if err != nil || w.Config.Rank != 0 {
+	if err != nil || w.Place.Rank != 0 {
 		return err
 	}
 	return w.Timeline.Start(path, markCycles)
@@ -23,7 +23,7 @@ func StartTimeline(path string, markCycles bool) error {
 // StopTimeline completes the file and closes it; without one it does nothing.
 func StopTimeline() error {
 	w, err := recording()
-	if err != nil || w.Config.Rank != 0 {
+	if err != nil || w.Place.Rank != 0 {
 		return err
 	}
 	return w.Timeline.Stop()

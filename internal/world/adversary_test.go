@@ -41,7 +41,7 @@ func withstand(t *testing.T, transport string) {
 	log := slog.New(slog.NewTextHandler(&told, nil))
 	var worlds [ranks]*World
 	each(ranks, func(r int) {
-		w, err := Join(t.Context(), l.config(r, ranks, transport), 1, Options{Log: log})
+		w, err := join(t.Context(), l.config(r, ranks, transport), 1, Options{Log: log})
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
 		}

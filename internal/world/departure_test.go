@@ -24,7 +24,7 @@ func TestOneCauseAcrossSets(t *testing.T) {
 			var mu sync.Mutex
 			told := map[string][]int{}
 			each(ranks, func(r int) {
-				w, err := Join(context.Background(), l.config(r, ranks, transport), 1, o)
+				w, err := join(context.Background(), l.config(r, ranks, transport), 1, o)
 				if err != nil {
 					t.Errorf("rank %d: %v", r, err)
 					return

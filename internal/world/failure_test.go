@@ -27,7 +27,7 @@ func TestAFailureReadsTheSameEverywhere(t *testing.T) {
 		{"exception", func(_ *launcher, w *World) { w.Fail("raised ValueError: bad batch") }, `Horovod has been shut down: ` + who + `raised ValueError: bad batch`},
 		{"abort", func(_ *launcher, w *World) { w.Abort(errors.New(w.Describe(2) + " is out of paper")) }, who + `is out of paper`},
 		{"death", func(l *launcher, w *World) {
-			l.Died(rendezvous.Death{Rank: 2, Host: w.Config.Hostname, PID: os.Getpid(), Signal: 9})
+			l.Died(rendezvous.Death{Rank: 2, Host: w.Place.Host, PID: os.Getpid(), Signal: 9})
 		}, who + `was killed by signal 9 \(SIGKILL\)`},
 	} {
 		for _, transport := range []string{"shm", "tcp", "on aabb"} {
@@ -40,7 +40,7 @@ func TestAFailureReadsTheSameEverywhere(t *testing.T) {
 				each(size, func(r int) {
 					c := l.config(r, size, transport)
 					c.FlightRecords = 10
-					w, err := Join(context.Background(), c, 1, quiet())
+					w, err := join(context.Background(), c, 1, quiet())
 					if err != nil {
 						t.Errorf("rank %d: %v", r, err)
 						ready.Done()
@@ -93,7 +93,7 @@ func TestTheLauncherPassesFailuresOn(t *testing.T) {
 	var worked sync.WaitGroup
 	worked.Add(2)
 	each(2, func(r int) {
-		w, err := Join(context.Background(), l.config(r, 2, "tcp"), 1, quiet())
+		w, err := join(context.Background(), l.config(r, 2, "tcp"), 1, quiet())
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
 			worked.Done()

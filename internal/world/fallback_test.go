@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorovod/gorovod/internal/bootstrap"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
@@ -54,7 +55,7 @@ func limitFiles(t *testing.T) {
 func overTCP(c *config.Config) (logged string, err error) {
 	var log bytes.Buffer
 	began := time.Now()
-	w, err := Join(context.Background(), c, 1, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	w, err := join(context.Background(), c, 1, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		return log.String(), err
 	}
@@ -107,7 +108,7 @@ func TestShmIsInsistedOn(t *testing.T) {
 	each(3, func(r int) {
 		c := l.config(r, 3, "shm")
 		c.Timeout = patience
-		_, err := Join(context.Background(), c, 1, quiet())
+		_, err := join(context.Background(), c, 1, quiet())
 		if err == nil || !strings.Contains(err.Error(), "GOROVOD_TRANSPORT=shm") || strings.Count(err.Error(), "rank 0: size the segment to") != 1 {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -194,7 +195,7 @@ func TestHostsThatCannotShareFallApart(t *testing.T) {
 		c := l.config(r, 4, "on abab")
 		c.Timeout = 6 * time.Second
 		var log bytes.Buffer
-		w, err := Join(context.Background(), c, 1, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		w, err := join(context.Background(), c, 1, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
 			return
@@ -222,7 +223,7 @@ func TestTCPHasTimeLeft(t *testing.T) {
 		c.Timeout = 6 * time.Second
 		ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 		defer cancel()
-		w, err := Join(ctx, c, 1, quiet())
+		w, err := join(ctx, c, 1, quiet())
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
 			return
@@ -248,7 +249,7 @@ func TestDeathBeforeTheSegmentIsShared(t *testing.T) {
 			die(t, l, c)
 			return
 		}
-		_, err := Join(context.Background(), c, 1, quiet())
+		_, err := join(context.Background(), c, 1, quiet())
 		if want := "rank 2 on host testhost (pid 4321) was killed by signal 9"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -268,7 +269,8 @@ func die(t *testing.T, l *launcher, c *config.Config) {
 		return
 	}
 	defer s.Close()
-	w := &World{Config: c, session: s}
+	w := &World{Config: c, start: bootstrap.Launched(c, 1, time.Time{}), session: s, log: quiet().Log}
+	w.Place = w.start.Place
 	if err := w.introduce(ctx, quiet()); err != nil {
 		t.Error(err)
 	}

@@ -52,25 +52,16 @@ func (w *World) openFlightDesk(track func(fd int, open bool)) *flightDesk {
 
 // Dump is what this rank has done last. Safe on any goroutine.
 func (w *World) Dump() *flight.Dump {
-	c := w.Config
-	return &flight.Dump{Job: strings.Join(c.Rendezvous, " "), Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: os.Getpid(), Network: w.Engine.Network(),
+	p := w.Place
+	return &flight.Dump{Job: strings.Join(w.start.Peers, " "), Rank: p.Rank, Size: p.Size, Host: p.Host, PID: os.Getpid(), Network: w.Engine.Network(),
 		Time: time.Now().UTC(), Failure: w.Failure(), Records: w.Engine.Records()}
-}
-
-// failed is told of the network's abort: the launcher is, and the record is kept.
-func (w *World) failed(cause error) {
-	w.report(cause)
-	w.keepRecord()
 }
 
 // keepRecord writes the record to where GOROVOD_DUMP_DIR says. It does not
 // wait for the disk.
 func (w *World) keepRecord() {
-	w.mu.Lock()
-	ready := w.Engine != nil
-	w.mu.Unlock()
 	dir := w.Config.DumpDir
-	if dir == "" || !ready {
+	if dir == "" || w.running.Load() == nil {
 		return
 	}
 	d := w.Dump() // now: what is pending fails next

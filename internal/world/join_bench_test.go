@@ -30,7 +30,7 @@ func BenchmarkJoin(b *testing.B) {
 				each(size, func(r int) {
 					c := l.config(r, size, "tcp")
 					c.Timeout = 50 * time.Second
-					w, err := Join(b.Context(), c, 1, quiet())
+					w, err := join(b.Context(), c, 1, quiet())
 					if err != nil {
 						b.Error(err)
 						return

@@ -18,20 +18,10 @@ func mpiRank(c *mpi.Communicator) int {
 	return c.Rank()
 }
 
-// RankOfMPI is the rank of a process of MPI, -1 for a stranger.
-func (w *World) RankOfMPI(process int) int {
-	for r, m := range w.members {
-		if m.MPIRank == process {
-			return r
-		}
-	}
-	return -1
-}
-
 // carryByMPI lets MPI carry the data of all lanes with several members, if rank 0's
 // configuration asks for it. The boards stay on the world's own network.
 func (w *World) carryByMPI(o *engine.Options, c *mpi.Communicator) error {
-	if w.Config.CPUOperations != config.MPI || w.Config.Size == 1 {
+	if w.Config.CPUOperations != config.MPI || w.Place.Size == 1 {
 		return nil
 	}
 	if c == nil {
@@ -64,9 +54,7 @@ func (w *World) carryByMPI(o *engine.Options, c *mpi.Communicator) error {
 // untilAbort ends with the start time-out, or when the network is aborted.
 func (w *World) untilAbort() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.Config.Timeout)
-	w.mu.Lock()
-	news := w.news
-	w.mu.Unlock()
+	news, _ := w.monitor.NextDeath()
 	guard.Go("the joining", func(error) { cancel() }, func() {
 		select {
 		case <-news: // somebody has died

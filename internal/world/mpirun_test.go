@@ -111,7 +111,7 @@ func TestRankOverMPI(t *testing.T) {
 	c.CPUOperations = config.MPI
 	o := quiet()
 	o.MPI = processes
-	if r.World, err = Join(ctx, c, 1, o); err != nil {
+	if r.World, err = join(ctx, c, 1, o); err != nil {
 		t.Fatal(err)
 	}
 	mpiRoles[role](t, r)

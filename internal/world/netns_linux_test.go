@@ -123,7 +123,7 @@ func asRole(t testing.TB, rank func(w *World)) (played bool) {
 		t.Fatal(err)
 	}
 	c.Timeout, c.Heartbeat = min(c.Timeout, 20*time.Second), 3*time.Second
-	w, err := Join(context.Background(), c, 1, quiet())
+	w, err := join(context.Background(), c, 1, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestTwoNamespaces(t *testing.T) {
 
 // runContract runs this rank's part of the contract's operations on two types.
 func runContract(t *testing.T, w *World) (tried, failed int) {
-	rank, n := w.Config.Rank, w.Config.Size
+	rank, n := w.Place.Rank, w.Place.Size
 	all := &worlds{t: t, transport: "namespaces", ws: make([]*World, n), here: []int{rank}}
 	all.ws[rank] = w
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {

@@ -299,7 +299,7 @@ func refusing(t *testing.T, transport string) *worlds {
 		c.FusionThreshold = refusalThreshold
 		o := quiet()
 		o.Sets = [][]int{{1, 2}, {0, 2}, {0, 1}}
-		w, err := Join(context.Background(), c, 1, o)
+		w, err := join(context.Background(), c, 1, o)
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
 			return
@@ -510,7 +510,7 @@ func TestShutDownError(t *testing.T) {
 				l := newLauncher(t, refusalRanks)
 				for generation := uint64(1); generation <= 2; generation++ {
 					each(refusalRanks, func(r int) {
-						w, err := Join(context.Background(), l.config(r, refusalRanks, transport), generation, quiet())
+						w, err := join(context.Background(), l.config(r, refusalRanks, transport), generation, quiet())
 						if err != nil {
 							t.Errorf("rank %d: %v", r, err)
 							return

@@ -10,7 +10,7 @@ import (
 // tune asks for autotuning on rank 0 if the configuration does.
 func (w *World) tune(o *engine.Options) error {
 	c := w.Config
-	if !c.Autotune.On || c.Rank != 0 {
+	if !c.Autotune.On || w.Place.Rank != 0 {
 		return nil
 	}
 	t := &engine.TuneOptions{Warmup: c.Autotune.Warmup, Steps: c.Autotune.Steps, Points: c.Autotune.Points, Noise: c.Autotune.Noise}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/bootstrap"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/operation"
@@ -82,6 +83,12 @@ func each(n int, f func(rank int)) {
 	wg.Wait()
 }
 
+// join is Join with what horovodrun would have told the rank of c.
+func join(ctx context.Context, c *config.Config, generation uint64, o Options) (*World, error) {
+	s := bootstrap.Launched(c, generation, time.Time{})
+	return Join(ctx, s, c, o)
+}
+
 func quiet() Options { return Options{Log: slog.New(slog.DiscardHandler)} }
 
 // add sums one float over the ranks.
@@ -106,7 +113,7 @@ func TestGenerations(t *testing.T) {
 			l := newLauncher(t, 3)
 			for generation := uint64(1); generation <= 3; generation++ {
 				each(3, func(r int) {
-					w, err := Join(context.Background(), l.config(r, 3, transport), generation, quiet())
+					w, err := join(context.Background(), l.config(r, 3, transport), generation, quiet())
 					if err != nil {
 						t.Errorf("rank %d: %v", r, err)
 						return
@@ -131,7 +138,7 @@ func TestAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := Join(context.Background(), c, 1, quiet())
+	w, err := join(context.Background(), c, 1, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +153,7 @@ func TestMissingRankIsNamed(t *testing.T) {
 	each(2, func(r int) {
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		defer cancel()
-		_, err := Join(ctx, l.config(r, 3, "auto"), 1, quiet())
+		_, err := join(ctx, l.config(r, 3, "auto"), 1, quiet())
 		if err == nil || !strings.Contains(err.Error(), "rank 2") {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -162,7 +169,7 @@ func TestRankZerosKnobsAreAdopted(t *testing.T) {
 		if r == 1 {
 			c.FusionThreshold, c.Transport, c.TCPStreams = 7, "tcp", 3
 		}
-		w, err := Join(context.Background(), c, 1, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		w, err := join(context.Background(), c, 1, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Error(err)
 			return
@@ -186,7 +193,7 @@ func TestDeathEndsThePending(t *testing.T) {
 			var ready sync.WaitGroup
 			ready.Add(3)
 			each(3, func(r int) {
-				w, err := Join(context.Background(), l.config(r, 3, transport), 1, quiet())
+				w, err := join(context.Background(), l.config(r, 3, transport), 1, quiet())
 				ready.Done()
 				if err != nil {
 					t.Errorf("rank %d: %v", r, err)
@@ -216,7 +223,7 @@ func TestWrongKeyIsRefused(t *testing.T) {
 	c.Key = []byte("another")
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if _, err := Join(ctx, c, 1, quiet()); err == nil || strings.Contains(err.Error(), "another") {
+	if _, err := join(ctx, c, 1, quiet()); err == nil || strings.Contains(err.Error(), "another") {
 		t.Errorf("error %v", err)
 	}
 }

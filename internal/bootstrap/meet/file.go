@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is a board in a directory that all ranks share. It is named for the job, only
+// file is a store in a directory that all ranks share. It is named for the job, only
 // its owner may read it, and a file that belongs to somebody else, or that others may
 // read or write, is not believed. One that an earlier start of the same job has left
 // behind leads nowhere, and is read again until rank 0 has replaced it.
@@ -50,15 +50,15 @@ const (
 	tempPrefix = ".rendezvous-"
 )
 
-// newFile is the board of a job in a directory that the user has named.
+// newFile is the store of a job in a directory that the user has named.
 func newFile(dir, job string) (*file, error) { return (&file{dir: dir}).named(job) }
 
-// newPrivateFile is the board of a job in a directory that hosts may share.
+// newPrivateFile is the store of a job in a directory that hosts may share.
 func newPrivateFile(dir, job string) (*file, error) {
 	return (&file{dir: dir, private: true}).named(job)
 }
 
-// newLocalFile is the board of a job in a directory of this host.
+// newLocalFile is the store of a job in a directory of this host.
 func newLocalFile(dir, job string) (*file, error) {
 	return (&file{dir: dir, private: true, fleeting: true}).named(job)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Fixed is a board for ranks that all know the secret and where rank 0 serves: there
+// Fixed is a store for ranks that all know the secret and where rank 0 serves: there
 // is nothing to hand over.
 type Fixed struct {
 	Addrs []string
@@ -21,7 +21,7 @@ type Fixed struct {
 	Elsewhere bool
 }
 
-var _ Board = (*Fixed)(nil)
+var _ Store = (*Fixed)(nil)
 
 // conventional are a few ports of rank 0's host that follow from the secret and the
 // job's name. Others cannot tell them; if one is taken the next may be free.

@@ -19,19 +19,19 @@ func FuzzFile(f *testing.F) {
 	f.Add([]byte(`{"addrs":[null,1]}`))
 	f.Add([]byte(`{"key":"*"}`))
 	f.Add([]byte("[" + strings.Repeat("[", 20000)))
-	board, err := newFile(f.TempDir(), "job")
+	store, err := newFile(f.TempDir(), "job")
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		if err := os.WriteFile(board.path, content, 0o600); err != nil {
+		if err := os.WriteFile(store.path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		o, err := board.Read(ctx, nil)
+		o, err := store.Read(ctx, nil)
 		switch {
-		case err != nil && !strings.Contains(err.Error(), board.path):
+		case err != nil && !strings.Contains(err.Error(), store.path):
 			t.Errorf("%q: %v", content, err)
 		case err == nil && !o.equal(o):
 			t.Errorf("%q: %v", content, o)

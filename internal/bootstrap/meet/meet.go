@@ -1,6 +1,6 @@
 // Package meet is how ranks that no launcher of this project has started come to one
 // rendezvous and one secret. Rank 0 serves the rendezvous, makes the secret, and hands
-// both over by a Board: something that only this user's processes of this job read.
+// both over by a Store: something that only this user's processes of this job read.
 // Which one that is, Choose finds out from what the ranks' launcher offers, alike on
 // all ranks.
 //
@@ -34,8 +34,8 @@ func (o Offer) String() string { return fmt.Sprintf("offer of %v", o.Addrs) }
 // GoString leaves the secret out, too.
 func (o Offer) GoString() string { return o.String() }
 
-// Board is where rank 0 leaves its offer for the other ranks.
-type Board interface {
+// Store is where rank 0 leaves its offer for the other ranks.
+type Store interface {
 	// Publish is called by rank 0, once. withdraw takes the offer back, when all have
 	// read it or nobody will.
 	Publish(ctx context.Context, o Offer) (withdraw func(), err error)
@@ -47,7 +47,7 @@ type Board interface {
 	String() string
 }
 
-// Sweeper is a Board on which something stays when rank 0's process is killed before it can withdraw its offer.
+// Sweeper is a Store on which something stays when rank 0's process is killed before it can withdraw its offer.
 type Sweeper interface {
 	// Sweep removes what is of no use to anybody. Called by a rank that gives up; rank 0 of any later job sees to it, too.
 	Sweep()
@@ -76,8 +76,8 @@ type Circumstances struct {
 	PMIx func() (KeyValues, error)
 }
 
-// Choose finds the board, or says that there is none.
-func Choose(c Circumstances) (Board, error) {
+// Choose finds the store, or says that there is none.
+func Choose(c Circumstances) (Store, error) {
 	p := c.Place
 	switch {
 	case len(c.Addrs) > 0 && len(c.Key) > 0:
@@ -85,11 +85,11 @@ func Choose(c Circumstances) (Board, error) {
 	case len(c.Addrs) > 0:
 		return nil, errors.New("HOROVOD_GLOO_RENDEZVOUS_ADDR is set without HOROVOD_SECRET_KEY, the secret by which the ranks know one another: give the same 64 random hexadecimal digits to all of them")
 	case c.Dir != "" && p.Job != "":
-		board, err := newFile(c.Dir, p.Job)
+		store, err := newFile(c.Dir, p.Job)
 		if err != nil {
 			return nil, fmt.Errorf("GOROVOD_RENDEZVOUS_DIR=%s, which is to be a directory that all hosts share: %w", c.Dir, err)
 		}
-		return board, nil
+		return store, nil
 	case p.OneHost() && p.Job != "":
 		return newLocalFile(c.Local, p.Job)
 	case p.PMI != "" && !c.MPI:
@@ -100,11 +100,11 @@ func Choose(c Circumstances) (Board, error) {
 			return &pmix{space, c.Host}, nil
 		}
 		c.PMIx = nil
-		board, other := Choose(c)
+		store, other := Choose(c)
 		if other != nil {
 			return nil, fmt.Errorf("%w (PMIx is of no use here: %w)", other, err)
 		}
-		return board, nil
+		return store, nil
 	case len(c.Key) > 0 && p.Head != "" && p.Job != "":
 		return conventional(c.Key, p.Head, p.Job), nil
 	case p.Job != "" && c.Home != "":

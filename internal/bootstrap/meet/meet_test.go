@@ -43,7 +43,7 @@ func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		Circumstances
-		want string // of the board, or in the error
+		want string // of the store, or in the error
 	}{
 		{"the user tells all", Circumstances{Place: one, Key: key, Addrs: []string{"a:1"}}, "[a:1]"},
 		{"an address without a secret", Circumstances{Place: one, Addrs: []string{"a:1"}}, "without HOROVOD_SECRET_KEY"},
@@ -93,41 +93,41 @@ func TestConvention(t *testing.T) {
 
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
-	board := func() *file {
+	store := func() *file {
 		f, err := newFile(dir, "job")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return f
 	}
-	if _, err := board().Read(short(t), nil); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "GOROVOD_RENDEZVOUS_DIR") {
+	if _, err := store().Read(short(t), nil); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "GOROVOD_RENDEZVOUS_DIR") {
 		t.Errorf("nothing there: %v", err)
 	}
 	first, second := Offer{Addrs: []string{"a:1"}, Key: []byte("k1")}, Offer{Addrs: []string{"a:1"}, Key: []byte("k2")}
-	early, err := board().Publish(bounded(t), first)
+	early, err := store().Publish(bounded(t), first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := board().Read(bounded(t), nil); err != nil || !got.equal(first) {
+	if got, err := store().Read(bounded(t), nil); err != nil || !got.equal(first) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := board().Read(short(t), &first); err == nil || !strings.Contains(err.Error(), "out of date") {
+	if _, err := store().Read(short(t), &first); err == nil || !strings.Contains(err.Error(), "out of date") {
 		t.Errorf("a stale offer: %v", err)
 	}
 	// Who waits beside a stale offer sees the fresh one.
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		if got, err := board().Read(bounded(t), &first); err != nil || !got.equal(second) {
+		if got, err := store().Read(bounded(t), &first); err != nil || !got.equal(second) {
 			t.Errorf("%v, %v", got, err)
 		}
 	})
-	late, err := board().Publish(bounded(t), second)
+	late, err := store().Publish(bounded(t), second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reading.Wait()
 	early() // leaves what is not its own
-	if _, err := board().Read(bounded(t), nil); err != nil {
+	if _, err := store().Read(bounded(t), nil); err != nil {
 		t.Error(err)
 	}
 	late()
@@ -183,8 +183,8 @@ func TestDirectoriesThatAreNotBelieved(t *testing.T) {
 	open := filepath.Join(dir, "open")
 	os.Mkdir(open, 0o700)
 	os.Chmod(open, 0o777)
-	for _, board := range []func(dir, job string) (*file, error){newFile, newPrivateFile, newLocalFile} {
-		if _, err := board(open, "j"); err == nil {
+	for _, store := range []func(dir, job string) (*file, error){newFile, newPrivateFile, newLocalFile} {
+		if _, err := store(open, "j"); err == nil {
 			t.Error("everybody may write there")
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 )
 
-// pmi is a board in the key-value space of a process manager, by version 1 of the PMI
+// pmi is a store in the key-value space of a process manager, by version 1 of the PMI
 // wire protocol: lines of name=value pairs over a socket that the process inherits. All
 // ranks use it together and once: there is a barrier between writing and reading. The
 // process manager takes a process that has begun to speak and ends without a last

@@ -25,7 +25,7 @@ type KeyValues interface {
 	Done()
 }
 
-// pmix is a board in a space of keys and values. All ranks use it together and once, as that of PMI: there is a
+// pmix is a store in a space of keys and values. All ranks use it together and once, as that of PMI: there is a
 // fence between writing and reading. (A direct question to rank 0 would do without, but some servers have been seen to
 // say "not found" to the first who asks, or nothing. So such questions decide nothing: they are asked for an error's words only, when the
 // fence has not ended in time.)

@@ -1,17 +1,17 @@
-package world
+package roster
 
 import (
 	"encoding/binary"
 	"errors"
 )
 
-// member is what each rank tells the others at the rendezvous.
-type member struct {
+// Member is what one rank tells the others of itself.
+type Member struct {
 	Host      string
 	PID       int
 	LocalSize int
-	Place     place
-	Machine   machine
+	Claim     Claim
+	Machine   Machine
 	Knobs     map[string]string // rank 0's
 	MPIRank   int               // -1 without MPI
 	Rails     int               // over how many interfaces of its host data may be spread, see reach.Rails; 0: it does not know
@@ -20,15 +20,16 @@ type member struct {
 // Every rank reads every other one's: it is what starting grows by. So it is no JSON,
 // and what neighbours have in common is kept once.
 //
-//	host  network  processes  pid  local size  place: local rank  size  cross rank  size  MPI's rank + 1  rails  count  count × (name  value)
+//	host  network  processes  pid  local size  claim: local rank  size  cross rank  size  MPI's rank + 1  rails  count  count × (name  value)
 //
 // Numbers are uvarints; a text is its length and its bytes.
 
-func (m *member) encode() []byte {
+// Encode is what the rank sends.
+func (m *Member) Encode() []byte {
 	b := appendText(nil, m.Host)
 	b = appendText(b, m.Machine.Network)
 	b = appendText(b, m.Machine.Processes)
-	for _, n := range []int{m.PID, m.LocalSize, m.Place.LocalRank, m.Place.LocalSize, m.Place.CrossRank, m.Place.CrossSize, m.MPIRank + 1, m.Rails, len(m.Knobs)} {
+	for _, n := range []int{m.PID, m.LocalSize, m.Claim.LocalRank, m.Claim.LocalSize, m.Claim.CrossRank, m.Claim.CrossSize, m.MPIRank + 1, m.Rails, len(m.Knobs)} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	for name, value := range m.Knobs {
@@ -43,13 +44,13 @@ func appendText(b []byte, s string) []byte {
 
 var errMember = errors.New("it makes no sense")
 
-// decode is the way back. What is as in before, another rank's, is shared with it.
-func (m *member) decode(b []byte, before *member) error {
+// decode is the way back of Encode. What is as in before, another rank's, is shared with it.
+func (m *Member) decode(b []byte, before *Member) error {
 	r := memberReader{b: b}
 	m.Host = r.text(before.Host)
-	m.Machine = machine{r.text(before.Machine.Network), r.text(before.Machine.Processes)}
+	m.Machine = Machine{r.text(before.Machine.Network), r.text(before.Machine.Processes)}
 	m.PID, m.LocalSize = r.number(), r.number()
-	m.Place = place{r.number(), r.number(), r.number(), r.number()}
+	m.Claim = Claim{r.number(), r.number(), r.number(), r.number()}
 	m.MPIRank = r.number() - 1
 	m.Rails = r.number()
 	if n := r.number(); n > 0 && n <= len(r.b) {

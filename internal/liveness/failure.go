@@ -1,4 +1,4 @@
-package world
+package liveness
 
 import (
 	"errors"
@@ -18,38 +18,46 @@ const shutDown = "Horovod has been shut down"
 // Fail says that this rank's program has failed, and how ("raised ValueError: …"):
 // every operation of every rank fails with that, and the launcher is told. It does
 // nothing after a failure: this one is a consequence then.
-func (w *World) Fail(reason string) {
-	if w.Failure() != "" {
+func (m *Monitor) Fail(reason string) {
+	if m.Failure() != "" {
 		return
 	}
-	text := w.Describe(w.Config.Rank) + " " + printable.Text(reason)
-	if w.session != nil {
-		w.session.Report(text)
+	text := m.Members.Describe(m.Rank) + " " + printable.Text(reason)
+	if m.Session != nil {
+		m.Session.Report(text)
 	}
-	w.abort(reported{fmt.Errorf("%s: %s", shutDown, text)})
-	w.Failure() // latches it with this rank's view, and keeps the record
+	m.Abort(reported{fmt.Errorf("%s: %s", shutDown, text)})
+	m.Failure() // latches it with this rank's view, and keeps the record
 }
 
 // Failure is why the operations of this rank have come to their end; "" while they
 // have not, and after a shutdown.
-func (w *World) Failure() string {
-	if f := w.Engine.Failure(); f != nil {
-		return f.Reason
+func (m *Monitor) Failure() string {
+	if e, _ := m.state(); e != nil {
+		if f := e.Failure(); f != nil {
+			return f.Reason
+		}
 	}
 	return ""
 }
 
+// failed is told of the network's abort: the launcher is, and the record is kept.
+func (m *Monitor) failed(cause error) {
+	m.report(cause)
+	m.Record()
+}
+
 // report tells the launcher of a failure that this rank has found itself: who has
 // been told by another rank, or by the launcher, is silent. It does not block.
-func (w *World) report(cause error) {
-	if w.session == nil || errors.As(cause, new(*transport.Report)) || errors.As(cause, new(reported)) {
+func (m *Monitor) report(cause error) {
+	if m.Session == nil || errors.As(cause, new(*transport.Report)) || errors.As(cause, new(reported)) {
 		return
 	}
-	about := w.Config.Rank
+	about := m.Rank
 	if lost := (*rankLost)(nil); errors.As(cause, &lost) {
 		about = lost.rank
 	}
-	guard.Go("the report of a failure", func(error) {}, func() { w.session.ReportOn(about, w.Describe(w.Config.Rank)+" reports: "+cause.Error()) })
+	guard.Go("the report of a failure", func(error) {}, func() { m.Session.ReportOn(about, m.Members.Describe(m.Rank)+" reports: "+cause.Error()) })
 }
 
 // rankLost is a cause that another rank is.
@@ -65,28 +73,28 @@ const agreeTime = 300 * time.Millisecond
 
 // agree asks for the words that all ranks use for a failure: those of the rank that
 // was the first to tell the launcher.
-func (w *World) agree(cause, view string) string {
-	if w.session == nil {
+func (m *Monitor) agree(cause, view string) string {
+	if m.Session == nil {
 		return cause + view
 	}
-	v := w.session.Agree(rendezvous.Verdict{Cause: cause, View: view}, agreeTime)
+	v := m.Session.Agree(rendezvous.Verdict{Cause: cause, View: view}, agreeTime)
 	return v.Cause + v.View
 }
 
 // onLeft is asked for what all ranks say after a rank has left while others had operations to do: what
 // the launcher knows of its end, if that comes soon. The first rank that asks says it for all.
-func (w *World) onLeft(rank int) string {
-	if w.session == nil {
-		return engine.LeftText(w.Describe(rank) + " has shut down")
+func (m *Monitor) onLeft(rank int) string {
+	if m.Session == nil {
+		return engine.LeftText(m.Members.Describe(rank) + " has shut down")
 	}
-	v := w.session.Agreed()
+	v := m.Session.Agreed()
 	if v == nil {
-		how := w.Describe(rank) + " has shut down"
-		if d := w.awaitNews(rank); d != nil {
+		how := m.Members.Describe(rank) + " has shut down"
+		if d := m.awaitNews(rank); d != nil {
 			how = d.String()
 		}
-		w.session.ReportOn(rank, how+" while other ranks had operations to do")
-		its := w.session.Agree(rendezvous.Verdict{Cause: engine.LeftText(how), Left: true}, agreeTime)
+		m.Session.ReportOn(rank, how+" while other ranks had operations to do")
+		its := m.Session.Agree(rendezvous.Verdict{Cause: engine.LeftText(how), Left: true}, agreeTime)
 		v = &its
 	}
 	return v.Cause + v.View
@@ -94,17 +102,15 @@ func (w *World) onLeft(rank int) string {
 
 // onVerdict is told, by way of the launcher, that the operations of some rank have
 // failed: the second way, for ranks that the first cannot reach.
-func (w *World) onVerdict(v rendezvous.Verdict) {
-	w.mu.Lock()
-	e, left := w.Engine, w.left
-	w.mu.Unlock()
+func (m *Monitor) onVerdict(v rendezvous.Verdict) {
+	e, left := m.state()
 	if left {
 		return
 	}
 	if by, over := e.ClosedBy(); over || by >= 0 {
 		return // the closed log ends what it ends
 	}
-	w.abort(reported{errors.New(v.Cause)})
+	m.Abort(reported{errors.New(v.Cause)})
 }
 
 // reported is a cause that the launcher knows already.

@@ -1,49 +1,33 @@
-package world
+package roster
 
 import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/gorovod/gorovod/internal/config"
 )
 
-// place is what Horovod's variables tell a rank of its place, as far as they do: a size
+// Claim is what Horovod's variables tell a rank of its place, as far as they do: a size
 // that is 0 has not been told, and what another launcher, MPI or a default says does not
-// count. Programs choose GPUs and shards of data by it, so that places that cannot be are
+// count. Programs choose GPUs and shards of data by it, so that claims that cannot be are
 // refused rather than passed on.
-type place struct {
+type Claim struct {
 	LocalRank, LocalSize int
 	CrossRank, CrossSize int
 }
 
-// toldPlace is this rank's.
-func toldPlace(c *config.Config) (p place) {
-	if c.StartedByOthers() || c.Controller == config.MPI {
-		return p
-	}
-	if c.IsSet("HOROVOD_LOCAL_SIZE") {
-		p.LocalRank, p.LocalSize = c.LocalRank, c.LocalSize
-	}
-	if c.IsSet("HOROVOD_CROSS_SIZE") {
-		p.CrossRank, p.CrossSize = c.CrossRank, c.CrossSize
-	}
-	return p
-}
-
-// checkPlaces refuses places that no ranks on hosts of these names can have; all ranks
+// CheckClaims refuses places that no ranks on hosts of these names can have; all ranks
 // come to the same. Only where all have been told theirs, anything is said.
 //
 // The ranks of a host name may be several groups, as those of several hosts are that nobody has
 // given a name, or of a host that stands for several: each group of n ranks has LOCAL_SIZE n
 // and the local ranks 0 to n-1. Across the groups, CROSS_RANK and CROSS_SIZE number the ranks of
 // each local rank, or else, as some launchers have it, the groups.
-func checkPlaces(members []member) error {
-	if usualPlaces(members) {
+func (members Members) CheckClaims() error {
+	if members.usualClaims() {
 		return nil
 	}
 	for _, m := range members {
-		if m.Place.LocalSize == 0 {
+		if m.Claim.LocalSize == 0 {
 			return nil
 		}
 	}
@@ -56,13 +40,13 @@ func checkPlaces(members []member) error {
 			hosts = append(hosts, m.Host)
 		}
 		byHost[m.Host] = append(byHost[m.Host], r)
-		if byLocal[m.Place.LocalRank] == nil {
-			locals = append(locals, m.Place.LocalRank)
+		if byLocal[m.Claim.LocalRank] == nil {
+			locals = append(locals, m.Claim.LocalRank)
 		}
-		byLocal[m.Place.LocalRank] = append(byLocal[m.Place.LocalRank], r)
-		across = across && m.Place.CrossSize > 0
+		byLocal[m.Claim.LocalRank] = append(byLocal[m.Claim.LocalRank], r)
+		across = across && m.Claim.CrossSize > 0
 	}
-	local := func(r int) numbered { return numbered{members[r].Place.LocalRank, members[r].Place.LocalSize} }
+	local := func(r int) numbered { return numbered{members[r].Claim.LocalRank, members[r].Claim.LocalSize} }
 	for _, host := range hosts {
 		if ranks, size := oddOnes(byHost[host], local); ranks != nil {
 			return fmt.Errorf("the ranks' places cannot be: on host %s HOROVOD_LOCAL_SIZE=%d is told to %s, where there must be local ranks 0 to %d%s: %s",
@@ -72,7 +56,7 @@ func checkPlaces(members []member) error {
 	if !across {
 		return nil
 	}
-	cross := func(r int) numbered { return numbered{members[r].Place.CrossRank, members[r].Place.CrossSize} }
+	cross := func(r int) numbered { return numbered{members[r].Claim.CrossRank, members[r].Claim.CrossSize} }
 	groups := count(byLocal[0], cross)
 	slices.Sort(locals)
 	for _, l := range locals {
@@ -86,12 +70,12 @@ func checkPlaces(members []member) error {
 	return nil
 }
 
-// usualPlaces reports that the places are those that horovodrun gives, host after host. They
+// usualClaims reports that the places are those that horovodrun gives, host after host. They
 // are right then, which costs a rank of a large world much less to see than otherwise.
-func usualPlaces(members []member) bool {
+func (members Members) usualClaims() bool {
 	var across []int // by local rank: how many there have been
 	for r := 0; r < len(members); {
-		host, size := members[r].Host, members[r].Place.LocalSize
+		host, size := members[r].Host, members[r].Claim.LocalSize
 		if size < 1 || size > len(members)-r {
 			return false
 		}
@@ -100,46 +84,40 @@ func usualPlaces(members []member) bool {
 			if l == len(across) {
 				across = append(across, 0)
 			}
-			if m.Host != host || m.Place.LocalSize != size || m.Place.LocalRank != l || m.Place.CrossRank != across[l] {
+			if m.Host != host || m.Claim.LocalSize != size || m.Claim.LocalRank != l || m.Claim.CrossRank != across[l] {
 				return false
 			}
 			across[l]++
 		}
 		r += size
 	}
-	return !slices.ContainsFunc(members, func(m member) bool { return m.Place.CrossSize != across[m.Place.LocalRank] })
+	return !slices.ContainsFunc(members, func(m Member) bool { return m.Claim.CrossSize != across[m.Claim.LocalRank] })
 }
 
 const placeAdvice = "correct what sets these variables, as horovodrun does (ranks of one HOROVOD_HOSTNAME are on one host)"
 
-// sharedPlace finds two ranks that run side by side on one host with one local rank, as
+// SharedPlace finds two ranks that run side by side on one host with one local rank, as
 // where somebody tells all ranks that they are alone: a program would give both one GPU.
 // That can be meant, if one host stands for several. b is 0 where there are none.
-func sharedPlace(members []member) (a, b int) {
+func (members Members) SharedPlace() (a, b int) {
 	type at struct {
 		host string
-		machine
+		Machine
 		local int
 	}
 	first := make(map[at]int)
 	for r := range members {
 		m := &members[r]
-		if m.Place.LocalSize == 0 {
+		if m.Claim.LocalSize == 0 {
 			continue
 		}
-		here := at{m.Host, m.Machine, m.Place.LocalRank}
+		here := at{m.Host, m.Machine, m.Claim.LocalRank}
 		if other, taken := first[here]; taken {
 			return other, r
 		}
 		first[here] = r
 	}
 	return 0, 0
-}
-
-func (w *World) warnOfSharedPlaces() {
-	if a, b := sharedPlace(w.members); b > 0 {
-		w.log.Warn("two ranks run side by side with one local rank, by which programs choose GPUs", "ranks", []int{a, b}, "host", w.members[a].Host, "HOROVOD_LOCAL_RANK", w.members[a].Place.LocalRank)
-	}
 }
 
 // numbered is a rank's number in a group, and the group's size.

@@ -1,4 +1,4 @@
-package world
+package liveness
 
 import (
 	"context"
@@ -33,7 +33,7 @@ type heartbeat struct {
 	// limit is the bound on the time from somebody's wait for a lost rank to the abort.
 	limit, every time.Duration
 	beat         func(context.Context) ([]rendezvous.Silence, error) // nil in a world of one
-	connections  func() []transport.Pulsed
+	links        []transport.Pulsed
 	// mute is for how long the launcher's kernel has acknowledged nothing. A launcher
 	// that is stopped, as by Ctrl-Z, is no failure.
 	server   string // who serves instead of the launcher; its being stopped is a failure
@@ -87,7 +87,7 @@ func (h *heartbeat) close() {
 // run beats until nobody waits any more.
 func (h *heartbeat) run() {
 	defer func() {
-		for _, p := range h.connections() {
+		for _, p := range h.links {
 			p.Rest()
 		}
 		h.mu.Lock()
@@ -151,7 +151,7 @@ func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error
 		}
 		return &rankLost{s.Rank, fmt.Sprintf("%s (%s)", text, limit)}
 	}
-	for _, p := range h.connections() {
+	for _, p := range h.links {
 		for _, s := range p.Beat(h.every) {
 			if s.For >= max(h.patience(), leastSilence) {
 				return &rankLost{s.Rank, fmt.Sprintf("%s is lost: nothing has come from its host (%s) for %.1f s, not even acknowledgements: the link is cut or the host is down (%s)",
@@ -172,25 +172,19 @@ func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error
 	return nil
 }
 
-// startHeartbeat prepares it; nothing runs before somebody waits.
-func (w *World) startHeartbeat() {
-	h := newHeartbeat(w.Config.Heartbeat)
-	h.describe, h.reason, h.abort = w.Describe, w.whySilent, w.abort
-	if w.session != nil {
-		h.beat, h.mute, h.server = w.session.Beat, w.session.Mute, w.server()
+// prepareHeartbeat is called before anybody waits; nothing runs before.
+func (m *Monitor) prepareHeartbeat(links []transport.Pulsed) {
+	h := newHeartbeat(m.Config.Heartbeat)
+	h.describe, h.reason, h.abort, h.links = m.Members.Describe, m.whySilent, m.Abort, links
+	if m.Session != nil {
+		h.beat, h.mute, h.server = m.Session.Beat, m.Session.Mute, m.server()
 	}
-	h.connections = func() (all []transport.Pulsed) {
-		if p, ok := w.net.(transport.Pulsed); ok {
-			all = append(all, p)
-		}
-		return append(all, w.mail)
-	}
-	w.heartbeat = h
+	m.heartbeat = h
 }
 
 // whySilent looks at a silent rank's process where it runs on this machine.
-func (w *World) whySilent(rank int) string {
-	me, it := w.members[w.Config.Rank], w.members[rank]
+func (m *Monitor) whySilent(rank int) string {
+	me, it := m.Members[m.Rank], m.Members[rank]
 	if runtime.GOOS != "linux" || me.Machine.Processes == "" || me.Machine != it.Machine {
 		return ""
 	}
@@ -210,30 +204,31 @@ func (w *World) whySilent(rank int) string {
 	return ""
 }
 
-// attentive is a wait for a message: while it lasts, the heartbeat goes on once it
+// Attention is a wait for a message: while it lasts, the heartbeat goes on once it
 // has begun. Timers are reused, so that no wait allocates one.
-type attentive struct {
+type Attention struct {
 	h     *heartbeat
 	timer *time.Timer
 }
 
 var attentions sync.Pool
 
-// attend begins a wait; the caller ends it with done.
-func (h *heartbeat) attend() *attentive {
-	a, _ := attentions.Get().(*attentive)
+// Attend begins a wait; the caller ends it with Done.
+func (m *Monitor) Attend() *Attention {
+	a, _ := attentions.Get().(*Attention)
 	if a == nil {
-		a = new(attentive)
+		a = new(Attention)
 		a.timer = time.AfterFunc(time.Hour, func() { a.h.waiting(firstBeat) })
 		a.timer.Stop()
 	}
-	a.h = h
-	h.waiters.Add(1)
+	a.h = m.heartbeat
+	a.h.waiters.Add(1)
 	a.timer.Reset(firstBeat)
 	return a
 }
 
-func (a *attentive) done() {
+// Done ends the wait.
+func (a *Attention) Done() {
 	a.h.waiters.Add(-1)
 	if a.timer.Stop() {
 		attentions.Put(a)

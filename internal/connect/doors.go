@@ -1,4 +1,4 @@
-package world
+package connect
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type door struct {
 
 // openDoors opens n doors, and tells all ranks of them; all must open as many at a time. One exchange serves
 // all of them, since every rank reads what every other one says.
-func (w *World) openDoors(ctx context.Context, purpose string, n int) (doors []door, err error) {
+func (c *connector) openDoors(ctx context.Context, purpose string, n int) (doors []door, err error) {
 	defer func() {
 		if err != nil {
 			for _, d := range doors {
@@ -30,7 +30,7 @@ func (w *World) openDoors(ctx context.Context, purpose string, n int) (doors []d
 	}()
 	var mine notice
 	for range n {
-		l, own, err := w.listen()
+		l, own, err := c.listen()
 		if err != nil {
 			return doors, err
 		}
@@ -41,16 +41,16 @@ func (w *World) openDoors(ctx context.Context, purpose string, n int) (doors []d
 	if err != nil {
 		return doors, err
 	}
-	values, err := w.session.Exchange(ctx, purpose, value)
+	values, err := c.Session.Exchange(ctx, purpose, value)
 	if err != nil {
 		return doors, err
 	}
 	own, unknown := reach.OnHost()
 	if unknown != nil {
-		w.log.Debug("addresses are tried in the order in which they are offered", "reason", unknown)
+		c.Log.Debug("addresses are tried in the order in which they are offered", "reason", unknown)
 	}
 	for i := range doors {
-		doors[i].ways = w.toward(values, i, own)
+		doors[i].ways = c.toward(values, i, own)
 	}
 	return doors, nil
 }
@@ -124,7 +124,7 @@ func withPort(offers []reach.Offer, port uint16) []reach.Offer {
 // ways are how this rank reaches the others for one purpose. What a rank has offered is
 // read, and put into its order, when it is first asked for: most never are.
 type ways struct {
-	world   *World
+	*connector
 	notices [][]byte // by rank
 	door    int      // of those that the notices tell of
 	own     []reach.Own
@@ -134,8 +134,8 @@ type ways struct {
 }
 
 // toward are the ways to a door of ranks that have given these notices.
-func (w *World) toward(notices [][]byte, door int, own []reach.Own) *ways {
-	return &ways{world: w, notices: notices, door: door, own: own, ordered: make(map[int][]reach.Way)}
+func (c *connector) toward(notices [][]byte, door int, own []reach.Own) *ways {
+	return &ways{connector: c, notices: notices, door: door, own: own, ordered: make(map[int][]reach.Way)}
 }
 
 // to are the ways to a rank, the best first.
@@ -144,11 +144,10 @@ func (v *ways) to(rank int) []reach.Way {
 	defer v.mu.Unlock()
 	ordered, ok := v.ordered[rank]
 	if !ok {
-		w := v.world
-		near := w.members[rank].Machine.Network == w.members[w.Config.Rank].Machine.Network
+		near := v.Members[rank].Machine.Network == v.Members[v.Place.Rank].Machine.Network
 		offers, err := readNotice(v.notices[rank], v.door)
 		if err != nil {
-			w.log.Warn("what a rank says of its addresses makes no sense", "rank", rank, "error", err)
+			v.Log.Warn("what a rank says of its addresses makes no sense", "rank", rank, "error", err)
 		}
 		ordered = reach.Order(offers, v.own, near)
 		v.ordered[rank] = ordered
@@ -165,5 +164,5 @@ func (v *ways) paths(rank int) int { return reach.Equal(v.to(rank)) }
 // reached tells which way to a rank was taken.
 func (v *ways) reached(rank, route int) {
 	ways := v.to(rank)
-	v.world.log.Debug("connected to "+v.world.Describe(rank), "address", ways[route].Addr, "because", ways[route].Why, "of", len(ways))
+	v.Log.Debug("connected to "+v.Members.Describe(rank), "address", ways[route].Addr, "because", ways[route].Why, "of", len(ways))
 }

@@ -1,4 +1,4 @@
-package world
+package liveness
 
 import (
 	"time"
@@ -8,24 +8,22 @@ import (
 
 // inspectStalls lets the ranks ask one another what they are waiting for when an
 // operation does not end.
-func (w *World) inspectStalls() {
-	c := w.Config
-	o := stall.Options{Rank: c.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime, Deadlocks: c.DeadlockAbort, Snapshot: w.waiting,
-		Members: w.setMembers, Describe: w.Describe, Log: w.log, Reported: w.keepRecord, Abort: w.abort}
-	if w.session != nil {
-		o.Ask = w.session.Ask
+func (m *Monitor) inspectStalls() {
+	c := m.Config
+	o := stall.Options{Rank: m.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime, Deadlocks: c.DeadlockAbort,
+		Snapshot: m.waiting, Members: m.setMembers, Describe: m.Members.Describe, Log: m.Log, Reported: m.Record, Abort: m.Abort}
+	if m.Session != nil {
+		o.Ask = m.Session.Ask
 	}
-	w.stall = stall.New(o)
-	if w.session != nil {
-		w.session.OnAsk(w.stall.Answer)
+	m.stall = stall.New(o)
+	if m.Session != nil {
+		m.Session.OnAsk(m.stall.Answer)
 	}
 }
 
 // waiting is what this rank is waiting for.
-func (w *World) waiting() []stall.Waiting {
-	w.mu.Lock()
-	e := w.Engine
-	w.mu.Unlock()
+func (m *Monitor) waiting() []stall.Waiting {
+	e, _ := m.state()
 	if e == nil {
 		return nil
 	}
@@ -48,7 +46,8 @@ func (w *World) waiting() []stall.Waiting {
 	return all
 }
 
-func (w *World) setMembers(id int) []int {
-	s, _ := w.Engine.Set(id)
+func (m *Monitor) setMembers(id int) []int {
+	e, _ := m.state()
+	s, _ := e.Set(id)
 	return s.Ranks
 }

@@ -1,4 +1,4 @@
-package world
+package connect
 
 import (
 	"encoding/json"

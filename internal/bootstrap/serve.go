@@ -1,10 +1,9 @@
-package process
+package bootstrap
 
 import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"syscall"
 
@@ -14,17 +13,10 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// serving is the rendezvous that this process offers to a job that no launcher of
-// ours has started. It outlives Shutdown: another Init of the job meets there.
-var serving struct {
-	sync.Mutex
-	server *rendezvous.Server
-}
-
 // Serve starts a rendezvous, in the process that will be rank 0, for a job of size
 // ranks whose secret is key, and returns the port, chosen by the system, on the address host. It ends with the
-// process, or with the next call.
-func Serve(host string, key []byte, size int) (port int, err error) {
+// process, or with the next call. Any goroutine may call it.
+func (p *Process) Serve(host string, key []byte, size int, log *slog.Logger) (port int, err error) {
 	if size < 1 || len(key) == 0 {
 		return 0, fmt.Errorf("rendezvous: %d ranks and a secret of %d bytes", size, len(key))
 	}
@@ -32,39 +24,43 @@ func Serve(host string, key []byte, size int) (port int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("rendezvous: %w", err)
 	}
-	serveOn(l, key, size, slog.New(&logHandler{out: os.Stderr, level: slog.LevelWarn}))
+	p.serve(l, key, size, log)
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// serveOn is Serve on a listener, which it takes over.
-func serveOn(l net.Listener, key []byte, size int, log *slog.Logger) {
+// serve is Serve on a listener, which it takes over.
+func (p *Process) serve(l net.Listener, key []byte, size int, log *slog.Logger) {
 	s := rendezvous.NewServer(key, size)
 	s.Knocks = auth.NewKnocks(func(text string) { log.Warn(text) })
 	s.ServedBy = "rank 0"
-	serving.Lock()
-	defer serving.Unlock()
-	if serving.server != nil {
-		serving.server.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server != nil {
+		p.server.Close()
 	}
-	serving.server = s
-	guard.Go("the rendezvous", func(error) { s.Close() }, func() { s.Serve(track(l)) })
+	p.server = s
+	guard.Go("the rendezvous", func(error) { s.Close() }, func() { s.Serve(p.track(l)) })
 }
 
 // trackedListener tells TrackFD of the descriptors behind a rendezvous, so that a
 // forked child does not keep the port, or the ranks' connections, open.
 type trackedListener struct {
 	net.Listener
-	fds []int
+	fds   []int
+	track descriptors
 }
 
-func track(l net.Listener) net.Listener {
-	t := &trackedListener{Listener: l}
+// descriptors tells of those that a forked child must close; nil tells nobody.
+type descriptors func(fd int, open bool)
+
+func (p *Process) track(l net.Listener) net.Listener {
+	t := &trackedListener{Listener: l, track: p.TrackFD}
 	if several, ok := l.(*link.Listener); ok {
 		for _, s := range several.Sockets() {
-			t.fds = append(t.fds, opened(s))
+			t.fds = append(t.fds, t.track.opened(s))
 		}
 	} else {
-		t.fds = append(t.fds, opened(l))
+		t.fds = append(t.fds, t.track.opened(l))
 	}
 	return t
 }
@@ -74,43 +70,44 @@ func (l *trackedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &trackedConn{c, opened(c), sync.Once{}}, nil
+	return &trackedConn{c, l.track.opened(c), l.track, sync.Once{}}, nil
 }
 
 func (l *trackedListener) Close() error {
 	for _, fd := range l.fds {
-		closing(fd)
+		l.track.closing(fd)
 	}
 	return l.Listener.Close()
 }
 
 type trackedConn struct {
 	net.Conn
-	fd   int
-	once sync.Once // Close may be called twice; the number may be another's by then
+	fd    int
+	track descriptors
+	once  sync.Once // Close may be called twice; the number may be another's by then
 }
 
 func (c *trackedConn) Close() error {
-	c.once.Do(func() { closing(c.fd) })
+	c.once.Do(func() { c.track.closing(c.fd) })
 	return c.Conn.Close()
 }
 
-// opened tells TrackFD of the descriptor of c, and returns it; -1 if it has none.
-func opened(c any) int {
+// opened tells of the descriptor of c, and returns it; -1 if it has none.
+func (track descriptors) opened(c any) int {
 	fd := -1
-	if s, ok := c.(syscall.Conn); ok && TrackFD != nil {
+	if s, ok := c.(syscall.Conn); ok && track != nil {
 		if raw, err := s.SyscallConn(); err == nil {
 			raw.Control(func(n uintptr) { fd = int(n) })
 		}
 	}
 	if fd >= 0 {
-		TrackFD(fd, true)
+		track(fd, true)
 	}
 	return fd
 }
 
-func closing(fd int) {
-	if fd >= 0 && TrackFD != nil {
-		TrackFD(fd, false)
+func (track descriptors) closing(fd int) {
+	if fd >= 0 && track != nil {
+		track(fd, false)
 	}
 }

@@ -1,4 +1,4 @@
-package process
+package bootstrap
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 
 // openPMIx is the space of keys and values of the PMIx that has started this process. mpirun of Open MPI and the ranks' MPI are of
 // one installation, which srun's PMIx need not be.
-func openPMIx(ctx context.Context, c *config.Config, log *slog.Logger) (meet.KeyValues, error) {
+func (p *Process) openPMIx(ctx context.Context, c *config.Config, log *slog.Logger) (meet.KeyValues, error) {
 	client, err := pmix.Open(ctx, pmix.Options{
 		Namespace: c.Place.PMIx, Rank: c.Rank, Size: c.Size,
-		LaunchersVersion: c.Place.Launcher == environment.OpenMPI, AtExit: EndsByExit,
+		LaunchersVersion: c.Place.Launcher == environment.OpenMPI, AtExit: p.EndsByExit,
 	})
 	if err != nil {
 		log.Debug("PMIx is of no use here", "reason", err)

@@ -1,4 +1,4 @@
-package world
+package roster
 
 import (
 	"fmt"
@@ -8,15 +8,15 @@ import (
 // Every rank checks the places of all.
 func BenchmarkPlaces(b *testing.B) {
 	const hosts, local = 512, 8
-	var members []member
+	var members Members
 	for h := range hosts {
 		name := fmt.Sprintf("node%04d", h)
 		for l := range local {
-			members = append(members, member{Host: name, Place: place{l, local, h, hosts}})
+			members = append(members, Member{Host: name, Claim: Claim{l, local, h, hosts}})
 		}
 	}
 	for b.Loop() {
-		if err := checkPlaces(members); err != nil {
+		if err := members.CheckClaims(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,27 +1,27 @@
-package world
+package connect
 
 import (
 	"fmt"
 	"net"
 	"net/netip"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/roster"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
 // listening is what a rank offers, its members being on those machines. Each offer
 // is tried.
-func listening(t *testing.T, iface []string, machines ...machine) ([]reach.Offer, error) {
+func listening(t *testing.T, iface []string, machines ...roster.Machine) ([]reach.Offer, error) {
 	t.Helper()
-	w := &World{Config: &config.Config{Interfaces: iface}}
+	c := &connector{Options: Options{Config: &config.Config{Interfaces: iface}}}
 	for _, m := range machines {
-		w.members = append(w.members, member{Machine: m})
+		c.Members = append(c.Members, roster.Member{Machine: m})
 	}
-	l, offers, err := w.listen()
+	l, offers, err := c.listen()
 	if err != nil {
 		return nil, err
 	}
@@ -38,11 +38,11 @@ func listening(t *testing.T, iface []string, machines ...machine) ([]reach.Offer
 }
 
 func TestWhereRanksListen(t *testing.T) {
-	here, there := machine{Network: "a"}, machine{Network: "b"}
+	here, there := roster.Machine{Network: "a"}, roster.Machine{Network: "b"}
 	for _, c := range []struct {
 		iface    []string
-		machines []machine
-	}{{nil, []machine{here, here}}, {[]string{"lo"}, []machine{here, there}}, {[]string{"gorovod9", "lo"}, []machine{here, there}}} {
+		machines []roster.Machine
+	}{{nil, []roster.Machine{here, here}}, {[]string{"lo"}, []roster.Machine{here, there}}, {[]string{"gorovod9", "lo"}, []roster.Machine{here, there}}} {
 		offers, err := listening(t, c.iface, c.machines...)
 		if err != nil || len(offers) != 1 || !strings.HasPrefix(offers[0].Addr, "127.0.0.1:") {
 			t.Errorf("%+v: %v, %v", c, offers, err)
@@ -91,18 +91,5 @@ func TestInterfacesRestrict(t *testing.T) {
 	defer first.Close()
 	if got, want := first.RemoteAddr().String(), c.LocalAddr().String(); got != want {
 		t.Errorf("%s is heard, and should be %s alone", got, want)
-	}
-}
-
-// Ranks are on one host only if name, network and processes are the same.
-func TestSupposedHosts(t *testing.T) {
-	w := &World{}
-	for _, m := range []string{"a 1 1", "b 1 1", "a 1 1", "a 2 1", "a 1 2", "b 1 1"} {
-		var x member
-		fmt.Sscan(m, &x.Host, &x.Machine.Network, &x.Machine.Processes)
-		w.members = append(w.members, x)
-	}
-	if got, want := w.supposedHosts(), [][]int{{0, 2}, {1, 5}, {3}, {4}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -1,0 +1,77 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/bootstrap/meet"
+	"github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
+)
+
+// listenFor listens for the other ranks where they will look: at the addresses that
+// they know already, on loopback where they are on this host, else on this host's
+// addresses. l is nil where somebody else serves.
+func listenFor(m meeting) (l net.Listener, addrs []string, err error) {
+	if f, ok := m.store.(*meet.Fixed); ok {
+		l, err := listenAt(f.Listen)
+		if err != nil && !f.Elsewhere {
+			return nil, nil, err
+		}
+		return l, f.Addrs, nil
+	}
+	return listenAcross(m.interfaces, m.oneHost)
+}
+
+// listenAcross listens on loopback where all ranks are on this host, else on the addresses of these
+// interfaces, or of all.
+func listenAcross(interfaces []string, oneHost bool) (l net.Listener, addrs []string, err error) {
+	if oneHost && len(interfaces) == 0 {
+		if l, err := link.Listen(netip.AddrFrom4([4]byte{127, 0, 0, 1})); err == nil {
+			return l, []string{l.Addr().String()}, nil
+		}
+	}
+	var own []reach.Own
+	if len(interfaces) > 0 {
+		if own, err = reach.OnInterfaces(interfaces); err != nil {
+			err = fmt.Errorf("HOROVOD_GLOO_IFACE=%s: %w", strings.Join(interfaces, ","), err)
+		}
+	} else {
+		own, err = reach.OnHost()
+	}
+	if err == nil {
+		own, err = reach.Best(own, netip.Addr{})
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var at []netip.Addr
+	for _, a := range own {
+		at = append(at, a.Prefix.Addr())
+	}
+	all, err := link.Listen(at...)
+	if err != nil {
+		return nil, nil, err
+	}
+	port := all.Addr().(*net.TCPAddr).Port
+	for _, a := range at {
+		addrs = append(addrs, netip.AddrPortFrom(a, uint16(port)).String())
+	}
+	return all, addrs, nil
+}
+
+// listenAt listens at the first of these addresses that is this host's and free.
+func listenAt(addrs []string) (net.Listener, error) {
+	var all []error
+	for _, a := range addrs {
+		l, err := net.Listen("tcp", a)
+		if err == nil {
+			return l, nil
+		}
+		all = append(all, err)
+	}
+	return nil, errors.Join(all...)
+}

@@ -1,0 +1,142 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/gorovod/gorovod/internal/backend/mpi"
+	"github.com/gorovod/gorovod/internal/bootstrap/meet"
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+// meeting is where ranks that were not told of a rendezvous come to one.
+type meeting struct {
+	store      meet.Store
+	interfaces []string // on which rank 0 may serve; empty: all
+	oneHost    bool     // all ranks are known to be on this host
+	log        *slog.Logger
+}
+
+// meet is for ranks that another launcher has started. Rank 0 serves a rendezvous and tells the others where,
+// and the secret; then each calls join. Where they have met once they meet again.
+func (p *Process) meet(ctx context.Context, c *config.Config, s Start, log *slog.Logger, join Join) error {
+	if p.met != nil {
+		return s.at(*p.met, ctx, join)
+	}
+	var withoutPMIx error // why, if that would have been the way
+	overPMIx := func() (space meet.KeyValues, err error) {
+		space, err = p.openPMIx(ctx, c, log)
+		withoutPMIx = err
+		return space, err
+	}
+	store, err := meet.Choose(meet.Circumstances{Place: c.Place, Host: s.Place.Host, Key: c.Key, Addrs: c.Rendezvous, Dir: c.RendezvousDir,
+		Home: home(), Local: runtimeDir(), MPI: mpi.InUse(), PMIx: overPMIx})
+	if err != nil {
+		return err
+	}
+	log.Debug("the ranks were started by "+string(c.Place.Launcher)+", and meet by "+store.String(), "rank", s.Place.Rank, "size", s.Place.Size)
+	met, err := p.meetBy(ctx, s, meeting{store, c.Interfaces, c.Place.OneHost(), log}, join)
+	if err == nil {
+		p.met = &met
+	} else if withoutPMIx != nil {
+		err = fmt.Errorf("%w (PMIx is of no use here: %w)", err, withoutPMIx)
+	}
+	return err
+}
+
+// meetBy has the ranks meet by a store, and join. It returns the offer that led them together.
+func (p *Process) meetBy(ctx context.Context, s Start, m meeting, join Join) (meet.Offer, error) {
+	if s.Place.Rank == 0 {
+		return p.offer(ctx, s, m, join)
+	}
+	met, err := find(ctx, s, m, join)
+	if sweeper, ok := m.store.(meet.Sweeper); ok && err != nil {
+		sweeper.Sweep() // rank 0 may have been killed
+	}
+	return met, err
+}
+
+// offer is rank 0's part: it serves, tells the others, and joins. The secret is a fresh one, unless all ranks have
+// been given one: then nobody is told.
+func (p *Process) offer(ctx context.Context, s Start, m meeting, join Join) (meet.Offer, error) {
+	mine := meet.Offer{}
+	key := s.Secret
+	if len(key) == 0 {
+		key = make([]byte, 32)
+		rand.Read(key)
+		mine.Key = key
+	}
+	l, addrs, err := listenFor(m)
+	if err != nil {
+		m.store.Publish(ctx, meet.Offer{Trouble: err.Error()}) // spares the others the time-out
+		return mine, fmt.Errorf("serve the rendezvous: %w", err)
+	}
+	mine.Addrs = addrs
+	if l != nil {
+		p.serve(l, key, s.Place.Size, m.log)
+	}
+	withdraw, err := m.store.Publish(ctx, mine)
+	if err != nil {
+		return mine, fmt.Errorf("tell the other ranks by %v: %w", m.store, err)
+	}
+	defer withdraw() // all have met, or this rank gives up
+	mine.Key = key
+	return mine, s.at(mine, ctx, join)
+}
+
+// find is the part of the other ranks: they find rank 0, and join.
+func find(ctx context.Context, s Start, m meeting, join Join) (there meet.Offer, err error) {
+	var stale *meet.Offer
+	for {
+		there, err = m.store.Read(ctx, stale)
+		if err == nil && there.Trouble != "" {
+			err = fmt.Errorf("rank 0 cannot serve the rendezvous: %s", there.Trouble)
+		}
+		if err != nil {
+			return there, fmt.Errorf("find rank 0 by %v: %w", m.store, err)
+		}
+		err = s.at(there, ctx, join)
+		if !errors.Is(err, rendezvous.ErrNoServer) || ctx.Err() != nil {
+			return there, err
+		}
+		m.log.Debug("rank 0 is not where it was said to be; trying again", "reason", err)
+		stale = &there
+	}
+}
+
+// at joins at the rendezvous of an offer.
+func (s Start) at(o meet.Offer, ctx context.Context, join Join) error {
+	s.Peers = o.Addrs
+	if len(o.Key) > 0 {
+		s.Secret = o.Key
+	}
+	if len(s.Secret) == 0 {
+		return errors.New("rank 0 has a HOROVOD_SECRET_KEY, and this rank has none")
+	}
+	return join(ctx, s)
+}
+
+func home() string {
+	dir, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+// runtimeDir is this user's directory on this host, the same for all processes,
+// whatever their environment: in memory, if there is such a place.
+func runtimeDir() string {
+	name := "gorovod-" + strconv.Itoa(os.Geteuid())
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		return filepath.Join("/dev/shm", name)
+	}
+	return filepath.Join("/tmp", name)
+}

@@ -1,0 +1,80 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/backend/mpi"
+	"github.com/gorovod/gorovod/internal/bootstrap/meet"
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+)
+
+// Process is what outlives a generation in this process: where its ranks have met, and the rendezvous that it
+// serves to them.
+type Process struct {
+	// TrackFD, if set, is told of every descriptor that lives as long as the rendezvous.
+	TrackFD func(fd int, open bool)
+	// EndsByExit says that the process ends by C's exit, so that libraries can be finalized then.
+	EndsByExit bool
+
+	met *meet.Offer // nil before the ranks have met
+
+	mu sync.Mutex
+	// server is the rendezvous that this process offers to a job that no launcher of ours has started: another
+	// Init of the job meets there.
+	server *rendezvous.Server
+}
+
+// Join joins the world that a Start leads to. Its error is rendezvous.ErrNoServer where the Start leads nowhere.
+type Join func(context.Context, Start) error
+
+// Options are what the ways to begin need.
+type Options struct {
+	Generation uint64
+	Deadline   time.Time
+	// MPIRanks, if not empty, makes the world these processes of MPI_COMM_WORLD, this one among them, in this order.
+	MPIRanks []int
+	// MPIComms, if not nil, gives communicators of the program: the world is the processes of the first, and each other
+	// one makes a process set.
+	MPIComms func(*mpi.Library) []uintptr
+	// Log makes the logger of a rank.
+	Log func(rank int) *slog.Logger
+}
+
+// Begin finds out how this process has been started, and calls join with the Start, again where one leads nowhere.
+// It is not for members of elastic jobs, see Assigned. One goroutine calls it at a time.
+func (p *Process) Begin(ctx context.Context, c *config.Config, o Options, join Join) error {
+	ctx, cancel := context.WithDeadline(ctx, o.Deadline)
+	defer cancel()
+	var processes *processes
+	var communicator *mpi.Communicator // nil, unless MPI has a part
+	if c.Controller == config.MPI || c.CPUOperations == config.MPI {
+		var err error
+		if processes, err = p.openMPI(ctx, c, o); err != nil {
+			return err
+		}
+		communicator = processes.Communicator
+	}
+	var s Start
+	var err error
+	switch {
+	case c.Controller == config.MPI:
+		s = Start{Secret: c.Key, Generation: o.Generation, Deadline: o.Deadline, MPI: communicator}
+		err = p.meetOverMPI(ctx, c, processes, &s, o.Log, join)
+	case c.StartedByOthers():
+		s = Start{Place: launchersPlace(c), Secret: c.Key, Generation: o.Generation, Deadline: o.Deadline, MPI: communicator}
+		err = p.meet(ctx, c, s, o.Log(s.Place.Rank), join)
+	default:
+		s = Launched(c, o.Generation, o.Deadline)
+		s.MPI = communicator
+		err = join(ctx, s)
+	}
+	if err != nil && s.Place.Size > 0 {
+		err = fmt.Errorf("rank %d of %d on host %s: %w", s.Place.Rank, s.Place.Size, s.Place.Host, err)
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+// Package connect makes the connections between the ranks of a world: it finds out which of them can share
+// memory, chooses the transport, tells the others where this rank listens, and opens the messages between ranks.
+package connect
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+
+	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/roster"
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+	"github.com/gorovod/gorovod/internal/transport/p2p"
+)
+
+// Options are what connecting needs.
+type Options struct {
+	Config  *config.Config // its knobs; the agreed ones are rank 0's
+	Place   roster.Place
+	Members roster.Members
+	// Session is nil in a world of one.
+	Session *rendezvous.Session
+	// Peers name the job, and Secret and Generation are what every connection proves to know.
+	Peers      []string
+	Secret     []byte
+	Generation uint64
+	Knocks     *auth.Knocks
+
+	// NextDeath is a channel that is closed when the next rank dies; dead says that one has.
+	NextDeath func() (news <-chan struct{}, dead bool)
+	// Vanished is told that the process of a rank of this host is gone.
+	Vanished func(rank, pid int)
+	// Wake wakes the engine.
+	Wake func()
+	// TrackFD, if set, is told of every descriptor that lives as long as the world.
+	TrackFD func(fd int, open bool)
+	Log     *slog.Logger
+}
+
+// connector is a rank that is connecting.
+type connector struct {
+	Options
+	messages *door // between its opening and mail
+}
+
+// Ranks connects this rank with the others. It returns the network, and the messages between ranks.
+func Ranks(ctx context.Context, o Options) (network transport.Network, mail *p2p.Mail, err error) {
+	c := &connector{Options: o}
+	if o.Place.Size == 1 {
+		network = inproc.NewWorld(1, inproc.Options{Shared: true, Slots: c.slots()})[0]
+	} else if network, err = c.network(ctx); err != nil {
+		if c.messages != nil {
+			c.messages.Close()
+		}
+		return nil, nil, err
+	}
+	if mail, err = c.mail(ctx, network); err != nil {
+		network.Close()
+		return nil, nil, err
+	}
+	return network, mail, nil
+}
+
+// slots is the size of a board: it exists even if the cache is disabled.
+func (c *connector) slots() int { return max(1, c.Config.CacheCapacity) }
+
+// mail opens the messages between ranks.
+func (c *connector) mail(ctx context.Context, network transport.Network) (*p2p.Mail, error) {
+	key := c.Secret
+	switch {
+	case c.messages != nil: // opened together with the network's
+	case c.Session == nil:
+		l, _, err := c.listen()
+		if err != nil {
+			return nil, err
+		}
+		key = []byte(rand.Text())                              // only this rank sends to itself
+		c.messages = &door{l, c.toward([][]byte{nil}, 0, nil)} // nor is anything dialled for that
+	default:
+		doors, err := c.openDoors(ctx, "mail", 1)
+		if err != nil {
+			return nil, err
+		}
+		c.messages = &doors[0]
+	}
+	d := c.messages
+	mail, err := p2p.New(p2p.Config{Rank: c.Place.Rank, Size: c.Place.Size, Key: key, Generation: c.Generation, Listener: d.Listener,
+		Timeout: c.Config.Timeout, Addrs: d.addrs, Knocks: c.Knocks, TLS: c.Config.TLS, TrackFD: c.TrackFD, Err: network.Err})
+	if err != nil {
+		return nil, fmt.Errorf("messages between ranks: %w", err)
+	}
+	return mail, nil
+}

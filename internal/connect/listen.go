@@ -1,0 +1,81 @@
+package connect
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/transport/tcp/link"
+)
+
+// listen opens a listener for the other ranks, and says at which addresses they find
+// it. Who knocks must prove the job's secret before anything else. It listens on
+// loopback alone where all ranks are on one host, on the addresses of those
+// interfaces that the user has named, else on all.
+func (c *connector) listen() (net.Listener, []reach.Offer, error) {
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if len(c.Config.Interfaces) == 0 && c.Members.OneNetwork() {
+		if l, err := link.Listen(loopback); err == nil {
+			return l, offers(l, []reach.Own{{Prefix: netip.PrefixFrom(loopback, 8)}}), nil
+		} // in a fresh network namespace even loopback may be down
+	}
+	own, err := c.addresses()
+	if err != nil {
+		return nil, nil, err
+	}
+	var l net.Listener
+	if len(c.Config.Interfaces) > 0 || len(own) == 1 {
+		var at []netip.Addr
+		for _, a := range own {
+			at = append(at, a.Prefix.Addr())
+		}
+		l, err = link.Listen(at...)
+	} else {
+		l, err = link.ListenEverywhere()
+		own = append(own, reach.Own{Prefix: netip.PrefixFrom(loopback, 8)})
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen for the other ranks: %w", err)
+	}
+	return l, offers(l, own), nil
+}
+
+// offers are l's addresses: all of its parts have one port.
+func offers(l net.Listener, own []reach.Own) []reach.Offer {
+	port := uint16(l.Addr().(*net.TCPAddr).Port)
+	all := make([]reach.Offer, len(own))
+	for i, a := range own {
+		all[i] = reach.Offer{Addr: netip.AddrPortFrom(a.Prefix.Addr(), port).String(), Bridge: a.Bridge}
+	}
+	return all
+}
+
+// addresses are those at which other hosts may reach this one: first the one from
+// which the launcher is reached.
+func (c *connector) addresses() ([]reach.Own, error) {
+	own, err := c.onInterfaces()
+	if err != nil {
+		return nil, err
+	}
+	var first netip.Addr
+	if c.Session != nil {
+		first = reach.Toward(c.Session.Addr())
+	}
+	return reach.Best(own, first)
+}
+
+func (c *connector) onInterfaces() ([]reach.Own, error) { return onInterfaces(c.Config.Interfaces) }
+
+// onInterfaces are the addresses of those interfaces that the user has named, else of all.
+func onInterfaces(names []string) ([]reach.Own, error) {
+	if len(names) == 0 {
+		return reach.OnHost()
+	}
+	own, err := reach.OnInterfaces(names)
+	if err != nil {
+		err = fmt.Errorf("HOROVOD_GLOO_IFACE=%s: %w", strings.Join(names, ","), err)
+	}
+	return own, err
+}

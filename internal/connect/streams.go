@@ -1,0 +1,31 @@
+package connect
+
+import (
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/roster"
+)
+
+// Rails is what this rank knows of over how many of its host's interfaces data may be spread:
+// 0 where no other host takes part, or the user has chosen the number of connections.
+func Rails(c *config.Config, p roster.Place) int {
+	if c.TCPStreams != 0 || p.LocalSize == p.Size {
+		return 0
+	}
+	own, err := onInterfaces(c.Interfaces)
+	if err != nil {
+		return 0 // listen tells of it
+	}
+	return reach.Rails(own, len(c.Interfaces) > 0)
+}
+
+// Streams is how many connections carry the data from a rank to another, if that is
+// left to the ranks: enough for the interfaces of the host that has the most. All ranks
+// come to the same.
+func Streams(members roster.Members) int {
+	n := 1
+	for r := range members {
+		n = max(n, min(members[r].Rails, reach.MaxRails))
+	}
+	return n
+}

@@ -1,0 +1,245 @@
+// Package liveness is who of a world's ranks is alive, and who failed first. A Monitor takes the launcher's news
+// of deaths, sees processes of its own host vanish, asks the ranks that nobody hears of (heartbeat), and has
+// ranks that wait for long ask one another for what (package stall). It aborts the network with the cause, and has all ranks
+// agree on the words for it.
+//
+// It never joins, connects or moves data: packages world and connect do.
+package liveness
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/liveness/stall"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/roster"
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// newsDelay is how long a rank that has seen a peer vanish waits for the
+// launcher's report, which knows the exit code or the signal.
+const newsDelay = time.Second
+
+// Options are what a Monitor watches.
+type Options struct {
+	Config  *config.Config // its knobs; the agreed ones are rank 0's
+	Rank    int
+	Members roster.Members
+	// Session is nil in a world of one.
+	Session *rendezvous.Session
+	// Record keeps the record of the last operations. It does not block.
+	Record func()
+	Log    *slog.Logger
+}
+
+// Monitor watches the ranks of one generation. Its methods may be called on any goroutine.
+//
+//	New          deaths are taken note of
+//	Connected    they abort the network, too; silence is noticed
+//	Started      the engine's state tells failures from departures
+//	Leave        nothing means anything any more
+//	Close
+type Monitor struct {
+	Options
+	heartbeat *heartbeat
+	stall     *stall.Inspector // nil if the check is disabled
+
+	mu      sync.Mutex
+	network transport.Network // nil before Connected
+	engine  *engine.Engine    // nil before Started
+	deaths  map[int]rendezvous.Death
+	news    chan struct{} // closed and renewed at every death
+	left    bool          // this rank leaves: deaths mean nothing any more
+}
+
+// New begins to watch.
+func New(o Options) *Monitor {
+	m := &Monitor{Options: o, deaths: make(map[int]rendezvous.Death), news: make(chan struct{})}
+	if o.Session != nil {
+		o.Session.OnDeath(m.onDeath)
+	}
+	return m
+}
+
+// Connected tells what connects this rank with the others.
+func (m *Monitor) Connected(network transport.Network, messages transport.Pulsed) {
+	m.mu.Lock()
+	m.network = network
+	m.mu.Unlock()
+	links := []transport.Pulsed{messages}
+	if p, ok := network.(transport.Pulsed); ok {
+		links = append([]transport.Pulsed{p}, links...)
+	}
+	m.prepareHeartbeat(links)
+	if !m.Config.StallCheckDisable {
+		m.inspectStalls()
+	}
+}
+
+// Hook has an engine that is about to be made tell and ask this Monitor.
+func (m *Monitor) Hook(o *engine.Options) {
+	o.Failed, o.Agree, o.Left = m.failed, m.agree, m.onLeft
+	o.Stalled = m.heartbeat.waiting
+	if m.stall != nil {
+		o.Stalled = func(oldest time.Duration) {
+			m.heartbeat.waiting(oldest)
+			m.stall.Check(oldest)
+		}
+	}
+}
+
+// Started tells of the engine.
+func (m *Monitor) Started(e *engine.Engine) {
+	m.mu.Lock()
+	m.engine = e
+	m.mu.Unlock()
+	if m.Session != nil {
+		m.Session.OnLost(m.onLost)
+		m.Session.OnVerdict(m.onVerdict)
+	}
+}
+
+// Leave is called before this rank leaves: what happens to others is no failure from now on.
+func (m *Monitor) Leave() {
+	m.mu.Lock()
+	m.left = true
+	m.mu.Unlock()
+	if m.stall != nil {
+		m.stall.Close()
+	}
+}
+
+// Close ends what is running, and waits. It is called after Leave.
+func (m *Monitor) Close() { m.heartbeat.close() }
+
+// state is what the engine is, if there is one, and whether this rank leaves.
+func (m *Monitor) state() (e *engine.Engine, left bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.engine, m.left
+}
+
+// NextDeath is a channel that is closed when the next rank dies; dead says that one has.
+func (m *Monitor) NextDeath() (news <-chan struct{}, dead bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.news, len(m.deaths) > 0
+}
+
+// onDeath takes the launcher's news.
+func (m *Monitor) onDeath(d rendezvous.Death) {
+	m.mu.Lock()
+	_, known := m.deaths[d.Rank]
+	m.deaths[d.Rank] = d
+	close(m.news)
+	m.news = make(chan struct{})
+	e, left := m.engine, m.left
+	m.mu.Unlock()
+	if known || left {
+		return
+	}
+	if e != nil {
+		by, over := e.ClosedBy()
+		if over || by >= 0 && d.Signal == 0 && (d.ExitCode == 0 || d.Rank == by) {
+			return // it left in order: the closed log ends what it ends, and asks for the cause
+		}
+	}
+	m.Abort(reported{errors.New(d.String())})
+}
+
+// Vanished is told that the process of a local rank is gone.
+func (m *Monitor) Vanished(rank, pid int) {
+	if m.awaitNews(rank) != nil {
+		return // onDeath has acted
+	}
+	e, left := m.state()
+	if left {
+		return
+	}
+	if e != nil {
+		if by, over := e.ClosedBy(); over || by >= 0 {
+			return // ranks leave; should one have died instead, the launcher will tell
+		}
+	}
+	m.Abort(&rankLost{rank, m.Members.Describe(rank) + " has died"})
+}
+
+// awaitNews waits a moment for the launcher's report on a rank.
+func (m *Monitor) awaitNews(rank int) *rendezvous.Death {
+	timer := time.NewTimer(newsDelay)
+	defer timer.Stop()
+	for {
+		m.mu.Lock()
+		d, ok := m.deaths[rank]
+		news, left := m.news, m.left
+		m.mu.Unlock()
+		if ok {
+			return &d
+		}
+		if left {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			return nil
+		}
+	}
+}
+
+// onLost is told that the rendezvous is gone. Where a rank serves it, that rank may have
+// left in order, and its word of that be on the way.
+func (m *Monitor) onLost(err error) {
+	server := m.server()
+	if server == "" {
+		m.Abort(err) // "the launcher is gone"
+		return
+	}
+	tick := time.NewTicker(newsDelay / 50)
+	defer tick.Stop()
+	for deadline := time.Now().Add(newsDelay); time.Now().Before(deadline); <-tick.C {
+		e, left := m.state()
+		if left {
+			return
+		}
+		if e != nil {
+			if by, over := e.ClosedBy(); over || by >= 0 {
+				return
+			}
+		}
+	}
+	m.Abort(fmt.Errorf("%s, which serves the rendezvous, is gone: %w", server, err))
+}
+
+// server names the rank that serves the rendezvous; empty if the launcher does.
+func (m *Monitor) server() string {
+	if m.Session == nil {
+		return ""
+	}
+	return ServedBy(m.Session, m.Members)
+}
+
+// ServedBy names the rank that serves the rendezvous, which is rank 0; empty if the launcher does. members may be
+// empty before they are known.
+func ServedBy(s *rendezvous.Session, members roster.Members) string {
+	if name := s.ServedBy(); name == "" || len(members) == 0 {
+		return name
+	}
+	return members.Describe(0)
+}
+
+// Abort fails this rank's operations, and those of the others as far as they can be
+// reached. Before Connected it does nothing.
+func (m *Monitor) Abort(cause error) {
+	m.mu.Lock()
+	network := m.network
+	m.mu.Unlock()
+	if network != nil {
+		network.Abort(cause)
+	}
+}

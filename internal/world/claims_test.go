@@ -1,0 +1,42 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/config"
+)
+
+// All ranks refuse places that cannot be, in the same words; two with one local rank on one
+// host join, and rank 0 says so.
+func TestPlacesAreCheckedTogether(t *testing.T) {
+	for said, says := range map[string]string{"4": "on host testhost HOROVOD_LOCAL_SIZE=4", "1": ""} {
+		l := newLauncher(t, 2)
+		var logs [2]strings.Builder
+		each(2, func(r int) {
+			local := map[string]string{"4": fmt.Sprint(r), "1": "0"}[said]
+			values := map[string]string{"HOROVOD_RANK": fmt.Sprint(r), "HOROVOD_SIZE": "2", "HOROVOD_HOSTNAME": "testhost", "GOROVOD_RENDEZVOUS_ADDRS": l.addr, "HOROVOD_SECRET_KEY": fmt.Sprintf("%x", key),
+				"HOROVOD_LOCAL_RANK": local, "HOROVOD_LOCAL_SIZE": said}
+			c, err := config.Load(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			o := quiet()
+			o.Log = slog.New(slog.NewTextHandler(&logs[r], nil))
+			w, err := join(context.Background(), c, 1, o)
+			if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+				t.Errorf("HOROVOD_LOCAL_SIZE=%s, rank %d: %v", said, r, err)
+			}
+			if err == nil {
+				w.Leave(limit)
+			}
+		})
+		if warned := strings.Contains(logs[0].String(), "side by side"); warned != (says == "") || strings.Contains(logs[1].String(), "side by side") {
+			t.Errorf("HOROVOD_LOCAL_SIZE=%s: rank 0 says %s, rank 1 %s", said, &logs[0], &logs[1])
+		}
+	}
+}
