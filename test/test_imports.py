@@ -71,18 +71,26 @@ def text_of(argument):
     return str(argument.value) if isinstance(argument, ast.Constant) else "*"
 
 
+def ours(target, root):
+    return target == root.name or target.startswith(f"{root.name}.")
+
+
 def import_graph(root):
-    """For each module of the package in ``root`` what it imports of this package, with the line of each import."""
+    """For each module of the package in ``root`` what it imports of this package, with the line of each import.
+
+    Fails where that is not there.
+    """
     modules = modules_of(root)
     graph = {}
     for name, file in modules.items():
         tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
         found = {}
         for target, line in imported(tree, name, file.name == "__init__.py", modules):
-            if target.startswith(f"{root.name}.") and "*" in target:
+            if ours(target, root) and "*" in target:
                 matching = [m for m in modules if m.startswith(target.partition("*")[0])]
             else:
                 matching = [target] if target in modules else []
+            assert matching or not ours(target, root), f"{name}:{line} imports {target}, which there is not"
             for one in matching:
                 found.setdefault(one, line)
         graph[name] = found

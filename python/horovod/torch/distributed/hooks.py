@@ -6,7 +6,7 @@ from typing import Any, Optional
 import torch
 import torch.distributed as dist
 
-from horovod.torch._basics import Average
+from horovod.common._reduce_ops import Average
 from horovod.torch.compression import AS_IT_IS, Compression, Compressor, prepare
 
 
