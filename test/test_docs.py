@@ -20,7 +20,8 @@ PROGRAMS = ["README.md", "docs/start.md", "docs/pytorch.md", "docs/torch_distrib
 
 def blocks(page, language):
     """The fenced blocks of a language in a page."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(.*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [text for name, text in fenced if name == language]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
