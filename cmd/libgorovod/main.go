@@ -14,9 +14,11 @@ import "C"
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/backend/mpi"
+	"github.com/gorovod/gorovod/internal/logging"
 	"github.com/gorovod/gorovod/internal/process"
 	"github.com/gorovod/gorovod/internal/version"
 )
@@ -92,6 +94,9 @@ func lists(numbers, sizes *C.int, n C.int) [][]int {
 	}
 	return all
 }
+
+//export goPrintError
+func goPrintError(text *C.char) { logging.Print(slog.LevelError, "gorovod", C.GoString(text)) }
 
 //export goShutdown
 func goShutdown() { process.Shutdown() }

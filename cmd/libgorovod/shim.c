@@ -113,7 +113,7 @@ bool horovod_init_multi_comm(void *comm, int ncomms, const int *set_ranks, const
   } else if (goInitMultiComm(comm, ncomms, (int *)set_ranks, (int *)set_sizes, nsets, reason) != 0) {
     return true;
   }
-  fprintf(stderr, "gorovod: %s\n", reason_of_thread());
+  goPrintError(reason_of_thread());
   return false;
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/bootstrap/environment"
+	"github.com/gorovod/gorovod/internal/logging"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -90,6 +91,7 @@ type Config struct {
 	Timeline           string // a path, TimelineDynamic, or empty
 	TimelineMarkCycles bool
 	LogLevel           slog.Level
+	LogFormat          logging.Format
 	LogHideTime        bool
 
 	// Warnings are sentences about variables that are taken otherwise than
@@ -150,7 +152,7 @@ func defaults() *Config {
 		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
 		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo, Timeout: 30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
-		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, HugePages: true, Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn,
+		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, HugePages: true, Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn, LogFormat: logging.Text,
 	}
 }
 

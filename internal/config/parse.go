@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/gorovod/gorovod/internal/logging"
 )
 
 // whole is a whole number in a range.
@@ -264,6 +266,18 @@ var logLevel = setting{
 		}
 		return "warning"
 	},
+}
+
+var logFormat = setting{
+	parse: func(c *Config, v string) error {
+		f, ok := logging.ParseFormat(v)
+		if !ok {
+			return fmt.Errorf("text or json is needed")
+		}
+		c.LogFormat = f
+		return nil
+	},
+	show: func(c *Config) string { return string(c.LogFormat) },
 }
 
 // printable is v as it can stand in a line of text: quoted if need be.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/logging"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -110,6 +111,8 @@ var implemented = []Knob{
 	{Name: "HOROVOD_TIMELINE_MARK_CYCLES", section: reports, Doc: "1: the timeline marks each batch of operations with CYCLE_START",
 		setting: boolean(func(c *Config) *bool { return &c.TimelineMarkCycles })},
 	{Name: "HOROVOD_LOG_LEVEL", section: reports, Doc: "`trace`, `debug`, `info`, `warning`, `error` or `fatal`; `trace` shows the same as `debug`, and `fatal` the same as `error`", setting: logLevel},
+	{Name: logging.FormatVariable, section: reports, setting: logFormat,
+		Doc: "`text`, or `json`: each log line, and each message of `horovodrun`, is one JSON object, see docs/logging.md"},
 	{Name: "HOROVOD_LOG_HIDE_TIME", section: reports, Doc: "1: log lines without the time",
 		setting: boolean(func(c *Config) *bool { return &c.LogHideTime })},
 

@@ -173,7 +173,7 @@ func (c *course) enter(stage int) {
 	case leftBehind:
 		for _, rank := range slices.Sorted(maps.Keys(c.living)) {
 			r := c.living[rank]
-			c.job.say("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host, r.pid.Load())
+			c.job.sayError("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host, r.pid.Load())
 		}
 	}
 }
@@ -225,10 +225,10 @@ func (c *course) tell(now bool) {
 	}
 	c.told = true
 	if d.Lost != "" {
-		c.job.say("%s.%s", d, c.outlook)
+		c.job.sayError("%s.%s", d, c.outlook)
 		return
 	}
-	c.job.say("Process %d exit with status code %d.%s", d.Rank, exitCode(d), c.outlook)
+	c.job.sayError("Process %d exit with status code %d.%s", d.Rank, exitCode(d), c.outlook)
 }
 
 // outlook says what will happen to the others.
@@ -298,7 +298,7 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 	}
 	j.why = report{Text: b.String() + absent, Stderr: stderr.last()}
 	b.WriteString(j.lastLines(j.why.Stderr, stderr.prefix, stderr.shown.Load()))
-	j.say("%s%s", &b, absent)
+	j.sayError("%s%s", &b, absent)
 }
 
 // lastLines says where the last lines that a process wrote to stderr are to be seen, the

@@ -197,7 +197,7 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 	}
 	e.why.Text = b.String()
 	if b.Len() > 0 {
-		e.say("%s%s", &b, lines)
+		e.sayError("%s%s", &b, lines)
 	}
 	return code
 }
@@ -323,7 +323,7 @@ func (e *elasticJob) reach(host string) (*remoteCrew, error) {
 	}
 	close(p.ready)
 	if err != nil {
-		e.say("%v", err)
+		e.sayError("%v", err)
 		e.forget(host, p)
 		return nil, err
 	}

@@ -123,7 +123,7 @@ func (w *workerProcess) Ended(e outcome) {
 	switch {
 	case e.Err != nil:
 		d.ExitCode = max(1, e.Code)
-		w.job.say("cannot start worker %d on host %s: %v", w.id, w.host, e.Err)
+		w.job.sayError("cannot start worker %d on host %s: %v", w.id, w.host, e.Err)
 	case e.Lost != nil:
 		d.Lost = e.Lost.Error()
 		if h := (*hostError)(nil); errors.As(e.Lost, &h) {

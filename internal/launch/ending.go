@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/gorovod/gorovod/internal/printable"
 )
 
 const (
@@ -98,7 +96,7 @@ func (j *Job) print(limit time.Duration) {
 func lastWord(text string) {
 	written := make(chan struct{})
 	go func() {
-		os.Stderr.WriteString(printable.Text(text))
+		os.Stderr.WriteString(text)
 		close(written)
 	}()
 	select {

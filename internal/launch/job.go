@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -16,7 +17,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
-	"github.com/gorovod/gorovod/internal/printable"
+	"github.com/gorovod/gorovod/internal/logging"
 	ways "github.com/gorovod/gorovod/internal/reach"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
@@ -251,7 +252,7 @@ func (j *Job) lose(err error, elsewhere *printer) {
 		j.hangUp.Do(func() { close(j.hungUp) })
 		return
 	}
-	elsewhere.say("%s: output is lost: %s\n", j.Name, printable.Text(err.Error()))
+	elsewhere.say("%s", logging.Message(slog.LevelError, j.Name, "output is lost: "+err.Error()))
 }
 
 func (j *Job) isHungUp() bool {
@@ -305,19 +306,24 @@ func exitCode(d rendezvous.Death) int {
 const exitLost = 255
 
 // say prints a message of the launcher's own.
-func (j *Job) say(format string, args ...any) {
-	j.err.say("%s: %s\n", j.Name, printable.Text(fmt.Sprintf(format, args...)))
+func (j *Job) say(format string, args ...any) { j.log(slog.LevelWarn, format, args...) }
+
+// sayError is say for what fails the job, or a part of it.
+func (j *Job) sayError(format string, args ...any) { j.log(slog.LevelError, format, args...) }
+
+func (j *Job) log(level slog.Level, format string, args ...any) {
+	j.err.say("%s", logging.Message(level, j.Name, fmt.Sprintf(format, args...)))
 }
 
-// sayWhy is say for why the job has failed, which is its last message.
+// sayWhy is sayError for why the job has failed, which is its last message.
 func (j *Job) sayWhy(text string) {
 	j.why = report{Text: text}
-	j.say("%s", text)
+	j.sayError("%s", text)
 }
 
 // tell is say with --verbose.
 func (j *Job) tell(format string, args ...any) {
 	if j.Verbose {
-		j.say(format, args...)
+		j.log(slog.LevelInfo, format, args...)
 	}
 }

@@ -19,13 +19,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/bench"
-	"github.com/gorovod/gorovod/internal/printable"
+	"github.com/gorovod/gorovod/internal/logging"
 	"github.com/gorovod/gorovod/internal/version"
 )
 
@@ -36,6 +36,7 @@ const exitUsage = 2
 // hidden supervisor. It returns the exit code.
 func Main(argv []string) int {
 	runningProgram() // before a directory is changed
+	useLogFormat(os.Environ())
 	if len(argv) > 0 && argv[0] == supervisorName {
 		return supervise(argv[1:])
 	}
@@ -82,19 +83,26 @@ func Main(argv []string) int {
 func exit(name string) func(code int, err error) int {
 	return func(code int, err error) int {
 		if err != nil {
-			lastWord(fmt.Sprintf("%s: %s\n", name, strings.TrimRight(err.Error(), "\n")))
+			lastWord(logging.Message(slog.LevelError, name, err.Error()))
 		}
 		return code
 	}
 }
 
+// useLogFormat has this program write its messages as the environment of its ranks asks them to. A value that makes
+// no sense is the ranks' to refuse, in hvd.init().
+func useLogFormat(env []string) {
+	f, _ := logging.ParseFormat(lookEnv(env, logging.FormatVariable))
+	logging.Use(f)
+}
+
 // warn tells of what does not keep a command from going on.
-func warn(name, text string) { fmt.Fprintf(os.Stderr, "%s: %s\n", name, printable.Text(text)) }
+func warn(name, text string) { logging.Print(slog.LevelWarn, name, text) }
 
 // show prints what was asked for, and returns the exit code.
 func show(name, text string) int {
 	if _, err := io.WriteString(os.Stdout, text); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		logging.Print(slog.LevelError, name, err.Error())
 		return 1
 	}
 	return 0
@@ -119,6 +127,7 @@ func launch(name string, args []string) (code int, why report, err error) {
 	if err != nil {
 		return exitUsage, why, err
 	}
+	useLogFormat(f.environ(os.Environ()))
 	switch {
 	case f.help != "":
 		return show(name, f.help), why, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/logging"
 )
 
 // mpiLauncher is an mpirun, by the options that it takes.
@@ -222,10 +225,10 @@ func runMPI(f *flags) (code int, err error) {
 		env = setenv(env, hydraArgsVariable, strings.TrimSpace(os.Getenv(hydraArgsVariable)+" "+ssh))
 	}
 	for _, note := range f.mpiNotes(l) {
-		fmt.Fprintf(os.Stderr, "horovodrun: %s\n", note)
+		warn("horovodrun", note)
 	}
 	if f.Verbose {
-		fmt.Fprintf(os.Stderr, "starting %s\n", strings.Join(words, " "))
+		logging.Print(slog.LevelInfo, "horovodrun", "starting "+strings.Join(words, " "))
 	}
 	return exitUsage, fmt.Errorf("start %s: %w", path, syscall.Exec(path, words, env))
 }

@@ -7,11 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/logging"
 )
 
 const (
@@ -86,6 +89,7 @@ type stream struct {
 	file   io.Writer // the bytes as they are; nil for none
 	prefix string    // like [3]<stdout>:
 	stamp  bool      // put the time before the prefix
+	json   bool      // lines of the rank's log are JSON, and go without a prefix: they name the rank
 	now    func() time.Time
 
 	partial []byte // a line that has begun, at most maxLine bytes
@@ -99,7 +103,7 @@ type stream struct {
 }
 
 func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
-	return &stream{to: to, file: file, prefix: linePrefix(rank, name), stamp: stamp, now: time.Now}
+	return &stream{to: to, file: file, prefix: linePrefix(rank, name), stamp: stamp, json: logging.InUse() == logging.JSON, now: time.Now}
 }
 
 // linePrefix is what each line of a rank's stream begins with.
@@ -158,10 +162,13 @@ func (s *stream) take(p []byte) {
 
 // line adds the line that partial begins and rest ends.
 func (s *stream) line(rest []byte, end string) {
-	if s.stamp {
+	bare := s.json && logging.IsJSON(slices.Concat(s.partial, rest[:min(len(rest), 64)]))
+	if s.stamp && !bare {
 		s.out = s.now().AppendFormat(s.out, time.ANSIC)
 	}
-	s.out = append(s.out, s.prefix...)
+	if !bare {
+		s.out = append(s.out, s.prefix...)
+	}
 	begin := len(s.out)
 	s.out = append(s.out, s.partial...)
 	s.out = append(s.out, rest...)

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/commandline"
 	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/printable"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -69,7 +67,7 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 		return 1, err
 	}
 	s := rendezvous.NewServer(key, o.NumProc)
-	s.Knocks = auth.NewKnocks(func(text string) { fmt.Fprintln(os.Stderr, printable.Text(text)) })
+	s.Knocks = auth.NewKnocks(func(text string) { warn(name, text) })
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	_, err = fmt.Fprintf(stdout, "HOROVOD_SIZE=%d\nHOROVOD_GLOO_RENDEZVOUS_ADDR=%s\nHOROVOD_GLOO_RENDEZVOUS_PORT=%d\n%s=%s\n",

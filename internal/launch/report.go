@@ -3,8 +3,11 @@ package launch
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/logging"
 )
 
 // report is what horovod.run hears of a job that has not gone well, besides the exit
@@ -45,6 +48,6 @@ func (r report) write(name, path string) {
 		err = os.WriteFile(path, text, 0o600)
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: tell horovod.run: %v\n", name, err)
+		logging.Print(slog.LevelError, name, fmt.Sprintf("tell horovod.run: %v", err))
 	}
 }

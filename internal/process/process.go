@@ -20,6 +20,7 @@ import (
 	"github.com/gorovod/gorovod/internal/bootstrap"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/logging"
 	"github.com/gorovod/gorovod/internal/world"
 )
 
@@ -156,7 +157,7 @@ func Shutdown() {
 
 // Serve starts a rendezvous, see bootstrap.Process.Serve.
 func Serve(host string, key []byte, size int) (port int, err error) {
-	return starter.Serve(host, key, size, slog.New(&logHandler{out: os.Stderr, level: slog.LevelWarn}))
+	return starter.Serve(host, key, size, logging.New(os.Stderr, logging.Options{Level: slog.LevelWarn}))
 }
 
 // Fail says that this rank's program has failed: see world.World.Fail.
@@ -195,6 +196,8 @@ func EnqueueGroup(name string, ops []engine.Op) ([]*engine.Entry, *engine.Error)
 	return w.Engine.EnqueueGroup(name, ops)
 }
 
+// logger makes the log of a rank as the environment asks for it.
 func logger(c *config.Config, rank int) *slog.Logger {
-	return slog.New(&logHandler{out: os.Stderr, level: c.LogLevel, hideTime: c.LogHideTime, rank: rank})
+	logging.Use(c.LogFormat)
+	return logging.New(os.Stderr, logging.Options{Level: c.LogLevel, HideTime: c.LogHideTime, Rank: rank, Host: c.Hostname})
 }

@@ -13,14 +13,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/logging"
 )
 
 // Protocol is the version of what ranks and launcher say to each other.
@@ -158,7 +159,7 @@ func (s *Server) Serve(l net.Listener) error {
 // failed ends the rendezvous after a panic in it: every rank learns that its server
 // is gone, and nobody waits for what will never come.
 func (s *Server) failed(err error) {
-	fmt.Fprintf(os.Stderr, "gorovod: %v\n", err)
+	logging.Print(slog.LevelError, "gorovod", err.Error())
 	guard.Go("the end of the rendezvous", func(error) {}, func() { s.Close() })
 }
 

@@ -1,0 +1,58 @@
+package launch
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/logging"
+)
+
+// The launcher leaves a rank's log in JSON as it is, however the pieces of a line come, and says whose the other
+// lines are.
+func TestJSONLinesOfARankHaveNoPrefix(t *testing.T) {
+	const log = `{"logger":"gorovod","level":"info","rank":3}` + "\n"
+	for _, c := range []struct {
+		format logging.Format
+		pieces string // apart by |
+		want   string
+	}{
+		{logging.JSON, log, log},
+		{logging.JSON, log[:5] + "|" + log[5:], log},
+		{logging.JSON, log[:len(log)-1] + "|\n", log},
+		{logging.JSON, "plain\n" + log + "{}\n", "[3]<stderr>:plain\n" + log + "[3]<stderr>:{}\n"},
+		{logging.JSON, "50% " + log, "[3]<stderr>:50% " + log},
+		{logging.Text, log, "[3]<stderr>:" + log},
+	} {
+		logging.Use(c.format)
+		var b strings.Builder
+		s := newStream(&b, nil, 3, "stderr", false)
+		for _, p := range strings.Split(c.pieces, "|") {
+			s.write([]byte(p))
+		}
+		s.write(nil)
+		if b.String() != c.want {
+			t.Errorf("%s %q: %q, want %q", c.format, c.pieces, b.String(), c.want)
+		}
+	}
+	logging.Use(logging.Text)
+}
+
+func TestTheLaunchersMessagesInJSON(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"-np", "x", "true"}, 2, `"level":"error","program":"horovodrun","rank":null,`},
+		{[]string{"-np", "1", "no-such-command"}, 127, `"message":"no-such-command: command not found"`},
+		{[]string{"-np", "1", "false"}, 1, `"level":"error","program":"horovodrun"`},
+	} {
+		l := launched(t, []string{"GOROVOD_LOG_FORMAT=json"}, c.args...)
+		l.expect(c.code, c.says)
+		for line := range strings.Lines(l.stderr.String()) {
+			if !logging.IsJSON([]byte(line)) {
+				t.Errorf("%v: no JSON: %s", c.args, line)
+			}
+		}
+	}
+}

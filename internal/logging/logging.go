@@ -1,0 +1,77 @@
+// Package logging writes what gorovod itself says on stderr: the engine's log, through slog, and the messages
+// of the launcher. Both have two forms: lines for people, and one JSON object a line, for programs that collect
+// logs (GOROVOD_LOG_FORMAT=json). The form is the process's, as stderr is.
+package logging
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gorovod/gorovod/internal/printable"
+)
+
+// FormatVariable chooses the form.
+const FormatVariable = "GOROVOD_LOG_FORMAT"
+
+// Format is the form of a process's messages.
+type Format string
+
+const (
+	Text Format = "text"
+	JSON Format = "json"
+)
+
+// ParseFormat reads the value of FormatVariable; ok is false for what is no format.
+func ParseFormat(value string) (f Format, ok bool) {
+	switch f = Format(strings.ToLower(value)); f {
+	case "":
+		return Text, true
+	case Text, JSON:
+		return f, true
+	}
+	return Text, false
+}
+
+var asJSON atomic.Bool
+
+// Use chooses the form of all messages of this process from now on.
+func Use(f Format) { asJSON.Store(f == JSON) }
+
+// InUse is the form that was chosen; Text if none was.
+func InUse() Format {
+	if asJSON.Load() {
+		return JSON
+	}
+	return Text
+}
+
+// Options are those of a rank's log.
+type Options struct {
+	Level    slog.Level // what is below it is left out
+	HideTime bool
+	Rank     int
+	Host     string // empty: the name that the system gives
+}
+
+// New makes a rank's log, in the form that is in use when a record is written. Each record is one Write.
+func New(out io.Writer, o Options) *slog.Logger {
+	return slog.New(&handler{out: out, options: o, text: textForm{o.HideTime, o.Rank}, json: newJSONForm(o)})
+}
+
+// Message is a message of a program's own as it stands on stderr, with its newline: "horovodrun: text",
+// or a JSON object.
+func Message(level slog.Level, program, text string) string {
+	text = strings.TrimRight(text, "\n")
+	if InUse() == JSON {
+		return messageForm(program).line(now(), level, text, nil)
+	}
+	return printable.Text(program+": "+text) + "\n"
+}
+
+// Print writes a Message to stderr.
+func Print(level slog.Level, program, text string) {
+	io.WriteString(os.Stderr, Message(level, program, text))
+}
