@@ -293,6 +293,20 @@ int gorovod_release(int64_t handle);
 const char *gorovod_last_error(void);
 /* This library's version, such as "0.1.0". */
 const char *gorovod_version(void);
+/*
+ * What there is to know of the operations, as JSON, for front ends: an object of lists, whose members have a name and
+ * the number that gorovod_op takes for it. Fields may be added in later versions.
+ *   element_types  bytes: of one element
+ *   reduce_ops
+ *   wires
+ *   operations     reduce_ops: the numbers that it takes, each with the element_types that it can combine so; output:
+ *                  "nothing", "like input", "of all" ranks' rows, "sent" rows, or this rank's "own rows"; rooted:
+ *                  whether root_rank means something
+ */
+const char *gorovod_facts(void);
+/* How many of the rows of a reducescatter are those of the given rank of a process set of that size; -1 for what
+ * cannot be. */
+int64_t gorovod_share(int64_t rows, int rank, int size);
 /* Counters for diagnosis: fills up to n, returns how many exist. Index: 0 driver wake-ups,
  * 1 operations executed, 2 batches executed, 3 requests sent, 4 slots marked. */
 int gorovod_counters(int64_t *values, int n);

@@ -15,10 +15,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/process"
 	"github.com/gorovod/gorovod/internal/version"
 )
@@ -131,6 +133,19 @@ var cVersion = C.CString(version.Version)
 
 //export goVersion
 func goVersion() *C.char { return cVersion }
+
+var cFacts = sync.OnceValue(func() *C.char { return C.CString(operation.Facts()) })
+
+//export goFacts
+func goFacts() *C.char { return cFacts() }
+
+//export goShare
+func goShare(rows C.int64_t, rank, size C.int) C.int64_t {
+	if rows < 0 || rank < 0 || rank >= size {
+		return -1
+	}
+	return C.int64_t(operation.Share(int64(rows), int(rank), int(size)))
+}
 
 //export goCounters
 func goCounters(values *C.int64_t, n C.int) C.int {

@@ -467,6 +467,10 @@ const char *gorovod_last_error(void) { return reason_of_thread(); }
 
 const char *gorovod_version(void) { return is_child() ? "" : goVersion(); }
 
+const char *gorovod_facts(void) { return is_child() ? "" : goFacts(); }
+
+int64_t gorovod_share(int64_t rows, int rank, int size) { return is_child() ? -1 : goShare(rows, rank, size); }
+
 int gorovod_counters(int64_t *values, int n) {
   if (is_child()) return 0;
   return goCounters(values, n);

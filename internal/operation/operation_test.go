@@ -1,8 +1,10 @@
 package operation
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -102,5 +104,38 @@ func TestMeanings(t *testing.T) {
 	}
 	if got := fmt.Sprintf("%s", AppendMember(nil, "g", 0, 12)); got != "g_1of12" {
 		t.Error(got)
+	}
+}
+
+// TestFacts looks at what front ends rely on.
+func TestFacts(t *testing.T) {
+	var f struct {
+		Operations []struct {
+			Name      string
+			Number    int
+			Output    string
+			ReduceOps []struct {
+				Number       int
+				ElementTypes []int `json:"element_types"`
+			} `json:"reduce_ops"`
+		}
+	}
+	if err := json.Unmarshal([]byte(Facts()), &f); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range f.Operations {
+		k := Kind(o.Number)
+		if d := k.Describe(); strings.ToLower(d.Name) != o.Name || o.Output == "" || o.Name == "adasum" {
+			t.Errorf("kind %d is said to be %q with the output %q", k, o.Name, o.Output)
+		}
+		for _, r := range o.ReduceOps {
+			types := len(allTypes.List())
+			if tensor.ReduceOp(r.Number) == tensor.Adasum {
+				types = len(floats.List())
+			}
+			if len(r.ElementTypes) != types {
+				t.Errorf("%s with %v takes %v", o.Name, tensor.ReduceOp(r.Number), r.ElementTypes)
+			}
+		}
 	}
 }

@@ -153,6 +153,8 @@ _PROTOTYPES = {
     "gorovod_release": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_last_error": (ctypes.c_char_p, []),
     "gorovod_version": (ctypes.c_char_p, []),
+    "gorovod_facts": (ctypes.c_char_p, []),
+    "gorovod_share": (ctypes.c_int64, [ctypes.c_int64, ctypes.c_int, ctypes.c_int]),
     "gorovod_counters": (ctypes.c_int, [_int64_p, ctypes.c_int]),
 }
 

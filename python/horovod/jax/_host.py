@@ -7,24 +7,10 @@ from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from horovod.common import _lib, _slots
-
-_DTYPES = {
-    "uint8": _lib.UINT8,
-    "int8": _lib.INT8,
-    "uint16": _lib.UINT16,
-    "int16": _lib.INT16,
-    "int32": _lib.INT32,
-    "int64": _lib.INT64,
-    "float16": _lib.FLOAT16,
-    "bfloat16": _lib.BFLOAT16,
-    "float32": _lib.FLOAT32,
-    "float64": _lib.FLOAT64,
-    "bool": _lib.BOOL,
-}
+from horovod.common import _facts, _lib, _slots
 
 # Operations whose output the engine allocates.
-_SHAPED_BY_ALL = (_lib.ALLGATHER, _lib.REDUCESCATTER)
+_SHAPED_BY_ALL = frozenset(kind.number for kind in _facts.kinds().values() if kind.sized_by_all)
 
 # What was submitted and not waited for to the end, since the caller was interrupted: the engine may still use it.
 _abandoned: list[Any] = []
@@ -124,7 +110,7 @@ def run_as_expected(operation: Operation, shapes: Sequence[tuple[int, ...]], arr
 
 def dtype(array: Any) -> int:
     """The engine's number of an array's type. Raises ValueError if it has none."""
-    number = _DTYPES.get(array.dtype.name)
+    number = _facts.element_types().get(array.dtype.name)
     if number is None:
         raise ValueError(f"Arrays of type {array.dtype} are not supported.")
     return number

@@ -10,18 +10,13 @@ from typing import Any, Optional, Sequence
 import jax
 from jax.experimental import io_callback
 
-from horovod.common import _lib
+from horovod.common import _facts, _lib
 from horovod.jax import _host, _library
 from horovod.jax._host import Operation
 
 # Numbers for the calls without a name, for each process set and kind: not all ranks trace those of a part of them.
 _calls: dict[tuple[int, int], itertools.count] = collections.defaultdict(lambda: itertools.count(1))
-_KINDS = {
-    _lib.ALLREDUCE: "allreduce",
-    _lib.ALLGATHER: "allgather",
-    _lib.BROADCAST: "broadcast",
-    _lib.REDUCESCATTER: "reducescatter",
-}
+_KINDS = {kind.number: name for name, kind in _facts.kinds().items()}
 
 
 def run(

@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horovod.common import _arguments, _lib, _pickling
+from horovod.common import _arguments, _facts, _lib, _pickling
 from horovod.common._job import *  # noqa: F403  what every front end has
 from horovod.common._job import ProcessSet, global_process_set, rank
 from horovod.common._job import basics as _basics  # noqa: F401
-from horovod.common._reduce_ops import Adasum, Average, Max, Min, Product, Sum
+from horovod.common._reduce_ops import Average
 from horovod.common._reduce_ops import handle_average_backwards_compatibility as _average_or
 from horovod.jax import _host, _traced
 
@@ -34,7 +34,8 @@ class Compression:
     bf16 = _lib.WIRE_BF16
 
 
-_REDUCE_OPS = frozenset((Average, Sum, Adasum, Min, Max, Product))
+_REDUCE_OPS = _facts.kinds()["allreduce"].reduce_ops
+_SCATTER_OPS = _facts.kinds()["reducescatter"].reduce_ops
 _WIRES = frozenset((Compression.none, Compression.fp16, Compression.bf16))
 
 
@@ -140,10 +141,9 @@ def reducescatter(
     if any(leaf.ndim == 0 for leaf in leaves):
         raise ValueError("reducescatter needs arrays with at least one dimension")
     process_set_id = _arguments.process_set_id(process_set)
-    me, n = process_set.rank() or 0, process_set.size() or 1
-    shapes = [(leaf.shape[0] // n + (me < leaf.shape[0] % n), *leaf.shape[1:]) for leaf in leaves]
+    shapes = [(_facts.share(leaf.shape[0], process_set_id) or 0, *leaf.shape[1:]) for leaf in leaves]
     of = {
-        "reduce_op": _arguments.reduce_op(op, frozenset((Average, Sum)), "Average or Sum"),
+        "reduce_op": _arguments.reduce_op(op, _SCATTER_OPS, "Average or Sum"),
         "prescale": _arguments.number(prescale_factor, "prescale_factor"),
         "postscale": _arguments.number(postscale_factor, "postscale_factor"),
     }

@@ -17,19 +17,19 @@ from typing import Any, Optional, Sequence
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from horovod.common import _arguments, _lib
+from horovod.common import _arguments, _facts, _lib
 from horovod.common._job import *  # noqa: F403  what every front end has
 from horovod.common._job import ProcessSet, global_process_set
 from horovod.common._job import basics as _basics  # noqa: F401
-from horovod.common._reduce_ops import Adasum, Average, Max, Min, Product, Sum
+from horovod.common._reduce_ops import Adasum, Average, Max, Min, Product, Sum  # noqa: F401
 from horovod.common._reduce_ops import handle_average_backwards_compatibility as handle_average_backwards_compatibility
 from horovod.tensorflow import _library
 
 _native = _library.load()
 
 
-_REDUCE_OPS = frozenset((Average, Sum, Adasum, Min, Max, Product))
-_SCATTER_OPS = frozenset((Average, Sum))
+_REDUCE_OPS = _facts.kinds()["allreduce"].reduce_ops
+_SCATTER_OPS = _facts.kinds()["reducescatter"].reduce_ops
 
 
 def check_reduce_op(op: Any) -> int:

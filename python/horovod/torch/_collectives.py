@@ -8,13 +8,10 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
-from horovod.common import _job, _lib
+from horovod.common import _facts, _job, _lib
 from horovod.common._reduce_ops import (
     Adasum,
     Average,
-    Max,
-    Min,
-    Product,
     Sum,
     handle_average_backwards_compatibility,
 )
@@ -35,8 +32,8 @@ from horovod.torch._submission import (
 )
 from horovod.torch.compression import Compression, Compressor, prepare, wire_of
 
-_PLAIN_OPS = frozenset((Average, Sum, Min, Max, Product))
-_REDUCE_OPS = _PLAIN_OPS | {Adasum}
+_REDUCE_OPS = _facts.kinds()["allreduce"].reduce_ops
+_PLAIN_OPS = _REDUCE_OPS - {Adasum}
 
 
 def check_known_op(op: int) -> None:

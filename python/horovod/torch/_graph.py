@@ -162,7 +162,7 @@ def _share(
     tensor: torch.Tensor, name: Optional[str], op: int, prescale: float, postscale: float, set_id: int
 ) -> torch.Tensor:
     rank, size = _lib.rank_and_size(set_id) or (0, 1)
-    # Without comparing the number of rows, which may be a symbol: the first ranks get one more.
+    # As _facts.share, without comparing the number of rows, which may be a symbol: the first ranks get one more.
     rows = (tensor.shape[0] + size - 1 - rank) // size
     return tensor.new_empty((rows, *tensor.shape[1:]))
 

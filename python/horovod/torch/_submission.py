@@ -25,34 +25,15 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
-from horovod.common import _arguments, _lib, _slots, basics
+from horovod.common import _arguments, _facts, _lib, _slots, basics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
 from horovod.torch._staging import check_one_device, for_engine, host_memory, store, to_device
 
-_DTYPES = {
-    torch.uint8: _lib.UINT8,
-    torch.int8: _lib.INT8,
-    torch.int16: _lib.INT16,
-    torch.int32: _lib.INT32,
-    torch.int64: _lib.INT64,
-    torch.float16: _lib.FLOAT16,
-    torch.bfloat16: _lib.BFLOAT16,
-    torch.float32: _lib.FLOAT32,
-    torch.float64: _lib.FLOAT64,
-    torch.bool: _lib.BOOL,
-}
-if hasattr(torch, "uint16"):  # PyTorch 2.3
-    _DTYPES[torch.uint16] = _lib.UINT16
-
-_KINDS = {
-    "allreduce": _lib.ALLREDUCE,
-    "allgather": _lib.ALLGATHER,
-    "broadcast": _lib.BROADCAST,
-    "alltoall": _lib.ALLTOALL,
-    "reducescatter": _lib.REDUCESCATTER,
-}
+# PyTorch has uint16 since 2.3.
+_DTYPES = {getattr(torch, name): number for name, number in _facts.element_types().items() if hasattr(torch, name)}
+_KINDS = {name: kind.number for name, kind in _facts.kinds().items()}
 
 # From this size on, outputs are not copied out of the engine's memory.
 _LARGE_BYTES = 1 << 16
@@ -330,13 +311,10 @@ def empty_share(tensor: torch.Tensor, process_set: ProcessSet, name: Optional[st
     None if this process is no member, which the engine will tell.
     """
     engine_dtype(tensor, name)
-    member = _lib.rank_and_size(process_set_id(process_set))
-    if member is None:
+    rows = _facts.share(tensor.shape[0], process_set_id(process_set))
+    if rows is None:
         return None
-    rank, size = member
-    rows, rest = divmod(tensor.shape[0], size)
-    shape = (rows + (1 if rank < rest else 0), *tensor.shape[1:])
-    return torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+    return torch.empty((rows, *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
 
 
 def submit(

@@ -11,15 +11,16 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-from horovod.common import _lib, _slots
+from horovod.common import _facts, _lib, _slots
 from horovod.common._slots import Slot
 from horovod.torch.distributed import _memory, _sets
 from horovod.torch.distributed._messages import Message
 from horovod.torch.distributed._work import Collective, Work
 
 # What an allreduce and, with some, a reduce-scatter of the engine is called there.
-_ENGINE_OPS = {"SUM": 1, "AVG": 0, "MIN": 3, "MAX": 4, "PRODUCT": 5}
-_SCATTERED_OPS = frozenset(("SUM", "AVG"))
+_ENGINE_OPS = {"AVG" if name == "average" else name.upper(): op for name, op in _facts.reduce_ops().items()}
+del _ENGINE_OPS["ADASUM"]
+_SCATTERED_OPS = {name for name, op in _ENGINE_OPS.items() if op in _facts.kinds()["reducescatter"].reduce_ops}
 _BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
 
 # How many operations of a group have names of their own; then the names come again. What the engine knows of a
@@ -436,7 +437,10 @@ class ProcessGroup(dist.ProcessGroup):
         """Ends when all ranks have started it."""
         here = torch.zeros(1, dtype=torch.uint8)
         return self._start(
-            "barrier", lambda name: [self._op(_lib.ALLREDUCE, name, here, here.shape, here, reduce_op=4)], [], opts
+            "barrier",
+            lambda name: [self._op(_lib.ALLREDUCE, name, here, here.shape, here, reduce_op=_ENGINE_OPS["MAX"])],
+            [],
+            opts,
         )
 
     # ---- Messages.

@@ -24,9 +24,7 @@ def _first(future: torch.futures.Future) -> torch.Tensor:
     return future.value()[0]
 
 
-def allreduce_hook(
-    state: Optional[dist.ProcessGroup], bucket: dist.GradBucket
-) -> torch.futures.Future[torch.Tensor]:
+def allreduce_hook(state: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of gradients in one operation. ``state`` is the group; None: the default one, a gorovod group.
 
     What DistributedDataParallel does by itself, but the division is part of the operation.
@@ -44,9 +42,7 @@ class CompressedState:
         self.process_group = process_group
 
 
-def compressed_hook(
-    state: Optional[CompressedState], bucket: dist.GradBucket
-) -> torch.futures.Future[torch.Tensor]:
+def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of gradients, which travels compressed. ``state`` is a :class:`CompressedState`, or None.
 
     ``Compression.fp16`` and ``bf16`` mean what they mean in ``horovod.torch.allreduce``: float32 and float64 are

@@ -1,0 +1,83 @@
+package operation
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// facts is what front ends in other languages have to know, as JSON; include/gorovod.h describes it.
+type facts struct {
+	ElementTypes []elementType `json:"element_types"`
+	ReduceOps    []numbered    `json:"reduce_ops"`
+	Wires        []numbered    `json:"wires"`
+	Operations   []submitted   `json:"operations"`
+}
+
+type numbered struct {
+	Name   string `json:"name"`
+	Number int    `json:"number"`
+}
+
+type elementType struct {
+	numbered
+	Bytes int `json:"bytes"`
+}
+
+// submitted is a kind that users submit.
+type submitted struct {
+	numbered
+	// What it combines elements with, and of which types each; empty if it does not.
+	ReduceOps []reduction `json:"reduce_ops"`
+	Output    string      `json:"output"`
+	Rooted    bool        `json:"rooted"`
+}
+
+type reduction struct {
+	Number       int   `json:"number"`
+	ElementTypes []int `json:"element_types"`
+}
+
+// outputs are the names of the outputs.
+var outputs = [...]string{Nothing: "nothing", LikeInput: "like input", OfAll: "of all", Sent: "sent", OwnRows: "own rows",
+	OnRootOnly: "on root only"}
+
+// Facts is the table for front ends in other languages, as JSON.
+func Facts() string {
+	var f facts
+	for dt := range tensor.DType(tensor.NumDTypes) {
+		f.ElementTypes = append(f.ElementTypes, elementType{numbered{dt.String(), int(dt)}, dt.Size()})
+	}
+	for op := range tensor.ReduceOp(tensor.NumReduceOps) {
+		f.ReduceOps = append(f.ReduceOps, numbered{op.String(), int(op)})
+	}
+	for w := range tensor.Wire(tensor.NumWires) {
+		f.Wires = append(f.Wires, numbered{w.String(), int(w)})
+	}
+	for _, k := range All() {
+		if d := k.Describe(); (d.Role == Collective || d.Role == Meeting) && k != Adasum {
+			f.Operations = append(f.Operations, submitted{numbered{strings.ToLower(d.Name), int(k)}, reductions(k), outputs[d.Output], d.Has(Root)})
+		}
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // of such types there is none
+	}
+	return string(text)
+}
+
+// reductions are what users can ask of k: of an allreduce what Of makes another kind of, too.
+func reductions(k Kind) []reduction {
+	all := []reduction{}
+	for op := range tensor.ReduceOp(tensor.NumReduceOps) {
+		if d := Of(k, op).Describe(); d.Ops.Has(op) {
+			r := reduction{Number: int(op), ElementTypes: []int{}}
+			for _, dt := range d.Types.List() {
+				r.ElementTypes = append(r.ElementTypes, int(dt))
+			}
+			all = append(all, r)
+		}
+	}
+	return all
+}

@@ -1,0 +1,56 @@
+"""What the library says of its operations: the front ends ask here, and compute none of it themselves.
+
+The functions load the library. What they return is the same each time, and must not be changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any, NamedTuple, Optional
+
+from horovod.common import _lib
+
+
+class Kind(NamedTuple):
+    """A kind of operation. The numbers are those that ``gorovod_op`` takes."""
+
+    number: int
+    reduce_ops: frozenset[int]  # that it takes; none if it does not combine elements
+    sized_by_all: bool  # what comes out depends on the other ranks, so the engine may allocate it
+
+
+@functools.lru_cache(maxsize=None)
+def _all() -> Any:
+    return json.loads(_lib.load().gorovod_facts())
+
+
+@functools.lru_cache(maxsize=None)
+def element_types() -> dict[str, int]:
+    """The numbers of the element types, by names that frameworks use, too, such as ``float32``."""
+    return {t["name"]: t["number"] for t in _all()["element_types"]}
+
+
+@functools.lru_cache(maxsize=None)
+def reduce_ops() -> dict[str, int]:
+    """The numbers of the reduce operations, by names such as ``average``."""
+    return {op["name"]: op["number"] for op in _all()["reduce_ops"]}
+
+
+@functools.lru_cache(maxsize=None)
+def kinds() -> dict[str, Kind]:
+    """The kinds of operations, by names such as ``allreduce``."""
+    return {
+        operation["name"]: Kind(
+            operation["number"],
+            frozenset(op["number"] for op in operation["reduce_ops"]),
+            operation["output"] in ("of all", "sent", "own rows"),
+        )
+        for operation in _all()["operations"]
+    }
+
+
+def share(rows: int, process_set_id: int) -> Optional[int]:
+    """How many of the rows of a reducescatter are this process's; None if it is no member of the set."""
+    member = _lib.rank_and_size(process_set_id)
+    return None if member is None else _lib.load().gorovod_share(rows, *member)
