@@ -143,7 +143,9 @@ typedef struct gorovod_op {
   const char *name;
   /* Contiguous data; must stay valid and untouched until the operation is done. Other operations may read it
    * meanwhile; one that writes what another one in progress reads or writes fails on all ranks, as
-   * GOROVOD_INVALID_ARGUMENT on this one. Broadcasts of one process set from one root may share memory. */
+   * GOROVOD_INVALID_ARGUMENT on this one, unless both are of one stream. Broadcasts of one process set from one root
+   * may share memory, and so may equal allreduces in place with AVERAGE, MIN or MAX without factors: they run one
+   * after the other. */
   const void *input;
   /* Same size as input for allreduce and broadcast; may equal input, not overlap with it. This member's
    * rows for reducescatter: shape[0] / size, and one more for the first
@@ -168,6 +170,10 @@ typedef struct gorovod_op {
    * ended and its result is there: then, how it ended. The engine writes it last of
    * all, so that it tells without a call when all memory is the caller's again. */
   int32_t *status;
+  /* Other than 0: a stream of the process set, whose operations all members submit in one order. One that uses
+   * memory of an earlier one of its stream that has not ended, in a way that input forbids, starts when that one has
+   * ended, and fails if that one has failed. */
+  int64_t stream;
 } gorovod_op;
 
 /*

@@ -179,7 +179,7 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	*op = engine.Op{
 		Type: operation.Kind(c._type), DType: tensor.DType(c.dtype), ReduceOp: tensor.ReduceOp(c.reduce_op),
 		Root: int(c.root_rank), Set: int(c.process_set), Prescale: float64(c.prescale), Postscale: float64(c.postscale),
-		Wire:     tensor.Wire(c.wire),
+		Wire: tensor.Wire(c.wire), Stream: int64(c.stream),
 		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0, Status: (*int32)(unsafe.Pointer(c.status)), Name: unnamed,
 	}
 	if c.flags&C.GOROVOD_RELEASE_IF_OK != 0 {

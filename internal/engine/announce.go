@@ -37,7 +37,7 @@ func (l *lane) submit(en *Entry) *Error {
 		l.join(en)
 		return nil
 	}
-	if en.op.Ready != nil && !en.op.Ready() {
+	if !en.ready() {
 		l.holdBack(en)
 		return nil
 	}
@@ -77,10 +77,13 @@ func (l *lane) admit(en *Entry) *Error {
 	return nil
 }
 
-// holdBack keeps an Entry whose input is not there yet. The caller holds engine.mu.
+// holdBack keeps an Entry whose input is not there yet, or that follows another one. The caller holds engine.mu.
 func (l *lane) holdBack(en *Entry) {
 	l.unready = append(l.unready, en)
 	l.behind.Add(1)
+	if len(en.follows) > 0 {
+		l.following.Add(1)
+	}
 	l.engine.bell.Ring()
 }
 
@@ -122,7 +125,7 @@ func (l *lane) catchUp() bool {
 	l.heard = false
 	l.board.Stale(l.onStale)
 	worked := l.heard
-	if l.behind.Load() == 0 {
+	if !l.isBehind() {
 		return worked
 	}
 	e := l.engine
@@ -137,7 +140,7 @@ func (l *lane) catchUp() bool {
 	}
 	keep := l.unready[:0]
 	for _, en := range l.unready {
-		if !en.op.Ready() {
+		if !en.ready() {
 			keep = append(keep, en)
 			continue
 		}
@@ -157,6 +160,9 @@ func (l *lane) catchUp() bool {
 	l.behind.Store(int32(len(l.outbox) + len(l.unready)))
 	return worked
 }
+
+// isBehind reports whether there may be something to announce.
+func (l *lane) isBehind() bool { return l.behind.Load() > l.following.Load() }
 
 // stale posts in full what was marked under an old generation of a slot.
 func (l *lane) stale(slot, gen uint32) {

@@ -246,7 +246,7 @@ func (e *Engine) nextLook() time.Duration {
 		d = polledSleep
 	}
 	for _, l := range *e.lanes.Load() {
-		if l.behind.Load() > 0 {
+		if l.isBehind() {
 			d = min(d, unreadySleep)
 		}
 		if l.observes() {

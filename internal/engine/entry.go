@@ -45,6 +45,8 @@ type Op struct {
 	Done func(*Entry)
 	// WillWait says that the caller waits at once, so that no goroutine needs to be woken.
 	WillWait bool
+	// Stream, if not 0, is one of those of the process set: see stream.go.
+	Stream int64
 	// Status, if set, receives the outcome's Code, once everything else that the
 	// operation writes to the caller's memory is there. The engine then knows it no more.
 	Status *int32
@@ -83,7 +85,8 @@ type Entry struct {
 	late     atomic.Pointer[func(*Entry)]
 	blocked  blocked
 
-	reads, writes extent // what it has in engine.inUse
+	reads, writes extent   // what it has in engine.inUse
+	follows       []*Entry // what is to end before it is announced; guarded by engine.mu
 
 	// Tag is the holder's; 0 after Enqueue.
 	Tag int64

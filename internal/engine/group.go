@@ -55,7 +55,7 @@ func (l *lane) submitGroup(g *group) *Error {
 		l.recordSubmit(en)
 	}
 	for _, en := range g.entries {
-		if en.op.Ready != nil && !en.op.Ready() {
+		if !en.ready() {
 			g.unready++
 			l.holdBack(en)
 		}

@@ -11,8 +11,8 @@ import (
 // inUse is the memory of the operations that are pending on this rank, in all
 // lanes. When an operation reads and writes its memory depends on the other ranks
 // and on what it is fused with, so the result of two that use the same memory, of
-// which one writes it, is anybody's guess. The second one is refused. Any number
-// may read the same memory. Guarded by engine.mu.
+// which one writes it, is anybody's guess. The second one is refused, unless both are of one stream, or equal: see
+// ofStream and repeats. Any number may read the same memory. Guarded by engine.mu.
 type inUse struct {
 	read, written spans.Set[*Entry]
 }
@@ -28,7 +28,7 @@ func extentOf(p []byte) extent {
 	return extent{begin, begin + uintptr(len(p))}
 }
 
-// claim enters en's memory, or refuses en.
+// claim enters en's memory, and notes what en has to follow, or refuses en.
 func (l *lane) claim(en *Entry) {
 	m := &l.engine.inUse
 	out := en.op.Out
@@ -41,6 +41,7 @@ func (l *lane) claim(en *Entry) {
 	}
 	if other, what := m.clash(en); other != nil {
 		en.reads, en.writes = extent{}, extent{}
+		en.follows = nil
 		l.refuse(en, other, what)
 		return
 	}
@@ -64,9 +65,20 @@ func (m *inUse) release(en *Entry) {
 }
 
 // clash finds a pending operation with which en cannot share memory, and says
-// what each of them does with it; nil if there is none.
+// what each of them does with it; nil if there is none. It notes those that en follows, and
+// whether en is to be executed alone.
 func (m *inUse) clash(en *Entry) (other *Entry, what string) {
-	counts := func(other *Entry) bool { return !takeTurns(en, other) }
+	counts := func(other *Entry) bool {
+		switch {
+		case ofStream(en, other):
+			en.follows = append(en.follows, other)
+		case repeats(en, other):
+			en.request.Alone = true
+		default:
+			return !takeTurns(en, other)
+		}
+		return false
+	}
 	if x := en.writes; x.end != 0 {
 		if other, found := m.written.Find(x.begin, x.end, counts); found {
 			return other, "writes memory that %s writes, too"
@@ -88,17 +100,30 @@ func takeTurns(a, b *Entry) bool {
 	return a.op.Type == b.op.Type && a.op.Type.Describe().TakesTurns && a.lane == b.lane && a.op.Root == b.op.Root
 }
 
-// refuse makes en an operation that fails on all ranks: this one knows why, and its Request
-// tells the others, which would wait for it otherwise. Nothing touches en's memory.
+// repeats reports whether en is as other, both in place, and idempotent: see operation.Descriptor. A lane runs one after
+// the other, unless they are fused.
+func repeats(en, other *Entry) bool {
+	a, b := &en.request, &other.request
+	return a.Type == b.Type && a.ReduceOp == b.ReduceOp && a.Type.Describe().Idempotent.Has(a.ReduceOp) &&
+		a.Prescale == 1 && b.Prescale == 1 && a.Postscale == 1 && b.Postscale == 1 && a.DType == b.DType &&
+		en.lane == other.lane && en.writes == other.writes && en.reads == extent{} && other.reads == extent{}
+}
+
+// refuse makes en an operation that fails on all ranks, as it shares memory with other. Nothing touches en's memory.
 func (l *lane) refuse(en, other *Entry, what string) {
-	e := l.engine
-	kind, advice := describe(en), "Wait for that one first, or give each operation memory of its own."
+	advice := "Wait for that one first, or give each operation memory of its own."
 	rival := describe(other) + ", which is still in progress,"
 	if en.group != nil && en.group == other.group {
 		rival, advice = describe(other)+", of the same group,", "Give each tensor of a group memory of its own."
 	}
-	why := fmt.Sprintf("it "+what+". "+advice, rival)
-	en.refusal = &Error{InvalidArgument, kind + " is refused: " + why}
+	l.refuseAs(en, InvalidArgument, fmt.Sprintf("it "+what+". "+advice, rival))
+}
+
+// refuseAs makes en, which has no memory in use, an operation that fails on all ranks: this one knows why, and its
+// Request tells the others, which would wait for it otherwise.
+func (l *lane) refuseAs(en *Entry, code Code, why string) {
+	e, kind := l.engine, describe(en)
+	en.refusal = &Error{code, kind + " is refused: " + why}
 	told := fmt.Sprintf("%s refuses %s: %s", e.opts.Describe(e.opts.Rank), kind, why)
 	en.request.Refused = told[:min(len(told), negotiate.MaxRefused)]
 	en.op.In, en.op.Out, en.op.Target, en.op.Alloc, en.op.Ready = nil, nil, nil, nil, nil

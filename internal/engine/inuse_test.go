@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,13 @@ func gatherOp(name string, data, target []byte) *Op {
 			}
 			return make([]byte, n), nil
 		}}
+}
+
+// with describes an in-place reduction by op.
+func with(op tensor.ReduceOp, name string, data []byte) *Op {
+	o := sum(name, data)
+	o.ReduceOp = op
+	return o
 }
 
 // into describes a sum of in that is written to out.
@@ -56,6 +64,15 @@ func TestSharedMemoryIsRefused(t *testing.T) {
 		{"output of a gather", func(a, b []byte) *Op { return gatherOp("x", a[:16], b[:32]) }, func(_, b []byte) *Op { return sum("y", b[28:]) }, "writes, too"},
 		{"one root", func(a, _ []byte) *Op { return broadcastOp("x", 1, a) }, func(a, _ []byte) *Op { return broadcastOp("y", 1, a) }, ""},
 		{"two roots", func(a, _ []byte) *Op { return broadcastOp("x", 1, a) }, func(a, _ []byte) *Op { return broadcastOp("y", 0, a) }, "writes, too"},
+		{"average again", func(a, _ []byte) *Op { return with(tensor.Average, "x", a) }, func(a, _ []byte) *Op { return with(tensor.Average, "y", a) }, ""},
+		{"maximum again", func(a, _ []byte) *Op { return with(tensor.Max, "x", a) }, func(a, _ []byte) *Op { return with(tensor.Max, "y", a) }, ""},
+		{"product again", func(a, _ []byte) *Op { return with(tensor.Product, "x", a) }, func(a, _ []byte) *Op { return with(tensor.Product, "y", a) }, "writes, too"},
+		{"average of a sum", func(a, _ []byte) *Op { return sum("x", a) }, func(a, _ []byte) *Op { return with(tensor.Average, "y", a) }, "writes, too"},
+		{"average of a part", func(a, _ []byte) *Op { return with(tensor.Average, "x", a) }, func(a, _ []byte) *Op { return with(tensor.Average, "y", a[:16]) }, "writes, too"},
+		{"average elsewhere", func(a, b []byte) *Op { o := with(tensor.Average, "x", a); o.Out = b[:32]; return o },
+			func(_, b []byte) *Op { return with(tensor.Average, "y", b[:32]) }, "writes, too"},
+		{"average with a factor", func(a, _ []byte) *Op { return with(tensor.Average, "x", a) },
+			func(a, _ []byte) *Op { o := with(tensor.Average, "y", a); o.Postscale = 2; return o }, "writes, too"},
 		{"nothing", func(a, _ []byte) *Op { return sum("x", a[:0]) }, func(a, _ []byte) *Op { return sum("y", a[:0]) }, ""},
 	} {
 		for _, shared := range []bool{true, false} {
@@ -116,6 +133,41 @@ func enqueue(t *testing.T, e *Engine, op *Op) *Entry {
 		t.Fatal(err)
 	}
 	return en
+}
+
+// TestAverageOfAverages: averages of the same memory are made one after the other, whatever else is fused, also
+// where a rank has other memory for one of them.
+func TestAverageOfAverages(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		for round := range 5 { // also when the names are known
+			engines := newWorld(t, 3, shared, nil)
+			each(engines, func(r int, e *Engine) {
+				x, y, other := floats(float32(3*r)), floats(6), floats(float32(r))
+				if r < 2 {
+					y = x
+				}
+				ops := []*Op{with(tensor.Average, "x", x), with(tensor.Average, "other", other), with(tensor.Average, "y", y)}
+				var entries []*Entry
+				for _, op := range ops {
+					entries = append(entries, enqueue(t, e, op))
+				}
+				for _, en := range entries {
+					if err := finish(t, e, en); err != nil {
+						t.Errorf("round %d rank %d: %v", round, r, err)
+					}
+					en.Release()
+				}
+				want := [][2]float32{{3, 4}, {4, 3}} // x first: 3, then y: (3+3+6)/3; or y first: 3, then x: (3+3+6)/3
+				got := [2]float32{float(x, 0), float(y, 0)}
+				if r < 2 {
+					want = [][2]float32{{4, 4}}
+				}
+				if !slices.Contains(want, got) || float(other, 0) != 1 {
+					t.Errorf("round %d rank %d: %v and %v, want one of %v and 1", round, r, got, float(other, 0), want)
+				}
+			})
+		}
+	}
 }
 
 // TestTensorTwiceInAGroup: the second of the two is refused, the rest of the group is done.

@@ -32,6 +32,8 @@ type lane struct {
 	outbox  [][]byte          // encoded Requests that found no room on the board
 	unready []*Entry          // their input is not there yet
 	behind  atomic.Int32      // len(outbox) + len(unready), readable without the lock
+	// following is how many of unready follow other operations: these need not be looked at before.
+	following atomic.Int32
 
 	// The driver's.
 	settings    settings
@@ -313,6 +315,7 @@ func (l *lane) completeParts() {
 func (l *lane) forget(en *Entry, err *Error) {
 	delete(l.table, en.request.Name)
 	l.engine.inUse.release(en)
+	l.letFollow(en, err)
 	l.recordEnd(en, err)
 	if l.joining == en {
 		l.joining = nil
@@ -370,6 +373,7 @@ func (l *lane) failAll(reason *Error) {
 	}
 	l.outbox, l.unready, l.joining = nil, nil, nil
 	l.behind.Store(0)
+	l.following.Store(0)
 	e.mu.Unlock()
 	if len(left) > 0 { // the words may take a moment: not for nothing
 		reason = e.words(reason)

@@ -12,7 +12,7 @@ type Waiting struct {
 	Name  string
 	Op    string
 	Since time.Time
-	// Unready: its input is not there yet, and no other rank knows of it.
+	// Unready: its input is not there yet, or another operation is to end before it, and no other rank knows of it.
 	// Agreed: all members have submitted it, and it is being executed or about to be.
 	Unready, Agreed bool
 	// Blocked is since when the program's main thread has waited for it and this rank
@@ -29,10 +29,10 @@ func (e *Engine) Waiting() []Waiting {
 	var all []Waiting
 	unready := false
 	for _, l := range *e.lanes.Load() {
-		unready = unready || len(l.unready) > 0
+		unready = unready || len(l.unready) > int(l.following.Load())
 		for name, en := range l.table {
 			all = append(all, Waiting{Set: l.id, Name: name, Op: en.request.Type.String(), Since: en.since,
-				Unready: slices.Contains(l.unready, en), Agreed: en.agreed, Blocked: e.blockedSince(en, now)})
+				Unready: slices.Contains(l.unready, en), Agreed: en.agreed, Blocked: l.blockedSince(en, now)})
 		}
 	}
 	for i := range all {
@@ -69,7 +69,22 @@ func (e *Engine) blocked(en *Entry, began, now time.Time) {
 	b.to.Store(now.UnixNano())
 }
 
-// blockedSince is Waiting.Blocked of en, if no input is missing. The caller holds mu.
+// blockedSince is Waiting.Blocked of en, if no input is missing. A thread that waits for an operation which
+// follows another one waits for the latter. The caller holds engine.mu.
+func (l *lane) blockedSince(en *Entry, now time.Time) time.Time {
+	if len(en.follows) > 0 {
+		return time.Time{}
+	}
+	since := l.engine.blockedSince(en, now)
+	for _, follower := range l.unready {
+		if follower != en && follower.leader() == en && since.IsZero() {
+			since = l.engine.blockedSince(follower, now)
+		}
+	}
+	return since
+}
+
+// blockedSince is since when the main thread has waited for en itself. The caller holds mu.
 func (e *Engine) blockedSince(en *Entry, now time.Time) time.Time {
 	if en.agreed {
 		return time.Time{}

@@ -43,3 +43,23 @@ func TestBlocked(t *testing.T) {
 	e.blocked(en, at(1100), at(9000))
 	want(9000, -1)
 }
+
+// TestBlockedByWhatIsFollowed: a thread that waits for an operation which follows another one waits for the latter.
+func TestBlockedByWhatIsFollowed(t *testing.T) {
+	e := &Engine{opts: Options{MainThread: func() bool { return true }}}
+	now := time.Now()
+	first := &Entry{since: now.Add(-3 * time.Second)}
+	second, third := &Entry{follows: []*Entry{first}}, &Entry{}
+	third.follows = []*Entry{second}
+	l := &lane{engine: e, unready: []*Entry{second, third}}
+	e.blocked(third, now.Add(-time.Second), now)
+	for en, want := range map[*Entry]time.Duration{first: time.Second, second: 0, third: 0} {
+		got := time.Duration(0)
+		if since := l.blockedSince(en, now); !since.IsZero() {
+			got = now.Sub(since)
+		}
+		if got != want {
+			t.Errorf("blocked for %v, want %v", got, want)
+		}
+	}
+}

@@ -15,31 +15,34 @@ import (
 // for factors. A message has exactly one encoding, and carries no version: the
 // members have compared theirs when they joined.
 //
-//	Request:  type dtype op wire name root device shape prescale postscale group [groupsize] ranks refused
-//	Response: flags type dtype op wire name [err] root device shape firstdims prescale postscale group [groupsize] joined [slot gen]
+//	Request:  flags type dtype op wire name root device shape prescale postscale group [groupsize] ranks refused
+//	Response: flags type dtype op wire name [err] root device shape firstdims prescale postscale group [groupsize]
+//	          joined [slot gen]
 
 // maxErr bounds Response.Err. The coordinator's messages stay below it by
 // construction (see spread), so that a Response always fits into a record.
 const maxErr = 64 << 10
 
-// flagContested is set in the type of a Request that is contested.
-const flagContested = 1 << 7
-
-// The flags of an encoded Response.
+// The flags of an encoded Request and Response.
 const (
-	flagErr  = 1 << 0
-	flagSlot = 1 << 1
+	flagAlone     = 1 << 0
+	flagContested = 1 << 1 // Request
+	flagErr       = 1 << 2 // Response
+	flagSlot      = 1 << 3 // Response
 )
 
 // Append appends r's encoding to b. r must be within MaxName (Group too),
 // MaxDims, MaxRanks and MaxRefused, have no negative dimension, a GroupSize only with a
 // Group, and ascending Ranks: Decode refuses anything else.
 func (r *Request) Append(b []byte) []byte {
-	first := byte(r.Type)
-	if r.Contested {
-		first |= flagContested
+	var flags byte
+	if r.Alone {
+		flags |= flagAlone
 	}
-	b = append(b, first, byte(r.DType), byte(r.ReduceOp), byte(r.Wire))
+	if r.Contested {
+		flags |= flagContested
+	}
+	b = append(b, flags, byte(r.Type), byte(r.DType), byte(r.ReduceOp), byte(r.Wire))
 	b = appendString(b, r.Name)
 	b = binary.AppendVarint(b, int64(r.Root))
 	b = binary.AppendVarint(b, int64(r.Device))
@@ -56,7 +59,9 @@ func (r *Request) Append(b []byte) []byte {
 func (r *Request) Decode(p []byte) error {
 	d := decoder{p: p}
 	var q Request
-	q.Type, q.Contested = d.contestedType()
+	flags := d.flags(flagAlone | flagContested)
+	q.Alone, q.Contested = flags&flagAlone != 0, flags&flagContested != 0
+	q.Type = d.requestType()
 	q.DType = d.dtype()
 	q.ReduceOp = d.reduceOp()
 	q.Wire = d.wire()
@@ -79,6 +84,9 @@ func (r *Request) Decode(p []byte) error {
 // Append appends r's encoding to b, under the conditions of Request.Append.
 func (r *Response) Append(b []byte) []byte {
 	var flags byte
+	if r.Alone {
+		flags |= flagAlone
+	}
 	if r.Err != "" {
 		flags |= flagErr
 	}
@@ -111,10 +119,8 @@ func (r *Response) Append(b []byte) []byte {
 func (r *Response) Decode(p []byte) error {
 	d := decoder{p: p}
 	q := Response{Slot: NoSlot}
-	flags := d.byte()
-	if flags&^(flagErr|flagSlot) != 0 {
-		d.fail(fmt.Errorf("unknown flags %#x", flags))
-	}
+	flags := d.flags(flagAlone | flagErr | flagSlot)
+	q.Alone = flags&flagAlone != 0
 	q.Type = d.requestType()
 	q.DType = d.dtype()
 	q.ReduceOp = d.reduceOp()
@@ -387,16 +393,17 @@ func (d *decoder) count(limit int, what string) int {
 	return int(n)
 }
 
-func (d *decoder) requestType() operation.Kind { return d.checkType(d.byte()) }
-
-// contestedType is a Request's type, with flagContested.
-func (d *decoder) contestedType() (t operation.Kind, contested bool) {
-	b := d.byte()
-	return d.checkType(b &^ flagContested), b&flagContested != 0
+// flags decodes some of those that are known.
+func (d *decoder) flags(known byte) byte {
+	f := d.byte()
+	if f&^known != 0 {
+		d.fail(fmt.Errorf("unknown flags %#x", f))
+	}
+	return f
 }
 
-func (d *decoder) checkType(b byte) operation.Kind {
-	t := operation.Kind(b)
+func (d *decoder) requestType() operation.Kind {
+	t := operation.Kind(d.byte())
 	if !t.Valid() {
 		d.fail(fmt.Errorf("unknown %v", t))
 	}

@@ -26,6 +26,8 @@ func sampleRequests() []Request {
 			Group: strings.Repeat("g", MaxName), GroupSize: math.MaxInt32, Ranks: longRanks(MaxRanks)},
 		{Type: operation.AddProcessSet, Name: "process_set.add", Device: CPUDevice, Ranks: []int32{0, 1, 7, math.MaxInt32}},
 		{Type: operation.Settle, Group: "g", GroupSize: 1, Ranks: []int32{5}},
+		{Type: operation.Allreduce, Name: "alone", Alone: true},
+		{Type: operation.Allreduce, Name: "alone and contested", Alone: true, Contested: true},
 		{Type: operation.Allreduce, Name: "r", Refused: strings.Repeat("r", MaxRefused)},
 	}
 }
@@ -37,6 +39,7 @@ func sampleResponses() []Response {
 		{Type: operation.Allgather, DType: tensor.Int64, Name: "g", Shape: tensor.Shape{6, 3}, FirstDims: []int64{1, 0, 5}, Slot: NoSlot - 1, Gen: 1},
 		{Type: operation.Alltoall, Err: strings.Repeat("e", maxErr), Name: "x", Slot: NoSlot},
 		{Type: operation.Reducescatter, Group: "g", GroupSize: 2, Joined: []int32{0, 3}, Slot: NoSlot},
+		{Type: operation.Allreduce, Name: "alone", Alone: true, Slot: 3, Gen: 1},
 	}
 }
 
@@ -127,12 +130,13 @@ func TestDecodeRefuses(t *testing.T) {
 		{"256 dimensions", new(Request), request(func(r *Request) { r.Shape = make(tensor.Shape, MaxDims+1) })},
 		{"dimension out of range", new(Request), request(func(r *Request) { r.Shape[0] = -1 })},
 		{"too short", new(Request), nil},
-		{"not encoded minimally", new(Request), append([]byte{0, 0, 0, 0, 0x80, 0}, make([]byte, 30)...)},
-		{"number out of range", new(Request), append([]byte{0, 0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 30)...)},
+		{"not encoded minimally", new(Request), append([]byte{0, 0, 0, 0, 0, 0x80, 0}, make([]byte, 30)...)},
+		{"number out of range", new(Request), append([]byte{0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 30)...)},
 		// A length that promises more than there is must not be believed.
-		{"too short", new(Request), append([]byte{0, 0, 0, 0}, 0x80, 0x7f)},
+		{"too short", new(Request), append([]byte{0, 0, 0, 0, 0}, 0x80, 0x7f)},
 		{"unknown request type 8", new(Response), response(func(r *Response) { r.Type = 8 })},
-		{"unknown flags 0x4", new(Response), append([]byte{4}, response(func(*Response) {})[1:]...)},
+		{"unknown flags 0x4", new(Request), append([]byte{flagErr}, request(func(*Request) {})[1:]...)},
+		{"unknown flags 0x2", new(Response), append([]byte{flagContested}, response(func(*Response) {})[1:]...)},
 		{"empty error text", new(Response), []byte{flagErr, 0, 0, 0, 0, 0, 0}},
 		{"error text of 65537 bytes", new(Response), response(func(r *Response) { r.Err = strings.Repeat("e", maxErr+1) })},
 		{"too many elements", new(Response), response(func(r *Response) { r.Shape = tensor.Shape{1 << 62, 2} })},

@@ -31,7 +31,7 @@ type FuseOptions struct {
 // Responses are executed together, and in which order. Allreduces of the same
 // kind, and Adasums of the same kind, go together while their bytes remain within threshold, also past others
 // that stand between them; a Batch stands where its first Response stood. A
-// tensor larger than threshold is alone, and so is everything if threshold is
+// tensor larger than threshold is alone, and so is one that says so, and everything if threshold is
 // 0. The plan depends on nothing but the arguments, so all members have the same.
 //
 // Fuse takes over the memory behind dst, that of the Batches between its length
@@ -71,7 +71,7 @@ next:
 
 // fusable reports whether r can share a collective with others of its kind.
 func fusable(r *Response) bool {
-	return r.Type.Describe().Fuses && r.Err == ""
+	return r.Type.Describe().Fuses && r.Err == "" && !r.Alone
 }
 
 // sameBatch reports whether two fusable Responses are of the same kind.

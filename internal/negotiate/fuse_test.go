@@ -11,12 +11,13 @@ import (
 
 // responses makes one Response for each word like "f32:100", whose number is
 // the size in bytes, after "a" an Adasum; "!" marks an error, "b" is a
-// broadcast of 4 bytes. "@g" at the end puts it into group g.
+// broadcast of 4 bytes. "@g" at the end puts it into group g, "*" is to be executed alone.
 func responses(t testing.TB, words string) []*Response {
 	var rs []*Response
 	for i, w := range strings.Fields(words) {
 		r := &Response{Type: operation.Allreduce, Name: fmt.Sprint(i), ReduceOp: tensor.Sum, Device: CPUDevice, Prescale: 1, Postscale: 1, Slot: NoSlot}
 		var n int64
+		w, r.Alone = strings.CutSuffix(w, "*")
 		w, r.Group, _ = strings.Cut(w, "@")
 		if strings.HasPrefix(w, "af") {
 			r.Type, w = operation.Adasum, w[1:]
@@ -57,6 +58,7 @@ func TestFuse(t *testing.T) {
 		{"empty tensors", "f32:0 f32:0 f32:100", 100, "[[0 1 2]]"},
 		{"Adasum is apart", "f32:4 af32:4 f32:4 af32:4 af64:4", 100, "[[0 2] [1 3] [4]]"},
 		{"groups are no border", "f32:4@g f32:4@h f32:4", 100, "[[0 1 2]]"},
+		{"alone", "f32:4 f32:4* f32:4 f32:4*", 100, "[[0 2] [1] [3]]"},
 		{"broadcasts and errors are alone", "b b ! !", 100, "[[0] [1] [2] [3]]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

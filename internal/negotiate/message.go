@@ -47,6 +47,9 @@ type Request struct {
 	// Refused, if not empty, is why the sender does not take part: the tensor fails
 	// on all members with this text.
 	Refused string
+	// Alone says that the sender uses the tensor's memory in another Allreduce, too, so that the two must not
+	// be executed as one.
+	Alone bool
 	// Contested says that the sender's cache has a slot for the name, and yet it
 	// asks in full. Others may have marked the slot, and would ask in full only after
 	// the coordinator has seen this Request: so it must wait for nobody (Combiner).
@@ -72,6 +75,7 @@ type Response struct {
 	Postscale float64
 	Group     string // as in the Requests
 	GroupSize int32
+	Alone     bool // as in one of the Requests
 	// Joined lists the lane members, ascending, that have joined and did not ask
 	// for this tensor: they execute it without an input of their own.
 	Joined []int32

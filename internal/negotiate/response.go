@@ -39,6 +39,7 @@ func merge(reqs []*Request) *Response {
 		Postscale: 1,
 		Group:     first.Group,
 		GroupSize: first.GroupSize,
+		Alone:     slices.ContainsFunc(reqs, func(r *Request) bool { return r != nil && r.Alone }),
 		Joined:    absentOf(reqs),
 		Slot:      NoSlot,
 	}
@@ -74,10 +75,10 @@ func merge(reqs []*Request) *Response {
 
 // answers reports whether r says the same as did member's Request that led to
 // this Response. Of the device only the kind counts: each member has its own GPU.
-// A refusal is no repetition.
+// A refusal is no repetition, and what is executed alone may be so without need.
 func (r *Response) answers(q *Request, member int) bool {
 	if q.Type != r.Type || q.DType != r.DType || !sameKind(q.Device, r.Device) || q.Name != r.Name ||
-		q.Group != r.Group || q.GroupSize != r.GroupSize || q.Refused != "" {
+		q.Group != r.Group || q.GroupSize != r.GroupSize || q.Refused != "" || q.Alone && !r.Alone {
 		return false
 	}
 	d := r.Type.Describe()
@@ -137,6 +138,7 @@ func (r *Response) request(member int) *Request {
 		Postscale: r.Postscale,
 		Group:     r.Group,
 		GroupSize: r.GroupSize,
+		Alone:     r.Alone,
 	}
 	if r.Type.Describe().Output == operation.OfAll {
 		q.Shape = slices.Clone(r.Shape)
@@ -150,7 +152,7 @@ func (r *Response) repeats(o *Response) bool {
 	return r.Type == o.Type && r.Err == o.Err && r.DType == o.DType && r.ReduceOp == o.ReduceOp && r.Wire == o.Wire &&
 		r.Name == o.Name && r.Root == o.Root && r.Device == o.Device &&
 		r.Shape.Equal(o.Shape) && slices.Equal(r.FirstDims, o.FirstDims) &&
-		r.Group == o.Group && r.GroupSize == o.GroupSize && slices.Equal(r.Joined, o.Joined) &&
+		r.Group == o.Group && r.GroupSize == o.GroupSize && r.Alone == o.Alone && slices.Equal(r.Joined, o.Joined) &&
 		sameFactor(r.Prescale, o.Prescale) && sameFactor(r.Postscale, o.Postscale)
 }
 
@@ -158,7 +160,8 @@ func (r *Response) repeats(o *Response) bool {
 func (r *Request) repeats(o *Request) bool {
 	return r.Type == o.Type && r.DType == o.DType && r.ReduceOp == o.ReduceOp && r.Wire == o.Wire &&
 		r.Name == o.Name && r.Root == o.Root && r.Device == o.Device && r.Shape.Equal(o.Shape) &&
-		r.Group == o.Group && r.GroupSize == o.GroupSize && slices.Equal(r.Ranks, o.Ranks) && r.Refused == o.Refused &&
+		r.Group == o.Group && r.GroupSize == o.GroupSize && slices.Equal(r.Ranks, o.Ranks) &&
+		r.Refused == o.Refused && r.Alone == o.Alone &&
 		sameFactor(r.Prescale, o.Prescale) && sameFactor(r.Postscale, o.Postscale)
 }
 

@@ -185,6 +185,9 @@ func show(r *Response) string {
 	case operation.Allgather:
 		s += fmt.Sprintf(" first %v", r.FirstDims)
 	}
+	if r.Alone {
+		s += " alone"
+	}
 	if r.Group != "" {
 		s += fmt.Sprintf(" of group %s (%d)", r.Group, r.GroupSize)
 	}
@@ -271,6 +274,8 @@ func request(t *testing.T, d *transcript.Command) *Request {
 			}
 		case "refused":
 			r.Refused = v
+		case "alone":
+			r.Alone = true
 		case "wire":
 			w, err := tensor.ParseWire(v)
 			if err != nil {

@@ -44,6 +44,7 @@ func TestLookupMatchesEveryField(t *testing.T) {
 		{"group", func(r *Request) { r.Group = "h" }, all},
 		{"group size", func(r *Request) { r.GroupSize++ }, all},
 		{"root", func(r *Request) { r.Root++ }, []operation.Kind{operation.Broadcast}},
+		{"alone", func(r *Request) { r.Alone = true }, all},
 	}
 	for typ, req := range base {
 		other := req

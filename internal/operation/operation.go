@@ -107,6 +107,10 @@ type Descriptor struct {
 	// TakesTurns says that operations of one process set from one root may write the same memory: they do not overlap
 	// in time and bring the same values, as of weights that a model has under two names.
 	TakesTurns bool
+	// Idempotent are the reduce operations that change nothing when they run again on their result, without factors:
+	// the average of averages is the average. Such operations of one process set may have the same memory, in place;
+	// they run one after the other then.
+	Idempotent Ops
 	// PrescaleFused says that a prescale needs room in the fusion buffer, as in Horovod.
 	PrescaleFused bool
 

@@ -12,7 +12,7 @@ var table = map[Kind]Descriptor{
 	Allreduce: {
 		Name: "Allreduce", Label: "ALLREDUCE", Role: Collective, Agree: Shape | Factors | Op | Wire, Output: LikeInput,
 		Activity: "GLOO_ALLREDUCE", Alike: "allreduce", Ops: elementwise, Types: allTypes,
-		Fuses: true, Repeats: true,
+		Fuses: true, Repeats: true, Idempotent: idempotent,
 	},
 	Adasum: { // an allreduce whose reduce operation is Adasum: see Of
 		Name: "Adasum", Label: "ADASUM", Role: Collective, Agree: Shape | Factors, Output: LikeInput,
@@ -77,6 +77,7 @@ const (
 	elementwise Ops = sums | 1<<tensor.Min | 1<<tensor.Max | 1<<tensor.Product
 	sums        Ops = 1<<tensor.Average | 1<<tensor.Sum
 	adasum      Ops = 1 << tensor.Adasum
+	idempotent  Ops = 1<<tensor.Average | 1<<tensor.Min | 1<<tensor.Max
 
 	allTypes DTypes = 1<<tensor.NumDTypes - 1
 	floats   DTypes = 1<<tensor.Float16 | 1<<tensor.BFloat16 | 1<<tensor.Float32 | 1<<tensor.Float64

@@ -853,20 +853,54 @@ def test_freed_memory_is_told():
         work.wait()
 
 
-def test_shared_memory_is_refused():
-    if dist.get_world_size() == 1:
+def test_shared_memory_in_order():
+    """Operations of a group on the same memory run in the order of the calls, whichever is waited for first."""
+    n = size()
+    x, output = torch.full((60,), float(rank() + 1)), torch.zeros(60 * n)
+
+    def start():
+        return [
+            dist.all_reduce(x, async_op=True),
+            dist.all_reduce(x, async_op=True),
+            gather_into(output, x),
+            dist.broadcast(x, n - 1, async_op=True),
+            dist.all_reduce(output[1:], async_op=True),
+        ]
+
+    works = amid(start, lambda: None)
+    (last,) = works[-1].get_future().wait()
+    total = float(n * n * (n + 1) // 2)
+    check(last, torch.full((60 * n - 1,), n * total))
+    check(output[:1], torch.full((1,), total))
+    assert all(work.wait() for work in works)
+    check(x, torch.full((60,), total))
+
+
+def test_the_second_of_two_fails_with_the_first():
+    if size() == 1:
+        pytest.skip("one rank agrees with itself")
+    x = torch.ones(10 + rank())
+    works = [dist.all_reduce(x, async_op=True), dist.all_reduce(x[:10], async_op=True)]
+    for work in reversed(works):
+        with pytest.raises(HorovodInternalError, match="Mismatched ALLREDUCE tensor shapes"):
+            work.wait()
+    dist.all_reduce(x[:10])
+
+
+def test_shared_memory_of_two_groups_is_refused():
+    if size() == 1:
         pytest.skip("an operation on one rank may have ended before the next one")
-    x, output = torch.ones(60), torch.zeros(60 * dist.get_world_size())
+    x, group = torch.ones(60), dist.new_group()
     second = []
 
     def start():
-        first = gather_into(output, x)
-        second.append(dist.all_reduce(output[59:], async_op=True))
+        first = dist.all_reduce(x, async_op=True)
+        second.append(dist.all_reduce(x[59:], group=group, async_op=True))
         return first
 
     amid(start, lambda: None).wait()
-    assert bool((output == 1).all())
-    with pytest.raises(HorovodInternalError, match=r"writes memory that Allgather of tensor .*, which is still in"):
+    assert bool((x == size()).all())
+    with pytest.raises(HorovodInternalError, match=r"writes memory that Allreduce of tensor .*, which is still in"):
         second[0].wait()
 
 

@@ -236,3 +236,24 @@ def test_tied_weights_are_broadcast():
     weight = torch.full((60,), float(hvd.rank()))
     hvd.broadcast_parameters({"embedding": weight, "head": weight, "part": weight[3:]}, hvd.size() - 1)
     assert weight.tolist() == [hvd.size() - 1] * 60
+
+
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Max, hvd.Sum])
+def test_tied_weights_are_averaged_in_place(op):
+    """Each name of a state_dict, in operations that are all in progress at once."""
+    model = torch.nn.Sequential(torch.nn.Embedding(7, 5), torch.nn.Linear(5, 5), torch.nn.Linear(5, 7))
+    model[2].weight = model[0].weight
+    state = model.state_dict()
+    for i in range(4):  # also when the names are known
+        for tensor in state.values():
+            tensor.fill_(float(hvd.rank() + i))
+        handles = [hvd.allreduce_async_(tensor, name=name, op=op) for name, tensor in state.items()]
+        results = {name: outcome(handle) for name, handle in zip(state, handles)}
+        if op == hvd.Sum and hvd.size() > 1:
+            assert refusal(results.pop("2.weight"), "allreduce.0.weight", "allreduce.2.weight")
+        average, largest = i + (hvd.size() - 1) / 2, i + hvd.size() - 1
+        expected = {hvd.Average: average, hvd.Max: largest, hvd.Sum: average * hvd.size()}[op]
+        for name, result in results.items():
+            assert not isinstance(result, str), result
+            torch.testing.assert_close(state[name], torch.full_like(state[name], expected))
+        hvd.barrier()

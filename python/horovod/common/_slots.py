@@ -53,6 +53,7 @@ class _Op(ctypes.Structure):
         ("nsplits", ctypes.c_int32),
         ("wire", ctypes.c_int32),
         ("status", ctypes.c_void_p),
+        ("stream", ctypes.c_int64),
     ]
 
 
@@ -194,6 +195,11 @@ class Slot:
         self._extra = [self._extra]
         self._memory.op.wire = wire
 
+    def set_stream(self, stream: int) -> None:
+        """Have the operation follow those of this stream, other than 0, that use its memory."""
+        self._extra = [self._extra]
+        self._memory.op.stream = stream
+
     def _set_large(self, name: Optional[bytes], shape: Sequence[int]) -> None:
         lengths = _lib.array_type(ctypes.c_int64, len(shape))(*shape)
         text = name if name is None else ctypes.create_string_buffer(name)
@@ -207,7 +213,7 @@ class Slot:
         if self._extra is not None:
             self._extra = None
             op = self._memory.op
-            op.splits, op.nsplits, op.wire = None, 0, 0
+            op.splits, op.nsplits, op.wire, op.stream = None, 0, 0, 0
             op.alloc = op.ready = op.context = None
         self.keeps = None
         self._free.append(self)

@@ -134,6 +134,7 @@ class ProcessGroup(dist.ProcessGroup):
             slot.give_output(target.data_ptr(), _memory.size(target))
         if wire:
             slot.set_wire(wire)
+        slot.set_stream(self._number)
         return slot
 
     # ---- Reductions.

@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+)
+
+// All members submit the operations of one lane and Op.Stream, other than 0, in one order. So an operation can
+// follow an earlier one whose memory it uses: the lane announces it when that one has ended. Since the order is the
+// same everywhere, members cannot wait for one another crosswise. What follows is in lane.unready meanwhile.
+
+// ofStream reports whether en, which is being submitted, may follow other.
+func ofStream(en, other *Entry) bool {
+	return en.op.Stream != 0 && en.op.Stream == other.op.Stream && en.lane == other.lane &&
+		(en.group == nil || en.group != other.group)
+}
+
+// ready reports whether en can be announced. The caller holds engine.mu.
+func (e *Entry) ready() bool {
+	return len(e.follows) == 0 && (e.op.Ready == nil || e.op.Ready())
+}
+
+// letFollow notes that en has ended: what follows it is ready, or fails, too. The caller holds engine.mu.
+func (l *lane) letFollow(ended *Entry, err *Error) {
+	if l.following.Load() == 0 {
+		return
+	}
+	for _, en := range l.unready {
+		before := len(en.follows)
+		en.follows = slices.DeleteFunc(en.follows, func(first *Entry) bool { return first == ended })
+		if len(en.follows) == before {
+			continue
+		}
+		if err != nil && en.refusal == nil {
+			l.engine.inUse.release(en)
+			l.refuseAs(en, err.Code, fmt.Sprintf("it was to follow %s, which has failed: %s", describe(ended), err.Reason))
+		}
+		if len(en.follows) == 0 {
+			l.following.Add(-1)
+		}
+	}
+}
+
+// leader is the first of those that en waits for, or en itself.
+func (e *Entry) leader() *Entry {
+	for len(e.follows) > 0 {
+		e = e.follows[0]
+	}
+	return e
+}
