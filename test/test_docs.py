@@ -20,7 +20,7 @@ PROGRAMS = ["README.md", "docs/start.md", "docs/pytorch.md", "docs/torch_distrib
 
 def blocks(page, language):
     """The fenced blocks of a language in a page."""
-    fenced = re.findall(r"^```(.*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```([^\n]*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     return [text for name, text in fenced if name == language]
 
 
