@@ -75,7 +75,10 @@ type Options struct {
 	// Left, if set, is asked once for the words that all ranks use after a rank has left while others
 	// had operations to do, such as LeftText. It may block for a short time.
 	Left func(rank int) string
-	Log  *slog.Logger
+	// Victim, if set, is called once, before the first operation of this rank fails because the network was
+	// aborted: not where the abort finds nothing to do. It may block for a short time.
+	Victim func()
+	Log    *slog.Logger
 	// Records is how many of the last operations are remembered for a post-mortem.
 	Records int
 }
@@ -114,6 +117,7 @@ type Engine struct {
 	active       time.Time                 // when something was last submitted, to within maxSleep; guarded by mu
 	failure      atomic.Pointer[Error]     // set once: every later operation gets it
 	abort        atomic.Pointer[Error]     // set once, before failure: it was no shutdown, but this
+	victim       sync.Once                 // Options.Victim
 	departure    atomic.Pointer[departure] // set once: another rank has left, and nothing more is accepted
 
 	clock    clock
@@ -207,7 +211,7 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 		return nil, e.words(f)
 	}
 	if err := e.net.Err(); err != nil {
-		return nil, e.aborted(err)
+		return nil, e.words(e.aborted(err))
 	}
 	switch d := op.Type.Describe(); {
 	case d.Role == operation.Meeting:

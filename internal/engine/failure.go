@@ -39,6 +39,14 @@ func (e *Engine) aborted(cause error) *Error {
 	return f
 }
 
+// NoteVictim tells Options.Victim once that an operation of this rank fails because the network was aborted. The
+// engine calls it for its own operations, and the world for messages between ranks.
+func (e *Engine) NoteVictim() {
+	if e.opts.Victim != nil {
+		e.victim.Do(e.opts.Victim)
+	}
+}
+
 // Failure is what this rank's operations have failed for, as they tell it: what the network was
 // aborted for, or that another rank has left. It is nil while they work, and after a shutdown.
 func (e *Engine) Failure() *Error {

@@ -80,7 +80,7 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 		l, err := newLane(e, s.id, e.added, members)
 		if err != nil {
 			e.net.Abort(fmt.Errorf("process set %d on %s: %w", s.id, e.opts.Describe(e.opts.Rank), err))
-			return 0, e.aborted(e.net.Err()) // which may have come before, and be the cause of err
+			return 0, e.words(e.aborted(e.net.Err())) // which may have come before, and be the cause of err
 		}
 		s.lane = l
 	}

@@ -224,11 +224,18 @@ func (c *course) tell(now bool) {
 		return
 	}
 	c.told = true
+	if c.stage >= terminated {
+		c.outlook = ""
+	}
 	if d.Lost != "" {
 		c.job.sayError("%s.%s", d, c.outlook)
 		return
 	}
-	c.job.sayError("Process %d exit with status code %d.%s", d.Rank, exitCode(d), c.outlook)
+	because := ""
+	if c.first != nil && c.first.About != d.Rank {
+		because = fmt.Sprintf(" because of rank %d", c.first.About) // whose own end is no failure, or has not come
+	}
+	c.job.sayError("Process %d exit with status code %d%s.%s", d.Rank, exitCode(d), because, c.outlook)
 }
 
 // outlook says what will happen to the others.

@@ -21,8 +21,8 @@ type localCrew struct {
 	never   chan struct{} // Lost: this host is not lost
 	input   *os.File      // what each command reads at its stdin; nil for nothing
 
-	// starting is held for reading while a supervisor is being started, and for
-	// writing while the living ones are told from orphans.
+	// starting is held for reading while a supervisor is being started, and while a command is taken
+	// over from a dead one; for writing while the living ones are told from orphans, which are reaped.
 	starting sync.RWMutex
 
 	mu        sync.Mutex
@@ -54,7 +54,7 @@ func (c *localCrew) feed(input []byte) (err error) {
 }
 
 func (c *localCrew) Start(id int, cmd command, w watcher) {
-	p := &process{command: cmd}
+	p := &process{command: cmd, sweeps: &c.starting}
 	err := p.open(c.input)
 	c.mu.Lock()
 	if _, twice := c.processes[id]; twice && err == nil {

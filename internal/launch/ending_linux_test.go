@@ -259,3 +259,96 @@ func TestStoppedProcessesAreEnded(t *testing.T) {
 		}
 	}
 }
+
+// A supervisor that is stopped does not hide how its rank has ended: the launcher notices, and ends the supervisor.
+// Before that, while the rank runs, the supervisor is left alone.
+func TestAStoppedSupervisorHidesNoEnd(t *testing.T) {
+	ssh := remotely(t)
+	for how, c := range map[string]struct {
+		code int
+		says string
+	}{
+		"exit 5":     {5, "exited with code 5"},
+		"kill -9 $$": {137, "was killed by signal 9 (SIGKILL)"},
+		"exit 0":     {9, ""},
+	} {
+		for _, host := range []string{"localhost", "far.invalid"} {
+			t.Run(how+" on "+host, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				l := launched(t, []string{ssh, "HOW=" + how}, "-np", "3", "-H", host+":3", "--verbose", "sh", "-c",
+					`echo $$ $PPID >$0/pid.$HOROVOD_RANK; echo ready; wait_for() { until [ -e $0/$1 ]; do sleep 0.01; done; }
+					if [ $HOROVOD_RANK = 1 ]; then wait_for go; : >$0/runs; wait_for end; eval "$HOW"; fi; wait_for others; exit 9`, dir)
+				log, err := os.Create(filepath.Join(dir, "log"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer log.Close()
+				l.Stderr = log
+				says := func(what string) bool {
+					text, err := os.ReadFile(log.Name())
+					return err == nil && strings.Contains(string(text), what)
+				}
+				l.until("ready", 3)
+				l.eventually("the launcher knows rank 1", func() bool { return says("rank 1 runs on ") })
+				var pid, supervisor int
+				text, _ := os.ReadFile(filepath.Join(dir, "pid.1"))
+				if n, err := fmt.Sscan(string(text), &pid, &supervisor); n != 2 {
+					t.Fatal(err)
+				}
+				touch := func(name string) { os.WriteFile(filepath.Join(dir, name), nil, 0o600) }
+				syscall.Kill(supervisor, syscall.SIGSTOP)
+				l.eventually("it stops", func() bool { return stat(supervisor) == 'T' })
+				touch("go")
+				l.eventually("rank 1 runs", func() bool { _, err := os.Stat(filepath.Join(dir, "runs")); return err == nil })
+				if s := stat(supervisor); s != 'T' {
+					t.Errorf("the supervisor of a rank that runs is in state %q", s)
+				}
+				touch("end")
+				l.eventually("the supervisor is ended", func() bool { return stat(supervisor) == 0 })
+				touch("others")
+				if code := l.waitCode(); code != c.code {
+					t.Errorf("exit code %d", code)
+				}
+				if c.says != "" && !says(fmt.Sprintf("root cause: rank 1 on host %s (pid %d) %s", host, pid, c.says)) {
+					text, _ := os.ReadFile(log.Name())
+					t.Errorf("it says %s", text)
+				}
+			})
+		}
+	}
+}
+
+// A supervisor that was stopped, and goes on before its rank ends, tells of that as ever.
+func TestASupervisorThatGoesOn(t *testing.T) {
+	l := launched(t, nil, "-np", "2", "sh", "-c", `echo ready; sleep 0.5; exit 4$HOROVOD_RANK`)
+	l.until("ready", 2)
+	supervisors := l.supervisors()
+	for _, p := range supervisors {
+		syscall.Kill(p, syscall.SIGSTOP)
+	}
+	for _, p := range supervisors {
+		l.eventually("it stops", func() bool { return stat(p) == 'T' })
+		syscall.Kill(p, syscall.SIGCONT)
+	}
+	if code := l.waitCode(); code != 40 && code != 41 {
+		t.Errorf("exit code %d: %s", code, &l.stderr)
+	}
+}
+
+// A rank that ends with code 0, and has not left, is the cause where operations of others fail because of that,
+// and only there.
+func TestAnEndWithCode0(t *testing.T) {
+	for _, victims := range []string{"", "all"} {
+		l := launched(t, program("vanishes", "VICTIMS="+victims), "-np", "3", self())
+		code, said := l.code(), l.stderr.String()
+		want := `^horovodrun: Process 2 exit with status code 9\..*\nhorovodrun: root cause: rank 2 on host localhost \(pid \d+\) exited with code 9\n$`
+		if victims != "" {
+			want = `^horovodrun: Process 2 exit with status code 9 because of rank 1\..*\nhorovodrun: root cause: rank 1 on host localhost \(pid \d+\) ` +
+				`exited with code 0 while other ranks had operations to do \[seen by somebody\]\n$`
+		}
+		if code != 9 || !regexp.MustCompile(want).MatchString(said) {
+			t.Errorf("victims %q: exit code %d: %s", victims, code, said)
+		}
+	}
+}

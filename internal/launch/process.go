@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,6 +19,9 @@ const drainLimit = time.Second
 
 // tailPatience is how long the news of a failure waits for the last lines of stderr.
 const tailPatience = 100 * time.Millisecond
+
+// vigilInterval lies between two looks at a supervisor that does not tell of its command's end.
+const vigilInterval = 50 * time.Millisecond
 
 // obedience is how long a supervisor may take to end after SIGKILL was ordered. Then it is killed,
 // and the launcher ends what is left below it.
@@ -39,6 +43,8 @@ type process struct {
 	state      *os.ProcessState           // the supervisor's end, for reap
 	reaped     atomic.Bool                // the supervisor's pid may belong to another
 	pid        int                        // of the command, 0 until it is known; watch's goroutine
+	vigil      *vigil                     // nil until the pid is known; watch's goroutine
+	sweeps     *sync.RWMutex              // no orphan is swept while it is held for reading
 
 	control *os.File
 	status  *os.File
@@ -259,6 +265,8 @@ func (p *process) follow(w watcher) outcome {
 		switch what {
 		case "started":
 			p.pid = n
+			p.vigil = keepVigil(p)
+			defer p.vigil.end()
 			w.Started(n)
 		case "failed":
 			code := exitNotExecutable
@@ -275,16 +283,28 @@ func (p *process) follow(w watcher) outcome {
 	}
 }
 
-// orphaned is the end of a command whose supervisor has been killed: the kernel
-// has killed the command with it.
+// orphaned is the end of a command whose supervisor has been killed: if the command had not ended before, the
+// kernel has killed it with its supervisor.
 func (p *process) orphaned(err error) outcome {
 	p.supervisor.Load().Kill() // should it live, and talk nonsense
+	p.vigil.end()
+	how, at, known := p.vigil.fate()
+	p.sweeps.RLock()
 	state := p.reap()
-	e := outcome{PID: p.pid, Signal: int(syscall.SIGKILL), At: time.Now()}
-	if e.PID == 0 {
-		if state.Exited() {
-			return outcome{Code: 1, Err: fmt.Errorf("its supervisor has ended early: %w", err)}
-		}
+	if !known {
+		at = time.Now()
+		how, known = takeOrphan(p.pid)
+	}
+	p.sweeps.RUnlock()
+	e := outcome{PID: p.pid, Signal: int(syscall.SIGKILL), At: at}
+	switch {
+	case known && how.Signaled():
+		e.Signal = int(how.Signal())
+	case known:
+		e.Signal, e.Code = 0, how.ExitStatus()
+	case e.PID == 0 && state.Exited():
+		return outcome{Code: 1, Err: fmt.Errorf("its supervisor has ended early: %w", err)}
+	case e.PID == 0:
 		e.PID = p.supervisor.Load().Pid // all that is known
 	}
 	return e

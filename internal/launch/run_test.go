@@ -118,6 +118,31 @@ var programs = map[string]func() int{
 		}
 		return 3
 	},
+	// vanishes are ranks of which rank 1 ends with code 0 and does not leave. The others hear of it; where VICTIMS is
+	// set, they have operations that fail because of it. Rank 2 then ends with code 9.
+	"vanishes": func() int {
+		s, err := joinHere(context.Background())
+		if err == nil {
+			_, err = s.Exchange(context.Background(), "join", []byte("hello"))
+		}
+		if err != nil {
+			return 7
+		}
+		if os.Getenv("HOROVOD_RANK") == "1" {
+			return 0
+		}
+		heard := make(chan rendezvous.Death)
+		s.OnDeath(func(d rendezvous.Death) { heard <- d })
+		s.Agree(rendezvous.Verdict{Cause: (<-heard).String(), View: " [seen by somebody]"}, time.Minute)
+		if os.Getenv("VICTIMS") != "" {
+			s.ReportVictim(time.Minute)
+		}
+		if os.Getenv("HOROVOD_RANK") == "2" {
+			return 9
+		}
+		s.Close()
+		return 0
+	},
 	// stubborn ignores what can be ignored.
 	"stubborn": func() int {
 		signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)

@@ -36,6 +36,14 @@ func adopt(string, bool) (*orphanage, error)         { return &orphanage{}, nil 
 func (*orphanage) sweep(int, func(func(pids []int))) {}
 func (*orphanage) close()                            {}
 
+// vigil is never kept: no job is started.
+type vigil struct{}
+
+func keepVigil(*process) *vigil                                         { return nil }
+func (*vigil) end()                                                     {}
+func (*vigil) fate() (how syscall.WaitStatus, at time.Time, known bool) { return }
+func takeOrphan(int) (how syscall.WaitStatus, ok bool)                  { return }
+
 // inMemory is never reached: no job is started.
 func inMemory(string, []byte) (*os.File, error) { return nil, errors.ErrUnsupported }
 

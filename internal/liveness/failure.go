@@ -81,6 +81,13 @@ func (m *Monitor) agree(cause, view string) string {
 	return v.Cause + v.View
 }
 
+// onVictim is told that operations of this rank fail because of an abort.
+func (m *Monitor) onVictim() {
+	if m.Session != nil {
+		m.Session.ReportVictim(agreeTime)
+	}
+}
+
 // onLeft is asked for what all ranks say after a rank has left while others had operations to do: what
 // the launcher knows of its end, if that comes soon. The first rank that asks says it for all.
 func (m *Monitor) onLeft(rank int) string {
@@ -93,7 +100,7 @@ func (m *Monitor) onLeft(rank int) string {
 		if d := m.awaitNews(rank); d != nil {
 			how = d.String()
 		}
-		m.Session.ReportOn(rank, how+" while other ranks had operations to do")
+		m.Session.ReportOn(rank, how+rendezvous.Unfinished)
 		its := m.Session.Agree(rendezvous.Verdict{Cause: engine.LeftText(how), Left: true}, agreeTime)
 		v = &its
 	}

@@ -83,7 +83,7 @@ func (m *Monitor) Connected(network transport.Network, messages transport.Pulsed
 
 // Hook has an engine that is about to be made tell and ask this Monitor.
 func (m *Monitor) Hook(o *engine.Options) {
-	o.Failed, o.Agree, o.Left = m.failed, m.agree, m.onLeft
+	o.Failed, o.Agree, o.Left, o.Victim = m.failed, m.agree, m.onLeft, m.onVictim
 	o.Stalled = m.heartbeat.waiting
 	if m.stall != nil {
 		o.Stalled = func(oldest time.Duration) {

@@ -62,7 +62,7 @@ type message struct {
 	View       string    `json:",omitempty"` // cause, verdict
 	Left       bool      `json:",omitempty"` // cause, verdict: nothing has failed, but a rank has left
 	About      int       `json:",omitempty"` // report: 1 + the rank that has failed; 0: the one that reports
-	At         int64     `json:",omitempty"` // report: when it failed, by its host's clock, as Unix time in ns
+	At         int64     `json:",omitempty"` // report, victim: when it failed, by its host's clock, as Unix time in ns
 	Death      *Death    `json:",omitempty"` // death, failed
 	Silent     []Silence `json:",omitempty"` // beats
 	Generation uint64    `json:",omitempty"` // welcome
@@ -75,7 +75,8 @@ const (
 	typeAsk      = "ask"     // to all members, this one included
 	typeAnswer   = "answer"  // to a question; and from the server, passed on to who has asked
 	typeReport   = "report"
-	typeCause    = "cause" // why this rank's operations end
+	typeCause    = "cause"  // why this rank's operations end
+	typeVictim   = "victim" // operations have failed because of that
 	typeLeave    = "leave"
 	typeBeat     = "beat" // I wait: is everybody alive?
 	typePong     = "pong"

@@ -25,7 +25,7 @@ import (
 )
 
 // Protocol is the version of what ranks and launcher say to each other.
-const Protocol = 3
+const Protocol = 4
 
 // maxStrangers is how many connections, besides one for each rank, may be
 // unproved at a time.
@@ -372,6 +372,8 @@ func (s *Server) take(p *peer, m message) bool {
 		}
 	case typeCause:
 		s.judge(p, m)
+	case typeVictim:
+		s.blame(p, m)
 	case typeLeave:
 		p.left = true
 		return false

@@ -368,6 +368,19 @@ func (s *Session) ReportOn(rank int, text string) {
 	s.write(message{Type: typeReport, About: 1 + rank, Text: clip(text, maxText), At: time.Now().UnixNano()})
 }
 
+// ReportVictim tells the launcher that operations of this rank have failed for the verdict. It blocks at most limit.
+func (s *Session) ReportVictim(limit time.Duration) {
+	written := make(chan struct{})
+	guard.Go("the report of a victim", s.end, func() {
+		s.write(message{Type: typeVictim, At: time.Now().UnixNano()})
+		close(written)
+	})
+	select {
+	case <-written:
+	case <-time.After(limit):
+	}
+}
+
 // Close leaves the generation. Every Exchange under way fails, here and, where
 // this rank has not contributed, on the other ranks too. Closing twice is allowed.
 func (s *Session) Close() error {

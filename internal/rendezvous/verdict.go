@@ -42,6 +42,23 @@ func (s *Server) judge(p *peer, m message) {
 	}
 }
 
+// blame notes the end of a process with code 0 as a failure, once p says that operations failed because of it. The
+// end alone is none: a rank may end without leaving when nobody has anything to do any more.
+func (s *Server) blame(p *peer, m message) {
+	if p.gen.verdict == nil {
+		return
+	}
+	for _, d := range s.deaths {
+		if !d.Failed() && d.String() == p.gen.verdict.Cause {
+			s.note(Failure{Rank: p.Rank, About: d.Rank, Text: d.String() + Unfinished, At: p.clock.Here(m.At, time.Now()), reported: true})
+			return
+		}
+	}
+}
+
+// Unfinished follows how a rank has ended or left where that made others fail.
+const Unfinished = " while other ranks had operations to do"
+
 // Verdict is that of the generation that was the last to fail, nil if none has.
 func (s *Server) Verdict() *Verdict {
 	s.mu.Lock()

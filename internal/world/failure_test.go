@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -112,4 +113,54 @@ func TestTheLauncherPassesFailuresOn(t *testing.T) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	})
+}
+
+// The end of a rank with code 0 is a failure for the launcher where operations of other ranks fail because of it. Where
+// nobody has anything to do any more it is none.
+func TestAnEndWithCode0(t *testing.T) {
+	asProcesses(t)
+	const size, ends = 3, 1
+	for _, pending := range []bool{true, false} {
+		for _, transport := range []string{"shm", "tcp", "on aab"} {
+			t.Run(fmt.Sprintf("pending %v over %s", pending, transport), func(t *testing.T) {
+				l := newLauncher(t, size)
+				var ready sync.WaitGroup
+				ready.Add(size)
+				each(size, func(r int) {
+					w, err := join(context.Background(), l.config(r, size, transport), 1, quiet())
+					if err != nil {
+						t.Errorf("rank %d: %v", r, err)
+						ready.Done()
+						return
+					}
+					defer w.Leave(limit)
+					if _, err := add(w, "first", 1); err != nil {
+						t.Error(err)
+					}
+					ready.Done()
+					ready.Wait()
+					switch {
+					case r == ends:
+						l.Died(rendezvous.Death{Rank: ends, Host: w.Place.Host, PID: os.Getpid()})
+					case pending:
+						if _, err := add(w, "second", 1); err == nil {
+							t.Errorf("rank %d: it works without rank %d", r, ends)
+						}
+					}
+					for deadline := time.Now().Add(limit); w.Failure() == "" && time.Now().Before(deadline); {
+						time.Sleep(time.Millisecond)
+					}
+				})
+				l.Drain(limit, 0, 1, 2)
+				first := l.First()
+				if !pending {
+					if first != nil {
+						t.Errorf("it is taken for a failure: %+v", first)
+					}
+				} else if first == nil || first.About != ends || !strings.HasSuffix(first.Text, " exited with code 0 while other ranks had operations to do") {
+					t.Errorf("the first failure is %+v", first)
+				}
+			})
+		}
+	}
 }

@@ -37,5 +37,8 @@ func (w *World) whyEnded(ctx context.Context, err error) error {
 	if left := w.Engine.Departure(); left != nil {
 		return fmt.Errorf("%w: %w", err, left)
 	}
+	if w.Engine.Failure() != nil {
+		w.Engine.NoteVictim()
+	}
 	return err
 }
