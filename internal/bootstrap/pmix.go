@@ -14,13 +14,13 @@ import (
 // one installation, which srun's PMIx need not be.
 func (p *Process) openPMIx(ctx context.Context, c *config.Config, log *slog.Logger) (meet.KeyValues, error) {
 	client, err := pmix.Open(ctx, pmix.Options{
-		Namespace: c.Place.PMIx, Rank: c.Rank, Size: c.Size,
-		LaunchersVersion: c.Place.Launcher == environment.OpenMPI, AtExit: p.EndsByExit,
+		Namespace: c.Told.Place.PMIx, Rank: c.Told.Rank, Size: c.Told.Size,
+		LaunchersVersion: c.Told.Place.Launcher == environment.OpenMPI, AtExit: p.EndsByExit,
 	})
 	if err != nil {
 		log.Debug("PMIx is of no use here", "reason", err)
 		return nil, err
 	}
-	log.Debug("the launcher speaks PMIx, and so does "+client.Version(), "rank", c.Rank)
+	log.Debug("the launcher speaks PMIx, and so does "+client.Version(), "rank", c.Told.Rank)
 	return client, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/bootstrap/meet"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/roster"
 )
 
 // Process is what outlives a generation in this process: where its ranks have met, and the rendezvous that it
@@ -42,7 +43,7 @@ type Options struct {
 	// one makes a process set.
 	MPIComms func(*mpi.Library) []uintptr
 	// Log makes the logger of a rank.
-	Log func(rank int) *slog.Logger
+	Log func(roster.Place) *slog.Logger
 }
 
 // Begin finds out how this process has been started, and calls join with the Start, again where one leads nowhere.
@@ -63,11 +64,11 @@ func (p *Process) Begin(ctx context.Context, c *config.Config, o Options, join J
 	var err error
 	switch {
 	case c.Controller == config.MPI:
-		s = Start{Secret: c.Key, Generation: o.Generation, Deadline: o.Deadline, MPI: communicator}
+		s = Start{Secret: c.Told.Key, Generation: o.Generation, Deadline: o.Deadline, MPI: communicator}
 		err = p.meetOverMPI(ctx, c, processes, &s, o.Log, join)
 	case c.StartedByOthers():
-		s = Start{Place: launchersPlace(c), Secret: c.Key, Generation: o.Generation, Deadline: o.Deadline, MPI: communicator}
-		err = p.meet(ctx, c, s, o.Log(s.Place.Rank), join)
+		s = Start{Place: launchersPlace(c), Secret: c.Told.Key, Generation: o.Generation, Deadline: o.Deadline, MPI: communicator}
+		err = p.meet(ctx, c, s, o.Log(s.Place), join)
 	default:
 		s = Launched(c, o.Generation, o.Deadline)
 		s.MPI = communicator

@@ -38,12 +38,12 @@ type Start struct {
 
 // Launched is the start of a process that horovodrun has started, or whoever else sets Horovod's variables.
 func Launched(c *config.Config, generation uint64, deadline time.Time) Start {
-	s := Start{Place: placeOf(c), Peers: c.Rendezvous, Secret: c.Key, Generation: generation, Deadline: deadline}
+	s := Start{Place: placeOf(c), Peers: c.Told.Rendezvous, Secret: c.Told.Key, Generation: generation, Deadline: deadline}
 	if c.IsSet("HOROVOD_LOCAL_SIZE") {
-		s.Claim.LocalRank, s.Claim.LocalSize = c.LocalRank, c.LocalSize
+		s.Claim.LocalRank, s.Claim.LocalSize = c.Told.LocalRank, c.Told.LocalSize
 	}
 	if c.IsSet("HOROVOD_CROSS_SIZE") {
-		s.Claim.CrossRank, s.Claim.CrossSize = c.CrossRank, c.CrossSize
+		s.Claim.CrossRank, s.Claim.CrossSize = c.Told.CrossRank, c.Told.CrossSize
 	}
 	return s
 }
@@ -53,7 +53,7 @@ func Assigned(c *config.Config, key []byte, a elastic.Assignment, deadline time.
 	p := a.Place
 	return Start{
 		Place: roster.Place{Rank: p.Rank, Size: p.Size, LocalRank: p.LocalRank, LocalSize: p.LocalSize,
-			CrossRank: p.CrossRank, CrossSize: p.CrossSize, Host: c.Hostname},
+			CrossRank: p.CrossRank, CrossSize: p.CrossSize, Host: c.Told.Hostname},
 		Claim: roster.Claim{LocalRank: p.LocalRank, LocalSize: p.LocalSize, CrossRank: p.CrossRank, CrossSize: p.CrossSize},
 		Peers: a.Addrs, Secret: elastic.EpochKey(key, a.Epoch), Generation: a.Epoch, Deadline: deadline,
 	}
@@ -61,13 +61,13 @@ func Assigned(c *config.Config, key []byte, a elastic.Assignment, deadline time.
 
 // placeOf is the place that Horovod's variables tell.
 func placeOf(c *config.Config) roster.Place {
-	return roster.Place{Rank: c.Rank, Size: c.Size, LocalRank: c.LocalRank, LocalSize: c.LocalSize,
-		CrossRank: c.CrossRank, CrossSize: c.CrossSize, Host: c.Hostname}
+	return roster.Place{Rank: c.Told.Rank, Size: c.Told.Size, LocalRank: c.Told.LocalRank, LocalSize: c.Told.LocalSize,
+		CrossRank: c.Told.CrossRank, CrossSize: c.Told.CrossSize, Host: c.Told.Hostname}
 }
 
 // launchersPlace is the place that another launcher's variables tell, as far as they do.
 func launchersPlace(c *config.Config) roster.Place {
-	p := c.Place
+	p := c.Told.Place
 	host := p.Host
 	if host == "" || c.IsSet("HOROVOD_HOSTNAME") {
 		host = hostname(c)
@@ -83,5 +83,5 @@ func hostname(c *config.Config) string {
 			return name
 		}
 	}
-	return c.Hostname
+	return c.Told.Hostname
 }

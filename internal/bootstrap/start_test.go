@@ -25,7 +25,7 @@ func began(t *testing.T, variables string) (s Start) {
 		t.Fatalf("%s: %v", variables, err)
 	}
 	p := new(Process)
-	o := Options{Generation: 3, Deadline: time.Now().Add(time.Minute), Log: func(int) *slog.Logger { return slog.New(slog.DiscardHandler) }}
+	o := Options{Generation: 3, Deadline: time.Now().Add(time.Minute), Log: func(roster.Place) *slog.Logger { return slog.New(slog.DiscardHandler) }}
 	err = p.Begin(t.Context(), c, o, func(_ context.Context, found Start) error {
 		s = found
 		return nil

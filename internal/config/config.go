@@ -20,19 +20,10 @@ import (
 
 // Config is what the environment says.
 type Config struct {
-	Rank, Size           int
-	LocalRank, LocalSize int
-	CrossRank, CrossSize int
-	Hostname             string
-	// Rendezvous is where the server may be: host:port pairs, the likeliest first;
-	// empty for a job of one process.
-	Rendezvous []string
-	// Place is what the launcher's environment tells, where that is not Horovod's own.
-	// Then LocalSize and CrossSize may not be known before the ranks have met.
-	Place         environment.Place
+	// Told is what the variables tell of this process as a rank. Package bootstrap makes the truth of it.
+	Told          Told
 	RendezvousDir string   // shared by all ranks of a job that another launcher has started
 	Interfaces    []string // on which the other ranks find this one; empty: on all
-	Key           []byte   // the job's secret; empty if none is known
 	// ElasticDriver is where the driver of an elastic job may be, as Rendezvous; empty in
 	// other jobs. ElasticWorker is how it knows this process.
 	ElasticDriver []string
@@ -103,6 +94,21 @@ type Config struct {
 	err                            error // what validate found
 }
 
+// Told is what horovodrun's variables or another launcher's tell of a rank.
+type Told struct {
+	Rank, Size           int
+	LocalRank, LocalSize int
+	CrossRank, CrossSize int
+	Hostname             string
+	// Rendezvous is where the server may be: host:port pairs, the likeliest first;
+	// empty for a job of one process.
+	Rendezvous []string
+	Key        []byte // the job's secret; empty if none is known
+	// Place is what the launcher's environment tells, where that is not Horovod's own.
+	// Then LocalSize and CrossSize may not be known before the ranks have met.
+	Place environment.Place
+}
+
 // Autotune says whether and how better settings are searched for.
 type Autotune struct {
 	On     bool
@@ -149,7 +155,7 @@ type reading struct {
 // defaults is the Config of an empty environment.
 func defaults() *Config {
 	return &Config{
-		Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost",
+		Told:            Told{Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost"},
 		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo, Timeout: 30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
 		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, HugePages: true, Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn, LogFormat: logging.Text,
@@ -263,24 +269,24 @@ func (c *Config) validatePlacement() {
 	}
 	switch {
 	case c.rendezvousHost != "" && c.rendezvousPort != "":
-		if last := net.JoinHostPort(c.rendezvousHost, c.rendezvousPort); !slices.Contains(c.Rendezvous, last) {
-			c.Rendezvous = append(c.Rendezvous, last)
+		if last := net.JoinHostPort(c.rendezvousHost, c.rendezvousPort); !slices.Contains(c.Told.Rendezvous, last) {
+			c.Told.Rendezvous = append(c.Told.Rendezvous, last)
 		}
 	case c.rendezvousHost != "":
 		c.err = errors.New("HOROVOD_GLOO_RENDEZVOUS_ADDR is set without HOROVOD_GLOO_RENDEZVOUS_PORT")
 	case c.rendezvousPort != "":
 		c.err = errors.New("HOROVOD_GLOO_RENDEZVOUS_PORT is set without HOROVOD_GLOO_RENDEZVOUS_ADDR")
 	case c.StartedByOthers():
-	case c.Size > 1 && len(c.Rendezvous) == 0:
-		c.err = fmt.Errorf("HOROVOD_SIZE is %d, but HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT are not set: start the program with horovodrun -np %d", c.Size, c.Size)
+	case c.Told.Size > 1 && len(c.Told.Rendezvous) == 0:
+		c.err = fmt.Errorf("HOROVOD_SIZE is %d, but HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT are not set: start the program with horovodrun -np %d", c.Told.Size, c.Told.Size)
 	}
-	if c.err == nil && c.Size > 1 && len(c.Key) == 0 && !c.StartedByOthers() {
+	if c.err == nil && c.Told.Size > 1 && len(c.Told.Key) == 0 && !c.StartedByOthers() {
 		c.err = errors.New("HOROVOD_SECRET_KEY is not set: ranks prove to one another that they know the job's secret; horovodrun hands it over, and ranks started by hand need the launcher's")
 	}
 	for _, p := range []struct {
 		name       string
 		rank, size int
-	}{{"", c.Rank, c.Size}, {"LOCAL_", c.LocalRank, c.LocalSize}, {"CROSS_", c.CrossRank, c.CrossSize}} {
+	}{{"", c.Told.Rank, c.Told.Size}, {"LOCAL_", c.Told.LocalRank, c.Told.LocalSize}, {"CROSS_", c.Told.CrossRank, c.Told.CrossSize}} {
 		if p.rank >= p.size {
 			c.err = fmt.Errorf("HOROVOD_%sRANK=%d is not below HOROVOD_%sSIZE=%d", p.name, p.rank, p.name, p.size)
 			break
@@ -299,24 +305,24 @@ func (c *Config) findPlace(lookup func(string) (string, bool)) {
 		c.err = err
 		return
 	}
-	c.Place = p
+	c.Told.Place = p
 	if !c.StartedByOthers() {
 		return
 	}
-	c.Rank, c.Size = p.Rank, p.Size
-	c.LocalRank, c.LocalSize, c.CrossRank, c.CrossSize = p.LocalRank, max(1, p.LocalSize), p.CrossRank, max(1, p.CrossSize)
+	c.Told.Rank, c.Told.Size = p.Rank, p.Size
+	c.Told.LocalRank, c.Told.LocalSize, c.Told.CrossRank, c.Told.CrossSize = p.LocalRank, max(1, p.LocalSize), p.CrossRank, max(1, p.CrossSize)
 	if p.LocalSize == 0 {
-		c.LocalRank = 0
+		c.Told.LocalRank = 0
 	}
 	if p.Host != "" && !c.IsSet("HOROVOD_HOSTNAME") {
-		c.Hostname = p.Host
+		c.Told.Hostname = p.Host
 	}
 }
 
 // StartedByOthers reports that another launcher has started this process as one of
 // several ranks. They find one another by package meet.
 func (c *Config) StartedByOthers() bool {
-	return c.Place.Launcher != environment.Nobody && c.Place.Launcher != environment.Horovodrun && c.Place.Size > 1
+	return c.Told.Place.Launcher != environment.Nobody && c.Told.Place.Launcher != environment.Horovodrun && c.Told.Place.Size > 1
 }
 
 // Agreed are the knobs that all ranks must share, as text by name.

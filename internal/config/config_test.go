@@ -20,7 +20,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Rank != 0 || c.Size != 1 || c.FusionThreshold != 128<<20 || c.CacheCapacity != 1024 || c.Timeout.Seconds() != 30 || c.Transport != "auto" || len(c.Rendezvous) != 0 {
+	if c.Told.Rank != 0 || c.Told.Size != 1 || c.FusionThreshold != 128<<20 || c.CacheCapacity != 1024 || c.Timeout.Seconds() != 30 || c.Transport != "auto" || len(c.Told.Rendezvous) != 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -32,7 +32,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(c.Rendezvous, []string{"127.0.0.1:4711"}) || len(c.Key) != 16 || c.FusionThreshold != 0 || c.LogLevel != 4 || !c.Autotune.On || !c.IsSet("HOROVOD_AUTOTUNE") || c.IsSet("HOROVOD_CYCLE_TIME") || len(c.Warnings) != 1 {
+	if !slices.Equal(c.Told.Rendezvous, []string{"127.0.0.1:4711"}) || len(c.Told.Key) != 16 || c.FusionThreshold != 0 || c.LogLevel != 4 || !c.Autotune.On || !c.IsSet("HOROVOD_AUTOTUNE") || c.IsSet("HOROVOD_CYCLE_TIME") || len(c.Warnings) != 1 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -43,18 +43,18 @@ func TestRendezvousAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(c.Rendezvous, []string{"10.0.0.1:7", "[fd00::1]:7"}) || !slices.Equal(c.Interfaces, []string{"eth0", "ib0"}) {
-		t.Errorf("%q, %q", c.Rendezvous, c.Interfaces)
+	if !slices.Equal(c.Told.Rendezvous, []string{"10.0.0.1:7", "[fd00::1]:7"}) || !slices.Equal(c.Interfaces, []string{"eth0", "ib0"}) {
+		t.Errorf("%q, %q", c.Told.Rendezvous, c.Interfaces)
 	}
 	c, err = Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", testKey, "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7,a:8",
 		"HOROVOD_GLOO_RENDEZVOUS_ADDR", "a", "HOROVOD_GLOO_RENDEZVOUS_PORT", "8"))
-	if err != nil || !slices.Equal(c.Rendezvous, []string{"10.0.0.1:7", "a:8"}) {
-		t.Errorf("%q, %v", c.Rendezvous, err)
+	if err != nil || !slices.Equal(c.Told.Rendezvous, []string{"10.0.0.1:7", "a:8"}) {
+		t.Errorf("%q, %v", c.Told.Rendezvous, err)
 	}
 	c, err = Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", testKey, "GOROVOD_RENDEZVOUS_ADDRS", "10.0.0.1:7",
 		"HOROVOD_GLOO_RENDEZVOUS_ADDR", "fd00::2", "HOROVOD_GLOO_RENDEZVOUS_PORT", "8"))
-	if err != nil || !slices.Equal(c.Rendezvous, []string{"10.0.0.1:7", "[fd00::2]:8"}) {
-		t.Errorf("%q, %v", c.Rendezvous, err)
+	if err != nil || !slices.Equal(c.Told.Rendezvous, []string{"10.0.0.1:7", "[fd00::2]:8"}) {
+		t.Errorf("%q, %v", c.Told.Rendezvous, err)
 	}
 }
 
@@ -63,19 +63,19 @@ func TestStartedByOthers(t *testing.T) {
 	srun := []string{"SLURM_JOB_ID", "7", "SLURM_STEP_ID", "0", "SLURM_PROCID", "2", "SLURM_STEP_NUM_TASKS", "3", "SLURM_LOCALID", "0", "SLURM_NODEID", "1",
 		"SLURM_STEP_TASKS_PER_NODE", "2,1", "SLURMD_NODENAME", "n1"}
 	c, err := Load(env(srun...))
-	if err != nil || !c.StartedByOthers() || c.Rank != 2 || c.Size != 3 || c.LocalSize != 1 || c.CrossRank != 1 || c.CrossSize != 2 || c.Hostname != "n1" {
+	if err != nil || !c.StartedByOthers() || c.Told.Rank != 2 || c.Told.Size != 3 || c.Told.LocalSize != 1 || c.Told.CrossRank != 1 || c.Told.CrossSize != 2 || c.Told.Hostname != "n1" {
 		t.Errorf("error %v, %+v", err, c)
 	}
 	c, err = Load(env(append(srun, "HOROVOD_RANK", "0", "HOROVOD_SIZE", "1", "HOROVOD_HOSTNAME", "h")...))
-	if err != nil || c.StartedByOthers() || c.Rank != 0 || c.Size != 1 || c.Hostname != "h" {
+	if err != nil || c.StartedByOthers() || c.Told.Rank != 0 || c.Told.Size != 1 || c.Told.Hostname != "h" {
 		t.Errorf("horovodrun in a step: error %v, %+v", err, c)
 	}
 	// Where mpirun does not say how the ranks lie on the hosts they find out later.
 	c, err = Load(env("PMI_RANK", "1", "PMI_SIZE", "2"))
-	if err != nil || c.Rank != 1 || c.LocalSize != 1 || c.CrossSize != 1 {
+	if err != nil || c.Told.Rank != 1 || c.Told.LocalSize != 1 || c.Told.CrossSize != 1 {
 		t.Errorf("error %v, %+v", err, c)
 	}
-	if c, err = Load(env("PMI_RANK", "0", "PMI_SIZE", "1")); err != nil || c.StartedByOthers() || c.Size != 1 {
+	if c, err = Load(env("PMI_RANK", "0", "PMI_SIZE", "1")); err != nil || c.StartedByOthers() || c.Told.Size != 1 {
 		t.Errorf("a job of one: error %v, %+v", err, c)
 	}
 	if _, err = Load(env("PMI_RANK", "2", "PMI_SIZE", "2")); err == nil || !strings.Contains(err.Error(), "rank 2 of 2") {
@@ -217,7 +217,7 @@ func TestEncryptionIsNotLostByMistake(t *testing.T) {
 
 // A Config that was not read from an environment can adopt, too.
 func TestAdoptWithoutAnEnvironment(t *testing.T) {
-	c := &Config{Size: 2}
+	c := &Config{Told: Told{Size: 2}}
 	if _, err := c.Adopt(map[string]string{"HOROVOD_CYCLE_TIME": "3"}); err != nil || c.CycleTime != 3*time.Millisecond {
 		t.Errorf("error %v, %+v", err, c)
 	}

@@ -34,8 +34,8 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
-		if c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size || c.LocalRank >= c.LocalSize || c.CrossRank >= c.CrossSize {
-			t.Errorf("%q: rank %d of %d, %d of %d, %d of %d", text, c.Rank, c.Size, c.LocalRank, c.LocalSize, c.CrossRank, c.CrossSize)
+		if c.Told.Size < 1 || c.Told.Rank < 0 || c.Told.Rank >= c.Told.Size || c.Told.LocalRank >= c.Told.LocalSize || c.Told.CrossRank >= c.Told.CrossSize {
+			t.Errorf("%q: rank %d of %d, %d of %d, %d of %d", text, c.Told.Rank, c.Told.Size, c.Told.LocalRank, c.Told.LocalSize, c.Told.CrossRank, c.Told.CrossSize)
 		}
 		zero := c.Agreed()
 		if differed, err := c.Adopt(zero); err != nil || len(differed) > 0 {

@@ -117,19 +117,19 @@ var implemented = []Knob{
 		setting: boolean(func(c *Config) *bool { return &c.LogHideTime })},
 
 	{Name: "HOROVOD_RANK", section: placement, Doc: "this rank's number among all ranks",
-		setting: whole(func(c *Config) *int { return &c.Rank }, 0, 1<<20)},
+		setting: whole(func(c *Config) *int { return &c.Told.Rank }, 0, 1<<20)},
 	{Name: "HOROVOD_SIZE", section: placement, Doc: "number of ranks",
-		setting: whole(func(c *Config) *int { return &c.Size }, 1, 1<<20)},
+		setting: whole(func(c *Config) *int { return &c.Told.Size }, 1, 1<<20)},
 	{Name: "HOROVOD_LOCAL_RANK", section: placement, Doc: "this rank's number among the ranks of its host",
-		setting: whole(func(c *Config) *int { return &c.LocalRank }, 0, 1<<20)},
+		setting: whole(func(c *Config) *int { return &c.Told.LocalRank }, 0, 1<<20)},
 	{Name: "HOROVOD_LOCAL_SIZE", section: placement, Doc: "number of ranks on its host",
-		setting: whole(func(c *Config) *int { return &c.LocalSize }, 1, 1<<20)},
+		setting: whole(func(c *Config) *int { return &c.Told.LocalSize }, 1, 1<<20)},
 	{Name: "HOROVOD_CROSS_RANK", section: placement, Doc: "its host's number among the hosts that have this local rank",
-		setting: whole(func(c *Config) *int { return &c.CrossRank }, 0, 1<<20)},
+		setting: whole(func(c *Config) *int { return &c.Told.CrossRank }, 0, 1<<20)},
 	{Name: "HOROVOD_CROSS_SIZE", section: placement, Doc: "number of hosts that have this local rank",
-		setting: whole(func(c *Config) *int { return &c.CrossSize }, 1, 1<<20)},
+		setting: whole(func(c *Config) *int { return &c.Told.CrossSize }, 1, 1<<20)},
 	{Name: "HOROVOD_HOSTNAME", section: placement, Doc: "name of this rank's host. Ranks with the same name share memory, if they can; others use TCP",
-		setting: text(func(c *Config) *string { return &c.Hostname })},
+		setting: text(func(c *Config) *string { return &c.Told.Hostname })},
 	{Name: "HOROVOD_GLOO_IFACE", section: placement, Doc: "network interfaces, separated by commas, on which this rank listens for the others; without it, all interfaces of its host",
 		setting: list(func(c *Config) *[]string { return &c.Interfaces }, func(v string) error {
 			if v == "" {
@@ -138,7 +138,7 @@ var implemented = []Knob{
 			return nil
 		})},
 	{Name: "GOROVOD_RENDEZVOUS_ADDRS", section: placement, Doc: "addresses (HOST:PORT) at which the ranks may find the rendezvous, separated by commas, the likeliest first",
-		setting: list(func(c *Config) *[]string { return &c.Rendezvous }, hostPort)},
+		setting: list(func(c *Config) *[]string { return &c.Told.Rendezvous }, hostPort)},
 	{Name: "HOROVOD_GLOO_RENDEZVOUS_ADDR", section: placement, Doc: "address of the rendezvous, where the ranks find one another. Without it, and without another launcher, a program is rank 0 of 1",
 		setting: text(func(c *Config) *string { return &c.rendezvousHost })},
 	{Name: "HOROVOD_GLOO_RENDEZVOUS_PORT", section: placement, Doc: "its port",
@@ -154,7 +154,7 @@ var implemented = []Knob{
 	{Name: "HOROVOD_SECRET_KEY", section: placement, Secret: true, Doc: "the job's secret: at least 32 hexadecimal digits. Each connection proves first that it knows the secret",
 		setting: setting{parse: func(c *Config, v string) error {
 			var err error
-			c.Key, err = ParseKey(v)
+			c.Told.Key, err = ParseKey(v)
 			return err
 		}}},
 

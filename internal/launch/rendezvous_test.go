@@ -65,7 +65,7 @@ func meet(t *testing.T, rank string, env map[string]string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := rendezvous.Join(ctx, c.Rendezvous, c.Key, rendezvous.Options{Rank: c.Rank, Size: c.Size, Generation: 1})
+	s, err := rendezvous.Join(ctx, c.Told.Rendezvous, c.Told.Key, rendezvous.Options{Rank: c.Told.Rank, Size: c.Told.Size, Generation: 1})
 	if err != nil {
 		t.Error(err)
 		return

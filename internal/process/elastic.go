@@ -88,7 +88,7 @@ func elasticInit(ctx context.Context, c *config.Config, lookup func(string) (str
 	client := elasticity.client.Load()
 	if client == nil {
 		var err error
-		if client, err = elastic.Dial(ctx, c.ElasticDriver, c.Key, elastic.Options{Worker: c.ElasticWorker, TLS: c.TLS, TrackFD: TrackFD, Lost: driverLost}); err != nil {
+		if client, err = elastic.Dial(ctx, c.ElasticDriver, c.Told.Key, elastic.Options{Worker: c.ElasticWorker, TLS: c.TLS, TrackFD: TrackFD, Lost: driverLost}); err != nil {
 			return err
 		}
 		elasticity.client.Store(client)
@@ -104,7 +104,7 @@ func elasticInit(ctx context.Context, c *config.Config, lookup func(string) (str
 			}
 			return err
 		}
-		err = joinEpoch(ctx, c.Key, lookup, a)
+		err = joinEpoch(ctx, c.Told.Key, lookup, a)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/roster"
 	"github.com/gorovod/gorovod/internal/world"
 )
 
@@ -75,7 +76,7 @@ func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int)
 // misspelt warns, on rank 0, of variables that begin as gorovod's own do and are none. Horovod's
 // prefix is others', too.
 func misspelt(c *config.Config, lookup func(string) (string, bool)) []string {
-	if c.Rank > 0 {
+	if c.Told.Rank > 0 {
 		return nil
 	}
 	var names []string
@@ -105,7 +106,7 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 	if err != nil {
 		return err
 	}
-	log := logger(c, c.Rank)
+	log := logger(c, roster.Place{Rank: c.Told.Rank, Host: c.Told.Hostname})
 	for _, text := range append(c.Warnings, misspelt(c, lookup)...) {
 		log.Warn(text)
 	}
@@ -121,13 +122,13 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 	starter.EndsByExit = EndsByExit
 	generation++
 	from := bootstrap.Options{Generation: generation, Deadline: time.Now().Add(c.Timeout), MPIRanks: o.MPIRanks, MPIComms: o.MPIComms,
-		Log: func(rank int) *slog.Logger { return logger(c, rank) }}
+		Log: func(p roster.Place) *slog.Logger { return logger(c, p) }}
 	return starter.Begin(ctx, c, from, func(ctx context.Context, s bootstrap.Start) error { return join(ctx, s, c, o.Sets) })
 }
 
 // join joins a world, and makes it the current one.
 func join(ctx context.Context, s bootstrap.Start, c *config.Config, sets [][]int) error {
-	log := logger(c, s.Place.Rank)
+	log := logger(c, s.Place)
 	w, err := world.Join(ctx, s, c, world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: slices.Concat(s.Sets, sets), MPI: s.MPI, Log: log})
 	if err != nil {
 		return err
@@ -197,7 +198,7 @@ func EnqueueGroup(name string, ops []engine.Op) ([]*engine.Entry, *engine.Error)
 }
 
 // logger makes the log of a rank as the environment asks for it.
-func logger(c *config.Config, rank int) *slog.Logger {
+func logger(c *config.Config, p roster.Place) *slog.Logger {
 	logging.Use(c.LogFormat)
-	return logging.New(os.Stderr, logging.Options{Level: c.LogLevel, HideTime: c.LogHideTime, Rank: rank, Host: c.Hostname})
+	return logging.New(os.Stderr, logging.Options{Level: c.LogLevel, HideTime: c.LogHideTime, Rank: p.Rank, Host: p.Host})
 }

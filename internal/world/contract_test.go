@@ -153,8 +153,8 @@ func joinAll(t *testing.T, n int, transport string) *worlds {
 	l := newLauncher(t, n)
 	each(n, func(r int) {
 		c := l.config(r, n, transport)
-		c.LocalSize = 64     // more than cores: who waits does not spin
-		c.CacheCapacity = 64 // fewer than the trials of a row: slots are evicted, too
+		c.Told.LocalSize = 64 // more than cores: who waits does not spin
+		c.CacheCapacity = 64  // fewer than the trials of a row: slots are evicted, too
 		w, err := join(context.Background(), c, 1, quiet())
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)

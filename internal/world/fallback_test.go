@@ -66,8 +66,8 @@ func overTCP(c *config.Config) (logged string, err error) {
 	if w.Engine.Network() != "tcp" {
 		return log.String(), fmt.Errorf("the network is %s", w.Engine.Network())
 	}
-	want := float32(c.Size * (c.Size - 1) / 2)
-	if v, err := add(w, "x", float32(c.Rank)); err != nil || v != want {
+	want := float32(c.Told.Size * (c.Told.Size - 1) / 2)
+	if v, err := add(w, "x", float32(c.Told.Rank)); err != nil || v != want {
 		return log.String(), fmt.Errorf("the sum is %v, want %v: %v", v, want, err)
 	}
 	return log.String(), nil
@@ -263,7 +263,7 @@ func TestDeathBeforeTheSegmentIsShared(t *testing.T) {
 func die(t *testing.T, l *launcher, c *config.Config) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	s, err := rendezvous.Join(ctx, c.Rendezvous, c.Key, rendezvous.Options{Rank: c.Rank, Size: c.Size, Host: c.Hostname, PID: 4321, Generation: 1})
+	s, err := rendezvous.Join(ctx, c.Told.Rendezvous, c.Told.Key, rendezvous.Options{Rank: c.Told.Rank, Size: c.Told.Size, Host: c.Told.Hostname, PID: 4321, Generation: 1})
 	if err != nil {
 		t.Error(err)
 		return
@@ -277,5 +277,5 @@ func die(t *testing.T, l *launcher, c *config.Config) {
 	if err := w.compareSets(ctx, nil); err != nil {
 		t.Error(err)
 	}
-	l.Died(rendezvous.Death{Rank: c.Rank, Host: "testhost", PID: 4321, Signal: 9})
+	l.Died(rendezvous.Death{Rank: c.Told.Rank, Host: "testhost", PID: 4321, Signal: 9})
 }

@@ -106,7 +106,7 @@ func TestRankOverMPI(t *testing.T) {
 	}
 	r := &mpiRankOf{library: l, processes: processes, rank: processes.Rank(), n: processes.Size()}
 	c := meetRanks(ctx, t, processes).config(r.rank, r.n, "auto")
-	c.LocalSize = 64 // more than cores: who waits does not spin
+	c.Told.LocalSize = 64 // more than cores: who waits does not spin
 	c.CacheCapacity = 64
 	c.CPUOperations = config.MPI
 	o := quiet()

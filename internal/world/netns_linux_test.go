@@ -128,8 +128,8 @@ func asRole(t testing.TB, rank func(w *World)) (played bool) {
 		t.Fatal(err)
 	}
 	defer w.Leave(limit)
-	if c.LocalSize > 1 && w.Engine.Network() != "shm+tcp" {
-		t.Fatalf("rank %d: the network is %s", c.Rank, w.Engine.Network())
+	if w.Place.LocalSize > 1 && w.Engine.Network() != "shm+tcp" {
+		t.Fatalf("rank %d: the network is %s", w.Place.Rank, w.Engine.Network())
 	}
 	rank(w)
 	return true

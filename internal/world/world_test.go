@@ -71,7 +71,8 @@ func (l *launcher) config(rank, size int, transport string) *config.Config {
 	if letters, ok := strings.CutPrefix(strings.TrimSpace(transport), "on "); ok {
 		host, transport = letters[rank:rank+1], "auto"
 	}
-	return &config.Config{TLS: tls, Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1, Hostname: host, Rendezvous: []string{l.addr}, Key: key,
+	return &config.Config{Told: config.Told{Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1, Hostname: host,
+		Rendezvous: []string{l.addr}, Key: key}, TLS: tls,
 		FusionThreshold: 1 << 20, CacheCapacity: 16, Timeout: 10 * time.Second, Transport: transport}
 }
 
@@ -220,7 +221,7 @@ func TestDeathEndsThePending(t *testing.T) {
 func TestWrongKeyIsRefused(t *testing.T) {
 	l := newLauncher(t, 2)
 	c := l.config(0, 2, "auto")
-	c.Key = []byte("another")
+	c.Told.Key = []byte("another")
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if _, err := join(ctx, c, 1, quiet()); err == nil || strings.Contains(err.Error(), "another") {
