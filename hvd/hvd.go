@@ -10,21 +10,23 @@
 //	err := hvd.Allreduce(ctx, "grad", grad) // now the average over all processes
 //
 // Start the program with horovodrun -np 4 ./program; started alone it is a job
-// of one process. An operation is executed when all processes have submitted
-// it, whatever the order in which each submits its own. Slices that are given to
-// an operation must be left alone until it has ended. Other operations may read
-// them meanwhile; one that writes what another one in progress reads or writes fails on
-// all processes, with ErrInvalidArgument on this one.
+// of one process. An operation runs when all processes have submitted it. Each
+// process may submit its operations in its own order.
 //
-// A slice is a tensor of one dimension, its elements any [Element]. Operations
-// are told apart by their names: a name that is still in progress on this process is an
+// Leave a slice alone until its operation has ended. Other operations may read it
+// meanwhile. If an operation writes memory that another one in progress reads or
+// writes, it fails on all processes, with ErrInvalidArgument on this one.
+//
+// A slice is a tensor of one dimension. Its elements may be any [Element]. Names
+// tell operations apart: a name that is still in progress on this process is an
 // ErrInvalidArgument. Allreduce and Broadcast change their slice, the others
-// return a new one. Each blocks, or in its Async form gives a [Handle] or a
-// [ResultHandle] to wait with; Barrier and Join only block. All functions may be
-// called on any goroutine.
+// return a new one. Each function blocks, or in its Async form returns a [Handle]
+// or a [ResultHandle] to wait with; Barrier and Join only block. You may call all
+// functions on any goroutine.
 //
 // Errors of operations match one of this package's sentinels with errors.Is, or
-// are those of the context. After all but ErrInternal the job goes on.
+// are those of the context. After ErrInternal the job is over; after any other
+// error it goes on.
 package hvd
 
 import (

@@ -1,7 +1,7 @@
 // Package auth proves, on a fresh connection and before anything else is read
-// from it, that both ends know the job's secret. Who dials calls Initiate, who
-// accepts calls Accept; the two must meet. Afterwards the connection is at the
-// same place as a new one and belongs to the caller's protocol.
+// from it, that both ends know the job's secret. The dialler calls Initiate, and
+// the acceptor calls Accept. Afterwards the connection is like a new one, and
+// belongs to the caller's protocol.
 //
 // The exchange, with T(role) = HMAC-SHA256(key, role ‖ nonceI ‖ nonceA ‖ hello):
 //
@@ -9,11 +9,11 @@
 //	A → I   magic, nonceA, T(acceptor)
 //	I → A   T(initiator)
 //
-// Each side contributes a fresh nonce, so that nothing recorded can be
-// replayed; the role is part of the proof, so that nothing can be reflected;
-// hello (say, a rank and a generation) is part of both proofs, so that it
-// cannot be exchanged for another. The package proves identity only: what
-// follows on the connection is neither encrypted nor signed.
+// Each side contributes a fresh nonce, so nobody can replay a recorded proof.
+// The role is part of the proof, so nobody can send a proof back to its maker.
+// hello (say, a rank and a generation) is part of both proofs, so nobody can
+// exchange it for another. The package proves identity only: it neither encrypts
+// nor signs the bytes that follow.
 package auth
 
 import (

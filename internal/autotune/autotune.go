@@ -1,8 +1,8 @@
 // Package autotune searches for the settings with which a job's allreduces move
 // the most bytes in a given time: Bayesian optimisation with a Gaussian process.
-// It is pure: a Meter is told what has been executed and when, a Search is told
-// what a point has scored and says what to try next. There are no goroutines,
-// clocks or files inside. Who owns the settings applies them; see package engine.
+// It is pure: the engine tells a Meter what it has executed and when. It tells a
+// Search what a point has scored, and the Search says what to try next. There are
+// no goroutines, clocks or files inside. Package engine applies the settings.
 package autotune
 
 import (

@@ -2,17 +2,17 @@
 // do, what this engine's allreduce takes, and what its peers take for the same
 // work.
 //
-// Every contender is a job of its own, started by the project's launcher, whose
-// ranks connect to a control socket, where they wait for the next order without
+// Every contender is a job of its own. The project's launcher starts it, and its
+// ranks connect to a control socket. There they wait for the next order, without
 // using the processor. The conductor (this package's Main) lets one contender at a
-// time do one piece of work, in rounds, so that whatever else the machine does
-// meets all of them alike:
+// time do one piece of work, in rounds. So other work on the machine meets all
+// contenders alike:
 //
 //	Main ── horovodrun -np N ──▶ ranks (Go, Python, gloo, Open MPI, Horovod)
 //	  │                             │
 //	  └──── control socket: "run allreduce 262144 100 1" ─▶ times of 100 repetitions
 //
-// docs/performance.md explains the figures.
+// docs/performance.md has the figures, docs/lab/measuring.md explains them.
 package bench
 
 import (

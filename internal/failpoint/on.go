@@ -4,12 +4,14 @@
 //
 //	GOROVOD_FAILPOINT=point=action[#n]
 //
-// acts when the point is passed for the n-th time (the first, if it is not said), and
-// says so on stderr: "failpoint point action time", the time in nanoseconds since
-// 1970. The actions are kill, exit, stop (SIGSTOP), panic, emfile (no descriptor can be
-// opened any more), corrupt (words of shared memory that matter at this point, or what
-// this rank tells others, chosen by GOROVOD_SEED) and cut (GOROVOD_CUT, a command that
-// cuts this host off).
+// acts when the rank passes the point for the n-th time (default: the first), and says
+// so on stderr: "failpoint point action time", the time in nanoseconds since 1970.
+//
+//	kill, exit, panic, stop   stop is SIGSTOP
+//	emfile                    the process can open no descriptor any more
+//	corrupt                   damages words of shared memory that matter at this point, or
+//	                          what this rank tells others, as GOROVOD_SEED chooses
+//	cut                       runs GOROVOD_CUT, a command that cuts this host off
 package failpoint
 
 import (

@@ -1,7 +1,7 @@
-// Package flight is a rank's flight recorder: what became of its last operations, for
-// when something goes wrong. Recording costs a few stores in memory that is there
-// already; a Dump is made on failure, on a stall, or for gorovod doctor --dump, which
-// also says who is missing where others wait (Merge).
+// Package flight is a rank's flight recorder: it remembers what became of the rank's
+// last operations. Recording costs a few stores into memory that is there already. A
+// rank makes a Dump on failure, on a stall, or for gorovod doctor --dump. Merge puts
+// several ranks' dumps together, and says which rank is missing where others wait.
 package flight
 
 import (

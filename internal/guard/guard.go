@@ -1,8 +1,8 @@
-// Package guard keeps a panic on one goroutine of the engine from ending the
-// process without a word to the other ranks: it becomes an error with the stack,
-// which the goroutine's owner makes an abort of. Every goroutine of the packages
-// that run inside a rank is started through it (see its test); a fatal error of
-// the Go runtime cannot be recovered, and ends the process, which its peers name.
+// Package guard turns a panic on a goroutine of the engine into an error with the
+// stack. The goroutine's owner makes an abort of it, so the other ranks learn the
+// cause. The packages inside a rank start every goroutine through guard (see its
+// test). Nobody can recover a fatal error of the Go runtime: it ends the process,
+// and the peers name the process.
 package guard
 
 import (

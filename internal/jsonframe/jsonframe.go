@@ -1,6 +1,6 @@
-// Package jsonframe is how the parts of a job talk over a connection that has been
-// proved: frames of four bytes of length, big endian, and a value in JSON. What the
-// values mean is said by who uses it (rendezvous, elastic).
+// Package jsonframe carries values between the parts of a job, over a proved connection:
+// a frame is four bytes of length, big endian, and a value in JSON. The users (packages
+// rendezvous and elastic) define the values.
 package jsonframe
 
 import (

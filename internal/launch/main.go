@@ -8,11 +8,11 @@
 //	   ▲ ◀──────status pipe────────┘                   │
 //	   └──────────────stdout, stderr pipes─────────────┘
 //
-// A supervisor knows exactly how its command ended, and is the reaper of
-// everything that the command leaves behind. When the control pipe closes, it
-// ends them all; nothing but its own SIGKILL can keep it from that. Then the
-// kernel kills the command, and the launcher is the reaper of the rest, which it
-// ends.
+// A supervisor knows exactly how its command ended. It is the reaper (subreaper) of
+// all processes that the command leaves behind, and ends them all when the control
+// pipe closes. Only a SIGKILL of the supervisor itself can prevent that. Then the
+// kernel kills the command, and the launcher becomes the reaper of the rest and
+// ends them.
 package launch
 
 import (

@@ -1,6 +1,6 @@
-// Package pulse tells whether the host at the other end of a TCP connection is
-// there, from what its kernel acknowledges: whatever the process there does, and
-// without a word in the connection's own protocol.
+// Package pulse tells whether the host at the other end of a TCP connection still
+// answers. It asks the kernel what the other kernel has acknowledged. So it does not
+// matter what the process there does, and the connection's own protocol is not used.
 package pulse
 
 import "time"

@@ -1,7 +1,7 @@
-// Package reach is how one process of a job finds its way to another that has
-// several addresses: which are worth offering, in which order they are tried, and
-// the trying. An address that answers is not believed: who dials proves the other
-// end, so that an address that means another host here does no harm.
+// Package reach finds a way from one process of a job to another that has several
+// addresses. It says which addresses to offer and in which order to try a peer's, and
+// it tries them. It does not believe an address that answers: the dialler proves the
+// other end, so an address that means another host here does no harm.
 package reach
 
 import (

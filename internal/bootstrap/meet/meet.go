@@ -1,11 +1,10 @@
-// Package meet is how ranks that no launcher of this project has started come to one
-// rendezvous and one secret. Rank 0 serves the rendezvous, makes the secret, and hands
-// both over by a Store: something that only this user's processes of this job read.
-// Which one that is, Choose finds out from what the ranks' launcher offers, alike on
-// all ranks.
+// Package meet brings ranks of other launchers to one rendezvous and one secret. Rank 0
+// serves the rendezvous, makes the secret, and hands both over by a Store: something
+// that only this user's processes of this job can read. Choose picks the Store from what
+// the ranks' launcher offers. It picks the same one on all ranks.
 //
-// A secret is never made of what others may know, such as the number of a job. Where
-// there is no way to hand one over, Choose refuses, with advice.
+// Nobody makes a secret of what others may know, such as the number of a job. If there
+// is no way to hand a secret over, Choose refuses, with advice.
 package meet
 
 import (

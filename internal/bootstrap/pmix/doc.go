@@ -2,11 +2,12 @@
 // daemon of Open MPI's mpirun, or of Slurm's srun --mpi=pmix. It loads libpmix at run time and calls it through
 // the binary interface that its versions share; nothing of it is needed to build.
 //
-// There is one client of PMIx in a process, which MPI is, too: the library counts. A server takes a process that ends without a last word
-// for a crash. Those before version 5 have no more answers for a rank that has said it, so that MPI could not be initialised after that: with
-// them the last word is said as late as can be, when the process calls C's exit. Later ones want the opposite: the last word has to
-// be said before MPI is initialised, and may be.
+// A process has one client of PMIx. MPI uses it, too, and the library counts its users. So Open takes the library that
+// MPI uses already, or would use, as far as it can tell: two copies in one process disturb each other.
 //
-// Open makes sure that the library is the one that MPI would use, as far as that can be told, or that MPI uses already: two
-// in one process disturb each other.
+// A client says goodbye (PMIx_Finalize) once. A server takes an end without a goodbye for a crash.
+//
+//	PMIx before 5   after the goodbye it answers no more, so MPI could not be initialised: the client
+//	                says goodbye as late as possible, when the process calls C's exit
+//	PMIx 5 or later the client must say goodbye before MPI is initialised, and may do so early
 package pmix

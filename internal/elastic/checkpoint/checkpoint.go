@@ -1,5 +1,5 @@
-// Package checkpoint keeps the state of a job on a disk: a file for each commit,
-// which is there as a whole or not at all, and which tells whether it is what was written.
+// Package checkpoint keeps the state of a job on a disk, a file for each commit. A
+// file is complete or not there, and its checksum tells whether it is intact.
 package checkpoint
 
 import (

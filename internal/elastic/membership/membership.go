@@ -5,14 +5,17 @@
 // clock and no goroutine. The methods of a State must not be called concurrently.
 //
 // A worker is one process, on one slot of a host, for its whole life. An epoch is
-// a world of workers with ranks. While one runs its members train. When one
-// of them is lost the others leave the epoch and report as ready, each with the number of
-// the newest commit that it holds; when all have, the next epoch is formed. It is not waited
-// for workers that are starting, as long as Config.Min are there: they report later, and the members are asked
-// to come together again (Notify).
+// a world of workers with ranks. Its members train until the epoch ends:
 //
-// The member with the newest commit becomes rank 0, from which the others take
-// the state; so a commit that any survivor holds is never undone.
+//  1. A member is lost. The others leave the epoch.
+//  2. Each reports as ready, with the number of the newest commit that it holds.
+//  3. When all have reported, and they are at least Config.Min, a new epoch begins.
+//     The epoch does not wait for workers that are starting.
+//  4. A new worker reports when it has started. Then the members are asked to come
+//     together again (Notify).
+//
+// The member with the newest commit becomes rank 0, and the others take its state.
+// So a commit that any survivor holds is never undone.
 package membership
 
 import (

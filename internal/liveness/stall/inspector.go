@@ -1,8 +1,8 @@
-// Package stall finds out why operations do not get done: which ranks have not
-// submitted them, and what those do instead. The engine's driver tells an
-// Inspector how old its oldest operation is; when that is too old, the
-// Inspector asks all ranks what they wait for, logs what it concludes and, if
-// so configured, aborts. It changes nothing else and knows no transport.
+// Package stall finds out why operations do not end: which ranks have not
+// submitted them, and what these ranks do instead. The engine's driver tells an
+// Inspector the age of its oldest operation. When that is too old, the Inspector
+// asks all ranks what they wait for, logs its conclusion and, if so configured,
+// aborts. It changes nothing else and knows no transport.
 package stall
 
 import (

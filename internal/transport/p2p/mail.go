@@ -9,16 +9,15 @@
 //	Send ══ socket ══▶ box.run ──▶ the buffer of a waiting Recv
 //	                      └─────▶ kept until a Recv asks for it
 //
-// A message that nobody waits for is kept in memory, up to MaxKept bytes of a
-// sender. Beyond that its connection is read no further until a Recv takes what
-// is kept or asks for the very next message; so the sender blocks in the end, and
+// The box keeps a message that nobody waits for in memory, up to MaxKept bytes of a
+// sender. Beyond that it stops reading the connection until a Recv takes a kept
+// message or asks for the very next one. So the sender blocks in the end, and
 // messages of other tags behind that one wait, too. Two ranks that both send
 // more than that before they receive may wait for each other for ever, as in MPI.
 //
-// When a rank dies, the calls that concern it fail where a connection with it
-// shows that; what was kept of it can still be received. Who waits for a rank that
-// it has no connection with learns of its death from whoever aborts the world
-// (Config.Err, Abort).
+// When a rank dies, its connections show it, and calls that concern the rank fail.
+// Kept messages of the dead rank can still be received. A rank without a connection
+// to it learns of the death when the world aborts (Config.Err, Abort).
 package p2p
 
 import (

@@ -7,9 +7,9 @@
 // Inside this package ranks are numbered by their places on the host; lanes'
 // members, errors and Died speak of world ranks.
 //
-// A rank's driver polls; it sleeps on a futex in the segment, which costs those
-// that ring it one load while it is awake. The death of a peer's process is
-// noticed by pidfd and reported; what it means is the owner's decision.
+// A rank's driver polls, and sleeps on a futex in the segment. Ringing a driver that
+// is awake costs one load. The package notices a peer's death by pidfd and reports it;
+// the owner decides what it means.
 package shm
 
 import (

@@ -7,16 +7,17 @@
 //	driver ── Send, Sent ──▶ outStream ══ socket ══▶ inStream ◀── Recv, Received ── driver
 //	board ── frame ──▶ controlOut ══ socket ══▶ controlIn ──▶ treeboard.Receive ◀── driver, keeper
 //
-// Data is moved by the drivers themselves, whenever they poll: the runtime's poller
-// knows nothing of the data connections, and a driver that sleeps is woken by the
-// kernel (bell). Whatever happens on one that is not plain data (the other end
-// leaves or breaks, the lane is closed, the network aborted) is its goroutine's
-// work, which takes the connection back from the driver for good (conn).
+// The drivers move the data themselves, whenever they poll. The runtime's poller
+// knows nothing of the data connections, and the kernel wakes a sleeping driver
+// (bell). A goroutine handles everything else on a connection (the other end leaves
+// or breaks, the lane closes, the network aborts): it takes the connection back from
+// the driver for good (conn).
 //
-// A board's frame is written by who has it, and by a goroutine where the socket has
-// no room. At the other end the driver takes it when it polls; the keeper does for a
-// rank that does not drive. The direction from receiver to sender is silent but for the last word:
-// goodbye or abort, so an abort reaches a peer even when the data is stuck.
+// The goroutine that makes a board's frame writes it; another one goes on where the
+// socket has no room. At the other end the driver takes the frame when it polls, or
+// the keeper, in a rank that does not drive. The receiver sends nothing back except
+// a goodbye or an abort at the end. So an abort reaches a peer even when the data is
+// stuck.
 //
 // A connection is proved (package link) before anything else is read from it.
 // One that ends without goodbye aborts the network after a moment in which a

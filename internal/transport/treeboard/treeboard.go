@@ -6,26 +6,30 @@
 //	Mark, Post, Close ──▶ up ──▶ what the host has completed ──▶ up of the parent's host
 //	           Next ◀── down ◀── batches, as the root cut them ◀── and so on from the root
 //
-// In a host's board "up" the local members mark slots, and the leader marks for
-// each child host when the frame comes that says that all below it have. What
-// completes there goes on to the parent as marks of this host. At the root, the
-// leader of the host of member 0, it is the lane's log, together with what the
-// Coordinator publishes; the root's driver cuts it, and every leader relays each
-// batch to its board "down", from which all members of the host read, and to its
+// A mark goes up:
+//
+//  1. The members of a host mark a slot on the host's board "up". The leader marks
+//     it for a child host when that child's frame says that all below have.
+//  2. When the slot is complete there, the leader sends its parent a mark of this host.
+//  3. A slot that is complete at the root, the leader of the host of member 0, goes
+//     into the lane's log. The Coordinator publishes into the same log.
+//
+// The log comes down: the root's driver cuts it into batches. Every leader relays
+// each batch to its board "down", which all members of the host read, and to its
 // children. So a leader's link carries each mark, batch and (by a Combiner) each
 // Request once, however many ranks a host has.
 //
-// A slot is retired at the root alone. The log says so (transport.RecordRetired), in
-// order with everything else, and each leader that relays this retires the slot on
-// its board: whoever has a mark of that generation then reports it by Stale,
-// except for the members of the root's own host, whose marks Retire takes back.
-// The other hosts' boards learn of a slot's next generation by its first mark,
-// which no one can make before this leader has relayed the end of the last.
+// Only the root retires a slot. The log says so (transport.RecordRetired), in order
+// with everything else. Each leader that relays this record retires the slot on its
+// board. A member with a mark of that generation then reports it by Stale; on the
+// root's own host Retire takes the marks back. The other hosts' boards learn of a
+// slot's next generation by its first mark. No member can make that mark before
+// this leader has relayed the end of the last generation.
 //
-// Nothing here blocks and no queue grows without a limit: each direction of a
-// link has a window of bytes, which the receiver gives back as it passes on what
-// came (credit). Where a window is used up, what came before waits where it is:
-// Requests in the members' mailboxes, batches with the parent.
+// Nothing here blocks, and every queue has a limit: each direction of a link has a
+// window of bytes. The receiver gives bytes back when it has passed them on (credit).
+// While a window is used up, Requests wait in the members' mailboxes, and batches
+// wait with the parent.
 //
 // The package knows no sockets: frames travel over a Pipe.
 package treeboard

@@ -1,13 +1,13 @@
 // Package link makes connections between the ranks of a job, and proves them
-// (package auth) before anything else is read from them. What is then spoken on
-// a connection is its user's business.
+// (package auth) before anything else is read from them. The user of a connection
+// decides what it carries then.
 //
-// Who dials says hello: a few bytes that tell what the connection is for, and
-// that are part of the proof. After the proof the acceptor sends its verdict:
-// one byte, the length of its reason to refuse, then the reason; 0 means welcome.
-// The dialler, which may try several addresses of a rank at once, answers with
-// begin on the one connection that it means to use; the acceptor forgets the
-// others.
+//  1. The dialler sends hello: a few bytes that say what the connection is for. They
+//     are part of the proof.
+//  2. After the proof the acceptor sends its verdict: one byte, the length of its
+//     reason to refuse, then the reason. 0 means welcome.
+//  3. The dialler may try several addresses of a rank at once. It sends begin on the
+//     one connection that it will use. The acceptor forgets the others.
 package link
 
 import (
