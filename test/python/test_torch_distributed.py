@@ -320,6 +320,29 @@ def test_more_operations_than_names(monkeypatch):
         time.sleep(0.001)
 
 
+def test_ranks_join_after_different_numbers_of_operations():
+    """Groups of all ranks go on together after hvd.join(); one of some ranks has never been apart."""
+    everybody, some = dist.new_group(), dist.new_group(list(range(max(1, size() - 1))))
+    for _ in range(2):
+        for i in range(2 + rank()):
+            for group in (None, everybody):
+                t = torch.ones(3)
+                dist.all_reduce(t, group=group)
+                check(t, torch.full((3,), float(sum(2 + r > i for r in range(size())))))  # zeros of who has joined
+        t = torch.ones(3)
+        early = rank() % 2 == 0 and rank() < max(1, size() - 1)
+        work = dist.all_reduce(t, group=some, async_op=True) if early else None
+        hvd.join()
+        if rank() < max(1, size() - 1):
+            work = work or dist.all_reduce(t, group=some, async_op=True)
+            work.wait()
+            check(t, torch.full((3,), float(max(1, size() - 1))))
+        for group in (None, everybody):
+            t = torch.ones(3)
+            dist.all_reduce(t, group=group)
+            check(t, torch.full((3,), float(size())))
+
+
 def test_order_of_waiting_is_free():
     works = [(torch.full((n + 1,), float(rank())), None) for n in range(8)]
     works = [(t, dist.all_reduce(t, async_op=True)) for t, _ in works]

@@ -525,6 +525,9 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
     synchronize(submit_without_tensor(_lib.BARRIER, process_set))
 
 
+joins_ended = 0  # of this process's
+
+
 def join(device: int = -1) -> int:
     """Say that this rank has no more data, wait until all ranks have said so, and return the one that did last.
 
@@ -532,4 +535,7 @@ def join(device: int = -1) -> int:
     of all ranks. Their other operations fail unless GOROVOD_JOIN_ALL_OPS=1 is set. ``device``, where Horovod makes
     these zeros, has no meaning here. Raises HorovodInternalError if a rank is gone.
     """
-    return synchronize(submit_without_tensor(_lib.JOIN, global_process_set, last_joined))
+    global joins_ended
+    last = synchronize(submit_without_tensor(_lib.JOIN, global_process_set, last_joined))
+    joins_ended += 1
+    return last

@@ -13,6 +13,7 @@ from torch._C import _distributed_c10d as c10d
 
 from horovod.common import _facts, _lib, _slots
 from horovod.common._slots import Slot
+from horovod.torch import _collectives
 from horovod.torch.distributed import _memory, _sets
 from horovod.torch.distributed._messages import Message
 from horovod.torch.distributed._work import Collective, Work
@@ -69,6 +70,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._timeout = timeout
         self._set = _sets.acquire(self._ranks, self._rank, timeout)
         self._counter = itertools.count()
+        self._joins = _collectives.joins_ended  # when the counter began
         self._latest: dict[str, Collective] = {}
 
     def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
@@ -111,10 +113,18 @@ class ProcessGroup(dist.ProcessGroup):
         finish: Optional[Callable[[Sequence[int]], None]] = None,
     ) -> Work:
         """Start what ``describe`` makes for a name: a collective, or those that start together, without names."""
+        if self._joins != _collectives.joins_ended:
+            self._begin_after_join()
         name = f"torch.{self._number}.{next(self._counter) % _NAMES}"
         # One whose submission is refused has taken its name, too: other ranks count it.
         what = f"{kind} number {name.rpartition('.')[2]} of group {self._number}"
         return Collective(what, name, outputs, self._limit(options), describe(name), describe, finish, self._latest)
+
+    def _begin_after_join(self) -> None:
+        """Count from 0 again in a group of all ranks: until the join, some ranks have started more operations."""
+        self._joins = _collectives.joins_ended
+        if self._set.number == 0:
+            self._counter = itertools.count()
 
     def _op(
         self, kind: int, name: Optional[str], source: torch.Tensor, shape: Sequence[int], target: torch.Tensor,
