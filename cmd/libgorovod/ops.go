@@ -262,7 +262,7 @@ func translateOutput(op *engine.Op, d *operation.Descriptor, c *C.gorovod_op) er
 			op.Out = bytes(c.output, rows*(int64(len(op.In))/op.Shape[0]))
 		}
 	default:
-		if len(op.In) > 0 && c.output == nil {
+		if len(op.In) > 0 && c.output == nil && d.Output != operation.OnRootOnly {
 			return fmt.Errorf("tensor %q: output is NULL", op.Name)
 		}
 		op.Out = bytes(c.output, int64(len(op.In)))

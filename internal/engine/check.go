@@ -100,7 +100,12 @@ func (l *lane) checkReduction(d *operation.Descriptor, op *Op) *Error {
 	return nil
 }
 
-// outputBytes is the size of what comes out on this member.
+// hasOutput reports whether anything comes out of op on this member.
+func (l *lane) hasOutput(d *operation.Descriptor, op *Op) bool {
+	return d.Output != operation.OnRootOnly || op.Root == l.engine.opts.Rank
+}
+
+// outputBytes is the size of what comes out on this member, where something does.
 func (l *lane) outputBytes(d *operation.Descriptor, op *Op) int {
 	if d.Output == operation.OwnRows {
 		return int(operation.Share(op.Shape[0], l.rank, len(l.members)) * rowBytes(op.Shape, op.DType))
@@ -109,7 +114,7 @@ func (l *lane) outputBytes(d *operation.Descriptor, op *Op) int {
 }
 
 func (l *lane) checkOutput(d *operation.Descriptor, op *Op) *Error {
-	if op.Alloc != nil && op.Out == nil {
+	if op.Alloc != nil && op.Out == nil || !l.hasOutput(d, op) {
 		return nil
 	}
 	if bytes := l.outputBytes(d, op); len(op.Out) != bytes {

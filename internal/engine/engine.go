@@ -296,6 +296,9 @@ func newEntry(l *lane, op *Op) *Entry {
 		Device: negotiate.CPUDevice, Shape: en.shape, Prescale: op.Prescale, Ranks: op.Ranks}
 	d := op.Type.Describe()
 	en.request.ReduceOp, en.request.Postscale = d.Requested(op.ReduceOp, op.Postscale, len(l.members))
+	if !l.hasOutput(d, op) {
+		en.op.Out = nil // what the caller has there stays as it is
+	}
 	if d.Output == operation.Sent {
 		en.sendRows = l.splits(op)
 	}

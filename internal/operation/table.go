@@ -7,6 +7,31 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
+// The kinds.
+const (
+	Allreduce     Kind = 0
+	Allgather     Kind = 1
+	Broadcast     Kind = 2
+	Join          Kind = 3
+	Adasum        Kind = 4
+	Alltoall      Kind = 5
+	Barrier       Kind = 6
+	Reducescatter Kind = 7
+
+	// AddProcessSet and RemoveProcessSet are sent on the world's lane, by all of
+	// its members. They take no notice of Join: joined members send them too.
+	AddProcessSet    Kind = 64
+	RemoveProcessSet Kind = 65
+	// Settle asks the coordinator to retire all slots. A member that has read the
+	// Response with its own rank as Root has no mark under way any more: each has
+	// led to a record that it has read, been taken over by the coordinator, or
+	// come back as stale. Before it joins, a member must have no mark under way.
+	Settle Kind = 66
+	// Tune is nobody's Request. As a Response, which member 0 publishes by itself,
+	// it changes the lane's settings to FirstDims for all that comes after it.
+	Tune Kind = 67
+)
+
 // table has a line for each kind. The activities are Horovod's, whose Gloo the native transports replace.
 var table = map[Kind]Descriptor{
 	Allreduce: {

@@ -7,7 +7,9 @@ from horovod.common._job import *  # noqa: F403
 from horovod.common._reduce_ops import *  # noqa: F403
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import check_extension
-from horovod.torch import elastic
+from horovod.torch import _collectives, _grouped, elastic
+from horovod.torch._collectives import *  # noqa: F403
+from horovod.torch._grouped import *  # noqa: F403
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (
     allgather_object,
@@ -16,35 +18,7 @@ from horovod.torch.functions import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
-from horovod.torch.mpi_ops import (
-    allgather,
-    allgather_async,
-    allreduce,
-    allreduce_,
-    allreduce_async,
-    allreduce_async_,
-    alltoall,
-    alltoall_async,
-    barrier,
-    broadcast,
-    broadcast_,
-    broadcast_async,
-    broadcast_async_,
-    grouped_allgather,
-    grouped_allgather_async,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-    grouped_reducescatter,
-    grouped_reducescatter_async,
-    join,
-    poll,
-    reducescatter,
-    reducescatter_async,
-    sparse_allreduce_async,
-    synchronize,
-)
+from horovod.torch.mpi_ops import poll, synchronize
 from horovod.torch.optimizer import DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
 
@@ -53,40 +27,17 @@ __all__ = [
     "DistributedOptimizer",
     "HorovodInternalError",
     "SyncBatchNorm",
-    "allgather",
-    "allgather_async",
     "allgather_object",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
-    "alltoall",
-    "alltoall_async",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
     "broadcast_object",
     "broadcast_object_fn",
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "check_extension",
     "elastic",
-    "grouped_allgather",
-    "grouped_allgather_async",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_allreduce_async",
-    "grouped_allreduce_async_",
-    "grouped_reducescatter",
-    "grouped_reducescatter_async",
-    "join",
     "poll",
-    "reducescatter",
-    "reducescatter_async",
-    "sparse_allreduce_async",
     "synchronize",
 ]
+__all__ += _collectives.__all__
+__all__ += _grouped.__all__
 __all__ += _job.__all__
 __all__ += _reduce_ops.__all__

@@ -32,6 +32,27 @@ from horovod.torch._submission import (
 )
 from horovod.torch.compression import Compression, Compressor, prepare, wire_of
 
+# What users see: ``horovod.torch`` and ``horovod.torch.mpi_ops`` re-export it.
+__all__ = [
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "join",
+    "reducescatter",
+    "reducescatter_async",
+    "sparse_allreduce_async",
+]
+
 _REDUCE_OPS = _facts.kinds()["allreduce"].reduce_ops
 _PLAIN_OPS = _REDUCE_OPS - {Adasum}
 

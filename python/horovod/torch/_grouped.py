@@ -30,6 +30,19 @@ from horovod.torch.compression import Compression, Compressor, prepare, wire_of
 Tensors = Sequence[torch.Tensor]
 
 
+# What users see, as in _collectives.
+__all__ = [
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+]
+
+
 def _compress(compression: type[Compressor], tensors: Tensors) -> tuple[list[torch.Tensor], list]:
     pairs = [compression.compress(tensor) for tensor in tensors]
     return [tensor for tensor, _ in pairs], [ctx for _, ctx in pairs]
