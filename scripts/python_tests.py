@@ -34,6 +34,7 @@ ALONE = {
     "test_jax_jobs.py",
     "test_loss_curve.py",
     "test_names.py",
+    "test_patches.py",
     "test_run.py",
     "test_tensorflow_jobs.py",
     "test_torch_distributed_jobs.py",

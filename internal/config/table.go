@@ -173,5 +173,6 @@ var implemented = []Knob{
 	{Name: "PMI_RANK", section: elsewhere, By: "Python", Doc: "like OMPI_COMM_WORLD_RANK, after it"},
 	{Name: "PMI_SIZE", section: elsewhere, By: "Python", Doc: "like OMPI_COMM_WORLD_SIZE, after it"},
 	{Name: "GOROVOD_LIBRARY", section: elsewhere, By: "Python", Doc: "path of the libgorovod.so to load in place of the package's own"},
+	{Name: "GOROVOD_WITHOUT_PATCHES", section: elsewhere, By: "Python", Doc: "names of patches, or `all`: what gorovod leaves as it is in Python and the frameworks. docs/patches.md lists them"},
 	{Name: "GOROVOD_JAX_CALLBACKS", section: elsewhere, By: "Python", Doc: "1: collectives in compiled programs of JAX are ordered callbacks into Python; without it they are native operations, where XLA can have them"},
 }

@@ -145,3 +145,10 @@ def test_a_jax_without_the_interface_is_told_so(tmp_path):
     )
     assert code == 0 and "0.5" in output, output
     assert "RuntimeWarning" in output and "libgorovod_jax.so is not beside" in output, output
+
+
+def test_what_is_changed_outside_of_the_package_is_listed():
+    from foreign import check_patches
+
+    program = "import jax, horovod.jax as hvd\nhvd.init()\njax.jit(hvd.allreduce)(1.0)"
+    check_patches(program, ["sys.excepthook"])

@@ -162,3 +162,25 @@ def test_names_and_signatures_are_horovods(table):
     page = compare_api.PAGE.read_text(encoding="utf-8")
     there = page[page.index(begin) : page.index(end) + len(end)]
     assert there.split() == expected.split(), "docs/api.md is out of date"
+
+
+def test_what_is_changed_in_tensorflow_and_keras_is_listed():
+    from foreign import check_patches
+
+    program = """
+import keras, tensorflow as tf
+import horovod.keras as hvd
+hvd.init()
+hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
+"""
+    any_order = "tensorflow.python.framework.auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS"
+    patched = ["sys.excepthook", any_order]
+    import keras
+
+    if hasattr(keras, "ops"):  # Keras 3
+        scaling = "keras.src.optimizers.loss_scale_optimizer.LossScaleOptimizer"
+        patched += ["keras.src.trainers.trainer.model_supports_jit", f"{scaling}.apply", f"{scaling}.stateless_apply"]
+        patched += ["keras.src.api_export.REGISTERED_OBJS_TO_NAMES"]
+    else:
+        patched += ["keras.src.saving.object_registration._GLOBAL_CUSTOM_NAMES"]
+    check_patches(program, patched)

@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional, Sequence
 import tensorflow as tf
 
 from horovod._keras._options import Options
-from horovod.common import _job
+from horovod.common import _job, _patches
 from horovod.common._arguments import compressor as check_compression
 from horovod.common._reduce_ops import Average
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -176,7 +176,7 @@ def prepare(optimizer: Any, is_distributed: Callable[[Any], bool]) -> None:
         return not is_distributed(getattr(model, "optimizer", None)) and supports(model)
 
     model_supports_jit.knows_horovod = True  # type: ignore[attr-defined]
-    trainer.model_supports_jit = model_supports_jit
+    _patches.replace("keras-no-xla", trainer, "model_supports_jit", model_supports_jit)
 
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set) -> None:

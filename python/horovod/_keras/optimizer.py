@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
 
 from horovod._keras import _frameworks
 from horovod._keras._options import Options
-from horovod.common import _arguments
+from horovod.common import _arguments, _patches
 
 if TYPE_CHECKING:
     _OfKeras = Any  # the class that the following ones are mixed into
@@ -176,10 +176,10 @@ def _save_as(made: type, kind: type) -> None:
         exported = getattr(getattr(source, "api_export", None), "REGISTERED_OBJS_TO_NAMES", {})
         for known in (exported, getattr(registration, "_GLOBAL_CUSTOM_NAMES", {})):
             if kind in known:
-                known[made] = known[kind]
+                _patches.put("keras-saved-name", known, made, known[kind])
         names = getattr(registration, "GLOBAL_CUSTOM_NAMES", {})
         if kind in names:
-            names[made] = names[kind]
+            _patches.put("keras-saved-name", names, made, names[kind])
 
 
 def _reduce_before_unscaling(keras: Any) -> None:
@@ -223,7 +223,8 @@ def _reduce_before_unscaling(keras: Any) -> None:
             lambda reduced: plain_stateless_apply(self, optimizer_variables, reduced, trainable_variables),
         )
 
-    kind.apply, kind.stateless_apply, kind._knows_horovod = apply, stateless_apply, True
+    for name, value in (("apply", apply), ("stateless_apply", stateless_apply), ("_knows_horovod", True)):
+        _patches.replace("keras-loss-scale", kind, name, value)
 
 
 def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options) -> Any:

@@ -7,7 +7,7 @@ import traceback
 from types import TracebackType
 from typing import Iterator, Optional, Type
 
-from horovod.common import _lib
+from horovod.common import _lib, _patches
 
 _MOST_BYTES = 1000
 
@@ -28,7 +28,7 @@ def install() -> None:
         sys.stderr.flush()  # before the other ranks can say what follows from it
         _tell(value)
 
-    sys.excepthook = hook
+    _patches.replace("excepthook", sys, "excepthook", hook)
 
 
 def tell(value: BaseException) -> None:

@@ -13,7 +13,7 @@ from types import ModuleType
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps
 
-from horovod.common import _lib
+from horovod.common import _lib, _patches
 
 FILE_NAME = "libgorovod_tensorflow.so"
 
@@ -40,7 +40,7 @@ def _run_in_any_order() -> None:
     """
     independent = "MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS"
     known = getattr(auto_control_deps, independent)
-    setattr(auto_control_deps, independent, known | frozenset(COLLECTIVES))
+    _patches.replace("tensorflow-any-order", auto_control_deps, independent, known | frozenset(COLLECTIVES))
 
 
 @functools.lru_cache(maxsize=None)

@@ -10,6 +10,8 @@ from typing import Any, Callable, Optional, TypeVar
 
 import torch
 
+from horovod.common import _patches
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -62,7 +64,7 @@ def never_trace(module: str) -> None:
     A call that is not in a graph still runs where the compiler watches: it would trace the callee for itself, and what
     that calls. Without effect on PyTorch that cannot do this; then it traces, and finds little that it can use.
     """
-    skip_code = _code_skipper()
+    skip_code = _code_skipper() if _patches.wanted("torch-compile-skip") else None
     if skip_code is None:
         return
     for member in vars(sys.modules[module]).values():

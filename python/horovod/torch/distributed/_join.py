@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlparse
 import torch.distributed as dist
 
 import horovod.torch as hvd
-from horovod.common import _lib
+from horovod.common import _lib, _patches
 from horovod.torch.distributed import _ends, _threads
 
 _LEAVE_S = 5
@@ -172,4 +172,4 @@ def register_rendezvous() -> None:
         theirs = "MASTER_ADDR" in os.environ or not _started_by_horovodrun()
         return (by_environment if theirs else horovod_rendezvous)(url, **arguments)
 
-    handlers["env"] = env_or_horovod
+    _patches.put("torch-env-rendezvous", handlers, "env", env_or_horovod)

@@ -1,0 +1,89 @@
+"""What gorovod changes in Python and in frameworks outside of their public interfaces: every such change is made here.
+
+``docs/patches.md`` shows this table to users. ``GOROVOD_WITHOUT_PATCHES`` names the patches that a user does not want.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, MutableMapping, NamedTuple
+
+VARIABLE = "GOROVOD_WITHOUT_PATCHES"
+
+
+class Patch(NamedTuple):
+    """A change: what is changed and when, why, and what a program without it has to do."""
+
+    changes: str
+    why: str
+    without: str
+
+
+PATCHES = {
+    "excepthook": Patch(
+        "`sys.excepthook`, in `hvd.init()`",
+        "the other ranks learn which exception has ended this one, and a rank that only follows prints one line",
+        "the other ranks report that the process has ended, with its exit code",
+    ),
+    "torch-env-rendezvous": Patch(
+        '`torch.distributed.rendezvous._rendezvous_handlers["env"]`, in `import horovod.torch.distributed`',
+        '`init_process_group("gorovod")` works under `horovodrun`, which sets no `MASTER_ADDR`',
+        'pass `init_method="horovod://"`',
+    ),
+    "torch-compile-skip": Patch(
+        "TorchDynamo's mark on code (`skip_code`, `set_code_exec_strategy`) for the functions of `horovod.torch`, "
+        "in `import horovod.torch`",
+        "`torch.compile` would trace functions of gorovod that are called between two graphs",
+        "the first calls in a compiled program take longer",
+    ),
+    "tensorflow-any-order": Patch(
+        "`MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS` of `tensorflow.python.framework.auto_control_deps`, in "
+        "`import horovod.tensorflow`",
+        "`tf.function` would run collectives one after the other, and ranks with another order would wait for ever",
+        "let all ranks have the collectives of a `tf.function` in the same order",
+    ),
+    "keras-loss-scale": Patch(
+        "`apply` and `stateless_apply` of Keras 3's `LossScaleOptimizer`, for the first distributed optimizer",
+        "a rank whose float16 gradients overflow would skip the reduction, and leave the others waiting",
+        "put the scaling inside: `hvd.DistributedOptimizer(LossScaleOptimizer(optimizer))`",
+    ),
+    "keras-no-xla": Patch(
+        "`model_supports_jit` of `keras.src.trainers.trainer`, for the first distributed optimizer on TensorFlow",
+        "Keras 3 would compile the training step by XLA, which has no collectives",
+        "pass `jit_compile=False` to `compile`",
+    ),
+    "keras-saved-name": Patch(
+        "`REGISTERED_OBJS_TO_NAMES`, `_GLOBAL_CUSTOM_NAMES` of Keras, for each class of optimizers that is made a "
+        "distributed one",
+        "a model that was trained with gorovod can be loaded without it",
+        "give `custom_objects` to `load_model`",
+    ),
+}
+
+
+@functools.lru_cache(maxsize=None)
+def _unwanted(text: str) -> frozenset[str]:
+    names = frozenset(name.strip() for name in text.split(",") if name.strip())
+    unknown = names - PATCHES.keys() - {"all"}
+    if unknown:
+        raise ValueError(f"{VARIABLE} has {', '.join(sorted(unknown))}; the patches are {', '.join(PATCHES)}, or all")
+    return frozenset(PATCHES) if "all" in names else names
+
+
+def wanted(patch: str) -> bool:
+    """Whether to make the change ``patch``, one of PATCHES. Raises ValueError if the variable names an unknown one."""
+    assert patch in PATCHES, patch
+    return patch not in _unwanted(os.environ.get(VARIABLE, ""))
+
+
+def replace(patch: str, owner: Any, attribute: str, value: Any) -> None:
+    """Set an attribute of a foreign module or class, if ``patch`` is wanted."""
+    if wanted(patch):
+        setattr(owner, attribute, value)
+
+
+def put(patch: str, table: MutableMapping[Any, Any], key: Any, value: Any) -> None:
+    """Set an entry of a foreign table, if ``patch`` is wanted."""
+    if wanted(patch):
+        table[key] = value
