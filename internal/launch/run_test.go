@@ -97,7 +97,11 @@ var programs = map[string]func() int{
 			}
 		}
 		exists := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
-		note := func(name, text string) { os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600) }
+		note := func(name, text string) { // whole from the first moment that it exists
+			path := filepath.Join(dir, name)
+			os.WriteFile(path+".new", []byte(text), 0o600)
+			os.Rename(path+".new", path)
+		}
 		s, err := joinHere(context.Background())
 		if err != nil {
 			return 7
@@ -108,10 +112,10 @@ var programs = map[string]func() int{
 			wait(func() bool { return exists("reported") })
 			return 9
 		}
+		wait(func() bool { return exists("pid.0") && exists("pid.2") })
 		s.Report("rank 1 raised an error" + os.Getenv("REPORT"))
 		note("reported", "")
 		for _, other := range []string{"0", "2"} {
-			wait(func() bool { return exists("pid." + other) })
 			text, _ := os.ReadFile(filepath.Join(dir, "pid."+other))
 			pid, _ := strconv.Atoi(string(text))
 			wait(func() bool { return syscall.Kill(pid, 0) != nil })
