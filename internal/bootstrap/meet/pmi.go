@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 )
@@ -21,6 +22,8 @@ type pmi struct {
 	fd    int
 	place environment.Place
 	host  string // this process's, as messages name it
+
+	rollLimit time.Duration // bounds a roll call
 }
 
 const pmiKey = "gorovod-rendezvous"
@@ -30,7 +33,7 @@ func newPMI(at environment.Place, host string) (*pmi, error) {
 	if err != nil || fd < 0 {
 		return nil, fmt.Errorf("PMI_FD=%q is no file descriptor", at.PMI)
 	}
-	return &pmi{fd, at, host}, nil
+	return &pmi{fd, at, host, pmiRollLimit}, nil
 }
 
 func (p *pmi) String() string { return "PMI" }

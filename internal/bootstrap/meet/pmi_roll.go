@@ -27,7 +27,7 @@ const (
 	pmiAlone = 32
 	// pmiLongestList is of the list of those who are there, in bytes.
 	pmiLongestList = 600
-	// pmiRollLimit bounds a roll call.
+	// pmiRollLimit is the usual bound of a roll call.
 	pmiRollLimit = 4 * time.Second
 	// pmiLongestMark is of a host's name, which is to fit where MPI has the name of a port.
 	pmiLongestMark = 150
@@ -64,7 +64,7 @@ func (p *pmi) barrier(ctx context.Context, s *speaker) error {
 		return err
 	}
 	waited := time.Since(began)
-	roll, end := context.WithTimeout(context.Background(), pmiRollLimit)
+	roll, end := context.WithTimeout(context.Background(), p.rollLimit)
 	defer end()
 	hosts := p.hosts(roll, s)
 	marks, err := p.callRoll(roll, s, hosts)
