@@ -62,6 +62,17 @@ wheel: prepare ## dist/gorovod-….whl, one for every Python 3 on any Linux sinc
 demo: prepare build ## train a small network on 4 ranks
 	build/horovodrun -np $(NP) $(python) examples/pytorch_digits.py
 
+.PHONY: check
+check: build tools gofmt ## before each commit, 3 minutes: vet, gofmt, ruff, the quick Go tests, one case of each Python front end that is installed
+	$(GO) vet ./...
+	build/tools/bin/ruff check .
+	$(GO) test -short ./...
+	scripts/smoke.sh
+
+.PHONY: gofmt
+gofmt:
+	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+
 .PHONY: test
 test: test-go test-python test-tensorflow test-jax ## all tests
 
@@ -90,8 +101,7 @@ test-jax: build ## the JAX tests on 1 and 2 ranks
 	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --ranks 1,2 --together --logs build/test-logs-jax test/jax/test_*.py
 
 .PHONY: lint
-lint: tools ## gofmt, vet (for arm64 and darwin, too), staticcheck, ruff, mypy
-	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+lint: tools gofmt ## gofmt, vet (for arm64 and darwin, too), staticcheck, ruff, mypy
 	$(GO) vet ./...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...

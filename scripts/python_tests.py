@@ -1,6 +1,6 @@
 """Runs the Python tests: each file on 1, 2, 3 and 4 ranks under horovodrun.
 
-    python scripts/python_tests.py [--ranks N,…] [--together] [FILE…]
+    python scripts/python_tests.py [--ranks N,…] [--together] [--smoke] [FILE…]
 
 The ranks run under the Python that runs this. Files that start horovodrun themselves
 run once, alone, beside the others: they wait more than they compute. Every rank's output
@@ -54,6 +54,7 @@ OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})
 # Two names of this host, so that the ranks take themselves to be on two.
 ON_TWO_HOSTS = (4, {"-H": "localhost:2,127.0.0.1:2"})
 OUTCOMES = ("passed", "failed", "skipped")
+SELECT = []  # options of pytest
 
 
 class Totals(dict):
@@ -80,8 +81,8 @@ def last_line(log):
 
 
 def pytest(files):
-    slowest = ["--durations=12", "--durations-min=1"]
-    return [sys.executable, "-m", "pytest", "-q", *slowest, "-o", "faulthandler_timeout=100", *map(str, files)]
+    options = ["--durations=12", "--durations-min=1", "-o", "faulthandler_timeout=100", *SELECT]
+    return [sys.executable, "-m", "pytest", "-q", *options, *map(str, files)]
 
 
 _running = set()
@@ -170,11 +171,16 @@ def main():
     parser.add_argument("--logs", type=Path, default=LOGS, help="folder for the ranks' output; emptied first")
     parser.add_argument("--together", action="store_true", help="one job for all files on a number of ranks")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one file on one number of ranks")
+    parser.add_argument("--smoke", action="store_true", help="only the tests that are marked so, on 2 ranks together")
     args = parser.parse_args()
     numbers = [int(n) for n in args.ranks.split(",")]
     files = [f.resolve() for f in args.files] or sorted(ROOT.glob("test/test_*.py")) + sorted(
         ROOT.glob("test/python/test_*.py")
     )
+    if args.smoke:
+        numbers, args.together = [2], True
+        files = [f for f in files if "pytest.mark.smoke" in f.read_text()]
+        SELECT.extend(["-m", "smoke"])
     LOGS = args.logs.resolve()
     subprocess.run(["rm", "-rf", str(LOGS)], check=True)
     LOGS.mkdir(parents=True)

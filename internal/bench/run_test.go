@@ -139,6 +139,9 @@ func TestCancelLeavesNothing(t *testing.T) {
 
 // TestOpenMPI needs Open MPI, and compiles the C program.
 func TestOpenMPI(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its jobs take a while")
+	}
 	if _, err := exec.LookPath("mpicc"); err != nil {
 		t.Skip("no Open MPI here")
 	}
@@ -214,6 +217,9 @@ esac
 `
 
 func TestUpstreamsControllers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its jobs take a while")
+	}
 	dir := shortDir(t)
 	t.Setenv("TMPDIR", dir)
 	t.Setenv("PYTHONPATH", "/somewhere")

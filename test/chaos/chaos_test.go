@@ -54,7 +54,9 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 })
 
 func TestMain(m *testing.M) {
-	flag.Parse()
+	if flag.Parse(); testing.Short() {
+		return // chaos takes its time
+	}
 	code := m.Run()
 	if dir, _ := programs(); dir != "" {
 		os.RemoveAll(dir)

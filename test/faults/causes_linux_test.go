@@ -21,9 +21,6 @@ import (
 // names it last. act, if not nil, is given the victim's process when all ranks work.
 func cause(t *testing.T, fault, match string, bound time.Duration, act func(pid int) error) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts processes, and waits for limits")
-	}
 	dir, err := binaries()
 	if err != nil {
 		t.Fatal(err)

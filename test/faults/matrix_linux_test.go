@@ -7,6 +7,7 @@ package faults
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -110,6 +111,9 @@ var binaries = sync.OnceValues(func() (dir string, err error) {
 })
 
 func TestMain(m *testing.M) {
+	if flag.Parse(); testing.Short() {
+		return // silence takes its time
+	}
 	code := m.Run()
 	if dir, err := binaries(); err == nil {
 		os.RemoveAll(dir)
@@ -119,9 +123,6 @@ func TestMain(m *testing.M) {
 
 // Every rank that is left is told within the bound why the job has ended.
 func TestFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts many processes")
-	}
 	perCell, _ := strconv.Atoi(os.Getenv("FAULTS_PER_CELL"))
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("FAULTS_SEED"); s != "" {

@@ -124,9 +124,6 @@ func TestDeathOfTheLauncherLeavesNobodyAnywhere(t *testing.T) {
 // up by itself.
 func TestACutWire(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("silence takes its time")
-	}
 	c := newCluster(t, 3)
 	mark := "HOSTS_TEST_MARK=wire" + strconv.Itoa(os.Getpid())
 	j := c.run([]string{mark}, "-np", "2", "-H", "h1:1,h2:1", "--grace-period", "0", "sh", "-c", "echo ready; exec sleep 1000")

@@ -126,9 +126,6 @@ func TestDeathUnderMpirun(t *testing.T) {
 			})
 			t.Run(m.Name+" starts, "+carrier+" carries, a wire is cut", func(t *testing.T) {
 				t.Parallel()
-				if testing.Short() {
-					t.Skip("silence takes its time")
-				}
 				c := newCluster(t, 2)
 				j := c.lose(t, m, env, func([]int) { c.Hosts[1].Link(t, "down") })
 				j.told(m, c.Dir, []int{0, 1}, `rank [23] on host h1 `)

@@ -58,6 +58,7 @@ def test_rows_may_differ_outside_of_jit(job, jnp):
     np.testing.assert_array_equal(rows[:, 0], [i for i in range(job.size()) for _ in range(i + 1)])
 
 
+@pytest.mark.smoke
 def test_compiled_programs(job, jnp):
     import jax
 

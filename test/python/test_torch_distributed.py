@@ -98,6 +98,7 @@ def test_allreduce_of_bits(op, dtype):
     assert torch.equal(t, reduced(of_all((5, 3), dtype), op))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_average(dtype):
     t = mine((40,), dtype)

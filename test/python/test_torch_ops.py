@@ -37,6 +37,7 @@ pytestmark = pytest.mark.usefixtures("job")
 # ---- allreduce
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_allreduce(dtype, op):

@@ -93,6 +93,7 @@ def test_equals_one_process_with_the_whole_batch(name, named):
     assert_equal_on_all_ranks(net.parameters())
 
 
+@pytest.mark.smoke
 def test_sum_and_predivide():
     for kwargs, factor in [
         ({"op": hvd.Sum}, hvd.size()),

@@ -33,6 +33,7 @@ def test_fit_equals_one_process(front, kind):
     assert_same_weights(model.get_weights(), want)
 
 
+@pytest.mark.smoke
 def test_eager_steps_equal_one_process(tfkeras, monkeypatch):
     hvd, keras = tfkeras
     traces = []

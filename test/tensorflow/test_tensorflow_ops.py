@@ -64,6 +64,7 @@ def test_allreduce_refuses_other_dtypes(dtype):
         hvd.allreduce(value)
 
 
+@pytest.mark.smoke
 @every_mode
 def test_grouped_allreduce(mode):
     shapes = [(2, 3), (), (0,), (5,)]
