@@ -14,8 +14,9 @@ SOAKTIME ?= 600
 NP       ?= 4
 BENCHNP  ?= 2
 OUT      ?= build
-# A compiler that links against the C library of 2012 (glibc 2.17), for the wheel.
-OLD_CC   := $(CURDIR)/build/wheel-tools/bin/python -m ziglang cc -target $(shell uname -m)-linux-gnu.2.17
+# A compiler that links against the C library of 2012 (glibc 2.17), for the wheel. -s: no tables for a debugger.
+OLD_CC    = $(CURDIR)/build/wheel-tools/bin/python -m ziglang cc -s -target $(MACHINE)-linux-gnu.2.17
+MACHINE  := $(shell uname -m)
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Where goroutines meet: slow enough under the race detector to leave the rest out.
@@ -53,10 +54,22 @@ build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod
 .PHONY: wheel
 wheel: prepare ## dist/gorovod-….whl, one for every Python 3 on any Linux since 2014
 	@scripts/prepare.sh wheel
-	$(MAKE) --no-print-directory build OUT=build/wheel CC='$(OLD_CC)'
+	$(MAKE) --no-print-directory wheel-files
 	rm -rf dist
 	build/wheel-tools/bin/python -m hatchling build -t wheel -d dist
 	scripts/check_wheel.sh dist/*.whl $(python)
+
+# What goes into a wheel for MACHINE, in OUT. GOARCH says the machine to Go.
+.PHONY: wheel-files
+wheel-files: OUT = build/wheel
+wheel-files:
+	$(MAKE) --no-print-directory build OUT=$(OUT) CC='$(OLD_CC)'
+	GOARCH= $(GO) run ./internal/notices/generate -sbom -o $(OUT)/gorovod.cdx.json $(OUT)/gorovod $(OUT)/libgorovod*.so
+
+.PHONY: release
+release: prepare ## the whole release, rehearsed: wheels for two machines, archives, licences, checked, in dist/release; publishes nothing
+	@scripts/prepare.sh wheel release
+	scripts/release.sh $(python)
 
 .PHONY: demo
 demo: prepare build ## train a small network on 4 ranks

@@ -2,10 +2,11 @@
 # Checks a wheel: what it needs of the system (auditwheel), then how it serves in a fresh
 # virtual environment, away from the checkout: scripts/check_wheel.sh dist/gorovod-….whl PYTHON
 #
-# PYTHON has torch, which the environment sees. Tests and the demo run there from the wheel.
+# PYTHON has torch, which the environment sees. Tests and the demo run there from the wheel. Without PYTHON nothing of
+# the wheel runs: it may be for another machine.
 set -euo pipefail
 wheel=$(realpath "$1")
-python=$2
+python=${2:-}
 cd "$(dirname "$0")/.."
 checkout=$PWD
 tools=$PWD/build/wheel-tools/bin
@@ -26,21 +27,38 @@ PY
 
 # What an index and a reader of the metadata see of it, by PyPI's own rules.
 "$tools/python" - "$wheel" <<'PY'
+import json
 import sys
 import zipfile
 
 from packaging.metadata import Metadata
 
+# The wheel of 0.1.0 had 10.3 MB on 2026-11-22. All that is ever added may make it larger by 5 MB.
+MOST = 15_300_000
+
 archive = zipfile.ZipFile(sys.argv[1])
 names = archive.namelist()
 found = Metadata.from_email(archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))), validate=True)
-assert found.summary and found.license_expression == "Apache-2.0" and found.license_files == ["LICENSE"], found
+assert found.summary and found.license_files == ["LICENSE", "internal/notices/THIRD_PARTY_NOTICES.txt"], found
+assert all(any(n.endswith(f".dist-info/licenses/{file}") for n in names) for file in found.license_files), names
+bill = json.loads(archive.read(next(n for n in names if n.endswith(".dist-info/sboms/gorovod.cdx.json"))))
+ids = {entry["license"]["id"] for c in bill["components"] for entry in c["licenses"]}
+assert found.license_expression == " AND ".join(sorted(ids)), (found.license_expression, ids)
+held = {n.rsplit("/", 1)[-1] for n in names}
+assert {c["name"] for c in bill["components"] if c["type"] == "file"} <= held, bill
 assert found.project_urls["Homepage"] and found.classifiers and found.description_content_type == "text/markdown", found
 assert "horovodrun -np 4" in found.description and "](docs/" not in found.description
 shared = {n.split("/data/", 1)[1] for n in names if ".data/data/" in n}
 assert {"share/man/man1/horovodrun.1", "share/bash-completion/completions/gorovod", "share/zsh/site-functions/_gorovod"} <= shared, shared
+size = sum(i.compress_size for i in archive.infolist())
+assert size <= MOST, f"{size} bytes: more than {MOST}"
 print(f"metadata {found.metadata_version}: {found.name} {found.version}, {len(found.description)} letters of description")
 PY
+
+if [ -z "$python" ]; then
+  echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes, not run"
+  exit
+fi
 
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
@@ -67,5 +85,5 @@ python use.py
 python scripts/python_tests.py --ranks 2 test/python/test_{basics,fork,torch_ops}.py
 horovodrun -np 2 python examples/pytorch_digits.py
 # The same libraries, as a C program sees them.
-(cd "$checkout" && GOROVOD_TEST_BUILD=$checkout/build/wheel go test -count=1 ./test/cabi)
+(cd "$checkout" && GOROVOD_TEST_BUILD=$checkout/${GOROVOD_WHEEL_BUILD:-build/wheel} go test -count=1 ./test/cabi)
 echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes, good"

@@ -1,6 +1,6 @@
 """Puts what `make wheel` compiled into the wheel, with completions and man pages, and names the platform it is for."""
 
-import platform
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -8,13 +8,19 @@ from pathlib import Path
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+# Where make has put what it built for the wheel's machine.
+BUILT = os.environ.get("GOROVOD_WHEEL_BUILD", "build/wheel")
+# The same for this machine: it is what is run here.
+NATIVE = os.environ.get("GOROVOD_WHEEL_NATIVE", BUILT)
 # Where each file comes from, and where it goes.
 FILES = {
-    "build/wheel/libgorovod.so": "horovod/lib/libgorovod.so",
-    "build/wheel/libgorovod_tensorflow.so": "horovod/lib/libgorovod_tensorflow.so",
-    "build/wheel/libgorovod_jax.so": "horovod/lib/libgorovod_jax.so",
-    "build/wheel/gorovod": "horovod/bin/gorovod",
+    f"{BUILT}/libgorovod.so": "horovod/lib/libgorovod.so",
+    f"{BUILT}/libgorovod_tensorflow.so": "horovod/lib/libgorovod_tensorflow.so",
+    f"{BUILT}/libgorovod_jax.so": "horovod/lib/libgorovod_jax.so",
+    f"{BUILT}/gorovod": "horovod/bin/gorovod",
 }
+# What is in these files, for programs that look for vulnerable ones (PEP 770).
+SBOM = f"{BUILT}/gorovod.cdx.json"
 # Files under Python's prefix where shells and man(1) look, each with the gorovod command that prints it.
 SHARED = {
     "share/bash-completion/completions/gorovod": ("completion", "bash"),
@@ -25,6 +31,8 @@ SHARED = {
     "share/man/man1/gorovod.1": ("man", "gorovod"),
     "share/man/man1/horovodrun.1": ("man", "horovodrun"),
 }
+# e_machine of an ELF file, and what wheels call that machine.
+MACHINES = {b"\x3e\x00": "x86_64", b"\xb7\x00": "aarch64"}
 # The minor versions of glibc 2 that the platforms of wheels are named for.
 MANYLINUX = (17, 28, 34, 39)
 
@@ -41,16 +49,17 @@ class MetadataHook(MetadataHookInterface):
 
 class BuildHook(BuildHookInterface):
     def initialize(self, version, build_data):
-        for path in FILES:
+        for path in (*FILES, SBOM):
             if not (Path(self.root) / path).is_file():
                 raise FileNotFoundError(f"{path} is missing: use `make wheel`")
         build_data["tag"] = f"py3-none-{platform_of([Path(self.root) / path for path in FILES])}"
         build_data["pure_python"] = False
         build_data["force_include"].update(FILES)
+        build_data["sbom_files"].append(SBOM)
         for target, arguments in SHARED.items():
-            file = Path(self.root, "build/wheel", target)
+            file = Path(self.root, BUILT, target)
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(subprocess.check_output([Path(self.root, "build/wheel/gorovod"), *arguments]))
+            file.write_bytes(subprocess.check_output([Path(self.root, NATIVE, "gorovod"), *arguments]))
             build_data["shared_data"][str(file)] = target
 
 
@@ -59,8 +68,11 @@ def platform_of(files):
 
     An older system's pip then refuses the wheel, instead of its Python failing to load the library.
     """
-    machine = platform.machine()
-    symbols = [symbol for file in files for symbol in re.findall(rb"\bGLIBC_2\.(\d+)", file.read_bytes())]
+    contents = [file.read_bytes() for file in files]
+    machines = {MACHINES[content[18:20]] for content in contents}
+    assert len(machines) == 1, machines
+    machine = machines.pop()
+    symbols = [symbol for content in contents for symbol in re.findall(rb"\bGLIBC_2\.(\d+)", content)]
     needed = max(map(int, symbols), default=0)
     minor = next((minor for minor in MANYLINUX if minor >= needed), needed)
     tag = f"manylinux_2_{minor}_{machine}"

@@ -6,6 +6,7 @@
 #   scripts/prepare.sh tools       build/tools: linters, pinned
 #   scripts/prepare.sh docs        build/docs-tools: what makes the documentation, pinned
 #   scripts/prepare.sh wheel       build/wheel-tools: what makes and checks wheels, pinned
+#   scripts/prepare.sh release     build/release-tools: what checks a release besides, pinned
 #   scripts/prepare.sh tensorflow  build/tensorflow-VERSION: virtual environments with TensorFlow
 #   scripts/prepare.sh jax         build/jax: a virtual environment with JAX and Keras, pinned; none if PyPI has no such JAX
 #   scripts/prepare.sh mpi4py      build/mpi4py: mpi4py for PYTHON, or the one in build/python; none if PyPI cannot be reached
@@ -19,6 +20,7 @@ mkdir -p build
 [ -f build/go.mod ] || echo "// Go's ./... ends here." >build/go.mod
 
 TOOLS=(ruff==0.17.5 mypy==2.4.1)
+RELEASE_TOOLS=('cyclonedx-python-lib[json-validation]==11.12.0' twine==7.0.0)
 WHEEL_TOOLS=(hatchling==1.33.0 ziglang==0.16.0 auditwheel==6.8.2)
 MODULES=(torch numpy pytest cloudpickle)
 DOCS_TOOLS=(sphinx==9.0.4 furo==2025.12.19 myst-parser==5.2.0 sphinx-copybutton==0.5.2 griffelib==2.4.1)
@@ -139,6 +141,8 @@ tools() { install_into build/tools "${TOOLS[@]}"; }
 
 wheel() { install_into build/wheel-tools "${WHEEL_TOOLS[@]}"; }
 
+release() { install_into build/release-tools "${RELEASE_TOOLS[@]}"; }
+
 docs() { install_into build/docs-tools "${DOCS_TOOLS[@]}"; }
 
 # One environment for each of TENSORFLOWS, and their Pythons' paths in build/tensorflows. A version that
@@ -178,10 +182,10 @@ jax() {
   echo "${JAX[*]}" >build/jax/.complete
 }
 
-[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, docs, hosts, wheel, tensorflow, jax, mpi4py"
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, mpi4py"
 for part; do
   case $part in
-  toolchain | python | tools | docs | hosts | wheel | tensorflow | jax | mpi4py) "$part" ;;
-  *) die "$part: not one of toolchain, python, tools, docs, hosts, wheel, tensorflow, jax, mpi4py" ;;
+  toolchain | python | tools | docs | hosts | wheel | release | tensorflow | jax | mpi4py) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, mpi4py" ;;
   esac
 done

@@ -72,7 +72,7 @@ func (p *Program) bash(b *strings.Builder) {
   fi
   local all="" one="" two="" arguments="" runs=""
   case $command in
-`, p.Commands[0].Name, p.Name, singly(p.words()+" --help --version"))
+`, p.Commands[0].Name, p.Name, singly(p.words()+" --help --licenses --version"))
 	for _, c := range p.Commands {
 		t := c.Options()
 		fmt.Fprintf(b, "    %s)\n      all=%s\n      one=%s\n      two=%s\n",

@@ -1,6 +1,7 @@
 // Package doctor tells a user what gorovod sees: gorovod doctor --env prints every
 // variable of the environment that it knows, its value, and what it does with it;
-// without it, the hosts of a job are examined (package cluster).
+// without it, the hosts of a job are examined (package cluster). gorovod doctor --bundle packs all of this for
+// somebody who is to help.
 package doctor
 
 import (
@@ -16,8 +17,9 @@ import (
 // options are those of gorovod doctor.
 type options struct {
 	Cluster
-	Dump string `placeholder:"PID|DIR" help:"Tell what the ranks of a job on this host have done last, what each waits for, and who is missing: the launcher's or any rank's process id, or the directory that was GOROVOD_DUMP_DIR." xor:"what"`
-	Env  bool   `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what"`
+	Dump   string `placeholder:"PID|DIR" help:"Tell what the ranks of a job on this host have done last, what each waits for, and who is missing: the launcher's or any rank's process id, or the directory that was GOROVOD_DUMP_DIR."`
+	Env    bool   `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what,pack"`
+	Bundle string `placeholder:"FILE" help:"Write what helps others to help you into a new FILE.tar.gz, without secrets: versions, this report, environment, and the last operations of the jobs that run on this host, or of that of --dump." xor:"pack"`
 }
 
 // Cluster says which hosts are to be examined, and how they are reached, as
@@ -38,11 +40,12 @@ var Command = &commandline.Command{
 	Name:   "doctor",
 	Usage:  "[options]",
 	About:  "Examine this host, or several and the ways between them",
-	Detail: "The exit code is 0 if a job can run, 1 if it could not, 2 if the arguments make no sense.",
+	Detail: "The exit code is 0 if a job can run, 1 if it could not, 2 if the arguments make no sense. With --bundle it is 0 if the file was written.",
 	Examples: []commandline.Example{
 		{Line: "gorovod doctor", About: "This host."},
 		{Line: "gorovod doctor -H node1:4,node2:4", About: "Two hosts and the ways between them."},
 		{Line: "gorovod doctor --env", About: "The environment variables that are known here, and their values."},
+		{Line: "gorovod doctor --bundle help.tar.gz", About: "All of this in a file to send, without secrets."},
 		{Line: "gorovod doctor --dump 4711", About: "What the ranks of a running job wait for; 4711 is its launcher's process."},
 	},
 	Grammar: func() any { return &options{} },
@@ -89,6 +92,18 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 		return 0, err
 	case o.StartTimeout < 1:
 		return exitUsage, fmt.Errorf("--start-timeout %d: a number above 0 is needed", o.StartTimeout)
+	case o.Dump != "" && o.Bundle == "" && (o.Hosts != "" || o.Hostfile != "" || o.Env):
+		return exitUsage, errors.New("--dump can't be used together with -H, --hostfile or --env")
+	case o.Bundle != "":
+		b := bundle{options: o, environ: environ, examine: examine, redact: newRedactor(environ)}
+		err := b.write(stdout)
+		switch {
+		case errors.As(err, new(Misuse)):
+			return exitUsage, err
+		case err != nil:
+			return 1, err
+		}
+		return 0, nil
 	case o.Dump != "":
 		if err := Dump(stdout, o.Dump); err != nil {
 			return 1, err

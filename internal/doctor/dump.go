@@ -13,8 +13,16 @@ import (
 // Dump prints what the ranks of a job have done last and what each waits for: what is a
 // process id of the job on this host, or a directory of dumps.
 func Dump(w io.Writer, what string) error {
-	var dumps []*flight.Dump
-	var silent []flight.Silent
+	dumps, silent, err := find(what)
+	if err != nil {
+		return err
+	}
+	flight.Merge(w, dumps, silent)
+	return nil
+}
+
+// find asks a job, or reads a directory.
+func find(what string) (dumps []*flight.Dump, silent []flight.Silent, err error) {
 	pid, err := strconv.Atoi(what)
 	switch {
 	case err == nil && (pid < 1 || strconv.Itoa(pid) != what):
@@ -25,13 +33,12 @@ func Dump(w io.Writer, what string) error {
 		dumps, err = load(what)
 	}
 	if err != nil {
-		return fmt.Errorf("--dump %s: %w", what, err)
+		return nil, nil, fmt.Errorf("--dump %s: %w", what, err)
 	}
 	if len(dumps) == 0 {
-		return fmt.Errorf("--dump %s: there are no dumps", what)
+		return nil, nil, fmt.Errorf("--dump %s: there are no dumps", what)
 	}
-	flight.Merge(w, dumps, silent)
-	return nil
+	return dumps, silent, nil
 }
 
 // load reads the dumps of a directory.

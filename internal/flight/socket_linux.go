@@ -3,6 +3,7 @@ package flight
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -104,6 +105,18 @@ func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
 		dumps = all[job]
 	}
 	return dumps, silent, nil
+}
+
+// Running are the dumps of all jobs that run on this host and answer: those of this user.
+func Running() (jobs [][]*Dump, err error) {
+	all, _, err := askAll()
+	if err != nil {
+		return nil, err
+	}
+	for _, job := range slices.Sorted(maps.Keys(all)) {
+		jobs = append(jobs, all[job])
+	}
+	return jobs, nil
 }
 
 // askAll asks everyone. all are the answers by job; answers are the jobs in which each

@@ -17,3 +17,6 @@ func Serve(*net.UnixListener, func() *Dump) {}
 
 // Ask is for Linux.
 func Ask(int) ([]*Dump, []Silent, error) { return nil, nil, errUnsupported }
+
+// Running is for Linux.
+func Running() ([][]*Dump, error) { return nil, errUnsupported }

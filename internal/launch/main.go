@@ -26,6 +26,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/bench"
 	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/notices"
 	"github.com/gorovod/gorovod/internal/version"
 )
 
@@ -66,6 +67,8 @@ func Main(argv []string) int {
 			return exit(name + " rendezvous")(serveRendezvous(name+" rendezvous", argv[1:], os.Getenv(secretVariable), os.Stdout))
 		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
 			return show(name, fmt.Sprintf("gorovod %s (build %s%s; interface of Horovod %s)\n", version.Version, build(), revision(), version.Horovod))
+		case argv[0] == "--licenses":
+			return show(name, notices.Text)
 		case argv[0] == "--help" || argv[0] == "-h" || argv[0] == "help":
 			return show(name, usage())
 		case argv[0] == completionCommand.Name:

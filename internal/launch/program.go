@@ -34,7 +34,7 @@ func usage() string {
 	for _, c := range gorovod().Commands {
 		fmt.Fprintf(&b, "  %-12s%s\n", c.Name, c.About)
 	}
-	b.WriteString("  --version   Print the version\n\nExamples:\n")
+	b.WriteString("  --version   Print the version\n  --licenses  Print the licences of all that is in this program\n\nExamples:\n")
 	for _, c := range gorovod().Commands {
 		if len(c.Examples) > 0 {
 			fmt.Fprintf(&b, "  %s\n", strings.Replace(c.Examples[0].Line, "horovodrun", "gorovod run", 1))

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/version"
 )
 
 // programVariable makes the test binary a program that a rank runs.
@@ -645,13 +646,22 @@ func TestARankThatNeverJoinsIsNamedByTheOthers(t *testing.T) {
 
 func TestVersionAndBuild(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"--version", "0.28.1 (gorovod 0.1.0)\n"}, {"-v", "0.28.1"}, {"-cb", "Horovod v0.28.1:\n"}, {"--check-build", "    [X] Gloo\n"}, {"--help", "--fusion-threshold-mb"},
+		{"--version", version.Horovod + " (gorovod " + version.Version + ")\n"}, {"-v", "0.28.1"}, {"-cb", "Horovod v0.28.1:\n"}, {"--check-build", "    [X] Gloo\n"}, {"--help", "--fusion-threshold-mb"},
 	} {
 		l := launched(t, nil, c.args)
 		l.expect(0)
 		if !strings.Contains(l.stdout.String(), c.want) {
 			t.Errorf("%s: %s", c.args, &l.stdout)
 		}
+	}
+}
+
+func TestLicenses(t *testing.T) {
+	l := launched(t, nil, "--licenses")
+	l.Args[0] = "gorovod"
+	l.expect(0)
+	if !strings.Contains(l.stdout.String(), "Permission is hereby granted, free of charge") {
+		t.Errorf("%s", &l.stdout)
 	}
 }
 

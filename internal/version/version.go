@@ -1,7 +1,9 @@
 // Package version says which version this is.
 package version
 
-// Version is gorovod's own; Horovod is that of the interface it offers, for
+//go:generate go test -run TestPython -update
+
+// Version is gorovod's own, and this is its one place; Horovod is that of the interface it offers, for
 // programs that check it.
 const (
 	Version = "0.1.0"

@@ -3,10 +3,8 @@
 Training scripts import a front end: ``import horovod.torch as hvd``.
 """
 
+from horovod._version import __version__ as __version__
 from horovod.runner import run as run
-
-# The Horovod release whose interface this is, then gorovod's own version.
-__version__ = "0.28.1+gorovod.0.1.0"
 
 
 def _warn_of_upstream() -> None:

@@ -1,0 +1,187 @@
+package doctor
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/flight"
+)
+
+// unpack reads a bundle.
+func unpack(t *testing.T, file string) map[string]string {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for archive := tar.NewReader(z); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Mode != 0o600 {
+			t.Errorf("%s has mode %o", h.Name, h.Mode)
+		}
+		found[h.Name] = string(text)
+	}
+}
+
+// planted are secrets of many kinds; each is somewhere that a bundle reads, or could.
+var planted = map[string]string{
+	"key":       "c0ffeec0ffeec0ffeec0ffeec0ffeec0",
+	"variable":  "correct horse",
+	"quoted":    `it"s \ hidden`,
+	"URL":       "hunter2/@pass",
+	"flag":      "swordfish",
+	"AWS":       "AKIAIOSFODNN7EXAMPLE",
+	"opaque":    "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY",
+	"bare":      "Zm9vYmFyQmF6cXV4MTIzNDU2Nzg5MGFiY2RlZmdoaQ==",
+	"web":       "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
+	"git":       "ghp_abcdefghijklmnopqrst0123456789",
+	"private":   "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
+	"undreamed": "a variable that nobody has heard of",
+	"file":      "what stands in a file of the user's",
+}
+
+func TestABundleHasNoSecrets(t *testing.T) {
+	dir := t.TempDir()
+	dumps := filepath.Join(dir, "dumps")
+	d := &flight.Dump{Job: "j", Rank: 1, Size: 2, Host: "node-" + planted["git"], PID: 7, Time: time.Now(),
+		Failure: "cannot read https://me:" + planted["URL"] + "@host/data, token=" + planted["opaque"],
+		Records: []flight.Record{{Op: "ALLREDUCE", Name: "grad." + planted["variable"]}, {Op: "ALLREDUCE", Name: planted["quoted"]}, {Op: "ALLREDUCE", Name: "layer.weight"}}}
+	if _, err := d.Save(dumps); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"notes.txt", "flight-" + planted["web"] + ".txt"} {
+		if err := os.WriteFile(filepath.Join(dumps, name), []byte(planted["file"]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	environ := []string{
+		"HOROVOD_SECRET_KEY=" + planted["key"], "_HOROVOD_SECRET_KEY=" + planted["key"],
+		"DB_PASSWORD=" + planted["variable"], "MY_AUTH=" + planted["quoted"], "SIGNING=x", "PLAIN=" + planted["undreamed"], "SESSION_ID=1",
+		"GOROVOD_SSH=ssh --password " + planted["flag"], "HOROVOD_TIMELINE=https://me:" + planted["URL"] + "@host/",
+		"HOROVOD_AUTOTUNE_LOG=/tmp/" + planted["AWS"], "XLA_FLAGS=--api_key=" + planted["opaque"] + " " + planted["private"],
+		"PATH=/usr/local/bin:/usr/bin", "OMP_NUM_THREADS=4", "HOROVOD_RANK=" + planted["web"], "HOROVOD_SECRT_KEY=" + planted["key"],
+		"GOROVOD_LIBRARY=" + planted["bare"],
+	}
+	examine := func(c Cluster, w io.Writer) error {
+		fmt.Fprintf(w, "HOST\n%s %s, Authorization: Bearer %s\n", c.Hosts, planted["variable"], planted["git"])
+		return ErrUnwell
+	}
+	file := filepath.Join(dir, "help.tar.gz")
+	var stdout, stderr bytes.Buffer
+	if code := Main("gorovod doctor", []string{"--bundle", file, "--dump", dumps, "-H", "node1:2"}, environ, &stdout, &stderr, examine); code != 0 {
+		t.Fatalf("code %d: %s", code, &stderr)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	found := unpack(t, file)
+	all := stdout.String() + stderr.String()
+	for name, text := range found {
+		all += name + "\n" + text
+	}
+	for kind, secret := range planted {
+		for _, part := range append(strings.Split(secret, "\n"), secret) {
+			if strings.Contains(all, part) && !strings.HasPrefix(part, "-----") {
+				t.Errorf("the bundle has the secret %q (%s):\n%s", part, kind, all)
+			}
+		}
+	}
+	for name, says := range map[string]string{
+		"README.txt":                "Made by gorovod doctor --bundle at ",
+		"versions.txt":              "gorovod 0.",
+		"environment.txt":           "\nOMP_NUM_THREADS=4\nPATH=/usr/local/bin:/usr/bin\n",
+		"doctor.txt":                "HOST\nnode1:2 (removed), Authorization: (removed)",
+		"dump.txt":                  "layer.weight",
+		"dumps/job0-rank1.json":     `"cannot read https://(removed)`,
+		"no/such file of a bundle!": "",
+	} {
+		if says != "" && !strings.Contains(found["gorovod-bundle/"+name], says) {
+			t.Errorf("%s does not say %q:\n%s", name, says, found["gorovod-bundle/"+name])
+		}
+	}
+	before, after, _ := strings.Cut(stdout.String(), file+": ")
+	if !strings.Contains(before, "dump.txt") || !strings.Contains(after, " bytes, for your eyes only. Nothing was sent.") {
+		t.Errorf("it says:\n%s", &stdout)
+	}
+}
+
+func TestABundleIsNewOrNotAtAll(t *testing.T) {
+	dir := t.TempDir()
+	there := filepath.Join(dir, "there")
+	if err := os.WriteFile(there, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join(dir, "elsewhere"), link); err != nil {
+		t.Fatal(err)
+	}
+	fresh := filepath.Join(dir, "fresh")
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--bundle", there}, 1, "it exists already: name a new file"},
+		{[]string{"--bundle", link}, 1, "it exists already: name a new file"},
+		{[]string{"--bundle", filepath.Join(dir, "no", "such")}, 1, "no such file or directory"},
+		{[]string{"--bundle", fresh, "--dump", "/no/such"}, 1, "neither a process id nor a directory"},
+		{[]string{"--bundle", fresh, "-H", "broken:1"}, 1, "no such thing"},
+		{[]string{"--bundle", fresh, "--env"}, 2, "can't be used together"},
+		{[]string{"--dump", "1", "-H", "a:1"}, 2, "can't be used together"},
+		{[]string{"--bundle", "/dev/full"}, 1, "it exists already"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := Main("gorovod doctor", c.args, nil, &stdout, &stderr, examined); code != c.code || !strings.Contains(stderr.String(), c.says) {
+			t.Errorf("%v: code %d, %s", c.args, code, &stderr)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if text, _ := os.ReadFile(there); len(left) != 2 || string(text) != "mine" {
+		t.Errorf("%v, %v: %s", left, err, text)
+	}
+}
+
+func TestRedaction(t *testing.T) {
+	r := newRedactor([]string{"API_TOKEN=abcdef", "OTHER_KEY=short", "PASSWORD=abcdefghi", "MONKEY=banana", "TERM=xterm-256color"})
+	for in, want := range map[string]string{
+		"grad.abcdef.weight, abcdefghi":                    "grad.(removed).weight, (removed)",
+		"token_embedding.weight short":                     "token_embedding.weight short",
+		"/usr/lib/Python3/dist-packages/numpy/core/x86_64": "/usr/lib/Python3/dist-packages/numpy/core/x86_64",
+		"DistributedOptimizer.allreduce.Layer12.weight":    "DistributedOptimizer.allreduce.Layer12.weight",
+		`{"password": "x y", "rank": 1}`:                   `{"password": (removed), "rank": 1}`,
+		"sha 0123456789abcdee0123456789abcdee":             "sha (removed)",
+		"ssh://git@host/x":                                 "ssh://(removed)host/x",
+		"xterm-256color":                                   "xterm-256color",
+		"HOROVOD_SECRET_KEY  set  environment":             "HOROVOD_SECRET_KEY  set  environment",
+	} {
+		if got := r.text(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

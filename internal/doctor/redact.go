@@ -1,0 +1,96 @@
+package doctor
+
+import (
+	"cmp"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/gorovod/gorovod/internal/printable"
+)
+
+// removed stands in a bundle where a secret was.
+const removed = "(removed)"
+
+// shortestSecret is the length from which the value of a secret variable is looked for in all texts: what is shorter,
+// such as 1 or true, is everywhere.
+const shortestSecret = 6
+
+// secretName tells of variables whose values are secrets, as far as names tell.
+var secretName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)SECRET|TOKEN|PASS(W|PHRASE|$|_)|PWD_|CREDENTIAL|PRIVATE|KEY|AUTH|COOKIE|JWT|BEARER|SESSION|SIGNATURE`)
+})
+
+// shapes are what secrets look like. What the first group holds stays.
+var shapes = sync.OnceValue(func() []*regexp.Regexp {
+	const word = `[\w.-]*(?:secret|token|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key|private[_-]?key|auth)[\w.-]*`
+	var all []*regexp.Regexp
+	for _, shape := range []string{
+		`()(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`,
+		`([a-z][a-z0-9+.-]*://)[^\s"'<>]*@`,                                   // https://user:password@host
+		`(?i)(authorization\s*[:=]\s*)(?:\w+\s+)?[^\s"']+`,                    // a header
+		`(?i)(\bbearer\s+)[\w.~+/=-]{6,}`,                                     // its value alone
+		`(?i)(` + word + `["']?\s*[:=]\s*)(?:\\?"[^"]*"|'[^']*'|[^\s&;,"']+)`, // token=…, "password": "…"
+		`(?i)(--?` + word + `\s+)[^\s"']+`,                                    // --api-key …
+		`()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b`,                                     // by their makers' marks
+		`()\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|hf_|AIza|npm_|pypi-|dckr_pat_)[\w-]{16,}`,
+		`()\beyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?`, // a JSON web token
+		`()\b[0-9a-fA-F]{32,}\b`,
+	} {
+		all = append(all, regexp.MustCompile(shape))
+	}
+	return all
+})
+
+// opaque may be a secret without a mark: what matters is what it is made of.
+var opaque = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z0-9+/_=-]{32,}`) })
+
+// redactor takes secrets out of texts: what looks like one, and the values of variables whose names say that they are.
+type redactor struct{ values *strings.Replacer }
+
+func newRedactor(environ []string) *redactor {
+	var values []string
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		if !secretName().MatchString(name) {
+			continue
+		}
+		for _, line := range append(strings.Split(value, "\n"), value) {
+			quoted, _ := json.Marshal(line) // a string has no error
+			for _, v := range []string{line, strings.TrimSpace(line), strings.Trim(string(quoted), `"`), printable.Text(line)} {
+				if len(v) >= shortestSecret {
+					values = append(values, v)
+				}
+			}
+		}
+	}
+	slices.SortFunc(values, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) // the whole before its parts
+	var pairs []string
+	for _, v := range slices.Compact(values) {
+		pairs = append(pairs, v, removed)
+	}
+	return &redactor{strings.NewReplacer(pairs...)}
+}
+
+// text is s without secrets.
+func (r *redactor) text(s string) string {
+	s = r.values.Replace(s)
+	for _, shape := range shapes() {
+		s = shape.ReplaceAllString(s, "${1}"+removed)
+	}
+	return opaque().ReplaceAllStringFunc(s, func(word string) string {
+		if looksRandom(word) {
+			return removed
+		}
+		return word
+	})
+}
+
+// looksRandom tells a key, such as one in base64, from a path or a long name.
+func looksRandom(word string) bool {
+	has := func(is func(rune) bool) bool { return strings.ContainsFunc(word, is) }
+	return has(unicode.IsUpper) && has(unicode.IsLower) && has(unicode.IsDigit) && !strings.HasPrefix(word, "/") && strings.Count(word, "/") <= len(word)/12
+}
