@@ -130,7 +130,7 @@ func boolean(field func(*Config) *bool) setting {
 		parse: func(c *Config, v string) error {
 			*field(c) = truth(v)
 			if !numeric(v) {
-				return remark("it is not a number, which counts as 0, as in Horovod; 1 turns it on")
+				return remark("it is not a number, so it counts as 0, as in Horovod; 1 turns it on")
 			}
 			return nil
 		},

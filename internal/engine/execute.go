@@ -62,7 +62,7 @@ func (l *lane) start(b *negotiate.Batch) {
 	l.engine.mu.Unlock()
 	for _, p := range x.parts {
 		if resp := p.resp; p.entry == nil && !(joined && slices.Contains(resp.Joined, int32(l.rank))) {
-			l.engine.net.Abort(fmt.Errorf("protocol error: %s is told to execute %q, which it has not submitted", l.engine.opts.Describe(l.engine.opts.Rank), resp.Name))
+			l.engine.net.Abort(fmt.Errorf("protocol error: %s must execute %q, but has not submitted it", l.engine.opts.Describe(l.engine.opts.Rank), resp.Name))
 			return
 		}
 	}
@@ -82,7 +82,7 @@ func (l *lane) start(b *negotiate.Batch) {
 		start(l, b)
 		return
 	}
-	l.engine.net.Abort(fmt.Errorf("protocol error: the log tells to execute operation %d", first.Type))
+	l.engine.net.Abort(fmt.Errorf("protocol error: the log has operation %d, which this rank does not know", first.Type))
 }
 
 // result completes an operation whose outcome is a number.

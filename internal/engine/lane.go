@@ -262,7 +262,7 @@ func (l *lane) read(records []transport.Record) error {
 			en.agreed = true
 			l.recordAgreed(en)
 			if resp.Err == "" && en.refusal != nil {
-				return fmt.Errorf("%q is to be executed, which this rank has refused: %v", resp.Name, en.refusal)
+				return fmt.Errorf("the other ranks execute %q, but this rank has refused it: %v", resp.Name, en.refusal)
 			}
 			if resp.Err == "" && !resp.Fits(&en.request, l.rank) {
 				return fmt.Errorf("%q is to be executed as %v of %v in %v %v, and was submitted as %v of %v in %v",

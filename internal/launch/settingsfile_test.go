@@ -62,7 +62,7 @@ func TestPipesWithoutAnEnd(t *testing.T) {
 			f.Close()
 		}
 	}()
-	if _, err := (&flags{Hostfile: pipe}).hosts(); err == nil || !strings.HasPrefix(err.Error(), "--hostfile: "+pipe+": it has not come to its end within 50ms: is it a pipe") {
+	if _, err := (&flags{Hostfile: pipe}).hosts(); err == nil || !strings.HasPrefix(err.Error(), "--hostfile: "+pipe+": it has not come to its end within 50ms: either nobody writes") {
 		t.Error(err)
 	}
 }

@@ -92,7 +92,7 @@ func (s *Session) Beat(ctx context.Context) ([]Silence, error) {
 	case <-s.ended:
 		return nil, fmt.Errorf("rendezvous: is everybody alive: %w", s.cause())
 	case <-ctx.Done():
-		return nil, fmt.Errorf("rendezvous: the launcher does not say who is alive: %w", ctx.Err())
+		return nil, fmt.Errorf("rendezvous: the launcher does not say which ranks are alive: %w", ctx.Err())
 	}
 }
 

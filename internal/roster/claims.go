@@ -49,7 +49,7 @@ func (members Members) CheckClaims() error {
 	local := func(r int) numbered { return numbered{members[r].Claim.LocalRank, members[r].Claim.LocalSize} }
 	for _, host := range hosts {
 		if ranks, size := oddOnes(byHost[host], local); ranks != nil {
-			return fmt.Errorf("the ranks' places cannot be: on host %s HOROVOD_LOCAL_SIZE=%d is told to %s, where there must be local ranks 0 to %d%s: %s",
+			return fmt.Errorf("the ranks' places are impossible: on host %s HOROVOD_LOCAL_SIZE=%d is set for %s, so there must be local ranks 0 to %d%s: %s",
 				host, size, listPlaces(ranks, "HOROVOD_LOCAL_RANK", local), size-1, listOdder(byHost, hosts, ranks, local), placeAdvice)
 		}
 	}
@@ -64,7 +64,7 @@ func (members Members) CheckClaims() error {
 		if ranks == nil || l > 0 && covers(groups, count(byLocal[l], cross)) {
 			continue
 		}
-		return fmt.Errorf("the ranks' places cannot be: with HOROVOD_LOCAL_RANK=%d, HOROVOD_CROSS_SIZE=%d is told to %s, where there must be cross ranks 0 to %d: %s",
+		return fmt.Errorf("the ranks' places are impossible: with HOROVOD_LOCAL_RANK=%d, HOROVOD_CROSS_SIZE=%d is set for %s, so there must be cross ranks 0 to %d: %s",
 			l, size, listPlaces(ranks, "HOROVOD_CROSS_RANK", cross), size-1, placeAdvice)
 	}
 	return nil
@@ -176,7 +176,7 @@ func listOdder(byHost map[string][]int, hosts []string, besides []int, local fun
 	case len(list) > maxListed:
 		list = append(list[:maxListed], "and more")
 	}
-	return "; nor is all there beside " + strings.Join(list, ", ")
+	return "; ranks are also missing beside " + strings.Join(list, ", ")
 }
 
 // covers reports that no number has more ranks in part than in all.

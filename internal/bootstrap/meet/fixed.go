@@ -48,7 +48,7 @@ const retryPause = 200 * time.Millisecond
 // Read returns the addresses.
 func (f *Fixed) Read(ctx context.Context, stale *Offer) (Offer, error) {
 	if stale != nil && !sleep(ctx, retryPause) {
-		return Offer{}, fmt.Errorf("nobody serves at %v: %w", f.Addrs, ctx.Err())
+		return Offer{}, fmt.Errorf("no rendezvous answers at %v: %w", f.Addrs, ctx.Err())
 	}
 	return Offer{Addrs: f.Addrs}, nil
 }

@@ -86,7 +86,7 @@ func Choose(c Circumstances) (Store, error) {
 	case c.Dir != "" && p.Job != "":
 		store, err := newFile(c.Dir, p.Job)
 		if err != nil {
-			return nil, fmt.Errorf("GOROVOD_RENDEZVOUS_DIR=%s, which is to be a directory that all hosts share: %w", c.Dir, err)
+			return nil, fmt.Errorf("GOROVOD_RENDEZVOUS_DIR=%s must be a directory that all hosts share: %w", c.Dir, err)
 		}
 		return store, nil
 	case p.OneHost() && p.Job != "":

@@ -62,7 +62,7 @@ func TestChoose(t *testing.T) {
 		{"a directory for a job without a name", Circumstances{Place: environment.Place{Launcher: environment.Hydra, Size: 2}, Dir: dir}, "no name"},
 		{"jsrun without a name", Circumstances{Place: environment.Place{Launcher: environment.Jsrun, Size: 2, LocalSize: 2}, Local: local}, "jsrun would do by itself, but has not set both LSB_JOBID and PMIX_NAMESPACE"},
 		{"PMI without PMI", Circumstances{Place: environment.Place{Launcher: environment.Hydra, Size: 2, LocalSize: 2}, Local: local}, "has not set PMI_FD"},
-		{"no directory", Circumstances{Place: two, Dir: filepath.Join(dir, "missing")}, "GOROVOD_RENDEZVOUS_DIR=" + filepath.Join(dir, "missing") + ", which is to be a directory that all hosts share: lstat"},
+		{"no directory", Circumstances{Place: two, Dir: filepath.Join(dir, "missing")}, "GOROVOD_RENDEZVOUS_DIR=" + filepath.Join(dir, "missing") + " must be a directory that all hosts share: lstat"},
 	} {
 		b, err := Choose(c.Circumstances)
 		got := fmt.Sprint(err)
