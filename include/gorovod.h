@@ -116,6 +116,9 @@ int horovod_comm_process_set(void *comm);
 /* When the operation has ended well, the engine releases the handle, and an output that the engine owns. Only
  * *status tells of that, so the op must have it. After a failure the handle stays. */
 #define GOROVOD_RELEASE_IF_OK 2u
+/* The calling thread does nothing else before the operation has ended, though it may wait elsewhere than in
+ * gorovod_wait: so ranks whose main threads wait so for one another are found. */
+#define GOROVOD_HOLDS_CALLER 4u
 
 /*
  * One operation. Zero the struct, set size to sizeof(gorovod_op), then the fields that
@@ -123,7 +126,7 @@ int horovod_comm_process_set(void *comm);
  */
 typedef struct gorovod_op {
   uint32_t size;
-  uint32_t flags;       /* GOROVOD_WILL_WAIT, GOROVOD_RELEASE_IF_OK */
+  uint32_t flags;       /* GOROVOD_WILL_WAIT, GOROVOD_RELEASE_IF_OK, GOROVOD_HOLDS_CALLER */
   int32_t type;         /* GOROVOD_ALLREDUCE, … */
   int32_t dtype;        /* GOROVOD_FLOAT32, … */
   int32_t reduce_op;    /* GOROVOD_SUM, … (allreduce, reducescatter) */

@@ -180,13 +180,14 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 		Type: operation.Kind(c._type), DType: tensor.DType(c.dtype), ReduceOp: tensor.ReduceOp(c.reduce_op),
 		Root: int(c.root_rank), Set: int(c.process_set), Prescale: float64(c.prescale), Postscale: float64(c.postscale),
 		Wire: tensor.Wire(c.wire), Stream: int64(c.stream),
-		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0, Status: (*int32)(unsafe.Pointer(c.status)), Name: unnamed,
+		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0, HoldsCaller: c.flags&C.GOROVOD_HOLDS_CALLER != 0,
+		Status: (*int32)(unsafe.Pointer(c.status)), Name: unnamed,
 	}
 	if c.flags&C.GOROVOD_RELEASE_IF_OK != 0 {
 		op.Ended = releaseIfOK
 	}
 	switch {
-	case c.flags&^(C.GOROVOD_WILL_WAIT|C.GOROVOD_RELEASE_IF_OK) != 0:
+	case c.flags&^(C.GOROVOD_WILL_WAIT|C.GOROVOD_RELEASE_IF_OK|C.GOROVOD_HOLDS_CALLER) != 0:
 		return fmt.Errorf("unknown flags %#x", uint32(c.flags))
 	case c.device != negotiate.CPUDevice:
 		return fmt.Errorf("device %d: only host memory (-1) is supported; copy the tensor there", int(c.device))

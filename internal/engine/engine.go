@@ -292,6 +292,7 @@ func newEntry(l *lane, op *Op) *Entry {
 	en.refs.Store(2)
 	en.shape = append(en.shape[:0], op.Shape...)
 	en.slot = negotiate.NoSlot
+	en.holds = op.HoldsCaller && l.engine.opts.MainThread != nil && l.engine.opts.MainThread()
 	en.request = negotiate.Request{Type: op.Type, DType: op.DType, Name: op.Name, Root: int32(op.Root),
 		Device: negotiate.CPUDevice, Shape: en.shape, Prescale: op.Prescale, Ranks: op.Ranks}
 	d := op.Type.Describe()

@@ -45,6 +45,8 @@ type Op struct {
 	Done func(*Entry)
 	// WillWait says that the caller waits at once, so that no goroutine needs to be woken.
 	WillWait bool
+	// HoldsCaller says that the calling thread does nothing before the end, though it may not wait here.
+	HoldsCaller bool
 	// Stream, if not 0, is one of those of the process set: see stream.go.
 	Stream int64
 	// Status, if set, receives the outcome's Code, once everything else that the
@@ -84,6 +86,7 @@ type Entry struct {
 	refs     atomic.Int32  // the holder and the engine; the last one recycles
 	late     atomic.Pointer[func(*Entry)]
 	blocked  blocked
+	holds    bool // the main thread, see Op.HoldsCaller
 
 	reads, writes extent   // what it has in engine.inUse
 	follows       []*Entry // what is to end before it is announced; guarded by engine.mu

@@ -19,6 +19,8 @@ type Waiting struct {
 	// has submitted nothing; zero if that thread may do other things, if something will be submitted by itself, or
 	// if all members have submitted this.
 	Blocked time.Time
+	// Needed: that thread goes on only when this has ended, whatever else it waits for.
+	Needed bool
 }
 
 // Waiting lists what is pending on this rank. It is safe on any goroutine.
@@ -32,7 +34,7 @@ func (e *Engine) Waiting() []Waiting {
 		unready = unready || len(l.unready) > int(l.following.Load())
 		for name, en := range l.table {
 			all = append(all, Waiting{Set: l.id, Name: name, Op: en.request.Type.String(), Since: en.since,
-				Unready: slices.Contains(l.unready, en), Agreed: en.agreed, Blocked: l.blockedSince(en, now)})
+				Unready: slices.Contains(l.unready, en), Agreed: en.agreed, Blocked: l.blockedSince(en, now), Needed: en.holds})
 		}
 	}
 	for i := range all {
@@ -91,7 +93,7 @@ func (e *Engine) blockedSince(en *Entry, now time.Time) time.Time {
 	}
 	from := en.since
 	// Who changes a process set always waits, if on a thread that the interface has made for it.
-	if !en.request.Type.ChangesSets() {
+	if !en.holds && !en.request.Type.ChangesSets() {
 		if now.UnixNano()-en.blocked.to.Load() > int64(waitFresh) {
 			return time.Time{}
 		}

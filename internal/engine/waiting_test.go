@@ -44,6 +44,27 @@ func TestBlocked(t *testing.T) {
 	want(9000, -1)
 }
 
+// TestAnOperationHoldsItsCaller: it does so if the main thread has submitted it, although nobody waits for it here.
+func TestAnOperationHoldsItsCaller(t *testing.T) {
+	for _, main := range []bool{true, false} {
+		engines := newWorld(t, 2, true, func(o *Options) { o.MainThread = func() bool { return main } })
+		op := sum("x", floats(1))
+		op.HoldsCaller = true
+		en := enqueue(t, engines[0], op)
+		waiting := engines[0].Waiting()
+		if len(waiting) != 1 || waiting[0].Needed != main || waiting[0].Blocked.IsZero() == main {
+			t.Errorf("main thread %v: %+v", main, waiting)
+		}
+		if err := do(t, engines[1], sum("x", floats(1))); err != nil {
+			t.Error(err)
+		}
+		if err := finish(t, engines[0], en); err != nil {
+			t.Error(err)
+		}
+		en.Release()
+	}
+}
+
 // TestBlockedByWhatIsFollowed: a thread that waits for an operation which follows another one waits for the latter.
 func TestBlockedByWhatIsFollowed(t *testing.T) {
 	e := &Engine{opts: Options{MainThread: func() bool { return true }}}

@@ -37,7 +37,7 @@ func (m *Monitor) waiting() []stall.Waiting {
 		case p.Unready:
 			phase = stall.Unready
 		}
-		at := stall.Waiting{Set: p.Set, Name: p.Name, Op: p.Op, Since: now.Sub(p.Since), Phase: phase}
+		at := stall.Waiting{Set: p.Set, Name: p.Name, Op: p.Op, Since: now.Sub(p.Since), Phase: phase, Needed: p.Needed}
 		if !p.Blocked.IsZero() {
 			at.Blocked = now.Sub(p.Blocked)
 		}

@@ -6,6 +6,9 @@
  * thread, and the engine's callback ends the call. So XLA can go on with steps that do not need the result: ranks
  * may run their operations in any order, and operations never use up XLA's threads.
  *
+ * XLA runs a small program on the thread that calls it, and this goes on when the program has ended. So if it is the
+ * main thread, it waits for the operation, of which the engine is told: see GOROVOD_HOLDS_CALLER.
+ *
  * SPDX-License-Identifier: Apache-2.0
  */
 #define _GNU_SOURCE
@@ -148,7 +151,7 @@ static void describe(struct operand *o, const struct site *s, const struct xla_b
   o->bytes = size_of(dtype);
   for (int64_t d = 0; d < out->ndim; d++) o->bytes *= (size_t)out->shape[d];
   o->op = (gorovod_op){
-    .size = sizeof o->op, .flags = GOROVOD_RELEASE_IF_OK, .type = s->type, .dtype = dtype,
+    .size = sizeof o->op, .flags = GOROVOD_RELEASE_IF_OK | GOROVOD_HOLDS_CALLER, .type = s->type, .dtype = dtype,
     .reduce_op = s->reduce_op, .root_rank = s->root_rank, .process_set = s->process_set, .device = -1,
     .ndim = (int32_t)in->ndim, .prescale = s->prescale, .postscale = s->postscale, .shape = in->shape,
     .input = in->data, .output = same_shape ? out->data : NULL, .alloc = same_shape ? NULL : give, .context = o,

@@ -73,6 +73,29 @@ def test_a_rank_that_dies_in_the_middle_of_a_program():
     assert code != 0 and "survivor knows" in output, output
 
 
+SECOND = {
+    "compiled": "jax.jit(lambda x: hvd.allreduce(x, name='g'))",
+    "at once": "lambda x: hvd.allreduce(x, name='g')",
+}
+
+
+@pytest.mark.parametrize("second", SECOND)
+def test_two_functions_in_opposite_orders(second):
+    """Ranks that wait for one another, in programs that the main thread runs, end with an error that names them."""
+    code, output = job(
+        f"""
+        f, g = jax.jit(lambda x: [hvd.allreduce(x, name="f"), hvd.allreduce(2 * x, name="h")]), {SECOND[second]}
+        for function in (f, g) if hvd.rank() == 0 else (g, f):
+            jax.block_until_ready(function(np.float32(1)))
+        """,
+        HOROVOD_STALL_CHECK_TIME_SECONDS="1",
+    )
+    assert code == 1, output
+    assert "root cause: rank" in output, output
+    for rank, name in enumerate("fg"):
+        assert re.search(rf"deadlock: .*rank {rank} on host \S+ \(pid \d+\) waits for {name}", output), output
+
+
 @pytest.mark.parametrize("length", [1, 100_000])
 def test_a_job_that_loses_a_rank_goes_on_with_the_same_program(length):
     code, output = job(

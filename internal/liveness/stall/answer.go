@@ -50,6 +50,8 @@ type Waiting struct {
 	// Blocked is for how long the rank's main thread has waited for it while the rank has submitted
 	// nothing, and has nothing that will be submitted by itself; 0 if that is not so.
 	Blocked time.Duration `json:"b,omitempty"`
+	// Needed: that thread goes on only when this operation has ended, whatever else it waits for.
+	Needed bool `json:"d,omitempty"`
 }
 
 func (w *Waiting) joined() bool { return w.Op == OpJoin }

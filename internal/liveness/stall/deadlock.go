@@ -20,7 +20,7 @@ const (
 	settled = 2 * time.Second
 )
 
-// held is a rank in a deadlock, and what holds it.
+// held is a rank in a deadlock, and one of the operations that hold it.
 type held struct {
 	rank  int
 	by    Waiting
@@ -41,18 +41,19 @@ func blocked(mine []Waiting) time.Duration {
 // an operation that one of the set has not submitted. views are by world rank.
 func deadlock(views []view, members func(set int) []int, least time.Duration) []held {
 	var all []held
-	in := make([]bool, len(views))
 	for r := range views {
-		if h, ok := heldBack(r, views, members, least); ok {
-			all, in[r] = append(all, h), true
-		}
+		all = append(all, heldBack(r, views, members, least)...)
 	}
+	in := make([]bool, len(views))
 	// Who waits only for ranks that may go on may go on itself.
 	for left := -1; left != len(all); {
 		left = len(all)
+		clear(in)
+		for _, h := range all {
+			in[h.rank] = true
+		}
 		all = slices.DeleteFunc(all, func(h held) bool {
-			in[h.rank] = slices.ContainsFunc(h.lacks, func(r int) bool { return in[r] })
-			return !in[h.rank]
+			return !slices.ContainsFunc(h.lacks, func(r int) bool { return in[r] })
 		})
 	}
 	for i := range all {
@@ -61,32 +62,35 @@ func deadlock(views []view, members func(set int) []int, least time.Duration) []
 	return all
 }
 
-// heldBack is what has blocked rank r for at least the given time, if something has. A thread that
-// looks at two operations in turn may be freed by either, so that it is not counted.
-func heldBack(r int, views []view, members func(set int) []int, least time.Duration) (held, bool) {
+// heldBack lists what has blocked rank r for at least the given time. A thread that looks at two operations in
+// turn may be freed by either, so these are not counted, unless it needs them.
+func heldBack(r int, views []view, members func(set int) []int, least time.Duration) []held {
 	v := &views[r]
 	if v.silent || v.unreadable {
-		return held{}, false
+		return nil
 	}
-	h := held{rank: r}
+	inTurn := 0
+	for i := range v.Waiting {
+		if w := &v.Waiting[i]; w.Blocked > 0 && !w.Needed {
+			inTurn++
+		}
+	}
+	var all []held
 	for _, w := range v.Waiting {
-		if w.Blocked == 0 {
+		if w.Blocked < least || w.Phase != Submitted || inTurn > 1 && !w.Needed {
 			continue
 		}
-		if h.by.Blocked > 0 {
-			return held{}, false
+		h := held{rank: r, by: w}
+		for _, m := range members(w.Set) {
+			if m >= 0 && m < len(views) && views[m].lacks(&w) {
+				h.lacks = append(h.lacks, m)
+			}
 		}
-		h.by = w
-	}
-	if h.by.Blocked < least || h.by.Phase != Submitted {
-		return held{}, false
-	}
-	for _, m := range members(h.by.Set) {
-		if m >= 0 && m < len(views) && views[m].lacks(&h.by) {
-			h.lacks = append(h.lacks, m)
+		if len(h.lacks) > 0 {
+			all = append(all, h)
 		}
 	}
-	return h, len(h.lacks) > 0
+	return all
 }
 
 // lacks reports whether the rank has certainly not submitted w.

@@ -25,7 +25,7 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// rankState is a line of a test, for one rank or for "1,3-5": "2 grad.1 ALLREDUCE 61 [@set] [unready] [blocked=61]",
+// rankState is a line of a test, for one rank or for "1,3-5": "2 grad.1 ALLREDUCE 61 [@set] [unready] [blocked=61] [needed]",
 // "2 -" for a rank that waits for nothing, "2 +300" for what does not fit into
 // its answer, "2 garbage".
 type rankState struct {
@@ -79,6 +79,8 @@ func (s *rankState) parse(f []string) (err error) {
 				continue
 			}
 			switch o {
+			case "needed":
+				w.Needed = true
 			case "unready":
 				w.Phase = Unready
 			case "executing":
