@@ -55,7 +55,7 @@ build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod
 wheel: prepare ## dist/gorovod-….whl, one for every Python 3 on any Linux since 2014
 	@scripts/prepare.sh wheel
 	$(MAKE) --no-print-directory wheel-files
-	rm -rf dist
+	rm -f dist/*.whl
 	build/wheel-tools/bin/python -m hatchling build -t wheel -d dist
 	scripts/check_wheel.sh dist/*.whl $(python)
 

@@ -1,0 +1,178 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// documented are the rows of a table in docs/errors.md: the first cell of each, and the others.
+func documented(t *testing.T, heading string) map[string][]string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), heading+"\n")
+	if !ok {
+		t.Fatalf("there is no %q", heading)
+	}
+	table, _, _ = strings.Cut(table, "\n## ")
+	_, table, _ = strings.Cut(table, "|---|")
+	rows := map[string][]string{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.ReplaceAll(line, `\|`, "or"), " | ")
+		if strings.HasPrefix(line, "| ") {
+			rows[strings.Trim(cells[0], "| ")] = cells[1:]
+		}
+	}
+	return rows
+}
+
+// Every code that the documentation has is what a real job ends with.
+func TestDocumentedExitCodesOfJobs(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	lost := filepath.Join(dir, "reach")
+	agent := fmt.Sprintf("#!/bin/sh\nprintf '%s %d %s /opt/gorovod\\n'\nIFS= read -r line\nhead -c 5 >/dev/null\n%ssleep 0.3\nexit 255\n",
+		agentGreeting, agentProtocol, build(), frameOf(`n{"Type":"ready","Ready":{"PID":1}}`))
+	for file, content := range map[string]string{text: "no program\n", lost: agent} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(lost, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	unread, broken, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unread.Close()
+	defer broken.Close()
+	cases := map[string][]struct {
+		name   string
+		args   []string
+		env    string
+		stdout *os.File
+		signal syscall.Signal
+		code   int
+	}{
+		"0": {{name: "all end", args: []string{"-np", "2", "true"}}},
+		"1": {
+			{name: "no host", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"}, env: sshVariable + "=false", code: 1},
+			{name: "too few hosts", args: []string{"-np", "1", "--min-np", "1", "--host-discovery-script", "/bin/true", "--elastic-timeout", "1", "true"}, code: 1},
+			{name: "a full disk", args: []string{"-np", "1", "echo", "x"}, stdout: full, code: 1},
+		},
+		"2":   {{name: "no number", args: []string{"-np", "x", "true"}, code: 2}, {name: "no command", args: []string{"-np", "1"}, code: 2}},
+		"126": {{name: "no program", args: []string{"-np", "1", text}, code: 126}},
+		"127": {{name: "no file", args: []string{"-np", "1", "no-such-command"}, code: 127}},
+		"128 + n": {
+			{name: "killed", args: []string{"-np", "2", "sh", "-c", "kill -9 $$"}, code: 128 + 9},
+			{name: "interrupted", args: []string{"-np", "2", "sh", "-c", "echo ready; exec sleep 60"}, signal: syscall.SIGTERM, code: 128 + 15},
+		},
+		"141":   {{name: "no reader", args: []string{"-np", "1", "yes"}, stdout: broken, code: 141}},
+		"255":   {{name: "a host is gone", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"}, env: sshVariable + "=" + lost, code: 255}},
+		"other": {{name: "a process's", args: []string{"-np", "2", "sh", "-c", "exit 42"}, code: 42}, {name: "in an elastic job", args: []string{"-np", "1", "--min-np", "1", "-H", "localhost:1", "sh", "-c", "exit 42"}, code: 42}},
+	}
+	rows := documented(t, "## Exit codes of `horovodrun`")
+	for code := range rows {
+		if cases[code] == nil {
+			t.Errorf("no job ends with %q", code)
+		}
+	}
+	for row, jobs := range cases {
+		if rows[row] == nil {
+			t.Errorf("%q is not documented", row)
+		}
+		for _, c := range jobs {
+			t.Run(row+"/"+c.name, func(t *testing.T) {
+				l := launched(t, []string{"A=b", c.env}, append([]string{"--grace-period", "0"}, c.args...)...)
+				if c.stdout != nil {
+					l.Stdout = c.stdout
+				}
+				if c.signal != 0 {
+					l.expectAfter("ready", c.signal, c.code)
+					return
+				}
+				l.expect(c.code)
+			})
+		}
+	}
+}
+
+// expectAfter is expect for what a signal ends once it has printed text.
+func (l *launcher) expectAfter(text string, s syscall.Signal, code int) {
+	l.t.Helper()
+	l.until(text, 1)
+	l.Process.Signal(s)
+	l.Wait()
+	if got := l.ProcessState.ExitCode(); got != code {
+		l.t.Errorf("exit code %d, want %d: %s", got, code, &l.stderr)
+	}
+}
+
+func TestDocumentedExitCodesOfCommands(t *testing.T) {
+	const broken = "GOROVOD_SSH=false"
+	fresh := filepath.Join(t.TempDir(), "fresh")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	// For each command its arguments that end with 0, 1 and 2. What begins with > has nowhere to print.
+	cases := map[string][3][]string{
+		"`gorovod doctor`":                    {{"doctor"}, {"doctor", "-H", "198.18.0.1:1"}, {"doctor", "--nonsense"}},
+		"`gorovod doctor --env`":              {{"doctor", "--env"}, {"doctor", "--env", "HOROVOD_RANK=x"}, {"doctor", "--env", "more"}},
+		"`gorovod doctor --dump`":             {nil, {"doctor", "--dump", "/no/such"}, {"doctor", "--dump", "/", "-H", "a:1"}},
+		"`gorovod doctor --bundle`":           {{"doctor", "--bundle", fresh}, {"doctor", "--bundle", "/no/such/file"}, {"doctor", "--bundle", fresh, "--env"}},
+		"`gorovod bench`":                     {nil, nil, {"bench", "--nonsense"}},
+		"`gorovod rendezvous`":                {{"rendezvous", "-n", "1"}, {"rendezvous", "-n", "1", "--listen", "198.18.0.1:1"}, {"rendezvous", "-n", "0"}},
+		"`gorovod completion`, `gorovod man`": {{"completion", "bash"}, {">", "man"}, {"completion", "nonsense"}},
+		"`gorovod --version`, `gorovod --licenses`, `gorovod --help`": {{"--version"}, {">", "--licenses"}, {"nonsense"}},
+	}
+	rows := documented(t, "## Exit codes of `gorovod`")
+	for row := range rows {
+		if _, ok := cases[row]; !ok {
+			t.Errorf("nothing is run for %s", row)
+		}
+	}
+	for row, commands := range cases {
+		if len(rows[row]) != 3 {
+			t.Errorf("%s is not documented", row)
+		}
+		for code, args := range commands {
+			if args == nil {
+				continue // a test of that command's own has it
+			}
+			t.Run(fmt.Sprint(row, "/", code), func(t *testing.T) {
+				env := []string{broken}
+				if last := args[len(args)-1]; strings.HasPrefix(last, "HOROVOD_") {
+					env, args = append(env, last), args[:len(args)-1]
+				}
+				into, args := args[0], args
+				if into == ">" {
+					args = args[1:]
+				}
+				l := launched(t, env, args...)
+				l.Args[0] = "gorovod"
+				if into == ">" {
+					l.Stdout = full
+				}
+				if args[0] == "rendezvous" && code == 0 {
+					l.expectAfter(secretVariable, syscall.SIGTERM, code)
+					return
+				}
+				l.expect(code)
+			})
+		}
+	}
+}
