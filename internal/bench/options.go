@@ -29,7 +29,7 @@ type options struct {
 	Time    *float64 `placeholder:"SECONDS" help:"How long it may take in all; a quarter of that is for measuring in any case. Default: 90 from when all jobs have started."`
 	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"The largest tensor. Default: 256."`
 	BERT    bool     `name:"bert" help:"The gradients of BERT-large, too: 1.3 GB for each rank of each contender."`
-	Peers   []string `placeholder:"NAME,..." words:"go,python,gloo,openmpi,horovod" help:"Whom to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
+	Peers   []string `placeholder:"NAME,..." words:"go,python,gloo,openmpi,horovod" help:"What to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
 	Python  string   `env:"PYTHON" placeholder:"FILE" help:"A Python with torch, for python and gloo. Default: python3."`
 	Horovod string   `placeholder:"FILE" help:"A Python with upstream's horovod and torch."`
 	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; mpirun is looked for beside it. Default: mpicc."`

@@ -17,7 +17,7 @@ import (
 // options are those of gorovod doctor.
 type options struct {
 	Cluster
-	Dump   string `placeholder:"PID|DIR" help:"Tell what the ranks of a job on this host have done last, what each waits for, and who is missing: the launcher's or any rank's process id, or the directory that was GOROVOD_DUMP_DIR."`
+	Dump   string `placeholder:"PID|DIR" help:"Print the last operations of a job's ranks on this host, what each waits for, and which ranks are missing. PID is the launcher's process id or a rank's; DIR is what GOROVOD_DUMP_DIR was."`
 	Env    bool   `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what,pack"`
 	Bundle string `placeholder:"FILE" help:"Write what helps others to help you into a new FILE.tar.gz, without secrets: versions, this report, environment, and the last operations of the jobs that run on this host, or of that of --dump." xor:"pack"`
 }
@@ -29,7 +29,7 @@ type Cluster struct {
 	Hostfile        string `placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"what"`
 	SSHPort         *int   `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
 	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
-	RemoteCommand   string `placeholder:"COMMAND" help:"What gorovod is called on the other hosts."`
+	RemoteCommand   string `placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts."`
 	StartTimeout    int    `default:"30" placeholder:"SECONDS" help:"How long the other hosts may take to be connected. Default: 30."`
 	Python          string `default:"python3" placeholder:"PROGRAM" help:"The Python whose frameworks count. Default: python3."`
 	NoPairs         bool   `help:"Do not measure the ways between the hosts."`

@@ -24,37 +24,37 @@ type flags struct {
 	Hostfile           string   `group:"Hosts" onedash:"hostfile" placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"hosts"`
 	SSHPort            *int     `group:"Hosts" name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
 	SSHIdentityFile    string   `group:"Hosts" name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
-	RemoteCommand      string   `group:"Hosts" own:"" placeholder:"COMMAND" help:"What gorovod is called on the other hosts. Default: this program's own path, or gorovod in the PATH there, or beside the job's Python."`
-	NetworkInterfaces  []string `group:"Hosts" aliases:"network-interface" placeholder:"NAME,..." help:"Interfaces that a job over several hosts may use: each host uses those of these names that it has, and must have one. Default: all that work."`
+	RemoteCommand      string   `group:"Hosts" own:"" placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts. Default: this program's own path, or gorovod in the PATH there, or beside the job's Python."`
+	NetworkInterfaces  []string `group:"Hosts" aliases:"network-interface" placeholder:"NAME,..." help:"Network interfaces that a job over several hosts may use. Each host uses those that it has, and must have one. Default: all that work."`
 	StartTimeout       *int     `group:"Hosts" placeholder:"SECONDS" help:"How long the other hosts may take to be connected, how long the processes wait for one another in hvd.init(), and how long the first run of --host-discovery-script may take. Default: $$HOROVOD_START_TIMEOUT, or 30 (60 for the script)."`
 	GlooTimeoutSeconds *int     `group:"Hosts" placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
 
-	MinNP             *int   `group:"Elastic jobs" name:"min-np" aliases:"min-num-proc" placeholder:"N" help:"Make the job elastic: it goes on with as few processes as this. Default: the number of processes."`
-	MaxNP             *int   `group:"Elastic jobs" name:"max-np" aliases:"max-num-proc" placeholder:"N" help:"How many processes an elastic job takes at most. Default: as many as there are slots."`
-	DiscoveryScript   string `group:"Elastic jobs" name:"host-discovery-script" placeholder:"COMMAND" xor:"hosts" help:"Make the job elastic: the command prints a line HOST or HOST:SLOTS for each host that there is, and is asked every second."`
+	MinNP             *int   `group:"Elastic jobs" name:"min-np" aliases:"min-num-proc" placeholder:"N" help:"Make the job elastic: it goes on while at least N processes are left. Default: the number of processes."`
+	MaxNP             *int   `group:"Elastic jobs" name:"max-np" aliases:"max-num-proc" placeholder:"N" help:"The largest number of processes of an elastic job. Default: as many as there are slots."`
+	DiscoveryScript   string `group:"Elastic jobs" name:"host-discovery-script" placeholder:"COMMAND" xor:"hosts" help:"Make the job elastic: the launcher runs the command every second, and the command prints a line HOST or HOST:SLOTS for each host."`
 	SlotsPerHost      *int   `group:"Elastic jobs" placeholder:"N" help:"Slots of discovered hosts that do not say how many they have. Default: 1."`
 	ElasticTimeout    *int   `group:"Elastic jobs" placeholder:"SECONDS" help:"How long an elastic job waits for slots and for its processes. Default: $$HOROVOD_ELASTIC_TIMEOUT, or 600."`
 	ResetLimit        *int   `group:"Elastic jobs" placeholder:"N" help:"How often an elastic job may be formed anew. Default: any number of times."`
-	BlacklistCooldown []int  `group:"Elastic jobs" name:"blacklist-cooldown-range" sep:"," placeholder:"MIN MAX" help:"For how many seconds, at least and at most, what has failed is left out of an elastic job. Default: for ever."`
+	BlacklistCooldown []int  `group:"Elastic jobs" name:"blacklist-cooldown-range" sep:"," placeholder:"MIN MAX" help:"For how many seconds an elastic job leaves out a slot or host that has failed. Default: for ever."`
 
-	Export          []string `group:"Processes" own:"" name:"export" short:"x" sep:"none" placeholder:"NAME[=VALUE]" help:"Set a variable in the processes' environment, or hand on one that they would not inherit. All others are inherited anyway."`
+	Export          []string `group:"Processes" own:"" name:"export" short:"x" sep:"none" placeholder:"NAME[=VALUE]" help:"Set a variable in the processes' environment, or hand on one that they would not inherit. They inherit all others anyway."`
 	OutputFilename  string   `group:"Processes" placeholder:"DIR" help:"Write each process's output to DIR/rank.N/stdout and stderr, too."`
 	PrefixTimestamp bool     `group:"Processes" onedash:"prefix-timestamp" name:"prefix-output-with-timestamp" aliases:"prefix-timestamp" help:"Put the time before each line of output."`
-	GracePeriod     *float64 `group:"Processes" own:"" placeholder:"SECONDS" help:"How long the other processes may go on after the first has failed, before they are terminated. Default: 5."`
+	GracePeriod     *float64 `group:"Processes" own:"" placeholder:"SECONDS" help:"How long the other processes may go on after the first has failed, before the launcher terminates them. Default: 5."`
 
 	FusionThresholdMB     *int     `group:"Performance" name:"fusion-threshold-mb" placeholder:"MIB" help:"How much is reduced together; 0 disables fusion. Default: 128."`
 	CacheCapacity         *int     `group:"Performance" placeholder:"N" help:"Number of tensors whose negotiation is remembered; 0 disables the cache. Default: 1024."`
-	CycleTimeMS           *float64 `group:"Performance" name:"cycle-time-ms" placeholder:"MS" help:"How long a small tensor that is ready may be held back for others to travel with it. Default: 0."`
-	HierarchicalAllreduce *bool    `group:"Performance" negatable:"" help:"Make allreduces over several hosts of parts inside the hosts and parts between them; no-: do not. Default: where it is thought to be faster."`
+	CycleTimeMS           *float64 `group:"Performance" name:"cycle-time-ms" placeholder:"MS" help:"How long a small tensor that is ready waits for others to travel with it. Default: 0."`
+	HierarchicalAllreduce *bool    `group:"Performance" negatable:"" help:"Reduce inside each host first, then between hosts; no-: do not. Default: where a model of the cost expects it to be faster."`
 	HierarchicalAllgather *bool    `group:"Performance" negatable:"" help:"The same for allgathers."`
 	TorusAllreduce        *bool    `group:"Performance" negatable:"" help:"Another name for --hierarchical-allreduce: both do the same."`
 
 	Autotune                     *bool    `group:"Search for better settings" negatable:"" help:"Search while the job runs."`
-	AutotuneLogFile              string   `group:"Search for better settings" placeholder:"FILE" help:"Write what has been tried to FILE, as CSV."`
-	AutotuneWarmupSamples        *int     `group:"Search for better settings" placeholder:"N" help:"How many measurements at the start are forgotten. Default: 3."`
+	AutotuneLogFile              string   `group:"Search for better settings" placeholder:"FILE" help:"Write the measurements of the search to FILE, as CSV."`
+	AutotuneWarmupSamples        *int     `group:"Search for better settings" placeholder:"N" help:"How many measurements at the start do not count. Default: 3."`
 	AutotuneStepsPerSample       *int     `group:"Search for better settings" placeholder:"N" help:"Steps that make a sample. Default: 10."`
 	AutotuneBayesOptMaxSamples   *int     `group:"Search for better settings" placeholder:"N" help:"How many measurements the search may make. Default: 20."`
-	AutotuneGaussianProcessNoise *float64 `group:"Search for better settings" placeholder:"X" help:"How much measurements are thought to scatter, 0 to 1. Default: 0.8."`
+	AutotuneGaussianProcessNoise *float64 `group:"Search for better settings" placeholder:"X" help:"How much measurements scatter, 0 to 1. Default: 0.8."`
 
 	TimelineFilename              string `group:"Reports" placeholder:"FILE" help:"Write a Chrome trace of all operations to FILE; DYNAMIC: none until hvd.start_timeline()."`
 	TimelineMarkCycles            *bool  `group:"Reports" negatable:"" help:"Mark each batch of operations in the timeline."`
@@ -69,11 +69,11 @@ type flags struct {
 	BindingArgs       string `group:"MPI" placeholder:"ARGS" help:"Arguments of mpirun that bind processes. Default: -bind-to none -map-by slot."`
 	MPIThreadsDisable *bool  `group:"MPI" name:"mpi-threads-disable" negatable:"" help:"Ask MPI for no threads."`
 
-	Gloo           bool `group:"Accepted for compatibility" help:"gorovod's own transport takes the place of Gloo."`
-	TCP            bool `group:"Accepted for compatibility" name:"tcp" help:"TCP is what runs between hosts; GOROVOD_TRANSPORT=tcp makes processes of one host use it, too."`
-	DisableCache   bool `group:"Accepted for compatibility" help:"No results of checks are cached."`
-	NumNCCLStreams *int `group:"Accepted for compatibility" name:"num-nccl-streams" placeholder:"N" help:"NCCL is not used."`
-	ThreadAffinity *int `group:"Accepted for compatibility" placeholder:"CORE" help:"The engine has no thread of its own to bind."`
+	Gloo           bool `group:"Accepted for compatibility" help:"No effect: gorovod's own transports take the place of Gloo."`
+	TCP            bool `group:"Accepted for compatibility" name:"tcp" help:"No effect: hosts use TCP anyway. GOROVOD_TRANSPORT=tcp makes processes of one host use it, too."`
+	DisableCache   bool `group:"Accepted for compatibility" help:"No effect: gorovod caches no results of checks."`
+	NumNCCLStreams *int `group:"Accepted for compatibility" name:"num-nccl-streams" placeholder:"N" help:"No effect: gorovod does not use NCCL."`
+	ThreadAffinity *int `group:"Accepted for compatibility" placeholder:"CORE" help:"No effect: the engine has no thread of its own to bind."`
 
 	// For horovod.run: each process's stdin; where the third stream of each goes, as
 	// a file for each rank; where a report goes; and a descriptor whose end is the caller's.
