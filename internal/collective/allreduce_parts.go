@@ -61,9 +61,9 @@ func (l *Lane) startParts(s spread) Op {
 	case n <= flatBytes/l.size && n <= l.shared.ChunkBytes():
 		l.begin()
 		return l.allreduceFlat.start(l, s)
-	case l.mayReach(n, len(s.parts)) && l.reachTrial.asks(n):
+	case l.maySingleCopy(n, len(s.parts)) && l.copyTrial.asks(n):
 		l.begin()
-		return l.allreduceReach.start(l, s)
+		return l.allreduceSingle.start(l, s)
 	default:
 		l.begin()
 		return l.allreducePipelined.start(l, s)

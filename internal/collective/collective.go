@@ -83,8 +83,8 @@ type Lane struct {
 	// chunkLimit is the most that a chunk over Shared holds; a multiple of lineBytes×size.
 	chunkLimit int
 	delivery   delivery
-	reach      transport.Reach // nil where the members cannot reach one another's memory
-	reachTrial reachTrial
+	single     transport.SingleCopy // nil where the members cannot reach one another's memory
+	copyTrial  copyTrial
 	scratch    []byte // grown to the largest need so far, and kept
 
 	srcs    [][]byte // size entries, for reduce.Reduce
@@ -98,7 +98,7 @@ type Lane struct {
 	allreduceLocal        allreduceLocal
 	allreduceFlat         allreduceSharedFlat
 	allreducePipelined    allreduceSharedPipelined
-	allreduceReach        allreduceSharedReach
+	allreduceSingle       allreduceSharedSingle
 	allgatherShared       allgatherShared
 	alltoallShared        alltoallShared
 	broadcastShared       broadcastShared
@@ -144,7 +144,7 @@ func newLane(rank, size int, shared transport.Shared, comm transport.Comm, o Opt
 	l.adasum.init(size)
 	if shared != nil {
 		l.chunkLimit = shared.ChunkBytes()
-		l.reach, _ = shared.(transport.Reach)
+		l.single, _ = shared.(transport.SingleCopy)
 	}
 	return l
 }

@@ -27,7 +27,7 @@ func (c *connector) network(ctx context.Context) (transport.Network, error) {
 		}
 		switch {
 		case len(byHost) == 1:
-			c.Log.Debug("the transport is shared memory", "single copy", local.Reaches())
+			c.Log.Debug("the transport is shared memory", "single copy", local.CanCopy())
 			return local, nil
 		case c.Config.Transport == "shm":
 			if local != nil {

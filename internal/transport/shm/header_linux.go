@@ -43,8 +43,8 @@ func (h *header) bell(rank int) *bellState {
 	return (*bellState)(unsafe.Pointer(&h.mem[bellsOffset(h.size)+rank*bellSize]))
 }
 
-func (h *header) reach(rank int) *reachState {
-	return (*reachState)(unsafe.Pointer(&h.mem[reachOffset(h.size)+rank*reachBytes]))
+func (h *header) copyState(rank int) *copyState {
+	return (*copyState)(unsafe.Pointer(&h.mem[copyOffset(h.size)+rank*copyStateBytes]))
 }
 
 // crowded reports that the ranks outnumber the cores, as the rank that made the segment sees it: the others

@@ -90,10 +90,10 @@ const (
 func pidsOffset() int          { return int(unsafe.Sizeof(registers{})) }
 func bellsOffset(size int) int { return roundUp(pidsOffset()+8*size, 128) }
 
-func reachOffset(size int) int { return bellsOffset(size) + size*bellSize }
+func copyOffset(size int) int { return bellsOffset(size) + size*bellSize }
 
 // headBytes is the size of the header, a multiple of the page size.
-func headBytes(size int) int { return roundUp(reachOffset(size)+size*reachBytes, pageSize) }
+func headBytes(size int) int { return roundUp(copyOffset(size)+size*copyStateBytes, pageSize) }
 
 // chunkBytes is ChunkBytes of a lane of n members.
 func chunkBytes(n int) int {

@@ -103,9 +103,9 @@ type Network struct {
 	head     *header
 	seg      segment // the lanes; unmapped by Close
 	bell     transport.Bell
-	token    *reachToken // nil: this rank cannot be reached
-	hugeSize uintptr     // see hugePages
-	seen     reachToken  // another rank's
+	token    *copyToken // nil: this rank cannot be reached
+	hugeSize uintptr    // see hugePages
+	seen     copyToken  // another rank's
 	err      atomic.Pointer[error]
 	shut     atomic.Bool // Close has been called: this rank has no say any more
 	fenced   sync.Once   // see fence; the watch that it needs is stopped afterwards

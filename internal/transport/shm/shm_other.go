@@ -50,7 +50,7 @@ func (*Network) OpenPart(int, []int, ...board.Config) (*Part, error) {
 }
 
 // Reaches is false.
-func (*Network) Reaches() bool { return false }
+func (*Network) CanCopy() bool { return false }
 
 // Verify finds nothing.
 func (*Network) Verify() error { return nil }

@@ -20,7 +20,7 @@ type staging struct {
 	buffers  []byte
 	chunk    int
 	members  int
-	reaching bool // see Reaches
+	copying  bool // see CanCopy
 	crowded  bool
 	probes   [maxProbes]transport.Span
 	probed   [maxProbes]byte
@@ -41,7 +41,7 @@ func newStaging(n *Network, region []byte, l laneLayout, me int, places []int) *
 		buffers:  region[l.buffers:],
 		chunk:    chunkBytes(len(places)),
 		members:  len(places),
-		reaching: n.worthReaching(),
+		copying:  n.worthCopying(),
 		crowded:  n.head.crowded(),
 		huge:     newHugePages(n.hugeSize, n.head.crowded()),
 	}

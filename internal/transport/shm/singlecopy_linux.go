@@ -36,8 +36,8 @@ const (
 	killLimit = 10 * time.Second
 )
 
-// reachState is what the others know of a rank, on cache lines of its own.
-type reachState struct {
+// copyState is what the others know of a rank, on cache lines of its own.
+type copyState struct {
 	token   [tokenBytes]byte
 	at      uint64        // the address of its own copy of the token; 0: it does not want to be reached
 	closed  atomic.Uint32 // 1: nobody may write to its memory any more
@@ -45,38 +45,38 @@ type reachState struct {
 	_       [96]byte
 }
 
-const reachBytes = int(unsafe.Sizeof(reachState{}))
+const copyStateBytes = int(unsafe.Sizeof(copyState{}))
 
-// reachToken is a rank's own copy of its token.
-type reachToken [tokenBytes]byte
+// copyToken is a rank's own copy of its token.
+type copyToken [tokenBytes]byte
 
 // openToOthers tells the others where this rank's token is.
 func (n *Network) openToOthers(h *header) {
-	if !n.worthReaching() {
+	if !n.worthCopying() {
 		return
 	}
 	if n.cfg.HugePages {
 		n.hugeSize = hugePageSize()
 	}
-	n.token = new(reachToken)
+	n.token = new(copyToken)
 	rand.Read(n.token[:])
-	s := h.reach(n.cfg.Rank)
+	s := h.copyState(n.cfg.Rank)
 	s.token, s.at = *n.token, uint64(uintptr(unsafe.Pointer(n.token)))
 	// Where only ancestors may look into a process, the launcher's descendants may. Elsewhere it is an error.
 	unix.Prctl(unix.PR_SET_PTRACER, uintptr(os.Getppid()), 0, 0, 0)
 	runtime.KeepAlive(h)
 }
 
-// worthReaching reports that ranks should reach one another's memory if they can: where more than two
+// worthCopying reports that ranks should reach one another's memory if they can: where more than two
 // share a core nothing is gained, since what one has staged is still in the cache when another takes its turn.
-func (n *Network) worthReaching() bool {
+func (n *Network) worthCopying() bool {
 	return !n.cfg.Staged && (n.cfg.Cores == 0 || n.cfg.Size <= 2*n.cfg.Cores)
 }
 
-// reaches reports that this rank can read the memory of the rank at a place.
-func (n *Network) reaches(place int) bool {
+// canCopy reports that this rank can read the memory of the rank at a place.
+func (n *Network) canCopy(place int) bool {
 	defer runtime.KeepAlive(n.head)
-	s := n.head.reach(place)
+	s := n.head.copyState(place)
 	if s.at == 0 {
 		return false
 	}
@@ -85,13 +85,13 @@ func (n *Network) reaches(place int) bool {
 	return got == tokenBytes && n.seen == s.token
 }
 
-// Reaches reports that this rank can reach the memory of all others of the host, and should.
-func (n *Network) Reaches() bool {
-	if !n.worthReaching() {
+// CanCopy reports that this rank can reach the memory of all others of the host, and should.
+func (n *Network) CanCopy() bool {
+	if !n.worthCopying() {
 		return false
 	}
 	for r := range n.cfg.Size {
-		if r != n.cfg.Rank && !n.reaches(r) {
+		if r != n.cfg.Rank && !n.canCopy(r) {
 			return false
 		}
 	}
@@ -106,18 +106,18 @@ func copyVM(call uintptr, pid int, own, theirs []transport.Span) (int, unix.Errn
 	return int(n), err
 }
 
-// Reaches implements transport.Reach. It looks again each time, since a process may have given up its rights, or
+// Reaches implements transport.SingleCopy. It looks again each time, since a process may have given up its rights, or
 // have become another program.
-func (s *staging) Reaches() bool {
+func (s *staging) CanCopy() bool {
 	for _, p := range s.others {
-		s.reaching = s.reaching && s.net.reaches(p)
+		s.copying = s.copying && s.net.canCopy(p)
 	}
-	return s.reaching
+	return s.copying
 }
 
-// Reachable implements transport.Reach. Memory of devices, such as that of a GPU's driver, is not.
-func (s *staging) Reachable(own []transport.Span) bool {
-	if !s.reaching {
+// Copyable implements transport.SingleCopy. Memory of devices, such as that of a GPU's driver, is not.
+func (s *staging) Copyable(own []transport.Span) bool {
+	if !s.copying {
 		return false
 	}
 	for len(own) > 0 {
@@ -137,24 +137,24 @@ func (s *staging) Reachable(own []transport.Span) bool {
 
 const maxProbes = 64
 
-// Crowded implements transport.Reach.
+// Crowded implements transport.SingleCopy.
 func (s *staging) Crowded() bool { return s.crowded }
 
-// Settle implements transport.Reach.
-func (s *staging) Settle(own []transport.Span) { s.huge.use(own) }
+// Expose implements transport.SingleCopy.
+func (s *staging) Expose(own []transport.Span) { s.huge.use(own) }
 
-// Pull implements transport.Reach.
+// Pull implements transport.SingleCopy.
 func (s *staging) Pull(m int, own, theirs []transport.Span) bool {
 	return s.copyVM(unix.SYS_PROCESS_VM_READV, "read", m, own, theirs)
 }
 
-// Push implements transport.Reach.
+// Push implements transport.SingleCopy.
 func (s *staging) Push(m int, theirs, own []transport.Span) bool {
 	defer runtime.KeepAlive(s.head)
-	writing := &s.head.reach(s.places[s.me]).writing
+	writing := &s.head.copyState(s.places[s.me]).writing
 	writing.Store(uint32(s.places[m]) + 1)
 	defer writing.Store(0)
-	if s.head.reach(s.places[m]).closed.Load() != 0 {
+	if s.head.copyState(s.places[m]).closed.Load() != 0 {
 		return false
 	}
 	return s.copyVM(unix.SYS_PROCESS_VM_WRITEV, "write", m, own, theirs)
@@ -174,14 +174,14 @@ func (s *staging) copyVM(call uintptr, what string, m int, own, theirs []transpo
 	switch {
 	case got == want:
 		return true
-	case err == unix.ESRCH, s.net.Err() != nil, s.head.reach(place).closed.Load() != 0:
+	case err == unix.ESRCH, s.net.Err() != nil, s.head.copyState(place).closed.Load() != 0:
 		return false // why, others say better
 	case err == 0:
 		err = unix.EFAULT
 	}
 	why := fmt.Sprintf("%v; GOROVOD_SINGLE_COPY=0 does without", err)
 	switch {
-	case err == unix.EFAULT && !s.net.reaches(place):
+	case err == unix.EFAULT && !s.net.canCopy(place):
 		why = "it has become another program"
 	case err == unix.EFAULT:
 		why = fmt.Sprintf("%v: its tensor is where one cannot %s, or was freed before the operation ended; if it is in a device's memory, GOROVOD_SINGLE_COPY=0 does without", err, what)
@@ -199,7 +199,7 @@ func (n *Network) fence() error {
 		return nil
 	}
 	defer runtime.KeepAlive(n.head)
-	n.head.reach(n.cfg.Rank).closed.Store(1)
+	n.head.copyState(n.cfg.Rank).closed.Store(1)
 	var errs []error
 	for r := range n.cfg.Size {
 		if r != n.cfg.Rank {
@@ -211,7 +211,7 @@ func (n *Network) fence() error {
 }
 
 func (n *Network) awaitWriter(place int) error {
-	writing, own := &n.head.reach(place).writing, uint32(n.cfg.Rank)+1
+	writing, own := &n.head.copyState(place).writing, uint32(n.cfg.Rank)+1
 	began, killed := time.Now(), false
 	for nap := 10 * time.Microsecond; writing.Load() == own && !n.watch.gone(place); nap = min(2*nap, time.Millisecond) {
 		switch waited := time.Since(began); {
@@ -229,4 +229,4 @@ func (n *Network) awaitWriter(place int) error {
 	return nil
 }
 
-var _ transport.Reach = (*staging)(nil)
+var _ transport.SingleCopy = (*staging)(nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// allreduceSharedReach is the allreduce of large data between members that reach one
+// allreduceSharedSingle is the allreduce of large data between members that reach one
 // another's memory. Each puts into its staging buffer where its parts are. Then each
 // reduces its share of the layout, block by block: it copies the block from all
 // others' inputs, reduces them and its own in the order of the ranks to its output,
@@ -18,16 +18,16 @@ import (
 // Steps: two synchronisations. Bytes: each member reads n and writes n of the members'
 // memory, beyond the cache the least there can be, and nothing passes from core to core.
 // What it reads of others passes through scratch memory that stays in its second-level
-// cache, and each page costs the kernel 0.1 µs. Chosen from reachBytes on, if all members
-// can reach all of the memory and member 0 has found it faster than the pipelined one: see reachTrial.
-type allreduceSharedReach struct {
+// cache, and each page costs the kernel 0.1 µs. Chosen from singleBytes on, if all members
+// can reach all of the memory and member 0 has found it faster than the pipelined one: see copyTrial.
+type allreduceSharedSingle struct {
 	lane  *Lane
 	todo  spread
 	chunk uint64
 	step  int
 	stuck bool // the network is aborted, or about to be
 	began time.Time
-	way   reachWay
+	way   copyWay
 	then  Op // the pipelined one instead
 
 	at, end     int // the next block of this member's share, and where the share ends
@@ -37,24 +37,24 @@ type allreduceSharedReach struct {
 }
 
 const (
-	// reachBytes is the least length for which the members tell one another where their parts are.
-	reachBytes = 128 << 10
+	// singleBytes is the least length for which the members tell one another where their parts are.
+	singleBytes = 128 << 10
 	// crowdedBytes is that of ranks that share cores: to ask costs them turns.
 	crowdedBytes = 1 << 20
-	// reachPart is the least mean length of a part: each costs the kernel a page or two.
-	reachPart = 16 << 10
-	// reachScratch is what all members' blocks take, about: as much as stays in a second-level cache.
-	reachScratch = 512 << 10
-	// reachSpans is the most that the kernel takes at once.
-	reachSpans = 1024
+	// singlePart is the least mean length of a part: each costs the kernel a page or two.
+	singlePart = 16 << 10
+	// singleScratch is what all members' blocks take, about: as much as stays in a second-level cache.
+	singleScratch = 512 << 10
+	// singleSpans is the most that the kernel takes at once.
+	singleSpans = 1024
 )
 
-// mayReach reports that the members should tell one another where their parts are. It is the same on all of them.
-func (l *Lane) mayReach(n, parts int) bool {
-	if l.reach == nil || l.reachTrial.impossible || n < reachBytes || n < crowdedBytes && l.reach.Crowded() {
+// maySingleCopy reports that the members should tell one another where their parts are. It is the same on all of them.
+func (l *Lane) maySingleCopy(n, parts int) bool {
+	if l.single == nil || l.copyTrial.impossible || n < singleBytes || n < crowdedBytes && l.single.Crowded() {
 		return false
 	}
-	return n/parts >= reachPart && tableBytes(parts) <= l.shared.ChunkBytes()
+	return n/parts >= singlePart && tableBytes(parts) <= l.shared.ChunkBytes()
 }
 
 // A member's table, in its staging buffer: what it can do, which way it wants, and for each part
@@ -75,17 +75,17 @@ func tableBytes(parts int) int { return tableParts + 16*parts }
 
 // The verdicts.
 const (
-	reachesAll  = 1 + iota // this member can reach the others, and they these parts
-	notNow                 // they cannot reach all of these parts
-	reachesNone            // this member cannot reach the others, now or later
+	copiesAll  = 1 + iota // this member can reach the others, and they these parts
+	notNow                // they cannot reach all of these parts
+	copiesNone            // this member cannot reach the others, now or later
 )
 
-func (a *allreduceSharedReach) start(l *Lane, s spread) Op {
-	*a = allreduceSharedReach{lane: l, todo: s, chunk: l.chunks(1), own: a.own[:0], theirs: a.theirs[:0]}
+func (a *allreduceSharedSingle) start(l *Lane, s spread) Op {
+	*a = allreduceSharedSingle{lane: l, todo: s, chunk: l.chunks(1), own: a.own[:0], theirs: a.theirs[:0]}
 	return a
 }
 
-func (a *allreduceSharedReach) Advance() (bool, error) {
+func (a *allreduceSharedSingle) Advance() (bool, error) {
 	l := a.lane
 	if a.then != nil {
 		done, err := a.then.Advance()
@@ -143,7 +143,7 @@ func addressOf(p []byte) uintptr {
 }
 
 // tell fills this member's table.
-func (a *allreduceSharedReach) tell() {
+func (a *allreduceSharedSingle) tell() {
 	l, s := a.lane, &a.todo
 	table := l.shared.Buffer(l.rank, a.chunk)[:tableBytes(len(s.parts))]
 	a.own = a.own[:0]
@@ -159,54 +159,54 @@ func (a *allreduceSharedReach) tell() {
 			a.own = append(a.own, transport.Span{Addr: in, Bytes: uintptr(len(p.In))})
 		}
 	}
-	verdict := reachesAll
+	verdict := copiesAll
 	switch {
-	case !l.reach.Reaches():
-		verdict = reachesNone
-	case !l.reach.Reachable(a.own):
+	case !l.single.CanCopy():
+		verdict = copiesNone
+	case !l.single.Copyable(a.own):
 		verdict = notNow
 	}
 	binary.NativeEndian.PutUint64(table[tableVerdict:], uint64(verdict))
 	if l.rank == 0 {
-		a.way = l.reachTrial.next(s.length())
+		a.way = l.copyTrial.next(s.length())
 		binary.NativeEndian.PutUint64(table[tableWay:], uint64(a.way))
 	}
 }
 
 // agreed reports that all members can, and member 0 wants to.
-func (a *allreduceSharedReach) agreed() bool {
+func (a *allreduceSharedSingle) agreed() bool {
 	l := a.lane
 	agreed := true
 	for m := range l.size {
 		switch binary.NativeEndian.Uint64(l.shared.Buffer(m, a.chunk)[tableVerdict:]) {
-		case reachesAll:
-		case reachesNone:
-			l.reachTrial.impossible = true
+		case copiesAll:
+		case copiesNone:
+			l.copyTrial.impossible = true
 			agreed = false
 		default:
 			agreed = false
 		}
 	}
-	way := reachWay(binary.NativeEndian.Uint64(l.shared.Buffer(0, a.chunk)[tableWay:]))
-	l.reachTrial.told(a.todo.length(), way)
+	way := copyWay(binary.NativeEndian.Uint64(l.shared.Buffer(0, a.chunk)[tableWay:]))
+	l.copyTrial.told(a.todo.length(), way)
 	if agreed && a.way.timed() {
 		a.began = time.Now()
 	}
-	return agreed && way.reach()
+	return agreed && way.single()
 }
 
 // timed ends an operation that member 0 has timed.
-func (a *allreduceSharedReach) timed() {
+func (a *allreduceSharedSingle) timed() {
 	if !a.began.IsZero() {
-		a.lane.reachTrial.took(a.way, a.todo.length(), time.Since(a.began))
+		a.lane.copyTrial.took(a.way, a.todo.length(), time.Since(a.began))
 	}
 }
 
 // deal prepares what this member has to reduce.
-func (a *allreduceSharedReach) deal() {
+func (a *allreduceSharedSingle) deal() {
 	l, s := a.lane, &a.todo
-	l.reach.Settle(a.own)
-	a.block = max(lineBytes, reachScratch/l.size/lineBytes*lineBytes)
+	l.single.Expose(a.own)
+	a.block = max(lineBytes, singleScratch/l.size/lineBytes*lineBytes)
 	if len(l.scratch) < l.size*a.block {
 		clear(l.temporary(l.size * a.block)) // which brings its pages into memory
 	}
@@ -218,12 +218,12 @@ func (a *allreduceSharedReach) deal() {
 }
 
 // reduceBlock makes the next block on all members. False: it could not.
-func (a *allreduceSharedReach) reduceBlock() bool {
+func (a *allreduceSharedSingle) reduceBlock() bool {
 	l, s := a.lane, &a.todo
 	lo, hi := a.at, min(a.at+a.block, a.end)
 	a.part = s.first(a.part, lo)
 	end := a.part // the parts in the block end before it
-	for end < len(s.parts) && s.starts[end] < hi && end-a.part < reachSpans {
+	for end < len(s.parts) && s.starts[end] < hi && end-a.part < singleSpans {
 		end++
 	}
 	if end < len(s.parts) {
@@ -247,17 +247,17 @@ func (a *allreduceSharedReach) reduceBlock() bool {
 }
 
 // scratch is the memory for the range [from, to) of member m in the block that starts at lo.
-func (a *allreduceSharedReach) scratch(m, lo, from, to int) []byte {
+func (a *allreduceSharedSingle) scratch(m, lo, from, to int) []byte {
 	return a.lane.scratch[m*a.block:][from-lo : to-lo]
 }
 
 // place is where member m has the input or the output of part i; 0: nowhere.
-func (a *allreduceSharedReach) place(m, i, field int) uintptr {
+func (a *allreduceSharedSingle) place(m, i, field int) uintptr {
 	return uintptr(binary.NativeEndian.Uint64(a.lane.shared.Buffer(m, a.chunk)[tableParts+16*i+field:]))
 }
 
 // pull copies member m's input of the parts before end in [lo, hi), prescaled.
-func (a *allreduceSharedReach) pull(m, lo, hi, end int) bool {
+func (a *allreduceSharedSingle) pull(m, lo, hi, end int) bool {
 	s := &a.todo
 	a.own, a.theirs = a.own[:0], a.theirs[:0]
 	for i := a.part; i < end; i++ {
@@ -269,7 +269,7 @@ func (a *allreduceSharedReach) pull(m, lo, hi, end int) bool {
 			a.add(addressOf(into), at+uintptr(from-s.starts[i]), to-from)
 		}
 	}
-	if len(a.own) > 0 && !a.lane.reach.Pull(m, a.own, a.theirs) {
+	if len(a.own) > 0 && !a.lane.single.Pull(m, a.own, a.theirs) {
 		return false
 	}
 	if s.prescale != 1 {
@@ -283,7 +283,7 @@ func (a *allreduceSharedReach) pull(m, lo, hi, end int) bool {
 }
 
 // push copies this member's output of the parts before end in [lo, hi) to member m.
-func (a *allreduceSharedReach) push(m, lo, hi, end int) bool {
+func (a *allreduceSharedSingle) push(m, lo, hi, end int) bool {
 	s := &a.todo
 	a.own, a.theirs = a.own[:0], a.theirs[:0]
 	for i := a.part; i < end; i++ {
@@ -292,10 +292,10 @@ func (a *allreduceSharedReach) push(m, lo, hi, end int) bool {
 			a.add(addressOf(a.output(lo, i, from, to)), at+uintptr(from-s.starts[i]), to-from)
 		}
 	}
-	return len(a.own) == 0 || a.lane.reach.Push(m, a.theirs, a.own)
+	return len(a.own) == 0 || a.lane.single.Push(m, a.theirs, a.own)
 }
 
-func (a *allreduceSharedReach) add(own, theirs uintptr, n int) {
+func (a *allreduceSharedSingle) add(own, theirs uintptr, n int) {
 	if n > 0 {
 		a.own = append(a.own, transport.Span{Addr: own, Bytes: uintptr(n)})
 		a.theirs = append(a.theirs, transport.Span{Addr: theirs, Bytes: uintptr(n)})
@@ -303,7 +303,7 @@ func (a *allreduceSharedReach) add(own, theirs uintptr, n int) {
 }
 
 // output is where this member has the result of the range [from, to) of part i, in the block that starts at lo.
-func (a *allreduceSharedReach) output(lo, i, from, to int) []byte {
+func (a *allreduceSharedSingle) output(lo, i, from, to int) []byte {
 	if a.todo.parts[i].Out == nil {
 		return a.scratch(a.lane.rank, lo, from, to)
 	}
@@ -311,7 +311,7 @@ func (a *allreduceSharedReach) output(lo, i, from, to int) []byte {
 }
 
 // reducePiece reduces part i in [lo, hi).
-func (a *allreduceSharedReach) reducePiece(lo, hi, i int) {
+func (a *allreduceSharedSingle) reducePiece(lo, hi, i int) {
 	l, s := a.lane, &a.todo
 	from, to := s.within(i, lo, hi)
 	for m := range l.srcs {

@@ -15,60 +15,60 @@ import (
 //	later trials  a pair (the other way, then the one in use) every trialPace allreduces, so that a slow
 //	              way costs little; the allreduce after the last pair's tells the verdict.
 
-// reachWay is how an allreduce is to be done, and whether member 0 looks at the clock.
-type reachWay uint8
+// copyWay is how an allreduce is to be done, and whether member 0 looks at the clock.
+type copyWay uint8
 
 const (
-	wayStaged reachWay = iota
-	wayReach
+	wayStaged copyWay = iota
+	waySingle
 	wayTimed = 2 // added
 	wayClear = 4 // added to the first verdict: the other way is so slow that it need not be tried soon
 )
 
-func (w reachWay) reach() bool { return w&wayReach != 0 }
-func (w reachWay) timed() bool { return w&wayTimed != 0 }
+func (w copyWay) single() bool { return w&waySingle != 0 }
+func (w copyWay) timed() bool  { return w&wayTimed != 0 }
 
-// reachTrial belongs to the lane's driver. All but times is the same on all members.
-type reachTrial struct {
+// copyTrial belongs to the lane's driver. All but times is the same on all members.
+type copyTrial struct {
 	impossible bool // found out
-	classes    [reachClasses]reachClass
+	classes    [copyClasses]copyClass
 }
 
-// reachClass is of allreduces of similar length.
-type reachClass struct {
+// copyClass is of allreduces of similar length.
+type copyClass struct {
 	judged  bool // the first trial has ended
 	number  int  // of allreduces since the last trial ended
 	between int  // allreduces from the end of a trial to the next one
 	staged  bool // which way is in use
 	// Member 0's, by way: what the allreduces of the trial under way have taken, in picoseconds a byte, and how many were measured.
-	times   [2][reachSamples]int64
+	times   [2][copySamples]int64
 	samples [2]int
 }
 
 const (
 	trialPace = 16
 	// An allreduce that takes milliseconds is measured fewer times.
-	reachSamples = 7
-	longSamples  = 3
-	longReach    = 16 << 20 // bytes
+	copySamples = 7
+	longSamples = 3
+	longSingle  = 16 << 20 // bytes
 	// After a trial that has changed the way the next one begins leastBetween allreduces later, and
 	// after one that has not, four times as many as before.
 	leastBetween = 250
 	mostBetween  = 16 * leastBetween
-	// reachClasses are one for each doubling of the length, since what is faster can change within
+	// copyClasses are one for each doubling of the length, since what is faster can change within
 	// a factor of four. The last one has all that are longer.
-	reachClasses = 12
+	copyClasses = 12
 )
 
 // firstWays are a class's first trial. It begins by staging, because each of the staging buffers is cold at its first
 // use, and measures that way when the last of them has been used.
-var firstWays = [...]reachWay{
-	wayStaged, wayStaged, wayStaged, wayReach | wayTimed, wayStaged, wayStaged | wayTimed, wayStaged | wayTimed,
+var firstWays = [...]copyWay{
+	wayStaged, wayStaged, wayStaged, waySingle | wayTimed, wayStaged, wayStaged | wayTimed, wayStaged | wayTimed,
 }
 
 // trial is what allreduce i of n bytes after the last trial is for: which way it takes and whether it is timed. The one
 // at the end tells the verdict. asked: it matters for a class whose way is staging.
-func (c *reachClass) trial(i, n int) (way reachWay, asked, end bool) {
+func (c *copyClass) trial(i, n int) (way copyWay, asked, end bool) {
 	if !c.judged {
 		if i == len(firstWays) {
 			return 0, true, true
@@ -82,35 +82,35 @@ func (c *reachClass) trial(i, n int) (way reachWay, asked, end bool) {
 	case at < 0 || at%trialPace > 1:
 		return way, false, false
 	case at%trialPace == 0:
-		way ^= wayReach
+		way ^= waySingle
 	}
 	return way | wayTimed, true, false
 }
 
 // pairs are those of a later trial of allreduces of n bytes.
 func pairs(n int) int {
-	if n >= longReach {
+	if n >= longSingle {
 		return longSamples
 	}
-	return reachSamples
+	return copySamples
 }
 
 // class is that of allreduces of n bytes: below 256 KiB, 512 KiB, 1 MiB and so on.
-func (t *reachTrial) class(n int) *reachClass {
-	return &t.classes[min(bits.Len(uint(n/reachBytes/2)), reachClasses-1)]
+func (t *copyTrial) class(n int) *copyClass {
+	return &t.classes[min(bits.Len(uint(n/singleBytes/2)), copyClasses-1)]
 }
 
 // way is the one in use.
-func (c *reachClass) way() reachWay {
+func (c *copyClass) way() copyWay {
 	if c.staged {
 		return wayStaged
 	}
-	return wayReach
+	return waySingle
 }
 
 // asks counts an allreduce of n bytes, and reports that the members are to ask one another how it
 // is to be done.
-func (t *reachTrial) asks(n int) bool {
+func (t *copyTrial) asks(n int) bool {
 	c := t.class(n)
 	_, asked, _ := c.trial(c.number, n)
 	c.number++
@@ -118,7 +118,7 @@ func (t *reachTrial) asks(n int) bool {
 }
 
 // next is what member 0 wants of the allreduce of n bytes that it has counted last.
-func (t *reachTrial) next(n int) reachWay {
+func (t *copyTrial) next(n int) copyWay {
 	c := t.class(n)
 	way, _, end := c.trial(c.number-1, n)
 	if end {
@@ -128,7 +128,7 @@ func (t *reachTrial) next(n int) reachWay {
 }
 
 // told notes what member 0 wants of it.
-func (t *reachTrial) told(n int, w reachWay) {
+func (t *copyTrial) told(n int, w copyWay) {
 	c := t.class(n)
 	if _, _, end := c.trial(c.number-1, n); !end {
 		return
@@ -136,19 +136,19 @@ func (t *reachTrial) told(n int, w reachWay) {
 	switch {
 	case !c.judged && w&wayClear == 0:
 		c.between = trialPace // so little was measured that the next trial follows soon
-	case !c.judged || w&wayReach != c.way():
+	case !c.judged || w&waySingle != c.way():
 		c.between = leastBetween
 	default:
 		c.between = min(max(4*c.between, leastBetween), mostBetween)
 	}
-	c.judged, c.number, c.staged = true, 0, !w.reach()
+	c.judged, c.number, c.staged = true, 0, !w.single()
 }
 
 // took notes what an allreduce of n bytes has taken.
-func (t *reachTrial) took(w reachWay, n int, d time.Duration) {
+func (t *copyTrial) took(w copyWay, n int, d time.Duration) {
 	c := t.class(n)
-	way := w & wayReach
-	if c.samples[way] < reachSamples {
+	way := w & waySingle
+	if c.samples[way] < copySamples {
 		c.times[way][c.samples[way]] = max(1, int64(d)*1000/int64(n))
 		c.samples[way]++
 	}
@@ -156,7 +156,7 @@ func (t *reachTrial) took(w reachWay, n int, d time.Duration) {
 
 // better ends a trial, by the medians, since some allreduces meet other processes. The way that is not
 // in use must be better by a tenth. A trial that could not measure both ways changes nothing.
-func (c *reachClass) better() reachWay {
+func (c *copyClass) better() copyWay {
 	var median [2]int64
 	for w, n := range c.samples {
 		if n == 0 {
@@ -168,9 +168,9 @@ func (c *reachClass) better() reachWay {
 	}
 	c.samples = [2]int{}
 	way := c.way()
-	used, other := median[way], median[way^wayReach]
+	used, other := median[way], median[way^waySingle]
 	if other > 0 && other+other/10 < used {
-		way ^= wayReach
+		way ^= waySingle
 		used, other = other, used
 	}
 	if !c.judged && used > 0 && other > 2*used {

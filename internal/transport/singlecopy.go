@@ -4,23 +4,23 @@ package transport
 // it stands for must be kept alive and in its place by other means.
 type Span struct{ Addr, Bytes uintptr }
 
-// Reach is what a Shared may be besides: the members' own memory can be read and
+// SingleCopy is what a Shared may be besides: the members' own memory can be read and
 // written by one another, without staging, once a member has told others where it is.
 //
 // A member ends no operation in which others write to its memory before they have
 // told it that they are done; if the network is aborted meanwhile, Network.Close
 // returns when nobody writes to it any more, nor ever will.
-type Reach interface {
+type SingleCopy interface {
 	Shared
-	// Reaches reports that this member can reach all others of the lane now. Once it is false it remains so.
-	Reaches() bool
+	// CanCopy reports that this member can reach all others of the lane now. Once it is false it remains so.
+	CanCopy() bool
 	// Crowded reports that ranks share cores. It is the same for all members.
 	Crowded() bool
-	// Reachable reports that others can reach these ranges of this member's memory.
-	Reachable(own []Span) bool
-	// Settle notes that others reach these ranges of this member's memory in this operation. What is
+	// Copyable reports that others can reach these ranges of this member's memory.
+	Copyable(own []Span) bool
+	// Expose notes that others reach these ranges of this member's memory in this operation. What is
 	// reached again and again may be moved into larger pages, which takes up to some 50 ms of an operation, rarely.
-	Settle(own []Span)
+	Expose(own []Span)
 	// Pull copies from member m's memory to this member's own, Push from its own to
 	// member m's: as many bytes as own and theirs both have, at most 1,024 spans each.
 	// They block for as long as copying takes. False means that it failed, and that

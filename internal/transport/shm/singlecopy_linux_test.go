@@ -19,37 +19,37 @@ func span(p []byte) []transport.Span {
 	return []transport.Span{{Addr: uintptr(unsafe.Pointer(&p[0])), Bytes: uintptr(len(p))}}
 }
 
-func TestReach(t *testing.T) {
+func TestSingleCopy(t *testing.T) {
 	nets := openWorld(t, 3, nil)
 	lanes := openLanes(t, nets, 0, []int{0, 1, 2})
-	reach := lanes[1].Shared.(transport.Reach)
-	if !reach.Reaches() {
+	single := lanes[1].Shared.(transport.SingleCopy)
+	if !single.CanCopy() {
 		t.Fatal("ranks of one process do not reach one another")
 	}
 	here, there := []byte("here it is"), []byte("there it was")
-	if !reach.Push(2, span(there[:10]), span(here)) || string(there) != "here it isas" {
+	if !single.Push(2, span(there[:10]), span(here)) || string(there) != "here it isas" {
 		t.Errorf("pushed: %q", there)
 	}
-	if !reach.Pull(2, span(here[2:4]), span(there[10:])) || string(here) != "heas it is" {
+	if !single.Pull(2, span(here[2:4]), span(there[10:])) || string(here) != "heas it is" {
 		t.Errorf("pulled: %q", here)
 	}
 	nets[2].token[0]++ // as if it were no longer the process that it was
-	if reach.Reaches() || !lanes[2].Shared.(transport.Reach).Reaches() {
+	if single.CanCopy() || !lanes[2].Shared.(transport.SingleCopy).CanCopy() {
 		t.Error("what has become of a rank is not noticed")
 	}
 	nets[2].token[0]--
-	if reach.Reaches() {
+	if single.CanCopy() {
 		t.Error("a rank that could not be reached can be again")
 	}
-	reach = lanes[0].Shared.(transport.Reach)
-	reach.Reaches()
+	single = lanes[0].Shared.(transport.SingleCopy)
+	single.CanCopy()
 	hole, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(hole)
 	bad := transport.Span{Addr: uintptr(unsafe.Pointer(unsafe.SliceData(hole))), Bytes: 1}
-	if list := append(bytesOf(here, 200), bad); !reach.Reachable(list[:200]) || reach.Reachable(list) {
+	if list := append(bytesOf(here, 200), bad); !single.Copyable(list[:200]) || single.Copyable(list) {
 		t.Error("memory that cannot be reached is not told from memory that can")
 	}
 	runtime.KeepAlive(there)
@@ -64,14 +64,14 @@ func bytesOf(p []byte, n int) (list []transport.Span) {
 }
 
 // A rank that wants nothing of it can neither reach nor be reached, and where more than two share a core they do not.
-func TestReachIsRefused(t *testing.T) {
+func TestSingleCopyIsRefused(t *testing.T) {
 	for why, change := range map[string]func(c *Config){
 		"one is staged":  func(c *Config) { c.Staged = c.Rank == 1 },
 		"they are three": func(c *Config) { c.Cores = 1 },
 	} {
 		nets := openWorld(t, 3, change)
 		for m, l := range openLanes(t, nets, 0, []int{0, 1, 2}) {
-			if l.Shared.(transport.Reach).Reaches() || nets[m].Reaches() {
+			if l.Shared.(transport.SingleCopy).CanCopy() || nets[m].CanCopy() {
 				t.Errorf("%s, and member %d reaches all others", why, m)
 			}
 		}
@@ -79,11 +79,11 @@ func TestReachIsRefused(t *testing.T) {
 }
 
 // What the kernel refuses to copy aborts the job, and names both ends.
-func TestReachOfMemoryThatIsGone(t *testing.T) {
+func TestSingleCopyOfMemoryThatIsGone(t *testing.T) {
 	nets := openWorld(t, 2, nil)
-	reach := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.Reach)
+	single := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.SingleCopy)
 	here := make([]byte, 8)
-	if reach.Push(1, []transport.Span{{Addr: 8, Bytes: 8}}, span(here)) {
+	if single.Push(1, []transport.Span{{Addr: 8, Bytes: 8}}, span(here)) {
 		t.Error("bytes were written to nowhere")
 	}
 	for r, n := range nets {
@@ -94,11 +94,11 @@ func TestReachOfMemoryThatIsGone(t *testing.T) {
 }
 
 // Who has closed is not written to, and does not return from Close while somebody writes.
-func TestCloseEndsReach(t *testing.T) {
+func TestCloseEndsSingleCopy(t *testing.T) {
 	nets := openWorld(t, 2, nil)
-	reach := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.Reach)
+	single := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.SingleCopy)
 	here, there := []byte("new"), []byte("old")
-	writing := &nets[0].head.reach(0).writing
+	writing := &nets[0].head.copyState(0).writing
 	writing.Store(1 + 1) // as Push does before it looks
 	closed := make(chan error)
 	go func() { closed <- nets[1].Close() }()
@@ -111,7 +111,7 @@ func TestCloseEndsReach(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	if reach.Push(1, span(there), span(here)) || string(there) != "old" {
+	if single.Push(1, span(there), span(here)) || string(there) != "old" {
 		t.Errorf("after Close: %q", there)
 	}
 	if err := nets[0].Err(); err != nil {
@@ -122,7 +122,7 @@ func TestCloseEndsReach(t *testing.T) {
 // A process that stops in the middle of a write is killed, and one that has ended is not waited for.
 func TestAWriterThatStops(t *testing.T) {
 	p, n, lane := beside(t, "stuck", nil)
-	if !lane.Shared.(transport.Reach).Reaches() {
+	if !lane.Shared.(transport.SingleCopy).CanCopy() {
 		t.Error("ranks of two processes do not reach one another")
 	}
 	told := make([]byte, 5)
@@ -131,7 +131,7 @@ func TestAWriterThatStops(t *testing.T) {
 	}
 	address := lane.Shared.Buffer(1, 0)
 	theirs := []transport.Span{{Addr: *(*uintptr)(unsafe.Pointer(&address[0])), Bytes: 5}}
-	if reach := lane.Shared.(transport.Reach); !reach.Pull(1, span(told), theirs) || string(told) != "hello" {
+	if single := lane.Shared.(transport.SingleCopy); !single.Pull(1, span(told), theirs) || string(told) != "hello" {
 		t.Errorf("pulled: %q", told)
 	}
 	lane.Shared.Advance(transport.In, 1)
@@ -162,7 +162,7 @@ func TestAWriterThatStops(t *testing.T) {
 // Who closes does not wait for a rank that writes to another one's memory, and does not kill it.
 func TestCloseSparesOtherWriters(t *testing.T) {
 	nets := openWorld(t, 3, nil)
-	writing := &nets[0].head.reach(1).writing
+	writing := &nets[0].head.copyState(1).writing
 	writing.Store(2 + 1)
 	defer writing.Store(0)
 	began := time.Now()
@@ -172,22 +172,22 @@ func TestCloseSparesOtherWriters(t *testing.T) {
 }
 
 // A damaged process id in the segment leads nobody to another process's memory.
-func TestReachKeepsToTheProcess(t *testing.T) {
+func TestSingleCopyKeepsToTheProcess(t *testing.T) {
 	nets := openWorld(t, 2, nil)
-	reach := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.Reach)
+	single := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.SingleCopy)
 	nets[0].head.pid(1).Store(1 << 30)
 	here, there := []byte("new"), []byte("old")
-	if !reach.Push(1, span(there), span(here)) || string(there) != "new" {
+	if !single.Push(1, span(there), span(here)) || string(there) != "new" {
 		t.Errorf("pushed: %q", there)
 	}
 }
 
 // A process that keeps its id and runs another program is not taken for one whose memory is refused.
-func TestReachOfAnotherProgram(t *testing.T) {
+func TestSingleCopyOfAnotherProgram(t *testing.T) {
 	nets := openWorld(t, 2, nil)
-	reach := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.Reach)
+	single := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.SingleCopy)
 	nets[1].token[0]++
-	if reach.Push(1, []transport.Span{{Addr: 8, Bytes: 8}}, span(make([]byte, 8))) {
+	if single.Push(1, []transport.Span{{Addr: 8, Bytes: 8}}, span(make([]byte, 8))) {
 		t.Error("bytes were written to nowhere")
 	}
 	if err := nets[1].Err(); err == nil || !strings.Contains(err.Error(), "rank 0 cannot write the memory of rank 1 (process "+strconv.Itoa(os.Getpid())+") any more: it has become another program") {
@@ -204,7 +204,7 @@ func stuck(n *Network, lane *transport.Lane, say func(string)) {
 		time.Sleep(time.Millisecond)
 	}
 	runtime.KeepAlive(hello)
-	n.head.reach(1).writing.Store(0 + 1)
+	n.head.copyState(1).writing.Store(0 + 1)
 	say("stuck")
 	unix.Kill(os.Getpid(), unix.SIGSTOP)
 	time.Sleep(time.Minute)
@@ -216,7 +216,7 @@ func TestCrowdedIsAgreed(t *testing.T) {
 		nets := openWorld(t, 3, func(c *Config) { c.Cores = cores[c.Rank] })
 		var crowded [3]bool
 		for m, l := range openLanes(t, nets, 0, []int{0, 1, 2}) {
-			crowded[m] = l.Shared.(transport.Reach).Crowded()
+			crowded[m] = l.Shared.(transport.SingleCopy).Crowded()
 		}
 		if crowded[1] != crowded[0] || crowded[2] != crowded[0] || cores[0] == cores[1] && crowded[0] != (cores[0] == 1) {
 			t.Errorf("%v cores: crowded %v", cores, crowded)
