@@ -115,8 +115,8 @@ func wrapAny(err error) error {
 	return err
 }
 
-// wrapMail makes the error that callers of Send and Recv see.
-func wrapMail(ctx context.Context, err error) error {
+// wrapMessage makes the error that callers of Send and Recv see.
+func wrapMessage(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil

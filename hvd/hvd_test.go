@@ -191,7 +191,7 @@ func rank() error {
 	if err := hvd.AddProcessSet(all); !errors.Is(err, hvd.ErrSetExists) || !errors.Is(err, hvd.ErrInvalidArgument) {
 		return fmt.Errorf("the world as a set: %w", err)
 	}
-	for _, part := range []func(ctx context.Context, r, n int) error{grouped, twice, async, elements, unregistered, ended, mail, traced} {
+	for _, part := range []func(ctx context.Context, r, n int) error{grouped, twice, async, elements, unregistered, ended, messages, traced} {
 		if err := part(ctx, r, n); err != nil {
 			return err
 		}

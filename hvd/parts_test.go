@@ -266,8 +266,8 @@ func ended(ctx context.Context, r, n int) error {
 	return nil
 }
 
-// mail sends messages to this rank itself and to the next one.
-func mail(ctx context.Context, r, n int) error {
+// messages sends messages to this rank itself and to the next one.
+func messages(ctx context.Context, r, n int) error {
 	buf := make([]int32, 3)
 	for _, bad := range []int{-1, n} {
 		_, err := hvd.Recv(ctx, bad, 1, buf)

@@ -151,7 +151,7 @@ func TestProcessPassesThroughItsPoints(t *testing.T) {
 	}
 	for i, x := range at {
 		mean, deviation := p.predict(x)
-		if got := mean*p.spread + p.mean; math.Abs(got-scores[i]) > 1e-3 || deviation > 1e-2 {
+		if got := mean*p.scale + p.mean; math.Abs(got-scores[i]) > 1e-3 || deviation > 1e-2 {
 			t.Errorf("at %v: %v ± %v, want %v", x, got, deviation, scores[i])
 		}
 	}

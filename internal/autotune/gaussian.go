@@ -11,12 +11,12 @@ import (
 // process is a Gaussian process with a squared exponential kernel, conditioned
 // on scores at points of the unit cube. Scores are standardised inside.
 type process struct {
-	at           [][]float64
-	length       float64 // of the kernel, in units of the cube
-	chol         mat.Cholesky
-	weights      mat.VecDense // K⁻¹ y
-	mean, spread float64      // of the scores
-	best         float64      // the greatest score, standardised
+	at          [][]float64
+	length      float64 // of the kernel, in units of the cube
+	chol        mat.Cholesky
+	weights     mat.VecDense // K⁻¹ y
+	mean, scale float64      // of the scores
+	best        float64      // the greatest score, standardised
 }
 
 // lengths are the kernel lengths among which the likelihood chooses.
@@ -31,16 +31,16 @@ var errNotDefinite = errors.New("autotune: the kernel matrix is not positive def
 // variances are those of the scores' errors, in their units.
 func condition(at [][]float64, scores, variances []float64) (*process, error) {
 	p := &process{at: at}
-	p.mean, p.spread = stat.MeanStdDev(scores, nil)
-	if !(p.spread > 0) {
-		p.spread = max(1e-12, math.Abs(p.mean)) // one score, or all alike
+	p.mean, p.scale = stat.MeanStdDev(scores, nil)
+	if !(p.scale > 0) {
+		p.scale = max(1e-12, math.Abs(p.mean)) // one score, or all alike
 	}
 	y := make([]float64, len(scores))
 	noise := make([]float64, len(scores))
 	p.best = math.Inf(-1)
 	for i, s := range scores {
-		y[i] = (s - p.mean) / p.spread
-		noise[i] = variances[i]/(p.spread*p.spread) + jitter
+		y[i] = (s - p.mean) / p.scale
+		noise[i] = variances[i]/(p.scale*p.scale) + jitter
 		p.best = max(p.best, y[i])
 	}
 	likeliest := math.Inf(-1)

@@ -152,7 +152,7 @@ func (s *Search) next() Point {
 	case s.warmup > 0 || n == 0:
 		return s.defaults()
 	case n < s.o.Points && n <= exploring:
-		return s.spread(n)
+		return s.halton(n)
 	case n < s.o.Points:
 		return s.promising()
 	default:
@@ -164,13 +164,13 @@ func (s *Search) next() Point {
 func (s *Search) promising() Point {
 	p, err := condition(s.units, s.scores, s.errs)
 	if err != nil {
-		return s.spread(len(s.trials))
+		return s.halton(len(s.trials))
 	}
 	return s.point(p.mostPromising(s.random))
 }
 
-// spread is the n-th point of a sequence that fills the cube evenly.
-func (s *Search) spread(n int) Point {
+// halton is the n-th point of a sequence that fills the cube evenly.
+func (s *Search) halton(n int) Point {
 	u := make([]float64, len(s.o.Params))
 	for i := range u {
 		u[i] = radicalInverse(n, primes[i%len(primes)])

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// The repetitions that begin in the first settleTime seconds of a turn do not count: after
+	// The repetitions that begin in the first warmupTime seconds of a turn do not count: after
 	// another contender's turn caches are cold, and for some milliseconds the ranks may share
 	// a core, until the scheduler has moved one away. Of what takes longRep seconds or more the
 	// check is the warm-up.
-	settleTime = 10e-3
+	warmupTime = 10e-3
 	longRep    = 100e-3
 	mostLead   = 1000
 	// fewReps are the least that count in a turn as long as one takes less than shortRep seconds.
@@ -223,7 +223,7 @@ func (s *schedule) plan(slice float64, x *series) turn {
 		t.reps = fewReps
 	}
 	if x.rep < longRep {
-		t.lead = min(int(math.Ceil(settleTime/x.rep)), mostLead)
+		t.lead = min(int(math.Ceil(warmupTime/x.rep)), mostLead)
 	}
 	t.reps = min(max(int(slice/x.cost)-t.lead, t.reps), s.most)
 	return t

@@ -7,10 +7,10 @@ import "github.com/gorovod/gorovod/internal/reduce"
 // Steps: none. Bytes: none beyond the input and the output. Chosen for size 1.
 type allreduceLocal struct {
 	lane *Lane
-	todo spread
+	todo layout
 }
 
-func (a *allreduceLocal) start(l *Lane, s spread) Op {
+func (a *allreduceLocal) start(l *Lane, s layout) Op {
 	*a = allreduceLocal{lane: l, todo: s}
 	return a
 }

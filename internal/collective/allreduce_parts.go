@@ -37,7 +37,7 @@ func (l *Lane) AllreduceParts(dt tensor.DType, op tensor.ReduceOp, parts []Part,
 			return l.refuse("allreduce: part %d: output of %d bytes, expected %d", i, len(p.Out), p.Bytes)
 		}
 	}
-	return l.startParts(l.spread(dt, op, parts, prescale, postscale))
+	return l.startParts(l.layout(dt, op, parts, prescale, postscale))
 }
 
 func checkReduction(dt tensor.DType, op tensor.ReduceOp, prescale, postscale float64) error {
@@ -51,7 +51,7 @@ func checkReduction(dt tensor.DType, op tensor.ReduceOp, prescale, postscale flo
 }
 
 // startParts chooses among the allreduces of a lane without Comm.
-func (l *Lane) startParts(s spread) Op {
+func (l *Lane) startParts(s layout) Op {
 	switch n := s.length(); {
 	case n == 0:
 		return l.done()
@@ -80,10 +80,10 @@ const (
 	directBytes = 2 << 10
 )
 
-// spread is a reduction of parts, laid out side by side: part i has the bytes
+// layout is a reduction of parts, laid out side by side: part i has the bytes
 // from starts[i] to starts[i]+parts[i].Bytes of the layout. There may be gaps of
 // less than a line, with nothing in them. The layout is the same on all members.
-type spread struct {
+type layout struct {
 	dt                  tensor.DType
 	op                  tensor.ReduceOp
 	prescale, postscale float64
@@ -91,8 +91,8 @@ type spread struct {
 	starts              []int // one more than parts
 }
 
-// spread lays parts out, in the lane's memory.
-func (l *Lane) spread(dt tensor.DType, op tensor.ReduceOp, parts []Part, prescale, postscale float64) spread {
+// layout lays parts out, in the lane's memory.
+func (l *Lane) layout(dt tensor.DType, op tensor.ReduceOp, parts []Part, prescale, postscale float64) layout {
 	starts := l.starts[:0]
 	at := 0
 	for i := range parts {
@@ -104,19 +104,19 @@ func (l *Lane) spread(dt tensor.DType, op tensor.ReduceOp, parts []Part, prescal
 		at += n
 	}
 	l.starts = append(starts, at)
-	return spread{dt, op, prescale, postscale, parts, l.starts}
+	return layout{dt, op, prescale, postscale, parts, l.starts}
 }
 
-// whole is a spread of one part.
-func (l *Lane) whole(r reduction) spread {
+// whole is a layout of one part.
+func (l *Lane) whole(r reduction) layout {
 	l.one[0] = Part{In: r.in, Out: r.out, Bytes: len(r.in)}
-	return l.spread(r.dt, r.op, l.one[:], 1, r.scale)
+	return l.layout(r.dt, r.op, l.one[:], 1, r.scale)
 }
 
-func (s *spread) length() int { return s.starts[len(s.parts)] }
+func (s *layout) length() int { return s.starts[len(s.parts)] }
 
 // first is the first part that ends behind lo; i is one that is not behind it.
-func (s *spread) first(i, lo int) int {
+func (s *layout) first(i, lo int) int {
 	for i < len(s.parts) && s.starts[i]+s.parts[i].Bytes <= lo {
 		i++
 	}
@@ -125,29 +125,29 @@ func (s *spread) first(i, lo int) int {
 
 // within is the range of part i that is in the range [lo, hi) of the layout, as
 // a range of the layout.
-func (s *spread) within(i, lo, hi int) (from, to int) {
+func (s *layout) within(i, lo, hi int) (from, to int) {
 	from = max(s.starts[i], lo)
 	return from, max(from, min(s.starts[i]+s.parts[i].Bytes, hi))
 }
 
 // direct reports that part i is reduced from its own memory to its own memory.
-func (s *spread) direct(i int) bool {
+func (s *layout) direct(i int) bool {
 	p := &s.parts[i]
 	return p.In != nil && (p.Bytes >= directBytes || len(s.parts) == 1)
 }
 
 // in and out are the range [from, to) of the layout, which is within part i.
-func (s *spread) in(i, from, to int) []byte { return s.parts[i].In[from-s.starts[i] : to-s.starts[i]] }
-func (s *spread) out(i, from, to int) []byte {
+func (s *layout) in(i, from, to int) []byte { return s.parts[i].In[from-s.starts[i] : to-s.starts[i]] }
+func (s *layout) out(i, from, to int) []byte {
 	return s.parts[i].Out[from-s.starts[i] : to-s.starts[i]]
 }
 
 // copyIn makes dst what this member contributes to the range [from, to) of the
 // layout, which is within part i or empty.
-func (s *spread) copyIn(dst []byte, i, from, to int) { s.deliverIn(false, dst, i, from, to) }
+func (s *layout) copyIn(dst []byte, i, from, to int) { s.deliverIn(false, dst, i, from, to) }
 
 // deliverIn is copyIn to where others will read it.
-func (s *spread) deliverIn(streamed bool, dst []byte, i, from, to int) {
+func (s *layout) deliverIn(streamed bool, dst []byte, i, from, to int) {
 	switch dst = dst[:to-from]; {
 	case from == to: // perhaps not in the part
 	case s.parts[i].In == nil:
@@ -161,7 +161,7 @@ func (s *spread) deliverIn(streamed bool, dst []byte, i, from, to int) {
 
 // copyOut takes src as the result of the range [from, to) of the layout, which
 // is within part i.
-func (s *spread) copyOut(src []byte, i, from, to int) {
+func (s *layout) copyOut(src []byte, i, from, to int) {
 	if s.parts[i].Out != nil {
 		copy(s.out(i, from, to), src)
 	}

@@ -14,12 +14,12 @@ import (
 // Chosen while size×n is at most flatBytes and n fits into one buffer.
 type allreduceSharedFlat struct {
 	lane    *Lane
-	todo    spread
+	todo    layout
 	chunk   uint64
 	entered bool
 }
 
-func (a *allreduceSharedFlat) start(l *Lane, s spread) Op {
+func (a *allreduceSharedFlat) start(l *Lane, s layout) Op {
 	*a = allreduceSharedFlat{lane: l, todo: s, chunk: l.chunks(1)}
 	return a
 }

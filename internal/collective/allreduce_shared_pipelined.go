@@ -30,7 +30,7 @@ import (
 // inputs. Chosen for all that is too large for the flat one.
 type allreduceSharedPipelined struct {
 	lane       *Lane
-	todo       spread
+	todo       layout
 	base       uint64 // number of the first chunk
 	chunkBytes int    // of the layout in each chunk but the last
 	chunks     int
@@ -44,7 +44,7 @@ type allreduceSharedPipelined struct {
 	began    time.Time // when the current step did, if it is timed
 }
 
-func (a *allreduceSharedPipelined) start(l *Lane, s spread) Op {
+func (a *allreduceSharedPipelined) start(l *Lane, s layout) Op {
 	n := s.length()
 	chunkBytes := pipelineChunk(n, l.size, min(l.shared.ChunkBytes(), l.chunkLimit))
 	chunks := ceilDiv(n, chunkBytes)

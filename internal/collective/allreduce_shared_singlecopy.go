@@ -22,7 +22,7 @@ import (
 // can reach all of the memory and member 0 has found it faster than the pipelined one: see copyTrial.
 type allreduceSharedSingle struct {
 	lane  *Lane
-	todo  spread
+	todo  layout
 	chunk uint64
 	step  int
 	stuck bool // the network is aborted, or about to be
@@ -80,7 +80,7 @@ const (
 	copiesNone            // this member cannot reach the others, now or later
 )
 
-func (a *allreduceSharedSingle) start(l *Lane, s spread) Op {
+func (a *allreduceSharedSingle) start(l *Lane, s layout) Op {
 	*a = allreduceSharedSingle{lane: l, todo: s, chunk: l.chunks(1), own: a.own[:0], theirs: a.theirs[:0]}
 	return a
 }

@@ -57,7 +57,7 @@ func drawParts(t *property.T, size int) partsCase {
 }
 
 // job checks each part against the reference for that part alone.
-func (c partsCase) job(rng *rand.Rand, start func(l *Lane, s spread) Op) job {
+func (c partsCase) job(rng *rand.Rand, start func(l *Lane, s layout) Op) job {
 	size := len(c.absent)
 	parts := make([][]Part, size)
 	ins := make([][][]byte, size)
@@ -91,7 +91,7 @@ func (c partsCase) job(rng *rand.Rand, start func(l *Lane, s spread) Op) job {
 	}
 	return job{
 		name:  fmt.Sprintf("allreduce of parts of %v %v, %v, scales %v and %v, %d members", c.lengths, c.dt, c.op, c.pre, c.post, size),
-		start: func(l *Lane) Op { return start(l, l.spread(c.dt, c.op, parts[l.rank], c.pre, c.post)) },
+		start: func(l *Lane) Op { return start(l, l.layout(c.dt, c.op, parts[l.rank], c.pre, c.post)) },
 		check: func(m int) error {
 			for i := range want {
 				if c.absent[m][i] {
@@ -109,7 +109,7 @@ func (c partsCase) job(rng *rand.Rand, start func(l *Lane, s spread) Op) job {
 	}
 }
 
-func startPipelined(l *Lane, s spread) Op {
+func startPipelined(l *Lane, s layout) Op {
 	if l.size == 1 || s.length() == 0 {
 		return l.startParts(s)
 	}
@@ -117,7 +117,7 @@ func startPipelined(l *Lane, s spread) Op {
 	return l.allreducePipelined.start(l, s)
 }
 
-func startChosen(l *Lane, s spread) Op {
+func startChosen(l *Lane, s layout) Op {
 	return l.AllreduceParts(s.dt, s.op, s.parts, s.prescale, s.postscale)
 }
 

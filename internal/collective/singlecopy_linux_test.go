@@ -58,7 +58,7 @@ func copying(g *group, unable int, rng *rand.Rand) {
 	}
 }
 
-func startSingle(l *Lane, s spread) Op {
+func startSingle(l *Lane, s layout) Op {
 	if s.length() == 0 {
 		return l.startParts(s)
 	}
@@ -177,7 +177,7 @@ func TestSingleCopyTellsWhatIsReached(t *testing.T) {
 	}
 	parts[1][1], mine[1] = Part{Bytes: 4096}, mine[1][:1]
 	g.runConcurrently(t, []job{{name: "two parts", start: func(l *Lane) Op {
-		return startSingle(l, l.spread(tensor.Float32, tensor.Sum, parts[l.rank], 1, 1))
+		return startSingle(l, l.layout(tensor.Float32, tensor.Sum, parts[l.rank], 1, 1))
 	}, check: func(int) error { return nil }}})
 	for m, r := range copiers {
 		if len(r.exposed) != 1 || !slices.Equal(r.exposed[0], mine[m]) {

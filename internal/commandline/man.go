@@ -28,10 +28,10 @@ func (p *Program) Man(name string) (string, error) {
 		if i > 0 {
 			b.WriteString(".br\n")
 		}
-		fmt.Fprintf(&b, ".B %s\n%s\n", roff(called(c, name, p.Alias)), roff(c.Usage))
+		fmt.Fprintf(&b, ".B %s\n%s\n", roff(pageTitle(c, name, p.Alias)), roff(c.Usage))
 	}
 	for _, c := range commands {
-		heading := strings.ToUpper(called(c, name, p.Alias))
+		heading := strings.ToUpper(pageTitle(c, name, p.Alias))
 		if len(commands) == 1 {
 			heading = "DESCRIPTION"
 		}
@@ -51,7 +51,7 @@ func (p *Program) Man(name string) (string, error) {
 			b.WriteString(".SS Examples\n")
 		}
 		for _, e := range c.Examples {
-			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(e.as(called(c, name, p.Alias))), roff(e.About))
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(e.as(pageTitle(c, name, p.Alias))), roff(e.About))
 		}
 	}
 	for _, s := range p.Sections {
@@ -60,8 +60,8 @@ func (p *Program) Man(name string) (string, error) {
 	return b.String(), nil
 }
 
-// called is what a command is called on the page of a program.
-func called(c *Command, page, alias string) string {
+// pageTitle is what a command is called on the page of a program.
+func pageTitle(c *Command, page, alias string) string {
 	if page == alias {
 		return alias
 	}

@@ -44,54 +44,54 @@ type Options struct {
 // connector is a rank that is connecting.
 type connector struct {
 	Options
-	messages *door // between its opening and mail
+	waiting *door // for the messages between ranks, between its opening and endpoint
 }
 
 // Ranks connects this rank with the others. It returns the network, and the messages between ranks.
-func Ranks(ctx context.Context, o Options) (network transport.Network, mail *p2p.Mail, err error) {
+func Ranks(ctx context.Context, o Options) (network transport.Network, messages *p2p.Endpoint, err error) {
 	c := &connector{Options: o}
 	if o.Place.Size == 1 {
 		network = inproc.NewWorld(1, inproc.Options{Shared: true, Slots: c.slots()})[0]
 	} else if network, err = c.network(ctx); err != nil {
-		if c.messages != nil {
-			c.messages.Close()
+		if c.waiting != nil {
+			c.waiting.Close()
 		}
 		return nil, nil, err
 	}
-	if mail, err = c.mail(ctx, network); err != nil {
+	if messages, err = c.endpoint(ctx, network); err != nil {
 		network.Close()
 		return nil, nil, err
 	}
-	return network, mail, nil
+	return network, messages, nil
 }
 
 // slots is the size of a board: it exists even if the cache is disabled.
 func (c *connector) slots() int { return max(1, c.Config.CacheCapacity) }
 
-// mail opens the messages between ranks.
-func (c *connector) mail(ctx context.Context, network transport.Network) (*p2p.Mail, error) {
+// endpoint opens the messages between ranks.
+func (c *connector) endpoint(ctx context.Context, network transport.Network) (*p2p.Endpoint, error) {
 	key := c.Secret
 	switch {
-	case c.messages != nil: // opened together with the network's
+	case c.waiting != nil: // opened together with the network's
 	case c.Session == nil:
 		l, _, err := c.listen()
 		if err != nil {
 			return nil, err
 		}
-		key = []byte(rand.Text())                              // only this rank sends to itself
-		c.messages = &door{l, c.toward([][]byte{nil}, 0, nil)} // nor is anything dialled for that
+		key = []byte(rand.Text())                             // only this rank sends to itself
+		c.waiting = &door{l, c.toward([][]byte{nil}, 0, nil)} // nor is anything dialled for that
 	default:
-		doors, err := c.openDoors(ctx, "mail", 1)
+		doors, err := c.openDoors(ctx, "mail", 1) // the exchange's name on the wire
 		if err != nil {
 			return nil, err
 		}
-		c.messages = &doors[0]
+		c.waiting = &doors[0]
 	}
-	d := c.messages
-	mail, err := p2p.New(p2p.Config{Rank: c.Place.Rank, Size: c.Place.Size, Key: key, Generation: c.Generation, Listener: d.Listener,
+	d := c.waiting
+	endpoint, err := p2p.New(p2p.Config{Rank: c.Place.Rank, Size: c.Place.Size, Key: key, Generation: c.Generation, Listener: d.Listener,
 		Timeout: c.Config.Timeout, Addrs: d.addrs, Knocks: c.Knocks, TLS: c.Config.TLS, TrackFD: c.TrackFD, Err: network.Err})
 	if err != nil {
 		return nil, fmt.Errorf("messages between ranks: %w", err)
 	}
-	return mail, nil
+	return endpoint, nil
 }

@@ -64,7 +64,7 @@ func (c *connector) overTCP(ctx context.Context) (tcp.Config, error) {
 		return tcp.Config{}, err
 	}
 	d := doors[0]
-	c.messages = &doors[1]
+	c.waiting = &doors[1]
 	return tcp.Config{Rank: c.Place.Rank, Size: c.Place.Size, Key: c.Secret, Generation: c.Generation, Listener: d.Listener,
 		Addrs: d.addrs, Paths: d.paths, Reached: d.reached, Describe: c.Members.Describe, Knocks: c.Knocks,
 		TLS: c.Config.TLS, Timeout: c.Config.Timeout, Slots: c.slots(), Streams: c.Config.TCPStreams, Wake: c.Wake, TrackFD: c.TrackFD,

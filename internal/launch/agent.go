@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	ways "github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/reach"
 )
 
 // The launcher pings each agent, and hears from it in return. Who hears nothing
@@ -159,7 +159,7 @@ func (a *agent) take(job *assignment) error {
 	if err := checkLimits(job.Slots); err != nil {
 		return err
 	}
-	var interfaces []ways.Own
+	var interfaces []reach.Own
 	if len(job.Interfaces) > 0 {
 		var err error
 		if interfaces, err = usable(job.Interfaces); err != nil {
@@ -180,7 +180,7 @@ func (a *agent) take(job *assignment) error {
 	}
 	a.crew = crew
 	client, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
-	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: client, Interfaces: ways.Names(interfaces)}})
+	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: client, Interfaces: reach.Names(interfaces)}})
 	return nil
 }
 

@@ -21,7 +21,7 @@ const (
 
 // calls are the connections of one job's that are made to hosts, most of them at the same time.
 type calls struct {
-	reach  *reach
+	shell  *remoteShell
 	latest atomic.Int64 // when the last host was let in; since 1970 in ns
 }
 
@@ -30,7 +30,7 @@ type calls struct {
 func (c *calls) connect(ctx context.Context, job assignment) (*remoteCrew, error) {
 	began := time.Now().UnixNano()
 	for pause := firstCrowdPause; ; pause = min(2*pause, lastCrowdPause) {
-		l, err := c.reach.line(job.Host)
+		l, err := c.shell.line(job.Host)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func (c *calls) connect(ctx context.Context, job assignment) (*remoteCrew, error
 }
 
 // line opens a line to host. An error is a *hostError.
-func (r *reach) line(host string) (*line, error) {
+func (r *remoteShell) line(host string) (*line, error) {
 	if r.open != nil {
 		return r.open(host)
 	}

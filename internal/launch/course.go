@@ -58,10 +58,10 @@ type course struct {
 	next  <-chan time.Time // when the next stage begins
 	asked time.Time        // when SIGTERM was sent: those that end later may do so by it
 
-	outlook   string           // what will happen to the others, as it was at the first failure
-	settled   <-chan time.Time // when the first failure is told
-	isSettled bool
-	told      bool
+	outlook    string           // what will happen to the others, as it was at the first failure
+	concluding <-chan time.Time // when the first failure is told
+	concluded  bool
+	told       bool
 }
 
 // follow is the launcher's loop, from the last start to the last end.
@@ -80,8 +80,8 @@ func (j *Job) follow(signals <-chan os.Signal, heard <-chan news) (int, error) {
 		case <-hungUp:
 			hungUp = nil
 			c.hangUp()
-		case <-c.settled:
-			c.settle()
+		case <-c.concluding:
+			c.conclude()
 		case <-c.next:
 			c.enter(c.stage + 1)
 		}
@@ -108,12 +108,12 @@ func (c *course) hear(n news) {
 		c.failures = append(c.failures, n.death)
 		if len(c.failures) == 1 {
 			c.outlook = c.job.outlook(len(c.living))
-			c.settled = time.After(newsPatience)
+			c.concluding = time.After(newsPatience)
 			if c.stage == runs {
 				c.enter(grace)
 			}
 		}
-		if c.isSettled {
+		if c.concluded {
 			c.tell(false)
 		}
 	}
@@ -160,7 +160,7 @@ func (c *course) enter(stage int) {
 	case grace:
 		c.next = time.After(c.job.Grace)
 	case terminated:
-		if c.isSettled {
+		if c.concluded {
 			c.tell(true) // nobody ends by himself any more
 		}
 		c.job.tell("terminating the processes that are left")
@@ -178,10 +178,10 @@ func (c *course) enter(stage int) {
 	}
 }
 
-// settle tells the first failure when all that was under way has come: also what those that have ended
+// conclude tells the first failure when all that was under way has come: also what those that have ended
 // reported before.
-func (c *course) settle() {
-	c.settled, c.isSettled = nil, true
+func (c *course) conclude() {
+	c.concluding, c.concluded = nil, true
 	var over []int
 	for _, r := range c.job.ranks {
 		if c.living[r.Rank] == nil {
@@ -248,9 +248,9 @@ func (j *Job) outlook(left int) string {
 
 // end says why the job has ended, and returns its exit code.
 func (c *course) end(signals <-chan os.Signal) (int, error) {
-	if c.settled != nil {
-		<-c.settled
-		c.settle()
+	if c.concluding != nil {
+		<-c.concluding
+		c.conclude()
 	}
 	c.tell(true)
 	late := c.job.drain(signals, c.interrupted != 0)

@@ -113,7 +113,7 @@ func examine(o doctor.Cluster, w io.Writer) error {
 	rand.Read(key)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	r := f.reach()
+	r := f.remoteShell()
 	r.Timeout = time.Duration(o.StartTimeout) * time.Second
 	patients := admit(ctx, merge(hosts), r, key)
 	defer func() {
@@ -145,13 +145,13 @@ func examine(o doctor.Cluster, w io.Writer) error {
 }
 
 // admit connects to all hosts, at the same time.
-func admit(ctx context.Context, hosts []Host, r reach, key []byte) []*patient {
+func admit(ctx context.Context, hosts []Host, r remoteShell, key []byte) []*patient {
 	local := locals(hosts)
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	patients := make([]*patient, len(hosts))
 	var wg sync.WaitGroup
-	calls := &calls{reach: &r}
+	calls := &calls{shell: &r}
 	for i, h := range hosts {
 		p := &patient{Host: cluster.Host{Name: h.Name, Slots: h.Slots}, key: key}
 		patients[i] = p

@@ -83,11 +83,11 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 		warn(name, note)
 	}
 	e := &elasticJob{
-		Job: &Job{Name: name, Path: path, Args: f.command, Env: env, Reach: f.reach(), Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename,
+		Job: &Job{Name: name, Path: path, Args: f.command, Env: env, Remote: f.remoteShell(), Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename,
 			Input: input, ResultDir: f.Results, Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
 		slots: 64, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{}, workers: map[int]*workerProcess{}, shown: map[int]int64{},
 	}
-	e.calls.reach = &e.Reach
+	e.calls.shell = &e.Remote
 	code, err = e.run(o)
 	return code, e.why, err
 }
@@ -268,7 +268,7 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces), Results: e.ResultDir != "", LateOutput: e.lateOutput(w, true)})
 		return nil
 	}
-	c, err := e.reach(a.Host)
+	c, err := e.remote(a.Host)
 	if err != nil {
 		e.driver.HostLost(a.Host)
 		return err
@@ -286,8 +286,8 @@ func (e *elasticJob) lateOutput(w *workerProcess, here bool) string {
 	return fmt.Sprintf("gorovod-%d-worker-%d.log", os.Getpid(), w.id)
 }
 
-// reach is the crew of another host, which is connected to if there is none. It blocks meanwhile.
-func (e *elasticJob) reach(host string) (*remoteCrew, error) {
+// remote is the crew of another host, which is connected to if there is none. It blocks meanwhile.
+func (e *elasticJob) remote(host string) (*remoteCrew, error) {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()

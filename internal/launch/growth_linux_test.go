@@ -14,17 +14,17 @@ import (
 )
 
 // More hosts than there are descriptors for are refused before anything is started.
-func TestReachHasLimits(t *testing.T) {
-	if err := checkReach(1, 1); err != nil {
+func TestRemotesHaveLimits(t *testing.T) {
+	if err := checkRemotes(1, 1); err != nil {
 		t.Error(err)
 	}
 	var files syscall.Rlimit
 	syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)
 	n := int(files.Cur/ofHost.descriptors) + 1
-	if err := checkReach(n, n); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%d hosts: this host's limit on ", n)) {
+	if err := checkRemotes(n, n); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%d hosts: this host's limit on ", n)) {
 		t.Error(err)
 	}
-	if err := checkReach(1, int(files.Cur)); err == nil || !strings.Contains(err.Error(), "enough for about 0 hosts") {
+	if err := checkRemotes(1, int(files.Cur)); err == nil || !strings.Contains(err.Error(), "enough for about 0 hosts") {
 		t.Errorf("with as many ranks as descriptors: %v", err)
 	}
 }
@@ -62,7 +62,7 @@ func BenchmarkLauncher(b *testing.B) {
 			spent := processorTime()
 			for b.Loop() {
 				j := &Job{Name: "horovodrun", Args: []string{"true"}, Env: os.Environ(), Local: func(string) bool { return false },
-					Reach: reach{Timeout: 30 * time.Second, Getenv: os.Getenv, open: standIn}, Stdout: io.Discard, Stderr: os.Stderr}
+					Remote: remoteShell{Timeout: 30 * time.Second, Getenv: os.Getenv, open: standIn}, Stdout: io.Discard, Stderr: os.Stderr}
 				for r := range n {
 					j.Slots = append(j.Slots, Slot{Host: fmt.Sprint("far", r), Rank: r, Size: n, LocalSize: 1, CrossRank: r, CrossSize: n})
 				}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/logging"
-	ways "github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/reach"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -40,10 +40,10 @@ type Job struct {
 	Slots []Slot
 	// Env is what every process gets, without its slot's variables.
 	Env []string
-	// Reach is how hosts other than this one are reached; Local tells which are
+	// Remote is how hosts other than this one are reached; Local tells which are
 	// this one.
-	Reach reach
-	Local func(host string) bool
+	Remote remoteShell
+	Local  func(host string) bool
 	// Interfaces are those that the job is to use; empty for any.
 	Interfaces []string
 	// OutputDir is where the processes' output goes, besides Stdout and
@@ -167,7 +167,7 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		crews, err = muster(ctx, hosts, j.Local, &calls{reach: &j.Reach}, assignment{Dir: workingDirectory(), Secret: secret, Input: j.Input, Interfaces: j.Interfaces}, slots)
+		crews, err = muster(ctx, hosts, j.Local, &calls{shell: &j.Remote}, assignment{Dir: workingDirectory(), Secret: secret, Input: j.Input, Interfaces: j.Interfaces}, slots)
 	}()
 	interrupted := syscall.Signal(0)
 	select {
@@ -200,7 +200,7 @@ func (j *Job) noteInterfaces(crews map[string]crew) {
 	if len(j.Interfaces) == 0 || err != nil {
 		return
 	}
-	found, hosts := [][]string{ways.Names(own)}, []string{"this host"}
+	found, hosts := [][]string{reach.Names(own)}, []string{"this host"}
 	for _, host := range slices.Sorted(maps.Keys(crews)) {
 		if far, ok := crews[host].(*remoteCrew); ok {
 			found, hosts = append(found, far.ready.Interfaces), append(hosts, host)

@@ -44,8 +44,8 @@ func checkLimits(np int) error {
 	return nil
 }
 
-// checkReach refuses a number of other hosts to whose agents, and ranks, this one cannot keep connections.
-func checkReach(hosts, ranks int) error {
+// checkRemotes refuses a number of other hosts to whose agents, and ranks, this one cannot keep connections.
+func checkRemotes(hosts, ranks int) error {
 	if l := exceeded(uint64(hosts), ofHost, uint64(ranks)); l != nil {
 		return fmt.Errorf("%d hosts: this host's limit on %s is %d, which is enough for about %d hosts and %d ranks; %s", hosts, l.what, l.value, l.most(), ranks, l.raise)
 	}

@@ -188,7 +188,7 @@ func launch(name string, args []string) (code int, why report, err error) {
 		warn(name, note)
 	}
 	if len(far) > 0 {
-		if err := checkReach(len(far), len(slots)); err != nil {
+		if err := checkRemotes(len(far), len(slots)); err != nil {
 			return exitUsage, why, err
 		}
 	}
@@ -207,7 +207,7 @@ func launch(name string, args []string) (code int, why report, err error) {
 		Args:       f.command,
 		Slots:      slots,
 		Env:        f.environ(os.Environ()),
-		Reach:      f.reach(),
+		Remote:     f.remoteShell(),
 		Local:      isHere,
 		Interfaces: f.NetworkInterfaces,
 		Input:      input,
@@ -227,9 +227,9 @@ func launch(name string, args []string) (code int, why report, err error) {
 	return code, j.why, err
 }
 
-// reach is how other hosts are reached.
-func (f *flags) reach() reach {
-	r := reach{Identity: f.SSHIdentityFile, Agent: f.RemoteCommand, Timeout: f.startTimeout(), Getenv: os.Getenv}
+// remoteShell is how other hosts are reached.
+func (f *flags) remoteShell() remoteShell {
+	r := remoteShell{Identity: f.SSHIdentityFile, Agent: f.RemoteCommand, Timeout: f.startTimeout(), Getenv: os.Getenv}
 	if f.SSHPort != nil {
 		r.Port = *f.SSHPort
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	ways "github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/reach"
 )
 
 // candidatesVariable lists all addresses at which ranks may find the rendezvous,
@@ -154,7 +154,7 @@ func placeOf(addrs []netip.AddrPort) map[string]string {
 // first, bridges last. Those of loopback are none, unless it is named, nor are
 // those that mean something on one link only.
 func ownAddresses(interfaces []string) ([]netip.Addr, error) {
-	own, err := ways.OnHost()
+	own, err := reach.OnHost()
 	if len(interfaces) > 0 {
 		own, err = usable(interfaces)
 	}
@@ -162,15 +162,15 @@ func ownAddresses(interfaces []string) ([]netip.Addr, error) {
 		return nil, fmt.Errorf("listen for the processes: %w", err)
 	}
 	var out []netip.Addr
-	for _, o := range ways.Sorted(own, netip.Addr{}) {
+	for _, o := range reach.Sorted(own, netip.Addr{}) {
 		out = append(out, o.Prefix.Addr())
 	}
 	return out, nil
 }
 
 // usable are the addresses of those of the job's interfaces that this host has.
-func usable(interfaces []string) ([]ways.Own, error) {
-	own, err := ways.OnInterfaces(interfaces)
+func usable(interfaces []string) ([]reach.Own, error) {
+	own, err := reach.OnInterfaces(interfaces)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", interfacesOption, strings.Join(interfaces, ","), err)
 	}

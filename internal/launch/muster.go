@@ -58,7 +58,7 @@ func muster(ctx context.Context, hosts []string, local func(host string) bool, c
 
 // dialAll adds the crews of hosts to crews.
 func dialAll(ctx context.Context, hosts []string, calls *calls, job assignment, slots map[string]int, crews map[string]crew) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, calls.reach.Timeout, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(ctx, calls.shell.Timeout, context.DeadlineExceeded)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)

@@ -235,7 +235,7 @@ func FuzzFrames(f *testing.F) {
 
 func TestSSHCommands(t *testing.T) {
 	env := map[string]string{}
-	r := reach{Port: 2222, Identity: "/k", Timeout: 7 * time.Second, Self: "/opt/it's/gorovod", Near: []string{"/venv/bin"}, Getenv: func(n string) string { return env[n] }}
+	r := remoteShell{Port: 2222, Identity: "/k", Timeout: 7 * time.Second, Self: "/opt/it's/gorovod", Near: []string{"/venv/bin"}, Getenv: func(n string) string { return env[n] }}
 	const finder = `exec sh -c 'for c do p=$(command -v "$c" 2>/dev/null) && exec "$p" agent; done; echo "gorovod-agent is none of: $*"; exit 127' sh `
 	const names = `'/opt/it'\''s/gorovod' 'gorovod' '/venv/bin/gorovod' 'horovodrun'`
 	for _, c := range []struct {

@@ -23,8 +23,8 @@ const (
 	kubexecPath     = "/etc/mpi/kubexec.sh"
 )
 
-// reach is how other hosts are reached.
-type reach struct {
+// remoteShell is how other hosts are reached.
+type remoteShell struct {
 	Port     int    // 0: ssh's own choice
 	Identity string // a file with a key; empty: ssh's own choice
 	// Agent is the command that is gorovod there; empty for one that is looked for.
@@ -45,7 +45,7 @@ type reach struct {
 
 // command is the program that runs an agent on host and passes its stdin and
 // stdout on.
-func (r *reach) command(host string) (*exec.Cmd, error) {
+func (r *remoteShell) command(host string) (*exec.Cmd, error) {
 	program := strings.Fields(r.Getenv(sshVariable))
 	if len(program) == 0 && r.Getenv(kubexecVariable) == kubexecPath {
 		var err error
@@ -86,7 +86,7 @@ func withoutSecrets(env []string) []string {
 }
 
 // shell is what the login shell of another host is to run, whichever shell that is.
-func (r *reach) shell() string {
+func (r *remoteShell) shell() string {
 	if r.Agent != "" {
 		return r.Agent + " agent"
 	}

@@ -27,7 +27,7 @@ func checkLimits(int) error {
 	return fmt.Errorf("jobs are started on Linux only; this is %s", runtime.GOOS)
 }
 
-func checkReach(int, int) error { return checkLimits(0) }
+func checkRemotes(int, int) error { return checkLimits(0) }
 
 // orphanage does nothing where no job is started.
 type orphanage struct{}

@@ -10,13 +10,13 @@ import (
 // number is never used twice.
 type Handles struct {
 	mu    sync.Mutex
-	slots []handle
+	cells []handle
 	free  []uint32
 }
 
 type handle struct {
 	entry  *engine.Entry
-	number int64 // upper bits: how often the slot was used; lower: its index + 1
+	number int64 // upper bits: how often the cell was used; lower: its index + 1
 }
 
 const indexBits = 24
@@ -59,13 +59,13 @@ func (h *Handles) ReleaseIfOK(e *engine.Entry) {
 
 func (h *Handles) add(e *engine.Entry) int64 {
 	if len(h.free) == 0 {
-		h.slots = append(h.slots, handle{number: int64(len(h.slots) + 1)})
-		h.free = append(h.free, uint32(len(h.slots)-1))
+		h.cells = append(h.cells, handle{number: int64(len(h.cells) + 1)})
+		h.free = append(h.free, uint32(len(h.cells)-1))
 	}
 	i := h.free[len(h.free)-1]
 	h.free = h.free[:len(h.free)-1]
-	h.slots[i].entry = e
-	return h.slots[i].number
+	h.cells[i].entry = e
+	return h.cells[i].number
 }
 
 // Get returns the Entry, retained for the caller, who releases it; or nil for
@@ -101,10 +101,10 @@ func (h *Handles) remove(number int64) *engine.Entry {
 
 func (h *Handles) find(number int64) *handle {
 	i := number&(1<<indexBits-1) - 1
-	if number <= 0 || i < 0 || i >= int64(len(h.slots)) {
+	if number <= 0 || i < 0 || i >= int64(len(h.cells)) {
 		return nil
 	}
-	if s := &h.slots[i]; s.number == number && s.entry != nil {
+	if s := &h.cells[i]; s.number == number && s.entry != nil {
 		return s
 	}
 	return nil

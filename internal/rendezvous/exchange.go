@@ -102,12 +102,12 @@ func (s *Server) contribute(p *peer, m message) bool {
 	}
 	x.values[p.Rank] = m.Value
 	x.from = append(x.from, p)
-	s.settle(g)
+	s.endExchanges(g)
 	return true
 }
 
-// settle ends the exchanges of g that are complete and those that can never be.
-func (s *Server) settle(g *generation) {
+// endExchanges ends those of g that are complete and those that can never be.
+func (s *Server) endExchanges(g *generation) {
 	for key, x := range g.exchanges {
 		if len(x.values) == s.size && g.odd == "" {
 			s.complete(x)

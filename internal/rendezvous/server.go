@@ -251,7 +251,7 @@ func (s *Server) admit(p *peer) (refusal string) {
 		text := s.strange(p)
 		p.gen = s.latest(p.Generation)
 		p.gen.odd = text
-		s.settle(p.gen)
+		s.endExchanges(p.gen)
 		return text
 	}
 	for {
@@ -287,7 +287,7 @@ func (s *Server) admit(p *peer) (refusal string) {
 	if g.odd == "" {
 		g.odd = g.otherArch(p)
 	}
-	s.settle(g)
+	s.endExchanges(g)
 	return ""
 }
 
@@ -324,7 +324,7 @@ func (s *Server) dismiss(p *peer) {
 	s.unask(p)
 	if p.left {
 		p.gen.gone[p.Rank] = s.farewell(p, "has left")
-		s.settle(p.gen)
+		s.endExchanges(p.gen)
 		return
 	}
 	r.lost = true
@@ -332,7 +332,7 @@ func (s *Server) dismiss(p *peer) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		p.gen.gone[p.Rank] = s.farewell(p, "has closed its connection to the launcher")
-		s.settle(p.gen)
+		s.endExchanges(p.gen)
 	})
 }
 
@@ -484,7 +484,7 @@ func (s *Server) Died(d Death) Death {
 		r.ended, s.someEnded = d.String(), true
 	}
 	for _, g := range s.gens {
-		s.settle(g)
+		s.endExchanges(g)
 	}
 	return d
 }

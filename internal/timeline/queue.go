@@ -116,8 +116,8 @@ func (q *queue) pop() {
 	}
 }
 
-// settle tells the producers how much room there is. Only the consumer calls it.
-func (q *queue) settle() { q.head.Store(q.next) }
+// release tells the producers how much room there is. Only the consumer calls it.
+func (q *queue) release() { q.head.Store(q.next) }
 
 // claimed is how many events are claimed and not popped, published or not. Only
 // the consumer calls it.

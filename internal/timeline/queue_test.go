@@ -29,7 +29,7 @@ func TestQueueKeepsEachProducersOrder(t *testing.T) {
 	for n := 0; n < producers*each; {
 		e := q.front()
 		if e == nil {
-			q.settle()
+			q.release()
 			runtime.Gosched()
 			continue
 		}
@@ -74,7 +74,7 @@ func TestQueueKeepsRoomForEnds(t *testing.T) {
 		for q.front() != nil {
 			q.pop()
 		}
-		q.settle()
+		q.release()
 	}
 	for i := range q.cells {
 		if q.cells[i].name != "" {

@@ -440,7 +440,7 @@ func BenchmarkEvent(b *testing.B) {
 			for tr.queue.front() != nil {
 				tr.queue.pop()
 			}
-			tr.queue.settle()
+			tr.queue.release()
 			b.StartTimer()
 		}
 	}

@@ -18,9 +18,9 @@ const (
 	// pause is how long the writer lets events gather. It bounds what a crash
 	// loses, and keeps a busy engine from waking it for every event.
 	pause = 10 * time.Millisecond
-	// settleTime bounds how long the last drain waits for a producer that has been
+	// drainTime bounds how long the last drain waits for a producer that has been
 	// descheduled between claim and publish.
-	settleTime = 100 * time.Millisecond
+	drainTime = 100 * time.Millisecond
 	// stopTime bounds how long stop waits for a file system that hangs.
 	stopTime = 10 * time.Second
 )
@@ -172,7 +172,7 @@ func (tr *trace) drain() (some bool) {
 			return true
 		}
 	}
-	tr.queue.settle()
+	tr.queue.release()
 	if tr.dropped.Load() != tr.told {
 		tr.rec.freeCrowd()
 	}
@@ -191,7 +191,7 @@ func (tr *trace) drain() (some bool) {
 // finish drains the queue for the last time, when no producer comes any more, and
 // completes the file.
 func (tr *trace) finish() {
-	for deadline := time.Now().Add(settleTime); ; runtime.Gosched() {
+	for deadline := time.Now().Add(drainTime); ; runtime.Gosched() {
 		tr.drain()
 		if tr.rec.err != nil || tr.queue.claimed() == 0 {
 			break

@@ -33,11 +33,11 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return w.settle(members)
+	return w.adopt(members)
 }
 
-// settle checks the roster, and adopts what follows from it: this rank's place, and rank 0's knobs.
-func (w *World) settle(members roster.Members) error {
+// adopt checks the roster, and adopts what follows from it: this rank's place, and rank 0's knobs.
+func (w *World) adopt(members roster.Members) error {
 	w.members = members
 	if err := members.CheckClaims(); err != nil {
 		return err

@@ -53,17 +53,17 @@ type World struct {
 	// Timeline records on rank 0; elsewhere it is never started.
 	Timeline *timeline.Timeline
 
-	start   bootstrap.Start
-	members roster.Members
-	log     *slog.Logger
-	flight  *flightDesk
-	keeping sync.WaitGroup // who writes a record
-	monitor *liveness.Monitor
-	knocks  *auth.Knocks
-	net     transport.Network
-	mail    *p2p.Mail
-	session *rendezvous.Session           // nil for a world of one
-	running atomic.Pointer[engine.Engine] // Engine, for who may ask before Join has returned
+	start    bootstrap.Start
+	members  roster.Members
+	log      *slog.Logger
+	flight   *flightDesk
+	keeping  sync.WaitGroup // who writes a record
+	monitor  *liveness.Monitor
+	knocks   *auth.Knocks
+	net      transport.Network
+	messages *p2p.Endpoint
+	session  *rendezvous.Session           // nil for a world of one
+	running  atomic.Pointer[engine.Engine] // Engine, for who may ask before Join has returned
 }
 
 // Join blocks until all ranks have joined the generation, or ctx ends; the error
@@ -78,7 +78,7 @@ func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (
 	w.knocks = auth.NewKnocks(func(text string) { o.Log.Warn(text) })
 	var err error
 	if s.Place.Size == 1 {
-		if err = w.settle(roster.Members{w.introduction(o)}); err == nil {
+		if err = w.adopt(roster.Members{w.introduction(o)}); err == nil {
 			err = w.begin(ctx, o)
 		}
 	} else {
@@ -126,15 +126,15 @@ func (w *World) meet(ctx context.Context, o Options) error {
 func (w *World) begin(ctx context.Context, o Options) (err error) {
 	w.monitor = liveness.New(liveness.Options{Config: w.Config, Rank: w.Place.Rank, Members: w.members, Session: w.session,
 		Record: w.keepRecord, Log: o.Log})
-	w.net, w.mail, err = connect.Ranks(ctx, connect.Options{Config: w.Config, Place: w.Place, Members: w.members, Session: w.session,
+	w.net, w.messages, err = connect.Ranks(ctx, connect.Options{Config: w.Config, Place: w.Place, Members: w.members, Session: w.session,
 		Peers: w.start.Peers, Secret: w.start.Secret, Generation: w.start.Generation, Knocks: w.knocks,
 		NextDeath: w.monitor.NextDeath, Vanished: w.monitor.Vanished, Wake: w.wake, TrackFD: o.TrackFD, Log: o.Log})
 	if err != nil {
 		return err
 	}
-	w.monitor.Connected(w.net, w.mail)
+	w.monitor.Connected(w.net, w.messages)
 	if err := w.startEngine(o); err != nil {
-		w.mail.Close()
+		w.messages.Close()
 		return err
 	}
 	return nil
@@ -164,7 +164,7 @@ func (w *World) Leave(limit time.Duration) {
 	w.Engine.Shutdown(limit)
 	w.keeping.Wait()
 	w.monitor.Close()
-	if err := w.mail.Close(); err != nil {
+	if err := w.messages.Close(); err != nil {
 		w.log.Warn("close the messages between ranks", "error", err)
 	}
 	w.knocks.Close()

@@ -133,10 +133,10 @@ func (s *speaker) notify(ctx context.Context, command string) error {
 
 // finish says the last word. All must have been answered before that: Hydra's proxy ends the job when it cannot hand on an answer.
 func (s *speaker) finish(ctx context.Context) error {
-	settle, cancel := context.WithTimeout(ctx, settleLimit)
+	drain, cancel := context.WithTimeout(ctx, drainLimit)
 	defer cancel()
 	for s.owed > 0 {
-		if _, err := s.next(settle); err != nil {
+		if _, err := s.next(drain); err != nil {
 			break // it has no name service
 		}
 	}
@@ -144,8 +144,8 @@ func (s *speaker) finish(ctx context.Context) error {
 	return err
 }
 
-// settleLimit bounds the wait for answers that nobody needs.
-const settleLimit = 2 * time.Second
+// drainLimit bounds the wait for answers that nobody needs.
+const drainLimit = 2 * time.Second
 
 // next is what is said next, but for answers to notify.
 func (s *speaker) next(ctx context.Context) (map[string]string, error) {

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// settled is how long a worker has to live, from its first place or else its start, not
+	// provenTime is how long a worker has to live, from its first place or else its start, not
 	// to count as a crash.
-	settled = 30 * time.Second
+	provenTime = 30 * time.Second
 	// freeCrashes are crashes in a row after which others are started at once.
 	freeCrashes = 2
 	// longestPause is the most that a host pauses after a crash.
@@ -33,7 +33,7 @@ func (s *State) crashed(w *worker, member bool) {
 	if h.crashes > 0 && w.started < h.last {
 		return // it was there when the last one failed: that was one failure of several workers
 	}
-	if s.now-w.since >= settled {
+	if s.now-w.since >= provenTime {
 		h.loop = loop{}
 		return
 	}

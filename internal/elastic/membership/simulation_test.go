@@ -19,7 +19,7 @@ func TestSimulation(t *testing.T) {
 				break
 			}
 		}
-		sim.settle()
+		sim.calm()
 		if sim.failure != "" {
 			t.Fatalf("seed %d: %s\n%s", seed, sim.failure, sim.log)
 		}
@@ -316,9 +316,9 @@ func (sim *simulation) check() {
 	}
 }
 
-// settle ends the trouble. The job must come together in bounded time: all who can
+// calm ends the trouble. The job must come together in bounded time: all who can
 // take part do.
-func (sim *simulation) settle() {
+func (sim *simulation) calm() {
 	if sim.stop != nil {
 		return
 	}

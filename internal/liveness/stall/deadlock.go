@@ -12,12 +12,12 @@ import (
 // can have more threads, so silence is part of the proof: nothing was submitted
 // on any of them meanwhile.
 const (
-	// spread is how far apart in time answers to one question may be: one may have been given to another
+	// answerSkew is how far apart in time answers to one question may be: one may have been given to another
 	// rank a second before. Blocked for so much longer, all were blocked at one moment.
-	spread = time.Second
-	// settled is how much longer a rank waits before it looks, so that the last one to be blocked finds that
+	answerSkew = time.Second
+	// lookDelay is how much longer a rank waits before it looks, so that the last one to be blocked finds that
 	// all are, though the others' answers are old ones.
-	settled = 2 * time.Second
+	lookDelay = 2 * time.Second
 )
 
 // held is a rank in a deadlock, and one of the operations that hold it.

@@ -162,7 +162,7 @@ func (i *Inspector) inspect() (aborted bool) {
 		}
 	}
 	if i.o.Deadlocks {
-		r.dead = deadlock(r.views, i.o.Members, i.o.CheckTime+spread)
+		r.dead = deadlock(r.views, i.o.Members, i.o.CheckTime+answerSkew)
 		r.fatal = r.fatal || len(r.dead) > 0
 	}
 	if r.fatal {
@@ -219,7 +219,7 @@ func (i *Inspector) due(mine []Waiting) map[key]bool {
 // toExamine reports whether a deadlock is to be looked for now: once each time that
 // this rank is blocked; later reports look again.
 func (i *Inspector) toExamine(mine []Waiting) bool {
-	long := i.o.Deadlocks && blocked(mine) > i.o.CheckTime+spread+settled
+	long := i.o.Deadlocks && blocked(mine) > i.o.CheckTime+answerSkew+lookDelay
 	due := long && !i.examined
 	i.examined = long
 	return due

@@ -8,8 +8,8 @@ import (
 // What comes over a connection may be anything: a hello is a rank's that may call, and a
 // header is one that putHeader has written, or both are refused.
 func FuzzParse(f *testing.F) {
-	m := &Mail{cfg: Config{Rank: 1, Size: 3, Generation: 7}}
-	from := &Mail{cfg: Config{Rank: 2, Size: 3, Generation: 7}}
+	m := &Endpoint{cfg: Config{Rank: 1, Size: 3, Generation: 7}}
+	from := &Endpoint{cfg: Config{Rank: 2, Size: 3, Generation: 7}}
 	f.Add(from.hello(1))
 	f.Add(from.hello(0))
 	var head [headerSize]byte
@@ -24,7 +24,7 @@ func FuzzParse(f *testing.F) {
 			if rank < 0 || rank >= m.cfg.Size || rank == m.cfg.Rank {
 				t.Errorf("%x is from rank %d", p, rank)
 			}
-			if h := (&Mail{cfg: Config{Rank: rank, Size: 3, Generation: 7}}).hello(1); !bytes.Equal(h, p) {
+			if h := (&Endpoint{cfg: Config{Rank: rank, Size: 3, Generation: 7}}).hello(1); !bytes.Equal(h, p) {
 				t.Errorf("hello %x reads as that of rank %d", p, rank)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // Beat implements transport.Pulsed.
-func (m *Mail) Beat(every time.Duration) (silent []transport.Silence) {
+func (m *Endpoint) Beat(every time.Duration) (silent []transport.Silence) {
 	for c, rank := range m.connections() {
 		if d := c.Beat(every); d > 0 {
 			silent = append(silent, transport.Silence{Rank: rank, Addr: c.RemoteAddr().String(), For: d})
@@ -19,14 +19,14 @@ func (m *Mail) Beat(every time.Duration) (silent []transport.Silence) {
 }
 
 // Rest implements transport.Pulsed.
-func (m *Mail) Rest() {
+func (m *Endpoint) Rest() {
 	for c := range m.connections() {
 		c.Rest()
 	}
 }
 
 // connections are the open ones, with the ranks at their other ends.
-func (m *Mail) connections() map[*link.Conn]int {
+func (m *Endpoint) connections() map[*link.Conn]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.conns)

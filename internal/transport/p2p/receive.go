@@ -13,7 +13,7 @@ import (
 
 // box is what this rank has of one sender.
 type box struct {
-	m    *Mail
+	m    *Endpoint
 	from int
 
 	mu      sync.Mutex
@@ -46,7 +46,7 @@ type waiter struct {
 // errCancelled is a waiter's error when it has been given p back.
 var errCancelled = errors.New("cancelled")
 
-func (b *box) init(m *Mail, from int) {
+func (b *box) init(m *Endpoint, from int) {
 	b.m, b.from = m, from
 	b.waiting, b.kept, b.stuck = make(map[uint32][]*waiter), make(map[uint32][]kept), make(map[uint32]int)
 }
@@ -55,7 +55,7 @@ func (b *box) init(m *Mail, from int) {
 // and returns its length and label. If the message is longer than p the error is a
 // TooLong, and the message is kept for another Recv. When ctx ends, no message
 // is lost.
-func (m *Mail) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, label uint16, err error) {
+func (m *Endpoint) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, label uint16, err error) {
 	if err = m.enter(ctx, from); err == nil {
 		b := &m.boxes[from]
 		b.mu.Lock()
@@ -295,7 +295,7 @@ func (b *box) connect(c *link.Conn) bool {
 	return true
 }
 
-// close says goodbye to the sender if the Mail ends in good order.
+// close says goodbye to the sender if the Endpoint ends in good order.
 func (b *box) close(orderly bool) {
 	b.mu.Lock()
 	c, failed := b.conn, b.err

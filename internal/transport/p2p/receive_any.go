@@ -9,7 +9,7 @@ import (
 // returns the sender, the length and the label. Messages of one sender come in order; among
 // senders it goes round. Errors as Recv; the death of one rank ends it only if
 // the world is aborted, as others may still send.
-func (m *Mail) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
+func (m *Endpoint) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
 	for err = m.enter(ctx, 0); err == nil; {
 		arrived := m.arrivals()
 		start := int(m.served.Add(1))
@@ -51,7 +51,7 @@ func (b *box) offers(tag uint32) bool {
 }
 
 // arrivals is closed when a box has something new to offer.
-func (m *Mail) arrivals() <-chan struct{} {
+func (m *Endpoint) arrivals() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.arrived == nil {
@@ -61,7 +61,7 @@ func (m *Mail) arrivals() <-chan struct{} {
 }
 
 // announce wakes those who wait for a message of any rank.
-func (m *Mail) announce() {
+func (m *Endpoint) announce() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.arrived != nil {

@@ -12,21 +12,21 @@ import (
 // Each message comes once, those of one sender in order, and nobody is starved.
 func TestRecvAny(t *testing.T) {
 	const size, each = 3, 40
-	mails := world(t, size, nil)
-	defer closeAll(mails)
+	endpoints := world(t, size, nil)
+	defer closeAll(endpoints)
 	ctx := limited(t)
 	var senders sync.WaitGroup
 	for r := range size {
 		senders.Go(func() {
 			for i := range each {
-				mustSend(t, mails[r], 0, 7, []byte{byte(i)})
+				mustSend(t, endpoints[r], 0, 7, []byte{byte(i)})
 			}
 		})
 	}
 	next := make([]byte, size)
 	p := make([]byte, 8)
 	for range size * each {
-		from, n, _, err := mails[0].RecvAny(ctx, 7, p)
+		from, n, _, err := endpoints[0].RecvAny(ctx, 7, p)
 		if err != nil || n != 1 || p[0] != next[from] {
 			t.Fatalf("got %d bytes %v from rank %d, %v; want message %d", n, p[:n], from, err, next[from])
 		}
@@ -37,33 +37,33 @@ func TestRecvAny(t *testing.T) {
 
 // A message that is larger than what is kept waits for its receiver.
 func TestRecvAnyOfALargeMessage(t *testing.T) {
-	mails := world(t, 2, nil)
-	defer closeAll(mails)
+	endpoints := world(t, 2, nil)
+	defer closeAll(endpoints)
 	ctx := limited(t)
 	want := pattern(MaxKept+1, 3)
-	go mustSend(t, mails[1], 0, 5, want)
+	go mustSend(t, endpoints[1], 0, 5, want)
 	p := make([]byte, len(want))
-	from, n, _, err := mails[0].RecvAny(ctx, 5, p)
+	from, n, _, err := endpoints[0].RecvAny(ctx, 5, p)
 	if err != nil || from != 1 || n != len(want) || !bytes.Equal(p, want) {
 		t.Fatalf("%d bytes from rank %d, %v", n, from, err)
 	}
 }
 
 // A Recv that waits for a sender's next message is served before RecvAny; and
-// RecvAny ends with its context, and with the Mail.
+// RecvAny ends with its context, and with the Endpoint.
 func TestRecvAnyWaits(t *testing.T) {
-	mails := world(t, 2, nil)
-	defer closeAll(mails)
+	endpoints := world(t, 2, nil)
+	defer closeAll(endpoints)
 	got := make(chan error, 1)
 	go func() {
-		_, _, err := mails[0].Recv(limited(t), 1, 9, make([]byte, 1))
+		_, _, err := endpoints[0].Recv(limited(t), 1, 9, make([]byte, 1))
 		got <- err
 	}()
-	eventually(t, func() bool { return mails[0].boxes[1].waitingFor(9) })
-	mustSend(t, mails[1], 0, 9, []byte{1})
+	eventually(t, func() bool { return endpoints[0].boxes[1].waitingFor(9) })
+	mustSend(t, endpoints[1], 0, 9, []byte{1})
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if _, _, _, err := mails[0].RecvAny(ctx, 9, make([]byte, 1)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, _, err := endpoints[0].RecvAny(ctx, 9, make([]byte, 1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	if err := <-got; err != nil {
@@ -71,10 +71,10 @@ func TestRecvAnyWaits(t *testing.T) {
 	}
 	cause := errors.New("the cause")
 	go func() {
-		_, _, _, err := mails[0].RecvAny(limited(t), 9, nil)
+		_, _, _, err := endpoints[0].RecvAny(limited(t), 9, nil)
 		got <- err
 	}()
-	mails[0].Abort(cause)
+	endpoints[0].Abort(cause)
 	if err := <-got; !errors.Is(err, cause) {
 		t.Error(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // outbox is the way to one receiver.
 type outbox struct {
-	m  *Mail
+	m  *Endpoint
 	to int
 	// turn holds a token while somebody writes. Whoever has put it there owns the
 	// fields up to mu.
@@ -31,7 +31,7 @@ type outbox struct {
 	err error // why nothing can be sent any more
 }
 
-func (o *outbox) init(m *Mail, to int) { o.m, o.to, o.turn = m, to, make(chan struct{}, 1) }
+func (o *outbox) init(m *Endpoint, to int) { o.m, o.to, o.turn = m, to, make(chan struct{}, 1) }
 
 // Send sends p to rank `to`, which may be this one. It returns when p may be
 // reused: when the message is under way, not when it has been received. It blocks
@@ -39,7 +39,7 @@ func (o *outbox) init(m *Mail, to int) { o.m, o.to, o.turn = m, to, make(chan st
 // most Config.Timeout). If ctx ends when a part of the message has been sent,
 // the error is ctx's and the message arrives nevertheless. The label goes with the
 // message, for the receiver to look at; it takes no part in the choice of one.
-func (m *Mail) Send(ctx context.Context, to int, tag uint32, label uint16, p []byte) error {
+func (m *Endpoint) Send(ctx context.Context, to int, tag uint32, label uint16, p []byte) error {
 	err := m.enter(ctx, to)
 	if err == nil {
 		o := &m.outs[to]
@@ -180,7 +180,7 @@ func (o *outbox) failure() error {
 	return o.err
 }
 
-// close waits for who writes, and says goodbye if the Mail ends in good order.
+// close waits for who writes, and says goodbye if the Endpoint ends in good order.
 func (o *outbox) close(orderly bool) {
 	o.turn <- struct{}{}
 	if o.conn != nil && orderly && o.failure() == nil {

@@ -16,7 +16,7 @@ const protocol = "p2p\x02"
 const helloSize = len(protocol) + 8 + 3*4
 
 // hello is what this rank says when it dials another.
-func (m *Mail) hello(to int) []byte {
+func (m *Endpoint) hello(to int) []byte {
 	p := append(make([]byte, 0, helloSize), protocol...)
 	p = binary.LittleEndian.AppendUint64(p, m.cfg.Generation)
 	for _, v := range []int{m.cfg.Rank, to, m.cfg.Size} {
@@ -26,7 +26,7 @@ func (m *Mail) hello(to int) []byte {
 }
 
 // sender is the rank that a hello comes from, if that may connect to this one.
-func (m *Mail) sender(hello []byte) (int, error) {
+func (m *Endpoint) sender(hello []byte) (int, error) {
 	if len(hello) != helloSize || string(hello[:len(protocol)]) != protocol {
 		return 0, errors.New("here is tagged send and receive")
 	}
@@ -48,7 +48,7 @@ func (m *Mail) sender(hello []byte) (int, error) {
 }
 
 // admit judges a hello.
-func (m *Mail) admit(hello []byte) error {
+func (m *Endpoint) admit(hello []byte) error {
 	from, err := m.sender(hello)
 	if err == nil && m.boxes[from].connected() {
 		err = errors.New("connected already")
@@ -57,7 +57,7 @@ func (m *Mail) admit(hello []byte) error {
 }
 
 // take is given a proved connection.
-func (m *Mail) take(hello []byte, c *link.Conn) {
+func (m *Endpoint) take(hello []byte, c *link.Conn) {
 	from, err := m.sender(hello)
 	if err != nil || !m.register(c, from) {
 		c.Close()
@@ -95,7 +95,7 @@ func putHeader(p []byte, kind uint16, tag uint32, label uint16, length int) {
 	binary.LittleEndian.PutUint64(p[8:], uint64(length))
 }
 
-// errGoodbye says that the other end has closed its mail in good order.
+// errGoodbye says that the other end has closed its endpoint in good order.
 var errGoodbye = errors.New("goodbye")
 
 // parseHeader returns errGoodbye for a goodbye.
@@ -114,7 +114,7 @@ func parseHeader(p []byte) (header, error) {
 func lost(rank int, c *link.Conn, err error) error {
 	switch {
 	case errors.Is(err, errGoodbye):
-		return fmt.Errorf("rank %d has closed its mail", rank)
+		return fmt.Errorf("rank %d has closed its endpoint", rank)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = errors.New("the other end closed it without goodbye")
 	}

@@ -30,13 +30,13 @@ func (n *Network) take(p []byte, raw *link.Conn) {
 		return
 	}
 	c := n.newConn(raw, int(h.from), h.stream, true)
-	if late := n.settle(h, c); late {
+	if late := n.keep(h, c); late {
 		n.turnAway(c)
 	}
 }
 
-// settle puts a connection where it belongs, if it does not come too late.
-func (n *Network) settle(h hello, c *conn) (late bool) {
+// keep puts a connection where it belongs, if it does not come too late.
+func (n *Network) keep(h hello, c *conn) (late bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {

@@ -41,14 +41,14 @@ const (
 	messageCost = 64
 )
 
-// errPoll is how often Config.Err is asked while the Mail is in use.
+// errPoll is how often Config.Err is asked while the Endpoint is in use.
 const errPoll = 50 * time.Millisecond
 
 // farewellTimeout bounds the telling of the others that this rank closes.
 const farewellTimeout = 200 * time.Millisecond
 
-// ErrClosed is the error of calls on a Mail that has been closed.
-var ErrClosed = errors.New("p2p: this rank has closed its mail")
+// ErrClosed is the error of calls on an Endpoint that has been closed.
+var ErrClosed = errors.New("p2p: this rank has closed its endpoint")
 
 // ErrTooLong is wrapped by the error of a Recv whose buffer is too small, a TooLong.
 var ErrTooLong = errors.New("the message is longer than the buffer")
@@ -90,7 +90,7 @@ type Config struct {
 	// TrackFD is told of each descriptor when it opens and before it closes.
 	// Optional; safe for concurrent calls.
 	TrackFD func(fd int, open bool)
-	// Err is not nil when the world has been aborted; the Mail is then, too, within a
+	// Err is not nil when the world has been aborted; the Endpoint is then, too, within a
 	// moment. Optional; safe for concurrent calls.
 	Err func() error
 }
@@ -120,15 +120,15 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Mail is a rank's end.
-type Mail struct {
+// Endpoint is a rank's end.
+type Endpoint struct {
 	cfg      Config
 	acceptor *link.Acceptor
 	dialer   *link.Dialer
 	boxes    []box    // by sender
 	outs     []outbox // by receiver
 
-	ctx        context.Context // ends with the Mail
+	ctx        context.Context // ends with the Endpoint
 	cancel     context.CancelFunc
 	ended      chan struct{} // closed when cause is set
 	polling    sync.Once
@@ -145,14 +145,14 @@ type Mail struct {
 }
 
 // New starts to accept connections. It does not block.
-func New(c Config) (*Mail, error) {
+func New(c Config) (*Endpoint, error) {
 	if err := c.check(); err != nil {
 		if c.Listener != nil {
 			c.Listener.Close()
 		}
 		return nil, err
 	}
-	m := &Mail{
+	m := &Endpoint{
 		cfg:      c,
 		dialer:   &link.Dialer{Key: c.Key, Addrs: c.Addrs, Track: c.TrackFD},
 		boxes:    make([]box, c.Size),
@@ -179,7 +179,7 @@ func New(c Config) (*Mail, error) {
 
 // Abort makes every blocked and every later call fail with cause, unless there
 // has been another cause before. It tells nobody else.
-func (m *Mail) Abort(cause error) {
+func (m *Endpoint) Abort(cause error) {
 	if cause == nil {
 		cause = errors.New("p2p: aborted without a cause")
 	}
@@ -190,7 +190,7 @@ func (m *Mail) Abort(cause error) {
 var past = time.Unix(1, 0)
 
 // end latches the cause; false if there is one already.
-func (m *Mail) end(cause error) bool {
+func (m *Endpoint) end(cause error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.cause != nil {
@@ -205,8 +205,8 @@ func (m *Mail) end(cause error) bool {
 	return true
 }
 
-// err is the cause, nil while the Mail works.
-func (m *Mail) err() error {
+// err is the cause, nil while the Endpoint works.
+func (m *Endpoint) err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cause
@@ -215,7 +215,7 @@ func (m *Mail) err() error {
 // Close ends all calls with ErrClosed and releases everything. When it returns
 // nothing touches a buffer that was given to a call. What Send has sent arrives
 // all the same. Closing twice is allowed.
-func (m *Mail) Close() error {
+func (m *Endpoint) Close() error {
 	orderly := m.end(ErrClosed)
 	m.mu.Lock()
 	if m.closed {
@@ -242,7 +242,7 @@ func (m *Mail) Close() error {
 }
 
 // enter begins a call that concerns a rank.
-func (m *Mail) enter(ctx context.Context, rank int) error {
+func (m *Endpoint) enter(ctx context.Context, rank int) error {
 	if rank < 0 || rank >= m.cfg.Size {
 		return fmt.Errorf("rank %d of %d", rank, m.cfg.Size)
 	}
@@ -257,7 +257,7 @@ func (m *Mail) enter(ctx context.Context, rank int) error {
 }
 
 // pollErr notices that the world has been aborted.
-func (m *Mail) pollErr() {
+func (m *Endpoint) pollErr() {
 	t := time.NewTicker(errPoll)
 	defer t.Stop()
 	for {
@@ -273,7 +273,7 @@ func (m *Mail) pollErr() {
 }
 
 // start runs f on a goroutine that Close waits for; false if it is too late for that.
-func (m *Mail) start(f func()) bool {
+func (m *Endpoint) start(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -284,7 +284,7 @@ func (m *Mail) start(f func()) bool {
 }
 
 // register adds a connection to those that end attends to; false: too late.
-func (m *Mail) register(c *link.Conn, rank int) bool {
+func (m *Endpoint) register(c *link.Conn, rank int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.cause != nil {
@@ -294,7 +294,7 @@ func (m *Mail) register(c *link.Conn, rank int) bool {
 	return true
 }
 
-func (m *Mail) drop(c *link.Conn) {
+func (m *Endpoint) drop(c *link.Conn) {
 	m.mu.Lock()
 	delete(m.conns, c)
 	m.mu.Unlock()
@@ -302,8 +302,8 @@ func (m *Mail) drop(c *link.Conn) {
 }
 
 // resume takes back the deadline of an interrupted reader or writer (set is a
-// method of its connection), unless the Mail has come to its end.
-func (m *Mail) resume(set func(time.Time) error) error {
+// method of its connection), unless the Endpoint has come to its end.
+func (m *Endpoint) resume(set func(time.Time) error) error {
 	set(time.Time{})
 	// end latches the cause before it sets deadlines: if this has undone one of
 	// those, the cause is there.

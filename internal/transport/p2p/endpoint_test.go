@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 // patience bounds every wait of a test that works.
 const patience = 20 * time.Second
 
-func world(t testing.TB, size int, change func(rank int, c *Config)) []*Mail {
+func world(t testing.TB, size int, change func(rank int, c *Config)) []*Endpoint {
 	t.Helper()
 	listeners := make([]net.Listener, size)
 	for r := range listeners {
@@ -34,8 +34,8 @@ func world(t testing.TB, size int, change func(rank int, c *Config)) []*Mail {
 		}
 		listeners[r] = l
 	}
-	mails := make([]*Mail, size)
-	for r := range mails {
+	endpoints := make([]*Endpoint, size)
+	for r := range endpoints {
 		c := Config{Rank: r, Size: size, Key: []byte("the job's secret"), Generation: 7, Listener: listeners[r],
 			Addrs: func(rank int) []string { return []string{listeners[rank].Addr().String()} }}
 		if change != nil {
@@ -45,15 +45,15 @@ func world(t testing.TB, size int, change func(rank int, c *Config)) []*Mail {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mails[r] = m
+		endpoints[r] = m
 	}
-	t.Cleanup(func() { closeAll(mails) })
-	return mails
+	t.Cleanup(func() { closeAll(endpoints) })
+	return endpoints
 }
 
-func closeAll(mails []*Mail) {
+func closeAll(endpoints []*Endpoint) {
 	var g sync.WaitGroup
-	for _, m := range mails {
+	for _, m := range endpoints {
 		g.Go(func() { m.Close() })
 	}
 	g.Wait()
@@ -71,14 +71,14 @@ func pattern(n int, seed byte) []byte {
 	return p
 }
 
-func mustSend(t testing.TB, m *Mail, to int, tag uint32, p []byte) {
+func mustSend(t testing.TB, m *Endpoint, to int, tag uint32, p []byte) {
 	t.Helper()
 	if err := m.Send(limited(t), to, tag, 0, p); err != nil {
 		t.Error(err)
 	}
 }
 
-func mustRecv(t testing.TB, m *Mail, from int, tag uint32, want []byte) {
+func mustRecv(t testing.TB, m *Endpoint, from int, tag uint32, want []byte) {
 	t.Helper()
 	p := make([]byte, len(want)+3)
 	n, _, err := m.Recv(limited(t), from, tag, p)
@@ -134,11 +134,11 @@ func (b *box) keptMessages(tag uint32) int {
 // which are received in the other order as far as memory allows.
 func TestMessagesArriveWholeAndInOrder(t *testing.T) {
 	sizes := []int{0, 1, 15, 16, 17, 4 << 10, 70_000, 0, 1 << 20, 8 << 20, 3}
-	mails := world(t, 3, nil)
+	endpoints := world(t, 3, nil)
 	message := func(from, to, k int) []byte { return pattern(sizes[k], byte(from+3*to+9*k)) }
 	var g sync.WaitGroup
-	for me, m := range mails {
-		for peer := range mails {
+	for me, m := range endpoints {
+		for peer := range endpoints {
 			g.Go(func() {
 				for k := range sizes {
 					mustSend(t, m, peer, 1, message(me, peer, k))
@@ -165,11 +165,11 @@ func TestMessagesArriveWholeAndInOrder(t *testing.T) {
 func TestTagsAreIndependent(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	mails := world(t, 2, nil)
+	endpoints := world(t, 2, nil)
 	const tags, rounds = 5, 60
 	var g sync.WaitGroup
-	for me, m := range mails {
-		for peer := range mails {
+	for me, m := range endpoints {
+		for peer := range endpoints {
 			for tag := range uint32(tags) {
 				g.Go(func() {
 					rnd := rand.New(rand.NewPCG(seed, uint64(tag)))
@@ -191,12 +191,12 @@ func TestTagsAreIndependent(t *testing.T) {
 }
 
 func TestReceivesOfATagAreServedInOrder(t *testing.T) {
-	mails := world(t, 2, nil)
+	endpoints := world(t, 2, nil)
 	for from := range 2 {
 		var g sync.WaitGroup
-		b := &mails[0].boxes[from]
+		b := &endpoints[0].boxes[from]
 		for k := range 3 {
-			g.Go(func() { mustRecv(t, mails[0], from, 5, []byte{byte(k)}) })
+			g.Go(func() { mustRecv(t, endpoints[0], from, 5, []byte{byte(k)}) })
 			eventually(t, func() bool {
 				b.mu.Lock()
 				defer b.mu.Unlock()
@@ -204,7 +204,7 @@ func TestReceivesOfATagAreServedInOrder(t *testing.T) {
 			})
 		}
 		for k := range 3 {
-			mustSend(t, mails[from], 0, 5, []byte{byte(k)})
+			mustSend(t, endpoints[from], 0, 5, []byte{byte(k)})
 		}
 		g.Wait()
 	}
@@ -213,16 +213,16 @@ func TestReceivesOfATagAreServedInOrder(t *testing.T) {
 // The error names both lengths, and the message is there for the next one: one
 // that was kept, one that met a waiting Recv, and one too large to be kept.
 func TestTooLongAMessage(t *testing.T) {
-	mails := world(t, 2, nil)
+	endpoints := world(t, 2, nil)
 	for _, from := range []int{0, 1} {
 		for _, size := range []int{100, MaxKept + 1} {
 			for _, waits := range []bool{false, true} {
 				if from == 0 && size > MaxKept && !waits {
 					continue // Send would wait for a Recv
 				}
-				p, b := pattern(size, 1), &mails[0].boxes[from]
+				p, b := pattern(size, 1), &endpoints[0].boxes[from]
 				var g sync.WaitGroup
-				send := func() { g.Go(func() { mustSend(t, mails[from], 0, 3, p) }) }
+				send := func() { g.Go(func() { mustSend(t, endpoints[from], 0, 3, p) }) }
 				if !waits {
 					send()
 					if size < MaxKept {
@@ -234,12 +234,12 @@ func TestTooLongAMessage(t *testing.T) {
 						send()
 					})
 				}
-				_, _, err := mails[0].Recv(limited(t), from, 3, make([]byte, 99))
+				_, _, err := endpoints[0].Recv(limited(t), from, 3, make([]byte, 99))
 				want := fmt.Sprintf("receive with tag 3 from rank %d: the message is longer than the buffer: it has %d bytes, the buffer 99", from, size)
 				if !errors.Is(err, ErrTooLong) || err.Error() != want {
 					t.Errorf("%v, want %q", err, want)
 				}
-				mustRecv(t, mails[0], from, 3, p)
+				mustRecv(t, endpoints[0], from, 3, p)
 				g.Wait()
 			}
 		}
@@ -251,14 +251,14 @@ func TestTooLongAMessage(t *testing.T) {
 func TestBackPressure(t *testing.T) {
 	for _, size := range []int{1000, 100_000, MaxKept - messageCost} {
 		for _, from := range []int{0, 1} {
-			mails := world(t, 2, nil)
+			endpoints := world(t, 2, nil)
 			var sent atomic.Int64
 			const limit = 500_000
 			ctx, cancel := context.WithCancel(context.Background())
 			var g sync.WaitGroup
 			p := pattern(size, 1)
 			g.Go(func() {
-				for k := 0; k < limit && mails[from].Send(ctx, 0, 1, 0, p) == nil; k++ {
+				for k := 0; k < limit && endpoints[from].Send(ctx, 0, 1, 0, p) == nil; k++ {
 					sent.Add(1)
 				}
 			})
@@ -270,7 +270,7 @@ func TestBackPressure(t *testing.T) {
 				last = now
 				return still && now > 0
 			})
-			b := &mails[0].boxes[from]
+			b := &endpoints[0].boxes[from]
 			b.mu.Lock()
 			if b.bytes > MaxKept {
 				t.Errorf("size %d: %d bytes are kept", size, b.bytes)
@@ -280,11 +280,11 @@ func TestBackPressure(t *testing.T) {
 				t.Fatalf("messages of %d bytes are sent without limit", size)
 			}
 			for range last + 1 { // makes room for one more than has been sent
-				mustRecv(t, mails[0], from, 1, p)
+				mustRecv(t, endpoints[0], from, 1, p)
 			}
 			cancel()
 			g.Wait()
-			closeAll(mails)
+			closeAll(endpoints)
 		}
 	}
 }
@@ -292,13 +292,13 @@ func TestBackPressure(t *testing.T) {
 // A Recv that is cancelled in the middle of a message loses nothing of it, and
 // touches its buffer no more.
 func TestCancelledRecvLosesNothing(t *testing.T) {
-	mails := world(t, 2, nil)
-	m, b := mails[0], &mails[0].boxes[1]
+	endpoints := world(t, 2, nil)
+	m, b := endpoints[0], &endpoints[0].boxes[1]
 	const size = 8 << 20
 	whole := pattern(size, 1)
-	mustSend(t, mails[1], 0, 9, nil) // makes the connection
+	mustSend(t, endpoints[1], 0, 9, nil) // makes the connection
 	mustRecv(t, m, 1, 9, nil)
-	raw := mails[1].outs[0].conn
+	raw := endpoints[1].outs[0].conn
 	for _, cut := range []int{0, 1, 100_000} {
 		ctx, cancel := context.WithCancel(context.Background())
 		p := make([]byte, size)
@@ -325,32 +325,32 @@ func TestCancelledRecvLosesNothing(t *testing.T) {
 		go raw.Write(whole[cut:])
 		mustRecv(t, m, 1, 9, whole)
 	}
-	mustSend(t, mails[1], 0, 9, []byte("next"))
+	mustSend(t, endpoints[1], 0, 9, []byte("next"))
 	mustRecv(t, m, 1, 9, []byte("next"))
 }
 
 // A Send that is cancelled in the middle gives its buffer back, and the message
 // arrives, so that the ones after it do.
 func TestCancelledSendDoesNotBreakTheStream(t *testing.T) {
-	mails := world(t, 2, nil)
+	endpoints := world(t, 2, nil)
 	// With a connection there already, what is sent is under way at once.
 	var first sync.WaitGroup
-	first.Go(func() { mustSend(t, mails[1], 0, 1, []byte("first")) })
-	mustRecv(t, mails[0], 1, 1, []byte("first"))
+	first.Go(func() { mustSend(t, endpoints[1], 0, 1, []byte("first")) })
+	mustRecv(t, endpoints[0], 1, 1, []byte("first"))
 	first.Wait()
 	// Both ends hold little, however far the system would let their buffers grow.
-	b := &mails[0].boxes[1]
+	b := &endpoints[0].boxes[1]
 	b.mu.Lock()
 	in := b.conn
 	b.mu.Unlock()
 	setBuffer(t, in.Stream, syscall.SO_RCVBUF)
-	setBuffer(t, mails[1].outs[0].conn.Stream, syscall.SO_SNDBUF)
+	setBuffer(t, endpoints[1].outs[0].conn.Stream, syscall.SO_SNDBUF)
 	for range 3 {
 		const size = 24 << 20 // more than the sockets and the box hold
 		p := pattern(size, 1)
 		ctx, cancel := context.WithCancel(context.Background())
 		result := make(chan error)
-		go func() { result <- mails[1].Send(ctx, 0, 1, 0, p) }()
+		go func() { result <- endpoints[1].Send(ctx, 0, 1, 0, p) }()
 		eventually(t, func() bool { // its header has arrived, and the rest is read no further
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -362,30 +362,30 @@ func TestCancelledSendDoesNotBreakTheStream(t *testing.T) {
 		}
 		clear(p)
 		short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-		if err := mails[1].Send(short, 0, 1, 0, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := endpoints[1].Send(short, 0, 1, 0, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a send behind an unfinished one: %v", err)
 		}
 		cancel()
 		var g sync.WaitGroup
-		g.Go(func() { mustSend(t, mails[1], 0, 1, []byte("next")) })
-		mustRecv(t, mails[0], 1, 1, pattern(size, 1))
-		mustRecv(t, mails[0], 1, 1, []byte("next"))
+		g.Go(func() { mustSend(t, endpoints[1], 0, 1, []byte("next")) })
+		mustRecv(t, endpoints[0], 1, 1, pattern(size, 1))
+		mustRecv(t, endpoints[0], 1, 1, []byte("next"))
 		g.Wait()
 	}
 }
 
 func TestCancelledBeforeAnythingHappens(t *testing.T) {
-	mails := world(t, 2, nil)
+	endpoints := world(t, 2, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
 	for from := range 2 {
-		if _, _, err := mails[0].Recv(ctx, from, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := endpoints[0].Recv(ctx, from, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if mails[0].boxes[from].waitingFor(1) {
+		if endpoints[0].boxes[from].waitingFor(1) {
 			t.Error("it waits still")
 		}
-		if err := mails[0].Send(ctx, from, 1, 0, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := endpoints[0].Send(ctx, from, 1, 0, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	}
@@ -393,9 +393,9 @@ func TestCancelledBeforeAnythingHappens(t *testing.T) {
 
 // blocked starts calls that block in every way there is, and returns what they
 // come to.
-func blocked(t *testing.T, mails []*Mail) chan error {
+func blocked(t *testing.T, endpoints []*Endpoint) chan error {
 	results := make(chan error, 9)
-	m, big := mails[0], make([]byte, 64<<20)
+	m, big := endpoints[0], make([]byte, 64<<20)
 	call := func(f func() error) {
 		go func() { results <- f() }()
 	}
@@ -407,16 +407,16 @@ func blocked(t *testing.T, mails []*Mail) chan error {
 	eventually(t, func() bool { return len(m.outs[0].turn) == 1 && len(m.outs[1].turn) == 1 })
 	call(func() error { return m.Send(ctx, 1, 2, 0, nil) }) // behind the one before
 	eventually(t, func() bool {
-		return m.boxes[0].waitingFor(1) && m.boxes[1].waitingFor(1) && mails[1].boxes[0].connected()
+		return m.boxes[0].waitingFor(1) && m.boxes[1].waitingFor(1) && endpoints[1].boxes[0].connected()
 	})
 	// And one in the middle of a message.
 	var head [headerSize]byte
 	putHeader(head[:], kindMessage, 3, 0, 100)
-	mustSend(t, mails[1], 0, 9, nil)
+	mustSend(t, endpoints[1], 0, 9, nil)
 	p := make([]byte, 100)
 	call(func() error { _, _, err := m.Recv(ctx, 1, 3, p); return err })
 	eventually(t, func() bool { return m.boxes[1].waitingFor(3) })
-	mails[1].outs[0].conn.Write(append(head[:], "beginning"...))
+	endpoints[1].outs[0].conn.Write(append(head[:], "beginning"...))
 	eventually(t, func() bool { return !m.boxes[1].waitingFor(3) })
 	return results
 }
@@ -426,13 +426,13 @@ const blockedCalls = 6
 func TestAbortWakesEverybody(t *testing.T) {
 	cause := errors.New("rank 3 has died")
 	var worldErr atomic.Pointer[error]
-	for name, abort := range map[string]func(m *Mail){
-		"Abort": func(m *Mail) { m.Abort(cause) },
-		"Err":   func(*Mail) { worldErr.Store(&cause) },
+	for name, abort := range map[string]func(m *Endpoint){
+		"Abort": func(m *Endpoint) { m.Abort(cause) },
+		"Err":   func(*Endpoint) { worldErr.Store(&cause) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			worldErr.Store(nil)
-			mails := world(t, 2, func(r int, c *Config) {
+			endpoints := world(t, 2, func(r int, c *Config) {
 				if r == 0 {
 					c.Err = func() error {
 						if p := worldErr.Load(); p != nil {
@@ -442,8 +442,8 @@ func TestAbortWakesEverybody(t *testing.T) {
 					}
 				}
 			})
-			results := blocked(t, mails)
-			abort(mails[0])
+			results := blocked(t, endpoints)
+			abort(endpoints[0])
 			for range blockedCalls {
 				select {
 				case err := <-results:
@@ -454,12 +454,12 @@ func TestAbortWakesEverybody(t *testing.T) {
 					t.Fatal("a call hangs")
 				}
 			}
-			mails[0].Abort(errors.New("later"))
+			endpoints[0].Abort(errors.New("later"))
 			for rank := range 2 {
-				if err := mails[0].Send(context.Background(), rank, 1, 0, nil); err != cause {
+				if err := endpoints[0].Send(context.Background(), rank, 1, 0, nil); err != cause {
 					t.Error(err)
 				}
-				if _, _, err := mails[0].Recv(context.Background(), rank, 1, nil); err != cause {
+				if _, _, err := endpoints[0].Recv(context.Background(), rank, 1, nil); err != cause {
 					t.Error(err)
 				}
 			}
@@ -468,11 +468,11 @@ func TestAbortWakesEverybody(t *testing.T) {
 }
 
 func TestCloseWakesEverybody(t *testing.T) {
-	mails := world(t, 2, nil)
-	results := blocked(t, mails)
+	endpoints := world(t, 2, nil)
+	results := blocked(t, endpoints)
 	start := time.Now()
-	mails[0].Close()
-	mails[0].Close() // allowed
+	endpoints[0].Close()
+	endpoints[0].Close() // allowed
 	for range blockedCalls {
 		if err := <-results; err != ErrClosed {
 			t.Errorf("%v, want %v", err, ErrClosed)
@@ -481,7 +481,7 @@ func TestCloseWakesEverybody(t *testing.T) {
 	if d := time.Since(start); d > patience/2 {
 		t.Errorf("closing took %v", d)
 	}
-	if err := mails[0].Send(context.Background(), 1, 1, 0, nil); err != ErrClosed {
+	if err := endpoints[0].Send(context.Background(), 1, 1, 0, nil); err != ErrClosed {
 		t.Error(err)
 	}
 }
@@ -489,23 +489,23 @@ func TestCloseWakesEverybody(t *testing.T) {
 // What has been sent before Close arrives; after it comes an error that names
 // the rank.
 func TestClosingInGoodOrder(t *testing.T) {
-	mails := world(t, 2, nil)
+	endpoints := world(t, 2, nil)
 	p := pattern(100_000, 1)
-	mustSend(t, mails[1], 0, 1, p)
-	mustSend(t, mails[1], 0, 1, p)
-	mails[1].Close()
-	mustRecv(t, mails[0], 1, 1, p)
-	mustRecv(t, mails[0], 1, 1, p)
+	mustSend(t, endpoints[1], 0, 1, p)
+	mustSend(t, endpoints[1], 0, 1, p)
+	endpoints[1].Close()
+	mustRecv(t, endpoints[0], 1, 1, p)
+	mustRecv(t, endpoints[0], 1, 1, p)
 	for range 2 {
-		_, _, err := mails[0].Recv(limited(t), 1, 1, p)
-		if err == nil || err.Error() != "receive with tag 1 from rank 1: rank 1 has closed its mail" {
+		_, _, err := endpoints[0].Recv(limited(t), 1, 1, p)
+		if err == nil || err.Error() != "receive with tag 1 from rank 1: rank 1 has closed its endpoint" {
 			t.Error(err)
 		}
 	}
 }
 
 // die makes a rank's connections end as if its process had been killed.
-func (m *Mail) die() {
+func (m *Endpoint) die() {
 	m.mu.Lock()
 	for c := range m.conns {
 		c.Close()
@@ -515,25 +515,25 @@ func (m *Mail) die() {
 }
 
 func TestDeathOfThePeer(t *testing.T) {
-	for name, meet := range map[string]func(mails []*Mail){
-		"it has sent":     func(mails []*Mail) { mustSend(t, mails[1], 0, 1, nil) },
-		"it has received": func(mails []*Mail) { mustSend(t, mails[0], 1, 1, nil) },
-		"both":            func(mails []*Mail) { mustSend(t, mails[0], 1, 1, nil); mustSend(t, mails[1], 0, 1, nil) },
+	for name, meet := range map[string]func(endpoints []*Endpoint){
+		"it has sent":     func(endpoints []*Endpoint) { mustSend(t, endpoints[1], 0, 1, nil) },
+		"it has received": func(endpoints []*Endpoint) { mustSend(t, endpoints[0], 1, 1, nil) },
+		"both":            func(endpoints []*Endpoint) { mustSend(t, endpoints[0], 1, 1, nil); mustSend(t, endpoints[1], 0, 1, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			mails := world(t, 2, func(_ int, c *Config) { c.Timeout = 200 * time.Millisecond })
-			meet(mails)
-			eventually(t, func() bool { return mails[0].boxes[1].connected() || mails[1].boxes[0].connected() })
+			endpoints := world(t, 2, func(_ int, c *Config) { c.Timeout = 200 * time.Millisecond })
+			meet(endpoints)
+			eventually(t, func() bool { return endpoints[0].boxes[1].connected() || endpoints[1].boxes[0].connected() })
 			if name != "it has received" {
-				mustRecv(t, mails[0], 1, 1, nil)
+				mustRecv(t, endpoints[0], 1, 1, nil)
 			}
 			received := make(chan error)
 			go func() {
-				_, _, err := mails[0].Recv(context.Background(), 1, 5, nil)
+				_, _, err := endpoints[0].Recv(context.Background(), 1, 5, nil)
 				received <- err
 			}()
-			eventually(t, func() bool { return mails[0].boxes[1].waitingFor(5) })
-			mails[1].die()
+			eventually(t, func() bool { return endpoints[0].boxes[1].waitingFor(5) })
+			endpoints[1].die()
 			select {
 			case err := <-received:
 				if err == nil || !strings.Contains(err.Error(), "connection to rank 1 (127.0.0.1:") || !strings.Contains(err.Error(), "lost") {
@@ -545,8 +545,8 @@ func TestDeathOfThePeer(t *testing.T) {
 			if name == "it has sent" {
 				return // a new connection would find the listener open still
 			}
-			eventually(t, func() bool { return mails[0].Send(context.Background(), 1, 5, 0, nil) != nil })
-			if err := mails[0].Send(context.Background(), 1, 5, 0, nil); !strings.Contains(err.Error(), "connection to rank 1") {
+			eventually(t, func() bool { return endpoints[0].Send(context.Background(), 1, 5, 0, nil) != nil })
+			if err := endpoints[0].Send(context.Background(), 1, 5, 0, nil); !strings.Contains(err.Error(), "connection to rank 1") {
 				t.Error(err)
 			}
 		})
@@ -554,22 +554,22 @@ func TestDeathOfThePeer(t *testing.T) {
 }
 
 func TestDeathInTheMiddleOfAMessage(t *testing.T) {
-	mails := world(t, 2, nil)
-	mustSend(t, mails[1], 0, 1, []byte("kept"))
+	endpoints := world(t, 2, nil)
+	mustSend(t, endpoints[1], 0, 1, []byte("kept"))
 	var head [headerSize]byte
 	putHeader(head[:], kindMessage, 2, 0, 100)
 	received := make(chan error)
 	go func() {
-		_, _, err := mails[0].Recv(context.Background(), 1, 2, make([]byte, 100))
+		_, _, err := endpoints[0].Recv(context.Background(), 1, 2, make([]byte, 100))
 		received <- err
 	}()
-	eventually(t, func() bool { return mails[0].boxes[1].waitingFor(2) })
-	mails[1].outs[0].conn.Write(append(head[:], "beginning"...))
-	mails[1].die()
+	eventually(t, func() bool { return endpoints[0].boxes[1].waitingFor(2) })
+	endpoints[1].outs[0].conn.Write(append(head[:], "beginning"...))
+	endpoints[1].die()
 	if err := <-received; err == nil || !strings.Contains(err.Error(), "connection to rank 1 (127.0.0.1:") {
 		t.Error(err)
 	}
-	mustRecv(t, mails[0], 1, 1, []byte("kept"))
+	mustRecv(t, endpoints[0], 1, 1, []byte("kept"))
 }
 
 func TestBrokenProtocol(t *testing.T) {
@@ -581,36 +581,36 @@ func TestBrokenProtocol(t *testing.T) {
 		"it without goodbye":    {1, 2, 3},
 		"rank 1 has closed its": append([]byte{byte(kindGoodbye)}, make([]byte, headerSize-1)...),
 	} {
-		mails := world(t, 2, nil)
-		mustSend(t, mails[1], 0, 1, nil)
-		mails[1].outs[0].conn.Write(p)
-		mails[1].outs[0].conn.CloseWrite()
-		if _, _, err := mails[0].Recv(limited(t), 1, 2, nil); err == nil || !strings.Contains(err.Error(), want) {
+		endpoints := world(t, 2, nil)
+		mustSend(t, endpoints[1], 0, 1, nil)
+		endpoints[1].outs[0].conn.Write(p)
+		endpoints[1].outs[0].conn.CloseWrite()
+		if _, _, err := endpoints[0].Recv(limited(t), 1, 2, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
 
 func TestWrongKey(t *testing.T) {
-	mails := world(t, 2, func(r int, c *Config) {
+	endpoints := world(t, 2, func(r int, c *Config) {
 		if r == 1 {
 			c.Key = []byte("another secret")
 		}
 	})
-	err := mails[1].Send(limited(t), 0, 1, 0, nil)
+	err := endpoints[1].Send(limited(t), 0, 1, 0, nil)
 	if !errors.Is(err, auth.ErrProof) || !strings.Contains(err.Error(), "send with tag 1 to rank 0: connect: ") {
 		t.Error(err)
 	}
-	if mails[0].boxes[1].connected() || mails[0].err() != nil {
+	if endpoints[0].boxes[1].connected() || endpoints[0].err() != nil {
 		t.Error("the stranger came through")
 	}
 }
 
 func TestMismatchesAreRefused(t *testing.T) {
-	mails := world(t, 3, nil)
-	mustSend(t, mails[1], 0, 1, nil)
-	mustRecv(t, mails[0], 1, 1, nil)
-	good := mails[1].hello(0)
+	endpoints := world(t, 3, nil)
+	mustSend(t, endpoints[1], 0, 1, nil)
+	mustRecv(t, endpoints[0], 1, 1, nil)
+	good := endpoints[1].hello(0)
 	for want, at := range map[string]struct {
 		byte  int
 		value byte
@@ -625,7 +625,7 @@ func TestMismatchesAreRefused(t *testing.T) {
 	} {
 		h := bytes.Clone(good)
 		h[at.byte] = at.value
-		c, _, err := mails[1].dialer.Try(t.Context(), 0, 0, h)
+		c, _, err := endpoints[1].dialer.Try(t.Context(), 0, 0, h)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -677,7 +677,7 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 	closeAll(world(t, 2, nil)) // the poller keeps its own
 	before := count()
 	var open atomic.Int64
-	mails := world(t, 3, func(_ int, c *Config) {
+	endpoints := world(t, 3, func(_ int, c *Config) {
 		c.TrackFD = func(_ int, o bool) {
 			if o {
 				open.Add(1)
@@ -686,16 +686,16 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 			}
 		}
 	})
-	for me, m := range mails {
+	for me, m := range endpoints {
 		mustSend(t, m, (me+1)%3, 1, nil)
 	}
-	for me, m := range mails {
+	for me, m := range endpoints {
 		mustRecv(t, m, (me+2)%3, 1, nil)
 	}
 	if n := open.Load(); n != 9 || count()-before != 9 { // three listeners, three connections with two ends each
 		t.Errorf("%d descriptors are tracked, %d are open, want 9", n, count()-before)
 	}
-	closeAll(mails)
+	closeAll(endpoints)
 	if n := open.Load(); n != 0 || count() != before {
 		t.Errorf("%d descriptors are tracked, %d are left", n, count()-before)
 	}
@@ -703,27 +703,27 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 
 // A label comes with its message, whichever way that goes: to who waits, kept, to oneself, for any.
 func TestLabels(t *testing.T) {
-	mails := world(t, 2, nil)
+	endpoints := world(t, 2, nil)
 	p := make([]byte, 4)
 	for _, from := range []int{0, 1} {
 		for label := range uint16(3) {
 			label += 0xfffd
 			waiting := make(chan uint16, 1)
 			go func() {
-				_, got, err := mails[0].Recv(limited(t), from, 1, make([]byte, 4))
+				_, got, err := endpoints[0].Recv(limited(t), from, 1, make([]byte, 4))
 				if err != nil {
 					t.Error(err)
 				}
 				waiting <- got
 			}()
 			eventually(t, func() bool {
-				b := &mails[0].boxes[from]
+				b := &endpoints[0].boxes[from]
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				return len(b.waiting[1]) > 0
 			})
 			for _, tag := range []uint32{1, 2, 3} {
-				if err := mails[from].Send(limited(t), 0, tag, label, p); err != nil {
+				if err := endpoints[from].Send(limited(t), 0, tag, label, p); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -731,13 +731,13 @@ func TestLabels(t *testing.T) {
 				t.Errorf("who waits gets label %d, want %d", got, label)
 			}
 			var long *TooLong
-			if _, _, err := mails[0].Recv(limited(t), from, 2, p[:3]); !errors.As(err, &long) || *long != (TooLong{from, 4, label, 3}) {
+			if _, _, err := endpoints[0].Recv(limited(t), from, 2, p[:3]); !errors.As(err, &long) || *long != (TooLong{from, 4, label, 3}) {
 				t.Errorf("too long: %v", err)
 			}
-			if _, got, err := mails[0].Recv(limited(t), from, 2, p); err != nil || got != label {
+			if _, got, err := endpoints[0].Recv(limited(t), from, 2, p); err != nil || got != label {
 				t.Errorf("kept: label %d, %v, want %d", got, err, label)
 			}
-			if who, _, got, err := mails[0].RecvAny(limited(t), 3, p); err != nil || got != label || who != from {
+			if who, _, got, err := endpoints[0].RecvAny(limited(t), 3, p); err != nil || got != label || who != from {
 				t.Errorf("any: label %d of rank %d, %v, want %d of %d", got, who, err, label, from)
 			}
 		}

@@ -24,7 +24,7 @@ func goSend(to C.int, tag C.uint32_t, label C.uint16_t, data unsafe.Pointer, n C
 	}
 	ctx, cancel := within(timeout)
 	defer cancel()
-	return mailStatus(process.Send(ctx, int(to), uint32(tag), uint16(label), bytes(data, int64(n))), reason)
+	return messageStatus(process.Send(ctx, int(to), uint32(tag), uint16(label), bytes(data, int64(n))), reason)
 }
 
 //export goRecv
@@ -35,7 +35,7 @@ func goRecv(from *C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, receiv
 	ctx, cancel := within(timeout)
 	defer cancel()
 	length, its, err := process.Recv(ctx, int(*from), uint32(tag), bytes(data, int64(n)))
-	return mailReceived(int(*from), length, its, err, from, received, label, reason)
+	return messageReceived(int(*from), length, its, err, from, received, label, reason)
 }
 
 //export goRecvAny
@@ -46,11 +46,11 @@ func goRecvAny(tag C.uint32_t, data unsafe.Pointer, n C.size_t, from *C.int, rec
 	ctx, cancel := within(timeout)
 	defer cancel()
 	sender, length, its, err := process.RecvAny(ctx, uint32(tag), bytes(data, int64(n)))
-	return mailReceived(sender, length, its, err, from, received, label, reason)
+	return messageReceived(sender, length, its, err, from, received, label, reason)
 }
 
-// mailReceived tells C of a message that has come, or that would not fit.
-func mailReceived(sender, length int, its uint16, err error, from *C.int, received *C.size_t, label *C.uint16_t, reason *C.char) C.int {
+// messageReceived tells C of a message that has come, or that would not fit.
+func messageReceived(sender, length int, its uint16, err error, from *C.int, received *C.size_t, label *C.uint16_t, reason *C.char) C.int {
 	var long *p2p.TooLong
 	if errors.As(err, &long) {
 		sender, length, its = long.From, long.Length, long.Label
@@ -58,7 +58,7 @@ func mailReceived(sender, length int, its uint16, err error, from *C.int, receiv
 	if err == nil || long != nil {
 		*from, *received, *label = C.int(sender), C.size_t(length), C.uint16_t(its)
 	}
-	return mailStatus(err, reason)
+	return messageStatus(err, reason)
 }
 
 func checkMessage(peer C.int, data unsafe.Pointer, n C.size_t, reason *C.char) C.int {
@@ -85,7 +85,7 @@ func within(timeout C.int64_t) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Duration(min(int64(timeout), 1<<40))*time.Millisecond)
 }
 
-func mailStatus(err error, reason *C.char) C.int {
+func messageStatus(err error, reason *C.char) C.int {
 	if err == nil {
 		return C.GOROVOD_OK
 	}

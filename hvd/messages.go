@@ -21,7 +21,7 @@ func Send[T Element](ctx context.Context, to int, tag uint32, data []T) error {
 	if err != nil {
 		return err
 	}
-	return wrapMail(ctx, w.Send(ctx, to, tag, 0, view(data)))
+	return wrapMessage(ctx, w.Send(ctx, to, tag, 0, view(data)))
 }
 
 // Recv receives the next message with this tag from the process with rank from
@@ -38,7 +38,7 @@ func Recv[T Element](ctx context.Context, from int, tag uint32, data []T) (int, 
 	}
 	n, _, err := w.Recv(ctx, from, tag, view(data))
 	if err != nil {
-		return 0, wrapMail(ctx, err)
+		return 0, wrapMessage(ctx, err)
 	}
 	var zero T
 	size := int(unsafe.Sizeof(zero))
