@@ -518,7 +518,10 @@ func TestDeathOfThePeer(t *testing.T) {
 	for name, meet := range map[string]func(endpoints []*Endpoint){
 		"it has sent":     func(endpoints []*Endpoint) { mustSend(t, endpoints[1], 0, 1, nil) },
 		"it has received": func(endpoints []*Endpoint) { mustSend(t, endpoints[0], 1, 1, nil) },
-		"both":            func(endpoints []*Endpoint) { mustSend(t, endpoints[0], 1, 1, nil); mustSend(t, endpoints[1], 0, 1, nil) },
+		"both": func(endpoints []*Endpoint) {
+			mustSend(t, endpoints[0], 1, 1, nil)
+			mustSend(t, endpoints[1], 0, 1, nil)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			endpoints := world(t, 2, func(_ int, c *Config) { c.Timeout = 200 * time.Millisecond })
