@@ -79,6 +79,7 @@ def test_make_knows_the_targets():
 def test_variables_are_known():
     """A page that names a variable of ours names one that there is."""
     known = set(re.findall(r"`(_?(?:HOROVOD|GOROVOD)_[A-Z_]+)`", (ROOT / "docs" / "knobs.md").read_text()))
+    known |= set(re.findall(r"\bGOROVOD_[A-Z_]+\b", (ROOT / "include" / "gorovod.h").read_text()))
     unknown = {
         f"{page.name}: {name}"
         for page in PAGES
@@ -86,3 +87,16 @@ def test_variables_are_known():
         if name not in known
     }
     assert not unknown, f"docs/knobs.md does not have: {sorted(unknown)}"
+
+
+def test_places_in_the_code_exist():
+    """A page that sends its reader to a package or a file of the repository names one that there is."""
+    places = r"`((?:\./)?(?:internal|cmd|hvd|shim|python|scripts|test|bench|examples|include)/[\w./-]+)`"
+    missing = {
+        f"{page.name}: {place}"
+        for page in PAGES
+        if "lab" not in page.parts  # a diary names what there was
+        for place in re.findall(places, page.read_text())
+        if not (ROOT / place).exists() and not list(ROOT.glob(place.rstrip("/") + "*"))
+    }
+    assert not missing, f"the repository has no {sorted(missing)}"
