@@ -83,7 +83,7 @@ func (e *Engine) attend() {
 	idle := time.Duration(0)
 	for {
 		e.nap(nap)
-		if e.wanted.Load() > 0 || e.pending.Load() == 0 && !e.called.Load() || !e.role.TryLock() {
+		if e.wanted.Load() > 0 || e.pending.Load() == 0 && !e.woken.Load() || !e.role.TryLock() {
 			return
 		}
 		e.aside.Store(true)

@@ -58,7 +58,7 @@ func (e *Engine) ensureDriver() {
 // looks at what has come after the last look.
 func (e *Engine) leaveRole() {
 	e.role.Unlock()
-	if (e.pending.Load() > 0 || e.called.Load()) && e.wanted.Load() == 0 && !e.closing.Load() {
+	if (e.pending.Load() > 0 || e.woken.Load()) && e.wanted.Load() == 0 && !e.closing.Load() {
 		e.Wake()
 	}
 }
@@ -203,8 +203,8 @@ func (e *Engine) progress() bool {
 		e.fail(e.aborted(err))
 		return true
 	}
-	if e.called.Load() {
-		e.called.Store(false) // before looking: what it was for is there
+	if e.woken.Load() {
+		e.woken.Store(false) // before looking: what it was for is there
 	}
 	worked := false
 	for _, l := range *e.lanes.Load() {

@@ -107,7 +107,7 @@ type Engine struct {
 	tells        atomic.Int32  // pending operations with a callback: somebody is told of the end, and asks for nothing before
 	hurry        chan struct{} // ends the background goroutine's nap: such an operation has come
 	napping      *time.Timer   // the background goroutine's
-	called       atomic.Bool   // Wake was called, and nobody has begun to look since
+	woken        atomic.Bool   // Wake was called, and nobody has begun to look since
 	kick         chan struct{} // wakes the background goroutine
 	quit         chan struct{} // closed to end the background goroutine
 	stopped      chan struct{} // closed when it has ended
@@ -187,7 +187,7 @@ func (e *Engine) Abort(cause error) { e.net.Abort(cause) }
 // Wake makes the engine look at its boards although it has nothing pending: a
 // transport calls it when messages for a coordinator have come in.
 func (e *Engine) Wake() {
-	e.called.Store(true)
+	e.woken.Store(true)
 	select {
 	case e.kick <- struct{}{}:
 	default:
@@ -369,7 +369,7 @@ func (e *Engine) Wait(en *Entry, timeout time.Duration) bool {
 				en.tiring.Store(true)
 			}
 			e.ensureDriver()
-			e.blocked(en, began, now)
+			e.noteBlocked(en, began, now)
 			return false
 		}
 	}

@@ -85,7 +85,7 @@ type Entry struct {
 	wake     chan struct{} // capacity 1
 	refs     atomic.Int32  // the holder and the engine; the last one recycles
 	late     atomic.Pointer[func(*Entry)]
-	blocked  blocked
+	blocked  mainWait
 	holds    bool // the main thread, see Op.HoldsCaller
 
 	reads, writes extent   // what it has in engine.inUse
@@ -214,14 +214,14 @@ func (e *Entry) OnDone(f func(*Entry)) error {
 // panicked makes an abort of a callback's panic.
 func (e *Entry) panicked(err error) { e.engine.net.Abort(err) }
 
-// called stands for a callback of OnDone that has been started.
-var called = func(*Entry) {}
+// startedCallback stands for a callback of OnDone that has been started.
+var startedCallback = func(*Entry) {}
 
 // callLate starts what OnDone was given. It is called with done set: by finish,
 // and by an OnDone that came after that; one of them finds the callback.
 func (e *Entry) callLate() {
 	f := e.late.Load()
-	if f == nil || f == &called || !e.late.CompareAndSwap(f, &called) {
+	if f == nil || f == &startedCallback || !e.late.CompareAndSwap(f, &startedCallback) {
 		return
 	}
 	e.engine.told()

@@ -55,12 +55,12 @@ const (
 	waitFresh = waitSlice + time.Second
 )
 
-// blocked is for how long the main thread has waited for an Entry, with no more than short breaks:
+// mainWait is for how long the main thread has waited for an Entry, with no more than short breaks:
 // both ends in nanoseconds since 1970, 0 for not at all. Only that thread writes it.
-type blocked struct{ from, to atomic.Int64 }
+type mainWait struct{ from, to atomic.Int64 }
 
-// blocked notes that the caller has waited for en in vain from began to now.
-func (e *Engine) blocked(en *Entry, began, now time.Time) {
+// noteBlocked notes that the caller has waited for en in vain from began to now.
+func (e *Engine) noteBlocked(en *Entry, began, now time.Time) {
 	if e.opts.MainThread == nil || !e.opts.MainThread() {
 		return
 	}

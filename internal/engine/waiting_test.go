@@ -27,20 +27,20 @@ func TestBlocked(t *testing.T) {
 		}
 	}
 	want(0, -1)
-	e.blocked(en, at(100), at(200))
+	e.noteBlocked(en, at(100), at(200))
 	want(250, 100)
-	e.blocked(en, at(210), at(310))
-	e.blocked(en, at(500), at(600))
+	e.noteBlocked(en, at(210), at(310))
+	e.noteBlocked(en, at(500), at(600))
 	want(700, 100)
 	want(2700, -1) // nobody has waited since
-	e.blocked(en, at(1000), at(1100))
+	e.noteBlocked(en, at(1000), at(1100))
 	want(1100, 1000)
 	e.active = at(1050)
 	want(1100, 1050)
 	en.agreed = true
 	want(1100, -1)
 	en.agreed, main = false, false
-	e.blocked(en, at(1100), at(9000))
+	e.noteBlocked(en, at(1100), at(9000))
 	want(9000, -1)
 }
 
@@ -73,7 +73,7 @@ func TestBlockedByWhatIsFollowed(t *testing.T) {
 	second, third := &Entry{follows: []*Entry{first}}, &Entry{}
 	third.follows = []*Entry{second}
 	l := &lane{engine: e, unready: []*Entry{second, third}}
-	e.blocked(third, now.Add(-time.Second), now)
+	e.noteBlocked(third, now.Add(-time.Second), now)
 	for en, want := range map[*Entry]time.Duration{first: time.Second, second: 0, third: 0} {
 		got := time.Duration(0)
 		if since := l.blockedSince(en, now); !since.IsZero() {

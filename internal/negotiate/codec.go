@@ -20,7 +20,7 @@ import (
 //	          joined [slot gen]
 
 // maxErr bounds Response.Err. The coordinator's messages stay below it by
-// construction (see spread), so that a Response always fits into a record.
+// construction (see variants), so that a Response always fits into a record.
 const maxErr = 64 << 10
 
 // The flags of an encoded Request and Response.

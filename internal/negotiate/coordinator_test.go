@@ -238,7 +238,7 @@ func TestLongestSetsFitARecord(t *testing.T) {
 	}
 }
 
-func TestSpread(t *testing.T) {
+func TestVariants(t *testing.T) {
 	for _, tc := range []struct {
 		world  []int
 		values string
@@ -253,7 +253,7 @@ func TestSpread(t *testing.T) {
 			reqs = append(reqs, &Request{Name: v})
 		}
 		c := NewCoordinator(tc.world, nil, Options{})
-		if got := c.spread(reqs, func(r *Request) string { return r.Name }); got != tc.want {
+		if got := c.variants(reqs, func(r *Request) string { return r.Name }); got != tc.want {
 			t.Errorf("got %s, want %s", got, tc.want)
 		}
 	}

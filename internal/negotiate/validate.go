@@ -213,7 +213,7 @@ func (c *Coordinator) validate(reqs []*Request) string {
 			if k.show == nil {
 				return k.text(first, r)
 			}
-			return k.text(first, r) + " " + c.spread(reqs, k.show)
+			return k.text(first, r) + " " + c.variants(reqs, k.show)
 		}
 	}
 	return c.implausible(reqs)

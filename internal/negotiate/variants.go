@@ -12,9 +12,9 @@ const (
 	maxRanges = 16
 )
 
-// spread says which world ranks said what, like
+// variants says which world ranks said what, like
 // "(ranks 0-2, 5: float32; rank 3: float64)".
-func (c *Coordinator) spread(reqs []*Request, show func(*Request) string) string {
+func (c *Coordinator) variants(reqs []*Request, show func(*Request) string) string {
 	type group struct {
 		value string
 		ranks []int
