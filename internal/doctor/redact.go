@@ -3,8 +3,10 @@ package doctor
 import (
 	"cmp"
 	"encoding/json"
+	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode"
@@ -26,7 +28,7 @@ var secretName = sync.OnceValue(func() *regexp.Regexp {
 
 // shapes are what secrets look like. What the first group holds stays.
 var shapes = sync.OnceValue(func() []*regexp.Regexp {
-	const word = `[\w.-]*(?:secret|token|passw(?:or)?d|passphrase|credential|api[_-]?key|access[_-]?key|private[_-]?key|auth)[\w.-]*`
+	const word = `[\w.-]*(?:secret|token|passw(?:or)?d|passphrase|credential|pwd|api[_-]?key|access[_-]?key|private[_-]?key|auth)[\w.-]*`
 	var all []*regexp.Regexp
 	for _, shape := range []string{
 		`()(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`,
@@ -60,7 +62,8 @@ func newRedactor(environ []string) *redactor {
 		}
 		for _, line := range append(strings.Split(value, "\n"), value) {
 			quoted, _ := json.Marshal(line) // a string has no error
-			for _, v := range []string{line, strings.TrimSpace(line), strings.Trim(string(quoted), `"`), printable.Text(line)} {
+			for _, v := range []string{line, strings.TrimSpace(line), strings.Trim(string(quoted), `"`), strings.Trim(strconv.Quote(line), `"`),
+				url.QueryEscape(line), url.PathEscape(line), printable.Text(line)} {
 				if len(v) >= shortestSecret {
 					values = append(values, v)
 				}

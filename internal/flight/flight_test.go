@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +140,10 @@ func TestAskingAProcess(t *testing.T) {
 	dumps, silent, err := Ask(os.Getpid())
 	if err != nil || len(dumps) != 1 || dumps[0].PID != 100 || silent != nil {
 		t.Errorf("%v %v %v", dumps, silent, err)
+	}
+	jobs, err := Running()
+	if err != nil || !slices.ContainsFunc(jobs, func(job []*Dump) bool { return job[0].PID == 100 }) {
+		t.Errorf("it is not among what runs: %v, %v", jobs, err)
 	}
 	if _, _, err := Ask(1 << 22); err == nil || !strings.Contains(err.Error(), "there is no process") {
 		t.Errorf("a process that does not exist: %v", err)
