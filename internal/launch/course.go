@@ -14,7 +14,7 @@ import (
 
 // newsPatience is how long the launcher, after the first failure, waits for news of others that are
 // under way: their order is that in which things happened, not that in which they come.
-const newsPatience = tailPatience + 50*time.Millisecond
+const newsPatience = vigilInterval + tailPatience + 50*time.Millisecond
 
 // reportTime bounds how long the reports of processes that have ended may need to be read.
 const reportTime = time.Second
