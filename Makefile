@@ -9,6 +9,8 @@ SHELL := bash
 
 GO       ?= go
 LDFLAGS  ?= -s -w
+# Where the command starts (internal/entry), on the architectures that it is written for.
+ENTRY    := $(if $(wildcard internal/entry/entry_linux_$(shell $(GO) env GOARCH).s),-E gorovod_entry)
 FUZZTIME ?= 20s
 SOAKTIME ?= 600
 NP       ?= 4
@@ -44,7 +46,7 @@ tools:
 .PHONY: build
 build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod_tensorflow.so, build/libgorovod_jax.so
 	@scripts/prepare.sh toolchain
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $(OUT)/gorovod ./cmd/gorovod
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS) $(ENTRY)' -o $(OUT)/gorovod ./cmd/gorovod
 	ln -f $(OUT)/gorovod $(OUT)/horovodrun
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS) -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libgorovod/exports.map' -buildmode=c-shared -o $(OUT)/libgorovod.so ./cmd/libgorovod
 	for framework in tensorflow jax; do \

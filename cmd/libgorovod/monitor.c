@@ -19,6 +19,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "shim.h"
+
 #ifdef __linux__
 #include <sys/prctl.h>
 
@@ -38,7 +40,8 @@ static int with_slack(int wanted, creator *create, void *thread, const void *att
   return error;
 }
 
-int pthread_create(void *thread, const void *attributes, void *(*run)(void *), void *argument) {
+/* pthread_create, but for the first thread where the runtime has no room. */
+static int start(void *thread, const void *attributes, void *(*run)(void *), void *argument) {
   /* The first call, in Go's constructor, finds it: a later one would wait for the loader. */
   static _Atomic(creator *) real;
   static atomic_int started, usual;
@@ -57,5 +60,15 @@ int pthread_create(void *thread, const void *attributes, void *(*run)(void *), v
   if (slack == MONITOR_SLACK && atomic_load(&usual) > 0)
     return with_slack(atomic_load(&usual), create, thread, attributes, run, argument);
   return create(thread, attributes, run, argument);
+}
+
+int pthread_create(void *thread, const void *attributes, void *(*run)(void *), void *argument) {
+  if (shim_no_room()) {
+    shim_stay_out();
+    return 0;
+  }
+  int error = start(thread, attributes, run, argument);
+  shim_thread_started(error);
+  return error;
 }
 #endif

@@ -71,6 +71,12 @@ static void in_child(void) {
 }
 
 __attribute__((constructor)) static void remember_home(void) {
+  pthread_key_create(&reason_key, free);
+  if (shim_no_room()) {
+    static const volatile unsigned char nowhere = 0;
+    here = &nowhere;
+    return;
+  }
   home = getpid();
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   unsigned char *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -82,14 +88,18 @@ __attribute__((constructor)) static void remember_home(void) {
       munmap(p, page);
     }
   }
-  pthread_key_create(&reason_key, free);
   pthread_atfork(NULL, NULL, in_child);
 }
 
+/* Whether Go's runtime can be entered: it runs, and this is no forked child. */
 static int at_home(void) { return here != NULL ? *here : getpid() == home; }
 
 static int is_child(void) {
   if (at_home()) return 0;
+  if (shim_no_room()) {
+    shim_explain_no_room(reason_of_thread(), REASON_BYTES);
+    return 1;
+  }
   EXPLAIN(
       "Horovod cannot be used in a forked child (pid %ld) of the process that loaded it (pid %ld): "
            "call it in the parent, or start this process with exec (multiprocessing start method \"spawn\").",

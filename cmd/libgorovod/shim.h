@@ -14,6 +14,15 @@
 /* Remembers a descriptor that a forked child must close, or forgets it. */
 void shim_track_fd(int fd, int open);
 
+/* Whether the runtime was kept from starting, as a limit on the address space leaves no room for it. */
+bool shim_no_room(void);
+/* Why, for the reason of a refusal. */
+void shim_explain_no_room(char *buf, size_t bytes);
+/* Undoes what the runtime has done before its first thread, which is not started. */
+void shim_stay_out(void);
+/* Takes note of what became of a thread of the runtime: 0 or an errno. */
+void shim_thread_started(int error);
+
 /* Calls the functions of a gorovod_op. */
 void *shim_call_alloc(void *(*alloc)(void *, size_t, int, const int64_t *), void *context,
                       size_t bytes, int ndim, const int64_t *shape);

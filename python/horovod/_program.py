@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from horovod._upstream import conflict
-from horovod.common import _address_space
 
 
 def path() -> Path:
@@ -30,9 +29,6 @@ def _become(name: str) -> NoReturn:
     problem = conflict()
     if problem is not None:
         print(f"{name}: warning: {problem}", file=sys.stderr, flush=True)
-    most = _address_space.limit()
-    if most is not None and most < _address_space.PROGRAM:
-        sys.exit(f"{name}: it cannot start: {_address_space.advice(most, _address_space.PROGRAM)}")
     os.execv(path(), [name, *sys.argv[1:]])
 
 

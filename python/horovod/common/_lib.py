@@ -13,11 +13,11 @@ import ctypes
 import functools
 import operator
 import os
+import resource
 import weakref
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
-from horovod.common import _address_space
 from horovod.common.exceptions import HorovodInternalError
 
 FILE_NAME = "libgorovod.so"
@@ -191,7 +191,6 @@ def _after_fork() -> None:
 def load() -> ctypes.CDLL:
     """The library, loaded on the first call. Raises ImportError if it is missing or unusable."""
     file = path()
-    _address_space.check()
     try:
         library = ctypes.CDLL(str(file))
         for name, (result, arguments) in _PROTOTYPES.items():
@@ -200,6 +199,9 @@ def load() -> ctypes.CDLL:
             function.argtypes = arguments
     except (OSError, AttributeError) as e:
         raise ImportError(f"{file} cannot be used: {e}") from e
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    if limited and not library.gorovod_version():  # else nothing waits for Go's runtime here
+        raise ImportError((library.gorovod_last_error() or b"").decode(errors="replace"))
     os.register_at_fork(after_in_child=_after_fork)
     return library
 

@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package entry is where the command starts, on Linux.
+package entry
