@@ -23,7 +23,7 @@ from horovod.common._job import ProcessSet, global_process_set, rank
 from horovod.common._job import basics as _basics  # noqa: F401
 from horovod.common._reduce_ops import Average
 from horovod.common._reduce_ops import handle_average_backwards_compatibility as _average_or
-from horovod.jax import _host, _traced
+from horovod.jax import _bits, _host, _traced
 
 
 class Compression:
@@ -55,10 +55,15 @@ def _run(kind: int, leaves: list[Any], shapes: Optional[list[tuple[int, ...]]], 
     _arguments.name(name)
     if not leaves:
         return []
+    encoded = [_bits.encode(leaf, kind, of.get("reduce_op", 0)) for leaf in leaves]
+    arrays = [e.array for e in encoded]
     if _is_traced(leaves):
-        return _traced.run(kind, leaves, shapes, name, **of)
-    results = _host.run(kind, [np.asarray(leaf) for leaf in leaves], name, **of)
-    return [jnp.asarray(result) for result in results]
+        if shapes is not None:
+            shapes = [(shape[0], *array.shape[1:]) for shape, array in zip(shapes, arrays)]
+        results = _traced.run(kind, arrays, shapes, name, **of)
+    else:
+        results = [jnp.asarray(r) for r in _host.run(kind, [np.asarray(a) for a in arrays], name, **of)]
+    return [e.decode(result) for e, result in zip(encoded, results)]
 
 
 def allreduce(
