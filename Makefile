@@ -99,7 +99,11 @@ test-go: build ## vet, the Go tests, and again with the race detector where goro
 
 .PHONY: test-python
 test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, demos
-	$(python) scripts/python_tests.py
+	$(python) scripts/python_tests.py --together
+
+.PHONY: test-long
+test-long: prepare build ## what make test leaves out: long trainings, and trainings on further numbers of ranks
+	$(python) scripts/python_tests.py --long
 
 .PHONY: test-tensorflow
 test-tensorflow: build ## the TensorFlow tests, with the newest TensorFlow on 1 and 2 ranks and with 2.15 on 2 (TENSORFLOWS=…)

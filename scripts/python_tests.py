@@ -1,6 +1,6 @@
 """Runs the Python tests: each file on 1, 2, 3 and 4 ranks under horovodrun.
 
-    python scripts/python_tests.py [--ranks N,…] [--together] [--smoke] [FILE…]
+    python scripts/python_tests.py [--ranks N,…] [--together] [--smoke | --long] [FILE…]
 
 The ranks run under the Python that runs this. Files that start horovodrun themselves
 run once, alone, beside the others: they wait more than they compute. Every rank's output
@@ -54,7 +54,7 @@ OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})
 # Two names of this host, so that the ranks take themselves to be on two.
 ON_TWO_HOSTS = (4, {"-H": "localhost:2,127.0.0.1:2"})
 OUTCOMES = ("passed", "failed", "skipped")
-SELECT = []  # options of pytest
+SELECT = ["-m", "not long"]  # options of pytest
 
 
 class Totals(dict):
@@ -172,6 +172,7 @@ def main():
     parser.add_argument("--together", action="store_true", help="one job for all files on a number of ranks")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one file on one number of ranks")
     parser.add_argument("--smoke", action="store_true", help="only the tests that are marked so, on 2 ranks together")
+    parser.add_argument("--long", action="store_true", help="only the tests that are marked so; they are left out else")
     args = parser.parse_args()
     numbers = [int(n) for n in args.ranks.split(",")]
     files = [f.resolve() for f in args.files] or sorted(ROOT.glob("test/test_*.py")) + sorted(
@@ -179,8 +180,10 @@ def main():
     )
     if args.smoke:
         numbers, args.together = [2], True
-        files = [f for f in files if "pytest.mark.smoke" in f.read_text()]
-        SELECT.extend(["-m", "smoke"])
+    for mark in ("smoke", "long"):
+        if getattr(args, mark):
+            files = [f for f in files if f"pytest.mark.{mark}" in f.read_text()]
+            SELECT[:] = ["-m", mark]
     LOGS = args.logs.resolve()
     subprocess.run(["rm", "-rf", str(LOGS)], check=True)
     LOGS.mkdir(parents=True)
@@ -202,7 +205,7 @@ def main():
     def on_ranks():
         for ranks, extra, some in runs:
             start = time.monotonic()
-            outcome = test_ranks(some, ranks, extra, args.timeout * len(some))
+            outcome = test_ranks(some, ranks, extra, args.timeout * min(len(some), 3))
             what = some[0].name if len(some) == 1 else f"{len(some)} files together"
             report.add(" ".join([f"np {ranks}", *extra.values()]), what, start, *outcome)
 

@@ -19,7 +19,7 @@ def run(*command):
     return result.stdout
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [2, 4, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))])
 def test_torch_demo_converges(tmp_path, ranks):
     model = tmp_path / "model.pt"
     output = run(HOROVODRUN, "-np", ranks, sys.executable, ROOT / "examples" / "pytorch_digits.py", "--save", model)

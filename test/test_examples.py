@@ -38,6 +38,7 @@ def test_help(name):
     assert result.stdout.startswith("usage:") and "horovodrun -np 4 python examples/" + name in result.stdout
 
 
+@pytest.mark.long
 def test_transformer_learns_the_same_on_any_number_of_ranks():
     losses = []
     for ranks in (1, 2):
@@ -58,7 +59,9 @@ def test_elastic_goes_on_after_an_interruption():
     assert number(r"test accuracy +([0-9.]+) after", output) > 0.8
 
 
-@pytest.mark.parametrize("options", [(), ("--fp16-allreduce",), ("--use-adasum",)])
+@pytest.mark.parametrize(
+    "options", [(), ("--fp16-allreduce",), pytest.param(("--use-adasum",), marks=pytest.mark.long)]
+)
 def test_synthetic_benchmark(options):
     short = ("--batch-size", 2, "--image-size", 16, "--num-warmup-batches", 1, "--num-batches-per-iter", 1)
     output = run(2, "pytorch_synthetic_benchmark.py", *short, "--num-iters", 3, "--no-cuda", *options)
@@ -73,6 +76,7 @@ def test_ddp():
     assert number(r"test accuracy +([0-9.]+) \(", output) > 0.5
 
 
+@pytest.mark.long
 def test_training_beside_gloo():
     result = launch(2, ROOT / "bench" / "torch_training.py", "--rounds", 2, "--steps", 2)
     assert result.returncode == 0, result.stdout + result.stderr
