@@ -257,5 +257,10 @@ def test_errors_and_the_world_after_them(job, jax, total):
     with pytest.raises((jax.errors.JaxRuntimeError, ValueError), match=r"use hvd.init\(\)") as caught:
         jax.block_until_ready(program(jax.numpy.ones(2)))
     assert isinstance(job.elastic.internal_error(caught.value), job.HorovodInternalError)
+    for call in (program, jax.jit(functools.partial(total, name="new"))):
+        with pytest.raises(job.HorovodInternalError, match=r"use hvd.init\(\)"), job.internal_errors():
+            jax.block_until_ready(call(jax.numpy.ones(2)))
+    with pytest.raises(ValueError, match="another"), job.internal_errors():
+        raise ValueError("another")
     job.init()
     np.testing.assert_allclose(program(jax.numpy.ones(2)), [job.size()] * 2)

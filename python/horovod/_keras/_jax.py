@@ -9,7 +9,7 @@ import jax
 import horovod.jax as hvd
 from horovod._keras._options import Options
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.jax.elastic import internal_error
+from horovod.jax._errors import internal_error
 from horovod.jax.mpi_ops import check_compression
 
 __all__ = [

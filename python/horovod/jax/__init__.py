@@ -5,6 +5,7 @@ from horovod.common._job import *  # noqa: F403
 from horovod.common._reduce_ops import *  # noqa: F403
 from horovod.common.exceptions import HorovodInternalError
 from horovod.jax import elastic
+from horovod.jax._errors import internal_errors
 from horovod.jax.mpi_ops import (
     Compression,
     allgather,
@@ -24,6 +25,7 @@ __all__ = [
     "broadcast",
     "broadcast_object",
     "elastic",
+    "internal_errors",
     "reducescatter",
 ]
 __all__ += _job.__all__

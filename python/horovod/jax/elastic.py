@@ -17,12 +17,12 @@ an error only when it is looked at, which ``state.commit()`` does.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 import jax
 
 from horovod.common.elastic import ObjectState, run_fn
-from horovod.common.exceptions import HorovodInternalError
+from horovod.jax._errors import internal_error, internal_errors
 from horovod.jax.mpi_ops import broadcast_object, init, rank, shutdown
 
 __all__ = ["JaxState", "internal_error", "run"]
@@ -41,16 +41,6 @@ class JaxState(ObjectState):
         self._saved_state = with_values
 
 
-def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
-    """The error of a collective in a compiled program, or None where it is another one.
-
-    JAX raises it as a JaxRuntimeError, and as a ValueError where a small program fails at once.
-    """
-    if isinstance(error, (jax.errors.JaxRuntimeError, ValueError)) and "HorovodInternalError: " in str(error):
-        return HorovodInternalError(str(error))
-    return None
-
-
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a training function whose first argument is a :class:`JaxState`, or another ``State``.
 
@@ -60,13 +50,8 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(func)
     def converted(*args: Any, **kwargs: Any) -> Any:
-        try:
+        with internal_errors():
             return func(*args, **kwargs)
-        except Exception as e:
-            error = internal_error(e)
-            if error is None:
-                raise
-            raise error from e
 
     return run_fn(converted, _reset)
 
