@@ -69,7 +69,7 @@ ELASTIC_DISMISSED = 2
 ELASTIC_ABANDONED = 3
 
 # The longest that a wait stays in C: Python sees signals in between.
-_WAIT_SLICE_MS = 100
+WAIT_SLICE_MS = 100
 
 _int_p = ctypes.POINTER(ctypes.c_int)
 _int32_p = ctypes.POINTER(ctypes.c_int32)
@@ -241,7 +241,7 @@ def wait(handle: int) -> int:
     """Wait for the operation's end and return its status. A signal's Python handler runs within 100 ms."""
     gorovod_wait = load().gorovod_wait
     while True:
-        status = gorovod_wait(handle, _WAIT_SLICE_MS)
+        status = gorovod_wait(handle, WAIT_SLICE_MS)
         if status != IN_PROGRESS:
             return status
 

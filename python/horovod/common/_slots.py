@@ -121,7 +121,7 @@ _lengths = [struct.Struct(f"={n}q").pack for n in range(_DIMS + 1)]
 class Slot:
     """Memory for one operation at a time. ``words[word]`` is its status, ``_lib.IN_PROGRESS`` until its end.
 
-    ``keeps`` is the submitter's: what must be kept alive until then.
+    ``keeps`` is the submitter's: what must be kept alive until then. ``flags`` are those of the operation.
     """
 
     __slots__ = (
@@ -132,6 +132,7 @@ class Slot:
         "_memory",
         "_view",
         "address",
+        "flags",
         "handle_ref",
         "keeps",
         "name_address",
@@ -146,6 +147,7 @@ class Slot:
         self._free, self._view, self._handles, self.words = free, view, view.cast("q"), view.cast("i")
         self._handle = index * _BYTES // 8
         self.keeps: Any = None
+        self.flags = 0
         self.start = index * _BYTES + _AT_NAME
         self.word = (index * _BYTES + _AT_STATUS) // 4
         self._memory = own = memory[index]
@@ -260,6 +262,7 @@ class Pool(Generic[AnySlot]):
             slot = self._free.pop()
         except IndexError:
             slot = self._more()
+        slot.flags = flags
         ndim = len(shape)
         large = ndim > _DIMS or (name is not None and len(name) >= _NAME_BYTES)
         try:

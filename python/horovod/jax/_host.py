@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from horovod.common import _facts, _lib, _slots
+from horovod.common import _facts, _lib, _operations, _slots
 
 # Operations whose output the engine allocates.
 _SHAPED_BY_ALL = frozenset(kind.number for kind in _facts.kinds().values() if kind.sized_by_all)
-
-# What was submitted and not waited for to the end, since the caller was interrupted: the engine may still use it.
-_abandoned: list[Any] = []
 
 
 class Operation(NamedTuple):
@@ -48,14 +44,13 @@ def run(
     """
     inputs = [np.require(array, requirements="CA") for array in arrays]
     outputs = [None if kind in _SHAPED_BY_ALL else np.empty_like(array) for array in inputs]
-    slots: list[_slots.Slot] = []
-    pending = (slots, inputs, outputs)
+    group = _operations.Group[_operations.Operation]([])
     try:
         for i, (array, output) in enumerate(zip(inputs, outputs)):
-            slot = _slots.describe(
+            one = _operations.describe(
                 f"{name}.{i}".encode() if name and len(inputs) == 1 else None,
                 array.shape,
-                _slots.WILL_WAIT,
+                _slots.WILL_WAIT if output is None else _slots.WILL_WAIT | _slots.RELEASE_IF_OK,
                 kind,
                 dtype(array),
                 reduce_op,
@@ -66,34 +61,28 @@ def run(
                 array.ctypes.data,
                 0 if output is None else output.ctypes.data,
             )
-            slots.append(slot)
+            one.keeps = (array, output)
+            group.operations.append(one)
             if wire:
-                slot.set_wire(wire)
-        if len(slots) == 1:
-            _slots.enqueue(slots[0])
-        elif slots:
-            _slots.enqueue_group(name.encode() if name else None, slots)
+                one.set_wire(wire)
+        group.submit_as_fits(name.encode() if name else None)
     except Exception:
-        for slot in slots:
-            slot.free()
+        group.free()
         raise
     try:
-        failures = [_wait(slot) for slot in slots]
+        status = group.wait()
     except BaseException:
-        _abandoned.append(pending)
+        _operations.abandon(group)
         raise
     try:
-        for failure in failures:
-            if failure is not None:
-                raise failure
+        if status != _lib.OK:
+            raise group.failure()
         return [
-            _output(slot.handle, array) if output is None else output
-            for slot, array, output in zip(slots, inputs, outputs)
+            _output(one, array) if output is None else output
+            for one, array, output in zip(group.operations, inputs, outputs)
         ]
     finally:
-        for slot in slots:
-            _lib.release(slot.handle)
-            slot.free()
+        group.release()
 
 
 def run_as_expected(operation: Operation, shapes: Sequence[tuple[int, ...]], arrays: Sequence[Any]) -> list[np.ndarray]:
@@ -116,20 +105,9 @@ def dtype(array: Any) -> int:
     return number
 
 
-def _wait(slot: _slots.Slot) -> Optional[Exception]:
-    """Wait for the end, and return the failure, if it is one. Raises what interrupts the wait."""
-    while slot.words[slot.word] == _lib.IN_PROGRESS:
-        status = _lib.wait(slot.handle)
-        if slot.words[slot.word] == _lib.IN_PROGRESS:
-            raise _lib.error(status)
-    if slot.words[slot.word] == _lib.OK:
-        return None
-    return _lib.error(_lib.wait(slot.handle))
+def _output(operation: _operations.Operation, array: np.ndarray) -> np.ndarray:
+    def empty(shape: tuple[int, ...]) -> tuple[np.ndarray, int]:
+        output = np.empty(shape, array.dtype)
+        return output, output.ctypes.data
 
-
-def _output(handle: int, array: np.ndarray) -> np.ndarray:
-    address, shape = _lib.output(handle, array.ndim)
-    output = np.empty(shape, array.dtype)
-    if address is not None and output.nbytes:
-        ctypes.memmove(output.ctypes.data, address, output.nbytes)
-    return output
+    return operation.output(array.ndim, array.itemsize, empty)

@@ -9,13 +9,13 @@ import torch
 
 from horovod.common.process_sets import global_process_set
 from horovod.torch._compiling import between_graphs, never_trace
+from horovod.torch._hooked_optimizer import HookedOptimizer, Submitted
 from horovod.torch._submission import Result
-from horovod.torch._submitting import Submitted, SubmittingOptimizer
 from horovod.torch.compression import Compressor
 from horovod.torch.mpi_ops import Adasum, allreduce_async_
 
 
-class DeltaOptimizer(SubmittingOptimizer):
+class DeltaOptimizer(HookedOptimizer):
     """Makes the optimizer's own step with this rank's gradients, for each parameter by itself, and takes it back.
 
     What the step has added, the delta, is combined with those of the other ranks by Adasum (arXiv:2006.02924);

@@ -16,8 +16,8 @@ from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._grouped import submit_grouped_allreduce
+from horovod.torch._hooked_optimizer import HookedOptimizer, Submitted
 from horovod.torch._submission import Result, submit
-from horovod.torch._submitting import Submitted, SubmittingOptimizer
 from horovod.torch.compression import Compressor, prepare
 from horovod.torch.functions import broadcast_object
 from horovod.torch.mpi_ops import size, sparse_allreduce_async
@@ -56,7 +56,7 @@ def _in_turn(tensor: torch.Tensor, what: Optional[tuple]) -> Optional[_Reduction
     return None
 
 
-class GradientOptimizer(SubmittingOptimizer):
+class GradientOptimizer(HookedOptimizer):
     """Reduces each gradient; ``step`` is the optimizer's own, on the results."""
 
     def _distribute(

@@ -1,6 +1,6 @@
 """From PyTorch tensors to the engine and back.
 
-An operation is submitted with the addresses of its tensors' memory and is named by a *handle*, an int. The table
+An operation lives as :mod:`horovod.common._operations` says. It is named by a *handle*, an int. The table
 ``_handle_map`` keeps the tensors alive until :func:`synchronize`, however the caller is interrupted, and the memory
 that they had at the submission, even if they get other memory meanwhile (``tensor.data = …``, ``set_``). PyTorch lets
 nobody keep memory from being resized, which frees it: :func:`synchronize` raises an error then. A tensor that is
@@ -17,15 +17,13 @@ the same order. Whatever ranks have issued before a join, they count from 1 agai
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import math
 import threading
 from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
-from horovod.common import _arguments, _facts, _lib, _slots, basics
+from horovod.common import _arguments, _facts, _lib, _operations, _slots, basics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
@@ -35,15 +33,11 @@ from horovod.torch._staging import check_one_device, for_engine, host_memory, st
 _DTYPES = {getattr(torch, name): number for name, number in _facts.element_types().items() if hasattr(torch, name)}
 _KINDS = {name: kind.number for name, kind in _facts.kinds().items()}
 
-# From this size on, outputs are not copied out of the engine's memory.
-_LARGE_BYTES = 1 << 16
-
-
 # What a caller calls the i-th tensor of a group, from 0.
 _Names = Callable[[int], str]
 
 
-class Operation(_slots.Slot):
+class Operation(_operations.Operation):
     """What a handle stands for: an operation on one tensor, or on none.
 
     It ``keeps`` its input, its output, their :class:`Copies` if there are any, and the storage that the engine reads.
@@ -60,21 +54,15 @@ class Operation(_slots.Slot):
         self.waiting = 0  # how many threads wait for the end
         self.forgotten = False  # by forget_all, while threads waited: the first of them has the result
 
-    def status(self) -> int:
-        """How it has ended, or IN_PROGRESS."""
-        return self.words[self.word]
-
-    def wait(self) -> int:
-        """Wait for the end, and return how it was."""
-        while self.words[self.word] == _lib.IN_PROGRESS:
-            status = _lib.wait(self.handle)
-            if self.words[self.word] == _lib.IN_PROGRESS:
-                raise _lib.error(status)  # it is not the operation that has ended
-        return self.words[self.word]
-
     def failure(self) -> Exception:
-        """What the operation died of."""
-        return _failure(self)
+        """What the operation has died of, about what the caller or the engine calls it."""
+        return self.failure_about(_given_name(self))
+
+    def failure_about(self, name: Optional[str]) -> Exception:
+        """The same, about ``name``."""
+        if name is None and self.keeps[0] is not None:  # no barrier, and no join
+            name = _lib.name(self.handle)
+        return _about(super().failure(), name)
 
     def result(self) -> Any:
         """The result of the operation, which has ended well."""
@@ -86,46 +74,26 @@ class Operation(_slots.Slot):
         if storage is not None and is_unmoved(storage, address):
             self.keeps = (input, output, copies, None, 0)
 
-    def release(self, reuse: bool) -> None:
-        """Forget the operation, which has ended; ``reuse`` says that nobody looks at its slot any more."""
-        status = self.words[self.word]
-        if status != _lib.OK or self.keeps[1] is None:
-            _lib.release(self.handle)
-        if reuse and status != _lib.IN_PROGRESS:
-            self.free()
-
 
 _describe = _slots.Pool(Operation).describe
 
 
-class Group:
+class Group(_operations.Group[Operation]):
     """As :class:`Operation`, for many tensors that were submitted together."""
 
-    __slots__ = ("forgotten", "names", "operations", "waiting")
+    __slots__ = ("forgotten", "names", "waiting")
 
-    def __init__(self, operations: Sequence[Operation], names: Optional[_Names]) -> None:
-        self.operations = operations
+    def __init__(self, operations: list[Operation], names: Optional[_Names]) -> None:
+        super().__init__(operations)
         self.names = names
         self.waiting = 0
         self.forgotten = False
 
-    def status(self) -> int:
-        """As of an operation: the first failure that there is, once all have ended."""
-        statuses = {operation.words[operation.word] for operation in self.operations}
-        if _lib.IN_PROGRESS in statuses:
-            return _lib.IN_PROGRESS
-        statuses.discard(_lib.OK)
-        return statuses.pop() if statuses else _lib.OK
-
-    def wait(self) -> int:
-        # Most have ended when the last one has.
-        for operation in reversed(self.operations):
-            operation.wait()
-        return self.status()
-
     def failure(self) -> Exception:
-        failed = next(i for i, operation in enumerate(self.operations) if operation.status() != _lib.OK)
-        return _failure(self.operations[failed], self.names and self.names(failed))
+        """What the first operation that has failed has died of, about its name."""
+        failed = self.failed()
+        operation = self.operations[failed]
+        return operation.failure() if self.names is None else operation.failure_about(self.names(failed))
 
     def result(self) -> list[torch.Tensor]:
         outputs = []
@@ -140,24 +108,10 @@ class Group:
         for operation in self.operations:
             operation.tell_ended()
 
-    def release(self, reuse: bool) -> None:
-        for operation in self.operations:
-            operation.release(reuse)
-
 
 def _given_name(operation: Operation) -> Optional[str]:
     """What the caller calls the operation, if it does."""
     return None if operation.name is None else operation.name.decode(errors="replace").partition(".")[2]
-
-
-def _failure(operation: Operation, name: Optional[str] = None) -> Exception:
-    """What the operation died of, about ``name``, or what the caller or the engine calls it."""
-    error = _lib.error(_lib.wait(operation.handle))
-    if name is None:
-        name = _given_name(operation)
-    if name is None and operation.keeps[0] is not None:  # no barrier, and no join
-        name = _lib.name(operation.handle)
-    return _about(error, name)
 
 
 def _about(error: Exception, name: Optional[str]) -> Exception:
@@ -177,7 +131,7 @@ def output_of(operation: Operation) -> Optional[torch.Tensor]:
     if storage is not None and (input if copies is None else copies.source).data_ptr() != address:
         check_unmoved(storage, address, _given_name(operation))
     if output is None:
-        return None if input is None else _allocated(operation.handle, input)
+        return None if input is None else _allocated(operation, input)
     if copies is not None and copies.target is not output:
         store(copies.target, output)
     return output
@@ -217,17 +171,18 @@ def last_joined(operation: Operation) -> int:
     return _lib.last_joined(operation.handle)
 
 
-def _allocated(engine_handle: int, input: torch.Tensor) -> torch.Tensor:
+def _allocated(operation: Operation, input: torch.Tensor) -> torch.Tensor:
     dtype = input.dtype
-    address, shape = _lib.output(engine_handle, input.dim())
-    size = math.prod(shape) * input.element_size()
-    if size >= _LARGE_BYTES and input.is_cpu:
-        output = torch.frombuffer(_lib.take_output(engine_handle, size), dtype=dtype)
-        output.resize_(shape)  # unlike view, in place: autograd must not take the result for a view
-    else:
+
+    def empty(shape: tuple[int, ...]) -> tuple[torch.Tensor, int]:
         output = host_memory(shape, input)
-        if size and address is not None:
-            ctypes.memmove(output.data_ptr(), address, size)
+        return output, output.data_ptr()
+
+    def on_memory(view: memoryview, shape: tuple[int, ...]) -> torch.Tensor:
+        output = torch.frombuffer(view, dtype=dtype)
+        return output.resize_(shape)  # unlike view, in place: autograd must not take the result for a view
+
+    output = operation.output(input.dim(), input.element_size(), empty, on_memory if input.is_cpu else None)
     return to_device(output, input)
 
 
@@ -368,7 +323,7 @@ def submit(
     # In the table first: an interrupt after the submission must find the tensors kept alive.
     _handle_map[handle] = operation
     try:
-        _slots.enqueue(operation)
+        operation.submit()
     except Exception:
         del _handle_map[handle]
         operation.free()
@@ -427,8 +382,8 @@ def submit_group(
                 operation.set_wire(wires[len(operations) - 1])
             if copy is not None and copy.event is not None:
                 operation.wait_for(copy.event)
-        _handle_map[handle] = Group(operations, name_of)
-        _slots.enqueue_group(group, operations)
+        _handle_map[handle] = submitted = Group(operations, name_of)
+        submitted.submit(group)
     except Exception:
         _handle_map.pop(handle, None)
         for operation in operations:
@@ -450,7 +405,7 @@ def submit_without_tensor(kind: int, process_set: ProcessSet, get: Callable[[Ope
     handle = next(_handles)
     _handle_map[handle] = operation
     try:
-        _slots.enqueue(operation)
+        operation.submit()
     except Exception:
         del _handle_map[handle]
         operation.free()
@@ -566,5 +521,5 @@ class Result:
 basics.before_init.append(begin_generation)
 basics.after_shutdown.append(forget_all)
 
-for _module in (__name__, "horovod.torch._staging", _slots.__name__, _lib.__name__):
+for _module in (__name__, "horovod.torch._staging", _operations.__name__, _slots.__name__, _lib.__name__):
     never_trace(_module)

@@ -12,8 +12,8 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._collectives import check_reduce_op
 from horovod.torch._delta_optimizer import DeltaOptimizer
 from horovod.torch._gradient_optimizer import GradientOptimizer
+from horovod.torch._hooked_optimizer import HookedOptimizer
 from horovod.torch._submission import process_set_id
-from horovod.torch._submitting import SubmittingOptimizer
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.mpi_ops import Adasum, Average, rocm_built, size
 
@@ -80,7 +80,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     """
     if not hasattr(optimizer, "param_groups"):
         raise TypeError(f"optimizer must be a torch.optim.Optimizer, not {type(optimizer).__name__}")
-    if isinstance(optimizer, SubmittingOptimizer):
+    if isinstance(optimizer, HookedOptimizer):
         raise ValueError("the optimizer is a DistributedOptimizer already")
     check_reduce_op(op, process_set)
     process_set_id(process_set)  # says what is wrong

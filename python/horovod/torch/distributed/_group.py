@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-from horovod.common import _facts, _lib, _slots
-from horovod.common._slots import Slot
+from horovod.common import _facts, _lib, _operations
+from horovod.common._operations import Operation
 from horovod.torch import _collectives
 from horovod.torch.distributed import _memory, _sets
 from horovod.torch.distributed._messages import Message
@@ -107,7 +107,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _start(
         self,
         kind: str,
-        describe: Callable[[str], Sequence[Slot]],
+        describe: Callable[[str], list[Operation]],
         outputs: Tensors,
         options: Any,
         finish: Optional[Callable[[Sequence[int]], None]] = None,
@@ -129,23 +129,23 @@ class ProcessGroup(dist.ProcessGroup):
     def _op(
         self, kind: int, name: Optional[str], source: torch.Tensor, shape: Sequence[int], target: torch.Tensor,
         moved: bool = True, reduce_op: int = 0, root_rank: int = 0, wire: int = _lib.WIRE_AS_IT_IS,
-    ) -> Slot:  # fmt: skip
+    ) -> Operation:  # fmt: skip
         """The description of an engine's operation on ``source``, seen in ``shape``, with its output in ``target``.
 
         Whoever starts it keeps the tensors alive.
         """
         given = kind in (_lib.ALLGATHER, _lib.ALLTOALL)
-        slot = _slots.describe(
+        operation = _operations.describe(
             None if name is None else name.encode(), shape, 0, kind, _memory.elements(source, moved), reduce_op,
             root_rank, self._set.number, 1.0, 1.0, source.data_ptr(), 0 if given else target.data_ptr(),
         )  # fmt: skip
-        slot.keeps = ((source, source.data_ptr()), (target, target.data_ptr()))
+        operation.keeps = ((source, source.data_ptr()), (target, target.data_ptr()))
         if given:
-            slot.give_output(target.data_ptr(), _memory.size(target))
+            operation.give_output(target.data_ptr(), _memory.size(target))
         if wire:
-            slot.set_wire(wire)
-        slot.set_stream(self._number)
-        return slot
+            operation.set_wire(wire)
+        operation.set_stream(self._number)
+        return operation
 
     # ---- Reductions.
 
@@ -170,7 +170,7 @@ class ProcessGroup(dist.ProcessGroup):
         hosts = [_memory.readable(t) for t in tensors]
         parts = [_memory.reducible(h, op) for h in hosts]
 
-        def describe(name: str) -> list[Slot]:
+        def describe(name: str) -> list[Operation]:
             return [
                 self._op(
                     _lib.ALLREDUCE, name if len(parts) == 1 else None, h, h.shape, h, False,
@@ -192,7 +192,7 @@ class ProcessGroup(dist.ProcessGroup):
         hosts = [_memory.readable(t) for t in tensors]
         gathered = [torch.empty((self.size(), *h.shape), dtype=h.dtype) for h in hosts]
 
-        def describe(name: str) -> list[Slot]:
+        def describe(name: str) -> list[Operation]:
             return [
                 self._op(_lib.ALLGATHER, name if len(hosts) == 1 else None, h, (1, *h.shape), g, False)
                 for h, g in zip(hosts, gathered)
@@ -240,7 +240,7 @@ class ProcessGroup(dist.ProcessGroup):
         targets = [_memory.writable(t) for t in outputs]
         parts = [(_memory.reducible(s, op), _memory.reducible(t, op)) for s, t in zip(sources, targets)]
 
-        def describe(name: str) -> list[Slot]:
+        def describe(name: str) -> list[Operation]:
             return [
                 self._op(
                     _lib.REDUCESCATTER, name if len(parts) == 1 else None, s, (n, t.numel()), t, False,
@@ -336,7 +336,7 @@ class ProcessGroup(dist.ProcessGroup):
     ) -> Work:
         sources = [_memory.readable(t) for t in inputs]
 
-        def describe(name: str) -> list[Slot]:
+        def describe(name: str) -> list[Operation]:
             # One row each: rows of other lengths are a mismatch, which all ranks are told.
             return [
                 self._op(
@@ -384,10 +384,10 @@ class ProcessGroup(dist.ProcessGroup):
     ) -> Work:  # fmt: skip
         """An alltoall of the engine's, of ``splits`` rows of ``source`` in ``shape``."""
 
-        def describe(name: str) -> list[Slot]:
-            slot = self._op(_lib.ALLTOALL, name, source, shape, target)
-            slot.set_splits(splits)
-            return [slot]
+        def describe(name: str) -> list[Operation]:
+            operation = self._op(_lib.ALLTOALL, name, source, shape, target)
+            operation.set_splits(splits)
+            return [operation]
 
         return self._start(kind, describe, outputs, opts, finish)
 

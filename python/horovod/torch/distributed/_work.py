@@ -12,8 +12,8 @@ from typing import Any, Callable, Optional, Sequence
 import torch
 from torch._C._distributed_c10d import Work as _TorchWork
 
-from horovod.common import _lib, _slots
-from horovod.common._slots import Slot
+from horovod.common import _lib, _operations
+from horovod.common._operations import Operation
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.distributed import _ends, _memory
 
@@ -201,9 +201,10 @@ class Work(_TorchWork):
 class Collective(Work):
     """A collective of the engine's, or a group of them that starts together.
 
-    ``slots`` describe it, and ``keep`` keeps its tensors alive. ``finish``, called with the handles, brings the results
-    to the outputs. ``latest`` has the latest operation of each name that is under way: the engine has one of a name at
-    a time, so this one is submitted at the end of the one before. Raises what ``_slots.enqueue`` raises.
+    It lives as :mod:`horovod.common._operations` says. ``keep`` keeps its tensors alive. ``finish``, called with the
+    handles, brings the results to the outputs. ``latest`` has the latest operation of each name that is under way: the
+    engine has one of a name at a time, so this one is submitted at the end of the one before. Raises as ``_lib.error``
+    says.
     """
 
     def __init__(
@@ -212,7 +213,7 @@ class Collective(Work):
         name: str,
         outputs: Sequence[torch.Tensor],
         timeout: datetime.timedelta,
-        slots: Sequence[Slot],
+        operations: list[Operation],
         keep: object,
         finish: Optional[Callable[[Sequence[int]], None]],
         latest: dict[str, Collective],
@@ -222,8 +223,8 @@ class Collective(Work):
         self._key = name
         super().__init__(what, outputs, timeout)
         latest[name] = self
-        self._slots = slots
-        self._handles: Sequence[int] = ()  # a slot's is another operation's once the slot is free
+        self._group = _operations.Group(operations)
+        self._handles: Sequence[int] = ()  # an operation's is another one's once it was released
         self._keep: object = keep
         self._finish = finish
         self._refused: Optional[Exception] = None
@@ -243,11 +244,8 @@ class Collective(Work):
 
     def _submit(self) -> None:
         try:
-            if len(self._slots) == 1:
-                _slots.enqueue(self._slots[0])
-            elif self._slots:
-                _slots.enqueue_group(self._key.encode(), self._slots)
-            self._handles = [slot.handle for slot in self._slots]
+            self._group.submit_as_fits(self._key.encode())
+            self._handles = [operation.handle for operation in self._group.operations]
         except Exception as e:
             self._refused = e
         self._before = None
@@ -263,38 +261,24 @@ class Collective(Work):
                 if time.monotonic() >= deadline:
                     return False
                 time.sleep(0.0001)
-        gorovod_wait = _lib.load().gorovod_wait
-        for handle in self._handles:
-            while True:
-                left_ms = int((deadline - time.monotonic()) * 1000)
-                # In slices, so that Ctrl-C works.
-                if gorovod_wait(handle, min(max(left_ms, 0), 100)) != _lib.IN_PROGRESS:
-                    break
-                if left_ms <= 0:
-                    return False
-        return True
+        return _operations.wait_until(self._handles, deadline)
 
     def _outcome(self) -> None:
         try:
             if self._refused is not None:
                 raise self._refused
-            failure = None
-            for handle in self._handles:
-                status = _lib.wait(handle)
-                if status != _lib.OK and failure is None:
-                    failure = _lib.error(status)
-            if failure is not None:
-                raise failure
-            for slot in self._slots:
-                _memory.check_unmoved(slot.keeps, self._what)
+            if self._group.wait() != _lib.OK:
+                raise self._group.failure()
+            for operation in self._group.operations:
+                _memory.check_unmoved(operation.keeps, self._what)
             if self._finish is not None:
                 self._finish(self._handles)
         finally:
-            for handle in self._handles:
-                _lib.release(handle)
-            for slot in self._slots:
-                slot.free()
-            self._slots = ()
+            if self._refused is None:
+                self._group.release()
+            else:
+                self._group.free()
+            self._group = _operations.Group([])
             self._keep = self._finish = None  # and the memory with them
             if self._latest.get(self._key) is self:
                 del self._latest[self._key]
@@ -305,7 +289,7 @@ class Collective(Work):
             return True
         if self._before is not None:
             return False
-        return self._refused is not None or all(slot.words[slot.word] != _lib.IN_PROGRESS for slot in self._slots)
+        return self._refused is not None or self._group.status() != _lib.IN_PROGRESS
 
     def _see_to(self) -> None:
         _ends.see_to(self)

@@ -35,7 +35,7 @@ else:
     _Base = object
 
 
-class SubmittingOptimizer(_Base):
+class HookedOptimizer(_Base):
     """Stands in front of the optimizer's own class.
 
     Counts the backward passes of each parameter that is watched, and calls :meth:`_submit` when its gradient is

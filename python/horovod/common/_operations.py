@@ -1,0 +1,164 @@
+"""The life of an operation that a front end submits. It is the same for all of them:
+
+    describe ──▶ submit ──▶ poll, or wait ──▶ output, or failure ──▶ release
+
+``describe`` writes the operation into a slot (see :mod:`._slots`). The front end keeps the memory that it describes
+alive in ``keeps`` until the release. The status word in the slot tells the end without a call of the library. Several
+operations that start together are a :class:`Group`, which has the same methods. Those of TensorFlow, and of JAX in
+compiled programs, live in C (``shim/``), by the same calls of ``include/gorovod.h``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import time
+from typing import Any, Callable, Generic, Optional, Sequence, TypeVar
+
+from horovod.common import _lib, _slots
+
+# From this size on, outputs need not be copied out of the engine's memory.
+LARGE_BYTES = 1 << 16
+
+
+class Operation(_slots.Slot):
+    """One operation, which is described. After its release the slot is another operation's."""
+
+    __slots__ = ()
+
+    def submit(self) -> None:
+        """Hand the operation to the engine. If that raises, as ``_lib.error`` says, free the operation."""
+        _slots.enqueue(self)
+
+    def status(self) -> int:
+        """How the operation has ended, or IN_PROGRESS. Asks nobody."""
+        return self.words[self.word]
+
+    def wait(self) -> int:
+        """Wait for the end, and return the status."""
+        while self.words[self.word] == _lib.IN_PROGRESS:
+            status = _lib.wait(self.handle)
+            if self.words[self.word] == _lib.IN_PROGRESS:
+                raise _lib.error(status)  # it is not the operation that has ended
+        return self.words[self.word]
+
+    def failure(self) -> Exception:
+        """What the operation, which has not ended well, has died of."""
+        return _lib.error(_lib.wait(self.handle))
+
+    def output(
+        self,
+        ndim: int,
+        item_bytes: int,
+        empty: Callable[[tuple[int, ...]], tuple[Any, int]],
+        on_memory: Optional[Callable[[memoryview, tuple[int, ...]], Any]] = None,
+    ) -> Any:
+        """The output that the engine has made, of ``ndim`` dimensions, whose elements have ``item_bytes``.
+
+        ``empty`` makes a result of a shape, and returns it with its address. ``on_memory`` makes a large result of the
+        engine's own memory, which then belongs to the result.
+        """
+        address, shape = _lib.output(self.handle, ndim)
+        size = math.prod(shape) * item_bytes
+        if size >= LARGE_BYTES and on_memory is not None:
+            return on_memory(_lib.take_output(self.handle, size), shape)
+        result, target = empty(shape)
+        if size and address is not None:
+            ctypes.memmove(target, address, size)
+        return result
+
+    def release(self, reuse: bool = True) -> None:
+        """Forget the operation, which has ended; ``reuse`` says that nobody looks at its slot any more."""
+        status = self.words[self.word]
+        if status != _lib.OK or not self.flags & _slots.RELEASE_IF_OK:
+            _lib.release(self.handle)
+        if reuse and status != _lib.IN_PROGRESS:
+            self.free()
+
+
+AnyOperation = TypeVar("AnyOperation", bound=Operation)
+
+describe = _slots.Pool(Operation).describe
+
+
+class Group(Generic[AnyOperation]):
+    """Operations that start together, or one that is handled like several."""
+
+    __slots__ = ("operations",)
+
+    def __init__(self, operations: list[AnyOperation]) -> None:
+        self.operations = operations
+
+    def submit(self, name: Optional[bytes]) -> None:
+        """As of an operation: all are submitted, or none is. See ``_slots.enqueue_group`` for the name."""
+        _slots.enqueue_group(name, self.operations)
+
+    def submit_as_fits(self, name: Optional[bytes]) -> None:
+        """As :meth:`submit`, but one operation is no group, and none needs nothing."""
+        if len(self.operations) == 1:
+            self.operations[0].submit()
+        elif self.operations:
+            self.submit(name)
+
+    def status(self) -> int:
+        """As of an operation: some failure if there is one, once all have ended."""
+        statuses = {operation.words[operation.word] for operation in self.operations}
+        if _lib.IN_PROGRESS in statuses:
+            return _lib.IN_PROGRESS
+        statuses.discard(_lib.OK)
+        return statuses.pop() if statuses else _lib.OK
+
+    def wait(self) -> int:
+        """As of an operation."""
+        # Most have ended when the last one has.
+        for operation in reversed(self.operations):
+            operation.wait()
+        return self.status()
+
+    def failed(self) -> int:
+        """The index of the first operation that has failed."""
+        return next(i for i, operation in enumerate(self.operations) if operation.status() != _lib.OK)
+
+    def failure(self) -> Exception:
+        """What the first operation that has failed has died of."""
+        return self.operations[self.failed()].failure()
+
+    def release(self, reuse: bool = True) -> None:
+        """As of an operation."""
+        for operation in self.operations:
+            operation.release(reuse)
+
+    def free(self) -> None:
+        """Give up operations that were never submitted."""
+        for operation in self.operations:
+            operation.free()
+
+
+def wait_until(handles: Sequence[int], deadline: float) -> bool:
+    """Wait until ``time.monotonic()`` is ``deadline`` at most, and return whether all the operations have ended.
+
+    For whoever cannot know that no other thread releases the operations meanwhile: a handle is never another's.
+    """
+    gorovod_wait = _lib.load().gorovod_wait
+    for handle in handles:
+        while True:
+            left_ms = int((deadline - time.monotonic()) * 1000)
+            # In slices, so that Ctrl-C works.
+            if gorovod_wait(handle, min(max(left_ms, 0), _lib.WAIT_SLICE_MS)) != _lib.IN_PROGRESS:
+                break
+            if left_ms <= 0:
+                return False
+    return True
+
+
+# Groups whose submitters were interrupted, with what they keep: the engine may still use that.
+_abandoned: list[Group] = []
+
+
+def abandon(group: Group) -> None:
+    """Keep ``group``, and what its operations keep, until it has ended, though nobody waits for it any more."""
+    _abandoned.append(group)
+    ended = [other for other in _abandoned if other.status() != _lib.IN_PROGRESS]
+    for other in ended:
+        _abandoned.remove(other)
+        other.release()
