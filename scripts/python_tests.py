@@ -27,6 +27,7 @@ ALONE = {
     "test_api.py",
     "test_demo.py",
     "test_docs.py",
+    "test_docstrings.py",
     "test_examples.py",
     "test_elastic_jobs.py",
     "test_faults.py",

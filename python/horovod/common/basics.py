@@ -65,17 +65,25 @@ class HorovodBasics:
     ) -> None:
         """Join the job, and return when all its ranks have. Does nothing if that has happened already.
 
-        ``comm`` may be a communicator of mpi4py, whose processes are the ranks then, whoever has started them; or
-        several, of which the first is the world and the others are process sets. It may be a list of ranks, which are
-        those of MPI_COMM_WORLD; without MPI it has no effect, as with Horovod's Gloo controller. ``process_sets`` is a
-        list of :class:`ProcessSet`, the same on all ranks, or ``"dynamic"``, which allows :func:`add_process_set`
-        later.
+        In an elastic job it waits as long as the driver does for enough processes. Process sets are those that rank 0
+        has then: see :class:`ProcessSet`. Ctrl-C ends the wait.
 
-        Raises ValueError that tells why, if the ranks do not find one another within the time-out
-        (``HOROVOD_GLOO_TIMEOUT_SECONDS``, 30 s). Ctrl-C ends the wait.
+        Args:
+            comm: a communicator of mpi4py, whose processes are the ranks then, whoever has started them; or several, of
+                which the first is the world and the others are process sets. Or a list of ranks, which are those of
+                MPI_COMM_WORLD; without MPI it has no effect, as with Horovod's Gloo controller.
+            process_sets: a list of :class:`ProcessSet`, the same on all ranks, or ``"dynamic"``, which allows
+                :func:`add_process_set` later.
 
-        In an elastic job it waits as long as the driver does for enough processes, and raises SystemExit(0) where
-        there is no place for this process any more. Process sets are those that rank 0 has, then: see ProcessSet.
+        Raises:
+            ValueError: the ranks do not find one another within the time-out (``HOROVOD_GLOO_TIMEOUT_SECONDS``, 30 s),
+                or an argument is wrong. The text says why.
+            SystemExit: with 0, where an elastic job has no place for this process any more.
+
+        Example:
+            >>> hvd.init()
+            >>> hvd.is_initialized()
+            True
         """
         ranks, comms = self._split_comm(comm)
         if isinstance(process_sets, str):
@@ -134,20 +142,44 @@ class HorovodBasics:
         """Leave the job; operations that were not executed yet fail on every rank. :meth:`init` may follow.
 
         Handles that nobody synchronised are forgotten, and handles count from 1 again.
+
+        Example:
+            >>> hvd.shutdown()
+            >>> hvd.is_initialized()
+            False
+            >>> hvd.init()
         """
         self.MPI_LIB_CTYPES.horovod_shutdown()
         for forget in after_shutdown:  # the engine touches no tensor any more
             forget()
 
     def is_initialized(self) -> bool:
-        """Whether this process has called :meth:`init` and not :meth:`shutdown` since."""
+        """Tell whether this process has called :meth:`init` and not :meth:`shutdown` since.
+
+        Returns:
+            Whether it has.
+
+        Example:
+            >>> hvd.is_initialized()
+            True
+        """
         return bool(self.MPI_LIB_CTYPES.horovod_is_initialized())
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
-        """Write a trace to ``file_path`` from now on; rank 0 does. ``mark_cycles`` marks each negotiated batch in it.
+        """Write a trace from now on; rank 0 does. HOROVOD_TIMELINE must have been set at :meth:`init`.
 
-        Raises ValueError if not initialised, or if HOROVOD_TIMELINE was not set at :meth:`init`; OSError if the file
-        cannot be written.
+        Args:
+            file_path: the file to write.
+            mark_cycles: mark each negotiated batch in it.
+
+        Raises:
+            ValueError: Horovod is not initialised, or HOROVOD_TIMELINE was not set.
+            OSError: the file cannot be written.
+
+        Example:
+            >>> hvd.start_timeline("timeline.json")  # without HOROVOD_TIMELINE=DYNAMIC
+            Traceback (most recent call last):
+            ValueError: Set HOROVOD_TIMELINE=DYNAMIC to enable dynamic timeline tracing...
         """
         result = self.MPI_LIB_CTYPES.horovod_start_timeline(os.fsencode(file_path), mark_cycles)
         if result == -1:
@@ -158,7 +190,15 @@ class HorovodBasics:
             raise OSError(_lib.last_error())
 
     def stop_timeline(self) -> None:
-        """End the trace. Raises ValueError if not initialised, OSError if the file could not be written to its end."""
+        """End the trace that :meth:`start_timeline`, or HOROVOD_TIMELINE, has begun.
+
+        Raises:
+            ValueError: Horovod is not initialised.
+            OSError: the file could not be written to its end.
+
+        Example:
+            >>> hvd.stop_timeline()
+        """
         result = self.MPI_LIB_CTYPES.horovod_stop_timeline()
         if result == -1:
             raise _not_initialized()
@@ -166,73 +206,231 @@ class HorovodBasics:
             raise OSError(_lib.last_error())
 
     def size(self) -> int:
-        """Number of ranks."""
+        """Number of ranks.
+
+        Returns:
+            The number.
+
+        Raises:
+            ValueError: Horovod is not initialised.
+
+        Example:
+            >>> hvd.size()  # of a program that was started without horovodrun
+            1
+        """
         return _initialized(self.MPI_LIB_CTYPES.horovod_size())
 
     def local_size(self) -> int:
-        """Number of ranks on this host."""
+        """Number of ranks on this host.
+
+        Returns:
+            The number.
+
+        Raises:
+            ValueError: Horovod is not initialised.
+
+        Example:
+            >>> hvd.local_size()
+            1
+        """
         return _initialized(self.MPI_LIB_CTYPES.horovod_local_size())
 
     def cross_size(self) -> int:
-        """Number of hosts that have a rank of this :meth:`local_rank`."""
+        """Number of hosts that have a rank of this :meth:`local_rank`.
+
+        Returns:
+            The number.
+
+        Raises:
+            ValueError: Horovod is not initialised.
+
+        Example:
+            >>> hvd.cross_size()
+            1
+        """
         return _initialized(self.MPI_LIB_CTYPES.horovod_cross_size())
 
     def rank(self) -> int:
-        """This process's number, from 0 to ``size() - 1``."""
+        """This process's number among all ranks.
+
+        Returns:
+            The number, from 0 to ``size() - 1``.
+
+        Raises:
+            ValueError: Horovod is not initialised.
+
+        Example:
+            >>> if hvd.rank() == 0:
+            ...     print("only one rank prints")
+            only one rank prints
+        """
         return _initialized(self.MPI_LIB_CTYPES.horovod_rank())
 
     def local_rank(self) -> int:
-        """This process's number on its host."""
+        """This process's number on its host: the number of its GPU, for instance.
+
+        Returns:
+            The number, from 0 to ``local_size() - 1``.
+
+        Raises:
+            ValueError: Horovod is not initialised.
+
+        Example:
+            >>> hvd.local_rank()
+            0
+        """
         return _initialized(self.MPI_LIB_CTYPES.horovod_local_rank())
 
     def cross_rank(self) -> int:
-        """This host's number, among those that have a rank of this :meth:`local_rank`."""
+        """This host's number, among those that have a rank of this :meth:`local_rank`.
+
+        Returns:
+            The number, from 0 to ``cross_size() - 1``.
+
+        Raises:
+            ValueError: Horovod is not initialised.
+
+        Example:
+            >>> hvd.cross_rank()
+            0
+        """
         return _initialized(self.MPI_LIB_CTYPES.horovod_cross_rank())
 
     def is_homogeneous(self) -> bool:
-        """Whether every host has the same number of ranks."""
+        """Tell whether every host has the same number of ranks.
+
+        Returns:
+            Whether it has.
+
+        Example:
+            >>> hvd.is_homogeneous()
+            True
+        """
         return bool(self.MPI_LIB_CTYPES.horovod_is_homogeneous())
 
     def mpi_threads_supported(self) -> bool:
-        """Whether the program may call MPI itself on any thread. Raises ValueError if MPI is not in use."""
+        """Tell whether the program may call MPI itself on any thread.
+
+        Returns:
+            Whether it may.
+
+        Raises:
+            ValueError: MPI is not in use.
+
+        Example:
+            >>> hvd.mpi_enabled() and hvd.mpi_threads_supported()
+            False
+        """
         if not self.mpi_enabled():
             raise ValueError("Horovod MPI is not enabled; please make sure it's installed and enabled.")
         return bool(_initialized(self.MPI_LIB_CTYPES.horovod_mpi_threads_supported()))
 
     def mpi_enabled(self) -> bool:
-        """Whether the ranks have found one another over MPI, or MPI carries the data of this job."""
+        """Tell whether the ranks have found one another over MPI, or MPI carries the data of this job.
+
+        Returns:
+            Whether MPI is in use.
+
+        Example:
+            >>> hvd.mpi_enabled()
+            False
+        """
         return bool(self.MPI_LIB_CTYPES.horovod_mpi_enabled())
 
     def mpi_built(self) -> bool:
-        """Whether MPI can be used: a library of MPI is installed, and has been loaded by this call."""
+        """Tell whether MPI can be used: a library of MPI is installed, and has been loaded by this call.
+
+        Returns:
+            Whether it can.
+
+        Example:
+            >>> hvd.mpi_built() in (True, False)
+            True
+        """
         return bool(self.MPI_LIB_CTYPES.horovod_mpi_built())
 
     def gloo_enabled(self) -> bool:
-        """Whether Horovod's MPI-free mode is in use, which stands for gorovod's own transports."""
+        """Tell whether Horovod's MPI-free mode is in use, which stands for gorovod's own transports.
+
+        Returns:
+            Whether it is.
+
+        Example:
+            >>> hvd.gloo_enabled()
+            True
+        """
         return bool(self.MPI_LIB_CTYPES.horovod_gloo_enabled())
 
     def gloo_built(self) -> bool:
-        """Whether Horovod's MPI-free mode can be used, which stands for gorovod's own transports."""
+        """Tell whether Horovod's MPI-free mode can be used, which stands for gorovod's own transports.
+
+        Returns:
+            Whether it can.
+
+        Example:
+            >>> hvd.gloo_built()
+            True
+        """
         return bool(self.MPI_LIB_CTYPES.horovod_gloo_built())
 
     def nccl_built(self) -> int:
-        """Version code of NCCL, or 0 if it cannot be used."""
+        """Version code of NCCL.
+
+        Returns:
+            The code, or 0 if NCCL cannot be used.
+
+        Example:
+            >>> hvd.nccl_built()
+            0
+        """
         return int(self.MPI_LIB_CTYPES.horovod_nccl_built())
 
     def ddl_built(self) -> bool:
-        """Whether IBM DDL can be used."""
+        """Tell whether IBM DDL can be used.
+
+        Returns:
+            Whether it can.
+
+        Example:
+            >>> hvd.ddl_built()
+            False
+        """
         return bool(self.MPI_LIB_CTYPES.horovod_ddl_built())
 
     def ccl_built(self) -> bool:
-        """Whether Intel oneCCL can be used."""
+        """Tell whether Intel oneCCL can be used.
+
+        Returns:
+            Whether it can.
+
+        Example:
+            >>> hvd.ccl_built()
+            False
+        """
         return bool(self.MPI_LIB_CTYPES.horovod_ccl_built())
 
     def cuda_built(self) -> bool:
-        """Whether collectives run on CUDA memory itself; without it, tensors go through the host."""
+        """Tell whether collectives run on CUDA memory itself; without it, tensors go through the host.
+
+        Returns:
+            Whether they do.
+
+        Example:
+            >>> hvd.cuda_built()
+            False
+        """
         return bool(self.MPI_LIB_CTYPES.horovod_cuda_built())
 
     def rocm_built(self) -> bool:
-        """Whether collectives run on ROCm memory itself."""
+        """Tell whether collectives run on ROCm memory itself.
+
+        Returns:
+            Whether they do.
+
+        Example:
+            >>> hvd.rocm_built()
+            False
+        """
         return bool(self.MPI_LIB_CTYPES.horovod_rocm_built())
 
     def _add_process_set_impl(self, ranks: Sequence[int]) -> Optional[int]:

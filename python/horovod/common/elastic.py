@@ -43,7 +43,11 @@ class State:
         self._reset_callbacks: list[Callable[[], Any]] = []
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
-        """Have ``callbacks``, too, called after each reset: to scale the learning rate by the new size, say."""
+        """Have ``callbacks``, too, called after each reset: to scale the learning rate by the new size, say.
+
+        Args:
+            callbacks: functions without arguments.
+        """
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:

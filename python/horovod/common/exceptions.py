@@ -7,6 +7,10 @@ class HorovodInternalError(RuntimeError):
     """A collective failed: a rank died or shut down, the ranks disagreed about an operation, or the network broke.
 
     The message names the cause. Elastic training recovers from this exception.
+
+    Example:
+        >>> issubclass(hvd.HorovodInternalError, RuntimeError)
+        True
     """
 
 

@@ -43,10 +43,7 @@ def _bound() -> _Basics:
 
 
 class ProcessSet:
-    """A set of ranks, given as an iterable of ints. Ranks inside it count from 0 in ascending order.
-
-    Or the processes of a communicator of mpi4py, for ``init(comm=…, process_sets=…)`` with a communicator: each rank
-    gives one that it is in, so that all groups of a split become sets.
+    """A set of ranks. Ranks inside it count from 0 in ascending order.
 
     It is usable once :func:`init` or :func:`add_process_set` has given it a ``process_set_id``. ``ranks`` is sorted.
     Operations without a name are matched by their number among those of their kind on the set.
@@ -55,7 +52,17 @@ class ProcessSet:
     below the size, and without any the set has no id until the job has grown. Who joins later adds the sets that
     the others have, without waiting for them.
 
-    Raises ValueError for ranks that are not ints, and for what is neither.
+    Args:
+        ranks_or_comm: an iterable of ints. Or a communicator of mpi4py, for ``init(comm=…, process_sets=…)`` with a
+            communicator: each rank gives one that it is in, so that all groups of a split become sets.
+
+    Raises:
+        ValueError: a rank is no int, or the argument is neither.
+
+    Example:
+        >>> even = hvd.ProcessSet(range(0, 4, 2))
+        >>> print(even)
+        ProcessSet(process_set_id=None, ranks=[0, 2], mpi_comm=None)
     """
 
     process_set_id: Optional[int] = None
@@ -79,15 +86,30 @@ class ProcessSet:
         self._places = list(self.ranks)
 
     def size(self) -> Optional[int]:
-        """Number of ranks in the set; None if the set is not initialised."""
+        """Number of ranks in the set.
+
+        Returns:
+            The number; None if the set is not initialised.
+        """
         return None if self.process_set_id is None else _bound()._process_set_size(self.process_set_id)
 
     def rank(self) -> Optional[int]:
-        """This process's rank in the set; None if the set is not initialised. Raises ValueError if not a member."""
+        """This process's rank in the set.
+
+        Returns:
+            The rank; None if the set is not initialised.
+
+        Raises:
+            ValueError: this process is no member.
+        """
         return None if self.process_set_id is None else _bound()._process_set_rank(self.process_set_id)
 
     def included(self) -> Optional[bool]:
-        """Whether this process is a member; None if the set has no list of ranks."""
+        """Tell whether this process is a member.
+
+        Returns:
+            Whether it is; None if the set has no list of ranks.
+        """
         return None if self.ranks is None else _bound().rank() in self.ranks
 
     def _forget(self) -> None:
@@ -144,10 +166,24 @@ def _rebind_process_sets(basics: _Basics, process_sets: Sequence[ProcessSet]) ->
 
 
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
-    """Add a set after init, and return it with an id. All ranks must call this, members or not, in the same order.
+    """Add a set after init. All ranks must call this, members or not, in the same order. Blocks until they have.
 
-    Blocks until they have. Raises ValueError if there is such a set, if a rank does not exist, if the ranks disagree,
-    or if sets are not dynamic; HorovodInternalError if a rank dies or leaves meanwhile.
+    Args:
+        process_set: the set, or its ranks.
+
+    Returns:
+        The set, with an id.
+
+    Raises:
+        ValueError: there is such a set, a rank does not exist, the ranks disagree, or sets are not dynamic.
+        HorovodInternalError: a rank dies or leaves meanwhile.
+
+    Example:
+        >>> hvd.shutdown()
+        >>> hvd.init(process_sets="dynamic")
+        >>> hvd.add_process_set([0])  # there is but one rank here, and a set of all
+        Traceback (most recent call last):
+        ValueError: Attempted to add a duplicate process set: ...
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
@@ -163,10 +199,21 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Remove a set, and return whether it was there. All ranks must call this, in the same order.
+    """Remove a set. All ranks must call this, in the same order. Blocks until they have.
 
-    Blocks until they have. False for the global set and for one that is not initialised. Raises as
-    :func:`add_process_set`; the set is there still after a HorovodInternalError.
+    Args:
+        process_set: the set.
+
+    Returns:
+        Whether it was there; False for the global set and for one that is not initialised.
+
+    Raises:
+        ValueError: as :func:`add_process_set`.
+        HorovodInternalError: a rank dies or leaves meanwhile; then the set is there still.
+
+    Example:
+        >>> hvd.remove_process_set(hvd.global_process_set)
+        False
     """
     process_set_id = process_set.process_set_id
     if not process_set_id:

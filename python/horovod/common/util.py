@@ -27,7 +27,17 @@ def get_extension_full_path(pkg_path: str, *args: str) -> str:
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:
-    """Raise ImportError, with advice, if the library that serves every front end is missing."""
+    """Check that the library is there that serves every front end. The arguments are Horovod's, and have no meaning.
+
+    Args:
+        ext_name, ext_env_var, pkg_path, args: which extension to look for, in Horovod.
+
+    Raises:
+        ImportError: the library is missing; the text says what to do.
+
+    Example:
+        >>> hvd.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", "mpi_lib_v2")
+    """
     _lib.path()
 
 

@@ -37,17 +37,56 @@ def run(
     min_np: Optional[int] = None,
     max_np: Optional[int] = None,
 ) -> list[Any]:
-    """Call ``func(*args, **kwargs)`` in each of ``num_proc`` processes, and return what they return, by rank. Blocks.
+    """Call ``func(*args, **kwargs)`` in each of ``num_proc`` processes, and return what they return. Blocks.
 
-    The processes are started as ``horovodrun`` does, whose options most arguments are: ``hosts`` is ``"a:2,b:2"``,
-    ``hostfile`` a path, ``slots`` the slots of a host of the discovery script that names none. ``executable`` is the
-    Python that runs them, by default this one's. ``np``, ``min_np``, ``max_np`` and ``network_interface`` (names
-    separated by commas) are old names, which win. The function, its arguments and what it returns travel by
-    cloudpickle. In an elastic job the first ``min_num_proc`` ranks that have returned something count.
+    The processes are started as ``horovodrun`` does. The function, its arguments and what it returns travel by
+    cloudpickle. An interrupt ends all processes.
 
-    Raises RuntimeError if the job cannot be started or a process fails, with what the launcher and the process said;
-    TypeError for a ``func`` that cannot be called, before anything is started; ValueError for arguments that make no
-    sense, such as more processes than slots. An interrupt ends all processes.
+    Args:
+        func: the function.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        num_proc: how many processes there are; in an elastic job, at the start.
+        min_num_proc: the fewest with which an elastic job goes on.
+        max_num_proc: the most of an elastic job.
+        slots: of a host of the discovery script that names none.
+        reset_limit: how often an elastic job may be formed anew.
+        cooldown_range: for how many seconds a host is left alone that has failed: the least and the most.
+        hosts: as ``"a:2,b:2"``; this one by default.
+        hostfile: the path of a file with the hosts.
+        host_discovery_script: prints the hosts that there are; makes the job elastic.
+        start_timeout: seconds until all processes must have started.
+        ssh_port: of the other hosts.
+        ssh_identity_file: the key for the other hosts.
+        disable_cache: check the hosts anew.
+        output_filename: a folder for the processes' output.
+        verbose: above 0 tells more.
+        use_gloo: start the processes without MPI, as happens anyway.
+        use_mpi: have mpirun start the processes.
+        mpi_args: further arguments of mpirun.
+        network_interface: deprecated; names separated by commas, which win over ``network_interfaces``.
+        network_interfaces: the interfaces to use.
+        executable: the Python that runs the processes, this one's by default.
+        np: old name of ``num_proc``, which wins.
+        min_np: old name of ``min_num_proc``, which wins.
+        max_np: old name of ``max_num_proc``, which wins.
+
+    Returns:
+        The results by rank. Of an elastic job those of the first ``min_num_proc`` ranks that have returned something.
+
+    Raises:
+        RuntimeError: the job cannot be started or a process fails; with what the launcher and the process said.
+        TypeError: ``func`` cannot be called. Nothing is started then.
+        ValueError: arguments make no sense, such as more processes than slots.
+
+    Example:
+        >>> import horovod
+        >>> def power(base):
+        ...     import horovod.torch as hvd
+        ...     hvd.init()
+        ...     return base ** hvd.rank()
+        >>> horovod.run(power, args=(10,), num_proc=2)
+        [1, 10]
     """
     from horovod.runner import _jobs
 

@@ -89,9 +89,23 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start :func:`allreduce` and return a handle for :func:`poll` and :func:`synchronize`.
+    """Start :func:`allreduce`. ``tensor`` must not change before the end. Not recorded by autograd.
 
-    ``tensor`` must not change before that. The result is not recorded by autograd. Errors as :func:`allreduce`.
+    Args:
+        tensor: as of :func:`allreduce`.
+        name: by which ranks match their calls.
+        average, op, prescale_factor, postscale_factor, process_set: as of :func:`allreduce`.
+
+    Returns:
+        A handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError, NotImplementedError: as :func:`allreduce`.
+
+    Example:
+        >>> handle = hvd.allreduce_async(torch.tensor([3.0]), name="x")
+        >>> hvd.synchronize(handle)
+        tensor([3.])
     """
     op = handle_average_backwards_compatibility(op, average)
     check_reduce_op(op, process_set)
@@ -108,7 +122,24 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """As :func:`allreduce_async`, but into ``tensor`` itself."""
+    """Start :func:`allreduce_`: as :func:`allreduce_async`, but into ``tensor`` itself.
+
+    Args:
+        tensor: as of :func:`allreduce`; it is overwritten.
+        name: by which ranks match their calls.
+        average, op, prescale_factor, postscale_factor, process_set: as of :func:`allreduce`.
+
+    Returns:
+        A handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError, NotImplementedError: as :func:`allreduce`.
+
+    Example:
+        >>> handle = hvd.allreduce_async_(torch.tensor([3.0]), name="x")
+        >>> hvd.synchronize(handle)
+        tensor([3.])
+    """
     op = handle_average_backwards_compatibility(op, average)
     check_reduce_op(op, process_set)
     return submit("allreduce", tensor, tensor, name, process_set, False, op, prescale_factor, postscale_factor)
@@ -123,7 +154,24 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """As :func:`allreduce`, but into ``tensor`` itself, which is returned. Not recorded by autograd."""
+    """Reduce ``tensor`` as :func:`allreduce`, but into the tensor itself. Not recorded by autograd.
+
+    Args:
+        tensor: as of :func:`allreduce`; it is overwritten.
+        name: by which ranks match their calls.
+        average, op, prescale_factor, postscale_factor, process_set: as of :func:`allreduce`.
+
+    Returns:
+        ``tensor``.
+
+    Raises:
+        ValueError, TypeError, NotImplementedError, HorovodInternalError: as :func:`allreduce`.
+
+    Example:
+        >>> x = torch.tensor([1.0, 2.0])
+        >>> hvd.allreduce_(x, op=hvd.Sum) is x
+        True
+    """
     op = handle_average_backwards_compatibility(op, average)
     if in_graph():
         arguments = (None, name, Compression.none, op, prescale_factor, postscale_factor, process_set)
@@ -183,21 +231,36 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Reduce ``tensor`` elementwise over the ranks of ``process_set``, and return the result, the same on all. Blocks.
+    """Reduce ``tensor`` elementwise over the ranks of ``process_set``. Blocks. The result is differentiable.
 
-    Ranks match their calls by ``name``. Those without one are numbered, by one count of all operations of this rank:
-    all ranks must have issued as many before. What members of a process set issue there, others do not count; name
-    these operations, or those after them.
+    Shape, dtype, ``op``, factors and ``compression`` must be the same on all ranks. Ranks match their calls by
+    ``name``. Those without one are numbered, by one count of the set's allreduces: all its ranks must issue them in the
+    same order.
 
-    Shape, dtype (uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, bool), ``op``, factors and
-    ``compression`` (see :class:`Compression`) must be the same on all ranks. ``op`` is Average (default), Sum, Min,
-    Max, Product or, on floating-point tensors, Adasum (arXiv:2006.02924); ``average`` is its deprecated form. Each
-    element is multiplied by ``prescale_factor`` before and by ``postscale_factor`` after; on integers, in double
-    precision and truncated. The result is differentiable.
+    Args:
+        tensor: dense and contiguous; uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64 or
+            bool.
+        average: deprecated form of ``op``: True is Average, False is Sum.
+        name: by which ranks match their calls. Calls without a name are matched by their number.
+        compression: how the tensor travels, see :class:`Compression`.
+        op: Average (default), Sum, Min, Max, Product or, on floating-point tensors of all ranks, Adasum
+            (arXiv:2006.02924).
+        prescale_factor: each element is multiplied by it before; on integers in double precision, and truncated.
+        postscale_factor: the same, after.
+        process_set: the ranks that take part.
 
-    Raises ValueError for a tensor that is not contiguous, of another dtype, or whose name is in use; TypeError for
-    what is no tensor; NotImplementedError for Adasum on other than all ranks; HorovodInternalError if the ranks
-    disagree or one of them is gone.
+    Returns:
+        The result, the same on all ranks.
+
+    Raises:
+        ValueError: the tensor is not contiguous, is of another dtype, or its name is in use.
+        TypeError: what is given is no tensor.
+        NotImplementedError: Adasum on other than all ranks.
+        HorovodInternalError: the ranks disagree, or one of them is gone.
+
+    Example:
+        >>> hvd.allreduce(torch.tensor([1.0, 2.0]), op=hvd.Sum, name="gradient")
+        tensor([1., 2.])
     """
     op = handle_average_backwards_compatibility(op, average)
     check_reduce_op(op, process_set)
@@ -221,7 +284,18 @@ def allreduce(
 def allgather_async(
     tensor: torch.Tensor, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Start :func:`allgather` and return a handle for :func:`poll` and :func:`synchronize`."""
+    """Start :func:`allgather`.
+
+    Args:
+        tensor, name, process_set: as of :func:`allgather`.
+
+    Returns:
+        A handle for :func:`poll` and :func:`synchronize`.
+
+    Example:
+        >>> hvd.synchronize(hvd.allgather_async(torch.tensor([7])))
+        tensor([7])
+    """
     return submit("allgather", tensor, None, name, process_set, wait=False)
 
 
@@ -245,10 +319,23 @@ class HorovodAllgather(torch.autograd.Function):
 def allgather(
     tensor: torch.Tensor, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """Concatenate ``tensor`` of all ranks along its first dimension, in the order of ranks. Blocks.
+    """Concatenate ``tensor`` of all ranks along its first dimension, in the order of ranks. Blocks. Differentiable.
 
-    Dtype and the other dimensions must be the same on all ranks; the first may differ and may be 0. dtypes and errors
-    as :func:`allreduce`; a tensor without dimensions is a HorovodInternalError. The result is differentiable.
+    Args:
+        tensor: dtype and the other dimensions must be the same on all ranks; the first may differ and may be 0.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+
+    Returns:
+        The rows of all ranks.
+
+    Raises:
+        ValueError, TypeError: as :func:`allreduce`.
+        HorovodInternalError: the ranks disagree, the tensor has no dimension, or a rank is gone.
+
+    Example:
+        >>> hvd.allgather(torch.tensor([[1, 2]]))
+        tensor([[1, 2]])
     """
     if in_graph():
         return _graph.allgather(tensor, name, process_set_id(process_set))
@@ -263,21 +350,64 @@ def allgather(
 def broadcast_async(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Start :func:`broadcast` and return a handle for :func:`poll` and :func:`synchronize`."""
+    """Start :func:`broadcast`.
+
+    Args:
+        tensor, root_rank, name, process_set: as of :func:`broadcast`.
+
+    Returns:
+        A handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.synchronize(hvd.broadcast_async(torch.tensor([2]), root_rank=0))
+        tensor([2])
+    """
     return submit("broadcast", tensor, empty_like(tensor, name), name, process_set, wait=False, root_rank=root_rank)
 
 
 def broadcast_async_(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """As :func:`broadcast_async`, but into ``tensor`` itself."""
+    """Start :func:`broadcast_`.
+
+    Args:
+        tensor, root_rank, name, process_set: as of :func:`broadcast_`.
+
+    Returns:
+        A handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.synchronize(hvd.broadcast_async_(torch.tensor([2]), root_rank=0))
+        tensor([2])
+    """
     return submit("broadcast", tensor, tensor, name, process_set, wait=False, root_rank=root_rank)
 
 
 def broadcast_(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """As :func:`broadcast`, but into ``tensor`` itself, which is returned. Not recorded by autograd."""
+    """Copy a tensor as :func:`broadcast`, but into ``tensor`` itself. Not recorded by autograd.
+
+    Args:
+        tensor: as of :func:`broadcast`; it is overwritten.
+        root_rank, name, process_set: as of :func:`broadcast`.
+
+    Returns:
+        ``tensor``.
+
+    Raises:
+        ValueError, TypeError, HorovodInternalError: as :func:`broadcast`.
+
+    Example:
+        >>> hvd.broadcast_(torch.tensor([2]), root_rank=0)
+        tensor([2])
+    """
     if in_graph():
         return write_into(tensor, broadcast(tensor.detach(), root_rank, name, process_set))
     return synchronize(submit("broadcast", tensor, tensor, name, process_set, wait=True, root_rank=root_rank))
@@ -305,10 +435,24 @@ class HorovodBroadcast(torch.autograd.Function):
 def broadcast(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """Return the ``tensor`` of rank ``root_rank`` (a rank of the world) on all ranks of ``process_set``. Blocks.
+    """Copy the ``tensor`` of one rank to all ranks of ``process_set``. Blocks. The result is differentiable.
 
-    Shape, dtype and root must be the same on all ranks. dtypes and errors as :func:`allreduce`; a root outside the set
-    is a ValueError. The result is differentiable.
+    Args:
+        tensor: shape and dtype must be the same on all ranks.
+        root_rank: the rank whose tensor it is, a rank of the world; the same on all ranks.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+
+    Returns:
+        The root's tensor.
+
+    Raises:
+        ValueError: the root is not in the set; or as :func:`allreduce`.
+        TypeError, HorovodInternalError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.broadcast(torch.tensor([1.5]), root_rank=0)
+        tensor([1.5000])
     """
     if in_graph():
         return _graph.broadcast(tensor, root_rank, name, process_set_id(process_set))
@@ -351,7 +495,21 @@ def alltoall_async(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start :func:`alltoall` and return a handle, whose :func:`synchronize` returns the received splits too, always."""
+    """Start :func:`alltoall`. :func:`synchronize` returns the received splits too, always.
+
+    Args:
+        tensor, splits, name, process_set: as of :func:`alltoall`.
+
+    Returns:
+        A handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError: as :func:`alltoall`.
+
+    Example:
+        >>> hvd.synchronize(hvd.alltoall_async(torch.tensor([4, 5])))
+        (tensor([4, 5]), tensor([2], dtype=torch.int32))
+    """
     return _alltoall_async(tensor, splits, name, process_set, wait=False)
 
 
@@ -383,15 +541,26 @@ def alltoall(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-    """Send rows of ``tensor`` to each rank of ``process_set``, and return the rows received, by sender. Blocks.
+    """Send rows of ``tensor`` to each rank of ``process_set``. Blocks. The received rows are differentiable.
 
-    ``splits`` are how many rows of the first dimension go to each rank: a sequence, or an int32 tensor of one
-    dimension; what is left at the end stays here. None sends equal parts. dtype and the other dimensions must be the
-    same on all ranks. Returns the tensor, and with ``splits`` also an int32 tensor of the rows received from each
-    rank. The tensor is differentiable.
+    Args:
+        tensor: dtype and the other dimensions must be the same on all ranks.
+        splits: how many rows of the first dimension go to each rank: a sequence, or an int32 tensor of one dimension;
+            what is left at the end stays here. None sends equal parts.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
 
-    Raises ValueError for splits that do not fit, or a first dimension that cannot be divided equally; otherwise dtypes
-    and errors as :func:`allreduce`.
+    Returns:
+        The rows received, by sender; with ``splits`` also an int32 tensor of the number of rows received from each
+        rank.
+
+    Raises:
+        ValueError: the splits do not fit, the first dimension cannot be divided equally; or as :func:`allreduce`.
+        TypeError, HorovodInternalError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.alltoall(torch.tensor([4, 5]))
+        tensor([4, 5])
     """
     if in_graph():
         rows = splits
@@ -437,7 +606,21 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Start :func:`reducescatter` and return a handle for :func:`poll` and :func:`synchronize`."""
+    """Start :func:`reducescatter`.
+
+    Args:
+        tensor, name, op, process_set, prescale_factor, postscale_factor: as of :func:`reducescatter`.
+
+    Returns:
+        A handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError: as :func:`reducescatter`.
+
+    Example:
+        >>> hvd.synchronize(hvd.reducescatter_async(torch.tensor([1.0, 2.0])))
+        tensor([1., 2.])
+    """
     return _reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor, wait=False)
 
 
@@ -480,11 +663,31 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """Reduce ``tensor`` over the ranks of ``process_set``, and return this rank's rows of the result. Blocks.
+    """Reduce ``tensor`` over the ranks of ``process_set``, and give each rank its rows. Blocks. Differentiable.
 
     The rows of the first dimension are dealt out in order; where they cannot be divided equally, the first ranks get
-    one more. ``op`` is Average or Sum; another is a HorovodInternalError. Factors, dtypes and other errors as
-    :func:`allreduce`; a tensor without dimensions is a ValueError. The result is differentiable.
+    one more.
+
+    Args:
+        tensor: as of :func:`allreduce`, with at least one dimension.
+        name: by which ranks match their calls.
+        compression: what compresses the tensor before, and decompresses it after.
+        op: Average or Sum.
+        prescale_factor: each element is multiplied by it before; on integers in double precision, and truncated.
+        postscale_factor: the same, after.
+        process_set: the ranks that take part.
+
+    Returns:
+        This rank's rows of the result.
+
+    Raises:
+        ValueError: the tensor has no dimension; or as :func:`allreduce`.
+        TypeError: what is given is no tensor.
+        HorovodInternalError: another ``op``; the ranks disagree, or one of them is gone.
+
+    Example:
+        >>> hvd.reducescatter(torch.tensor([1.0, 2.0]), op=hvd.Sum)
+        tensor([1., 2.])
     """
     compressed, ctx = compression.compress(tensor)
     arguments = (name, op, process_set, prescale_factor, postscale_factor)
@@ -508,11 +711,25 @@ def reducescatter(
 def sparse_allreduce_async(
     tensor: torch.Tensor, name: Optional[str], op: int, process_set: ProcessSet = global_process_set
 ) -> Callable[[], torch.Tensor]:
-    """Start to add up sparse COO tensors of all ranks, and return a function that waits for the sum and returns it.
+    """Start to add up sparse COO tensors of all ranks. Indices and values are gathered.
 
-    Indices and values are gathered, so the result is not coalesced. ``op`` is Average; any other is a sum. The tensors
-    must have the same size, dtype and number of sparse dimensions on all ranks. ValueError for a tensor of another
-    layout; other errors as :func:`allreduce`.
+    Args:
+        tensor: of layout ``torch.sparse_coo``; size, dtype and number of sparse dimensions must be the same on all
+            ranks.
+        name: by which ranks match their calls.
+        op: Average; any other is a sum.
+        process_set: the ranks that take part.
+
+    Returns:
+        A function that waits for the sum and returns it. The sum is not coalesced.
+
+    Raises:
+        ValueError: the tensor has another layout; or as :func:`allreduce`.
+
+    Example:
+        >>> x = torch.sparse_coo_tensor([[1]], [5.0], (3,))
+        >>> hvd.sparse_allreduce_async(x, name="x", op=hvd.Sum)().to_dense()
+        tensor([0., 5., 0.])
     """
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.sparse_coo:
         kind = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
@@ -542,7 +759,17 @@ def sparse_allreduce_async(
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Return when every rank of ``process_set`` has called this. Raises HorovodInternalError if one cannot."""
+    """Wait until every rank of ``process_set`` has called this.
+
+    Args:
+        process_set: the ranks that take part.
+
+    Raises:
+        HorovodInternalError: a rank cannot, because it is gone.
+
+    Example:
+        >>> hvd.barrier()
+    """
     synchronize(submit_without_tensor(_lib.BARRIER, process_set))
 
 
@@ -550,11 +777,23 @@ joins_ended = 0  # of this process's
 
 
 def join(device: int = -1) -> int:
-    """Say that this rank has no more data, wait until all ranks have said so, and return the one that did last.
+    """Say that this rank has no more data, and wait until all ranks have said so.
 
     Meanwhile this rank takes part in the allreduces of the others with zeros; averages are still divided by the number
-    of all ranks. Their other operations fail unless GOROVOD_JOIN_ALL_OPS=1 is set. ``device``, where Horovod makes
-    these zeros, has no meaning here. Raises HorovodInternalError if a rank is gone.
+    of all ranks. Their other operations fail unless GOROVOD_JOIN_ALL_OPS=1 is set.
+
+    Args:
+        device: where Horovod makes these zeros; it has no meaning here.
+
+    Returns:
+        The rank that has joined last.
+
+    Raises:
+        HorovodInternalError: a rank is gone.
+
+    Example:
+        >>> hvd.join()
+        0
     """
     global joins_ended
     last = synchronize(submit_without_tensor(_lib.JOIN, global_process_set, last_joined))

@@ -85,9 +85,21 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start :func:`grouped_allreduce` and return one handle for :func:`poll` and :func:`synchronize`.
+    """Start :func:`grouped_allreduce`. The tensors must not change before the end. Not recorded by autograd.
 
-    The tensors must not change before that. The results are not recorded by autograd.
+    Args:
+        tensors, name: as of :func:`grouped_allreduce`.
+        average, op, prescale_factor, postscale_factor, process_set: as of :func:`grouped_allreduce`.
+
+    Returns:
+        One handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError, NotImplementedError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.synchronize(hvd.grouped_allreduce_async([torch.tensor([1.0])]))
+        [tensor([1.])]
     """
     op = handle_average_backwards_compatibility(op, average)
     return submit_grouped_allreduce(
@@ -104,7 +116,22 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """As :func:`grouped_allreduce_async`, but into the tensors themselves."""
+    """Start :func:`grouped_allreduce_`. The tensors must not change before the end. Not recorded by autograd.
+
+    Args:
+        tensors, name: as of :func:`grouped_allreduce_`.
+        average, op, prescale_factor, postscale_factor, process_set: as of :func:`grouped_allreduce_`.
+
+    Returns:
+        One handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError, NotImplementedError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.synchronize(hvd.grouped_allreduce_async_([torch.tensor([1.0])]))
+        [tensor([1.])]
+    """
     op = handle_average_backwards_compatibility(op, average)
     return submit_grouped_allreduce(tensors, True, name, op, prescale_factor, postscale_factor, process_set, wait=False)
 
@@ -118,7 +145,23 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As :func:`grouped_allreduce`, but into the tensors themselves, which are returned. Not recorded by autograd."""
+    """Reduce many tensors as :func:`grouped_allreduce`, but into the tensors themselves. Not recorded by autograd.
+
+    Args:
+        tensors: as of :func:`grouped_allreduce`; they are overwritten.
+        name: by which ranks match their calls.
+        average, op, prescale_factor, postscale_factor, process_set: as of :func:`grouped_allreduce`.
+
+    Returns:
+        The list of the tensors.
+
+    Raises:
+        ValueError, TypeError, NotImplementedError, HorovodInternalError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.grouped_allreduce_([torch.tensor([1.0]), torch.tensor([2.0])])
+        [tensor([1.]), tensor([2.])]
+    """
     op = handle_average_backwards_compatibility(op, average)
     if in_graph():
         tensors = list(tensors)
@@ -178,10 +221,29 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """:func:`allreduce` of many tensors at once: returns the list of the results. Blocks.
+    """Reduce many tensors at once, each as :func:`allreduce`. None starts before all are ready on every rank. Blocks.
 
-    The tensors may differ in shape and dtype; all ranks must give as many, in the same order. Of an error that
-    concerns one tensor, the whole call dies, after all have ended. The results are differentiable.
+    Where one tensor is wrong, the whole call fails, after all have ended. The results are differentiable.
+
+    Args:
+        tensors: a list of tensors, which may differ in shape and dtype; all ranks give as many, in the same order.
+        average: deprecated form of ``op``: True is Average, False is Sum.
+        name: by which ranks match their calls. Calls without a name are matched by their number.
+        compression: how the tensors travel, see :class:`Compression`.
+        op: Average (default), Sum, Min, Max, Product or, on floating-point tensors of all ranks, Adasum.
+        prescale_factor: each element is multiplied by it before; on integers in double precision, and truncated.
+        postscale_factor: the same, after.
+        process_set: the ranks that take part.
+
+    Returns:
+        The list of the results.
+
+    Raises:
+        ValueError, TypeError, NotImplementedError, HorovodInternalError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.grouped_allreduce([torch.tensor([1.0]), torch.tensor([2, 3])], op=hvd.Sum)
+        [tensor([1.]), tensor([2, 3])]
     """
     op = handle_average_backwards_compatibility(op, average)
     prepared = [prepare(compression, tensor, op) for tensor in tensors]
@@ -215,7 +277,21 @@ def _grouped_allgather_async(tensors: Tensors, name: Optional[str], process_set:
 def grouped_allgather_async(
     tensors: Tensors, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Start :func:`grouped_allgather` and return one handle for :func:`poll` and :func:`synchronize`."""
+    """Start :func:`grouped_allgather`.
+
+    Args:
+        tensors, name, process_set: as of :func:`grouped_allgather`.
+
+    Returns:
+        One handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError: as :func:`allgather`.
+
+    Example:
+        >>> hvd.synchronize(hvd.grouped_allgather_async([torch.tensor([1])]))
+        [tensor([1])]
+    """
     return _grouped_allgather_async(tensors, name, process_set, wait=False)
 
 
@@ -245,9 +321,22 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 def grouped_allgather(
     tensors: Tensors, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> list[torch.Tensor]:
-    """:func:`allgather` of many tensors at once: returns the list of the results. Blocks.
+    """Gather many tensors at once, each as :func:`allgather`. Blocks. The results are differentiable.
 
-    All ranks must give as many tensors, in the same order. The results are differentiable.
+    Args:
+        tensors: a list of tensors, which may differ in shape and dtype; all ranks give as many, in the same order.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+
+    Returns:
+        The list of the results.
+
+    Raises:
+        ValueError, TypeError, HorovodInternalError: as :func:`allgather`.
+
+    Example:
+        >>> hvd.grouped_allgather([torch.tensor([1]), torch.tensor([2, 3])])
+        [tensor([1]), tensor([2, 3])]
     """
     if any(map(needs_grad, tensors)):
         return list(HorovodGroupedAllgather.apply(name, process_set, *tensors))
@@ -284,7 +373,21 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Start :func:`grouped_reducescatter` and return one handle for :func:`poll` and :func:`synchronize`."""
+    """Start :func:`grouped_reducescatter`.
+
+    Args:
+        tensors, name, op, process_set, prescale_factor, postscale_factor: as of :func:`grouped_reducescatter`.
+
+    Returns:
+        One handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError: as :func:`reducescatter`.
+
+    Example:
+        >>> hvd.synchronize(hvd.grouped_reducescatter_async([torch.tensor([1.0])]))
+        [tensor([1.])]
+    """
     return _grouped_reducescatter_async(tensors, name, op, process_set, prescale_factor, postscale_factor, wait=False)
 
 
@@ -329,9 +432,26 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """:func:`reducescatter` of many tensors at once: returns the list of the results. Blocks.
+    """Reduce and deal out many tensors at once, each as :func:`reducescatter`. Blocks. The results are differentiable.
 
-    All ranks must give as many tensors, in the same order. The results are differentiable.
+    Args:
+        tensors: a list of tensors, which may differ in shape and dtype; all ranks give as many, in the same order.
+        name: by which ranks match their calls.
+        compression: what compresses the tensors before, and decompresses them after.
+        op: Average or Sum.
+        prescale_factor: each element is multiplied by it before; on integers in double precision, and truncated.
+        postscale_factor: the same, after.
+        process_set: the ranks that take part.
+
+    Returns:
+        The list of the results.
+
+    Raises:
+        ValueError, TypeError, HorovodInternalError: as :func:`reducescatter`.
+
+    Example:
+        >>> hvd.grouped_reducescatter([torch.tensor([1.0]), torch.tensor([2.0])], op=hvd.Sum)
+        [tensor([1.]), tensor([2.])]
     """
     compressed, ctxs = _compress(compression, tensors)
     arguments = (name, op, process_set, prescale_factor, postscale_factor)

@@ -415,9 +415,24 @@ def submit_without_tensor(kind: int, process_set: ProcessSet, get: Callable[[Ope
 
 @between_graphs
 def poll(handle: int) -> bool:
-    """Whether the operation has ended, so that :func:`synchronize` will not block, and its input may be freed.
+    """Tell whether the operation has ended, so that :func:`synchronize` will not block, and its input may be freed.
 
-    Raises ValueError for a handle that was synchronised already, HorovodInternalError in a forked child.
+    Args:
+        handle: of the operation.
+
+    Returns:
+        Whether it has.
+
+    Raises:
+        ValueError: the handle was synchronised already.
+        HorovodInternalError: in a forked child.
+
+    Example:
+        >>> handle = hvd.allreduce_async(torch.tensor([1.0]))
+        >>> while not hvd.poll(handle):
+        ...     pass
+        >>> hvd.synchronize(handle)
+        tensor([1.])
     """
     operation = _handle_map.get(handle)
     if operation is None:
@@ -438,11 +453,22 @@ def _refused() -> Exception:
 
 
 def synchronize(handle: int) -> Any:
-    """Wait for the operation and return its output; None if the handle was synchronised already.
+    """Wait for the operation. KeyboardInterrupt leaves the handle, its operation and its tensors as they are.
 
-    The output is a list for grouped operations, a tensor and the received splits for alltoall. Raises
-    HorovodInternalError if the operation failed, ValueError if its arguments were bad. Either way the handle is gone.
-    KeyboardInterrupt leaves the handle, its operation and its tensors as they are.
+    Args:
+        handle: of the operation. It is gone afterwards, whether this returns or raises.
+
+    Returns:
+        The output: a list for grouped operations, a tensor and the received splits for alltoall. None if the handle was
+        synchronised already.
+
+    Raises:
+        HorovodInternalError: the operation failed.
+        ValueError: its arguments were bad, or its tensor's memory was freed meanwhile.
+
+    Example:
+        >>> hvd.synchronize(hvd.allreduce_async(torch.tensor([1.0])))
+        tensor([1.])
     """
     if is_compiling():
         return _synchronize_between_graphs(handle)

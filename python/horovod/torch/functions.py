@@ -18,11 +18,21 @@ def broadcast_parameters(
     root_rank: int,
     process_set: ProcessSet = global_process_set,
 ) -> None:
-    """Overwrite ``params`` in place with those of rank ``root_rank``, on all ranks of ``process_set``. Blocks.
+    """Overwrite ``params`` in place with those of one rank, on all ranks of ``process_set``. Blocks.
 
-    ``params`` is a dict from name to tensor, such as ``model.state_dict()``, or a list of (name, tensor) pairs or
-    tensors, such as ``list(model.named_parameters())``; with the same names, shapes and dtypes on all ranks. Raises
-    ValueError for anything else, a generator included.
+    Args:
+        params: a dict from name to tensor, such as ``model.state_dict()``, or a list of (name, tensor) pairs or
+            tensors, such as ``list(model.named_parameters())``; with the same names, shapes and dtypes on all ranks.
+        root_rank: the rank whose parameters all get.
+        process_set: the ranks that take part.
+
+    Raises:
+        ValueError: ``params`` is anything else, a generator included.
+        HorovodInternalError: as :func:`broadcast`.
+
+    Example:
+        >>> model = torch.nn.Linear(2, 1)
+        >>> hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     """
     if isinstance(params, Mapping):
         named = sorted(params.items())
@@ -68,12 +78,25 @@ def broadcast_optimizer_state(
     model: Optional[torch.nn.Module] = None,
     process_set: ProcessSet = global_process_set,
 ) -> None:
-    """Overwrite hyper-parameters and state of ``optimizer`` with those of rank ``root_rank``. Blocks.
+    """Overwrite hyper-parameters and state of ``optimizer`` with those of one rank. Blocks.
 
     All ranks of ``process_set`` call this. Their optimizers must have the same parameter groups; only the root's need
     have state. No step is run for this, so a fresh optimizer stays fresh and parameters stay as they are. As in
     Horovod, an optimizer without state has gradients of zeros afterwards: sparse ones for SparseAdam, and for weights
-    of ``model`` whose layers are ``sparse``. Raises ValueError for LBFGS, and if the groups differ from the root's.
+    of ``model`` whose layers are ``sparse``.
+
+    Args:
+        optimizer: what is overwritten.
+        root_rank: the rank whose state all get.
+        model: whose layers tell which gradients are sparse.
+        process_set: the ranks that take part.
+
+    Raises:
+        ValueError: the optimizer is LBFGS, or the groups differ from the root's.
+
+    Example:
+        >>> optimizer = torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1)
+        >>> hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
@@ -189,9 +212,23 @@ def _from_bytes(tensor: torch.Tensor) -> Any:
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Return the ``obj`` of rank ``root_rank`` on all ranks of ``process_set``: pickled; the root gets its own. Blocks.
+    """Give all ranks of ``process_set`` the ``obj`` of one rank: pickled on the way. Blocks.
 
-    The argument of other ranks does not matter. ``name`` must be the same on all ranks, and not be in use at the time.
+    Args:
+        obj: any picklable object; that of other ranks does not matter.
+        root_rank: the rank whose object all get.
+        name: must be the same on all ranks, and not be in use at the time.
+        process_set: the ranks that take part.
+
+    Returns:
+        The root's object. The root gets its own.
+
+    Raises:
+        HorovodInternalError: as :func:`broadcast`.
+
+    Example:
+        >>> hvd.broadcast_object({"epoch": 3}, root_rank=0)
+        {'epoch': 3}
     """
     name = name or "broadcast_object"
     if rank() == root_rank:
@@ -207,14 +244,39 @@ def broadcast_object(
 def broadcast_object_fn(
     root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Callable[[Any], Any]:
-    """A function ``f(obj)`` that does what :func:`broadcast_object` does with these arguments, any number of times."""
+    """Make a function that does what :func:`broadcast_object` does with these arguments, any number of times.
+
+    Args:
+        root_rank, name, process_set: as of :func:`broadcast_object`.
+
+    Returns:
+        A function of one object.
+
+    Example:
+        >>> from_rank_0 = hvd.broadcast_object_fn(root_rank=0)
+        >>> from_rank_0([1, 2])
+        [1, 2]
+    """
     return lambda obj: broadcast_object(obj, root_rank, name, process_set)
 
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> list[Any]:
-    """Return the objects of all ranks of ``process_set``, in the order of ranks; pickled on the way. Blocks.
+    """Give all ranks of ``process_set`` the objects of all: pickled on the way. Blocks.
 
-    ``name`` must be the same on all ranks, and not be in use at the time.
+    Args:
+        obj: any picklable object.
+        name: must be the same on all ranks, and not be in use at the time.
+        process_set: the ranks that take part.
+
+    Returns:
+        The objects, in the order of ranks.
+
+    Raises:
+        HorovodInternalError: as :func:`allgather`.
+
+    Example:
+        >>> hvd.allgather_object("rank 0")
+        ['rank 0']
     """
     name = name or "allgather_object"
     content = _to_bytes(obj)

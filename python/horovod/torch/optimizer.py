@@ -48,14 +48,18 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> torch.optim.Optimizer:
-    """Return ``optimizer`` in a form whose ``step`` works on gradients reduced over the ranks of ``process_set``.
+    """Give ``optimizer`` a form whose ``step`` works on gradients reduced over the ranks of ``process_set``.
 
-    The result is an instance of a class derived from that of ``optimizer``; it takes over its parameter groups and
-    state, and replaces it. Each gradient is reduced while backward goes on, as soon as it is complete. It has the
-    methods ``synchronize``, ``skip_synchronize`` (to clip gradients, call the first and put ``step`` into the second)
-    and ``set_backward_passes_per_step`` besides those of ``optimizer``.
+    Each gradient is reduced while backward goes on, as soon as it is complete. Construct it after ``hvd.init()``, and
+    start from equal parameters: see ``broadcast_parameters``.
+
+    A parameter that is unfrozen later, or put into a group, is reduced from the next step on, if all ranks do so.
+
+    Several optimizers may have parameters of one name, if all ranks construct them in the same order: timelines and
+    errors then call those of the second ``<name>.optimizer2``, and so on.
 
     Args:
+        optimizer: what makes the steps. The result takes over its parameter groups and state, and replaces it.
         named_parameters: ``model.named_parameters()``. Names match the gradients of different ranks; without them, the
             positions in the parameter groups do.
         compression: ``Compression.fp16`` halves the traffic.
@@ -65,18 +69,27 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
             are reduced; ``synchronize`` does nothing, ``skip_synchronize`` raises AssertionError, and ``groups``,
             ``sparse_as_dense`` and ``process_set`` have no meaning.
         gradient_predivide_factor: for Average, divide by this before the sum, and by the rest of size() after.
+        num_groups: deprecated form of a number of ``groups``.
         groups: how many groups to cut the parameters into, or lists of parameters; a group is reduced in one call, when
-            all its gradients are complete. ``num_groups`` is the deprecated form of the number.
+            all its gradients are complete.
         sparse_as_dense: reduce sparse gradients in dense form. Without it their indices and values are gathered.
         process_set: the ranks whose gradients are reduced. Elsewhere the result does what ``optimizer`` does.
 
-    A parameter that is unfrozen later, or put into a group, is reduced from the next step on, if all ranks do so.
+    Returns:
+        An instance of a class derived from that of ``optimizer``. It has the methods ``synchronize``,
+        ``skip_synchronize`` (to clip gradients, call the first and put ``step`` into the second) and
+        ``set_backward_passes_per_step`` besides those of ``optimizer``.
 
-    Several optimizers may have parameters of one name, if all ranks construct them in the same order: timelines and
-    errors then call those of the second ``<name>.optimizer2``, and so on.
+    Raises:
+        ValueError, TypeError: arguments are bad.
+        NotImplementedError: Adasum on a part of the ranks.
 
-    Raises ValueError or TypeError for bad arguments, NotImplementedError for Adasum on a part of the ranks. Ranks must
-    construct it after ``hvd.init()``, and should start from equal parameters: see ``broadcast_parameters``.
+    Example:
+        >>> model = torch.nn.Linear(2, 1)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+        >>> model(torch.ones(4, 2)).sum().backward()
+        >>> optimizer.step()
     """
     if not hasattr(optimizer, "param_groups"):
         raise TypeError(f"optimizer must be a torch.optim.Optimizer, not {type(optimizer).__name__}")

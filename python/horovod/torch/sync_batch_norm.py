@@ -27,7 +27,16 @@ class SyncBatchNorm(_BatchNorm):
     The gradients of weight and bias are those of this rank's rows: average or sum them over ranks, as
     ``DistributedOptimizer`` does.
 
-    Raises ValueError for an input of less than two dimensions, or if there is but one value per channel in all.
+    Args:
+        num_features, eps, momentum, affine, track_running_stats: as of ``torch.nn.BatchNorm1d``.
+
+    Raises:
+        ValueError: an input has less than two dimensions, or there is but one value per channel in all.
+
+    Example:
+        >>> layer = hvd.SyncBatchNorm(3)
+        >>> layer(torch.zeros(4, 3)).shape
+        torch.Size([4, 3])
     """
 
     def __init__(

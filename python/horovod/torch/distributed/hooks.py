@@ -25,15 +25,38 @@ def _first(future: torch.futures.Future) -> torch.Tensor:
 
 
 def allreduce_hook(state: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average a bucket of gradients in one operation. ``state`` is the group; None: the default one, a gorovod group.
+    """Average a bucket of gradients in one operation, for ``DistributedDataParallel.register_comm_hook``.
 
-    What DistributedDataParallel does by itself, but the division is part of the operation.
+    DistributedDataParallel does this by itself, but here the division is part of the operation.
+
+    Args:
+        state: a gorovod group; None: the default one.
+        bucket: the gradients.
+
+    Returns:
+        A future of the bucket's average.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> dist.init_process_group("gorovod", init_method="horovod://")
+        >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+        >>> model.register_comm_hook(None, gorovod.allreduce_hook)
+        >>> model(torch.ones(4, 2)).sum().backward()
+        >>> dist.destroy_process_group()
     """
     return _averaged(bucket.buffer(), state)
 
 
 class CompressedState:
-    """The state of :func:`compressed_hook`: how gradients are compressed, and the group; None: the default one."""
+    """The state of :func:`compressed_hook`.
+
+    Args:
+        compression: how gradients are compressed, one of ``horovod.torch.Compression``.
+        process_group: a gorovod group; None: the default one.
+
+    Example:
+        >>> state = gorovod.CompressedState(hvd.Compression.bf16)
+    """
 
     def __init__(
         self, compression: type[Compressor] = Compression.fp16, process_group: Optional[dist.ProcessGroup] = None
@@ -43,11 +66,26 @@ class CompressedState:
 
 
 def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average a bucket of gradients, which travels compressed. ``state`` is a :class:`CompressedState`, or None.
+    """Average a bucket of gradients, which travels compressed, for ``DistributedDataParallel.register_comm_hook``.
 
     ``Compression.fp16`` and ``bf16`` mean what they mean in ``horovod.torch.allreduce``: float32 and float64 are
     rounded where they travel from host to host, and nowhere else. A compressor of your own compresses the bucket
     before the operation, and decompresses it after it.
+
+    Args:
+        state: how gradients are compressed; None: by ``Compression.fp16``, in the default group.
+        bucket: the gradients.
+
+    Returns:
+        A future of the bucket's average.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> dist.init_process_group("gorovod", init_method="horovod://")
+        >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+        >>> model.register_comm_hook(gorovod.CompressedState(hvd.Compression.fp16), gorovod.compressed_hook)
+        >>> model(torch.ones(4, 2)).sum().backward()
+        >>> dist.destroy_process_group()
     """
     state = CompressedState() if state is None else state
     buffer = bucket.buffer()

@@ -30,8 +30,24 @@ __all__ = ["ElasticSampler", "TorchState", "run"]
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a training function whose first argument is a :class:`TorchState`, or another ``State``.
 
-    It is called again, after the job was joined anew, when a HorovodInternalError or a HostsUpdatedInterrupt leaves
-    it; see :mod:`horovod.common.elastic`. Other exceptions go through.
+    It is called again, after the job was joined anew, when a HorovodInternalError or a HostsUpdatedInterrupt leaves it;
+    see :mod:`horovod.common.elastic`. Other exceptions go through.
+
+    Args:
+        func: the training function.
+
+    Returns:
+        The function in its loop. It returns what ``func`` returns.
+
+    Example:
+        >>> @hvd.elastic.run
+        ... def train(state):
+        ...     while state.batch < 3:
+        ...         state.batch += 1
+        ...         state.commit()
+        ...     return state.batch
+        >>> train(hvd.elastic.TorchState(batch=0))
+        3
     """
     return run_fn(func, _reset)
 

@@ -16,10 +16,23 @@ class ElasticSampler(torch.utils.data.Sampler):
     """Deals the indices of ``dataset`` that are left of an epoch out to the ranks.
 
     Record each batch with :meth:`record_batch`, and call :meth:`set_epoch` at the *end* of each epoch. Where the
-    indices cannot be divided equally, the first ones are dealt out again. With ``shuffle`` each epoch has an order of
-    its own, the same on all ranks, by ``seed``.
+    indices cannot be divided equally, the first ones are dealt out again. In a ``TorchState`` the sampler is part of
+    the state.
 
-    In a ``TorchState`` the sampler is part of the state. Raises ValueError if Horovod is not initialised.
+    Args:
+        dataset: whose indices they are; it has a length.
+        shuffle: give each epoch an order of its own, the same on all ranks.
+        seed: by which the order is made.
+
+    Raises:
+        ValueError: Horovod is not initialised.
+
+    Example:
+        >>> sampler = hvd.elastic.ElasticSampler(range(5), shuffle=False)
+        >>> sampler.record_batch(0, batch_size=2)
+        >>> sampler.reset()
+        >>> list(sampler)
+        [2, 3, 4]
     """
 
     epoch: int

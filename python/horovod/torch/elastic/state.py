@@ -128,13 +128,20 @@ def _handler_of(value: Any) -> Optional[StateHandler]:
 class TorchState(ObjectState):
     """The state of training with PyTorch.
 
+    Each value is an attribute. Assigning to one that is handled saves the new value at once.
+
     Args:
         model, optimizer: what is trained, and by what; either may be left out.
         kwargs: further values. Modules, optimizers and :class:`ElasticSampler` are handled like ``model`` and
             ``optimizer``: copied at :meth:`save`. Others are plain picklable objects, of which not a copy but the
             object itself is saved, such as the numbers of epoch and batch.
 
-    Each is an attribute. Assigning to one that is handled saves the new value at once.
+    Example:
+        >>> state = hvd.elastic.TorchState(model=torch.nn.Linear(2, 1), epoch=0)
+        >>> state.epoch = 1
+        >>> state.restore()
+        >>> state.epoch
+        0
     """
 
     _handlers: dict[str, StateHandler]
