@@ -19,7 +19,7 @@ from definitions import (
 )
 
 import horovod.torch as hvd
-from horovod.common import _lib, _slots
+from horovod.common import _lib, _operations, _slots
 from horovod.torch import _staging, _submission, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
@@ -367,7 +367,7 @@ def test_groups_start_when_they_are_complete_everywhere():
 def test_a_group_is_one_crossing(monkeypatch):
     crossings = []
     enqueue_group = _slots.enqueue_group
-    monkeypatch.setattr(_slots, "enqueue", lambda *_: pytest.fail("one by one"))
+    monkeypatch.setattr(_operations.Operation, "submit", lambda *_: pytest.fail("one by one"))
     monkeypatch.setattr(
         _slots,
         "enqueue_group",

@@ -20,15 +20,19 @@ from horovod.common import _lib, _slots
 # From this size on, outputs need not be copied out of the engine's memory.
 LARGE_BYTES = 1 << 16
 
+# At hand, for what is done for each operation.
+_OK, _IN_PROGRESS, _RELEASE_IF_OK = _lib.OK, _lib.IN_PROGRESS, _slots.RELEASE_IF_OK
+
 
 class Operation(_slots.Slot):
-    """One operation, which is described. After its release the slot is another operation's."""
+    """One operation, which is described. After its release the slot is another operation's.
+
+    ``submit()`` hands it to the engine. If that raises, as ``_lib.error`` says, free the operation.
+    """
 
     __slots__ = ()
 
-    def submit(self) -> None:
-        """Hand the operation to the engine. If that raises, as ``_lib.error`` says, free the operation."""
-        _slots.enqueue(self)
+    submit = _slots.enqueue  # itself: a call more would be felt
 
     def status(self) -> int:
         """How the operation has ended, or IN_PROGRESS. Asks nobody."""
@@ -36,9 +40,9 @@ class Operation(_slots.Slot):
 
     def wait(self) -> int:
         """Wait for the end, and return the status."""
-        while self.words[self.word] == _lib.IN_PROGRESS:
+        while self.words[self.word] == _IN_PROGRESS:
             status = _lib.wait(self.handle)
-            if self.words[self.word] == _lib.IN_PROGRESS:
+            if self.words[self.word] == _IN_PROGRESS:
                 raise _lib.error(status)  # it is not the operation that has ended
         return self.words[self.word]
 
@@ -70,9 +74,9 @@ class Operation(_slots.Slot):
     def release(self, reuse: bool = True) -> None:
         """Forget the operation, which has ended; ``reuse`` says that nobody looks at its slot any more."""
         status = self.words[self.word]
-        if status != _lib.OK or not self.flags & _slots.RELEASE_IF_OK:
+        if status != _OK or not self.flags & _RELEASE_IF_OK:
             _lib.release(self.handle)
-        if reuse and status != _lib.IN_PROGRESS:
+        if reuse and status != _IN_PROGRESS:
             self.free()
 
 
