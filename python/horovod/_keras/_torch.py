@@ -132,7 +132,20 @@ def broadcast_variables(variables: Sequence[Any], root_rank: int, process_set: P
 
 
 def broadcast_global_variables(root_rank: int, process_set: ProcessSet = global_process_set) -> None:
-    """Raises RuntimeError: there are no global variables without graphs."""
+    """Overwrite all global variables of a graph of TensorFlow 1 with those of one rank.
+
+    Args:
+        root_rank: the rank whose variables all get.
+        process_set: the ranks that take part.
+
+    Raises:
+        RuntimeError: always; there are no global variables without graphs.
+
+    Example:
+        >>> hvd.broadcast_global_variables(0)
+        Traceback (most recent call last):
+        RuntimeError: hvd.broadcast_global_variables() ...
+    """
     raise RuntimeError(
         "hvd.broadcast_global_variables() is for graphs of TensorFlow. Use a BroadcastGlobalVariablesCallback instead."
     )
@@ -152,8 +165,25 @@ def allreduce(
     compression: Any = Compression.none,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """The reduction of ``value``, an array or what can be made one, over the ranks of ``process_set``: the average,
-    unless ``op`` says otherwise. Blocks."""
+    """Reduce ``value`` over the ranks of ``process_set``: the average, unless ``op`` says otherwise. Blocks.
+
+    Args:
+        value: an array, or what can be made one; shape and dtype must be equal on all ranks.
+        name: by which ranks match their calls.
+        average: deprecated form of ``op``: True is Average, False is Sum.
+        prescale_factor: each element is multiplied by it before.
+        postscale_factor: the same, after.
+        op: a reduce operation of the framework's front end.
+        compression: how the value travels, see ``Compression``.
+        process_set: the ranks that take part.
+
+    Returns:
+        A tensor.
+
+    Example:
+        >>> np.asarray(hvd.allreduce([1.0, 2.0])).tolist()
+        [1.0, 2.0]
+    """
     check_compression(compression)
     return hvd.allreduce(
         _tensor(value),
@@ -168,21 +198,62 @@ def allreduce(
 
 
 def allgather(value: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> torch.Tensor:
-    """The values of all ranks, one after the other along the first dimension, which may differ. Blocks."""
+    """Concatenate the values of all ranks along their first dimension, which may differ. Blocks.
+
+    Args:
+        value: an array, or what can be made one.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+
+    Returns:
+        A tensor.
+
+    Example:
+        >>> np.asarray(hvd.allgather([1.0, 2.0])).tolist()
+        [1.0, 2.0]
+    """
     return hvd.allgather(_tensor(value), name=name, process_set=process_set)
 
 
 def broadcast(
     value: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """The value of ``root_rank``, a rank of the world, on all ranks of ``process_set``. Blocks."""
+    """Copy the value of one rank to all ranks of ``process_set``. Blocks.
+
+    Args:
+        value: an array, or what can be made one.
+        root_rank: the rank whose value it is, a rank of the world.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+
+    Returns:
+        A tensor.
+
+    Example:
+        >>> np.asarray(hvd.broadcast([1.0, 2.0], root_rank=0)).tolist()
+        [1.0, 2.0]
+    """
     return hvd.broadcast(_tensor(value), root_rank, name=name, process_set=process_set)
 
 
 def reducescatter(
     value: Any, name: Optional[str] = None, op: int = hvd.Average, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """This rank's rows of the reduction of ``value`` over the ranks of ``process_set``. Blocks."""
+    """Reduce ``value`` over the ranks of ``process_set``, and give each rank its rows. Blocks.
+
+    Args:
+        value: an array, or what can be made one.
+        name: by which ranks match their calls.
+        op: Average or Sum.
+        process_set: the ranks that take part.
+
+    Returns:
+        A tensor.
+
+    Example:
+        >>> np.asarray(hvd.reducescatter([1.0, 2.0])).tolist()
+        [1.0, 2.0]
+    """
     return hvd.reducescatter(_tensor(value), name=name, op=op, process_set=process_set)
 
 

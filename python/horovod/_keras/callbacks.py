@@ -41,8 +41,18 @@ class BroadcastGlobalVariables(_Callback):
 
     The model is broadcast before the first batch if all ranks have built it then, and, with the variables of the
     optimizer, after it. Needed where training starts from random weights, or from a checkpoint that one rank restores.
-    ``device`` is accepted as in Horovod; the communication is the CPU's. ``local_variables`` of the model stay each
-    rank's own. ``process_set`` has the ranks that train together; elsewhere the callback does nothing.
+
+    Args:
+        root_rank: the rank whose model all get.
+        device: accepted as in Horovod; the communication is the CPU's.
+        local_variables: variables of the model that stay each rank's own.
+        process_set: the ranks that train together; elsewhere the callback does nothing.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.1), loss="mse")
+        >>> callback = hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank=0)
+        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), callbacks=[callback], verbose=0)
     """
 
     def __init__(
@@ -87,8 +97,18 @@ class BroadcastGlobalVariables(_Callback):
 class MetricAverage(_Callback):
     """Averages the metrics of an epoch over the ranks of ``process_set``. Place it before callbacks that use them.
 
-    ``device`` is accepted as in Horovod; the communication is the CPU's. Ranks outside of the set keep their metrics.
-    Raises ValueError if the ranks have different metrics.
+    Args:
+        device: accepted as in Horovod; the communication is the CPU's.
+        process_set: the ranks that train together; others keep their metrics.
+
+    Raises:
+        ValueError: at the end of an epoch, the ranks have different metrics.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.1), loss="mse")
+        >>> callback = hvd.callbacks.MetricAverageCallback()
+        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), callbacks=[callback], verbose=0)
     """
 
     def __init__(self, device: str = "", process_set: ProcessSet = global_process_set) -> None:
@@ -117,15 +137,29 @@ def _is_number(value: Any) -> bool:
 class LearningRateSchedule(_Callback):
     """Sets the learning rate to ``initial_lr * multiplier(epoch)`` for ``start_epoch <= epoch < end_epoch``.
 
+    Adds ``lr`` to the logs of each epoch.
+
     Args:
+        initial_lr: the rate that is multiplied.
         multiplier: a function of the epoch, or a number ``m``, which stands for ``m ** (epoch - start_epoch)``.
+        start_epoch: the first epoch.
+        end_epoch: the one after the last; None: there is no end.
         staircase: change it at the first batch of an epoch; otherwise at each batch, with a fraction as part of the
             epoch.
         momentum_correction: scale the momentum by new rate / old rate when the rate changes, as
             https://arxiv.org/abs/1706.02677 recommends for SGD.
         steps_per_epoch: needed for a fraction, where Keras does not know it.
 
-    Adds ``lr`` to the logs of each epoch. Raises ValueError without ``initial_lr``.
+    Raises:
+        ValueError: there is no ``initial_lr``.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.1), loss="mse")
+        >>> callback = hvd.callbacks.LearningRateScheduleCallback(initial_lr=0.5, multiplier=0.5)
+        >>> history = model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=2, callbacks=[callback], verbose=0)
+        >>> history.history["lr"]
+        [0.5, 0.25]
     """
 
     def __init__(
@@ -239,9 +273,24 @@ def correct_momentum(keras: Any, optimizer: Any, ratio: float) -> Optional[Calla
 class LearningRateWarmup(LearningRateSchedule):
     """Raises the learning rate from ``initial_lr / size`` to ``initial_lr`` over the first ``warmup_epochs``.
 
-    ``initial_lr`` is the rate for all ranks together, usually one rank's multiplied by ``hvd.size()``. See
-    https://arxiv.org/abs/1706.02677. ``verbose`` prints the rate at the end. The other arguments are those of
-    ``LearningRateScheduleCallback``.
+    See https://arxiv.org/abs/1706.02677.
+
+    Args:
+        initial_lr: the rate for all ranks together, usually one rank's multiplied by ``hvd.size()``.
+        warmup_epochs: how many epochs it takes.
+        momentum_correction, steps_per_epoch: as of ``LearningRateScheduleCallback``.
+        verbose: above 0 prints the rate at the end.
+
+    Raises:
+        ValueError: there is no ``initial_lr``.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.1), loss="mse")
+        >>> callback = hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.5, warmup_epochs=2)
+        >>> history = model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=2, callbacks=[callback], verbose=0)
+        >>> history.history["lr"]  # on one rank there is nothing to raise
+        [0.5, 0.5]
     """
 
     def __init__(

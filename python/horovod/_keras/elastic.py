@@ -45,7 +45,23 @@ def _internal_errors(keras: Any) -> Iterator[None]:
 class State(ObjectState):
     """The weights of a model, the variables of its optimizer, and plain values, each an attribute by its keyword.
 
-    model: built, else ValueError. optimizer: that of the model by default; it is built for the model, too.
+    Args:
+        model: a model that is built.
+        optimizer: that of the model by default; it is built for the model, too.
+        kwargs: the plain values.
+
+    Raises:
+        ValueError: the model is not built.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.1), loss="mse")
+        >>> model.build((None, 2))
+        >>> state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+        >>> state.epoch = 1
+        >>> state.restore()
+        >>> state.epoch
+        0
     """
 
     _keras: Any
@@ -115,6 +131,18 @@ class CommitState:
     """Commits ``state`` every ``batches_per_commit`` batches, and at the end of each epoch.
 
     Place it after the callbacks that change the state. A commit costs a copy of the model.
+
+    Args:
+        state: the state.
+        batches_per_commit: how many batches there are between two commits.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.1), loss="mse")
+        >>> model.build((None, 2))
+        >>> state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+        >>> callback = hvd.elastic.CommitStateCallback(state, batches_per_commit=2)
+        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), callbacks=[callback], verbose=0)
     """
 
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
@@ -144,6 +172,19 @@ class UpdateBatchState:
 
     After a restart ``params["steps"]`` of the first epoch is less by the batches that had been done. Not all versions
     of Keras look at it: pass ``steps_per_epoch`` to ``fit``, too, where an epoch is not to begin anew.
+
+    Args:
+        state: the state, which has a value ``batch``.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.1), loss="mse")
+        >>> model.build((None, 2))
+        >>> state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+        >>> callback = hvd.elastic.UpdateBatchStateCallback(state)
+        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), callbacks=[callback], verbose=0)
+        >>> state.batch
+        0
     """
 
     params: Any  # set by Keras
@@ -180,6 +221,19 @@ class UpdateEpochState:
     """Keeps ``state.epoch``: how many epochs are done, those before a restart included.
 
     After a restart pass ``epochs=total - state.epoch`` to ``fit``.
+
+    Args:
+        state: the state, which has a value ``epoch``.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.1), loss="mse")
+        >>> model.build((None, 2))
+        >>> state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+        >>> callback = hvd.elastic.UpdateEpochStateCallback(state)
+        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=3, callbacks=[callback], verbose=0)
+        >>> state.epoch
+        3
     """
 
     def __init__(self, state: Any) -> None:

@@ -14,9 +14,19 @@ _FAILURES = (jax.errors.JaxRuntimeError, ValueError)
 
 
 def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
-    """The error of a collective in a compiled program, or None where it is another one.
+    """Tell whether an exception is the error of a collective in a compiled program.
 
     JAX raises it as a JaxRuntimeError, and as a ValueError where a small program fails at once.
+
+    Args:
+        error: the exception.
+
+    Returns:
+        The HorovodInternalError that it stands for; None where it is another one.
+
+    Example:
+        >>> hvd.elastic.internal_error(KeyError("x")) is None
+        True
     """
     if isinstance(error, _FAILURES) and "HorovodInternalError: " in str(error):
         return HorovodInternalError(str(error))
@@ -29,11 +39,17 @@ def internal_errors() -> Iterator[None]:
 
     A program may fail after its call has returned: then the error is raised where a result is looked at.
 
-        try:
-            with hvd.internal_errors():
-                weights = jax.block_until_ready(step(weights))
-        except hvd.HorovodInternalError as e:
-            ...
+    Returns:
+        A context manager.
+
+    Example:
+        >>> import jax
+        >>> step = jax.jit(hvd.allreduce)
+        >>> try:
+        ...     with hvd.internal_errors():
+        ...         weights = jax.block_until_ready(step(jnp.ones(2)))
+        ... except hvd.HorovodInternalError as e:
+        ...     print("a rank is gone:", e)
     """
     try:
         yield

@@ -29,7 +29,18 @@ __all__ = ["JaxState", "internal_error", "run"]
 
 
 class JaxState(ObjectState):
-    """Arrays, trees of them and other picklable values, each an attribute named by its keyword."""
+    """Arrays, trees of them and other picklable values, each an attribute named by its keyword.
+
+    Args:
+        kwargs: the values.
+
+    Example:
+        >>> state = hvd.elastic.JaxState(weights=jnp.zeros(2), step=0)
+        >>> state.step = 1
+        >>> state.restore()
+        >>> state.step
+        0
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
@@ -44,8 +55,24 @@ class JaxState(ObjectState):
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a training function whose first argument is a :class:`JaxState`, or another ``State``.
 
-    It is called again, after the job was joined anew, when a collective fails, in a compiled program or not, and after
-    a HostsUpdatedInterrupt; see :mod:`horovod.common.elastic`. Other exceptions go through.
+    It is called again, after the job was joined anew, when the error of a collective, in a compiled program or not, or
+    a HostsUpdatedInterrupt leaves it; see :mod:`horovod.common.elastic`. Other exceptions go through.
+
+    Args:
+        func: the training function.
+
+    Returns:
+        The function in its loop. It returns what ``func`` returns.
+
+    Example:
+        >>> @hvd.elastic.run
+        ... def train(state):
+        ...     while state.batch < 3:
+        ...         state.batch += 1
+        ...         state.commit()
+        ...     return state.batch
+        >>> train(hvd.elastic.JaxState(batch=0))
+        3
     """
 
     @functools.wraps(func)

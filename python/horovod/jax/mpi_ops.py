@@ -27,7 +27,12 @@ from horovod.jax import _bits, _host, _traced
 
 
 class Compression:
-    """How sums and averages of float32 and float64 travel between hosts. Inside a host nothing is rounded."""
+    """How sums and averages of float32 and float64 travel between hosts. Inside a host nothing is rounded.
+
+    Example:
+        >>> float(hvd.allreduce(jnp.float32(1), compression=hvd.Compression.fp16))
+        1.0
+    """
 
     none = _lib.WIRE_AS_IT_IS
     fp16 = _lib.WIRE_FP16
@@ -78,8 +83,32 @@ def allreduce(
 ) -> Any:
     """Reduce an array, or each array of a tree, over the ranks: the average, unless ``op`` says otherwise. Blocks.
 
-    Shapes and dtypes must be equal on all ranks. The arrays of a tree start together. Differentiable for Average and
-    Sum; the gradient is reduced in the same way.
+    Differentiable for Average and Sum; the gradient is reduced in the same way.
+
+    Args:
+        tensor: an array, or a tree of arrays, which start together. Shapes and dtypes must be equal on all ranks.
+        average: deprecated form of ``op``: True is Average, False is Sum.
+        name: by which ranks match their calls.
+        compression: how the tensor travels between hosts, one of :class:`Compression`.
+        op: Average (default), Sum, Min, Max, Product or, on floating-point arrays of all ranks, Adasum.
+        prescale_factor: each element is multiplied by it before.
+        postscale_factor: the same, after.
+        process_set: the ranks that take part.
+
+    Returns:
+        The result, in the form of ``tensor``.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        HorovodInternalError: the ranks disagree, or one of them is gone; out of a compiled program as JAX's runtime
+            error.
+
+    Example:
+        >>> hvd.allreduce(jnp.array([1.0, 2.0]), op=hvd.Sum)
+        Array([1., 2.], dtype=float32)
+        >>> import jax
+        >>> jax.jit(hvd.allreduce)({"weight": jnp.array([4.0])})
+        {'weight': Array([4.], dtype=float32)}
     """
     reduce_op = _arguments.reduce_op(_average_or(op, average), _REDUCE_OPS, "Average, Sum, Adasum, Min, Max or Product")
     scales = (
@@ -103,9 +132,24 @@ def allreduce(
 
 
 def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
-    """The arrays of all ranks, one after the other along the first dimension; of each array of a tree. Blocks.
+    """Concatenate the arrays of all ranks along their first dimension, in the order of ranks. Blocks.
 
-    The numbers of rows may differ, but not inside of ``jax.jit``, where the shape of the result must be known.
+    Args:
+        tensor: an array, or a tree of arrays, which start together. The numbers of rows may differ between ranks, but
+            not inside of ``jax.jit``, where the shape of the result must be known.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+
+    Returns:
+        The rows of all ranks, in the form of ``tensor``.
+
+    Raises:
+        ValueError: an array has no dimension.
+        HorovodInternalError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.allgather(jnp.array([1, 2]))
+        Array([1, 2], dtype=int32)
     """
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
@@ -121,7 +165,24 @@ def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet =
 def broadcast(
     tensor: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The array of ``root_rank``, a rank of the world, on all ranks; of each array of a tree. Blocks."""
+    """Copy the array of one rank to all ranks. Blocks.
+
+    Args:
+        tensor: an array, or a tree of arrays, which start together. Shapes and dtypes must be equal on all ranks.
+        root_rank: the rank whose array it is, a rank of the world.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+
+    Returns:
+        The root's array, in the form of ``tensor``.
+
+    Raises:
+        TypeError, ValueError, HorovodInternalError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.broadcast(jnp.array([3]), root_rank=0)
+        Array([3], dtype=int32)
+    """
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     of = {"process_set_id": _arguments.process_set_id(process_set), "root_rank": _arguments.root_rank(root_rank)}
@@ -137,9 +198,28 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
-    """This rank's rows of the reduction of an array; of each array of a tree. Average and Sum only. Blocks.
+    """Reduce an array over the ranks, and give each rank its rows. Blocks.
 
     The first ranks get one more row where the rows cannot be divided equally.
+
+    Args:
+        tensor: an array, or a tree of arrays, which start together. Shapes and dtypes must be equal on all ranks.
+        op: Average or Sum.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+        prescale_factor: each element is multiplied by it before.
+        postscale_factor: the same, after.
+
+    Returns:
+        This rank's rows, in the form of ``tensor``.
+
+    Raises:
+        ValueError: an array has no dimension, or ``op`` is another one.
+        TypeError, HorovodInternalError: as :func:`allreduce`.
+
+    Example:
+        >>> hvd.reducescatter(jnp.array([1.0, 2.0]), op=hvd.Sum)
+        Array([1., 2.], dtype=float32)
     """
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
@@ -159,7 +239,21 @@ def reducescatter(
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Return the ``obj`` of rank ``root_rank`` on all ranks: pickled; the root gets its own. Blocks."""
+    """Give all ranks of ``process_set`` the ``obj`` of one rank: pickled on the way. Blocks.
+
+    Args:
+        obj: any picklable object; that of other ranks does not matter.
+        root_rank: the rank whose object all get.
+        name: must be the same on all ranks.
+        process_set: the ranks that take part.
+
+    Returns:
+        The root's object. The root gets its own.
+
+    Example:
+        >>> hvd.broadcast_object({"epoch": 3}, root_rank=0)
+        {'epoch': 3}
+    """
     name = _arguments.name(name) or "broadcast_object"
     root_rank = _arguments.root_rank(root_rank)
     is_root = rank() == root_rank
@@ -173,7 +267,20 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> list[Any]:
-    """Return the objects of all ranks, in the order of ranks; pickled on the way. Blocks."""
+    """Give all ranks of ``process_set`` the objects of all: pickled on the way. Blocks.
+
+    Args:
+        obj: any picklable object.
+        name: must be the same on all ranks.
+        process_set: the ranks that take part.
+
+    Returns:
+        The objects, in the order of ranks.
+
+    Example:
+        >>> hvd.allgather_object("rank 0")
+        ['rank 0']
+    """
     name = _arguments.name(name) or "allgather_object"
     content = np.frombuffer(_pickling.dumps(obj), np.uint8)
     of = {"process_set_id": _arguments.process_set_id(process_set)}

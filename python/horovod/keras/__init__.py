@@ -61,20 +61,32 @@ def DistributedOptimizer(
     num_groups: int = 0,
     groups: Groups = None,
 ) -> Any:
-    """An optimizer that does what ``optimizer`` does, with gradients that are reduced over the ranks first.
+    """Give ``optimizer`` a form that applies gradients which are reduced over the ranks first.
+
+    Pass the result to ``model.compile``. Its class has the name of the optimizer's, so that a saved model can be loaded
+    without Horovod.
 
     Args:
+        optimizer: one of Keras.
         name: of the operations; "Distributed" and the name of the optimizer's class by default.
         device_dense, device_sparse: where the arithmetic around the communication is done, in TensorFlow.
-        compression: ``Compression.fp16`` and so on, used on the way.
+        compression: used on the way, see :class:`Compression`.
         sparse_as_dense: turn sparse gradients into dense ones first.
         gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
         op: ``Average`` or ``Sum``.
+        num_groups: deprecated form of a number of ``groups``.
         groups: a number of groups, or lists of variables, whose gradients are reduced as one.
 
-    Pass the result to ``model.compile``. Its class has the name of the optimizer's, so that a saved model can be loaded
-    without Horovod. ``register_local_var(variable)`` keeps the gradient of a variable from being reduced. Raises
-    ValueError for what cannot be combined.
+    Returns:
+        The optimizer. Its ``register_local_var(variable)`` keeps the gradient of a variable from being reduced.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong, or what is given cannot be combined.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
     """
     groups = resolve_groups(num_groups, groups)
     return distribute(
@@ -113,16 +125,36 @@ def PartialDistributedOptimizer(
     local_layers: Any = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """:func:`DistributedOptimizer` that leaves the weights of ``local_layers`` (a layer or a list) to each rank.
+    """A :func:`DistributedOptimizer` that leaves the weights of ``local_layers`` to each rank.
 
     Args:
+        optimizer: one of Keras.
+        name: of the operations; "Distributed" and the name of the optimizer's class by default.
+        device_dense, device_sparse: where the arithmetic around the communication is done, in TensorFlow.
+        compression: used on the way, see :class:`Compression`.
+        sparse_as_dense: turn sparse gradients into dense ones first.
+        gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
+        op: ``Average`` or ``Sum``.
         backward_passes_per_step: how many gradients are added up before they are reduced and applied; until then the
             steps are only counted.
         average_aggregated_gradients: whether these sums are divided by their number.
+        groups: a number of groups, or lists of variables, whose gradients are reduced as one.
         process_set: the ranks that train together.
+        local_layers: a layer or a list of layers, which may be built later.
         scale_local_gradients: divide gradients that are not reduced by the number of ranks.
 
-    Layers may be built later. Raises ValueError if ``local_layers`` has something else than layers.
+    Returns:
+        As :func:`DistributedOptimizer`.
+
+    Raises:
+        ValueError: ``local_layers`` has something else than layers; or as :func:`DistributedOptimizer`.
+
+    Example:
+        >>> own = keras.layers.Dense(2)
+        >>> model = keras.Sequential([own, keras.layers.Dense(1)])
+        >>> optimizer = hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1), local_layers=own)
+        >>> model.compile(optimizer, loss="mse")
+        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
     """
     layers = local_layers if isinstance(local_layers, (list, tuple)) else [local_layers]
     layers = [layer for layer in layers if layer is not None]
@@ -159,8 +191,28 @@ def load_model(
 ) -> Any:
     """Load a model that Keras has saved, with or without Horovod; its optimizer becomes a distributed one.
 
-    The optimizer keeps its state. ``custom_optimizers`` are classes that Keras does not know, ``custom_objects`` other
-    objects by their names. ``legacy_opts`` loads the optimizer as one of Keras 2's legacy ones; Keras 3 has none
-    (ValueError). Let all ranks load a model, or one, and a BroadcastGlobalVariablesCallback send it to the others.
+    The optimizer keeps its state. Let all ranks load a model, or one, and a BroadcastGlobalVariablesCallback send it to
+    the others.
+
+    Args:
+        filepath: where the model is.
+        custom_optimizers: classes of optimizers that Keras does not know.
+        custom_objects: other objects by their names.
+        compression: as of :func:`DistributedOptimizer`.
+        legacy_opts: load the optimizer as one of Keras 2's legacy ones.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: ``legacy_opts`` with Keras 3, which has none.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.25), loss="mse")
+        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
+        >>> model.save("model.keras")
+        >>> float(hvd.load_model("model.keras").optimizer.learning_rate)
+        0.25
     """
     return _load_model(keras, filepath, custom_optimizers, custom_objects, compression, legacy_opts)

@@ -61,12 +61,34 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
 ) -> Any:
-    """Reduce ``tensor`` over the ranks of ``process_set``: the average, unless ``op`` says otherwise.
+    """Reduce ``tensor`` over the ranks of ``process_set``: the average, unless ``op`` says otherwise. Differentiable.
 
-    ``tensor`` is a tensor, variable, array or ``tf.IndexedSlices``; shape and dtype must be equal on all ranks, but
-    for the number of rows of the latter. ``device_dense`` and ``device_sparse`` place the surrounding arithmetic; the
-    communication itself is the CPU's. Raises TypeError and ValueError for wrong arguments, NotImplementedError for what
-    Adasum or sparse tensors cannot do.
+    Args:
+        tensor: a tensor, variable, array or ``tf.IndexedSlices``; shape and dtype must be equal on all ranks, but for
+            the number of rows of the latter.
+        average: deprecated form of ``op``: True is Average, False is Sum.
+        device_dense: where the arithmetic around the communication is done; the communication is the CPU's.
+        device_sparse: the same for ``tf.IndexedSlices``.
+        compression: how the tensor travels, see :class:`Compression`.
+        op: Average (default), Sum, Min, Max, Product or, on floating-point tensors of all ranks, Adasum.
+        prescale_factor: each element is multiplied by it before.
+        postscale_factor: the same, after.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+        ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
+
+    Returns:
+        The result, the same on all ranks.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        tf.errors.FailedPreconditionError: the ranks disagree.
+        tf.errors.UnknownError: a rank has died or left.
+        NotImplementedError: Adasum or sparse tensors cannot do this.
+
+    Example:
+        >>> hvd.allreduce(tf.constant([1.0, 2.0]), op=hvd.Sum).numpy().tolist()
+        [1.0, 2.0]
     """
     op = mpi_ops.check_reduce_op(mpi_ops.handle_average_backwards_compatibility(op, average))
     _arguments.compressor(compression)
@@ -128,7 +150,33 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: Optional[str] = None,
 ) -> list[Any]:
-    """:func:`allreduce` of each of ``tensors``: none of the dense ones of a dtype before all are ready on all ranks."""
+    """Reduce many tensors at once, each as :func:`allreduce`: none of the dense ones of a dtype before all are ready.
+
+    Args:
+        tensors: a list of tensors; all ranks give as many, in the same order.
+        average: deprecated form of ``op``: True is Average, False is Sum.
+        device_dense: where the arithmetic around the communication is done; the communication is the CPU's.
+        device_sparse: the same for ``tf.IndexedSlices``.
+        compression: how the tensor travels, see :class:`Compression`.
+        op: Average (default), Sum, Min, Max, Product or, on floating-point tensors of all ranks, Adasum.
+        prescale_factor: each element is multiplied by it before.
+        postscale_factor: the same, after.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+        ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
+
+    Returns:
+        The list of the results.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        tf.errors.FailedPreconditionError: the ranks disagree.
+        tf.errors.UnknownError: a rank has died or left.
+
+    Example:
+        >>> [t.numpy().tolist() for t in hvd.grouped_allreduce([tf.constant([1.0]), tf.constant([2.0])])]
+        [[1.0], [2.0]]
+    """
     tensors = _arguments.tensors(tensors)
     if not tensors:
         return []
@@ -181,7 +229,31 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
-    """This rank's rows of the reduction of ``tensor`` over the ranks of ``process_set``. Average and Sum only."""
+    """Reduce ``tensor`` over the ranks of ``process_set``, and give each rank its rows. Differentiable.
+
+    Args:
+        tensor: a tensor, variable or array with at least one dimension; shape and dtype must be equal on all ranks.
+        device_dense: where the arithmetic around the communication is done; the communication is the CPU's.
+        compression: what compresses the tensor before, and decompresses it after.
+        op: Average or Sum.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+        ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
+        prescale_factor: each element is multiplied by it before.
+        postscale_factor: the same, after.
+
+    Returns:
+        This rank's rows of the result; the first ranks get one more if they cannot be equal.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        tf.errors.FailedPreconditionError: the ranks disagree.
+        tf.errors.UnknownError: a rank has died or left.
+
+    Example:
+        >>> hvd.reducescatter(tf.constant([1.0, 2.0]), op=hvd.Sum).numpy().tolist()
+        [1.0, 2.0]
+    """
     mpi_ops.check_scatter_op(op)
     _arguments.compressor(compression)
     with tf.device(device_dense):
@@ -201,7 +273,29 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[Any]:
-    """:func:`reducescatter` of each of ``tensors``, those of a dtype as one: none before all are ready on all ranks."""
+    """Reduce and deal out many tensors at once, each as :func:`reducescatter`: those of a dtype as one.
+
+    Args:
+        tensors: a list of tensors; all ranks give as many, in the same order.
+        device_dense: where the arithmetic around the communication is done; the communication is the CPU's.
+        compression: what compresses the tensor before, and decompresses it after.
+        op: Average or Sum.
+        process_set: the ranks that take part.
+        prescale_factor: each element is multiplied by it before.
+        postscale_factor: the same, after.
+
+    Returns:
+        The list of the results.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        tf.errors.FailedPreconditionError: the ranks disagree.
+        tf.errors.UnknownError: a rank has died or left.
+
+    Example:
+        >>> [t.numpy().tolist() for t in hvd.grouped_reducescatter([tf.constant([1.0])], op=hvd.Sum)]
+        [[1.0]]
+    """
     tensors = _arguments.tensors(tensors)
     if not tensors:
         return []

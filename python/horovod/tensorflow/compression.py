@@ -76,6 +76,11 @@ class Compression:
     In an allreduce with Sum or Average, ``fp16`` and ``bf16`` leave float32 and float64 tensors to the engine: they
     are rounded where they travel from host to host, and nowhere else. Otherwise a tensor is compressed before the
     operation, and decompressed after it.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> hvd.allreduce(tf.constant([1.0]), compression=hvd.Compression.fp16).numpy().tolist()
+        [1.0]
     """
 
     none = NoneCompressor

@@ -32,6 +32,22 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 
     It is called again, after the job was joined anew, when the error of a collective or a HostsUpdatedInterrupt leaves
     it; see :mod:`horovod.common.elastic`. Other exceptions go through.
+
+    Args:
+        func: the training function.
+
+    Returns:
+        The function in its loop. It returns what ``func`` returns.
+
+    Example:
+        >>> @hvd.elastic.run
+        ... def train(state):
+        ...     while state.batch < 3:
+        ...         state.batch += 1
+        ...         state.commit()
+        ...     return state.batch
+        >>> train(hvd.elastic.TensorFlowState([], batch=0))
+        3
     """
 
     @functools.wraps(func)
@@ -50,8 +66,20 @@ def _reset() -> None:
 class TensorFlowKerasState(_KerasState):
     """The weights of a Keras model, the variables of its optimizer, and plain values, each an attribute by its keyword.
 
-    model: of ``tf.keras``, built, else ValueError. optimizer: that of the model by default; it is built for the model,
-    too. backend: accepted as in Horovod.
+    Args:
+        model: of ``tf.keras``, and built.
+        optimizer: that of the model by default; it is built for the model, too.
+        backend: accepted as in Horovod.
+        kwargs: the plain values.
+
+    Raises:
+        ValueError: the model is not built.
+
+    Example:
+        >>> model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+        >>> model.build((None, 2))
+        >>> hvd.elastic.TensorFlowKerasState(model, batch=0).batch
+        0
     """
 
     def __init__(self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> None:
@@ -65,7 +93,18 @@ class TensorFlowKerasState(_KerasState):
 class TensorFlowState(ObjectState):
     """TensorFlow variables, and plain values, each an attribute by its keyword.
 
-    variables: all global variables by default. session: in a graph, what runs; the default session by default.
+    Args:
+        variables: all global variables by default.
+        session: in a graph, what runs; the default session by default.
+        kwargs: the plain values.
+
+    Example:
+        >>> w = tf.Variable(1.0)
+        >>> state = hvd.elastic.TensorFlowState([w], batch=0)
+        >>> _ = w.assign(2.0)
+        >>> state.restore()
+        >>> float(w)
+        1.0
     """
 
     def __init__(self, variables: Optional[Sequence[Any]] = None, session: Optional[Any] = None, **kwargs: Any) -> None:

@@ -19,11 +19,24 @@ def broadcast_variables(
     process_set: ProcessSet = global_process_set,
     inplace: bool = False,
 ) -> Any:
-    """Overwrite ``variables`` with those of rank ``root_rank``, on all ranks of ``process_set``.
+    """Overwrite ``variables`` with those of one rank, on all ranks of ``process_set``.
 
-    In a graph, returns the operation that does so. With ``inplace`` resource variables are overwritten where they are
-    instead of assigned, under a TensorFlow that has what this needs. The variables must be the same on all ranks, in
-    the same order. TypeError for what is no variable.
+    Args:
+        variables: a list of variables, the same on all ranks, in the same order.
+        root_rank: the rank whose variables all get.
+        process_set: the ranks that take part.
+        inplace: overwrite resource variables where they are instead of assigning them, under a TensorFlow that has what
+            this needs.
+
+    Returns:
+        In a graph, the operation that does so.
+
+    Raises:
+        TypeError: one of them is no variable.
+
+    Example:
+        >>> v = tf.Variable([1.0])
+        >>> hvd.broadcast_variables([v], root_rank=0)
     """
     if inplace:
         if not is_version_greater_equal_than(tf.__version__.split("-")[0].split("rc")[0], "2.6.0"):
@@ -58,7 +71,24 @@ def _assign_broadcast(variables: Sequence[Any], root_rank: int, process_set: Pro
 
 
 def broadcast_global_variables(root_rank: int, process_set: ProcessSet = global_process_set) -> Any:
-    """The operation that overwrites all global variables with those of ``root_rank``; RuntimeError in eager mode."""
+    """Make the operation that overwrites all global variables with those of one rank.
+
+    Args:
+        root_rank: the rank whose variables all get.
+        process_set: the ranks that take part.
+
+    Returns:
+        The operation.
+
+    Raises:
+        RuntimeError: in eager mode, which has no global variables.
+
+    Example:
+        >>> with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        ...     v = tf.compat.v1.get_variable("v", initializer=1.0)
+        ...     session.run(tf.compat.v1.global_variables_initializer())
+        ...     session.run(hvd.broadcast_global_variables(0))
+    """
     if tf.executing_eagerly():
         raise RuntimeError(
             "hvd.broadcast_global_variables() does not support eager execution. Please use "
@@ -71,10 +101,23 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
     """Makes all ranks start with the variables of ``root_rank``, for ``MonitoredTrainingSession`` and estimators.
 
     Needed where training starts from random weights, or from a checkpoint that one rank restores.
+
+    Args:
+        root_rank: the rank whose variables all get.
+        device: where the operation is placed; the communication is the CPU's.
+        process_set: the ranks that take part.
+
+    Example:
+        >>> hook = hvd.BroadcastGlobalVariablesHook(0)
+        >>> with tf.Graph().as_default():
+        ...     v = tf.compat.v1.train.get_or_create_global_step()
+        ...     with tf.compat.v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+        ...         print(session.run(v))
+        0
     """
 
     def __init__(self, root_rank: int, device: str = "", process_set: ProcessSet = global_process_set) -> None:
-        """``device`` is where the operation is placed; the communication is the CPU's."""
+        """See the class."""
         super().__init__()
         self.process_set = _arguments.process_set(process_set)
         self.root_rank = _arguments.root_rank(root_rank)
@@ -118,10 +161,21 @@ def broadcast_object(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Return the ``obj`` of rank ``root_rank`` on all ranks of ``process_set``: pickled; the root gets its own. Blocks.
+    """Give all ranks of ``process_set`` the ``obj`` of one rank: pickled on the way. Blocks.
 
-    The argument of other ranks does not matter. In a graph, ``session`` (or the default one) runs what is needed.
-    ``name`` must be the same on all ranks.
+    Args:
+        obj: any picklable object; that of other ranks does not matter.
+        root_rank: the rank whose object all get.
+        session: what runs in a graph; the default session by default.
+        name: must be the same on all ranks.
+        process_set: the ranks that take part.
+
+    Returns:
+        The root's object. The root gets its own.
+
+    Example:
+        >>> hvd.broadcast_object({"epoch": 3}, root_rank=0)
+        {'epoch': 3}
     """
     name = _arguments.name(name) or "broadcast_object"
     root_rank = _arguments.root_rank(root_rank)
@@ -143,9 +197,20 @@ def broadcast_object_fn(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[Any], Any]:
-    """A function ``f(obj)`` that does what :func:`broadcast_object` does, any number of times.
+    """Make a function that does what :func:`broadcast_object` does, any number of times.
 
     In a graph its operations are built once, so that it may be called after the graph is finalised.
+
+    Args:
+        root_rank, session, name, process_set: as of :func:`broadcast_object`.
+
+    Returns:
+        A function of one object.
+
+    Example:
+        >>> from_rank_0 = hvd.broadcast_object_fn(root_rank=0)
+        >>> from_rank_0([1, 2])
+        [1, 2]
     """
     name = _arguments.name(name) or "broadcast_object_fn"
     root_rank = _arguments.root_rank(root_rank)
@@ -173,7 +238,21 @@ def allgather_object(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Return the objects of all ranks of ``process_set``, in the order of ranks; pickled on the way. Blocks."""
+    """Give all ranks of ``process_set`` the objects of all: pickled on the way. Blocks.
+
+    Args:
+        obj: any picklable object.
+        session: what runs in a graph; the default session by default.
+        name: must be the same on all ranks.
+        process_set: the ranks that take part.
+
+    Returns:
+        The objects, in the order of ranks.
+
+    Example:
+        >>> hvd.allgather_object("rank 0")
+        ['rank 0']
+    """
     name = _arguments.name(name) or "allgather_object"
     content = _to_array(obj)
 

@@ -137,7 +137,26 @@ def allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> tf.Tensor:
-    """The tensors of all ranks, one after the other along the first dimension, which may differ. Differentiable."""
+    """Concatenate the tensors of all ranks along their first dimension, in the order of ranks. Differentiable.
+
+    Args:
+        tensor: a tensor, variable or array; the first dimension may differ.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+        ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
+
+    Returns:
+        The rows of all ranks.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        tf.errors.FailedPreconditionError: the ranks disagree.
+        tf.errors.UnknownError: a rank has died or left.
+
+    Example:
+        >>> hvd.allgather(tf.constant([1, 2])).numpy().tolist()
+        [1, 2]
+    """
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_allgather(
         tensor,
@@ -153,7 +172,26 @@ def grouped_allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
-    """:func:`allgather` of each of ``tensors``, of one dtype, none before all are ready on all ranks."""
+    """Gather many tensors at once, each as :func:`allgather`: none before all are ready on all ranks.
+
+    Args:
+        tensors: a list of tensors of one dtype; all ranks give as many, in the same order.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+        ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
+
+    Returns:
+        The list of the results.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        tf.errors.FailedPreconditionError: the ranks disagree.
+        tf.errors.UnknownError: a rank has died or left.
+
+    Example:
+        >>> [t.numpy().tolist() for t in hvd.grouped_allgather([tf.constant([1]), tf.constant([2])])]
+        [[1], [2]]
+    """
     tensors = [tf.convert_to_tensor(t) for t in _arguments.tensors(tensors)]
     if not tensors:
         return []
@@ -172,7 +210,27 @@ def broadcast(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> tf.Tensor:
-    """The tensor of ``root_rank``, a rank of the world, on all ranks of ``process_set``. Differentiable."""
+    """Copy the tensor of one rank to all ranks of ``process_set``. Differentiable.
+
+    Args:
+        tensor: a tensor, variable or array; shape and dtype must be equal on all ranks.
+        root_rank: the rank whose tensor it is, a rank of the world.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+        ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
+
+    Returns:
+        The root's tensor.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        tf.errors.FailedPreconditionError: the ranks disagree.
+        tf.errors.UnknownError: a rank has died or left.
+
+    Example:
+        >>> hvd.broadcast(tf.constant([3]), root_rank=0).numpy().tolist()
+        [3]
+    """
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_broadcast(
         tensor,
@@ -189,9 +247,28 @@ def broadcast_(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Overwrite ``variables`` with those of ``root_rank``. Returns their new values, in a graph what assigns them.
+    """Overwrite ``variables`` with those of one rank.
 
     Resource variables are overwritten where they are, if TensorFlow has what this needs, else assigned.
+
+    Args:
+        variables: a list of variables, the same on all ranks.
+        root_rank: the rank whose variables all get.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+
+    Returns:
+        Their new values, in a graph what assigns them.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        tf.errors.FailedPreconditionError: the ranks disagree.
+        tf.errors.UnknownError: a rank has died or left.
+
+    Example:
+        >>> v = tf.Variable([3])
+        >>> [x.numpy().tolist() for x in hvd.broadcast_([v], root_rank=0)]
+        [[3]]
     """
     check_variables(variables)
     prefix = _arguments.name(name) or "HorovodBroadcast"
@@ -239,10 +316,26 @@ def alltoall(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Send ``splits[i]`` rows of ``tensor`` to the ``i``-th rank; without ``splits`` the same number to each.
+    """Send rows of ``tensor`` to each rank of ``process_set``. Differentiable in the rows.
 
-    Returns the rows that have come, in the order of the ranks, and, if ``splits`` is given, also how many have come
-    from each (int32). Differentiable in the rows.
+    Args:
+        tensor: a tensor, variable or array; dtype and the other dimensions must be equal on all ranks.
+        splits: how many rows go to each rank; None sends the same number to each.
+        name: by which ranks match their calls.
+        process_set: the ranks that take part.
+        ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
+
+    Returns:
+        The rows that have come, in the order of the ranks; with ``splits`` also how many have come from each (int32).
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        tf.errors.FailedPreconditionError: the ranks disagree.
+        tf.errors.UnknownError: a rank has died or left.
+
+    Example:
+        >>> hvd.alltoall(tf.constant([4, 5])).numpy().tolist()
+        [4, 5]
     """
     tensor = tf.convert_to_tensor(tensor)
     rows = tf.zeros([0], tf.int32) if splits is None else tf.convert_to_tensor(splits, tf.int32)
@@ -301,32 +394,97 @@ def _grouped_reducescatter(
 
 
 def join() -> tf.Tensor:
-    """Take part in the others' reductions with zeros until all ranks have joined. Returns the last one to join."""
+    """Take part in the others' reductions with zeros until all ranks have joined.
+
+    Returns:
+        The last rank to join.
+
+    Example:
+        >>> int(hvd.join())
+        0
+    """
     return _native.horovod_join()
 
 
 def size_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
-    """The number of ranks of a process set, when the graph runs."""
+    """Number of ranks of a process set, when the graph runs.
+
+    Args:
+        process_set_id: the number of the set; 0 has all ranks.
+        name: of the operation in the graph.
+
+    Returns:
+        A tensor of the number.
+
+    Example:
+        >>> int(hvd.size_op())
+        1
+    """
     return _native.horovod_size(process_set_id=_lib.int32(process_set_id, "process_set_id"), name=name)
 
 
 def process_set_included_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
-    """1 if this rank is in the process set, else 0, when the graph runs."""
+    """Tell whether this rank is in a process set, when the graph runs.
+
+    Args:
+        process_set_id: the number of the set; 0 has all ranks.
+        name: of the operation in the graph.
+
+    Returns:
+        1 if it is, else 0.
+
+    Example:
+        >>> int(hvd.process_set_included_op())
+        1
+    """
     return _native.horovod_process_set_included(process_set_id=_lib.int32(process_set_id, "process_set_id"), name=name)
 
 
 def local_size_op(name: Optional[str] = None) -> tf.Tensor:
-    """The number of ranks of this host, when the graph runs."""
+    """Number of ranks of this host, when the graph runs.
+
+    Args:
+        name: of the operation in the graph.
+
+    Returns:
+        A tensor of the number.
+
+    Example:
+        >>> int(hvd.local_size_op())
+        1
+    """
     return _native.horovod_local_size(name=name)
 
 
 def rank_op(name: Optional[str] = None) -> tf.Tensor:
-    """This rank, when the graph runs."""
+    """This rank, when the graph runs.
+
+    Args:
+        name: of the operation in the graph.
+
+    Returns:
+        A tensor of the number.
+
+    Example:
+        >>> int(hvd.rank_op())
+        0
+    """
     return _native.horovod_rank(name=name)
 
 
 def local_rank_op(name: Optional[str] = None) -> tf.Tensor:
-    """This rank's number on its host, when the graph runs."""
+    """This rank's number on its host, when the graph runs.
+
+    Args:
+        name: of the operation in the graph.
+
+    Returns:
+        A tensor of the number.
+
+    Example:
+        >>> int(hvd.local_rank_op())
+        0
+    """
     return _native.horovod_local_rank(name=name)
 
 

@@ -193,14 +193,36 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """An optimizer that does what ``optimizer`` does with gradients that are reduced over the ranks first.
+    """Give ``optimizer`` a form that applies gradients which are reduced over the ranks first.
 
-    ``optimizer`` is one of ``tf.compat.v1.train`` or of Keras. Gradients are added up over
-    ``backward_passes_per_step`` passes before they are reduced, and then divided by that number if
-    ``average_aggregated_gradients``. ``groups`` is a number of groups, or lists of variables, whose gradients are
-    reduced as one. Gradients of variables given to ``register_local_var`` stay as they are, divided by the number of
-    ranks if ``scale_local_gradients``. Raises TypeError and ValueError for wrong arguments, ValueError and
-    NotImplementedError for what cannot be combined.
+    Args:
+        optimizer: one of ``tf.compat.v1.train`` or of Keras.
+        name: of the operations; "Distributed" and the name of the optimizer's class by default.
+        device_dense, device_sparse: where the arithmetic around the communication is done, in TensorFlow.
+        compression: used on the way, see :class:`Compression`.
+        sparse_as_dense: turn sparse gradients into dense ones first.
+        gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
+        use_locking: as of the optimizers of ``tf.compat.v1.train``.
+        op: Average, Sum or, for ``tf.compat.v1.train``, Adasum.
+        backward_passes_per_step: how many gradients are added up before they are reduced and applied; until then the
+            steps are only counted.
+        average_aggregated_gradients: whether these sums are divided by their number.
+        num_groups: deprecated form of a number of ``groups``.
+        groups: a number of groups, or lists of variables, whose gradients are reduced as one.
+        process_set: the ranks that train together.
+        scale_local_gradients: divide gradients that are not reduced by the number of ranks.
+
+    Returns:
+        The optimizer. Gradients of variables given to its ``register_local_var`` stay as they are.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong, or what is given cannot be combined.
+        NotImplementedError: Adasum on a part of the ranks.
+
+    Example:
+        >>> optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> type(optimizer).__name__
+        'SGD'
     """
     _arguments.name(name)
     check_reduction(compression, op, gradient_predivide_factor, process_set)

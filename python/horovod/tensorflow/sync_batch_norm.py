@@ -13,8 +13,19 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
     """Keras' BatchNormalization whose mean and variance are those of the batches of all ranks together.
 
     Batches may have different sizes; they count by the number of their elements. Only training communicates: all ranks
-    must run the layer, the same number of times. The arguments are those of BatchNormalization; ``fused`` must be
-    False, else ValueError.
+    must run the layer, the same number of times.
+
+    Args:
+        fused: must be False.
+        kwargs: the arguments of BatchNormalization.
+
+    Raises:
+        ValueError: ``fused`` is True.
+
+    Example:
+        >>> layer = hvd.SyncBatchNormalization()
+        >>> layer(tf.zeros([4, 3]), training=True).shape.as_list()
+        [4, 3]
     """
 
     def __init__(self, fused: bool = False, **kwargs: Any) -> None:

@@ -130,10 +130,31 @@ def DistributedGradientTape(
 ) -> Any:
     """A tape that goes on where ``gradtape`` is, and reduces the gradients that it is asked for.
 
-    ``compression`` is used on the way, ``sparse_as_dense`` turns sparse gradients into dense ones first. ``groups`` is
-    a number of groups, or lists of variables whose gradients are reduced as one. Gradients of sources given to
-    ``register_local_source`` stay as they are, divided by the number of ranks if ``scale_local_gradients``. Raises
-    TypeError and ValueError for wrong arguments.
+    Args:
+        gradtape: the tape.
+        device_dense, device_sparse: where the arithmetic around the communication is done.
+        compression: used on the way, see :class:`Compression`.
+        sparse_as_dense: turn sparse gradients into dense ones first.
+        op: Average, Sum or Adasum.
+        gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
+        num_groups: deprecated form of a number of ``groups``.
+        groups: a number of groups, or lists of variables, whose gradients are reduced as one.
+        process_set: the ranks that train together.
+        scale_local_gradients: divide gradients that are not reduced by the number of ranks.
+
+    Returns:
+        A tape with the methods ``register_local_source``, which keeps the gradient of a variable from being reduced,
+        and ``get_local_and_global_gradients`` besides.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+
+    Example:
+        >>> w = tf.Variable(3.0)
+        >>> with tf.GradientTape() as tape:
+        ...     loss = w * w
+        >>> float(hvd.DistributedGradientTape(tape).gradient(loss, w))
+        6.0
     """
     return _distributed(
         gradtape,
@@ -164,7 +185,36 @@ def PartialDistributedGradientTape(
     local_layers: Optional[Any] = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """:func:`DistributedGradientTape` whose ``local_layers`` (a Keras layer or a list of them) stay this rank's own."""
+    """A :func:`DistributedGradientTape` that leaves the weights of ``local_layers`` to each rank.
+
+    Args:
+        gradtape: the tape.
+        device_dense, device_sparse: where the arithmetic around the communication is done.
+        compression: used on the way, see :class:`Compression`.
+        sparse_as_dense: turn sparse gradients into dense ones first.
+        op: Average, Sum or Adasum.
+        gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
+        num_groups: deprecated form of a number of ``groups``.
+        groups: a number of groups, or lists of variables, whose gradients are reduced as one.
+        process_set: the ranks that train together.
+        scale_local_gradients: divide gradients that are not reduced by the number of ranks.
+        local_layers: a layer or a list of layers, which are built.
+
+    Returns:
+        As :func:`DistributedGradientTape`.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+
+    Example:
+        >>> layer = tf.keras.layers.Dense(1)
+        >>> x = layer(tf.ones([1, 2]))
+        >>> with tf.GradientTape() as tape:
+        ...     loss = tf.reduce_sum(layer(tf.ones([1, 2])))
+        >>> tape = hvd.PartialDistributedGradientTape(tape, local_layers=layer)
+        >>> [g.shape.as_list() for g in tape.gradient(loss, layer.trainable_weights)]
+        [[2, 1], [1]]
+    """
     layers: Sequence[Any] = []
     if local_layers is not None:
         layers = local_layers if isinstance(local_layers, (list, tuple)) else [local_layers]

@@ -38,7 +38,28 @@ class LearningRateWarmupCallback(_impl.LearningRateWarmup, tf.keras.callbacks.Ca
 
 
 class BestModelCheckpoint(_impl.best_model_checkpoint(tf.keras)):  # type: ignore[misc]
-    """Keras' ModelCheckpoint of the best model only. Set ``filepath`` before training."""
+    """Keras' ModelCheckpoint of the best model only. Set ``filepath`` before training.
+
+    Args:
+        monitor: the metric that tells which model is the best.
+        verbose: above 0 tells of each model that is saved.
+        save_weights_only: save no more than the weights.
+        mode: whether the least or the greatest is the best: min, max or auto.
+        save_freq: "epoch", or a number of batches.
+
+    Raises:
+        ValueError: training begins without ``filepath``.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.1), loss="mse")
+        >>> callback = hvd.callbacks.BestModelCheckpoint(monitor="loss")
+        >>> callback.filepath = "best.keras"
+        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), callbacks=[callback], verbose=0)
+        >>> import os
+        >>> os.path.exists("best.keras")
+        True
+    """
 
     def __init__(
         self,

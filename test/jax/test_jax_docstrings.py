@@ -1,0 +1,29 @@
+"""Public functions for JAX tell their arguments and results, and their examples run."""
+
+import os
+
+import docstrings
+import pytest
+
+pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="one process")
+
+MEMBERS = {
+    f"{module}.{name}": member
+    for module in ("horovod.jax", "horovod.jax.elastic")
+    for name, member in docstrings.public(module).items()
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_arguments_and_results(name):
+    assert docstrings.lacks(name, MEMBERS[name]) == []
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_examples(name, tmp_path):
+    import jax.numpy as jnp
+
+    import horovod.jax as hvd
+
+    hvd.init()
+    assert docstrings.fails(name, MEMBERS[name], {"hvd": hvd, "jnp": jnp}, tmp_path) == ""

@@ -1,0 +1,50 @@
+"""Public functions for TensorFlow and Keras tell their arguments and results, and their examples run."""
+
+import os
+
+import docstrings
+import pytest
+
+pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="one process")
+
+OF_TENSORFLOW = ("horovod.tensorflow", "horovod.tensorflow.elastic")
+OF_KERAS = ("horovod.keras", "horovod.keras.callbacks", "horovod.keras.elastic")
+OF_TF_KERAS = ("horovod.tensorflow.keras", "horovod.tensorflow.keras.callbacks", "horovod.tensorflow.keras.elastic")
+MEMBERS = {
+    f"{module}.{name}": member
+    for module in (*OF_TENSORFLOW, *OF_KERAS, *OF_TF_KERAS)
+    for name, member in docstrings.public(module).items()
+}
+
+
+@pytest.fixture(scope="module")
+def names():
+    """What the examples of a module know."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    import horovod.keras
+    import horovod.tensorflow
+    import horovod.tensorflow.keras
+
+    def known(module):
+        if module in OF_TENSORFLOW:
+            return {"hvd": horovod.tensorflow, "tf": tf}
+        hvd, of = (horovod.keras, keras) if module in OF_KERAS else (horovod.tensorflow.keras, tf.keras)
+        built_model = of.Sequential([of.layers.Dense(1)])
+        built_model.build((None, 2))
+        return {"hvd": hvd, "keras": of, "np": np, "built_model": built_model}
+
+    horovod.tensorflow.init()
+    return known
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_arguments_and_results(name):
+    assert docstrings.lacks(name, MEMBERS[name]) == []
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_examples(name, names, tmp_path):
+    assert docstrings.fails(name, MEMBERS[name], names(name.rpartition(".")[0]), tmp_path) == ""
