@@ -100,3 +100,19 @@ def test_places_in_the_code_exist():
         if not (ROOT / place).exists() and not list(ROOT.glob(place.rstrip("/") + "*"))
     }
     assert not missing, f"the repository has no {sorted(missing)}"
+
+
+def test_errors_are_ones_that_there_are():
+    """The headings of errors.md quote messages that the sources still have, but for those of Go's runtime."""
+    files = [file for folder in ("internal", "python", "hvd", "cmd") for file in (ROOT / folder).rglob("*.*")]
+    files = [file for file in files if file.suffix in (".go", ".py", ".c") and not file.name.endswith("_test.go")]
+    sources = "\n".join(file.read_text() for file in files)
+    headings = re.findall(r"^### (.*)", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+    messages = [message for heading in headings for message in re.findall(r"`([^`]+)`", heading)]
+    missing = []
+    for message in messages:
+        # What comes from a value splits a message; a piece of some words must be there.
+        pieces = [piece.strip(" ,-") for piece in re.split(r"[^A-Za-z', -]|\bAL+REDUCE\b|\bspark\b", message)]
+        if not any(len(piece) > 9 and piece in sources for piece in pieces) and "fatal error" not in message:
+            missing.append(message)
+    assert len(messages) > 20 and not missing
