@@ -132,6 +132,25 @@ func (f *flags) check(options []string) error {
 		}
 		f.StartTimeout = &n
 	}
+	if err := f.checkNumbers(); err != nil {
+		return err
+	}
+	if err := f.checkSSHPort(); err != nil {
+		return err
+	}
+	if err := f.checkExports(); err != nil {
+		return err
+	}
+	switch f.LogLevel {
+	case "", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL":
+	default:
+		return fmt.Errorf("--log-level %s: TRACE, DEBUG, INFO, WARNING, ERROR or FATAL is needed", f.LogLevel)
+	}
+	return nil
+}
+
+// checkNumbers refuses those that are out of their range.
+func (f *flags) checkNumbers() error {
 	for _, v := range []struct {
 		name  string
 		value *int
@@ -163,9 +182,11 @@ func (f *flags) check(options []string) error {
 	if g := f.GracePeriod; g != nil && !(*g >= 0 && *g <= 1e6) {
 		return fmt.Errorf("--grace-period %v: a number of seconds from 0 to 1000000 is needed", *g)
 	}
-	if err := f.checkSSHPort(); err != nil {
-		return err
-	}
+	return nil
+}
+
+// checkExports refuses variables that -x cannot hand on, and warns of those that are not set.
+func (f *flags) checkExports() error {
 	for _, x := range f.Export {
 		name, _, given := strings.Cut(x, "=")
 		if !variableName().MatchString(name) {
@@ -177,11 +198,6 @@ func (f *flags) check(options []string) error {
 		if _, set := os.LookupEnv(name); !given && !set {
 			f.warnings = append(f.warnings, fmt.Sprintf("-x %s: it is not set here, so there is nothing to hand on", name))
 		}
-	}
-	switch f.LogLevel {
-	case "", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL":
-	default:
-		return fmt.Errorf("--log-level %s: TRACE, DEBUG, INFO, WARNING, ERROR or FATAL is needed", f.LogLevel)
 	}
 	return nil
 }

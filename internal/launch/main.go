@@ -166,6 +166,11 @@ func launch(name string, args []string) (code int, why report, err error) {
 		code, err = runMPI(f)
 		return code, why, err
 	}
+	return f.launchRanks(name, input)
+}
+
+// launchRanks starts a job with a fixed number of ranks, and waits for its end.
+func (f *flags) launchRanks(name string, input []byte) (code int, why report, err error) {
 	hosts, err := f.hosts()
 	if err != nil {
 		return exitUsage, why, err

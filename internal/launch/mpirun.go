@@ -55,87 +55,101 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	nics := strings.Join(f.NetworkInterfaces, ",")
-	words := []string{"mpirun"}
-	add := func(more ...string) { words = append(words, more...) }
-	ssh := f.sshOptions()
+	options := f.optionsOfOpenMPI
 	if l == hydraLauncher || l == intelLauncher {
-		perHost := hosts[0].Slots
-		var where []string
-		for _, h := range hosts {
-			if h.Slots != perHost {
-				return nil, fmt.Errorf("MPICH's mpirun takes the same number of slots on all hosts, not %d on %s and %d on %s", perHost, hosts[0].Name, h.Slots, h.Name)
-			}
-			where = append(where, h.Name)
-		}
-		add("-l", "-np", strconv.Itoa(f.NumProc), "-ppn", strconv.Itoa(perHost), "-hosts", strings.Join(where, ","))
-		if ssh != "" {
-			add("-bootstrap=ssh")
-		}
-		if ssh != "" && l == intelLauncher {
-			add("-bootstrap-exec-args", ssh)
-		}
-		if len(f.NetworkInterfaces) > 1 {
-			return nil, fmt.Errorf("MPICH's mpirun takes one network interface, not %s", nics)
-		}
-		if nics != "" {
-			add("-iface", nics)
-		}
-		if f.OutputFilename != "" {
-			add("-outfile-pattern", f.OutputFilename)
-		}
-		if f.PrefixTimestamp {
-			return nil, errors.New("MPICH's mpirun puts no time before the lines of output: leave --prefix-output-with-timestamp out")
-		}
-		if f.BindingArgs != "" {
-			add(strings.Fields(f.BindingArgs)...)
-		}
-		add("-genvlist", strings.Join(names, ","))
-	} else {
-		where := make([]string, len(hosts))
-		for i, h := range hosts {
-			where[i] = fmt.Sprintf("%s:%d", h.Name, h.Slots)
-		}
-		add("--allow-run-as-root", "--tag-output", "-np", strconv.Itoa(f.NumProc), "-H", strings.Join(where, ","))
-		switch {
-		case f.BindingArgs != "":
-			add(strings.Fields(f.BindingArgs)...)
-		case l == spectrumLauncher:
-			add("--bind-to", "socket", "--map-by", "socket", "--rank-by", "core")
-		default:
-			add("--bind-to", "none", "--map-by", "slot")
-		}
-		if l == spectrumLauncher {
-			if f.TCP {
-				add("-tcp")
-			}
-		} else {
-			add("--mca", "pml", "ob1", "--mca", "btl", "^openib")
-		}
-		if len(hosts) >= manyHosts {
-			add("--mca", "plm_rsh_no_tree_spawn", "true", "--mca", "plm_rsh_num_concurrent", strconv.Itoa(len(hosts)))
-		}
-		if ssh != "" {
-			add("--mca", "plm_rsh_args", ssh)
-		}
-		switch {
-		case nics != "":
-			add("--mca", "btl_tcp_if_include", nics)
-		case l == openMPILauncher && len(hosts) > 1 && !f.choosesInterfaces(names):
-			add("--mca", "btl_tcp_if_exclude", bridgesOfAll)
-		}
-		if f.OutputFilename != "" {
-			add("--output-filename", f.OutputFilename)
-		}
-		if f.PrefixTimestamp {
-			add("--timestamp-output")
-		}
-		for _, name := range names {
-			add("-x", name)
-		}
+		options = f.optionsOfHydra
 	}
-	add(strings.Fields(f.MPIArgs)...)
-	return append(words, f.command...), nil
+	words, err := options(l, hosts, names)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]string{"mpirun"}, words, strings.Fields(f.MPIArgs), f.command), nil
+}
+
+// optionsOfHydra are those of MPICH's mpirun, and Intel's. names are the variables that all ranks get.
+func (f *flags) optionsOfHydra(l mpiLauncher, hosts []Host, names []string) (words []string, err error) {
+	add := func(more ...string) { words = append(words, more...) }
+	ssh, nics := f.sshOptions(), strings.Join(f.NetworkInterfaces, ",")
+	perHost := hosts[0].Slots
+	var where []string
+	for _, h := range hosts {
+		if h.Slots != perHost {
+			return nil, fmt.Errorf("MPICH's mpirun takes the same number of slots on all hosts, not %d on %s and %d on %s", perHost, hosts[0].Name, h.Slots, h.Name)
+		}
+		where = append(where, h.Name)
+	}
+	add("-l", "-np", strconv.Itoa(f.NumProc), "-ppn", strconv.Itoa(perHost), "-hosts", strings.Join(where, ","))
+	if ssh != "" {
+		add("-bootstrap=ssh")
+	}
+	if ssh != "" && l == intelLauncher {
+		add("-bootstrap-exec-args", ssh)
+	}
+	if len(f.NetworkInterfaces) > 1 {
+		return nil, fmt.Errorf("MPICH's mpirun takes one network interface, not %s", nics)
+	}
+	if nics != "" {
+		add("-iface", nics)
+	}
+	if f.OutputFilename != "" {
+		add("-outfile-pattern", f.OutputFilename)
+	}
+	if f.PrefixTimestamp {
+		return nil, errors.New("MPICH's mpirun puts no time before the lines of output: leave --prefix-output-with-timestamp out")
+	}
+	if f.BindingArgs != "" {
+		add(strings.Fields(f.BindingArgs)...)
+	}
+	add("-genvlist", strings.Join(names, ","))
+	return words, nil
+}
+
+// optionsOfOpenMPI are those of Open MPI's mpirun, and Spectrum MPI's.
+func (f *flags) optionsOfOpenMPI(l mpiLauncher, hosts []Host, names []string) (words []string, err error) {
+	add := func(more ...string) { words = append(words, more...) }
+	ssh, nics := f.sshOptions(), strings.Join(f.NetworkInterfaces, ",")
+	where := make([]string, len(hosts))
+	for i, h := range hosts {
+		where[i] = fmt.Sprintf("%s:%d", h.Name, h.Slots)
+	}
+	add("--allow-run-as-root", "--tag-output", "-np", strconv.Itoa(f.NumProc), "-H", strings.Join(where, ","))
+	switch {
+	case f.BindingArgs != "":
+		add(strings.Fields(f.BindingArgs)...)
+	case l == spectrumLauncher:
+		add("--bind-to", "socket", "--map-by", "socket", "--rank-by", "core")
+	default:
+		add("--bind-to", "none", "--map-by", "slot")
+	}
+	if l == spectrumLauncher {
+		if f.TCP {
+			add("-tcp")
+		}
+	} else {
+		add("--mca", "pml", "ob1", "--mca", "btl", "^openib")
+	}
+	if len(hosts) >= manyHosts {
+		add("--mca", "plm_rsh_no_tree_spawn", "true", "--mca", "plm_rsh_num_concurrent", strconv.Itoa(len(hosts)))
+	}
+	if ssh != "" {
+		add("--mca", "plm_rsh_args", ssh)
+	}
+	switch {
+	case nics != "":
+		add("--mca", "btl_tcp_if_include", nics)
+	case l == openMPILauncher && len(hosts) > 1 && !f.choosesInterfaces(names):
+		add("--mca", "btl_tcp_if_exclude", bridgesOfAll)
+	}
+	if f.OutputFilename != "" {
+		add("--output-filename", f.OutputFilename)
+	}
+	if f.PrefixTimestamp {
+		add("--timestamp-output")
+	}
+	for _, name := range names {
+		add("-x", name)
+	}
+	return words, nil
 }
 
 // sshOptions are the options that the user has for ssh.
