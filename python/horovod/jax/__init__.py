@@ -1,4 +1,7 @@
-"""Horovod for JAX: ``import horovod.jax as hvd``. An addition to Horovod's interface."""
+"""Horovod for JAX: ``import horovod.jax as hvd``. An addition to Horovod's interface.
+
+The examples know ``jax.numpy`` as ``jnp``, and ``hvd.init()`` has been called, in a job of one rank.
+"""
 
 from horovod.common import _job, _reduce_ops
 from horovod.common._job import *  # noqa: F403

@@ -1,6 +1,8 @@
 """Horovod for Keras: ``import horovod.keras as hvd``.
 
 For the module ``keras``, Keras 2 on TensorFlow, or Keras 3 on TensorFlow, PyTorch or JAX, whichever it is set to use.
+
+The examples know ``keras`` and NumPy as ``np``, and ``hvd.init()`` has been called, in a job of one rank.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Horovod for TensorFlow: ``import horovod.tensorflow as hvd``."""
+"""Horovod for TensorFlow: ``import horovod.tensorflow as hvd``.
+
+The examples know TensorFlow as ``tf``, and ``hvd.init()`` has been called, in a job of one rank.
+"""
 
 from typing import Any
 

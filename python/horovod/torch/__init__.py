@@ -1,4 +1,7 @@
-"""Horovod for PyTorch: ``import horovod.torch as hvd``."""
+"""Horovod for PyTorch: ``import horovod.torch as hvd``.
+
+The examples of this package know ``torch`` and ``hvd``, and ``hvd.init()`` has been called, in a job of one rank.
+"""
 
 from horovod.torch import _version  # noqa: F401, I001  first: what follows needs a PyTorch that is new enough
 

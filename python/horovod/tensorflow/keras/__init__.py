@@ -1,4 +1,8 @@
-"""Horovod for ``tf.keras``: ``import horovod.tensorflow.keras as hvd``."""
+"""Horovod for ``tf.keras``: ``import horovod.tensorflow.keras as hvd``.
+
+The examples know ``tf.keras`` as ``keras`` and NumPy as ``np``, and ``hvd.init()`` has been called, in a job of one
+rank.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@
 works under ``horovodrun`` and under ``torchrun``, and so does what builds on process groups: DistributedDataParallel,
 and FSDP2, DTensor and device meshes where PyTorch has them. Horovod's own functions (``horovod.torch``) may be used
 beside it: ``init_process_group`` initialises Horovod too. ``docs/torch_distributed.md`` tells more.
+
+The examples know this module as ``gorovod``, ``torch.distributed`` as ``dist``, and ``torch``, in a job of one rank.
 """
 
 from __future__ import annotations

@@ -60,6 +60,14 @@ class ProcessGroup(dist.ProcessGroup):
     or in the memory of the host: then they go through copies. Every method starts the operation and returns a
     :class:`Work`, whose ``wait`` raises HorovodInternalError, a RuntimeError, where the ranks disagree about shape,
     dtype, operation or order, or a rank has died. Bad arguments are a ValueError at once.
+
+    Example:
+        >>> dist.init_process_group("gorovod", init_method="horovod://")
+        >>> x = torch.tensor([1.0, 2.0])
+        >>> dist.all_reduce(x)
+        >>> x
+        tensor([1., 2.])
+        >>> dist.destroy_process_group()
     """
 
     def __init__(self, ranks: Sequence[int], rank: int, number: int, timeout: datetime.timedelta) -> None:

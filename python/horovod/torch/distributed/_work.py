@@ -44,6 +44,13 @@ class Work(_TorchWork):
 
     A derived class offers :meth:`_await`, :meth:`_outcome` and :meth:`_see_to`, and calls :func:`hold` when it is made.
     All methods may be called on any thread.
+
+    Example:
+        >>> dist.init_process_group("gorovod", init_method="horovod://")
+        >>> work = dist.all_reduce(torch.tensor([1.0]), async_op=True)
+        >>> work.wait()
+        True
+        >>> dist.destroy_process_group()
     """
 
     def __init__(self, what: str, outputs: Sequence[torch.Tensor], timeout: datetime.timedelta) -> None:

@@ -37,7 +37,6 @@ def allreduce_hook(state: Optional[dist.ProcessGroup], bucket: dist.GradBucket) 
         A future of the bucket's average.
 
     Example:
-        >>> import torch.distributed as dist
         >>> dist.init_process_group("gorovod", init_method="horovod://")
         >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
         >>> model.register_comm_hook(None, gorovod.allreduce_hook)
@@ -55,7 +54,8 @@ class CompressedState:
         process_group: a gorovod group; None: the default one.
 
     Example:
-        >>> state = gorovod.CompressedState(hvd.Compression.bf16)
+        >>> from horovod.torch import Compression
+        >>> state = gorovod.CompressedState(Compression.bf16)
     """
 
     def __init__(
@@ -80,10 +80,10 @@ def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -
         A future of the bucket's average.
 
     Example:
-        >>> import torch.distributed as dist
         >>> dist.init_process_group("gorovod", init_method="horovod://")
         >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
-        >>> model.register_comm_hook(gorovod.CompressedState(hvd.Compression.fp16), gorovod.compressed_hook)
+        >>> from horovod.torch import Compression
+        >>> model.register_comm_hook(gorovod.CompressedState(Compression.fp16), gorovod.compressed_hook)
         >>> model(torch.ones(4, 2)).sum().backward()
         >>> dist.destroy_process_group()
     """
