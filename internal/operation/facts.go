@@ -2,6 +2,7 @@ package operation
 
 import (
 	"encoding/json"
+	"hash/crc32"
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -66,6 +67,9 @@ func Facts() string {
 	}
 	return string(text)
 }
+
+// Version differs where two builds know other operations, so that their ranks could not understand one another.
+func Version() int { return int(crc32.ChecksumIEEE([]byte(Facts()))) }
 
 // reductions are what users can ask of k: of an allreduce what Of makes another kind of, too.
 func reductions(k Kind) []reduction {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gorovod/gorovod/internal/jsonframe"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/printable"
 	"github.com/gorovod/gorovod/internal/shape"
 )
@@ -98,8 +99,8 @@ const (
 	typeBeats = "beats"
 )
 
-// Shape differs where two builds have other messages, even if nobody has thought of Protocol.
-var Shape = sync.OnceValue(func() string { return shape.Digest(Protocol, hello{}, message{}) })
+// Shape differs where two builds have other messages or know other operations, even if nobody has thought of Protocol.
+var Shape = sync.OnceValue(func() string { return shape.Digest(Protocol, operation.Version(), hello{}, message{}) })
 
 // encode returns the frame: JSON, or what appendValues makes.
 func encode(m message) (frame []byte, err error) {
