@@ -21,6 +21,7 @@ func steps() map[string]func() error {
 		"blocking":                       func() error { return hvd.Allreduce(ctx, "x", data, sum...) },
 		"blocking, option by option":     func() error { return hvd.Allreduce(ctx, "x", data, hvd.WithOp(hvd.Sum)) },
 		"broadcast":                      func() error { return hvd.Broadcast(ctx, "b", data, 0) },
+		"reduce":                         func() error { return hvd.Reduce(ctx, "r", data, 0) },
 		"barrier":                        func() error { return hvd.Barrier(ctx) },
 		"asynchronous, in a kept handle": func() error { return wait(hvd.AllreduceAsync("x", data, kept...)) },
 		"broadcast, in a kept handle":    func() error { return wait(hvd.BroadcastAsync("b", data, 0, kept[1])) },

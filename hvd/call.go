@@ -59,7 +59,7 @@ func WithCompression(c Compression) Option { return func(o *call) { o.Wire = c }
 // ErrUnknownSet if s is not registered.
 func WithProcessSet(s *ProcessSet) Option { return func(o *call) { o.set = s } }
 
-// WithHandle lets AllreduceAsync and BroadcastAsync use h, and return it, instead of
+// WithHandle lets AllreduceAsync, BroadcastAsync and ReduceAsync use h, and return it, instead of
 // making a handle, so that a loop that keeps its handles and options allocates nothing. h is
 // new, or Wait has returned its last operation's outcome; else, and for other operations, the
 // error is ErrInvalidArgument.
@@ -141,7 +141,7 @@ func submit(op *call) (*engine.Entry, error) {
 
 // The wrong uses of WithHandle.
 var (
-	errNoHandle   = fmt.Errorf("WithHandle is for AllreduceAsync and BroadcastAsync: %w", ErrInvalidArgument)
+	errNoHandle   = fmt.Errorf("WithHandle is for AllreduceAsync, BroadcastAsync and ReduceAsync: %w", ErrInvalidArgument)
 	errHandleBusy = fmt.Errorf("WithHandle: its last operation has not been waited for: %w", ErrInvalidArgument)
 )
 

@@ -100,6 +100,13 @@ func rank() error {
 		return fmt.Errorf("allgather %v: %w", gathered, err)
 	}
 	b := []int32{int32(r)}
+	sum, want := []int64{int64(r), 10}, []int64{int64(r), 10}
+	if r == n-1 {
+		want = []int64{int64(n * (n - 1) / 2), int64(10 * n)}
+	}
+	if err := hvd.Reduce(ctx, "r", sum, n-1, hvd.WithOp(hvd.Sum)); err != nil || !slices.Equal(sum, want) {
+		return fmt.Errorf("reduce %v: %w", sum, err)
+	}
 	if err := hvd.Broadcast(ctx, "b", b, n-1); err != nil || b[0] != int32(n-1) {
 		return fmt.Errorf("broadcast %v: %w", b, err)
 	}
@@ -211,7 +218,7 @@ func TestBeforeInit(t *testing.T) {
 	one := func(_ any, err error) error { return err }
 	for i, err := range []error{
 		hvd.Allreduce(ctx, "x", x), hvd.Allreduce(ctx, "x", x, hvd.WithProcessSet(set)), hvd.Barrier(ctx),
-		one(hvd.BroadcastAsync("x", x, 0)), one(hvd.AllgatherAsync("x", x)), one(hvd.GroupedAllgather(ctx, "x", [][]float32{x})),
+		one(hvd.BroadcastAsync("x", x, 0)), one(hvd.ReduceAsync("x", x, 0)), one(hvd.AllgatherAsync("x", x)), one(hvd.GroupedAllgather(ctx, "x", [][]float32{x})),
 		hvd.Send(ctx, 0, 1, x), one(hvd.Recv(ctx, 0, 1, x)),
 		hvd.AddProcessSet(set), hvd.RemoveProcessSet(set), hvd.StartTimeline("/nowhere", false), hvd.StopTimeline(),
 	} {

@@ -51,6 +51,23 @@ func BroadcastAsync[T Element](name string, data []T, root int, opts ...Option) 
 	return enqueueInPlace(op)
 }
 
+// Reduce replaces data on the process with rank root (a rank of the job, in a process set too) by the combination of
+// all processes' data, elementwise; on the others data stays as it is. All processes give the same length and root,
+// and the options of Allreduce but WithCompression; there is no Adasum. It blocks as Allreduce does: on the others
+// until their data has been read, which may be before the root has its result.
+func Reduce[T Element](ctx context.Context, name string, data []T, root int, opts ...Option) error {
+	op := newOp(operation.Reduce, name, data, opts)
+	op.Root, op.Out = root, op.In
+	return run(ctx, op)
+}
+
+// ReduceAsync is Reduce that returns at once; data may be used after Wait.
+func ReduceAsync[T Element](name string, data []T, root int, opts ...Option) (*Handle, error) {
+	op := newOp(operation.Reduce, name, data, opts)
+	op.Root, op.Out = root, op.In
+	return enqueueInPlace(op)
+}
+
 // Allgather returns the data of all processes one after another, in the order of
 // the ranks. The lengths may differ, and be 0. It blocks as Allreduce does.
 func Allgather[T Element](ctx context.Context, name string, data []T, opts ...Option) ([]T, error) {

@@ -36,10 +36,11 @@ enum {
   GOROVOD_FLOAT64 = 8, GOROVOD_BOOL = 9, GOROVOD_BFLOAT16 = 10
 };
 
-/* Operations (Horovod's request types). */
+/* Operations (Horovod's request types; GOROVOD_REDUCE is an addition). */
 enum {
   GOROVOD_ALLREDUCE = 0, GOROVOD_ALLGATHER = 1, GOROVOD_BROADCAST = 2,
-  GOROVOD_JOIN = 3, GOROVOD_ALLTOALL = 5, GOROVOD_BARRIER = 6, GOROVOD_REDUCESCATTER = 7
+  GOROVOD_JOIN = 3, GOROVOD_ALLTOALL = 5, GOROVOD_BARRIER = 6, GOROVOD_REDUCESCATTER = 7,
+  GOROVOD_REDUCE = 68
 };
 
 /* Reduce operations, as in Horovod. */
@@ -129,8 +130,8 @@ typedef struct gorovod_op {
   uint32_t flags;       /* GOROVOD_WILL_WAIT, GOROVOD_RELEASE_IF_OK, GOROVOD_HOLDS_CALLER */
   int32_t type;         /* GOROVOD_ALLREDUCE, … */
   int32_t dtype;        /* GOROVOD_FLOAT32, … */
-  int32_t reduce_op;    /* GOROVOD_SUM, … (allreduce, reducescatter) */
-  int32_t root_rank;    /* world rank, also in a process set (broadcast) */
+  int32_t reduce_op;    /* GOROVOD_SUM, … (allreduce, reducescatter, reduce) */
+  int32_t root_rank;    /* world rank, also in a process set (broadcast, reduce) */
   int32_t process_set;  /* 0: the world */
   int32_t device;       /* -1: host memory, the only one now */
   int32_t priority;     /* must be 0 */
@@ -151,6 +152,7 @@ typedef struct gorovod_op {
   /* Allreduce and broadcast: as large as input. It may equal input, but not overlap with it.
    * Reducescatter: room for this member's rows. These are shape[0] / size, and one more for the first
    * shape[0] % size members. Or NULL.
+   * Reduce: on the root as for allreduce; that of the other ranks may be NULL, and stays as it is.
    * Allgather and alltoall: NULL. For NULL the engine calls alloc, or owns the output itself. */
   void *output;
   /* Optional: allocates the output once its shape is known. A NULL result fails the operation. It runs on a thread
@@ -306,8 +308,8 @@ const char *gorovod_version(void);
  *   reduce_ops
  *   wires
  *   operations     reduce_ops: the numbers that it takes, each with the element_types that it can combine; output:
- *                  "nothing", "like input", "of all" ranks' rows, "sent" rows, or this rank's "own rows"; rooted:
- *                  whether root_rank means something
+ *                  "nothing", "like input", "on root only", "of all" ranks' rows, "sent" rows, or this rank's
+ *                  "own rows"; rooted: whether root_rank means something
  */
 const char *gorovod_facts(void);
 /* How many rows of a reducescatter of rows rows the given rank of a process set of that size gets; -1 for impossible

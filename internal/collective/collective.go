@@ -38,6 +38,7 @@ type Carrier interface {
 	Alltoall(in []byte, sendBytes []int64, out []byte, recvBytes []int64) Op
 	AlltoallCounts(send, received []int64) Op
 	Reducescatter(dt tensor.DType, op tensor.ReduceOp, in, out []byte, counts []int64, scale float64) Op
+	Reduce(root int, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op
 	Barrier() Op
 
 	TakesParts() bool
@@ -121,6 +122,9 @@ type Lane struct {
 	barrierHierarchical   barrierHierarchical
 
 	reducescatterHierarchical reducescatterHierarchical
+	reduceShared              reduceShared
+	reduceTree                reduceTree
+	reduceHierarchical        reduceHierarchical
 }
 
 // NewLane takes over the data path of t. Nothing may have passed it before.

@@ -175,7 +175,7 @@ func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 		return []int{0, 1, 7, 64, 100, testChunk - 1, testChunk, testChunk + 1, 5 * testChunk}[rng.IntN(9)]
 	}
 	for len(jobs) < count {
-		switch rng.IntN(8) {
+		switch rng.IntN(9) {
 		case 0:
 			all := scatterAlgorithms(o.Shared, size)
 			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
@@ -207,6 +207,10 @@ func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 			jobs = append(jobs, allgatherJob(rng, counts, rng.IntN(2) == 0))
 		case 6:
 			jobs = append(jobs, broadcastJob(rng, size, rng.IntN(size), length()))
+		case 7:
+			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
+			form := []string{"chosen", "tree", "chain"}[rng.IntN(3)]
+			jobs = append(jobs, reduceJob(rng, form, size, rng.IntN(size), dt, ops[rng.IntN(4)], length()/dt.Size(), !o.Shared))
 		default:
 			jobs = append(jobs, barrierJob(size))
 		}
@@ -392,6 +396,12 @@ func TestArgumentsAreRefused(t *testing.T) {
 	check(l.Adasum(tensor.Float32, b, []int{6, 2}, 1), "whole elements")
 	check(l.Broadcast(2, b), "root 2")
 	check(l.Broadcast(-1, b), "root -1")
+	check(l.Reduce(2, tensor.Float32, tensor.Sum, b, nil, 1), "root 2")
+	check(l.Reduce(1, tensor.Float32, tensor.Sum, b, b, 1), "but the root is 1")
+	check(l.Reduce(0, tensor.Float32, tensor.Sum, b, nil, 1), "output of 0")
+	check(l.Reduce(0, tensor.Float32, tensor.Average, b, b, 1), "average")
+	check(l.Reduce(0, tensor.Bool, tensor.Sum, b, b, 2), "scaled")
+	check(l.Reduce(1, tensor.Float32, tensor.Sum, b[:6], nil, 1), "whole elements")
 }
 
 func TestOneOperationAtATime(t *testing.T) {
@@ -495,6 +505,12 @@ func checkAllocations(t *testing.T, o inproc.Options, size int, options ...Optio
 			live[r] = l.Broadcast(size-1, large[r])
 		}
 		finish()
+		for _, in := range [][][]byte{small, large} {
+			for r, l := range g.lanes {
+				live[r] = l.Reduce(size-1, tensor.Float32, tensor.Sum, in[r], in[r][:len(in[r])*((r+1)/size)], 0.5)
+			}
+			finish()
+		}
 		for r, l := range g.lanes {
 			live[r] = l.Reducescatter(tensor.Float32, tensor.Sum, outs[r], small[r], counts, 0.5)
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/operation"
+	"github.com/gorovod/gorovod/internal/reduce"
 )
 
 // starts says how each kind begins. l.current.parts are the batch's; afterwards l.current.op is set, or the parts
@@ -15,9 +16,40 @@ var starts = [256]func(l *lane, b *negotiate.Batch){
 	operation.Alltoall:         (*lane).startAlltoall,
 	operation.Reducescatter:    (*lane).startReducescatter,
 	operation.Barrier:          (*lane).startBarrier,
+	operation.Reduce:           (*lane).startReduce,
 	operation.Join:             (*lane).allJoined,
 	operation.AddProcessSet:    (*lane).setAdded,
 	operation.RemoveProcessSet: (*lane).setRemoved,
+}
+
+// startReduce lets a rank that has joined take part with zeros; the root has not.
+func (l *lane) startReduce(b *negotiate.Batch) {
+	x := &l.current
+	p := &x.parts[0]
+	root := l.member(int(p.resp.Root))
+	n, _ := p.resp.Shape.NumElements()
+	bytes := int(n) * b.DType.Size()
+	var in, out []byte
+	if p.entry != nil {
+		in, out = p.entry.op.In, p.entry.op.Out
+	}
+	if p.entry == nil || b.Prescale != 1 {
+		scaled := out
+		if scaled == nil {
+			if scaled = l.grow(bytes); scaled == nil {
+				return
+			}
+		}
+		if p.entry == nil {
+			clear(scaled)
+		} else {
+			reduce.Scale(b.DType, scaled, in, b.Prescale)
+		}
+		in = scaled
+	}
+	op, scale := operation.Combine(b.ReduceOp, b.Postscale, len(l.members))
+	l.traceMove(x.parts)
+	x.op = l.run.Reduce(root, b.DType, op, in, out, scale)
 }
 
 func (l *lane) startBarrier(*negotiate.Batch) { l.current.op = l.run.Barrier() }

@@ -112,7 +112,7 @@ func TestDecodeRefuses(t *testing.T) {
 		p   []byte
 	}{
 		{"unknown request type 8", new(Request), request(func(r *Request) { r.Type = 8 })},
-		{"unknown request type 68", new(Request), request(func(r *Request) { r.Type = operation.Tune + 1 })},
+		{"unknown request type 77", new(Request), request(func(r *Request) { r.Type = 77 })},
 		{"group size out of range", new(Request), request(func(r *Request) { r.Group = "g" })},
 		{"group size out of range", new(Request), request(func(r *Request) { r.Group, r.GroupSize = "g", -1 })},
 		{"group name of 16385 bytes", new(Request), request(func(r *Request) { r.Group, r.GroupSize = strings.Repeat("g", MaxName+1), 1 })},

@@ -182,6 +182,8 @@ func show(r *Response) string {
 		}
 	case operation.Broadcast:
 		s += fmt.Sprintf(" from %d", r.Root)
+	case operation.Reduce:
+		s += fmt.Sprintf(" %v factors (%v, %v) to %d", r.ReduceOp, r.Prescale, r.Postscale, r.Root)
 	case operation.Allgather:
 		s += fmt.Sprintf(" first %v", r.FirstDims)
 	}

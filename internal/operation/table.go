@@ -18,6 +18,8 @@ const (
 	Barrier       Kind = 6
 	Reducescatter Kind = 7
 
+	// The numbers from here on are gorovod's.
+
 	// AddProcessSet and RemoveProcessSet are sent on the world's lane, by all of
 	// its members. They take no notice of Join: joined members send them too.
 	AddProcessSet    Kind = 64
@@ -30,6 +32,8 @@ const (
 	// Tune is nobody's Request. As a Response, which member 0 publishes by itself,
 	// it changes the lane's settings to FirstDims for all that comes after it.
 	Tune Kind = 67
+
+	Reduce Kind = 68
 )
 
 // table has a line for each kind. The activities are Horovod's, whose Gloo the native transports replace.
@@ -63,6 +67,11 @@ var table = map[Kind]Descriptor{
 		Name: "Reducescatter", Label: "REDUCESCATTER", Role: Collective, Agree: Shape | Rows | Factors, Output: OwnRows,
 		Activity: "GLOO_REDUCESCATTER", Alike: "reducescatter", Ops: sums, Types: allTypes,
 		Absent: NeedsAll, Repeats: true, PrescaleFused: true,
+	},
+	Reduce: {
+		Name: "Reduce", Label: "REDUCE", Role: Collective, Agree: Shape | Factors | Op | Root, Output: OnRootOnly,
+		Activity: "GLOO_REDUCE", Alike: "reduce", Ops: elementwise, Types: allTypes,
+		Absent: NeedsTheRoot, Repeats: true,
 	},
 	Barrier: {Name: "Barrier", Label: "BARRIER", Role: Meeting, Alike: "barrier", Types: allTypes, Repeats: true},
 	Join:    {Name: "Join", Label: "JOIN", Role: Meeting, Alike: "join", Types: allTypes},

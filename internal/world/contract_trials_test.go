@@ -38,6 +38,8 @@ func (t *trial) String() string {
 		s += fmt.Sprintf(", %v, prescale %v, postscale %v", t.op.ReduceOp, t.op.Prescale, t.op.Postscale)
 	case operation.Broadcast:
 		s += fmt.Sprintf(", root %d", t.op.Root)
+	case operation.Reduce:
+		s += fmt.Sprintf(", root %d, %v, prescale %v, postscale %v", t.op.Root, t.op.ReduceOp, t.op.Prescale, t.op.Postscale)
 	case operation.Alltoall:
 		s += fmt.Sprintf(", splits %v", t.splits)
 	}
@@ -281,6 +283,50 @@ func broadcasts(dt tensor.DType, n int) []step {
 		trials = append(trials, broadcast(dt, n, root, tensor.Shape{big(dt)}, root%2 == 0))
 	}
 	return singles(trials)
+}
+
+// reduce is a trial of a Reduce: that of an allreduce on the root, while the other ranks keep what they have.
+func reduce(dt tensor.DType, op tensor.ReduceOp, n, root int, s tensor.Shape, f factors, kind data, inPlace bool) *trial {
+	t := allreduce(dt, op, n, s, f, kind, inPlace)
+	t.op.Type, t.op.Root, t.alike = operation.Reduce, root, false
+	if t.refusal != "" {
+		return t.refused(t.code, "Reduce of tensor")
+	}
+	for r := range n {
+		switch {
+		case r == root:
+		case inPlace:
+			t.want[r].data = t.ins[r]
+		default:
+			t.want[r].data = bytes.Repeat([]byte{0xa5}, len(t.ins[r])) // as prepare has made it
+		}
+	}
+	if equal := t.equal; !inPlace {
+		t.equal = func(dt tensor.DType, got, want []byte) error {
+			if bytes.Equal(got, want) { // 0xa5… may be no number
+				return nil
+			}
+			return equal(dt, got, want)
+		}
+	}
+	return t
+}
+
+func reduces(op tensor.ReduceOp) func(dt tensor.DType, n int) []step {
+	return func(dt tensor.DType, n int) []step {
+		var trials []*trial
+		for root := range n {
+			for i, s := range []tensor.Shape{{}, {0}, {1}, {65}, {7, 1, 11}} {
+				trials = append(trials, reduce(dt, op, n, root, s, plain, exact, i%2 == 0), reduce(dt, op, n, root, s, scaled, exact, i%2 == 1))
+			}
+			trials = append(trials, reduce(dt, op, n, root, tensor.Shape{big(dt)}, plain, exact, root%2 == 0))
+		}
+		trials = append(trials, reduce(dt, op, n, n-1, tensor.Shape{67}, plain, extreme, false))
+		if op != tensor.Product {
+			trials = append(trials, reduce(dt, op, n, 0, tensor.Shape{4000}, scaled, rough, true))
+		}
+		return singles(trials)
+	}
 }
 
 // alltoall is a trial in which rank r sends splits[r][m] rows to rank m, and keeps rest.

@@ -31,7 +31,7 @@ func setShape(op *engine.Op, s ...int64) {
 	op.Shape = s
 	op.In = make([]byte, elements(s)*op.DType.Size())
 	switch op.Type {
-	case operation.Allreduce, operation.Adasum, operation.Broadcast:
+	case operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Reduce:
 		op.Out = op.In
 	case operation.Barrier, operation.Join:
 	default:
@@ -96,12 +96,12 @@ func disagreements() []disagreement {
 				return plainOp(operation.Allreduce, 6)
 			}},
 	}
-	for _, kind := range []operation.Kind{operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Reducescatter} {
+	for _, kind := range []operation.Kind{operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Reducescatter, operation.Reduce} {
 		all = append(all, disagreement{check: "3", condition: "the shapes differ", horovods: mismatchedShapes,
 			begins: "Mismatched " + kind.String() + " tensor shapes: One rank sent a tensor of shape %v, but another rank sent a tensor of shape %v.", odd: "[3, 2]", common: "[6]",
 			op: changed(kind, func(op *engine.Op) { op.Shape = tensor.Shape{3, 2} })})
 	}
-	for _, kind := range []operation.Kind{operation.Allreduce, operation.Adasum, operation.Reducescatter} {
+	for _, kind := range []operation.Kind{operation.Allreduce, operation.Adasum, operation.Reducescatter, operation.Reduce} {
 		all = append(all, disagreement{check: "4", condition: "the factors differ, " + kind.String(), horovods: mismatchedFactors,
 			begins: "Mismatched prescale and/or postscale factors: One rank sent factors %v, but another rank sent factors %v.", odd: "(0.5, 1)", common: "(1, 1)",
 			op: changed(kind, func(op *engine.Op) { op.Prescale = 0.5 })})
@@ -157,6 +157,16 @@ func disagreements() []disagreement {
 					}
 				})
 			}},
+		disagreement{check: "8b", condition: "the roots differ", horovods: "–",
+			begins: "Mismatched REDUCE root ranks: One rank specified root rank %v, but another rank specified root rank %v.", odd: 2, common: 1,
+			op: func(odd bool) *engine.Op {
+				return with(operation.Reduce, func(op *engine.Op) {
+					op.Root = 1
+					if odd {
+						op.Root = 2
+					}
+				})
+			}},
 	)
 }
 
@@ -177,6 +187,7 @@ var collectivesOf = []struct {
 }{
 	{"Allreduce", operation.Allreduce}, {"Adasum", operation.Adasum}, {"Allgather", operation.Allgather},
 	{"Broadcast", operation.Broadcast}, {"Alltoall", operation.Alltoall}, {"Reducescatter", operation.Reducescatter},
+	{"Reduce", operation.Reduce},
 }
 
 const (
@@ -210,6 +221,17 @@ func refusals() []refusal {
 			fmt.Sprintf(`Broadcast of tensor "x": broadcast received invalid root rank %d for provided process set`, root),
 			same(operation.Broadcast, func(op *engine.Op) { op.Root = root }))
 	}
+	add("§1.4, 4", "root outside of the world", "–", engine.InvalidArgument,
+		`Reduce of tensor "x": reduce received invalid root rank 3 for provided process set`,
+		same(operation.Reduce, func(op *engine.Op) { op.Root = refusalRanks }))
+	add("§1.4, 4", "no output on the root", "–", engine.InvalidArgument, `Reduce of tensor "x": 0 bytes of output`,
+		func(rank int) *engine.Op {
+			op := with(operation.Reduce, func(op *engine.Op) { op.Root = rank })
+			op.Out = nil
+			return op
+		})
+	add("§1.4, 4", "reduce, adasum", "–", engine.Aborted, `Reduce of tensor "x": adasum is not possible: `,
+		same(operation.Reduce, func(op *engine.Op) { op.ReduceOp = tensor.Adasum }))
 	add("§1.4, 4", "root outside of the set, seen before the membership", "INVALID_ARGUMENT, broadcast received invalid root rank N for provided process set", engine.InvalidArgument,
 		`Broadcast of tensor "x": broadcast received invalid root rank %d for provided process set`,
 		func(rank int) *engine.Op {

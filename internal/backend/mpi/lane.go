@@ -190,6 +190,11 @@ func (l *Lane) Adasum(dt tensor.DType, data []byte, segments []int, scale float6
 	return l.overMessages(l.Lane.Adasum(dt, data, segments, scale))
 }
 
+// Reduce is collective.Lane's.
+func (l *Lane) Reduce(root int, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) collective.Op {
+	return l.overMessages(l.Lane.Reduce(root, dt, op, in, out, scale))
+}
+
 // overMessages is an operation of the embedded lane, whose messages may fail.
 func (l *Lane) overMessages(op collective.Op) collective.Op {
 	l.other = sent{op, l.messages}

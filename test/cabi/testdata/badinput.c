@@ -41,7 +41,7 @@ static gorovod_op good(int type) {
   op.shape = six;
   op.prescale = op.postscale = 1.0;
   op.input = memory;
-  if (type == GOROVOD_ALLREDUCE || type == GOROVOD_BROADCAST) op.output = memory;
+  if (type == GOROVOD_ALLREDUCE || type == GOROVOD_BROADCAST || type == GOROVOD_REDUCE) op.output = memory;
   return op;
 }
 
@@ -105,7 +105,7 @@ static void refused(void) {
   static const struct { int type, reduce_op; const char *name; } kinds[] = {
       {GOROVOD_ALLREDUCE, GOROVOD_SUM, "Allreduce"}, {GOROVOD_ALLREDUCE, GOROVOD_ADASUM, "Adasum"}, {GOROVOD_ALLGATHER, GOROVOD_SUM, "Allgather"},
       {GOROVOD_BROADCAST, GOROVOD_SUM, "Broadcast"}, {GOROVOD_ALLTOALL, GOROVOD_SUM, "Alltoall"}, {GOROVOD_REDUCESCATTER, GOROVOD_SUM, "Reducescatter"},
-      {GOROVOD_BARRIER, GOROVOD_SUM, "Barrier"}, {GOROVOD_JOIN, GOROVOD_SUM, "Join"}};
+      {GOROVOD_REDUCE, GOROVOD_SUM, "Reduce"}, {GOROVOD_BARRIER, GOROVOD_SUM, "Barrier"}, {GOROVOD_JOIN, GOROVOD_SUM, "Join"}};
   char prefix[256];
   int32_t splits[4] = {3, 3, 1, 0}, negative[] = {3, -1, 3}, hundred[] = {100};
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -117,6 +117,9 @@ static void refused(void) {
   }
   REFUSED(GOROVOD_BROADCAST, GOROVOD_INVALID_ARGUMENT, "Broadcast of tensor \"x\": broadcast received invalid root rank -1", op.root_rank = -1);
   REFUSED(GOROVOD_BROADCAST, GOROVOD_INVALID_ARGUMENT, "Broadcast of tensor \"x\": broadcast received invalid root rank 3", op.root_rank = SIZE);
+  REFUSED(GOROVOD_REDUCE, GOROVOD_INVALID_ARGUMENT, "Reduce of tensor \"x\": reduce received invalid root rank 3", op.root_rank = SIZE);
+  REFUSED(GOROVOD_REDUCE, GOROVOD_ABORTED, "Reduce of tensor \"x\": adasum is not possible", op.reduce_op = GOROVOD_ADASUM);
+  REFUSED(GOROVOD_REDUCE, GOROVOD_INVALID_ARGUMENT, "Reduce of tensor \"x\": 0 bytes of output", op.root_rank = rank; op.output = NULL);
   snprintf(prefix, sizeof prefix, "Broadcast of tensor \"x\": broadcast received invalid root rank %d for provided process set", rank);
   REFUSED(GOROVOD_BROADCAST, GOROVOD_INVALID_ARGUMENT, prefix, op.process_set = rank + 1; op.root_rank = rank);
   REFUSED(GOROVOD_ALLTOALL, GOROVOD_INVALID_ARGUMENT, "Alltoall of tensor \"x\": 2 splits for 3 processes", op.splits = splits; op.nsplits = 2);
@@ -144,8 +147,8 @@ static void duplicates(void) {
     } else {
       int64_t first, h[2];
       CHECK(gorovod_enqueue(&op, &first) == GOROVOD_OK);
-      const int types[] = {GOROVOD_ALLREDUCE, GOROVOD_ALLGATHER, GOROVOD_BROADCAST, GOROVOD_ALLTOALL, GOROVOD_REDUCESCATTER};
-      for (int i = 0; i < 5; i++) {
+      const int types[] = {GOROVOD_ALLREDUCE, GOROVOD_ALLGATHER, GOROVOD_BROADCAST, GOROVOD_ALLTOALL, GOROVOD_REDUCESCATTER, GOROVOD_REDUCE};
+      for (int i = 0; i < 6; i++) {
         gorovod_op again = good(types[i]), fresh = good(types[i]);
         again.name = "twice";
         fresh.name = "fresh";
@@ -188,8 +191,9 @@ static void disagreements(int odd) {
   disagree(odd, &op, ordered(odd, "Mismatched operations: One rank did an %s, but another rank did an %s.", "ALLGATHER", "ALLREDUCE"));
 
   static const struct { int type, reduce_op; const char *name; } kinds[] = {
-      {GOROVOD_ALLREDUCE, GOROVOD_SUM, "ALLREDUCE"}, {GOROVOD_ALLREDUCE, GOROVOD_ADASUM, "ADASUM"}, {GOROVOD_BROADCAST, GOROVOD_SUM, "BROADCAST"}, {GOROVOD_REDUCESCATTER, GOROVOD_SUM, "REDUCESCATTER"}};
-  for (int i = 0; i < 4; i++) {
+      {GOROVOD_ALLREDUCE, GOROVOD_SUM, "ALLREDUCE"}, {GOROVOD_ALLREDUCE, GOROVOD_ADASUM, "ADASUM"}, {GOROVOD_BROADCAST, GOROVOD_SUM, "BROADCAST"}, {GOROVOD_REDUCESCATTER, GOROVOD_SUM, "REDUCESCATTER"},
+      {GOROVOD_REDUCE, GOROVOD_SUM, "REDUCE"}};
+  for (int i = 0; i < 5; i++) {
     op = good(kinds[i].type);
     op.reduce_op = kinds[i].reduce_op;
     if (is_odd) op.ndim = 2, op.shape = three_two;
@@ -234,6 +238,9 @@ static void disagreements(int odd) {
   op = good(GOROVOD_BROADCAST);
   op.root_rank = is_odd ? 2 : 1;
   disagree(odd, &op, ordered(odd, "Mismatched BROADCAST root ranks: One rank specified root rank %s, but another rank specified root rank %s.", "2", "1"));
+  op = good(GOROVOD_REDUCE);
+  op.root_rank = is_odd ? 2 : 1;
+  disagree(odd, &op, ordered(odd, "Mismatched REDUCE root ranks: One rank specified root rank %s, but another rank specified root rank %s.", "2", "1"));
 }
 
 /* The odd rank has joined; then all do. */

@@ -112,6 +112,16 @@ static void collectives(int rank, int size) {
     op.root_rank = size - 1;
     CHECK(run(&op) == GOROVOD_OK);
     CHECK(x[0] == (float)(size - 1));
+    /* Only the root has an output; that of the others is left alone, or is none. */
+    for (int i = 0; i < 3; i++) x[i] = (float)(rank + i), y[i] = -1;
+    op = make(GOROVOD_REDUCE, "to one", GOROVOD_FLOAT32, 1, three, x, rank == 0 && round % 2 ? NULL : y);
+    op.root_rank = size - 1;
+    if (size == 1) op.output = y;
+    CHECK(run(&op) == GOROVOD_OK);
+    for (int i = 0; i < 3; i++) {
+      CHECK(x[i] == (float)(rank + i));
+      CHECK(y[i] == (rank == size - 1 ? (float)(size * (size - 1) / 2 + size * i) : -1));
+    }
   }
 
   /* Allgather: rank r gives r+1 rows of 2. */
