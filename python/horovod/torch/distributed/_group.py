@@ -214,10 +214,26 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce(self, tensors: Union[torch.Tensor, Tensors], opts: Any) -> Work:
         """As :meth:`allreduce`, but only rank ``opts.rootRank`` gets the result; the other tensors stay as they are."""
-        tensor = _one(tensors, "reduce")
-        if self._root(opts) == self._rank:
-            return self.allreduce([tensor], opts)
-        return self.allreduce([tensor.detach().clone()], opts)
+        tensor, root, op = _one(tensors, "reduce"), self._root(opts), _reduce_op(opts)
+        mine = root == self._rank
+        if op in _BITWISE:
+            return self.allreduce([tensor if mine else tensor.detach().clone()], opts)
+        host = _memory.readable(tensor)
+        part = _memory.reducible(host, op)
+
+        def describe(name: str) -> list[Operation]:
+            return [
+                self._op(
+                    _facts.kinds()["reduce"].number, name, part, part.shape, part, False,
+                    reduce_op=_ENGINE_OPS[op], root_rank=self._ranks[root],
+                )
+            ]  # fmt: skip
+
+        def finish(_: Sequence[int]) -> None:
+            if mine:
+                _memory.store(host, tensor)
+
+        return self._start("reduce", describe, [tensor], opts, finish)
 
     def reduce_scatter(self, output_tensors: Tensors, input_tensors: Sequence[Tensors], opts: Any = None) -> Work:
         """Reduce a list of tensors, one for each rank; each gets its own in its output. ReduceOps as :meth:`allreduce`.
