@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -149,3 +150,14 @@ def test_time_limits(monkeypatch):
     assert limit.remaining() == 0 and limit.timed_out()
     with pytest.raises(timeout.TimeoutException, match="^a start takes more than 30 s"):
         limit.check_time_out_for("a start")
+
+
+def test_front_ends_re_export_one_list():
+    """Each takes what it has of the job from horovod.common._job, none makes functions of its own of it."""
+    package = Path(util.__file__).resolve().parents[1]
+    for front_end in ("torch", "tensorflow", "tensorflow/keras", "keras", "jax"):
+        file = package / front_end / "__init__.py"
+        text = file.read_text(encoding="utf-8")
+        assert "from horovod.common._job import *" in text and "__all__ += _job.__all__" in text, file
+    own = [f for f in package.rglob("*.py") if "HorovodBasics(" in f.read_text() and f.parent.name != "common"]
+    assert own == []
