@@ -147,11 +147,14 @@ class Api(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         module = self.arguments[0]
         self.lines: list[str] = []
-        self.add(f".. py:module:: {module}", "")
+        for file in SOURCES.rglob("*.py"):
+            self.env.note_dependency(str(file))
         if module == "horovod.common":
+            self.add(".. py:currentmodule:: hvd", "")
             for name, found in common_names().items():
-                self.describe(f"hvd.{name}", name, found, "")
+                self.describe("hvd", name, found)
         else:
+            self.add(f".. py:module:: {module}", "")
             self.module(module)
         node = nodes.section()
         node.document = self.state.document
@@ -170,34 +173,30 @@ class Api(SphinxDirective):
             elif is_common(found) or name in CONSTANTS:
                 shared.append(name)
             elif not found.is_module:
-                self.describe(f"{module}.{name}", name, found, "")
+                self.describe(module, name, found)
         if shared:
             links = ", ".join(f":py:obj:`~hvd.{name}`" for name in shared)
             self.add(f"As in :doc:`every front end </reference/common>`: {links}.", "")
 
-    def describe(self, path: str, name: str, found: Any, indent: str) -> None:
-        """A function, class, method or constant, with what belongs to it."""
+    def describe(self, scope: str, name: str, found: Any, indent: str = "") -> None:
+        """A function, class or constant of a module, or a method of a class, which is indented."""
         doc = docstring(found) or CONSTANTS.get(name, "")
         method = bool(indent)
         if not doc and not method:
-            logger.warning("%s has no docstring", path, location=self.env.docname)
+            logger.warning("%s.%s has no docstring", scope, name, location=self.env.docname)
         if found.is_class:
             init = found.all_members.get("__init__")
-            kind, call = "class", signature(target(init), True) if init is not None else ""
+            kind, call = "class", signature(target(init), True).partition(" -> ")[0] if init is not None else ""
         elif found.is_function:
             inside = method or (found.parent is not None and found.parent.is_class)
             kind, call = ("method" if method else "function"), signature(found, inside)
         else:
             kind, call = "data", ""
-        title = path.rpartition(".")[2] if method else path
-        self.add(f"{indent}.. py:{kind}:: {title}{call.partition(' -> ')[0] if found.is_class else call}")
-        if path.startswith("hvd.") and not method and not found.is_attribute:
-            self.add(f"{indent}   :canonical: {found.path}")
-        self.add("")
+        self.add(f"{indent}.. py:{kind}:: {name}{call}", "")
         self.add(*(f"{indent}   {line}" for line in GoogleDocstring(doc, STYLE).lines()), "")
         if found.is_class:
             for child_name, child in methods(found).items():
-                self.describe(f"{path}.{child_name}", child_name, child, indent + "   ")
+                self.describe(f"{scope}.{name}", child_name, child, indent + "   ")
 
     def parse(self, node: nodes.Node) -> None:
         """Reads the lines as reStructuredText, also in a page of Markdown."""

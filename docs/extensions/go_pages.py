@@ -17,6 +17,8 @@ class GoDoc(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
+        for file in (ROOT / self.arguments[0]).glob("*.go"):
+            self.env.note_dependency(str(file))
         command = ["go", "doc", "-all", self.arguments[0]]
         text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         intro, *parts = re.split(r"^([A-Z]+)\n\n", text, flags=re.MULTILINE)

@@ -39,6 +39,7 @@ def read(app: Any, docname: str, source: list[str]) -> None:
     if match:
         file = posixpath.normpath(posixpath.join(folder, match["path"]))
         source[0], base = (ROOT / file).read_text(), posixpath.dirname(file)
+        app.env.note_dependency(str(ROOT / file))
 
     def link(match: re.Match[str]) -> str:
         path, anchor = posixpath.normpath(posixpath.join(base, match["path"])), match["anchor"] or ""
