@@ -85,7 +85,8 @@ func (op *call) recycle() {
 func newOp[T Element](t operation.Kind, name string, data []T, opts []Option) *call {
 	op := calls.Get().(*call)
 	op.length[0] = int64(len(data))
-	op.Op = engine.Op{Type: t, DType: dtype[T](), ReduceOp: Average, Name: name, Unnamed: name == "", Shape: op.length[:], Prescale: 1, Postscale: 1, In: view(data)}
+	op.Op = engine.Op{Type: t, DType: dtype[T](), ReduceOp: Average, Name: name, Unnamed: name == "",
+		Shape: op.length[:], Prescale: 1, Postscale: 1, In: view(data)}
 	for _, o := range opts {
 		o(op)
 	}
@@ -141,7 +142,8 @@ func submit(op *call) (*engine.Entry, error) {
 
 // The wrong uses of WithHandle.
 var (
-	errNoHandle   = fmt.Errorf("WithHandle is for AllreduceAsync, BroadcastAsync and ReduceAsync: %w", ErrInvalidArgument)
+	errNoHandle = fmt.Errorf("WithHandle is for AllreduceAsync, BroadcastAsync and ReduceAsync: %w",
+		ErrInvalidArgument)
 	errHandleBusy = fmt.Errorf("WithHandle: its last operation has not been waited for: %w", ErrInvalidArgument)
 )
 

@@ -62,8 +62,8 @@ type Elastic struct {
 	news    news
 }
 
-// RunElastic is for programs that go on when processes of their job die or come. It calls train, again and again, until it returns nil or an error that
-// another call cannot mend: with the state of rank 0 everywhere, in a job that
+// RunElastic is for programs that go on when processes of their job die or come. It calls train, again and again, until
+// it returns nil or an error that another call cannot mend: with the state of rank 0 everywhere, in a job that
 // Init has joined. After an ErrInternal, such as the death of a process, the state
 // is restored as it was committed last, and the job is formed anew of those who are
 // left, in which the process with the newest commit is rank 0. After
@@ -166,8 +166,8 @@ func (e *Elastic) note() {
 	}
 }
 
-// Commit saves the state, writes it to the disk where State says so, and then checks as Check does. All processes call it, at the same
-// place. Each costs a copy of the state, so not every step needs one.
+// Commit saves the state, writes it to the disk where State says so, and then checks as Check does. All processes call
+// it, at the same place. Each costs a copy of the state, so not every step needs one.
 func (e *Elastic) Commit(ctx context.Context) error {
 	e.state.Save()
 	e.commits++
@@ -230,5 +230,6 @@ func (e *Elastic) Check(ctx context.Context) error {
 	if membership.HostUpdate(news[1]) == membership.Removed {
 		process.Intact() // who is left has the state already
 	}
-	return fmt.Errorf("%w: %v at %s", ErrHostsUpdated, membership.HostUpdate(news[1]), time.Unix(news[0], 0).Format(time.TimeOnly))
+	return fmt.Errorf("%w: %v at %s", ErrHostsUpdated, membership.HostUpdate(news[1]),
+		time.Unix(news[0], 0).Format(time.TimeOnly))
 }

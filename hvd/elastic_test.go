@@ -27,7 +27,8 @@ func TestHostsUpdated(t *testing.T) {
 	offer(dir, "localhost:1")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, run, "-np", "1", "--reset-limit", "1", "--host-discovery-script", "cat "+filepath.Join(dir, "hosts"), os.Args[0])
+	cmd := exec.CommandContext(ctx, run, "-np", "1", "--reset-limit", "1", "--host-discovery-script",
+		"cat "+filepath.Join(dir, "hosts"), os.Args[0])
 	cmd.Env = append(os.Environ(), "HVD_TEST_RANK=grow", "HVD_TEST_DIR="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

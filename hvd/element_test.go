@@ -11,8 +11,10 @@ func TestDType(t *testing.T) {
 	type named float32
 	type flag bool
 	for i, c := range []struct{ got, want tensor.DType }{
-		{dtype[uint8](), tensor.Uint8}, {dtype[int8](), tensor.Int8}, {dtype[uint16](), tensor.Uint16}, {dtype[int16](), tensor.Int16},
-		{dtype[int32](), tensor.Int32}, {dtype[int64](), tensor.Int64}, {dtype[float32](), tensor.Float32}, {dtype[float64](), tensor.Float64},
+		{dtype[uint8](), tensor.Uint8}, {dtype[int8](), tensor.Int8}, {dtype[uint16](), tensor.Uint16},
+		{dtype[int16](), tensor.Int16},
+		{dtype[int32](), tensor.Int32}, {dtype[int64](), tensor.Int64}, {dtype[float32](), tensor.Float32},
+		{dtype[float64](), tensor.Float64},
 		{dtype[bool](), tensor.Bool}, {dtype[Float16](), tensor.Float16}, {dtype[BFloat16](), tensor.BFloat16},
 		{dtype[named](), tensor.Float32}, {dtype[flag](), tensor.Bool}, {dtype[ReduceOp](), tensor.Uint8},
 	} {

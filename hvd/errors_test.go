@@ -38,7 +38,8 @@ func TestErrorsNameTheOperation(t *testing.T) {
 		}
 	}
 	check("before Init", attempts(context.Background()), hvd.ErrNotInitialized)
-	for what, err := range map[string]error{"AddProcessSet": hvd.AddProcessSet(hvd.NewProcessSet(0)), "StartTimeline": hvd.StartTimeline("x", false), "Send": hvd.Send(context.Background(), 0, 1, []byte{1})} {
+	for what, err := range map[string]error{"AddProcessSet": hvd.AddProcessSet(hvd.NewProcessSet(0)),
+		"StartTimeline": hvd.StartTimeline("x", false), "Send": hvd.Send(context.Background(), 0, 1, []byte{1})} {
 		if !errors.Is(err, hvd.ErrNotInitialized) || !strings.HasSuffix(err.Error(), "call hvd.Init() first") {
 			t.Errorf("%s before Init: %v", what, err)
 		}
@@ -53,7 +54,9 @@ func TestErrorsNameTheOperation(t *testing.T) {
 	if !errors.Is(err, hvd.ErrSetsAreFixed) || !strings.Contains(err.Error(), "before hvd.Init()") {
 		t.Errorf("%v", err)
 	}
-	if _, err := hvd.Allgather(context.Background(), "set", []byte{1}, hvd.WithProcessSet(hvd.NewProcessSet(0))); !errors.Is(err, hvd.ErrUnknownSet) || !strings.HasPrefix(err.Error(), `allgather "set": `) {
+	if _, err := hvd.Allgather(context.Background(), "set", []byte{1},
+		hvd.WithProcessSet(hvd.NewProcessSet(0))); !errors.Is(err, hvd.ErrUnknownSet) || !strings.HasPrefix(err.Error(),
+		`allgather "set": `) {
 		t.Errorf("%v", err)
 	}
 	if err := hvd.Broadcast(context.Background(), "root", []byte{1}, 7); strings.Count(err.Error(), "root\"") != 1 {

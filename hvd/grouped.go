@@ -17,7 +17,8 @@ func GroupedAllreduce[T Element](ctx context.Context, name string, data [][]T, o
 	if err := ctx.Err(); err != nil {
 		return named(operation.Allreduce, name, err)
 	}
-	entries, err := group(operation.Allreduce, name, data, opts, func(_ int, op *engine.Op) { op.Out, op.WillWait = op.In, true })
+	entries, err := group(operation.Allreduce, name, data, opts,
+		func(_ int, op *engine.Op) { op.Out, op.WillWait = op.In, true })
 	for _, e := range entries {
 		h := Handle{entry: e}
 		err = firstError(err, h.Wait(ctx))
@@ -128,7 +129,8 @@ func (m *groupMemory) name(group string, n int) {
 
 // group submits an operation for each of data after output has said where its
 // result goes.
-func group[T Element](t operation.Kind, name string, data [][]T, opts []Option, output func(i int, op *engine.Op)) ([]*engine.Entry, error) {
+func group[T Element](t operation.Kind, name string, data [][]T, opts []Option,
+	output func(i int, op *engine.Op)) ([]*engine.Entry, error) {
 	m := groupMemories.Get().(*groupMemory)
 	defer m.recycle()
 	m.name(name, len(data))

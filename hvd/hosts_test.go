@@ -54,7 +54,8 @@ func leave(ctx context.Context) error {
 	case 3:
 		return nil // Shutdown
 	case 1:
-		if err := hvd.Allreduce(ctx, "more", []float32{1}); err == nil || !strings.Contains(err.Error(), "Horovod has been shut down") {
+		if err := hvd.Allreduce(ctx, "more", []float32{1}); err == nil || !strings.Contains(err.Error(),
+			"Horovod has been shut down") {
 			return fmt.Errorf("an operation that rank 3 cannot have: %w", err)
 		}
 		return os.WriteFile(seen, nil, 0o600)

@@ -58,8 +58,8 @@ func TestJobs(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				cmd := exec.CommandContext(ctx, run, "-np", fmt.Sprint(np), os.Args[0])
-				cmd.Env = append(os.Environ(), "HVD_TEST_RANK=1", "HOROVOD_DYNAMIC_PROCESS_SETS=1", "HOROVOD_TIMELINE=DYNAMIC",
-					"HVD_TEST_DIR="+t.TempDir(), "GOROVOD_TRANSPORT="+transport)
+				cmd.Env = append(os.Environ(), "HVD_TEST_RANK=1", "HOROVOD_DYNAMIC_PROCESS_SETS=1",
+					"HOROVOD_TIMELINE=DYNAMIC", "HVD_TEST_DIR="+t.TempDir(), "GOROVOD_TRANSPORT="+transport)
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Errorf("%v\n%s", err, out)
 				}
@@ -83,7 +83,8 @@ func rank() error {
 
 	for range 4 {
 		sum := []int64{int64(r), 1}
-		if err := hvd.Allreduce(ctx, "sum", sum, hvd.WithOp(hvd.Sum)); err != nil || sum[0] != int64(n*(n-1)/2) || sum[1] != int64(n) {
+		if err := hvd.Allreduce(ctx, "sum", sum, hvd.WithOp(hvd.Sum)); err != nil || sum[0] != int64(n*(n-1)/2) ||
+			sum[1] != int64(n) {
 			return fmt.Errorf("sum %v: %w", sum, err)
 		}
 		avg := []float64{float64(r), 3}
@@ -91,7 +92,8 @@ func rank() error {
 			return fmt.Errorf("average %v: %w", avg, err)
 		}
 		group := [][]float32{{1}, {float32(r), 2}}
-		if err := hvd.GroupedAllreduce(ctx, "group", group, hvd.WithOp(hvd.Max)); err != nil || group[1][0] != float32(n-1) {
+		if err := hvd.GroupedAllreduce(ctx, "group", group, hvd.WithOp(hvd.Max)); err != nil ||
+			group[1][0] != float32(n-1) {
 			return fmt.Errorf("group %v: %w", group, err)
 		}
 	}
@@ -141,7 +143,8 @@ func rank() error {
 
 	if n > 1 {
 		bad := make([]float32, 1+r%2)
-		if err := hvd.Allreduce(ctx, "bad", bad); !errors.Is(err, hvd.ErrMismatch) || !strings.Contains(err.Error(), "Mismatched ALLREDUCE tensor shapes") {
+		if err := hvd.Allreduce(ctx, "bad", bad); !errors.Is(err, hvd.ErrMismatch) || !strings.Contains(err.Error(),
+			"Mismatched ALLREDUCE tensor shapes") {
 			return fmt.Errorf("mismatch: %w", err)
 		}
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -198,7 +201,8 @@ func rank() error {
 	if err := hvd.AddProcessSet(all); !errors.Is(err, hvd.ErrSetExists) || !errors.Is(err, hvd.ErrInvalidArgument) {
 		return fmt.Errorf("the world as a set: %w", err)
 	}
-	for _, part := range []func(ctx context.Context, r, n int) error{grouped, twice, async, elements, unregistered, ended, messages, traced} {
+	for _, part := range []func(ctx context.Context, r, n int) error{grouped, twice, async, elements, unregistered,
+		ended, messages, traced} {
 		if err := part(ctx, r, n); err != nil {
 			return err
 		}
@@ -210,7 +214,8 @@ func rank() error {
 }
 
 func TestBeforeInit(t *testing.T) {
-	if hvd.IsInitialized() || hvd.Rank() != -1 || hvd.Size() != -1 || hvd.LocalRank() != -1 || hvd.LocalSize() != -1 || hvd.CrossRank() != -1 || hvd.CrossSize() != -1 {
+	if hvd.IsInitialized() || hvd.Rank() != -1 || hvd.Size() != -1 || hvd.LocalRank() != -1 || hvd.LocalSize() != -1 ||
+		hvd.CrossRank() != -1 || hvd.CrossSize() != -1 {
 		t.Error("something is known before Init")
 	}
 	ctx, x := context.Background(), []float32{1}
@@ -218,7 +223,8 @@ func TestBeforeInit(t *testing.T) {
 	one := func(_ any, err error) error { return err }
 	for i, err := range []error{
 		hvd.Allreduce(ctx, "x", x), hvd.Allreduce(ctx, "x", x, hvd.WithProcessSet(set)), hvd.Barrier(ctx),
-		one(hvd.BroadcastAsync("x", x, 0)), one(hvd.ReduceAsync("x", x, 0)), one(hvd.AllgatherAsync("x", x)), one(hvd.GroupedAllgather(ctx, "x", [][]float32{x})),
+		one(hvd.BroadcastAsync("x", x, 0)), one(hvd.ReduceAsync("x", x, 0)), one(hvd.AllgatherAsync("x", x)),
+		one(hvd.GroupedAllgather(ctx, "x", [][]float32{x})),
 		hvd.Send(ctx, 0, 1, x), one(hvd.Recv(ctx, 0, 1, x)),
 		hvd.AddProcessSet(set), hvd.RemoveProcessSet(set), hvd.StartTimeline("/nowhere", false), hvd.StopTimeline(),
 	} {

@@ -43,7 +43,8 @@ func Recv[T Element](ctx context.Context, from int, tag uint32, data []T) (int, 
 	var zero T
 	size := int(unsafe.Sizeof(zero))
 	if n%size != 0 {
-		return 0, fmt.Errorf("receive with tag %d from rank %d: a message of %d bytes is not one of %T: %w", tag, from, n, zero, ErrInvalidArgument)
+		return 0, fmt.Errorf("receive with tag %d from rank %d: a message of %d bytes is not one of %T: %w", tag, from,
+			n, zero, ErrInvalidArgument)
 	}
 	return n / size, nil
 }

@@ -86,7 +86,8 @@ func AllgatherAsync[T Element](name string, data []T, opts ...Option) (*ResultHa
 // elements each has sent. nil splits send the same number to all. Splits that
 // are too few, negative, or in sum more than len(data) are an ErrInvalidArgument,
 // and so is a len(data) that can't be divided evenly. It blocks as Allreduce does.
-func Alltoall[T Element](ctx context.Context, name string, data []T, splits []int, opts ...Option) (out []T, received []int, err error) {
+func Alltoall[T Element](ctx context.Context, name string, data []T, splits []int, opts ...Option) (out []T,
+	received []int, err error) {
 	op, err := newAlltoall(name, data, splits, opts)
 	if err != nil {
 		return nil, nil, err

@@ -21,7 +21,8 @@ func grouped(ctx context.Context, r, n int) error {
 	for range 3 { // the later ones come from the cache
 		rows := [][]int32{slices.Repeat([]int32{int32(r)}, r+1), {int32(10 * r)}, nil}
 		all, err := hvd.GroupedAllgather(ctx, "ggather", rows)
-		if err != nil || len(all) != 3 || len(all[0]) != n*(n+1)/2 || len(all[1]) != n || all[1][n-1] != int32(10*(n-1)) || len(all[2]) != 0 {
+		if err != nil || len(all) != 3 || len(all[0]) != n*(n+1)/2 || len(all[1]) != n ||
+			all[1][n-1] != int32(10*(n-1)) || len(all[2]) != 0 {
 			return fmt.Errorf("grouped allgather %v: %w", all, err)
 		}
 		data := [][]float64{slices.Repeat([]float64{float64(r)}, 2*n+1), slices.Repeat([]float64{3}, n)}
@@ -30,14 +31,16 @@ func grouped(ctx context.Context, r, n int) error {
 		if r == 0 {
 			want = 3
 		}
-		if err != nil || len(parts) != 2 || len(parts[0]) != want || parts[0][0] != float64(n-1)/2 || len(parts[1]) != 1 || parts[1][0] != 3 {
+		if err != nil || len(parts) != 2 || len(parts[0]) != want || parts[0][0] != float64(n-1)/2 ||
+			len(parts[1]) != 1 || parts[1][0] != 3 {
 			return fmt.Errorf("grouped reducescatter %v: %w", parts, err)
 		}
 	}
 	if none, err := hvd.GroupedAllgather[int8](ctx, "none", nil); err != nil || len(none) != 0 {
 		return fmt.Errorf("a group of nothing %v: %w", none, err)
 	}
-	if _, err := hvd.GroupedReducescatterAsync("gbad", [][]bool{{true}, {false}}, hvd.WithPrescale(2)); !errors.Is(err, hvd.ErrInvalidArgument) {
+	if _, err := hvd.GroupedReducescatterAsync("gbad", [][]bool{{true}, {false}}, hvd.WithPrescale(2)); !errors.Is(err,
+		hvd.ErrInvalidArgument) {
 		return fmt.Errorf("grouped reducescatter of bools with a factor: %w", err)
 	}
 	return nil
@@ -47,7 +50,8 @@ func grouped(ctx context.Context, r, n int) error {
 func twice(ctx context.Context, _, n int) error {
 	data := []float32{1, 2}
 	err := hvd.GroupedAllreduce(ctx, "twice", [][]float32{data, data[1:]}, hvd.WithOp(hvd.Sum))
-	if !errors.Is(err, hvd.ErrInvalidArgument) || !strings.Contains(err.Error(), `writes memory that Allreduce of tensor "twice_1of2", of the same group, writes, too`) {
+	if !errors.Is(err, hvd.ErrInvalidArgument) || !strings.Contains(err.Error(),
+		`writes memory that Allreduce of tensor "twice_1of2", of the same group, writes, too`) {
 		return fmt.Errorf("a slice twice in a group: %w", err)
 	}
 	if data[0] != float32(n) || data[1] != float32(2*n) {
@@ -104,7 +108,8 @@ func async(ctx context.Context, r, n int) error {
 		}
 	}
 	all, err := gathered.Wait(ctx)
-	if err != nil || len(all) != 2*n || all[2*(n-1)] != int16(n-1) || !gathered.Done() || gathered.ReceivedSplits() != nil {
+	if err != nil || len(all) != 2*n || all[2*(n-1)] != int16(n-1) || !gathered.Done() ||
+		gathered.ReceivedSplits() != nil {
 		return fmt.Errorf("asynchronous allgather %v: %w", all, err)
 	}
 	if _, err := gathered.Wait(ctx); err == nil {
@@ -131,29 +136,35 @@ type (
 // elements has numbers for which it matters that they are reduced as their type says.
 func elements(ctx context.Context, r, n int) error {
 	half := []hvd.Float16{hvd.NewFloat16(1.5), hvd.NewFloat16(-2)}
-	if err := hvd.Allreduce(ctx, "half", half, hvd.WithOp(hvd.Sum)); err != nil || half[0].Float32() != 1.5*float32(n) || half[1].Float32() != -2*float32(n) {
+	if err := hvd.Allreduce(ctx, "half", half, hvd.WithOp(hvd.Sum)); err != nil || half[0].Float32() != 1.5*float32(
+		n) || half[1].Float32() != -2*float32(n) {
 		return fmt.Errorf("float16 %v: %w", half, err)
 	}
 	brain := []hvd.BFloat16{hvd.NewBFloat16(3), hvd.NewBFloat16(float32(r))}
-	if err := hvd.Allreduce(ctx, "brain", brain); err != nil || brain[0].Float32() != 3 || brain[1].Float32() != float32(n-1)/2 {
+	if err := hvd.Allreduce(ctx, "brain", brain); err != nil || brain[0].Float32() != 3 ||
+		brain[1].Float32() != float32(n-1)/2 {
 		return fmt.Errorf("bfloat16 %v: %w", brain, err)
 	}
 	yes := []bool{r == 0, false, true}
-	if err := hvd.Allreduce(ctx, "or", yes, hvd.WithOp(hvd.Sum)); err != nil || !slices.Equal(yes, []bool{true, false, true}) {
+	if err := hvd.Allreduce(ctx, "or", yes, hvd.WithOp(hvd.Sum)); err != nil ||
+		!slices.Equal(yes, []bool{true, false, true}) {
 		return fmt.Errorf("bool %v: %w", yes, err)
 	}
 	flags := []flag{r == 0, true}
-	if err := hvd.Allreduce(ctx, "and", flags, hvd.WithOp(hvd.Min)); err != nil || flags[0] != (n == 1) || !bool(flags[1]) {
+	if err := hvd.Allreduce(ctx, "and", flags, hvd.WithOp(hvd.Min)); err != nil || flags[0] != (n == 1) ||
+		!bool(flags[1]) {
 		return fmt.Errorf("a type defined as bool %v: %w", flags, err)
 	}
 	warm := []celsius{-0.5, celsius(r)}
-	if err := hvd.Allreduce(ctx, "warm", warm, hvd.WithOp(hvd.Max)); err != nil || warm[0] != -0.5 || warm[1] != celsius(n-1) {
+	if err := hvd.Allreduce(ctx, "warm", warm, hvd.WithOp(hvd.Max)); err != nil || warm[0] != -0.5 ||
+		warm[1] != celsius(n-1) {
 		return fmt.Errorf("a type defined as float64 %v: %w", warm, err)
 	}
 	const odd = 1 + 0x1p-12 // no 16-bit float
 	fine := []float32{odd}
 	sent := n > 1 && os.Getenv("GOROVOD_TRANSPORT") == "tcp"
-	if err := hvd.Allreduce(ctx, "fine", fine, hvd.WithOp(hvd.Sum), hvd.WithCompression(hvd.BF16)); err != nil || (fine[0] != odd*float32(n)) != sent || int(fine[0]) != n {
+	if err := hvd.Allreduce(ctx, "fine", fine, hvd.WithOp(hvd.Sum), hvd.WithCompression(hvd.BF16)); err != nil ||
+		(fine[0] != odd*float32(n)) != sent || int(fine[0]) != n {
 		return fmt.Errorf("compressed %v: %w", fine, err)
 	}
 	levels, err := hvd.Allgather(ctx, "levels", []level{level(-r)})
@@ -181,7 +192,8 @@ func unregistered(ctx context.Context, r, n int) error {
 			hvd.Allreduce(ctx, "unset", x, hvd.WithProcessSet(set)), grouped, gathered,
 			hvd.Barrier(ctx, hvd.WithProcessSet(set)), hvd.RemoveProcessSet(set),
 		} {
-			if !errors.Is(err, hvd.ErrUnknownSet) || !errors.Is(err, hvd.ErrInvalidArgument) || !strings.Contains(err.Error(), "[0 1]") || !strings.Contains(err.Error(), "AddProcessSet") {
+			if !errors.Is(err, hvd.ErrUnknownSet) || !errors.Is(err, hvd.ErrInvalidArgument) ||
+				!strings.Contains(err.Error(), "[0 1]") || !strings.Contains(err.Error(), "AddProcessSet") {
 				return fmt.Errorf("call %d with a set %s: %w", i, when, err)
 			}
 		}
@@ -194,10 +206,12 @@ func unregistered(ctx context.Context, r, n int) error {
 		return err
 	}
 	if set.Included() {
-		if out, err := hvd.Reducescatter(ctx, "inset", []int32{1, 2}, hvd.WithProcessSet(set), hvd.WithOp(hvd.Sum)); err != nil || len(out) != 1 || out[0] != int32(2*(r+1)) {
+		if out, err := hvd.Reducescatter(ctx, "inset", []int32{1, 2}, hvd.WithProcessSet(set),
+			hvd.WithOp(hvd.Sum)); err != nil || len(out) != 1 || out[0] != int32(2*(r+1)) {
 			return fmt.Errorf("in a set of two %v: %w", out, err)
 		}
-	} else if err := hvd.Barrier(ctx, hvd.WithProcessSet(set)); !errors.Is(err, hvd.ErrInvalidArgument) || errors.Is(err, hvd.ErrUnknownSet) {
+	} else if err := hvd.Barrier(ctx, hvd.WithProcessSet(set)); !errors.Is(err, hvd.ErrInvalidArgument) ||
+		errors.Is(err, hvd.ErrUnknownSet) {
 		return fmt.Errorf("outside of the set: %w", err)
 	}
 	if err := hvd.Barrier(ctx, hvd.WithProcessSet(nil)); err != nil { // all processes
@@ -271,7 +285,8 @@ func messages(ctx context.Context, r, n int) error {
 	buf := make([]int32, 3)
 	for _, bad := range []int{-1, n} {
 		_, err := hvd.Recv(ctx, bad, 1, buf)
-		if sent := hvd.Send(ctx, bad, 1, buf); !errors.Is(sent, hvd.ErrInvalidArgument) || !errors.Is(err, hvd.ErrInvalidArgument) {
+		if sent := hvd.Send(ctx, bad, 1, buf); !errors.Is(sent, hvd.ErrInvalidArgument) ||
+			!errors.Is(err, hvd.ErrInvalidArgument) {
 			return fmt.Errorf("rank %d: %w, %w", bad, sent, err)
 		}
 	}
@@ -279,7 +294,8 @@ func messages(ctx context.Context, r, n int) error {
 	if err := hvd.Send(ctx, to, 9, []int32{1, 2, 3}); err != nil {
 		return err
 	}
-	if _, err := hvd.Recv(ctx, from, 9, buf[:2]); !errors.Is(err, hvd.ErrMessageTooLong) || !errors.Is(err, hvd.ErrInvalidArgument) || errors.Is(err, hvd.ErrInternal) {
+	if _, err := hvd.Recv(ctx, from, 9, buf[:2]); !errors.Is(err, hvd.ErrMessageTooLong) ||
+		!errors.Is(err, hvd.ErrInvalidArgument) || errors.Is(err, hvd.ErrInternal) {
 		return fmt.Errorf("a message that is too long: %w", err)
 	}
 	if k, err := hvd.Recv(ctx, from, 9, buf); err != nil || !slices.Equal(buf[:k], []int32{1, 2, 3}) {
@@ -293,7 +309,8 @@ func messages(ctx context.Context, r, n int) error {
 	}
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
-	if _, err := hvd.Recv(short, from, 9, buf); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, hvd.ErrInternal) {
+	if _, err := hvd.Recv(short, from, 9, buf); !errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, hvd.ErrInternal) {
 		return fmt.Errorf("no message: %w", err)
 	}
 	return nil
@@ -324,7 +341,8 @@ func traced(ctx context.Context, r, n int) error {
 		}
 		return nil
 	}
-	if !json.Valid(content) || !strings.Contains(string(content), "traced") || !strings.Contains(string(content), "CYCLE_START") {
+	if !json.Valid(content) || !strings.Contains(string(content), "traced") || !strings.Contains(string(content),
+		"CYCLE_START") {
 		return fmt.Errorf("the timeline: %w\n%s", err, content)
 	}
 	if err := hvd.StartTimeline(filepath.Join(path, "x"), false); err == nil {

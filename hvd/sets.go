@@ -93,7 +93,8 @@ func (s *ProcessSet) registered() (int, error) {
 		return 0, ErrNotInitialized
 	case s.id < 0 || s.in != w:
 		return 0, &opError{ErrInvalidArgument, fmt.Errorf(
-			"the process set of ranks %v is not registered: give it to Init or AddProcessSet, on all processes: %w", s.ranks, ErrUnknownSet)}
+			"the process set of ranks %v is not registered: give it to Init or AddProcessSet, on all processes: %w",
+			s.ranks, ErrUnknownSet)}
 	}
 	return s.id, nil
 }
@@ -112,7 +113,8 @@ func adoptIDs(sets []*ProcessSet) error {
 		}
 		at := slices.IndexFunc(known, func(k engine.Set) bool { return slices.Equal(k.Ranks, there) })
 		all := at >= 0 && known[at].ID == 0 && len(w.Config.ElasticDriver) == 0 // in an elastic job it may grow
-		if at < 0 || all || slices.IndexFunc(sets[:i], func(o *ProcessSet) bool { return slices.Equal(o.ranks, s.ranks) }) >= 0 {
+		if at < 0 || all || slices.IndexFunc(sets[:i],
+			func(o *ProcessSet) bool { return slices.Equal(o.ranks, s.ranks) }) >= 0 {
 			return fmt.Errorf("hvd: process set %d of Init, %v, is a duplicate: %w", i+1, s.ranks, ErrInvalidArgument)
 		}
 		s.bind(w, known[at].ID)

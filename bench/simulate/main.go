@@ -44,15 +44,18 @@ func check(ranks int, args []string) error {
 
 // shapes vary one of hosts, ranks per host and tensors at a time.
 var shapes = []shape{
-	{hosts: 2, perHost: 8, tensors: 100}, {hosts: 8, perHost: 8, tensors: 100}, {hosts: 64, perHost: 8, tensors: 100}, {hosts: 512, perHost: 8, tensors: 100},
-	{hosts: 64, perHost: 1, tensors: 100}, {hosts: 64, perHost: 16, tensors: 100}, {hosts: 64, perHost: 64, tensors: 100},
+	{hosts: 2, perHost: 8, tensors: 100}, {hosts: 8, perHost: 8, tensors: 100}, {hosts: 64, perHost: 8, tensors: 100},
+	{hosts: 512, perHost: 8, tensors: 100},
+	{hosts: 64, perHost: 1, tensors: 100}, {hosts: 64, perHost: 16, tensors: 100}, {hosts: 64, perHost: 64,
+		tensors: 100},
 	{hosts: 64, perHost: 8, tensors: 10}, {hosts: 64, perHost: 8, tensors: 1000},
 }
 
 // table prints what each shape costs.
 func table(ranks int) ([]row, error) {
 	var rows []row
-	fmt.Println("| ranks | hosts | tensors | cache | frames | up, bytes per link | down, bytes per link | coordinator's steps | its time |")
+	fmt.Println("| ranks | hosts | tensors | cache | frames | up, bytes per link | down, bytes per link | " +
+		"coordinator's steps | its time |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	for _, s := range shapes {
 		if s.hosts*s.perHost > ranks {
@@ -64,8 +67,8 @@ func table(ranks int) ([]row, error) {
 				return nil, err
 			}
 			rows = append(rows, row{s, c})
-			fmt.Printf("| %d | %d | %d | %v | %d | %d | %d | %d | %v |\n", s.hosts*s.perHost, s.hosts, s.tensors, s.cached,
-				c.frames, c.linkUp, c.linkDown, c.requests, c.work.Round(10*time.Microsecond))
+			fmt.Printf("| %d | %d | %d | %v | %d | %d | %d | %d | %v |\n", s.hosts*s.perHost, s.hosts,
+				s.tensors, s.cached, c.frames, c.linkUp, c.linkDown, c.requests, c.work.Round(10*time.Microsecond))
 		}
 	}
 	return rows, nil

@@ -27,8 +27,10 @@ type series struct {
 var drawn = []series{
 	{"bytes up a link, no cache", false, color.RGBA{213, 94, 0, 255}, func(r row) float64 { return float64(r.linkUp) }},
 	{"bytes up a link, cached", true, color.RGBA{230, 159, 0, 255}, func(r row) float64 { return float64(r.linkUp) }},
-	{"frames per host, no cache", false, color.RGBA{0, 114, 178, 255}, func(r row) float64 { return float64(r.frames) / float64(r.hosts) }},
-	{"frames per host, cached", true, color.RGBA{86, 180, 233, 255}, func(r row) float64 { return float64(r.frames) / float64(r.hosts) }},
+	{"frames per host, no cache", false, color.RGBA{0, 114, 178, 255},
+		func(r row) float64 { return float64(r.frames) / float64(r.hosts) }},
+	{"frames per host, cached", true, color.RGBA{86, 180, 233, 255},
+		func(r row) float64 { return float64(r.frames) / float64(r.hosts) }},
 }
 
 // picture draws two charts side by side: over the number of hosts, and over the ranks of each.

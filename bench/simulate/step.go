@@ -56,7 +56,8 @@ func newJob(s shape) (*job, error) {
 	if s.cached {
 		capacity = s.tensors
 	}
-	for r, net := range inproc.NewWorld(n, inproc.Options{Hosts: hosts, Slots: max(1, capacity), ChunkBytes: 64, Depth: 2,
+	for r, net := range inproc.NewWorld(n, inproc.Options{Hosts: hosts, Slots: max(1, capacity),
+		ChunkBytes: 64, Depth: 2,
 		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }, OnFrame: j.count}) {
 		lane, err := net.OpenLane(0, 0, members)
 		if err != nil {
@@ -112,7 +113,8 @@ func (j *job) step() error {
 }
 
 func (j *job) submit(rank, i int) {
-	r := negotiate.Request{Name: fmt.Sprintf("gradient.%d", i), Shape: tensor.Shape{1000}, Device: negotiate.CPUDevice, Prescale: 1, Postscale: 1}
+	r := negotiate.Request{Name: fmt.Sprintf("gradient.%d", i), Shape: tensor.Shape{1000}, Device: negotiate.CPUDevice,
+		Prescale: 1, Postscale: 1}
 	b := j.lanes[rank].Board
 	if slot, gen, cached := j.workers[rank].Lookup(&r); cached && b.Mark(slot, gen) {
 		return

@@ -60,7 +60,8 @@ func getenv(name string) (string, bool) {
 //export goInit
 func goInit(ranks *C.int, nranks C.int, setRanks, setSizes *C.int, nsets C.int, reason *C.char) C.int {
 	// A list of MPI ranks means nothing without MPI; Horovod ignores it too.
-	return initialize(process.Options{Sets: lists(setRanks, setSizes, nsets), MPIRanks: ints(unsafe.Slice(ranks, max(0, int(nranks))))}, reason)
+	return initialize(process.Options{Sets: lists(setRanks, setSizes, nsets),
+		MPIRanks: ints(unsafe.Slice(ranks, max(0, int(nranks))))}, reason)
 }
 
 //export goInitMultiComm

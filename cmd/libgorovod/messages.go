@@ -18,7 +18,8 @@ import (
 )
 
 //export goSend
-func goSend(to C.int, tag C.uint32_t, label C.uint16_t, data unsafe.Pointer, n C.size_t, timeout C.int64_t, reason *C.char) C.int {
+func goSend(to C.int, tag C.uint32_t, label C.uint16_t, data unsafe.Pointer, n C.size_t, timeout C.int64_t,
+	reason *C.char) C.int {
 	if status := checkMessage(to, data, n, reason); status != C.GOROVOD_OK {
 		return status
 	}
@@ -28,7 +29,8 @@ func goSend(to C.int, tag C.uint32_t, label C.uint16_t, data unsafe.Pointer, n C
 }
 
 //export goRecv
-func goRecv(from *C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, received *C.size_t, label *C.uint16_t, timeout C.int64_t, reason *C.char) C.int {
+func goRecv(from *C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, received *C.size_t, label *C.uint16_t,
+	timeout C.int64_t, reason *C.char) C.int {
 	if status := checkMessage(*from, data, n, reason); status != C.GOROVOD_OK {
 		return status
 	}
@@ -39,7 +41,8 @@ func goRecv(from *C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, receiv
 }
 
 //export goRecvAny
-func goRecvAny(tag C.uint32_t, data unsafe.Pointer, n C.size_t, from *C.int, received *C.size_t, label *C.uint16_t, timeout C.int64_t, reason *C.char) C.int {
+func goRecvAny(tag C.uint32_t, data unsafe.Pointer, n C.size_t, from *C.int, received *C.size_t, label *C.uint16_t,
+	timeout C.int64_t, reason *C.char) C.int {
 	if status := checkMessage(0, data, n, reason); status != C.GOROVOD_OK {
 		return status
 	}
@@ -50,7 +53,8 @@ func goRecvAny(tag C.uint32_t, data unsafe.Pointer, n C.size_t, from *C.int, rec
 }
 
 // messageReceived tells C of a message that has come, or that would not fit.
-func messageReceived(sender, length int, its uint16, err error, from *C.int, received *C.size_t, label *C.uint16_t, reason *C.char) C.int {
+func messageReceived(sender, length int, its uint16, err error, from *C.int, received *C.size_t, label *C.uint16_t,
+	reason *C.char) C.int {
 	var long *p2p.TooLong
 	if errors.As(err, &long) {
 		sender, length, its = long.From, long.Length, long.Label

@@ -198,7 +198,8 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	case c.ndim > 0 && c.shape == nil:
 		return fmt.Errorf("shape is NULL, but there are %d dimensions", int(c.ndim))
 	case c._type < 0 || c._type > 255 || c.dtype < 0 || c.dtype > 255 || c.reduce_op < 0 || c.reduce_op > 255:
-		return fmt.Errorf("operation %d, data type %d or reduce operation %d is unknown", int(c._type), int(c.dtype), int(c.reduce_op))
+		return fmt.Errorf("operation %d, data type %d or reduce operation %d is unknown", int(c._type), int(c.dtype),
+			int(c.reduce_op))
 	}
 	switch {
 	case c.wire < 0 || c.wire >= tensor.NumWires:
@@ -323,7 +324,8 @@ func goWait(handle, timeout C.int64_t, reason *C.char) C.int {
 }
 
 //export goOutput
-func goOutput(handle C.int64_t, data *unsafe.Pointer, maxDims C.int, ndim *C.int, shape *C.int64_t, reason *C.char) C.int {
+func goOutput(handle C.int64_t, data *unsafe.Pointer, maxDims C.int, ndim *C.int, shape *C.int64_t,
+	reason *C.char) C.int {
 	e, status := finished(handle, reason)
 	if e == nil {
 		return status

@@ -42,7 +42,8 @@ func Seal(conn net.Conn, key []byte, initiator bool) (*Sealed, error) {
 		if err != nil {
 			return nil, fmt.Errorf("make a certificate: %w", err)
 		}
-		session = tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, SessionTicketsDisabled: true})
+		session = tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
+			SessionTicketsDisabled: true})
 	}
 	if err := session.Handshake(); err != nil {
 		return nil, fmt.Errorf("begin TLS: %w", err)
@@ -112,7 +113,8 @@ var certificate = sync.OnceValues(func() (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour),
+		NotAfter: now.AddDate(1, 0, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 })

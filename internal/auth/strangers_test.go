@@ -39,7 +39,8 @@ func TestLobby(t *testing.T) {
 			t.Errorf("number %d of the crowd: closed %v", i, c.closed)
 		}
 	}
-	if l.Len() != 4 || ours.closed || !l.Leave(ours) || l.Leave(ours) || l.Leave(crowd[0]) || !l.Leave(crowd[9]) || l.Len() != 2 {
+	if l.Len() != 4 || ours.closed || !l.Leave(ours) || l.Leave(ours) || l.Leave(crowd[0]) || !l.Leave(crowd[9]) ||
+		l.Len() != 2 {
 		t.Errorf("%d are there; ours closed %v", l.Len(), ours.closed)
 	}
 	l.Close()
@@ -80,7 +81,8 @@ func TestKnocks(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	all := strings.Join(lines, "\n")
-	for _, want := range []string{"10.0.0.1: a wrong proof", "10.0.0.2: 100× something else", "10.0.0.3: 1× a wrong proof, 1× no proof in time", "10.0.0.5: the connection broke", "elsewhere: 32× it left"} {
+	for _, want := range []string{"10.0.0.1: a wrong proof", "10.0.0.2: 100× something else",
+		"10.0.0.3: 1× a wrong proof, 1× no proof in time", "10.0.0.5: the connection broke", "elsewhere: 32× it left"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not in\n%s", want, all)
 		}

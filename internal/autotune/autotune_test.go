@@ -52,7 +52,8 @@ func TestFindsTheBest(t *testing.T) {
 		}
 		n := run(t, s, func(p Point) float64 { return peak(p) * (1 + 0.02*noise.NormFloat64()) })
 		if got := peak(s.Current()); got < 850 {
-			t.Errorf("seed %d: %v scores %.0f, the best is 1000 and the defaults %.0f", seed, s.Current(), got, peak(s.defaults()))
+			t.Errorf("seed %d: %v scores %.0f, the best is 1000 and the defaults %.0f", seed, s.Current(), got,
+				peak(s.defaults()))
 		}
 		if want := 3 + 20 + 2*confirmations; n != want {
 			t.Errorf("seed %d: %d points, want %d", seed, n, want)
@@ -96,7 +97,8 @@ func TestStaysWithDefaults(t *testing.T) {
 
 func TestEveryPointIsInRange(t *testing.T) {
 	property.Check(t, func(t *property.T) {
-		s, err := NewSearch(Options{Params: params(), Points: 7, Noise: t.Float("noise", 0, 10), Seed: t.Uint64("seed")})
+		s, err := NewSearch(Options{Params: params(), Points: 7, Noise: t.Float("noise", 0, 10),
+			Seed: t.Uint64("seed")})
 		if err != nil {
 			t.Fatal(err)
 		}

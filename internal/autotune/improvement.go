@@ -39,7 +39,8 @@ func (p *process) mostPromising(random *rand.Rand) []float64 {
 		}
 		return outside - p.improvement(inside)
 	}}
-	settings := &optimize.Settings{FuncEvaluations: 60 * dims, Concurrent: 1, Converger: &optimize.FunctionConverge{Absolute: 1e-6, Iterations: 10 * dims}}
+	settings := &optimize.Settings{FuncEvaluations: 60 * dims, Concurrent: 1, Converger: &optimize.FunctionConverge{
+		Absolute: 1e-6, Iterations: 10 * dims}}
 	var best []float64
 	least := math.Inf(1)
 	for range restarts {

@@ -35,7 +35,8 @@ func TestOtherWorkIsNotCompared(t *testing.T) {
 				if validating == 1 {
 					name, bytes, takes = "accuracy", 4, 15*time.Microsecond
 				}
-				now = now.Add(time.Duration(float64(takes)*(1+0.1*random.Float64())) + time.Duration(s.Current()[1]*float64(time.Millisecond)))
+				now = now.Add(time.Duration(float64(takes)*(1+0.1*random.Float64())) +
+					time.Duration(s.Current()[1]*float64(time.Millisecond)))
 				sample, ok := m.Executed(name, bytes, now)
 				switch {
 				case !ok:

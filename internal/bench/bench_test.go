@@ -17,7 +17,8 @@ import (
 
 func TestQuantiles(t *testing.T) {
 	s := newStat([]float64{5, 1, 4, 2, 3})
-	if want := (Stat{5, 3, 1.4, 4.6}); s.N != want.N || math.Abs(s.Median-want.Median)+math.Abs(s.P10-want.P10)+math.Abs(s.P90-want.P90) > 1e-12 {
+	if want := (Stat{5, 3, 1.4, 4.6}); s.N != want.N || math.Abs(s.Median-want.Median)+math.Abs(
+		s.P10-want.P10)+math.Abs(s.P90-want.P90) > 1e-12 {
 		t.Errorf("%+v, want %+v", s, want)
 	}
 	if s := newStat([]float64{7}); s != (Stat{1, 7, 7, 7}) {
@@ -53,9 +54,11 @@ func TestResNet50(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for _, o := range []options{{MaxSize: 256}, {MaxSize: 256, Quick: true}, {MaxSize: 1}, {MaxSize: 1, Quick: true}, {tiny: true}} {
+	for _, o := range []options{{MaxSize: 256}, {MaxSize: 256, Quick: true}, {MaxSize: 1}, {MaxSize: 1, Quick: true},
+		{tiny: true}} {
 		sizes := o.sizes()
-		if !slices.Contains(sizes, mebibyte) || sizes[0] != 4 || !slices.IsSorted(sizes) || sizes[len(sizes)-1] > max(o.MaxSize, 1)<<20 {
+		if !slices.Contains(sizes, mebibyte) || sizes[0] != 4 || !slices.IsSorted(sizes) ||
+			sizes[len(sizes)-1] > max(o.MaxSize, 1)<<20 {
 			t.Errorf("%+v: %v", o, sizes)
 		}
 	}
@@ -68,7 +71,8 @@ func TestOrders(t *testing.T) {
 	for _, o := range []*options{{MaxSize: 4, NumProc: 2}, {NumProc: 1, tiny: true}} {
 		for _, task := range o.tasks() {
 			mode, sizes, reps, inner, err := parseOrder(task.order(9))
-			if err != nil || mode != task.mode || !reflect.DeepEqual(sizes, task.sizes) || reps != 9 || inner != task.inner {
+			if err != nil || mode != task.mode || !reflect.DeepEqual(sizes, task.sizes) || reps != 9 ||
+				inner != task.inner {
 				t.Errorf("%+v became %v %v %d %d, %v", task, mode, sizes, reps, inner, err)
 			}
 			if task.machine() && task.mode != modeAdd && o.NumProc == 1 {
@@ -76,7 +80,8 @@ func TestOrders(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range []string{"", "run", "run allreduce 1 1", "walk allreduce 1 1 1", "run allreduce 0 1 1", "run allreduce 1,x 1 1", "run allreduce 1 0 1", "run allreduce 1 1 y"} {
+	for _, line := range []string{"", "run", "run allreduce 1 1", "walk allreduce 1 1 1", "run allreduce 0 1 1",
+		"run allreduce 1,x 1 1", "run allreduce 1 0 1", "run allreduce 1 1 y"} {
 		if _, _, _, _, err := parseOrder(line); err == nil {
 			t.Errorf("%q is an order", line)
 		}
@@ -94,7 +99,8 @@ func TestServeAnswersErrorsToo(t *testing.T) {
 			return []int64{int64(sizes[0]), int64(reps), int64(inner)}, nil
 		})
 	}()
-	for _, c := range [][2]string{{"run x 3 4 5\n", "ok 3 4 5\n"}, {"run bad 1 1 1\n", "error two lines\n"}, {"what\n", "error \"what\\n\" is no order\n"}} {
+	for _, c := range [][2]string{{"run x 3 4 5\n", "ok 3 4 5\n"}, {"run bad 1 1 1\n", "error two lines\n"},
+		{"what\n", "error \"what\\n\" is no order\n"}} {
 		io.WriteString(here, c[0])
 		b := make([]byte, 100)
 		n, _ := here.Read(b)
@@ -118,7 +124,8 @@ func TestTakeTimes(t *testing.T) {
 	if !reflect.DeepEqual(slowest, []float64{7, 1, 9}) {
 		t.Errorf("%v", slowest)
 	}
-	for line, want := range map[string]string{"error no memory\n": "no memory", "ok 1 2\n": "2 times for 3", "ok 1 2 x\n": `"x" is no time`, "ok 1 2 -3\n": "no time", "\n": ""} {
+	for line, want := range map[string]string{"error no memory\n": "no memory", "ok 1 2\n": "2 times for 3",
+		"ok 1 2 x\n": `"x" is no time`, "ok 1 2 -3\n": "no time", "\n": ""} {
 		if err := takeTimes(line, slowest); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", line, err)
 		}
@@ -182,7 +189,10 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 		looks = looks[1:]
 		return look
 	}
-	s := &schedule{all: []*contender{a, b}, most: 9, tell: func(format string, _ ...any) { said = append(said, format) }, cores: cores}
+	s := &schedule{all: []*contender{a, b}, most: 9, tell: func(format string,
+		_ ...any) {
+		said = append(said, format)
+	}, cores: cores}
 	one := &task{TaskAllreduce, modeAllreduce, []int{1}, 2}
 	for _, c := range s.all {
 		s.series = append(s.series, &series{task: one, peer: c})
@@ -225,7 +235,8 @@ func TestTimeIsOverEarly(t *testing.T) {
 		t.Errorf("%d rounds, %+v", r.Rounds, r.Results)
 	}
 	var text bytes.Buffer
-	if err := r.table(&text); err != nil || !strings.Contains(text.String(), "~1.00 ms (1.00 ms … 1.00 ms)") || !strings.Contains(text.String(), "  ~ time was over") {
+	if err := r.table(&text); err != nil || !strings.Contains(text.String(), "~1.00 ms (1.00 ms … 1.00 ms)") ||
+		!strings.Contains(text.String(), "  ~ time was over") {
 		t.Errorf("%v: %s", err, &text)
 	}
 	if err := r.lost(); err == nil || !strings.Contains(err.Error(), "give it more with --time") {
@@ -244,7 +255,8 @@ func TestDeadline(t *testing.T) {
 	for _, c := range []struct {
 		o              options
 		start, seconds float64
-	}{{options{}, 30, 120}, {options{Quick: true}, 23, 43}, {options{Quick: true, Time: &twelve}, 4, 12}, {options{Time: &twelve}, 30, 33}} {
+	}{{options{}, 30, 120}, {options{Quick: true}, 23, 43}, {options{Quick: true, Time: &twelve}, 4, 12},
+		{options{Time: &twelve}, 30, 33}} {
 		if got := c.o.deadline(begin, begin.Add(time.Duration(c.start*1e9))).Sub(begin).Seconds(); got != c.seconds {
 			t.Errorf("%+v: %v s", c, got)
 		}
@@ -300,10 +312,12 @@ func TestConclude(t *testing.T) {
 	if r.Limits.AddTraffic.Median != 200 || r.Limits.Allreduce != 50 || r.Limits.Mode != 2 || r.Limits.TCP != nil {
 		t.Errorf("limits %+v", r.Limits)
 	}
-	if l := r.Limits.TwoCores; l == nil || l.Median != 1 || r.fastRounds() != 1 || !reflect.DeepEqual(r.Modes, []Round{{2, false}, {1, true}}) {
+	if l := r.Limits.TwoCores; l == nil || l.Median != 1 || r.fastRounds() != 1 || !reflect.DeepEqual(r.Modes,
+		[]Round{{2, false}, {1, true}}) {
 		t.Errorf("two cores %+v, modes %+v", l, r.Modes)
 	}
-	if f := r.Fast; f == nil || f.Rounds != 1 || f.Limits.Mode != 1 || f.Limits.Allreduce != 100 || f.Results[0].Time.Median != 10e-6 || f.Results[0].Ratios[peerOpenMPI] != 11.5 {
+	if f := r.Fast; f == nil || f.Rounds != 1 || f.Limits.Mode != 1 || f.Limits.Allreduce != 100 ||
+		f.Results[0].Time.Median != 10e-6 || f.Results[0].Ratios[peerOpenMPI] != 11.5 {
 		t.Errorf("fast mode %+v", f)
 	}
 	x := result(r.Results, PeerGo, TaskAllreduce, mebibyte)
@@ -318,7 +332,8 @@ func TestConclude(t *testing.T) {
 		t.Error(err)
 	}
 	var b bytes.Buffer
-	if err := r.table(&b); err != nil || !strings.Contains(b.String(), "FAILED: why") || !strings.Contains(b.String(), "mode factor") ||
+	if err := r.table(&b); err != nil || !strings.Contains(b.String(), "FAILED: why") || !strings.Contains(b.String(),
+		"mode factor") ||
 		!strings.Contains(b.String(), "In the fast mode, 1 of 2 rounds") {
 		t.Errorf("%v %s", err, &b)
 	}
@@ -343,7 +358,8 @@ func TestFast(t *testing.T) {
 }
 
 func TestFigures(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.01234: "0.0123", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 1234: "1234"} {
+	for v, want := range map[float64]string{0: "0", 0.01234: "0.0123", 1.234: "1.23", 12.34: "12.3", 123.4: "123",
+		1234: "1234"} {
 		if got := figures(v); got != want {
 			t.Errorf("%v: %s, want %s", v, got, want)
 		}
@@ -371,7 +387,8 @@ func TestTooLittleMemory(t *testing.T) {
 	if availableBytes() == 0 {
 		t.Skip("this system does not tell its memory")
 	}
-	if err := (&options{NumProc: 1024}).enoughMemory(1<<30, 5); err == nil || !strings.Contains(err.Error(), "--max-size") {
+	if err := (&options{NumProc: 1024}).enoughMemory(1<<30, 5); err == nil || !strings.Contains(err.Error(),
+		"--max-size") {
 		t.Errorf("5 contenders of 1024 ranks with 4 GiB each: %v", err)
 	}
 	if err := (&options{NumProc: 1}).enoughMemory(1, 0); err != nil {

@@ -58,7 +58,8 @@ func probe(ctx context.Context, python string, env []string) (have pythonHas, er
 // startAll finds the contenders that are wanted and starts their jobs, with
 // their files in dir. Those that are not found, and are not insisted on, are
 // told of by skip. On error, what was started is still returned.
-func (o *options) startAll(ctx context.Context, dir string, floats int, show io.Writer, skip func(name, why string)) (all []*contender, err error) {
+func (o *options) startAll(ctx context.Context, dir string, floats int, show io.Writer,
+	skip func(name, why string)) (all []*contender, err error) {
 	add := func(c *contender, err error) error {
 		if err == nil {
 			all = append(all, c)
@@ -66,7 +67,8 @@ func (o *options) startAll(ctx context.Context, dir string, floats int, show io.
 		return err
 	}
 	last := strconv.Itoa(floats)
-	c, err := newContender(dir, PeerGo, "this engine from Go", o.NumProc, append(allModes, modeAdd, modeTCP, modeWake)...)
+	c, err := newContender(dir, PeerGo, "this engine from Go", o.NumProc, append(allModes, modeAdd, modeTCP,
+		modeWake)...)
 	if add(c, err) != nil {
 		return all, err
 	}
@@ -99,7 +101,8 @@ func (o *options) startAll(ctx context.Context, dir string, floats int, show io.
 }
 
 // startTorch starts the contenders of this engine's Python.
-func (o *options) startTorch(ctx context.Context, dir, floats string, show io.Writer, add func(*contender, error) error, skip func(name, why string)) error {
+func (o *options) startTorch(ctx context.Context, dir, floats string, show io.Writer, add func(*contender, error) error,
+	skip func(name, why string)) error {
 	python := o.Python
 	if python == "" {
 		python = "python3"
@@ -121,7 +124,8 @@ func (o *options) startTorch(ctx context.Context, dir, floats string, show io.Wr
 		}
 		skip(peerPython, err.Error())
 	default:
-		c, err := newContender(dir, peerPython, "this engine from horovod.torch "+have.Horovod+", torch "+have.Torch, o.NumProc, allModes...)
+		c, err := newContender(dir, peerPython, "this engine from horovod.torch "+have.Horovod+", torch "+have.Torch,
+			o.NumProc, allModes...)
 		if add(c, err) != nil {
 			return err
 		}
@@ -140,7 +144,8 @@ func (o *options) startTorch(ctx context.Context, dir, floats string, show io.Wr
 }
 
 // startOpenMPI compiles and starts the C contender.
-func (o *options) startOpenMPI(ctx context.Context, dir, floats string, show io.Writer, add func(*contender, error) error) error {
+func (o *options) startOpenMPI(ctx context.Context, dir, floats string, show io.Writer,
+	add func(*contender, error) error) error {
 	mpicc, err := exec.LookPath(o.Mpicc)
 	if err != nil {
 		return err
@@ -161,17 +166,20 @@ func (o *options) startOpenMPI(ctx context.Context, dir, floats string, show io.
 	if out, err := exec.CommandContext(ctx, mpicc, "-O2", "-o", program, source).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", mpicc, err, out)
 	}
-	c, err := newContender(dir, peerOpenMPI, about[strings.LastIndex(about, " ")+1:]+" from C", o.NumProc, modeAllreduce, modeAsync)
+	c, err := newContender(dir, peerOpenMPI, about[strings.LastIndex(about, " ")+1:]+" from C", o.NumProc,
+		modeAllreduce, modeAsync)
 	if add(c, err) != nil {
 		return err
 	}
 	// More ranks than cores are allowed, and Open MPI then yields; no rank is bound
 	// to a core, as none of the others' is.
-	return c.launch(ctx, 1, show, mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", strconv.Itoa(o.NumProc), program, c.socket(), floats)
+	return c.launch(ctx, 1, show, mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np",
+		strconv.Itoa(o.NumProc), program, c.socket(), floats)
 }
 
 // startHorovod starts upstream, once for each controller that it was built with.
-func (o *options) startHorovod(ctx context.Context, dir, floats string, show io.Writer, add func(*contender, error) error) error {
+func (o *options) startHorovod(ctx context.Context, dir, floats string, show io.Writer,
+	add func(*contender, error) error) error {
 	if o.Horovod == "" {
 		return nil // most have none, and need not hear of it
 	}
@@ -188,7 +196,8 @@ func (o *options) startHorovod(ctx context.Context, dir, floats string, show io.
 		return err
 	}
 	for _, controller := range have.Controllers {
-		c, err := newContender(dir, peerHorovod+"-"+controller, "Horovod "+have.Horovod+" over "+controller+", torch "+have.Torch, o.NumProc, allModes...)
+		c, err := newContender(dir, peerHorovod+"-"+controller,
+			"Horovod "+have.Horovod+" over "+controller+", torch "+have.Torch, o.NumProc, allModes...)
 		if add(c, err) != nil {
 			return err
 		}
@@ -197,7 +206,8 @@ func (o *options) startHorovod(ctx context.Context, dir, floats string, show io.
 		if controller == "mpi" {
 			command = append(command, "--mpi-args=--allow-run-as-root --oversubscribe")
 		}
-		if err := c.launch(ctx, 1, show, append(command, o.Horovod, program, c.socket(), floats, "hvd")...); err != nil {
+		if err := c.launch(ctx, 1, show, append(command, o.Horovod, program, c.socket(), floats,
+			"hvd")...); err != nil {
 			return err
 		}
 	}

@@ -53,7 +53,8 @@ func (a *alarm) sleep() (int64, error) {
 	w := a.word()
 	limit := unix.NsecToTimespec(int64(wakeLimit))
 	for w.Load() == 0 {
-		_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWaitOp, 0, uintptr(unsafe.Pointer(&limit)), 0, 0)
+		_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWaitOp, 0,
+			uintptr(unsafe.Pointer(&limit)), 0, 0)
 		if errno == unix.ETIMEDOUT {
 			return 0, fmt.Errorf("no wake-up from rank 0 within %v", wakeLimit)
 		}

@@ -59,7 +59,8 @@ func knobs(environ []string) []string {
 	var all []string
 	for _, e := range environ {
 		name, _, _ := strings.Cut(e, "=")
-		if (strings.HasPrefix(name, "HOROVOD_") || strings.HasPrefix(name, "GOROVOD_")) && !strings.Contains(name, "SECRET") {
+		if (strings.HasPrefix(name, "HOROVOD_") || strings.HasPrefix(name, "GOROVOD_")) && !strings.Contains(name,
+			"SECRET") {
 			all = append(all, e)
 		}
 	}

@@ -45,7 +45,8 @@ type series struct {
 func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error) {
 	tell := func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
 	begin := time.Now()
-	report := &Report{Version: reportVersion, Started: begin.UTC().Truncate(time.Second), Gorovod: version.Version, Ranks: o.NumProc, Quick: o.Quick, Machine: thisMachine()}
+	report := &Report{Version: reportVersion, Started: begin.UTC().Truncate(time.Second), Gorovod: version.Version,
+		Ranks: o.NumProc, Quick: o.Quick, Machine: thisMachine()}
 	tasks := o.tasks()
 	largest := 1
 	for _, t := range tasks {
@@ -113,7 +114,8 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 	report.Seconds = time.Since(begin).Seconds()
 	report.conclude(s)
 	if len(report.Results) == 0 && len(report.Failed) == 0 {
-		return nil, fmt.Errorf("nothing was measured: the jobs took %.0f s to start: %s", started.Sub(begin).Seconds(), moreTime)
+		return nil, fmt.Errorf("nothing was measured: the jobs took %.0f s to start: %s",
+			started.Sub(begin).Seconds(), moreTime)
 	}
 	return report, nil
 }
@@ -150,8 +152,8 @@ func (o *options) enoughMemory(floats, contenders int) error {
 	// Each rank has all, and as much again in its engine's buffers, perhaps.
 	need := o.NumProc * (contenders*2*4*(floats+gradients) + 2*addBytes(o.NumProc))
 	if have := availableBytes(); have > 0 && need > have {
-		return fmt.Errorf("%d contenders of %d ranks need up to %.1f GiB of memory, and there are %.1f: choose a smaller --max-size, or fewer --peers",
-			contenders, o.NumProc, float64(need)/(1<<30), float64(have)/(1<<30))
+		return fmt.Errorf("%d contenders of %d ranks need up to %.1f GiB of memory, and there are %.1f: choose a "+
+			"smaller --max-size, or fewer --peers", contenders, o.NumProc, float64(need)/(1<<30), float64(have)/(1<<30))
 	}
 	return nil
 }
@@ -272,7 +274,10 @@ func (x *series) take(ctx context.Context, s *schedule, t turn, keep bool) {
 
 // find is the series of a contender and a task; nil if there is none with samples.
 func find(all []*series, peer string, same func(*task) bool) *series {
-	i := slices.IndexFunc(all, func(x *series) bool { return x.peer.name == peer && same(x.task) && len(x.samples) > 0 })
+	i := slices.IndexFunc(all, func(x *series) bool {
+		return x.peer.name == peer && same(x.task) && len(
+			x.samples) > 0
+	})
 	if i < 0 {
 		return nil
 	}

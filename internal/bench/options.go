@@ -42,14 +42,16 @@ type options struct {
 
 // Command is gorovod bench.
 var Command = &commandline.Command{
-	Name:   "bench",
-	Usage:  "[options]",
-	About:  "Measure this machine, this engine and its peers",
-	Detail: "All of them take turns in one run: the machine's limits, the allreduce of this engine (float32, sum, in place), and that of its peers.",
+	Name:  "bench",
+	Usage: "[options]",
+	About: "Measure this machine, this engine and its peers",
+	Detail: "All of them take turns in one run: the machine's limits, the allreduce of this engine (float32, sum, in " +
+		"place), and that of its peers.",
 	Examples: []commandline.Example{
 		{Line: "gorovod bench --quick", About: "Some sizes on 2 ranks, in 20 seconds or little more."},
 		{Line: "gorovod bench --plot bench.svg", About: "All sizes, in two minutes, and a picture."},
-		{Line: "gorovod bench -n 4 --peers go,gloo --json bench.json", About: "This engine beside gloo on 4 ranks; all figures go into a file."},
+		{Line: "gorovod bench -n 4 --peers go,gloo --json bench.json", About: "This engine beside gloo on 4 ranks; " +
+			"all figures go into a file."},
 	},
 	Grammar: func() any { return &options{} },
 }

@@ -68,7 +68,8 @@ func (c *contender) socket() string { return c.listener.Addr().String() }
 // launch has the launcher start slots processes of command, which become the
 // ranks or start them. The end of ctx ends them all. show takes what they print.
 func (c *contender) launch(ctx context.Context, slots int, show io.Writer, command ...string) error {
-	c.args = append([]string{"-np", strconv.Itoa(slots), "--start-timeout", "60", "--grace-period", "1", "--"}, command...)
+	c.args = append([]string{"-np", strconv.Itoa(slots), "--start-timeout", "60", "--grace-period", "1", "--"},
+		command...)
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", c.args...)
 	cmd.Args[0] = "horovodrun"
 	cmd.Env = c.env

@@ -10,7 +10,8 @@ import (
 )
 
 // colours of the peers, in their order; readable by those who see fewer too.
-var colours = []color.RGBA{{0, 114, 178, 255}, {86, 180, 233, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {230, 159, 0, 255}}
+var colours = []color.RGBA{{0, 114, 178, 255}, {86, 180, 233, 255}, {213, 94, 0, 255}, {0, 158, 115, 255},
+	{204, 121, 167, 255}, {230, 159, 0, 255}}
 
 // plot draws time and bandwidth of allreduce over the size, a line for each contender, side
 // by side. file tells the format.
@@ -18,7 +19,8 @@ func (r *Report) plot(w io.Writer, file string) error {
 	time := chart.Panel{Title: fmt.Sprintf("Allreduce on %d ranks: time", r.Ranks), Legend: true}
 	rate := chart.Panel{Title: "Bandwidth of the algorithm"}
 	for i, p := range r.Peers {
-		times, rates := chart.Line{Name: p.Name, Colour: colours[i%len(colours)]}, chart.Line{Name: p.Name, Colour: colours[i%len(colours)]}
+		times, rates := chart.Line{Name: p.Name, Colour: colours[i%len(colours)]}, chart.Line{Name: p.Name,
+			Colour: colours[i%len(colours)]}
 		for _, x := range r.Results {
 			if x.Peer == p.Name && x.Task == TaskAllreduce {
 				times.Points = append(times.Points, [2]float64{float64(x.Bytes), x.Time.Median})
@@ -30,7 +32,8 @@ func (r *Report) plot(w io.Writer, file string) error {
 		}
 	}
 	if limit := r.Limits.Allreduce; limit > 0 {
-		times, rates := chart.Line{Name: "limit", Dashed: true, Colour: color.RGBA{A: 255}}, chart.Line{Name: "limit", Dashed: true, Colour: color.RGBA{A: 255}}
+		times, rates := chart.Line{Name: "limit", Dashed: true, Colour: color.RGBA{A: 255}}, chart.Line{Name: "limit",
+			Dashed: true, Colour: color.RGBA{A: 255}}
 		for _, x := range r.Results {
 			if x.Peer == PeerGo && x.Task == TaskAllreduce && x.Bytes >= LimitFrom {
 				times.Points = append(times.Points, [2]float64{float64(x.Bytes), float64(x.Bytes) / limit})

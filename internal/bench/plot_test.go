@@ -11,15 +11,18 @@ func TestPlot(t *testing.T) {
 	full := &Report{Ranks: 2, Peers: []Peer{{Name: PeerGo}}}
 	full.Limits.Allreduce = 1e10
 	for _, n := range []int{4, 1 << 10, 1 << 20, 1 << 26} {
-		full.Results = append(full.Results, Result{Peer: PeerGo, Task: TaskAllreduce, Bytes: n, Time: Stat{Median: float64(n) / 1e10}, AlgBW: 1e10})
+		full.Results = append(full.Results, Result{Peer: PeerGo, Task: TaskAllreduce, Bytes: n,
+			Time: Stat{Median: float64(n) / 1e10}, AlgBW: 1e10})
 	}
 	one := &Report{Ranks: 2, Peers: full.Peers, Results: full.Results[:1]}
 	for name, r := range map[string]*Report{"empty": {Ranks: 1}, "one size": one, "full": full} {
 		var b bytes.Buffer
-		if err := r.plot(&b, "x.svg"); err != nil || !strings.Contains(b.String(), "</svg>") || strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
+		if err := r.plot(&b, "x.svg"); err != nil || !strings.Contains(b.String(), "</svg>") ||
+			strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
 			t.Errorf("%s: %v, %s", name, err, &b)
 		}
-		if name == "full" && (!strings.Contains(b.String(), ">go<") || !strings.Contains(b.String(), ">limit<") || !strings.Contains(b.String(), ">256 KiB<")) {
+		if name == "full" && (!strings.Contains(b.String(), ">go<") || !strings.Contains(b.String(), ">limit<") ||
+			!strings.Contains(b.String(), ">256 KiB<")) {
 			t.Errorf("%s: a part is missing: %s", name, &b)
 		}
 		b.Reset()

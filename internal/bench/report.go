@@ -165,7 +165,8 @@ func figure(ranks int, all []*series, early map[*series]bool) (l Limits, results
 			continue
 		}
 		time, bytes := newStat(x.samples), float64(x.task.bytes())
-		result := Result{Task: x.task.name, Bytes: x.task.bytes(), Peer: x.peer.name, Time: time, AlgBW: bytes / time.Median, Early: early[x], Ratios: map[string]float64{}}
+		result := Result{Task: x.task.name, Bytes: x.task.bytes(), Peer: x.peer.name, Time: time,
+			AlgBW: bytes / time.Median, Early: early[x], Ratios: map[string]float64{}}
 		result.BusBW = result.AlgBW * float64(2*(ranks-1)) / float64(ranks)
 		if l.Allreduce > 0 && ranks > 1 { // one moves nothing
 			result.OfLimit = result.AlgBW / l.Allreduce

@@ -66,11 +66,13 @@ func TestGoAlone(t *testing.T) {
 	var rows []string
 	for _, x := range r.Results {
 		rows = append(rows, fmt.Sprint(x.Peer, " ", x.Task, " ", x.Bytes))
-		if x.Time.N < 2 || x.Time.Median <= 0 || x.AlgBW != float64(x.Bytes)/x.Time.Median || x.BusBW != x.AlgBW || x.OfLimit != x.AlgBW/l.Allreduce {
+		if x.Time.N < 2 || x.Time.Median <= 0 || x.AlgBW != float64(x.Bytes)/x.Time.Median || x.BusBW != x.AlgBW ||
+			x.OfLimit != x.AlgBW/l.Allreduce {
 			t.Errorf("%+v", x)
 		}
 	}
-	want := []string{"go allreduce 4", "go allreduce 4096", "go allreduce 1048576", "go 1000 floats 4000", "go 1000 floats, grouped 4000", "go submitting one tensor 64"}
+	want := []string{"go allreduce 4", "go allreduce 4096", "go allreduce 1048576", "go 1000 floats 4000",
+		"go 1000 floats, grouped 4000", "go submitting one tensor 64"}
 	if !reflect.DeepEqual(rows, want) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}
@@ -185,7 +187,8 @@ func TestPython(t *testing.T) {
 	t.Setenv("PYTHONPATH", filepath.Join(root, "python"))
 	t.Setenv("TMPDIR", shortDir(t))
 	var progress bytes.Buffer
-	r, err := bench.Tiny(context.Background(), 2, bench.Pythons{Ours: strings.TrimSpace(string(python))}, &progress, "go", "python", "gloo")
+	r, err := bench.Tiny(context.Background(), 2, bench.Pythons{Ours: strings.TrimSpace(string(python))}, &progress,
+		"go", "python", "gloo")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
@@ -264,7 +267,8 @@ func TestTimeTooShort(t *testing.T) {
 	t.Setenv("TMPDIR", shortDir(t))
 	var stdout, stderr bytes.Buffer
 	code := bench.Main("gorovod bench", strings.Fields("--time 1 --peers go"), &stdout, &stderr)
-	if code != 1 || strings.Contains(stdout.String(), "Time, median") != strings.Contains(stdout.String(), "  4 B") || !strings.Contains(stderr.String(), "give it more with --time") {
+	if code != 1 || strings.Contains(stdout.String(), "Time, median") != strings.Contains(stdout.String(), "  4 B") ||
+		!strings.Contains(stderr.String(), "give it more with --time") {
 		t.Errorf("code %d, %q, %q", code, &stdout, &stderr)
 	}
 	if !strings.Contains(stderr.String(), "bench: starting the jobs\nbench: go is ready after ") {
@@ -286,16 +290,19 @@ func TestArguments(t *testing.T) {
 		{"more", "more"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := bench.Main("gorovod bench", strings.Fields(c.args), &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), c.want) {
+		if code := bench.Main("gorovod bench", strings.Fields(c.args), &stdout, &stderr); code != 2 ||
+			!strings.Contains(stderr.String(), c.want) {
 			t.Errorf("%s: code %d, %q, want %q", c.args, code, &stderr, c.want)
 		}
 	}
 	var stdout bytes.Buffer
-	if code := bench.Main("gorovod bench", []string{"--help"}, &stdout, io.Discard); code != 0 || !strings.Contains(stdout.String(), "--quick") {
+	if code := bench.Main("gorovod bench", []string{"--help"}, &stdout, io.Discard); code != 0 ||
+		!strings.Contains(stdout.String(), "--quick") {
 		t.Errorf("help: code %d, %s", code, &stdout)
 	}
 	var stderr bytes.Buffer
-	if code := bench.Main("gorovod bench", []string{"worker"}, io.Discard, &stderr); code != 1 || !strings.Contains(stderr.String(), "by bench itself") {
+	if code := bench.Main("gorovod bench", []string{"worker"}, io.Discard, &stderr); code != 1 ||
+		!strings.Contains(stderr.String(), "by bench itself") {
 		t.Errorf("worker: code %d, %s", code, &stderr)
 	}
 }

@@ -14,8 +14,10 @@ import (
 func (r *Report) table(w io.Writer) error {
 	var b bytes.Buffer
 	m := r.Machine
-	fmt.Fprintf(&b, "gorovod %s: np %d, %d of %d cores, %s, Linux %s\n", r.Gorovod, r.Ranks, m.Usable, m.Cores, m.CPU, m.Kernel)
-	fmt.Fprintf(&b, "%s, %.0f s, %d rounds, load average before %.2f, after %.2f\n", r.Started.Format("2006-01-02 15:04 MST"), r.Seconds, r.Rounds, m.LoadBefore, m.LoadAfter)
+	fmt.Fprintf(&b, "gorovod %s: np %d, %d of %d cores, %s, Linux %s\n", r.Gorovod, r.Ranks, m.Usable, m.Cores,
+		m.CPU, m.Kernel)
+	fmt.Fprintf(&b, "%s, %.0f s, %d rounds, load average before %.2f, after %.2f\n",
+		r.Started.Format("2006-01-02 15:04 MST"), r.Seconds, r.Rounds, m.LoadBefore, m.LoadAfter)
 	for _, e := range m.Environment {
 		fmt.Fprintf(&b, "with %s\n", e)
 	}
@@ -29,7 +31,8 @@ func (r *Report) table(w io.Writer) error {
 		return fmt.Sprintf("%s%s (%s … %s)", mark, seconds(x.Time.Median), seconds(x.Time.P10), seconds(x.Time.P90))
 	})
 	if slices.ContainsFunc(r.Results, func(x Result) bool { return x.Early }) {
-		fmt.Fprintln(&b, "  ~ time was over before a round that counts: what is there is of operations that were new, and slower than later ones")
+		fmt.Fprintln(&b, "  ~ time was over before a round that counts: what is there is of operations that were "+
+			"new, and slower than later ones")
 	}
 	section(&b, "Bandwidth, GB/s: of the algorithm (of the bus)", r.header(), rows, func(x *Result) string {
 		if x.Bytes < bandwidthFrom {
@@ -70,11 +73,13 @@ func (r *Report) limits(b *bytes.Buffer) {
 		fmt.Fprintf(t, "  TCP over loopback\t%s Gbit/s\n", rate(l.TCP, 1e9/8))
 	}
 	if l.Wake != nil {
-		fmt.Fprintf(t, "  waking a process\t%s\n", fmt.Sprintf("%s (%s … %s)", seconds(l.Wake.Median), seconds(l.Wake.P10), seconds(l.Wake.P90)))
+		fmt.Fprintf(t, "  waking a process\t%s\n", fmt.Sprintf("%s (%s … %s)", seconds(l.Wake.Median),
+			seconds(l.Wake.P10), seconds(l.Wake.P90)))
 	}
 	if l.TwoCores != nil {
 		s := *l.TwoCores
-		fmt.Fprintf(t, "  two cores at once\t%s (%s … %s)\t(times one alone; fast mode in %d of %d rounds)\n", figures(s.Median), figures(s.P10), figures(s.P90), r.fastRounds(), len(r.Modes))
+		fmt.Fprintf(t, "  two cores at once\t%s (%s … %s)\t(times one alone; fast mode in %d of %d rounds)\n",
+			figures(s.Median), figures(s.P10), figures(s.P90), r.fastRounds(), len(r.Modes))
 	}
 	if l.Mode > 0 {
 		fmt.Fprintf(t, "  mode factor\t%s\t(Open MPI at 1 MiB / 115 µs)\n", figures(l.Mode))

@@ -103,7 +103,8 @@ func (o *options) tasks() []task {
 
 // sizes are the tensors' bytes. 1 MiB is always there.
 func (o *options) sizes() []int {
-	sizes := []int{4, 16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30, 4 << 30}
+	sizes := []int{4, 16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20,
+		64 << 20, 256 << 20, 1 << 30, 4 << 30}
 	switch {
 	case o.tiny:
 		return []int{4, 1 << 12, mebibyte}
@@ -148,7 +149,8 @@ func addBytes(np int) int {
 // the order in which backward finishes their gradients.
 func resNet50() []int {
 	var sizes []int
-	conv := func(in, out, kernel int) { sizes = append(sizes, in*out*kernel*kernel, out, out) } // and its batch norm's two
+	// and its batch norm's two
+	conv := func(in, out, kernel int) { sizes = append(sizes, in*out*kernel*kernel, out, out) }
 	conv(3, 64, 7)
 	in := 64
 	for stage, blocks := range []int{3, 4, 6, 3} {

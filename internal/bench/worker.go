@@ -48,8 +48,8 @@ func work(args []string) error {
 		return err
 	}
 	defer conn.Close()
-	w := &worker{rank: hvd.Rank(), size: hvd.Size(), dir: filepath.Dir(args[0]), large: make([]float32, floats), lists: map[string]*operation{},
-		sum: []hvd.Option{hvd.WithOp(hvd.Sum)}}
+	w := &worker{rank: hvd.Rank(), size: hvd.Size(), dir: filepath.Dir(args[0]), large: make([]float32, floats),
+		lists: map[string]*operation{}, sum: []hvd.Option{hvd.WithOp(hvd.Sum)}}
 	for i := range w.large { // so that every page is there
 		w.large[i] = 0
 	}
@@ -255,7 +255,8 @@ func (o *operation) verify(rank, size int) error {
 	want := float32(size * (size + 1) / 2)
 	for i, t := range o.tensors {
 		if t[0] != want || t[len(t)-1] != want {
-			return fmt.Errorf("tensor %d of %s begins with %v and ends with %v; the sum is %v", i, o.name, t[0], t[len(t)-1], want)
+			return fmt.Errorf("tensor %d of %s begins with %v and ends with %v; the sum is %v", i, o.name, t[0],
+				t[len(t)-1], want)
 		}
 		t[0], t[len(t)-1] = 0, 0
 	}

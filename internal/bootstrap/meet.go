@@ -36,12 +36,14 @@ func (p *Process) meet(ctx context.Context, c *config.Config, s Start, log *slog
 		withoutPMIx = err
 		return space, err
 	}
-	store, err := meet.Choose(meet.Circumstances{Place: c.Told.Place, Host: s.Place.Host, Key: c.Told.Key, Addrs: c.Told.Rendezvous, Dir: c.RendezvousDir,
-		Home: home(), Local: runtimeDir(), MPI: mpi.InUse(), PMIx: overPMIx})
+	store, err := meet.Choose(meet.Circumstances{Place: c.Told.Place, Host: s.Place.Host, Key: c.Told.Key,
+		Addrs: c.Told.Rendezvous, Dir: c.RendezvousDir, Home: home(), Local: runtimeDir(), MPI: mpi.InUse(),
+		PMIx: overPMIx})
 	if err != nil {
 		return err
 	}
-	log.Debug("the ranks were started by "+string(c.Told.Place.Launcher)+", and meet by "+store.String(), "rank", s.Place.Rank, "size", s.Place.Size)
+	log.Debug("the ranks were started by "+string(c.Told.Place.Launcher)+", and meet by "+store.String(), "rank",
+		s.Place.Rank, "size", s.Place.Size)
 	met, err := p.meetBy(ctx, s, meeting{store, c.Interfaces, c.Told.Place.OneHost(), log}, join)
 	if err == nil {
 		p.met = &met

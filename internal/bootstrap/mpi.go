@@ -57,7 +57,8 @@ func (p *Process) openMPI(ctx context.Context, c *config.Config, o Options) (*pr
 
 // meetOverMPI is for processes of MPI: rank 0 tells the others by it where it serves the rendezvous. It fills in what
 // MPI tells of s.
-func (p *Process) meetOverMPI(ctx context.Context, c *config.Config, all *processes, s *Start, log func(roster.Place) *slog.Logger, join Join) error {
+func (p *Process) meetOverMPI(ctx context.Context, c *config.Config, all *processes, s *Start,
+	log func(roster.Place) *slog.Logger, join Join) error {
 	failed := func(err error) error {
 		return fmt.Errorf("process %d of %d of %s: %w", all.Rank(), all.Size(), all.library, err)
 	}

@@ -67,7 +67,8 @@ func (p *Process) Begin(ctx context.Context, c *config.Config, o Options, join J
 		s = Start{Secret: c.Told.Key, Generation: o.Generation, Deadline: o.Deadline, MPI: communicator}
 		err = p.meetOverMPI(ctx, c, processes, &s, o.Log, join)
 	case c.StartedByOthers():
-		s = Start{Place: launchersPlace(c), Secret: c.Told.Key, Generation: o.Generation, Deadline: o.Deadline, MPI: communicator}
+		s = Start{Place: launchersPlace(c), Secret: c.Told.Key, Generation: o.Generation, Deadline: o.Deadline,
+			MPI: communicator}
 		err = p.meet(ctx, c, s, o.Log(s.Place), join)
 	default:
 		s = Launched(c, o.Generation, o.Deadline)

@@ -38,7 +38,8 @@ type Start struct {
 
 // Launched is the start of a process that horovodrun has started, or whoever else sets Horovod's variables.
 func Launched(c *config.Config, generation uint64, deadline time.Time) Start {
-	s := Start{Place: placeOf(c), Peers: c.Told.Rendezvous, Secret: c.Told.Key, Generation: generation, Deadline: deadline}
+	s := Start{Place: placeOf(c), Peers: c.Told.Rendezvous, Secret: c.Told.Key, Generation: generation,
+		Deadline: deadline}
 	if c.IsSet("HOROVOD_LOCAL_SIZE") {
 		s.Claim.LocalRank, s.Claim.LocalSize = c.Told.LocalRank, c.Told.LocalSize
 	}
@@ -48,13 +49,15 @@ func Launched(c *config.Config, generation uint64, deadline time.Time) Start {
 	return s
 }
 
-// Assigned is the start of a worker of an elastic job in one epoch. key is the job's secret, of which each epoch has its own.
+// Assigned is the start of a worker of an elastic job in one epoch. key is the job's secret, of which each epoch has
+// its own.
 func Assigned(c *config.Config, key []byte, a elastic.Assignment, deadline time.Time) Start {
 	p := a.Place
 	return Start{
 		Place: roster.Place{Rank: p.Rank, Size: p.Size, LocalRank: p.LocalRank, LocalSize: p.LocalSize,
 			CrossRank: p.CrossRank, CrossSize: p.CrossSize, Host: c.Told.Hostname},
-		Claim: roster.Claim{LocalRank: p.LocalRank, LocalSize: p.LocalSize, CrossRank: p.CrossRank, CrossSize: p.CrossSize},
+		Claim: roster.Claim{LocalRank: p.LocalRank, LocalSize: p.LocalSize, CrossRank: p.CrossRank,
+			CrossSize: p.CrossSize},
 		Peers: a.Addrs, Secret: elastic.EpochKey(key, a.Epoch), Generation: a.Epoch, Deadline: deadline,
 	}
 }

@@ -25,7 +25,8 @@ func began(t *testing.T, variables string) (s Start) {
 		t.Fatalf("%s: %v", variables, err)
 	}
 	p := new(Process)
-	o := Options{Generation: 3, Deadline: time.Now().Add(time.Minute), Log: func(roster.Place) *slog.Logger { return slog.New(slog.DiscardHandler) }}
+	o := Options{Generation: 3, Deadline: time.Now().Add(time.Minute),
+		Log: func(roster.Place) *slog.Logger { return slog.New(slog.DiscardHandler) }}
 	err = p.Begin(t.Context(), c, o, func(_ context.Context, found Start) error {
 		s = found
 		return nil
@@ -44,12 +45,17 @@ func began(t *testing.T, variables string) (s Start) {
 
 // A place is claimed only if Horovod's own variables have told it.
 func TestClaims(t *testing.T) {
-	told := " HOROVOD_GLOO_RENDEZVOUS_ADDR=127.0.0.1 HOROVOD_GLOO_RENDEZVOUS_PORT=9 HOROVOD_SECRET_KEY=" + strings.Repeat("00", 16)
+	told := " HOROVOD_GLOO_RENDEZVOUS_ADDR=127.0.0.1 HOROVOD_GLOO_RENDEZVOUS_PORT=9 HOROVOD_SECRET_KEY=" +
+		strings.Repeat("00", 16)
 	for variables, want := range map[string]roster.Claim{
-		"HOROVOD_RANK=1 HOROVOD_SIZE=4 HOROVOD_LOCAL_RANK=1 HOROVOD_LOCAL_SIZE=2 HOROVOD_CROSS_RANK=0 HOROVOD_CROSS_SIZE=2" + told: {LocalRank: 1, LocalSize: 2, CrossSize: 2},
-		"HOROVOD_RANK=1 HOROVOD_SIZE=4 HOROVOD_LOCAL_SIZE=2" + told:                                                                {LocalSize: 2},
-		"HOROVOD_RANK=1 HOROVOD_SIZE=4" + told:                                                                                     {},
-		"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=7 " +
+		"HOROVOD_RANK=1 HOROVOD_SIZE=4 HOROVOD_LOCAL_RANK=1 HOROVOD_LOCAL_SIZE=2 HOROVOD_CROSS_RANK=0 " +
+			"HOROVOD_CROSS_SIZE=2" + told: {LocalRank: 1, LocalSize: 2, CrossSize: 2},
+		"HOROVOD_RANK=1 HOROVOD_SIZE=4 HOROVOD_LOCAL_SIZE=2" +
+			told: {LocalSize: 2},
+		"HOROVOD_RANK=1 HOROVOD_SIZE=4" +
+			told: {},
+		"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2 " +
+			"PMIX_NAMESPACE=7 " +
 			"HOROVOD_LOCAL_SIZE=3 GOROVOD_RENDEZVOUS_DIR=" + t.TempDir(): {},
 	} {
 		if got := began(t, variables).Claim; got != want {
@@ -62,16 +68,21 @@ func TestClaims(t *testing.T) {
 func TestStarts(t *testing.T) {
 	secret := strings.Repeat("5a", 32)
 	alone := began(t, "HOROVOD_HOSTNAME=h")
-	if want := (roster.Place{Size: 1, LocalSize: 1, CrossSize: 1, Host: "h"}); alone.Place != want || alone.Peers != nil || alone.Secret != nil {
+	if want := (roster.Place{Size: 1, LocalSize: 1, CrossSize: 1, Host: "h"}); alone.Place != want ||
+		alone.Peers != nil || alone.Secret != nil {
 		t.Errorf("alone: %+v", alone)
 	}
-	ours := began(t, "HOROVOD_RANK=1 HOROVOD_SIZE=2 HOROVOD_LOCAL_RANK=1 HOROVOD_LOCAL_SIZE=2 HOROVOD_HOSTNAME=h GOROVOD_RENDEZVOUS_ADDRS=127.0.0.1:9 HOROVOD_SECRET_KEY="+secret)
-	if want := (roster.Place{Rank: 1, Size: 2, LocalRank: 1, LocalSize: 2, CrossSize: 1, Host: "h"}); ours.Place != want ||
+	ours := began(t, "HOROVOD_RANK=1 HOROVOD_SIZE=2 HOROVOD_LOCAL_RANK=1 HOROVOD_LOCAL_SIZE=2 HOROVOD_HOSTNAME=h "+
+		"GOROVOD_RENDEZVOUS_ADDRS=127.0.0.1:9 HOROVOD_SECRET_KEY="+secret)
+	if want := (roster.Place{Rank: 1, Size: 2, LocalRank: 1, LocalSize: 2, CrossSize: 1,
+		Host: "h"}); ours.Place != want ||
 		!slices.Equal(ours.Peers, []string{"127.0.0.1:9"}) || len(ours.Secret) != 32 {
 		t.Errorf("horovodrun: %+v", ours)
 	}
-	theirs := began(t, "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=3 PMIX_NAMESPACE=7 HOROVOD_HOSTNAME=h GOROVOD_RENDEZVOUS_DIR="+t.TempDir())
-	if want := (roster.Place{Size: 3, Host: "h"}); theirs.Place != want || len(theirs.Peers) == 0 || len(theirs.Secret) != 32 {
+	theirs := began(t, "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=3 PMIX_NAMESPACE=7 HOROVOD_HOSTNAME=h "+
+		"GOROVOD_RENDEZVOUS_DIR="+t.TempDir())
+	if want := (roster.Place{Size: 3, Host: "h"}); theirs.Place != want || len(theirs.Peers) == 0 ||
+		len(theirs.Secret) != 32 {
 		t.Errorf("mpirun, which does not tell how the ranks lie on the hosts: %+v", theirs)
 	}
 }

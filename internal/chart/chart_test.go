@@ -13,8 +13,9 @@ import (
 var red = color.RGBA{255, 0, 0, 255}
 
 // sample has a line from the lower left corner to the upper right one.
-var sample = Panel{Title: "Title & more", Legend: true, X: Axis{"bytes", 1, 100, []Tick{{1, "one"}, {100, "100"}}}, Y: Axis{"seconds", 1, 1e4, []Tick{{100, "middle"}}},
-	Lines: []Line{{"a <line>", [][2]float64{{1, 1}, {100, 1e4}}, red, false}, {"limit", [][2]float64{{1, 100}, {100, 100}}, black, true}}}
+var sample = Panel{Title: "Title & more", Legend: true, X: Axis{"bytes", 1, 100, []Tick{{1, "one"}, {100, "100"}}},
+	Y: Axis{"seconds", 1, 1e4, []Tick{{100, "middle"}}}, Lines: []Line{{"a <line>", [][2]float64{{1, 1}, {100, 1e4}},
+		red, false}, {"limit", [][2]float64{{1, 100}, {100, 100}}, black, true}}}
 
 func TestSVG(t *testing.T) {
 	var b bytes.Buffer
@@ -39,7 +40,8 @@ func TestSVG(t *testing.T) {
 		}
 	}
 	// The line goes from corner to corner, of the second panel too.
-	for _, corner := range []string{`x1="66.0" y1="432.0" x2="540.0" y2="50.0" stroke="#ff0000"`, `x1="626.0" y1="432.0" x2="1100.0" y2="50.0" stroke="#ff0000"`} {
+	for _, corner := range []string{`x1="66.0" y1="432.0" x2="540.0" y2="50.0" stroke="#ff0000"`,
+		`x1="626.0" y1="432.0" x2="1100.0" y2="50.0" stroke="#ff0000"`} {
 		if !strings.Contains(b.String(), corner) {
 			t.Errorf("no %s in %s", corner, &b)
 		}

@@ -13,7 +13,8 @@ type svg struct{ bytes.Buffer }
 
 func newSVG(width, height int) *svg {
 	s := &svg{}
-	fmt.Fprintf(s, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="%d">`+"\n", width, height, textSize)
+	fmt.Fprintf(s,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="%d">`+"\n", width, height, textSize)
 	fmt.Fprintf(s, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
 	return s
 }
@@ -23,7 +24,8 @@ func (s *svg) line(x1, y1, x2, y2, width float64, c color.RGBA, dashed bool) {
 	if dashed {
 		dashes = ` stroke-dasharray="6 4"`
 	}
-	fmt.Fprintf(s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%g"%s/>`+"\n", x1, y1, x2, y2, hex(c), width, dashes)
+	fmt.Fprintf(s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%g"%s/>`+"\n", x1, y1, x2,
+		y2, hex(c), width, dashes)
 }
 
 func (s *svg) dot(x, y, radius float64, c color.RGBA) {
@@ -31,7 +33,8 @@ func (s *svg) dot(x, y, radius float64, c color.RGBA) {
 }
 
 func (s *svg) text(x, y, anchor float64, text string) {
-	fmt.Fprintf(s, `<text x="%.1f" y="%.1f" text-anchor="%s">`, x, y, map[float64]string{0: "start", 0.5: "middle", 1: "end"}[anchor])
+	fmt.Fprintf(s, `<text x="%.1f" y="%.1f" text-anchor="%s">`, x, y, map[float64]string{0: "start", 0.5: "middle",
+		1: "end"}[anchor])
 	xml.EscapeText(s, []byte(text))
 	s.WriteString("</text>\n")
 }

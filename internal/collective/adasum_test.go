@@ -37,7 +37,8 @@ func adasumOf(t *testing.T, rng *rand.Rand, shared bool, vectors [][]float64, se
 }
 
 // forEachAdasum runs f for both kinds of lanes and 1 to 9 members.
-func forEachAdasum(t *testing.T, f func(rng *rand.Rand, combine func(vectors [][]float64, segments ...int) []float64, size int)) {
+func forEachAdasum(t *testing.T, f func(rng *rand.Rand, combine func(vectors [][]float64, segments ...int) []float64,
+	size int)) {
 	for _, shared := range []bool{true, false} {
 		for size := 1; size <= 9; size++ {
 			rng := random(t)
@@ -157,7 +158,8 @@ func TestAdasumKeepsSegmentsApart(t *testing.T) {
 			}
 			for i, f := range combine(part, n) {
 				if fused[at+i] != f {
-					t.Fatalf("%d members, segment of %d at %d: element %d is %v fused and %v by itself", size, n, at, i, fused[at+i], f)
+					t.Fatalf("%d members, segment of %d at %d: element %d is %v fused and %v by itself", size, n, at, i,
+						fused[at+i], f)
 				}
 			}
 			at += n

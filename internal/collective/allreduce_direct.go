@@ -60,7 +60,8 @@ func (a *allreduceDirect) start(l *Lane, todo reduction, gather []byte, whole bo
 	clear(a.sent)
 	clear(a.posted)
 	clear(a.arrived)
-	*a = allreduceDirect{lane: l, todo: todo, whole: whole, gather: gather, sent: a.sent, posted: a.posted, arrived: a.arrived}
+	*a = allreduceDirect{lane: l, todo: todo, whole: whole, gather: gather, sent: a.sent, posted: a.posted,
+		arrived: a.arrived}
 	a.width = max(lineBytes, min(l.piece, scratchOfDirect/(3*l.size)/lineBytes*lineBytes))
 	if whole {
 		a.width = alignUp(len(todo.in), lineBytes)

@@ -113,7 +113,8 @@ func (a *allreduceHierarchical) reduce(b int) {
 	lo, hi, from, to := a.block(b)
 	l.moved++
 	a.gathering = false
-	a.inside.op = l.hier.local.reduceShards(reduction{dt: a.todo.dt, op: a.todo.op, in: a.todo.in[lo:hi], out: a.todo.out[from:to], scale: 1}, l.hier.counts)
+	a.inside.op = l.hier.local.reduceShards(reduction{dt: a.todo.dt, op: a.todo.op, in: a.todo.in[lo:hi],
+		out: a.todo.out[from:to], scale: 1}, l.hier.counts)
 }
 
 // reduceShards is Reducescatter for a lane inside a host. Other than there, out
@@ -138,7 +139,8 @@ func (a *allreduceHierarchical) cross(b int) {
 		return
 	}
 	own := a.todo.out[from:to]
-	a.across.op = l.hier.reduceAcross(reduction{dt: a.todo.dt, op: a.todo.op, in: own, out: own, scale: a.todo.scale, wire: a.todo.wire})
+	a.across.op = l.hier.reduceAcross(reduction{dt: a.todo.dt, op: a.todo.op, in: own, out: own, scale: a.todo.scale,
+		wire: a.todo.wire})
 }
 
 func (a *allreduceHierarchical) gather(b int) {

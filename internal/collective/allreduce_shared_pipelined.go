@@ -48,7 +48,8 @@ func (a *allreduceSharedPipelined) start(l *Lane, s layout) Op {
 	n := s.length()
 	chunkBytes := pipelineChunk(n, l.size, min(l.shared.ChunkBytes(), l.chunkLimit))
 	chunks := ceilDiv(n, chunkBytes)
-	*a = allreduceSharedPipelined{lane: l, todo: s, base: l.chunks(chunks), chunkBytes: chunkBytes, chunks: chunks, class: deliveryClass(n)}
+	*a = allreduceSharedPipelined{lane: l, todo: s, base: l.chunks(chunks), chunkBytes: chunkBytes, chunks: chunks,
+		class: deliveryClass(n)}
 	trial := &l.delivery.trials[a.class]
 	a.number = trial.chunks
 	trial.chunks += uint64(chunks)

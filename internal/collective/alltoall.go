@@ -25,7 +25,8 @@ func (l *Lane) Alltoall(in []byte, sendBytes []int64, out []byte, recvBytes []in
 	case len(out) != receives:
 		return l.refuse("alltoall: output of %d bytes, expected %d", len(out), receives)
 	case sendBytes[l.rank] != recvBytes[l.rank]:
-		return l.refuse("alltoall: member %d sends itself %d bytes and expects %d", l.rank, sendBytes[l.rank], recvBytes[l.rank])
+		return l.refuse("alltoall: member %d sends itself %d bytes and expects %d", l.rank, sendBytes[l.rank],
+			recvBytes[l.rank])
 	case l.size == 1:
 		copy(out, in)
 		return l.done()
@@ -42,7 +43,8 @@ func (l *Lane) Alltoall(in []byte, sendBytes []int64, out []byte, recvBytes []in
 // operation until it has ended.
 func (l *Lane) AlltoallCounts(send, received []int64) Op {
 	if len(send) != l.size || len(received) != l.size {
-		return l.refuse("alltoall: %d counts to send and %d to receive for %d members", len(send), len(received), l.size)
+		return l.refuse("alltoall: %d counts to send and %d to receive for %d members", len(send),
+			len(received), l.size)
 	}
 	for m := range l.each {
 		l.each[m] = 8

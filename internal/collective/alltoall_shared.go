@@ -117,7 +117,8 @@ func (a *alltoallShared) learn() error {
 			return fmt.Errorf("alltoall: member %d sends %d bytes, member %d expects %d", m, end-start, l.rank, want)
 		}
 		if start < uint64(a.header()) || end < start || end > length || length > math.MaxInt64/2 {
-			return fmt.Errorf("alltoall: member %d's bytes for member %d are said to be %d to %d of %d", m, l.rank, start, end, length)
+			return fmt.Errorf("alltoall: member %d's bytes for member %d are said to be %d to %d of %d", m, l.rank,
+				start, end, length)
 		}
 		a.starts[m] = int(start)
 		a.chunks = max(a.chunks, ceilDiv(int(length), l.shared.ChunkBytes()))

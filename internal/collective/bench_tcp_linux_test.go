@@ -59,7 +59,8 @@ func benchmarkTCP(b *testing.B, size, n int, a algorithm) {
 			wg.Go(func() {
 				data := make([]byte, n)
 				for range times {
-					drive(a.start(l, reduction{dt: tensor.Float32, op: tensor.Sum, in: data, out: data, scale: 1, wire: tensor.WireAsIs}), networks[r].Bell(), size > 2)
+					drive(a.start(l, reduction{dt: tensor.Float32, op: tensor.Sum, in: data, out: data, scale: 1,
+						wire: tensor.WireAsIs}), networks[r].Bell(), size > 2)
 				}
 			})
 		}

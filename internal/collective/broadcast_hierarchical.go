@@ -59,7 +59,8 @@ func (b *broadcastHierarchical) step() error {
 		return err
 	}
 	source := b.lane.hier.host == b.rootHost
-	if b.across.idle() && b.across.done < b.blocks && (!source || b.across.done < b.inside.done || b.lane.rank == b.root) {
+	if b.across.idle() && b.across.done < b.blocks && (!source || b.across.done < b.inside.done ||
+		b.lane.rank == b.root) {
 		b.cross(b.across.done)
 	}
 	if b.inside.idle() && b.inside.done < b.blocks && (source || b.inside.done < b.across.done) {

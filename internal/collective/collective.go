@@ -1,7 +1,7 @@
 // Package collective holds the algorithms by which the members of a lane
 // combine and exchange data, as resumable operations over transport.Shared or
-// transport.Comm, or over both where the members are on several hosts. It is a catalogue: one file an algorithm, whose doc comment
-// states its steps, the bytes it moves and when it is chosen. The methods of Lane
+// transport.Comm, or over both where the members are on several hosts. It is a catalogue: one file an algorithm, whose
+// doc comment states its steps, the bytes it moves and when it is chosen. The methods of Lane
 // choose, by what is equal on all members alone.
 //
 // The engine starts the same operations in the same order on every member of a

@@ -127,7 +127,8 @@ func TestAllreduceWithDefaultSizes(t *testing.T) {
 			}
 			var jobs []job
 			for _, n := range []int{5, 10_001, 300_007} {
-				jobs = append(jobs, allreduceJob(rng, algorithms(inproc.Options{Shared: shared})[0], size, tensor.Float32, tensor.Sum, n, !shared, n > 10_000))
+				jobs = append(jobs, allreduceJob(rng, algorithms(inproc.Options{Shared: shared})[0], size,
+					tensor.Float32, tensor.Sum, n, !shared, n > 10_000))
 			}
 			jobs = append(jobs, broadcastJob(rng, size, 1, 1_200_003))
 			g.runScheduled(t, rng, jobs)
@@ -210,7 +211,8 @@ func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 		case 7:
 			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
 			form := []string{"chosen", "tree", "chain"}[rng.IntN(3)]
-			jobs = append(jobs, reduceJob(rng, form, size, rng.IntN(size), dt, ops[rng.IntN(4)], length()/dt.Size(), !o.Shared))
+			jobs = append(jobs, reduceJob(rng, form, size, rng.IntN(size), dt, ops[rng.IntN(4)], length()/dt.Size(),
+				!o.Shared))
 		default:
 			jobs = append(jobs, barrierJob(size))
 		}
@@ -286,7 +288,8 @@ func TestBroadcastFromEveryRoot(t *testing.T) {
 		rng := random(t)
 		var jobs []job
 		for root := range size {
-			for _, n := range []int{0, 1, testPiece, testPiece + 1, testChunk - 1, testChunk, testChunk + 1, 5*testChunk + 3} {
+			for _, n := range []int{0, 1, testPiece, testPiece + 1, testChunk - 1, testChunk, testChunk + 1,
+				5*testChunk + 3} {
 				jobs = append(jobs, broadcastJob(rng, size, root, n))
 			}
 		}
@@ -334,14 +337,16 @@ func agreementJob(rng *rand.Rand, a algorithm, size int, dt tensor.DType, n int)
 	return job{
 		name: fmt.Sprintf("allreduce %s of %d %v", a.name, n, dt),
 		start: func(l *Lane) Op {
-			return a.start(l, reduction{dt: dt, op: tensor.Sum, in: ins[l.rank], out: outs[l.rank].data(), scale: scale})
+			return a.start(l, reduction{dt: dt, op: tensor.Sum, in: ins[l.rank], out: outs[l.rank].data(),
+				scale: scale})
 		},
 		check: func(r int) error {
 			if first == nil {
 				first = outs[r].data()
 				tolerance := map[tensor.DType]float64{tensor.Float16: 0.02, tensor.BFloat16: 0.2}[dt] + 1e-5
 				for at := 0; at < len(first) && dt != tensor.Float64; at += dt.Size() {
-					if d := float64(decode32(dt, first[at:]) - decode32(dt, near[at:])); d > tolerance || d < -tolerance {
+					if d := float64(decode32(dt, first[at:]) - decode32(dt, near[at:])); d > tolerance ||
+						d < -tolerance {
 						return fmt.Errorf("element %d is off by %v", at/dt.Size(), d)
 					}
 				}
@@ -487,7 +492,8 @@ func checkAllocations(t *testing.T, o inproc.Options, size int, options ...Optio
 		for r, l := range g.lanes {
 			if size > 1 && !shared {
 				l.begin()
-				live[r] = l.ring.startAllreduce(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r], out: large[r], scale: 1})
+				live[r] = l.ring.startAllreduce(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r],
+					out: large[r], scale: 1})
 			}
 		}
 		finish()
@@ -519,7 +525,8 @@ func checkAllocations(t *testing.T, o inproc.Options, size int, options ...Optio
 			if size > 1 && !shared {
 				l.begin()
 				l.deal(l.offsets, most)
-				live[r] = l.reducescatterRing.start(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r], out: outs[r][:most[r]], scale: 1})
+				live[r] = l.reducescatterRing.start(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r],
+					out: outs[r][:most[r]], scale: 1})
 			}
 		}
 		finish()

@@ -40,7 +40,8 @@ const (
 	trialFirst  = 8
 	trialCycle  = 32
 	trialCycles = 4
-	// A way that is so much better is taken from the second cycle on, and one that is better by a tenth at the trial's end.
+	// A way that is so much better is taken from the second cycle on, and one that is better by a tenth at the trial's
+	// end.
 	clearlyBetter = 3. / 2
 	better        = 11. / 10
 )

@@ -126,7 +126,8 @@ func TestTrialsDoNotDependOnTheChoice(t *testing.T) {
 }
 
 func TestDeliveryClasses(t *testing.T) {
-	for n, want := range map[int]int{1: 0, 512<<10 - 1: 0, 512 << 10: 1, 4<<20 - 1: 1, 4 << 20: 2, 32<<20 - 1: 2, 32 << 20: 3, 1 << 40: 3} {
+	for n, want := range map[int]int{1: 0, 512<<10 - 1: 0, 512 << 10: 1, 4<<20 - 1: 1, 4 << 20: 2, 32<<20 - 1: 2,
+		32 << 20: 3, 1 << 40: 3} {
 		if got := deliveryClass(n); got != want {
 			t.Errorf("%d bytes: class %d, want %d", n, got, want)
 		}
@@ -146,7 +147,8 @@ func TestResultsDoNotDependOnDelivery(t *testing.T) {
 			var jobs []job
 			for range 3 {
 				n := 20_000 + rng.IntN(20_000)
-				jobs = append(jobs, allreduceJob(rng, sharedAlgorithms[2], size, tensor.Float32, tensor.Sum, n, false, rng.IntN(2) == 0))
+				jobs = append(jobs, allreduceJob(rng, sharedAlgorithms[2], size, tensor.Float32, tensor.Sum, n, false,
+					rng.IntN(2) == 0))
 			}
 			jobs = append(jobs, mixture(rng, o, size, 10)...)
 			g.runScheduled(t, rng, jobs)

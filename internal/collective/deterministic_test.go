@@ -12,7 +12,8 @@ import (
 
 // naiveByHost is what a deterministic lane promises: the members of each host in
 // their order, then the hosts in theirs, with all that they send rounded.
-func naiveByHost(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, ins [][]byte, hosts [][]int, scale float64) []byte {
+func naiveByHost(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, ins [][]byte, hosts [][]int,
+	scale float64) []byte {
 	var sums [][]byte
 	if hosts == nil {
 		for _, in := range ins {
@@ -47,7 +48,8 @@ func naiveRound(w tensor.Wire, dt tensor.DType, p []byte) {
 }
 
 // piecesJob reduces the bytes from lo to hi of ins, whose reduction is want.
-func piecesJob(a algorithm, w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, ins [][]byte, want []byte, lo, hi int, scale float64) job {
+func piecesJob(a algorithm, w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, ins [][]byte, want []byte, lo, hi int,
+	scale float64) job {
 	outs := make([]guarded, len(ins))
 	for r := range outs {
 		outs[r] = newGuarded(ins[r][lo:hi])
@@ -123,7 +125,8 @@ func longJob(rng *rand.Rand, hosts [][]int, size, length int) job {
 		ins[r] = elements(rng, tensor.Float32, length/4, false)
 	}
 	want := naiveByHost(tensor.WireAsIs, tensor.Float32, tensor.Sum, ins, hosts, 1)
-	return piecesJob(algorithm{"chosen", always, chosen}, tensor.WireAsIs, tensor.Float32, tensor.Sum, ins, want, 0, len(want), 1)
+	return piecesJob(algorithm{"chosen", always, chosen}, tensor.WireAsIs, tensor.Float32, tensor.Sum, ins, want, 0,
+		len(want), 1)
 }
 
 // A reducescatter has the bits of the allreduce where hosts are equal, and else

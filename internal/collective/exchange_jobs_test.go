@@ -65,7 +65,8 @@ func reducescatterJob(rng *rand.Rand, a scatterAlgorithm, dt tensor.DType, op te
 		name: fmt.Sprintf("reducescatter %s of %v %v, %v, scale %v", a.name, parts, dt, op, scale),
 		start: func(l *Lane) Op {
 			passed := slices.Clone(counts)
-			o := a.start(l, reduction{dt: dt, op: op, in: sources[l.rank], out: outs[l.rank].data(), scale: scale}, passed)
+			o := a.start(l, reduction{dt: dt, op: op, in: sources[l.rank], out: outs[l.rank].data(),
+				scale: scale}, passed)
 			clear(passed) // they are not kept
 			return o
 		},

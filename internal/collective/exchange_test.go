@@ -76,7 +76,8 @@ func TestReducescatterChoice(t *testing.T) {
 			total += n
 		}
 		in, out := make([]byte, total), make([]byte, c.counts[0])
-		if got := fmt.Sprintf("%T", g.lanes[0].Reducescatter(tensor.Float32, tensor.Sum, in, out, c.counts, 1)); got != c.want {
+		if got := fmt.Sprintf("%T", g.lanes[0].Reducescatter(tensor.Float32, tensor.Sum, in, out, c.counts,
+			1)); got != c.want {
 			t.Errorf("shared %v, parts %v: %s, want %s", c.shared, c.counts, got, c.want)
 		}
 	}
@@ -135,7 +136,8 @@ func TestAdasumMatchesTheReference(t *testing.T) {
 			rng := random(t)
 			var jobs []job
 			for _, dt := range floats {
-				for _, segments := range [][]int{{}, {0}, {1}, {3, 0, 5}, {1024}, {1025, 1023}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {7, 3000, 0, 5000, 1}} {
+				for _, segments := range [][]int{{}, {0}, {1}, {3, 0, 5}, {1024}, {1025, 1023}, {1, 1, 1, 1, 1, 1, 1, 1,
+					1, 1, 1}, {7, 3000, 0, 5000, 1}} {
 					jobs = append(jobs, adasumJob(rng, size, dt, segments))
 				}
 			}
@@ -155,7 +157,8 @@ func TestAdasumOfALongSegment(t *testing.T) {
 		for _, l := range g.lanes {
 			l.piece = pieceBytes
 		}
-		g.runScheduled(t, rng, []job{adasumJob(rng, 3, tensor.Float32, []int{100, maxBlocks*blockElements + 70_001, 2000})})
+		g.runScheduled(t, rng,
+			[]job{adasumJob(rng, 3, tensor.Float32, []int{100, maxBlocks*blockElements + 70_001, 2000})})
 	}
 }
 

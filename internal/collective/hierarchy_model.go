@@ -41,7 +41,8 @@ func (l *Lane) allreduceForm(n, sent int) form {
 	blocks, _ := h.blocksOf(n, shards)
 	inside := 2 * n / memoryRatio
 	first := inside / blocks
-	best, cost := sharded, 2*syncBytes+first+max(inside-first, l.acrossCost(hosts, ceilDiv(sent, shards), shards, shards))
+	best, cost := sharded, 2*syncBytes+first+max(inside-first, l.acrossCost(hosts, ceilDiv(sent, shards),
+		shards, shards))
 	if c := syncBytes + n/memoryRatio + l.acrossCost(hosts, sent, h.shards, h.shards); h.equal() && c <= cost {
 		best, cost = replicated, c
 	}

@@ -123,8 +123,10 @@ func TestBytesBetweenHosts(t *testing.T) {
 			job  job
 			want int
 		}{
-			{allreduceJob(rng, algorithm{"chosen", always, chosen}, size, tensor.Int32, tensor.Sum, n/4, true, true), 2 * n * 2 / 3},
-			{reducescatterJob(rng, scatterAlgorithm{"chosen", false, chosenScatter}, tensor.Int32, tensor.Sum, elems), n * 2 / 3},
+			{allreduceJob(rng, algorithm{"chosen", always, chosen}, size, tensor.Int32, tensor.Sum, n/4, true, true),
+				2 * n * 2 / 3},
+			{reducescatterJob(rng, scatterAlgorithm{"chosen", false, chosenScatter}, tensor.Int32, tensor.Sum, elems),
+				n * 2 / 3},
 			{allgatherJob(rng, counts, false), n * 2 / 3},
 		} {
 			g := newGroup(t, size, inproc.Options{Hosts: hosts}, options)

@@ -76,7 +76,8 @@ func algorithms(o inproc.Options) []algorithm {
 }
 
 // allreduceJob checks against the naive reference, bit for bit.
-func allreduceJob(rng *rand.Rand, a algorithm, size int, dt tensor.DType, op tensor.ReduceOp, n int, exact, inPlace bool) job {
+func allreduceJob(rng *rand.Rand, a algorithm, size int, dt tensor.DType, op tensor.ReduceOp, n int, exact,
+	inPlace bool) job {
 	scale := 1.0
 	if dt != tensor.Bool && rng.IntN(2) == 0 {
 		scale = 0.5
@@ -98,7 +99,8 @@ func allreduceJob(rng *rand.Rand, a algorithm, size int, dt tensor.DType, op ten
 		}
 	}
 	return job{
-		name: fmt.Sprintf("allreduce %s of %d %v, %v, scale %v, in place %v, %d members", a.name, n, dt, op, scale, inPlace, size),
+		name: fmt.Sprintf("allreduce %s of %d %v, %v, scale %v, in place %v, %d members", a.name, n, dt, op, scale,
+			inPlace, size),
 		start: func(l *Lane) Op {
 			return a.start(l, reduction{dt: dt, op: op, in: sources[l.rank], out: outs[l.rank].data(), scale: scale})
 		},

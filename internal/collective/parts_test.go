@@ -34,7 +34,8 @@ func drawParts(t *property.T, size int) partsCase {
 	if c.dt == tensor.Bool {
 		c.pre, c.post = 1, 1
 	}
-	borders := []int{directBytes / c.dt.Size(), directBytes/c.dt.Size() - 1, lineUpBytes / c.dt.Size(), lineUpBytes/c.dt.Size() - 1}
+	borders := []int{directBytes / c.dt.Size(), directBytes/c.dt.Size() - 1, lineUpBytes / c.dt.Size(),
+		lineUpBytes/c.dt.Size() - 1}
 	c.lengths = property.List(t, "lengths", 1, 20, func(t *property.T) int {
 		switch t.Int("kind of length", 0, 3) {
 		case 0:
@@ -90,7 +91,8 @@ func (c partsCase) job(rng *rand.Rand, start func(l *Lane, s layout) Op) job {
 		want[i] = naiveAllreduce(c.dt, c.op, scaled, c.post)
 	}
 	return job{
-		name:  fmt.Sprintf("allreduce of parts of %v %v, %v, scales %v and %v, %d members", c.lengths, c.dt, c.op, c.pre, c.post, size),
+		name: fmt.Sprintf("allreduce of parts of %v %v, %v, scales %v and %v, %d members", c.lengths, c.dt, c.op,
+			c.pre, c.post, size),
 		start: func(l *Lane) Op { return start(l, l.layout(c.dt, c.op, parts[l.rank], c.pre, c.post)) },
 		check: func(m int) error {
 			for i := range want {
@@ -126,7 +128,8 @@ func startChosen(l *Lane, s layout) Op {
 func TestPartsMatchTheReference(t *testing.T) {
 	property.Check(t, func(rt *property.T) {
 		size := property.Pick(rt, "size", []int{2, 3, 4, 7})
-		g := newGroup(t, size, inproc.Options{Shared: true, Depth: 2 + size%3, ChunkBytes: property.Pick(rt, "chunk", []int{testChunk, 16 * testChunk})})
+		g := newGroup(t, size, inproc.Options{Shared: true, Depth: 2 + size%3, ChunkBytes: property.Pick(rt, "chunk",
+			[]int{testChunk, 16 * testChunk})})
 		rng := rand.New(rand.NewPCG(rt.Uint64("seed"), 0))
 		var jobs []job
 		for range 3 {
@@ -160,7 +163,8 @@ func TestPartsConcurrently(t *testing.T) {
 		g := newGroup(t, size, inproc.Options{Shared: true, ChunkBytes: 8 * testChunk})
 		var jobs []job
 		for range 30 {
-			c := partsCase{dt: tensor.DType(rng.IntN(tensor.NumDTypes)), op: tensor.Max, pre: 1, post: 1, absent: make([][]bool, size)}
+			c := partsCase{dt: tensor.DType(rng.IntN(tensor.NumDTypes)), op: tensor.Max, pre: 1, post: 1,
+				absent: make([][]bool, size)}
 			if c.dt != tensor.Bool && rng.IntN(2) == 0 {
 				c.pre = 0.5
 			}

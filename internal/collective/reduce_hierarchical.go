@@ -118,7 +118,8 @@ func (a *reduceHierarchical) reduce(b int) {
 	lo, hi, shard := a.block(b)
 	l.moved++
 	a.gathering = false
-	a.inside.op = l.hier.local.reduceShards(reduction{dt: a.todo.dt, op: a.todo.op, in: a.todo.in[lo:hi], out: shard, scale: 1}, l.hier.counts)
+	a.inside.op = l.hier.local.reduceShards(reduction{dt: a.todo.dt, op: a.todo.op, in: a.todo.in[lo:hi], out: shard,
+		scale: 1}, l.hier.counts)
 }
 
 func (a *reduceHierarchical) cross(b int) {

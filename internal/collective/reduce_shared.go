@@ -36,7 +36,8 @@ func (s *reduceShared) start(l *Lane, todo reduction, root int) Op {
 	chunkBytes := pipelineChunk(n, l.size, min(l.shared.ChunkBytes(), l.chunkLimit))
 	chunks := ceilDiv(n, chunkBytes)
 	alone := n <= flatBytes/l.size && chunks == 1
-	*s = reduceShared{lane: l, todo: todo, root: root, alone: alone, base: l.chunks(chunks), chunkBytes: chunkBytes, chunks: chunks}
+	*s = reduceShared{lane: l, todo: todo, root: root, alone: alone, base: l.chunks(chunks), chunkBytes: chunkBytes,
+		chunks: chunks}
 	return s
 }
 

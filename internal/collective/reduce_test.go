@@ -14,7 +14,8 @@ import (
 var reduceForms = map[string]int{"chosen": messageBytes, "tree": 1 << 30, "chain": 1}
 
 // reduceJob checks against the naive allreduce, bit for bit. The floats are exact where the order is the algorithm's.
-func reduceJob(rng *rand.Rand, form string, size, root int, dt tensor.DType, op tensor.ReduceOp, n int, exact bool) job {
+func reduceJob(rng *rand.Rand, form string, size, root int, dt tensor.DType, op tensor.ReduceOp, n int,
+	exact bool) job {
 	scale := 1.0
 	if dt != tensor.Bool && rng.IntN(2) == 0 {
 		scale = 0.5
@@ -32,7 +33,8 @@ func reduceJob(rng *rand.Rand, form string, size, root int, dt tensor.DType, op 
 	}
 	want := naiveAllreduce(dt, op, ins, scale)
 	return job{
-		name: fmt.Sprintf("reduce %s to %d of %d %v, %v, scale %v, in place %v, %d members", form, root, n, dt, op, scale, inPlace, size),
+		name: fmt.Sprintf("reduce %s to %d of %d %v, %v, scale %v, in place %v, %d members", form, root, n, dt, op,
+			scale, inPlace, size),
 		start: func(l *Lane) Op {
 			before := l.message
 			l.message = reduceForms[form]
@@ -67,13 +69,15 @@ func TestReduceMatchesTheReference(t *testing.T) {
 				for i, op := range ops {
 					for j, bytes := range []int{0, 8, 64 * size, 3*testPiece + 8, testChunk, 5*testChunk + 8} {
 						if (turn+i+j)%3 == 0 { // each operation meets two of the lengths, and each length some
-							jobs = append(jobs, reduceJob(rng, form, size, rng.IntN(size), dt, op, bytes/dt.Size(), !o.Shared))
+							jobs = append(jobs, reduceJob(rng, form, size, rng.IntN(size), dt, op, bytes/dt.Size(),
+								!o.Shared))
 						}
 					}
 				}
 			}
 			for root := range size {
-				jobs = append(jobs, reduceJob(rng, form, size, root, tensor.Float32, tensor.Sum, 3*testChunk, !o.Shared))
+				jobs = append(jobs, reduceJob(rng, form, size, root, tensor.Float32, tensor.Sum, 3*testChunk,
+					!o.Shared))
 			}
 		}
 		newGroup(t, size, o).runScheduled(t, rng, jobs)
@@ -98,7 +102,9 @@ func TestDeterministicReduce(t *testing.T) {
 				}
 				got, root := make([]byte, len(ins[0])), rng.IntN(size)
 				g.runScheduled(t, rng, []job{
-					{name: "allreduce", start: func(l *Lane) Op { return l.Allreduce(dt, tensor.Sum, ins[l.rank], sums[l.rank], 1) },
+					{name: "allreduce", start: func(l *Lane) Op {
+						return l.Allreduce(dt, tensor.Sum, ins[l.rank], sums[l.rank], 1)
+					},
 						check: func(int) error { return nil }},
 					{name: "reduce", start: func(l *Lane) Op {
 						if l.rank == root {

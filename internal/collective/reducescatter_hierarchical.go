@@ -111,7 +111,8 @@ func (s *reducescatterHierarchical) reduce(k int) {
 			at += copy(memory[at:], s.todo.in[lo:hi])
 		}
 	}
-	s.inside.op = h.local.reduceShards(reduction{dt: s.todo.dt, op: s.todo.op, in: memory, out: memory[from:to], scale: 1}, h.counts)
+	s.inside.op = h.local.reduceShards(reduction{dt: s.todo.dt, op: s.todo.op, in: memory, out: memory[from:to],
+		scale: 1}, h.counts)
 }
 
 func (s *reducescatterHierarchical) cross(k int) {

@@ -46,7 +46,8 @@ func copySelf(call uintptr, own, theirs []transport.Span) bool {
 	for _, p := range own {
 		want += p.Bytes
 	}
-	got, _, _ := unix.Syscall6(call, uintptr(os.Getpid()), uintptr(unsafe.Pointer(&own[0])), uintptr(len(own)), uintptr(unsafe.Pointer(&theirs[0])), uintptr(len(theirs)), 0)
+	got, _, _ := unix.Syscall6(call, uintptr(os.Getpid()), uintptr(unsafe.Pointer(&own[0])), uintptr(len(own)),
+		uintptr(unsafe.Pointer(&theirs[0])), uintptr(len(theirs)), 0)
 	return got == want
 }
 
@@ -100,9 +101,11 @@ func TestSingleCopyOverSharedMemory(t *testing.T) {
 		many[i] = rng.IntN(30)
 	}
 	var jobs []job
-	for _, lengths := range [][]int{{singleBytes / 4}, {3*singleScratch/4 + 5}, {singleBytes, 7, singleScratch/4 + 1, 0, 4096}, many} {
+	for _, lengths := range [][]int{{singleBytes / 4}, {3*singleScratch/4 + 5}, {singleBytes, 7, singleScratch/4 + 1, 0,
+		4096}, many} {
 		for range 3 {
-			c := partsCase{dt: tensor.Float32, op: tensor.Sum, pre: 0.5, post: 3, lengths: lengths, absent: make([][]bool, size), inPlace: make([]bool, len(lengths))}
+			c := partsCase{dt: tensor.Float32, op: tensor.Sum, pre: 0.5, post: 3, lengths: lengths,
+				absent: make([][]bool, size), inPlace: make([]bool, len(lengths))}
 			for m := range c.absent {
 				c.absent[m] = make([]bool, len(lengths))
 				for i := range lengths {
@@ -126,7 +129,8 @@ func TestSingleCopyIsGivenUp(t *testing.T) {
 	rng := random(t)
 	g := newGroup(t, 3, inproc.Options{Shared: true, ChunkBytes: 16 * testChunk})
 	copying(g, 1, rng)
-	c := partsCase{dt: tensor.Int32, op: tensor.Max, pre: 1, post: 1, lengths: []int{singleBytes}, absent: [][]bool{{false}, {false}, {false}}, inPlace: []bool{true}}
+	c := partsCase{dt: tensor.Int32, op: tensor.Max, pre: 1, post: 1, lengths: []int{singleBytes},
+		absent: [][]bool{{false}, {false}, {false}}, inPlace: []bool{true}}
 	g.runConcurrently(t, []job{c.job(rng, startChosen)})
 	for m, l := range g.lanes {
 		if l.maySingleCopy(singleBytes, 1) {
@@ -186,8 +190,8 @@ func TestSingleCopyTellsWhatIsReached(t *testing.T) {
 	}
 }
 
-// Member 0 finds the faster way, tries less and less often while it stays that, and is not misled by trials that could not be timed.
-// The others know when nobody asks.
+// Member 0 finds the faster way, tries less and less often while it stays that, and is not misled by trials that could
+// not be timed. The others know when nobody asks.
 func TestSingleCopyTrial(t *testing.T) {
 	t.Run("1 MiB", func(t *testing.T) { testCopyTrial(t, 1<<20, 7) })
 	t.Run("64 MiB", func(t *testing.T) { testCopyTrial(t, 64<<20, 3) })
@@ -241,9 +245,11 @@ func testCopyTrial(t *testing.T, n, each int) {
 		{"nothing can be measured", later + 4000, wayStaged, 3, false,
 			map[copyWay]int{timedStaged: each, timedSingle: each, waySingle: later - 2*each + 4000}},
 		{"staging has become better", later + 250, wayStaged, 2, true,
-			map[copyWay]int{timedStaged: each, timedSingle: each, waySingle: later - 2*each - 1, wayStaged: 1, notAsked: 250}},
+			map[copyWay]int{timedStaged: each, timedSingle: each, waySingle: later - 2*each - 1, wayStaged: 1,
+				notAsked: 250}},
 		{"it stays better", later + 1000 + later + 4000 + later + 4000, wayStaged, 2, true,
-			map[copyWay]int{timedStaged: 3 * each, timedSingle: 3 * each, wayStaged: 3, notAsked: 3*(later-2*each-1) + 9000}},
+			map[copyWay]int{timedStaged: 3 * each, timedSingle: 3 * each, wayStaged: 3,
+				notAsked: 3*(later-2*each-1) + 9000}},
 	} {
 		if uses := run(c.count, c.faster, c.factor, c.measured); !maps.Equal(uses, c.uses) {
 			t.Errorf("%s: %d allreduces used the ways %v, want %v", c.name, c.count, uses, c.uses)
@@ -271,7 +277,8 @@ func TestUnclearVerdictIsTriedSoon(t *testing.T) {
 // Lengths that differ by a factor of two or more do not decide for one another.
 func TestSingleCopyClasses(t *testing.T) {
 	var trial copyTrial
-	for n, want := range map[int]int{1: 0, singleBytes: 0, 2*singleBytes - 1: 0, 2 * singleBytes: 1, 4 << 20: 5, 16 << 20: 7, 1 << 40: copyClasses - 1} {
+	for n, want := range map[int]int{1: 0, singleBytes: 0, 2*singleBytes - 1: 0, 2 * singleBytes: 1, 4 << 20: 5,
+		16 << 20: 7, 1 << 40: copyClasses - 1} {
 		if trial.class(n) != &trial.classes[want] {
 			t.Errorf("%d bytes are not of class %d", n, want)
 		}

@@ -40,7 +40,8 @@ type copyClass struct {
 	number  int  // of allreduces since the last trial ended
 	between int  // allreduces from the end of a trial to the next one
 	staged  bool // which way is in use
-	// Member 0's, by way: what the allreduces of the trial under way have taken, in picoseconds a byte, and how many were measured.
+	// Member 0's, by way: what the allreduces of the trial under way have taken, in picoseconds a byte, and how many
+	// were measured.
 	times   [2][copySamples]int64
 	samples [2]int
 }

@@ -25,7 +25,8 @@ func forEachWire(t *testing.T, f func(t *testing.T, g *group, rng *rand.Rand, o 
 
 // compressedJob adds ins in the form w and calls check with each member's result;
 // all must be the same, bit for bit.
-func compressedJob(a algorithm, w tensor.Wire, dt tensor.DType, ins [][]float64, scale float64, inPlace bool, check func(got []float64) error) job {
+func compressedJob(a algorithm, w tensor.Wire, dt tensor.DType, ins [][]float64, scale float64, inPlace bool,
+	check func(got []float64) error) job {
 	size, n := len(ins), len(ins[0])
 	sources, outs := make([][]byte, size), make([]guarded, size)
 	for r := range ins {
@@ -40,9 +41,11 @@ func compressedJob(a algorithm, w tensor.Wire, dt tensor.DType, ins [][]float64,
 	}
 	var first []byte
 	return job{
-		name: fmt.Sprintf("%s of %d %v as %v, scale %v, in place %v, %d members", a.name, n, dt, w, scale, inPlace, size),
+		name: fmt.Sprintf("%s of %d %v as %v, scale %v, in place %v, %d members", a.name, n, dt, w, scale,
+			inPlace, size),
 		start: func(l *Lane) Op {
-			return a.start(l, reduction{dt: dt, op: tensor.Sum, in: sources[l.rank], out: outs[l.rank].data(), scale: scale, wire: w})
+			return a.start(l, reduction{dt: dt, op: tensor.Sum, in: sources[l.rank], out: outs[l.rank].data(),
+				scale: scale, wire: w})
 		},
 		check: func(r int) error {
 			if first == nil {
@@ -102,7 +105,8 @@ func nearJob(rng *rand.Rand, a algorithm, size int, w tensor.Wire, dt tensor.DTy
 	return compressedJob(a, w, dt, ins, scale, rng.IntN(2) == 0, func(got []float64) error {
 		for i, x := range got {
 			// The last is for what a float16 loses below its normal numbers.
-			if limit := sizes[i]*epsilon(w)*roundings(size)*1.01 + 0x1p-24*roundings(size); !(math.Abs(x-sums[i]) <= limit) {
+			limit := sizes[i]*epsilon(w)*roundings(size)*1.01 + 0x1p-24*roundings(size)
+			if !(math.Abs(x-sums[i]) <= limit) {
 				return fmt.Errorf("element %d is %v, want %v ± %v", i, x, sums[i], limit)
 			}
 		}
@@ -165,7 +169,8 @@ func TestCompressionOfExtremes(t *testing.T) {
 			ins[0][1] = math.NaN()
 			ins[0][2], ins[size-1][2] = math.Inf(1), math.Inf(-1)
 			jobs = append(jobs, compressedJob(a, w, tensor.Float32, ins, 1, false, func(got []float64) error {
-				want := []float64{1000 * float64(size), math.NaN(), math.NaN(), 60000 * float64(size), -1e30 * float64(size), 0}
+				want := []float64{1000 * float64(size), math.NaN(), math.NaN(), 60000 * float64(size),
+					-1e30 * float64(size), 0}
 				for i, x := range got {
 					limit := math.Abs(want[i]) * epsilon(w) * roundings(size)
 					near := math.Abs(x-want[i]) <= limit || math.IsNaN(x) && math.IsNaN(want[i])

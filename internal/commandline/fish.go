@@ -82,7 +82,8 @@ func (p *Program) fish(b *strings.Builder) {
 	fmt.Fprintf(b, fishWalk, p.Name, p.Commands[0].Name)
 	for _, c := range p.Commands {
 		t := c.Options()
-		fmt.Fprintf(b, "        case %s\n            set one %s\n            set two %s\n", c.Name, t.taking(1), t.taking(2))
+		fmt.Fprintf(b, "        case %s\n            set one %s\n            set two %s\n", c.Name, t.taking(1),
+			t.taking(2))
 		if c.Runs {
 			b.WriteString("            set runs 1\n")
 		}
@@ -91,7 +92,8 @@ func (p *Program) fish(b *strings.Builder) {
 	fmt.Fprintf(b, fishArguments, p.Name)
 	fmt.Fprintf(b, "complete -c %s -f\ncomplete -c %s -f\n", p.Name, p.Alias)
 	for _, c := range p.Commands {
-		fmt.Fprintf(b, "complete -c %s -n '__%s_at subcommand' -a %s -d %s\n", p.Name, p.Name, c.Name, fishQuoted(c.About))
+		fmt.Fprintf(b, "complete -c %s -n '__%s_at subcommand' -a %s -d %s\n", p.Name, p.Name, c.Name,
+			fishQuoted(c.About))
 	}
 	for i, c := range p.Commands {
 		programs := []string{p.Name}
@@ -143,7 +145,8 @@ func (o *Option) fish(b *strings.Builder, line string) {
 	}
 	fmt.Fprintf(b, " -d %s\n", fishQuoted(o.Help))
 	if o.Off != "" {
-		fmt.Fprintf(b, "%s -l %s -d %s\n", line, strings.TrimPrefix(o.Off, "--"), fishQuoted("The opposite of "+o.long()+"."))
+		fmt.Fprintf(b, "%s -l %s -d %s\n", line, strings.TrimPrefix(o.Off, "--"),
+			fishQuoted("The opposite of "+o.long()+"."))
 	}
 }
 

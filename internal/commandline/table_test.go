@@ -24,8 +24,8 @@ type grammar struct {
 	Secret      string `hidden:""`
 }
 
-var sample = &Command{Name: "run", Usage: "-np N command…", About: "Run", Detail: "It runs.\n\n.Dots are no requests.", Grammar: func() any { return &grammar{} }, Runs: true,
-	Examples: []Example{{"horovodrun -np 2 true", "Two."}}}
+var sample = &Command{Name: "run", Usage: "-np N command…", About: "Run", Detail: "It runs.\n\n.Dots are no requests.",
+	Grammar: func() any { return &grammar{} }, Runs: true, Examples: []Example{{"horovodrun -np 2 true", "Two."}}}
 
 func TestExpand(t *testing.T) {
 	table := sample.Options().With("--old-name")
@@ -72,7 +72,8 @@ func TestExpand(t *testing.T) {
 		switch {
 		case err == nil && got != want:
 			t.Errorf("%s: %s, want %s", short, got, want)
-		case err != nil && (!strings.Contains(want, " ") || !strings.Contains(err.Error(), want) || want == "unknown option "+short && strings.Contains(err.Error(), "mean")):
+		case err != nil && (!strings.Contains(want, " ") || !strings.Contains(err.Error(), want) ||
+			want == "unknown option "+short && strings.Contains(err.Error(), "mean")):
 			t.Errorf("%s: %v, want %s", short, err, want)
 		}
 	}
@@ -86,16 +87,20 @@ func TestParse(t *testing.T) {
 		t.Errorf("%q %v", help, err)
 	}
 	g = grammar{}
-	if help, err = sample.Parse("gorovod run", &g, strings.Fields("--verb --num 3 --lev HIGH -x --ver -p 4")); err == nil {
+	if help, err = sample.Parse("gorovod run", &g,
+		strings.Fields("--verb --num 3 --lev HIGH -x --ver -p 4")); err == nil {
 		t.Errorf("%q %v: a value like an option", help, err)
 	}
 	g = grammar{}
-	if help, err = sample.Parse("gorovod run", &g, strings.Fields("--verb -n 3 --lev=--ver -p4")); err != nil || help != "" || !g.Verbose || g.NumProc != 3 || g.Level != "--ver" || g.Port != 4 {
+	if help, err = sample.Parse("gorovod run", &g, strings.Fields("--verb -n 3 --lev=--ver -p4")); err != nil ||
+		help != "" || !g.Verbose || g.NumProc != 3 || g.Level != "--ver" || g.Port != 4 {
 		t.Errorf("%q %v %+v", help, err, g)
 	}
 	help, err = sample.Parse("gorovod run", &g, []string{"--he"})
-	for _, part := range []string{"usage: gorovod run -np N command…\n\nRun.\n\nIt runs.\n", "\nExamples:\n  gorovod run -np 2 true\n      Two.\n",
-		"\n  -np, --num-proc N             Number of processes, of which there may be as\n                                many as anyone could ever want to have.\n",
+	for _, part := range []string{"usage: gorovod run -np N command…\n\nRun.\n\nIt runs.\n",
+		"\nExamples:\n  gorovod run -np 2 true\n      Two.\n", "\n  -np, --num-proc N             Number of " +
+			"processes, of which there may be as\n                                many as anyone could ever " +
+			"want to have.\n",
 		"\n  --[no-]cache\n", "\n  --log-time, --log-bare\n", "\nTalk:\n  --verbose                     Say more.\n"} {
 		if err != nil || !strings.Contains(help, part) {
 			t.Errorf("no %q in %s", part, help)
@@ -108,7 +113,8 @@ func TestParse(t *testing.T) {
 
 func TestDidYouMean(t *testing.T) {
 	known := []string{"run", "bench", "doctor", "man", "completion"}
-	for word, want := range map[string]string{"dcotor": ", did you mean doctor?", "benhc": ", did you mean bench?", "ran": ", did you mean run or man?", "rnu": ", did you mean run?",
+	for word, want := range map[string]string{"dcotor": ", did you mean doctor?", "benhc": ", did you mean bench?",
+		"ran": ", did you mean run or man?", "rnu": ", did you mean run?",
 		"x": "", "": "", "train.py": "", "python": ""} {
 		if got := DidYouMean(word, known); got != want {
 			t.Errorf("%s: %q, want %q", word, got, want)

@@ -156,9 +156,11 @@ type reading struct {
 func defaults() *Config {
 	return &Config{
 		Told:            Told{Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost"},
-		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo, Timeout: 30 * time.Second,
+		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo,
+		Timeout:         30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
-		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, HugePages: true, Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn, LogFormat: logging.Text,
+		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, HugePages: true,
+		Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn, LogFormat: logging.Text,
 	}
 }
 
@@ -256,8 +258,10 @@ func (c *Config) pairBackends() {
 func (c *Config) validate() {
 	c.validatePlacement()
 	if c.StallShutdownTime > 0 && c.StallShutdownTime < c.StallCheckTime {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%s is below HOROVOD_STALL_CHECK_TIME_SECONDS=%s, so it is ignored: a stall is reported before it ends the job",
-			seconds(c.StallShutdownTime), seconds(c.StallCheckTime)))
+		c.Warnings = append(c.Warnings,
+			fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%s is below HOROVOD_STALL_CHECK_TIME_SECONDS=%s, so it "+
+				"is ignored: a stall is reported before it ends the job", seconds(c.StallShutdownTime),
+				seconds(c.StallCheckTime)))
 		c.StallShutdownTime = 0
 	}
 }
@@ -278,15 +282,18 @@ func (c *Config) validatePlacement() {
 		c.err = errors.New("HOROVOD_GLOO_RENDEZVOUS_PORT is set without HOROVOD_GLOO_RENDEZVOUS_ADDR")
 	case c.StartedByOthers():
 	case c.Told.Size > 1 && len(c.Told.Rendezvous) == 0:
-		c.err = fmt.Errorf("HOROVOD_SIZE is %d, but HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT are not set: start the program with horovodrun -np %d", c.Told.Size, c.Told.Size)
+		c.err = fmt.Errorf("HOROVOD_SIZE is %d, but HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT are not set: start the "+
+			"program with horovodrun -np %d", c.Told.Size, c.Told.Size)
 	}
 	if c.err == nil && c.Told.Size > 1 && len(c.Told.Key) == 0 && !c.StartedByOthers() {
-		c.err = errors.New("HOROVOD_SECRET_KEY is not set: ranks prove to one another that they know the job's secret; horovodrun hands it over, and ranks started by hand need the launcher's")
+		c.err = errors.New("HOROVOD_SECRET_KEY is not set: ranks prove to one another that they know the job's " +
+			"secret; horovodrun hands it over, and ranks started by hand need the launcher's")
 	}
 	for _, p := range []struct {
 		name       string
 		rank, size int
-	}{{"", c.Told.Rank, c.Told.Size}, {"LOCAL_", c.Told.LocalRank, c.Told.LocalSize}, {"CROSS_", c.Told.CrossRank, c.Told.CrossSize}} {
+	}{{"", c.Told.Rank, c.Told.Size}, {"LOCAL_", c.Told.LocalRank, c.Told.LocalSize}, {"CROSS_", c.Told.CrossRank,
+		c.Told.CrossSize}} {
 		if p.rank >= p.size {
 			c.err = fmt.Errorf("HOROVOD_%sRANK=%d is not below HOROVOD_%sSIZE=%d", p.name, p.rank, p.name, p.size)
 			break
@@ -310,7 +317,8 @@ func (c *Config) findPlace(lookup func(string) (string, bool)) {
 		return
 	}
 	c.Told.Rank, c.Told.Size = p.Rank, p.Size
-	c.Told.LocalRank, c.Told.LocalSize, c.Told.CrossRank, c.Told.CrossSize = p.LocalRank, max(1, p.LocalSize), p.CrossRank, max(1, p.CrossSize)
+	c.Told.LocalRank, c.Told.LocalSize, c.Told.CrossRank, c.Told.CrossSize = p.LocalRank, max(1, p.LocalSize),
+		p.CrossRank, max(1, p.CrossSize)
 	if p.LocalSize == 0 {
 		c.Told.LocalRank = 0
 	}
@@ -322,7 +330,8 @@ func (c *Config) findPlace(lookup func(string) (string, bool)) {
 // StartedByOthers reports that another launcher has started this process as one of
 // several ranks. They find one another by package meet.
 func (c *Config) StartedByOthers() bool {
-	return c.Told.Place.Launcher != environment.Nobody && c.Told.Place.Launcher != environment.Horovodrun && c.Told.Place.Size > 1
+	return c.Told.Place.Launcher != environment.Nobody && c.Told.Place.Launcher != environment.Horovodrun &&
+		c.Told.Place.Size > 1
 }
 
 // Agreed are the knobs that all ranks must share, as text by name.
@@ -336,11 +345,12 @@ func (c *Config) Agreed() map[string]string {
 	return agreed
 }
 
-// Adopt takes rank 0's agreed knobs, and returns the names of those that differed. Encryption that this rank was asked for it does not
-// give up: then there is an error.
+// Adopt takes rank 0's agreed knobs, and returns the names of those that differed. Encryption that this rank was asked
+// for it does not give up: then there is an error.
 func (c *Config) Adopt(zero map[string]string) ([]string, error) {
 	if c.TLS && zero["GOROVOD_TLS"] == "0" {
-		return nil, errors.New("GOROVOD_TLS is 1 on this rank and not on rank 0: it must be set for all ranks, for instance with horovodrun -x GOROVOD_TLS=1")
+		return nil, errors.New("GOROVOD_TLS is 1 on this rank and not on rank 0: it must be set for all ranks, for " +
+			"instance with horovodrun -x GOROVOD_TLS=1")
 	}
 	var differed []string
 	for _, k := range Knobs {

@@ -89,7 +89,8 @@ func docs() string {
 	b.WriteString(values("Operations", tuning))
 	b.WriteString(values("Reports", reports))
 
-	b.WriteString("\n## Set by horovodrun\n\nFor each rank. Set them yourself only if you start ranks by other means.\n\n" +
+	b.WriteString("\n## Set by horovodrun\n\nFor each rank. Set them yourself only if you start ranks by " +
+		"other means.\n\n" +
 		"| variable | default | meaning |\n|---|---|---|\n")
 	for _, k := range implemented {
 		if k.section == placement {
@@ -113,7 +114,8 @@ func docs() string {
 		doc := strings.ToUpper(k.Doc[:1]) + linked(k.Doc[1:])
 		fmt.Fprintf(&b, "\n### %s\n\n%s.\n\n%s\n\n", d.name, doc, linked(d.about))
 		fmt.Fprintf(&b, "| | |\n|---|---|\n| default | %s |\n| since | gorovod 0.1.0%s |\n", defaultOf(k), before(k))
-		fmt.Fprintf(&b, "| whose value counts | %s |\n| costs | %s |\n| change it | %s |\n", whose(k), linked(d.costs), linked(d.touch))
+		fmt.Fprintf(&b, "| whose value counts | %s |\n| costs | %s |\n| change it | %s |\n", whose(k), linked(d.costs),
+			linked(d.touch))
 	}
 	return b.String()
 }

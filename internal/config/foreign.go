@@ -22,17 +22,21 @@ var foreign = slices.Concat(
 		{Name: "DDL_OPTIONS", Class: Refused, Doc: "there is no DDL backend; any value is refused",
 			setting: refuse(anything, "there is no DDL backend")},
 	},
-	meaningless("there is no background thread to bind: the thread that waits for an operation runs it, and a goroutine, which has no thread of its own, runs what nobody waits for; bind the process, for instance with taskset",
-		"HOROVOD_THREAD_AFFINITY"),
+	meaningless("there is no background thread to bind: the thread that waits for an operation runs it, and a "+
+		"goroutine, which has no thread of its own, runs what nobody waits for; bind the process, for instance "+
+		"with taskset", "HOROVOD_THREAD_AFFINITY"),
 	meaningless(noGPU+", so there is no fusion buffer on one", "HOROVOD_BATCH_D2D_MEMCOPIES"),
 	meaningless(noGPU, "HOROVOD_ENABLE_ASYNC_COMPLETION HOROVOD_DISABLE_NVTX_RANGES"),
 	meaningless(noNCCL, "HOROVOD_NUM_NCCL_STREAMS NCCL_IB_DISABLE NCCL_SOCKET_IFNAME"),
 	meaningless("Adasum's messages are cut where the transport needs it", "HOROVOD_ADASUM_MPI_CHUNK_SIZE"),
 	meaningless("oneCCL is not used", "HOROVOD_CCL_CACHE"),
-	meaningless(noSpark, `HOROVOD_SPARK_START_TIMEOUT HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX HOROVOD_SPARK_PYTHONPATH HOROVOD_SPARK_WORK_DIR
+	meaningless(noSpark,
+		`HOROVOD_SPARK_START_TIMEOUT HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX HOROVOD_SPARK_PYTHONPATH HOROVOD_SPARK_WORK_DIR
 		DATABRICKS_FILE_AVAILABILITY_WAIT_TIMEOUT_SECS DATABRICKS_FILE_AVAILABILITY_CHECK_INTERVAL_SECS`),
-	[]Knob{{Name: "_HOROVOD_SECRET_KEY", Class: Meaningless, Secret: true, Doc: "the key of services that this launcher does not start"}},
-	meaningless(buildTime, `HOROVOD_DEBUG HOROVOD_BUILD_ARCH_FLAGS HOROVOD_BUILD_CUDA_CC_LIST HOROVOD_CUDA_HOME HOROVOD_ROCM_HOME
+	[]Knob{{Name: "_HOROVOD_SECRET_KEY", Class: Meaningless, Secret: true,
+		Doc: "the key of services that this launcher does not start"}},
+	meaningless(buildTime,
+		`HOROVOD_DEBUG HOROVOD_BUILD_ARCH_FLAGS HOROVOD_BUILD_CUDA_CC_LIST HOROVOD_CUDA_HOME HOROVOD_ROCM_HOME
 		HOROVOD_NCCL_HOME HOROVOD_NCCL_INCLUDE HOROVOD_NCCL_LIB HOROVOD_NCCL_LINK HOROVOD_NVTX_INCLUDE
 		HOROVOD_WITH_GLOO HOROVOD_WITH_MPI HOROVOD_WITH_TENSORFLOW HOROVOD_WITH_PYTORCH HOROVOD_WITH_MXNET
 		HOROVOD_WITHOUT_GLOO HOROVOD_WITHOUT_MPI HOROVOD_WITHOUT_TENSORFLOW HOROVOD_WITHOUT_PYTORCH HOROVOD_WITHOUT_MXNET HOROVOD_WITHOUT_NVTX

@@ -8,9 +8,11 @@ import (
 // Whatever the environment holds, Load returns; an error names a variable that is set or
 // missing, and what is taken can be shown and adopted again.
 func FuzzLoad(f *testing.F) {
-	f.Add("HOROVOD_RANK=1\nHOROVOD_SIZE=2\nHOROVOD_GLOO_RENDEZVOUS_ADDR=a\nHOROVOD_GLOO_RENDEZVOUS_PORT=1\nHOROVOD_SECRET_KEY=" + testKey)
+	f.Add("HOROVOD_RANK=1\nHOROVOD_SIZE=2\nHOROVOD_GLOO_RENDEZVOUS_ADDR=a\nHOROVOD_GLOO_RENDEZVOUS_PORT=1\n" +
+		"HOROVOD_SECRET_KEY=" + testKey)
 	f.Add("HOROVOD_CYCLE_TIME=1e400\nHOROVOD_FUSION_THRESHOLD=-1\nHOROVOD_TIMELINE=\x00\nHOROVOD_LOG_LEVEL=x")
-	f.Add("GOROVOD_HEARTBEAT_SECONDS=NaN\nHOROVOD_STALL_CHECK_TIME_SECONDS=0x1p60\nHOROVOD_STALL_SHUTDOWN_TIME_SECONDS=1")
+	f.Add("GOROVOD_HEARTBEAT_SECONDS=NaN\nHOROVOD_STALL_CHECK_TIME_SECONDS=0x1p60\n" +
+		"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=1")
 	f.Add("HOROVOD_CONTROLLER=mpi\nHOROVOD_CPU_OPERATIONS=gloo\nHOROVOD_GLOO_IFACE=eth0,,")
 	f.Add("SLURM_PROCID=7\nSLURM_NTASKS=2\nSLURM_STEP_ID=0\nRANK=1\nWORLD_SIZE=0")
 	for _, k := range Knobs {
@@ -34,8 +36,10 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
-		if c.Told.Size < 1 || c.Told.Rank < 0 || c.Told.Rank >= c.Told.Size || c.Told.LocalRank >= c.Told.LocalSize || c.Told.CrossRank >= c.Told.CrossSize {
-			t.Errorf("%q: rank %d of %d, %d of %d, %d of %d", text, c.Told.Rank, c.Told.Size, c.Told.LocalRank, c.Told.LocalSize, c.Told.CrossRank, c.Told.CrossSize)
+		if c.Told.Size < 1 || c.Told.Rank < 0 || c.Told.Rank >= c.Told.Size || c.Told.LocalRank >= c.Told.LocalSize ||
+			c.Told.CrossRank >= c.Told.CrossSize {
+			t.Errorf("%q: rank %d of %d, %d of %d, %d of %d", text, c.Told.Rank, c.Told.Size, c.Told.LocalRank,
+				c.Told.LocalSize, c.Told.CrossRank, c.Told.CrossSize)
 		}
 		zero := c.Agreed()
 		if differed, err := c.Adopt(zero); err != nil || len(differed) > 0 {

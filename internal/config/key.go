@@ -17,7 +17,8 @@ func ParseKey(v string) ([]byte, error) {
 	case err != nil:
 		return nil, errors.New("it is not hexadecimal")
 	case len(key) < leastKey:
-		return nil, fmt.Errorf("it has fewer than %d hexadecimal digits, and can be guessed: give 64 random ones to all ranks, as `openssl rand -hex 32` makes them", 2*leastKey)
+		return nil, fmt.Errorf("it has fewer than %d hexadecimal digits, and can be guessed: give 64 random ones to "+
+			"all ranks, as `openssl rand -hex 32` makes them", 2*leastKey)
 	}
 	return key, nil
 }

@@ -216,7 +216,8 @@ func backend(field func(*Config) *Backend, why map[string]string) setting {
 				return nil
 			default:
 				if reason, ok := why[string(name)]; ok {
-					return fmt.Errorf("%s; leave it unset or set it to gloo, which selects the native transports, or mpi", reason)
+					return fmt.Errorf("%s; leave it unset or set it to gloo, which selects the native "+
+						"transports, or mpi", reason)
 				}
 				return fmt.Errorf("gloo, which selects the native transports, or mpi is needed")
 			}
@@ -251,7 +252,8 @@ var logLevel = setting{
 			c.LogLevel = slog.LevelError
 		case "warning":
 		default:
-			return remark("there is no such level, which counts as warning; trace, debug, info, warning, error and fatal exist")
+			return remark("there is no such level, which counts as warning; trace, debug, info, warning, error and " +
+				"fatal exist")
 		}
 		return nil
 	},
@@ -297,7 +299,8 @@ var heartbeat = setting{
 	parse: func(c *Config, v string) error {
 		const need = "0, or a number of seconds from 5 to 1000000,"
 		var d Config
-		err := duration(func(c *Config) *time.Duration { return &c.Heartbeat }, time.Second, 1e6, true, need).parse(&d, v)
+		err := duration(func(c *Config) *time.Duration { return &c.Heartbeat }, time.Second, 1e6, true,
+			need).parse(&d, v)
 		if err == nil && d.Heartbeat > 0 && d.Heartbeat < leastHeartbeat {
 			err = fmt.Errorf("%s is needed", need)
 		}

@@ -130,8 +130,8 @@ func TestShowIsTheInverseOfParse(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	c := Read(env("HOROVOD_CYCLE_TIME", "2.50", "HOROVOD_RANK", "a\tb", "HOROVOD_SECRET_KEY", testKey, "_HOROVOD_SECRET_KEY", "s3cret",
-		"HOROVOD_NUM_NCCL_STREAMS", "4", "HOROVOD_HOSTNAME", "h\n"))
+	c := Read(env("HOROVOD_CYCLE_TIME", "2.50", "HOROVOD_RANK", "a\tb", "HOROVOD_SECRET_KEY", testKey,
+		"_HOROVOD_SECRET_KEY", "s3cret", "HOROVOD_NUM_NCCL_STREAMS", "4", "HOROVOD_HOSTNAME", "h\n"))
 	if _, err := c.Adopt(map[string]string{"HOROVOD_CACHE_CAPACITY": "9"}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,8 @@ func TestSettings(t *testing.T) {
 
 func TestUnknownNamesWhatIsMisspelt(t *testing.T) {
 	got := Unknown([]string{"GOROVOD_TLS", "HOROVOD_RANKS", "PATH", "GOROVOD_COMPRESION", "NCCL_X"})
-	want := []string{`"GOROVOD_COMPRESION" is no variable of gorovod or Horovod`, `"HOROVOD_RANKS" is no variable of gorovod or Horovod`}
+	want := []string{`"GOROVOD_COMPRESION" is no variable of gorovod or Horovod`,
+		`"HOROVOD_RANKS" is no variable of gorovod or Horovod`}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -164,5 +164,6 @@ func (v *ways) paths(rank int) int { return reach.Equal(v.to(rank)) }
 // reached tells which way to a rank was taken.
 func (v *ways) reached(rank, route int) {
 	ways := v.to(rank)
-	v.Log.Debug("connected to "+v.Members.Describe(rank), "address", ways[route].Addr, "because", ways[route].Why, "of", len(ways))
+	v.Log.Debug("connected to "+v.Members.Describe(rank), "address", ways[route].Addr, "because", ways[route].Why, "of",
+		len(ways))
 }

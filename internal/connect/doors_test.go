@@ -22,7 +22,8 @@ func TestNotice(t *testing.T) {
 		shared int // doors that say a port alone
 	}{
 		{[]string{"10.0.0.1:5 [fd00::1]:5 172.17.0.1:5"}, 0},
-		{[]string{"10.0.0.1:5 [fd00::1]:5 172.17.0.1:5", "10.0.0.1:6 [fd00::1]:6 172.17.0.1:6", "10.0.0.1:7 [fd00::1]:7 172.17.0.1:7"}, 2},
+		{[]string{"10.0.0.1:5 [fd00::1]:5 172.17.0.1:5", "10.0.0.1:6 [fd00::1]:6 172.17.0.1:6",
+			"10.0.0.1:7 [fd00::1]:7 172.17.0.1:7"}, 2},
 		{[]string{"10.0.0.1:5 10.1.0.1:5", "10.0.0.1:6"}, 0}, // an interface has gone in between
 		{[]string{"10.0.0.1:5", "10.0.0.1:6 10.1.0.1:7"}, 0},
 	} {
@@ -55,7 +56,8 @@ func TestNotice(t *testing.T) {
 			t.Errorf("%s is read as %v", nonsense, got)
 		}
 	}
-	if got, err := readNotice([]byte(`[{"o":[{"a":"x"},{"a":"10.0.0.1:1"}]},{"p":7}]`), 1); err != nil || !reflect.DeepEqual(got, at("10.0.0.1:7")) {
+	if got, err := readNotice([]byte(`[{"o":[{"a":"x"},{"a":"10.0.0.1:1"}]},{"p":7}]`), 1); err != nil ||
+		!reflect.DeepEqual(got, at("10.0.0.1:7")) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -42,13 +42,16 @@ func TestWhereRanksListen(t *testing.T) {
 	for _, c := range []struct {
 		iface    []string
 		machines []roster.Machine
-	}{{nil, []roster.Machine{here, here}}, {[]string{"lo"}, []roster.Machine{here, there}}, {[]string{"gorovod9", "lo"}, []roster.Machine{here, there}}} {
+	}{{nil, []roster.Machine{here, here}}, {[]string{"lo"}, []roster.Machine{here, there}}, {[]string{"gorovod9", "lo"},
+		[]roster.Machine{here, there}}} {
 		offers, err := listening(t, c.iface, c.machines...)
 		if err != nil || len(offers) != 1 || !strings.HasPrefix(offers[0].Addr, "127.0.0.1:") {
 			t.Errorf("%+v: %v, %v", c, offers, err)
 		}
 	}
-	if _, err := listening(t, []string{"gorovod8", "gorovod9"}, here, there); err == nil || !strings.Contains(err.Error(), "HOROVOD_GLOO_IFACE=gorovod8,gorovod9: none of these") || !strings.Contains(err.Error(), "it has lo") {
+	if _, err := listening(t, []string{"gorovod8", "gorovod9"}, here, there); err == nil ||
+		!strings.Contains(err.Error(), "HOROVOD_GLOO_IFACE=gorovod8,gorovod9: none of these") ||
+		!strings.Contains(err.Error(), "it has lo") {
 		t.Errorf("an interface that is not there: %v", err)
 	}
 	switch offers, err := listening(t, nil, here, there); {

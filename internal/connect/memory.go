@@ -97,8 +97,9 @@ func (c *connector) attach(ctx context.Context, ranks []int, several bool) (*shm
 	if several {
 		boards = hosts.BoardBytes(len(ranks), c.slots())
 	}
-	return shm.Open(ctx, shm.Config{Rank: slices.Index(ranks, c.Place.Rank), Size: len(ranks), Ranks: ranks, Key: c.Secret,
-		Job: strings.Join(c.Peers, ","), Generation: c.Generation, Timeout: c.Config.Timeout, Slots: c.slots(), Alarm: several,
+	return shm.Open(ctx, shm.Config{Rank: slices.Index(ranks, c.Place.Rank), Size: len(ranks), Ranks: ranks,
+		Key: c.Secret, Job: strings.Join(c.Peers, ","), Generation: c.Generation, Timeout: c.Config.Timeout,
+		Slots: c.slots(), Alarm: several,
 		BoardBytes: boards, Cores: runtime.GOMAXPROCS(0), Staged: !c.Config.SingleCopy, HugePages: c.Config.HugePages,
 		Died: c.Vanished, TrackFD: c.TrackFD})
 }

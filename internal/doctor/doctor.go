@@ -37,16 +37,18 @@ type Cluster struct {
 
 // Command is gorovod doctor.
 var Command = &commandline.Command{
-	Name:   "doctor",
-	Usage:  "[options]",
-	About:  "Examine this host, or several and the ways between them",
-	Detail: "The exit code is 0 if a job can run, 1 if it could not, 2 if the arguments make no sense. With --bundle it is 0 if the file was written.",
+	Name:  "doctor",
+	Usage: "[options]",
+	About: "Examine this host, or several and the ways between them",
+	Detail: "The exit code is 0 if a job can run, 1 if it could not, 2 if the arguments make no sense. With --bundle " +
+		"it is 0 if the file was written.",
 	Examples: []commandline.Example{
 		{Line: "gorovod doctor", About: "This host."},
 		{Line: "gorovod doctor -H node1:4,node2:4", About: "Two hosts and the ways between them."},
 		{Line: "gorovod doctor --env", About: "The environment variables that are known here, and their values."},
 		{Line: "gorovod doctor --bundle help.tar.gz", About: "All of this in a file to send, without secrets."},
-		{Line: "gorovod doctor --dump 4711", About: "What the ranks of a running job wait for; 4711 is its launcher's process."},
+		{Line: "gorovod doctor --dump 4711", About: "What the ranks of a running job wait for; 4711 is its " +
+			"launcher's process."},
 	},
 	Grammar: func() any { return &options{} },
 }
@@ -68,7 +70,8 @@ const exitUsage = 2
 // environ the environment, as os.Environ has it. It returns the exit code: 1 if
 // something is wrong, 2 if the arguments make no sense. examine looks at hosts and prints what it finds.
 func Main(name string, args, environ []string, stdout, stderr io.Writer, examine func(Cluster, io.Writer) error) int {
-	stdout, stderr = printable.Writer{To: stdout}, printable.Writer{To: stderr} // what hosts and ranks say of themselves
+	// what hosts and ranks say of themselves
+	stdout, stderr = printable.Writer{To: stdout}, printable.Writer{To: stderr}
 	code, err := run(name, args, environ, stdout, examine)
 	if err != nil && !errors.Is(err, ErrUnwell) {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)

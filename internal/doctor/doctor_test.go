@@ -32,8 +32,9 @@ func row(t *testing.T, table, name string) []string {
 
 func TestEnv(t *testing.T) {
 	var b bytes.Buffer
-	err := Env(&b, []string{"HOROVOD_CYCLE_TIME=2.50", "HOROVOD_SECRET_KEY=c0ffeec0ffeec0ffeec0ffeec0ffeec0", "HOROVOD_HOSTNAME=a\tb", "HOROVOD_NUM_NCCL_STREAMS=3", "HOROVOD_AUTOTUNE=1",
-		"HOROVOD_FUSION_TRESHOLD=7", "GOROVOD_X=", "EDITOR=ed"})
+	err := Env(&b, []string{"HOROVOD_CYCLE_TIME=2.50", "HOROVOD_SECRET_KEY=c0ffeec0ffeec0ffeec0ffeec0ffeec0",
+		"HOROVOD_HOSTNAME=a\tb", "HOROVOD_NUM_NCCL_STREAMS=3", "HOROVOD_AUTOTUNE=1", "HOROVOD_FUSION_TRESHOLD=7",
+		"GOROVOD_X=", "EDITOR=ed"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,9 @@ func TestUnusableEnv(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	_, rest, _ := strings.Cut(b.String(), "\n\n")
-	for _, want := range []string{"Wrong:\n", "\n  HOROVOD_RANK=x: a whole number", "\n  HOROVOD_CPU_OPERATIONS=ccl: there is no oneCCL backend", "\n  HOROVOD_SECRET_KEY: it is not hexadecimal\n"} {
+	for _, want := range []string{"Wrong:\n", "\n  HOROVOD_RANK=x: a whole number",
+		"\n  HOROVOD_CPU_OPERATIONS=ccl: there is no oneCCL backend",
+		"\n  HOROVOD_SECRET_KEY: it is not hexadecimal\n"} {
 		if !strings.Contains(rest, want) {
 			t.Errorf("no %q in %s", want, rest)
 		}
@@ -109,7 +112,8 @@ func examined(c Cluster, w io.Writer) error {
 	if c.SSHPort != nil {
 		port = strconv.Itoa(*c.SSHPort)
 	}
-	fmt.Fprintf(w, "examined {%s %s, port %s, %d %s %v}\n", c.Hosts, c.Hostfile, port, c.StartTimeout, c.Python, c.NoPairs)
+	fmt.Fprintf(w, "examined {%s %s, port %s, %d %s %v}\n", c.Hosts, c.Hostfile, port, c.StartTimeout, c.Python,
+		c.NoPairs)
 	switch c.Hosts {
 	case "unwell:1":
 		return ErrUnwell
@@ -147,12 +151,14 @@ func TestExitCodes(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		code := Main("gorovod doctor", strings.Fields(c.args), []string{c.env}, &stdout, &stderr, examined)
-		if code != c.code || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.error) || (c.error == "") != (stderr.Len() == 0) {
+		if code != c.code || !strings.Contains(stdout.String(), c.out) || !strings.Contains(stderr.String(), c.error) ||
+			(c.error == "") != (stderr.Len() == 0) {
 			t.Errorf("%q: code %d, stdout %.60q, stderr %q", c.args, code, stdout.String(), stderr.String())
 		}
 	}
 	var stderr bytes.Buffer
-	if code := Main("d", []string{"--env"}, nil, broken{}, &stderr, examined); code != 1 || !strings.Contains(stderr.String(), "no space left") {
+	if code := Main("d", []string{"--env"}, nil, broken{}, &stderr, examined); code != 1 ||
+		!strings.Contains(stderr.String(), "no space left") {
 		t.Errorf("code %d, %s", code, stderr.String())
 	}
 }

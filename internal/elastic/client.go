@@ -110,7 +110,8 @@ func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, 
 		won.conn.Close()
 		return nil, fmt.Errorf("find the driver of the elastic job at %v: %w", addrs, err)
 	}
-	c := &Client{conn: conn, o: o, ended: make(chan struct{}), placed: make(chan Message, 1), news: make(chan struct{}, 1)}
+	c := &Client{conn: conn, o: o, ended: make(chan struct{}), placed: make(chan Message, 1),
+		news: make(chan struct{}, 1)}
 	c.track(true)
 	guard.Go("the connection to the driver", c.end, c.read)
 	return c, nil

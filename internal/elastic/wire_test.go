@@ -11,8 +11,10 @@ import (
 func TestFrames(t *testing.T) {
 	for _, m := range []Message{
 		{Type: TypePing},
-		{Type: TypeReady, Number: 3, Registration: &membership.Registration{Commit: -1, Intact: true, Sets: [][]int{{0, 2}, {1}}, Trouble: "x"}},
-		{Type: TypePlace, Number: 3, Assignment: &Assignment{Epoch: 7, Place: membership.Place{Worker: 4, Host: "a", Rank: 1, Size: 2}, Addrs: []string{"a:1"}, Sync: true}},
+		{Type: TypeReady, Number: 3, Registration: &membership.Registration{Commit: -1, Intact: true,
+			Sets: [][]int{{0, 2}, {1}}, Trouble: "x"}},
+		{Type: TypePlace, Number: 3, Assignment: &Assignment{Epoch: 7, Place: membership.Place{Worker: 4, Host: "a",
+			Rank: 1, Size: 2}, Addrs: []string{"a:1"}, Sync: true}},
 		{Type: TypeUpdate, Stamp: 1 << 40, Update: membership.Added | membership.Removed},
 	} {
 		frame, err := Encode(m)
@@ -37,7 +39,8 @@ func TestFrames(t *testing.T) {
 
 func TestEpochsHaveKeysOfTheirOwn(t *testing.T) {
 	key := []byte("secret")
-	if bytes.Equal(EpochKey(key, 1), EpochKey(key, 2)) || bytes.Equal(EpochKey(key, 1), EpochKey([]byte("other"), 1)) || bytes.Equal(EpochKey(key, 1), key) {
+	if bytes.Equal(EpochKey(key, 1), EpochKey(key, 2)) || bytes.Equal(EpochKey(key, 1), EpochKey([]byte("other"), 1)) ||
+		bytes.Equal(EpochKey(key, 1), key) {
 		t.Error("keys are equal")
 	}
 	if !bytes.Equal(EpochKey(key, 1), EpochKey(key, 1)) {
@@ -47,7 +50,9 @@ func TestEpochsHaveKeysOfTheirOwn(t *testing.T) {
 
 // Whatever comes, Decode returns, with an error or with what Encode can send again.
 func FuzzDecode(f *testing.F) {
-	for _, m := range []Message{{Type: TypePong}, {Type: TypeReady, Registration: &membership.Registration{Sets: [][]int{{1}}}}, {Type: TypePlace, Assignment: &Assignment{}}} {
+	for _, m := range []Message{{Type: TypePong},
+		{Type: TypeReady, Registration: &membership.Registration{Sets: [][]int{{1}}}},
+		{Type: TypePlace, Assignment: &Assignment{}}} {
 		frame, _ := Encode(m)
 		f.Add(frame)
 	}

@@ -72,7 +72,8 @@ func (l *lane) admit(en *Entry) *Error {
 		return duplicateName(en.request.Name)
 	}
 	if l.joining != nil && !en.request.Type.ChangesSets() {
-		return errorf(InvalidArgument, "%s of tensor %q: this rank has joined; it may submit no tensor before all ranks have.", en.request.Type.Describe().Name, en.request.Name)
+		return errorf(InvalidArgument, "%s of tensor %q: this rank has joined; it may submit no tensor before all "+
+			"ranks have.", en.request.Type.Describe().Name, en.request.Name)
 	}
 	return nil
 }

@@ -21,9 +21,11 @@ func (l *lane) check(op *Op) *Error {
 	case d.Role != operation.Collective:
 		return errorf(InvalidArgument, "%s is not an operation.", d.Name)
 	case !d.Types.Has(op.DType):
-		return errorf(InvalidArgument, "%s of tensor %q: %v is not supported; floating-point types are.", d.Name, op.Name, op.DType)
+		return errorf(InvalidArgument, "%s of tensor %q: %v is not supported; floating-point types are.", d.Name,
+			op.Name, op.DType)
 	case d.Ops != 0 && op.Type != operation.Adasum && op.ReduceOp.Valid() && !d.Ops.Has(op.ReduceOp):
-		return errorf(Aborted, "%s of tensor %q: %v is not possible: it currently only supports %v.", d.Name, op.Name, op.ReduceOp, d.Ops)
+		return errorf(Aborted, "%s of tensor %q: %v is not possible: it currently only supports %v.", d.Name, op.Name,
+			op.ReduceOp, d.Ops)
 	case d.Has(operation.Root) && l.member(op.Root) < 0:
 		return invalidRoot(op, fmt.Sprintf("size %d", len(l.members)))
 	case d.Has(operation.Rows) && len(op.Shape) == 0:
@@ -49,7 +51,8 @@ func invalidRoot(op *Op, members string) *Error {
 func (l *lane) checkTensor(d *operation.Descriptor, op *Op) *Error {
 	kind := d.Name
 	if len(op.Name) > negotiate.MaxName {
-		return errorf(InvalidArgument, "%s: the tensor name has %d bytes; at most %d are possible.", kind, len(op.Name), negotiate.MaxName)
+		return errorf(InvalidArgument, "%s: the tensor name has %d bytes; at most %d are possible.", kind, len(op.Name),
+			negotiate.MaxName)
 	}
 	if op.Name == "" {
 		return errorf(InvalidArgument, "%s: a tensor name is needed.", kind)
@@ -58,7 +61,8 @@ func (l *lane) checkTensor(d *operation.Descriptor, op *Op) *Error {
 		return errorf(InvalidArgument, "%s of tensor %q: unknown data type %d.", kind, op.Name, op.DType)
 	}
 	if len(op.Shape) > negotiate.MaxDims {
-		return errorf(InvalidArgument, "%s of tensor %q: %d dimensions; at most %d are possible.", kind, op.Name, len(op.Shape), negotiate.MaxDims)
+		return errorf(InvalidArgument, "%s of tensor %q: %d dimensions; at most %d are possible.", kind, op.Name,
+			len(op.Shape), negotiate.MaxDims)
 	}
 	n, err := op.Shape.NumElements()
 	if err != nil {
@@ -71,7 +75,8 @@ func (l *lane) checkTensor(d *operation.Descriptor, op *Op) *Error {
 		return nil
 	}
 	if bytes := n * int64(op.DType.Size()); int64(len(op.In)) != bytes {
-		return errorf(InvalidArgument, "%s of tensor %q: %d bytes of input for shape %v of %v, which has %d.", kind, op.Name, len(op.In), op.Shape, op.DType, bytes)
+		return errorf(InvalidArgument, "%s of tensor %q: %d bytes of input for shape %v of %v, which has %d.", kind,
+			op.Name, len(op.In), op.Shape, op.DType, bytes)
 	}
 	return nil
 }
@@ -118,10 +123,12 @@ func (l *lane) checkOutput(d *operation.Descriptor, op *Op) *Error {
 		return nil
 	}
 	if bytes := l.outputBytes(d, op); len(op.Out) != bytes {
-		return errorf(InvalidArgument, "%s of tensor %q: %d bytes of output, but the result has %d.", d.Name, op.Name, len(op.Out), bytes)
+		return errorf(InvalidArgument, "%s of tensor %q: %d bytes of output, but the result has %d.", d.Name, op.Name,
+			len(op.Out), bytes)
 	}
 	if d.Output != operation.OwnRows && overlap(op.In, op.Out) && &op.In[0] != &op.Out[0] {
-		return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be the input, or apart from it.", d.Name, op.Name)
+		return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be the input, "+
+			"or apart from it.", d.Name, op.Name)
 	}
 	return nil
 }
@@ -135,15 +142,18 @@ func (l *lane) checkSplits(op *Op) *Error {
 	rows := op.Shape[0]
 	if len(op.Splits) == 0 {
 		if rows%size != 0 {
-			return errorf(InvalidArgument, "Alltoall of tensor %q: splits are not given, and the first dimension %d is not divisible by the number of processes %d.", op.Name, rows, size)
+			return errorf(InvalidArgument, "Alltoall of tensor %q: splits are not given, and the first dimension %d "+
+				"is not divisible by the number of processes %d.", op.Name, rows, size)
 		}
 		if rows/size > math.MaxInt32 {
-			return errorf(InvalidArgument, "Alltoall of tensor %q: %d rows for each process are too many.", op.Name, rows/size)
+			return errorf(InvalidArgument, "Alltoall of tensor %q: %d rows for each process are too many.", op.Name,
+				rows/size)
 		}
 		return nil
 	}
 	if int64(len(op.Splits)) != size {
-		return errorf(InvalidArgument, "Alltoall of tensor %q: %d splits for %d processes.", op.Name, len(op.Splits), size)
+		return errorf(InvalidArgument, "Alltoall of tensor %q: %d splits for %d processes.", op.Name,
+			len(op.Splits), size)
 	}
 	sum := int64(0)
 	for i, s := range op.Splits {
@@ -153,7 +163,8 @@ func (l *lane) checkSplits(op *Op) *Error {
 		sum += int64(s)
 	}
 	if sum > rows {
-		return errorf(InvalidArgument, "Alltoall of tensor %q: the sum of the splits %d is greater than the first dimension %d.", op.Name, sum, rows)
+		return errorf(InvalidArgument, "Alltoall of tensor %q: the sum of the splits %d is greater than the first "+
+			"dimension %d.", op.Name, sum, rows)
 	}
 	return nil
 }

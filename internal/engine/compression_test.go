@@ -23,8 +23,10 @@ func TestCompression(t *testing.T) {
 		{"not asked for", false, tensor.WireAsIs, func(*Op) {}, false},
 		{"by the operation", false, tensor.WireAsIs, func(op *Op) { op.Wire = tensor.WireFloat16 }, true},
 		{"by the setting", false, tensor.WireBFloat16, func(*Op) {}, true},
-		{"of an average", false, tensor.WireBFloat16, func(op *Op) { op.ReduceOp = tensor.Average; op.Postscale = 3 }, true},
-		{"not of a maximum", false, tensor.WireBFloat16, func(op *Op) { op.ReduceOp = tensor.Max; op.Postscale = 3 }, false},
+		{"of an average", false, tensor.WireBFloat16, func(op *Op) { op.ReduceOp = tensor.Average; op.Postscale = 3 },
+			true},
+		{"not of a maximum", false, tensor.WireBFloat16, func(op *Op) { op.ReduceOp = tensor.Max; op.Postscale = 3 },
+			false},
 		{"not inside a host", true, tensor.WireFloat16, func(*Op) {}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -77,11 +79,15 @@ func TestCompressionMustAgree(t *testing.T) {
 		op := sum("x", floats(1))
 		op.Wire = tensor.Wire(r + 1)
 		err := do(t, e, op)
-		if err == nil || err.Code != PreconditionError || !strings.Contains(err.Reason, "Mismatched compression: One rank sent compression fp16, but another rank sent compression bf16. (rank 0: fp16; rank 1: bf16)") {
+		if err == nil || err.Code != PreconditionError || !strings.Contains(err.Reason,
+			"Mismatched compression: One rank sent compression fp16, but another rank sent compression bf16. (rank "+
+				"0: fp16; rank 1: bf16)") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 		// What has no effect need not agree.
-		op = &Op{Type: operation.Allreduce, DType: tensor.Int32, ReduceOp: tensor.Sum, Name: "i", Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1, 0, 0, 0}, Out: make([]byte, 4), Wire: tensor.Wire(r + 1)}
+		op = &Op{Type: operation.Allreduce, DType: tensor.Int32, ReduceOp: tensor.Sum, Name: "i",
+			Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1, 0, 0, 0}, Out: make([]byte, 4),
+			Wire: tensor.Wire(r + 1)}
 		if err := do(t, e, op); err != nil || op.Out[0] != 2 {
 			t.Errorf("rank %d: %v, sum %v", r, err, op.Out)
 		}

@@ -98,7 +98,8 @@ func shmWorld(t *testing.T, size int, what string) (engines []*Engine, segment *
 	var opening sync.WaitGroup
 	for r := range size {
 		opening.Go(func() {
-			networks[r], errs[r] = shm.Open(t.Context(), shm.Config{Rank: r, Size: size, Key: []byte("secret"), Job: what, Timeout: limit, Slots: 16,
+			networks[r], errs[r] = shm.Open(t.Context(), shm.Config{Rank: r, Size: size, Key: []byte("secret"),
+				Job: what, Timeout: limit, Slots: 16,
 				TrackFD: func(n int, open bool) {
 					if open && r == 0 {
 						fd.Store(int64(n))
@@ -231,7 +232,8 @@ func damagedOp(rng *rand.Rand, i, rank int, t *testing.T, what string) (op *Op, 
 		in[k] = byte(k + rank)
 	}
 	var got []fenced
-	op = &Op{DType: tensor.Float32, ReduceOp: tensor.Sum, Prescale: 1, Postscale: 1, Shape: tensor.Shape{rows, 2}, In: in}
+	op = &Op{DType: tensor.Float32, ReduceOp: tensor.Sum, Prescale: 1, Postscale: 1, Shape: tensor.Shape{rows,
+		2}, In: in}
 	sized := func() {
 		f := newFenced(len(in))
 		got, op.Out = append(got, f), f.inside()
@@ -246,7 +248,8 @@ func damagedOp(rng *rand.Rand, i, rank int, t *testing.T, what string) (op *Op, 
 			return f.inside(), nil
 		}
 	}
-	kinds := []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Allgather, operation.Alltoall, operation.Reducescatter}
+	kinds := []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Adasum, operation.Broadcast,
+		operation.Allgather, operation.Alltoall, operation.Reducescatter}
 	op.Type = kinds[rng.IntN(len(kinds))]
 	switch op.Type {
 	case operation.Allgather, operation.Alltoall, operation.Reducescatter:
@@ -325,7 +328,8 @@ func TestScrambledMessages(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, i))
 		engines := make([]*Engine, 3)
 		for r, n := range inproc.NewWorld(len(engines), inproc.Options{Shared: i%2 == 0, Slots: 16, ChunkBytes: 4096}) {
-			e, err := New(&scrambler{n, rand.New(rand.NewPCG(rng.Uint64(), 0))}, Options{Rank: r, Size: len(engines), FusionThreshold: 1 << 16, CacheCapacity: 16})
+			e, err := New(&scrambler{n, rand.New(rand.NewPCG(rng.Uint64(), 0))}, Options{Rank: r, Size: len(engines),
+				FusionThreshold: 1 << 16, CacheCapacity: 16})
 			if err != nil {
 				t.Fatal(err)
 			}

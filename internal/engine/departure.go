@@ -27,7 +27,8 @@ func (e *Engine) left() bool {
 	return true
 }
 
-// words is f for a caller, whose operation fails. It may ask what the rank that left has come to, and block for a moment.
+// words is f for a caller, whose operation fails. It may ask what the rank that left has come to, and block for a
+// moment.
 func (e *Engine) words(f *Error) *Error {
 	if f == e.abort.Load() {
 		e.NoteVictim()

@@ -98,13 +98,14 @@ type Engine struct {
 	setCalls sync.Mutex              // one AddSet or RemoveSet at a time
 	added    uint32                  // how many sets have been added ever; guarded by setCalls
 
-	role         sync.Mutex    // the drive lock
-	wanted       atomic.Int32  // those who need the role now (Shutdown): a driver yields to them
-	aside        atomic.Bool   // the background goroutine has the role
-	dozing       atomic.Bool   // and sleeps on the bell
-	claims       atomic.Int32  // waiters that want the role from it now
-	pending      atomic.Int64  // operations not yet done
-	tells        atomic.Int32  // pending operations with a callback: somebody is told of the end, and asks for nothing before
+	role    sync.Mutex   // the drive lock
+	wanted  atomic.Int32 // those who need the role now (Shutdown): a driver yields to them
+	aside   atomic.Bool  // the background goroutine has the role
+	dozing  atomic.Bool  // and sleeps on the bell
+	claims  atomic.Int32 // waiters that want the role from it now
+	pending atomic.Int64 // operations not yet done
+	// pending operations with a callback: somebody is told of the end, and asks for nothing before
+	tells        atomic.Int32
 	hurry        chan struct{} // ends the background goroutine's nap: such an operation has come
 	napping      *time.Timer   // the background goroutine's
 	woken        atomic.Bool   // Wake was called, and nobody has begun to look since
@@ -143,7 +144,9 @@ func New(net transport.Network, o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{net: net, bell: net.Bell(), opts: o, flight: flight.NewRecorder(o.Records), kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), napping: time.NewTimer(0), quit: make(chan struct{}), stopped: make(chan struct{})}
+	e := &Engine{net: net, bell: net.Bell(), opts: o, flight: flight.NewRecorder(o.Records), kick: make(chan struct{},
+		1), hurry: make(chan struct{}, 1), napping: time.NewTimer(0), quit: make(chan struct{}),
+		stopped: make(chan struct{})}
 	members := make([]int, o.Size)
 	for i := range members {
 		members[i] = i
@@ -249,7 +252,8 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 		return nil, nil
 	}
 	if len(name) > negotiate.MaxName {
-		return nil, errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are possible.", ops[0].Type.Describe().Name, len(name), negotiate.MaxName)
+		return nil, errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are possible.",
+			ops[0].Type.Describe().Name, len(name), negotiate.MaxName)
 	}
 	l, err := e.lane(&ops[0])
 	if err != nil {
@@ -257,7 +261,8 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 	}
 	for i := range ops {
 		if ops[i].Set != ops[0].Set || ops[i].Type != ops[0].Type {
-			return nil, errorf(InvalidArgument, "grouped %s: operation %d is of another type or process set than the first.", ops[0].Type.Describe().Name, i)
+			return nil, errorf(InvalidArgument, "grouped %s: operation %d is of another type or process set "+
+				"than the first.", ops[0].Type.Describe().Name, i)
 		}
 		if name == "" {
 			ops[i].Name = ops[i].Type.Describe().NonameGrouped()
@@ -329,11 +334,13 @@ func (e *Engine) lane(op *Op) (*lane, *Error) {
 	e.mu.Unlock()
 	switch {
 	case s == nil:
-		return nil, errorf(InvalidArgument, "%s: Process set provided does not exist, or has not been registered (id %d).", op.Type.Describe().Name, op.Set)
+		return nil, errorf(InvalidArgument, "%s: Process set provided does not exist, or has not been "+
+			"registered (id %d).", op.Type.Describe().Name, op.Set)
 	case op.Type.Describe().Has(operation.Root) && !slices.Contains(s.members, op.Root):
 		return nil, invalidRoot(op, fmt.Sprintf("ranks %v", s.members))
 	case s.lane == nil:
-		return nil, errorf(InvalidArgument, "%s: Rank %d is not a member of the provided process set.", op.Type.Describe().Name, e.opts.Rank)
+		return nil, errorf(InvalidArgument, "%s: Rank %d is not a member of the provided process set.",
+			op.Type.Describe().Name, e.opts.Rank)
 	}
 	return s.lane, nil
 }

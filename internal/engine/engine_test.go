@@ -38,7 +38,8 @@ func makeWorld(t interface{ Fatal(...any) }, size int, shared bool, change func(
 		change(&o)
 	}
 	engines := make([]*Engine, size)
-	for r, n := range inproc.NewWorld(size, inproc.Options{Shared: shared, Slots: max(1, o.CacheCapacity), ChunkBytes: 4096}) {
+	for r, n := range inproc.NewWorld(size, inproc.Options{Shared: shared, Slots: max(1, o.CacheCapacity),
+		ChunkBytes: 4096}) {
 		o := o
 		o.Rank = r
 		e, err := New(n, o)
@@ -72,8 +73,8 @@ func float(b []byte, i int) float32 {
 
 // sum describes an in-place float32 sum.
 func sum(name string, data []byte) *Op {
-	return &Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{int64(len(data) / 4)},
-		Prescale: 1, Postscale: 1, In: data, Out: data}
+	return &Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name,
+		Shape: tensor.Shape{int64(len(data) / 4)}, Prescale: 1, Postscale: 1, In: data, Out: data}
 }
 
 // do enqueues, waits and releases.
@@ -117,7 +118,8 @@ func TestOperations(t *testing.T) {
 							copy(in[4*i:], floats(float32(r)))
 						}
 						var out []byte
-						g := &Op{Type: operation.Allgather, DType: tensor.Float32, Name: "g", Shape: tensor.Shape{int64(r), 2}, Prescale: 1, Postscale: 1, In: in,
+						g := &Op{Type: operation.Allgather, DType: tensor.Float32, Name: "g",
+							Shape: tensor.Shape{int64(r), 2}, Prescale: 1, Postscale: 1, In: in,
 							Alloc: func(shape tensor.Shape, n int) ([]byte, error) {
 								if want := (tensor.Shape{int64(size * (size - 1) / 2), 2}); !shape.Equal(want) {
 									t.Errorf("allgather: shape %v, want %v", shape, want)
@@ -141,13 +143,16 @@ func TestOperations(t *testing.T) {
 						root := round % size
 						b := floats(float32(r), float32(round))
 						to := make([]byte, len(b))
-						if err := do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Float32, Name: fmt.Sprint("b", root), Root: root, Shape: tensor.Shape{2}, Prescale: 1, Postscale: 1, In: b, Out: to}); err != nil {
+						if err := do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Float32,
+							Name: fmt.Sprint("b", root), Root: root, Shape: tensor.Shape{2}, Prescale: 1, Postscale: 1,
+							In: b, Out: to}); err != nil {
 							t.Errorf("broadcast: %v", err)
 						}
 						if float(to, 0) != float32(root) || float(to, 1) != float32(round) {
 							t.Errorf("broadcast from %d: %v", root, float(to, 0))
 						}
-						if err := do(t, e, &Op{Type: operation.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1, Postscale: 1}); err != nil {
+						if err := do(t, e, &Op{Type: operation.Barrier, DType: tensor.Uint8, Name: "barrier.noname",
+							Prescale: 1, Postscale: 1}); err != nil {
 							t.Errorf("barrier: %v", err)
 						}
 					}
@@ -166,7 +171,8 @@ func TestManyTensorsInAnyOrder(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		for _, threshold := range []int64{0, 1000, 1 << 20} {
 			t.Run(fmt.Sprintf("shared=%v/threshold=%d", shared, threshold), func(t *testing.T) {
-				engines := newWorld(t, 4, shared, func(o *Options) { o.FusionThreshold, o.CacheCapacity = threshold, 40 })
+				engines := newWorld(t, 4, shared,
+					func(o *Options) { o.FusionThreshold, o.CacheCapacity = threshold, 40 })
 				each(engines, func(r int, e *Engine) {
 					var wg sync.WaitGroup
 					for thread := range threads {
@@ -224,7 +230,9 @@ func TestMismatchIsAnErrorEverywhere(t *testing.T) {
 	each(engines, func(r int, e *Engine) {
 		for range 3 {
 			err := do(t, e, sum("x", make([]byte, 4*(1+r/2))))
-			if err == nil || err.Code != PreconditionError || !strings.HasPrefix(err.Reason, "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [1], but another rank sent a tensor of shape [2].") {
+			if err == nil || err.Code != PreconditionError || !strings.HasPrefix(err.Reason,
+				"Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [1], but another rank sent a "+
+					"tensor of shape [2].") {
 				t.Errorf("rank %d: %v", r, err)
 			}
 			if err := do(t, e, sum("x", make([]byte, 4))); err != nil {
@@ -240,7 +248,8 @@ func TestRefusedAtOnce(t *testing.T) {
 		change func(*Op)
 		want   string
 	}{
-		"root":   {func(o *Op) { o.Type, o.Root = operation.Broadcast, 2 }, "broadcast received invalid root rank 2 for provided process set"},
+		"root": {func(o *Op) { o.Type, o.Root = operation.Broadcast, 2 },
+			"broadcast received invalid root rank 2 for provided process set"},
 		"dtype":  {func(o *Op) { o.DType = 99 }, "unknown data type"},
 		"op":     {func(o *Op) { o.ReduceOp = 77 }, "unknown reduce operation"},
 		"set":    {func(o *Op) { o.Set = 3 }, "Process set provided does not exist"},
@@ -249,16 +258,21 @@ func TestRefusedAtOnce(t *testing.T) {
 		"shape":  {func(o *Op) { o.Shape = tensor.Shape{-1} }, "negative"},
 		"adasum": {func(o *Op) { o.ReduceOp = tensor.Adasum }, "Allreduce of tensor"},
 		"type":   {func(o *Op) { o.Type = 77 }, "is not an operation"},
-		"splits": {func(o *Op) { o.Type, o.Shape, o.Splits = operation.Alltoall, tensor.Shape{2}, []int32{1} }, "1 splits for 2 processes"},
-		"sum":    {func(o *Op) { o.Type, o.Splits = operation.Alltoall, []int32{1, 2} }, "sum of the splits 3 is greater than the first dimension 2"},
-		"less":   {func(o *Op) { o.Type, o.Splits = operation.Alltoall, []int32{-1, 2} }, "negative"},
-		"odd":    {func(o *Op) { o.Type, o.Shape, o.In = operation.Alltoall, tensor.Shape{3}, make([]byte, 12) }, "not divisible"},
-		"min":    {func(o *Op) { o.Type, o.ReduceOp = operation.Reducescatter, tensor.Min }, "only supports AVERAGE and SUM"},
-		"int":    {func(o *Op) { o.Type, o.DType = operation.Adasum, tensor.Int32 }, "floating-point"},
+		"splits": {func(o *Op) { o.Type, o.Shape, o.Splits = operation.Alltoall, tensor.Shape{2}, []int32{1} },
+			"1 splits for 2 processes"},
+		"sum": {func(o *Op) { o.Type, o.Splits = operation.Alltoall, []int32{1, 2} },
+			"sum of the splits 3 is greater than the first dimension 2"},
+		"less": {func(o *Op) { o.Type, o.Splits = operation.Alltoall, []int32{-1, 2} }, "negative"},
+		"odd": {func(o *Op) { o.Type, o.Shape, o.In = operation.Alltoall, tensor.Shape{3}, make([]byte, 12) },
+			"not divisible"},
+		"min": {func(o *Op) { o.Type, o.ReduceOp = operation.Reducescatter, tensor.Min },
+			"only supports AVERAGE and SUM"},
+		"int": {func(o *Op) { o.Type, o.DType = operation.Adasum, tensor.Int32 }, "floating-point"},
 	} {
 		op := sum("x", make([]byte, 8))
 		c.change(op)
-		if _, err := e.Enqueue(op); err == nil || err.Code != InvalidArgument && name != "min" && name != "adasum" || !strings.Contains(err.Reason, c.want) {
+		if _, err := e.Enqueue(op); err == nil || err.Code != InvalidArgument && name != "min" && name != "adasum" ||
+			!strings.Contains(err.Reason, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -273,7 +287,8 @@ func TestDuplicateName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := engines[0].Enqueue(sum("x", make([]byte, 4))); err == nil || err.Code != InvalidArgument || !strings.Contains(err.Reason, "Duplicate tensor name") {
+	if _, err := engines[0].Enqueue(sum("x", make([]byte, 4))); err == nil || err.Code != InvalidArgument ||
+		!strings.Contains(err.Reason, "Duplicate tensor name") {
 		t.Errorf("second of the same name: %v", err)
 	}
 	if err := do(t, engines[1], sum("x", make([]byte, 4))); err != nil {
@@ -377,13 +392,15 @@ func TestShutdownFailsTheOthers(t *testing.T) {
 			}
 			if r == 1 {
 				e.Shutdown(limit)
-				if _, err := e.Enqueue(sum("after", floats(1))); err == nil || !strings.Contains(err.Reason, "Horovod has been shut down") {
+				if _, err := e.Enqueue(sum("after", floats(1))); err == nil || !strings.Contains(err.Reason,
+					"Horovod has been shut down") {
 					t.Errorf("after own shutdown: %v", err)
 				}
 				return
 			}
 			err := do(t, e, sum("more", floats(1)))
-			if err == nil || err.Code != UnknownError || !strings.Contains(err.Reason, "Horovod has been shut down") || !strings.Contains(err.Reason, "rank 1 has shut down") {
+			if err == nil || err.Code != UnknownError || !strings.Contains(err.Reason, "Horovod has been shut down") ||
+				!strings.Contains(err.Reason, "rank 1 has shut down") {
 				t.Errorf("rank %d: %v", r, err)
 			}
 		})
@@ -436,8 +453,10 @@ func TestAbort(t *testing.T) {
 				return
 			}
 			for _, name := range []string{"pending", "later"} {
-				if err := do(t, e, sum(name, make([]byte, 1<<16))); err == nil || err.Code != UnknownError || !strings.HasPrefix(err.Reason, cause.Error()+" [") ||
-					!strings.HasSuffix(err.Reason, `: ALLREDUCE "pending" waited for other ranks]`) { // the same for what comes later
+				if err := do(t, e, sum(name, make([]byte, 1<<16))); err == nil || err.Code != UnknownError ||
+					!strings.HasPrefix(err.Reason, cause.Error()+" [") ||
+					// the same for what comes later
+					!strings.HasSuffix(err.Reason, `: ALLREDUCE "pending" waited for other ranks]`) {
 					t.Errorf("rank %d %s: %v", r, name, err)
 				}
 			}
@@ -449,14 +468,16 @@ func TestAbort(t *testing.T) {
 func TestPanicBecomesAbort(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	each(engines, func(r int, e *Engine) {
-		op := &Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1},
+		op := &Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1}, Prescale: 1,
+			Postscale: 1, In: []byte{1},
 			Alloc: func(_ tensor.Shape, n int) ([]byte, error) {
 				if r == 1 {
 					panic("no such luck")
 				}
 				return make([]byte, n), nil
 			}}
-		if err := do(t, e, op); err == nil || !strings.Contains(err.Reason, "panic in the engine of rank 1: no such luck") {
+		if err := do(t, e, op); err == nil || !strings.Contains(err.Reason,
+			"panic in the engine of rank 1: no such luck") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	})
@@ -482,7 +503,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	e := newWorld(t, 1, true, nil)[0]
 	data := floats(1, 2, 3)
 	shape := tensor.Shape{3}
-	op := Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Shape: shape, Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true}
+	op := Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Shape: shape,
+		Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true}
 	step := func() {
 		if err := do(t, e, &op); err != nil {
 			t.Fatal(err)

@@ -30,8 +30,9 @@ type Op struct {
 	Prescale  float64
 	Postscale float64
 	In        []byte
-	// Out is where the output goes (operation.Descriptor.Output). If that is like In it may be In. It is nil if its size
-	// depends on the other ranks, and may be nil for this rank's own rows. It is left alone where only the root has one.
+	// Out is where the output goes (operation.Descriptor.Output). If that is like In it may be In. It is nil if its
+	// size depends on the other ranks, and may be nil for this rank's own rows. It is left alone where only the root
+	// has one.
 	Out []byte
 	// Target, if the caller knows it, is the memory that Alloc is going to return.
 	Target []byte

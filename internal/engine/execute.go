@@ -62,7 +62,8 @@ func (l *lane) start(b *negotiate.Batch) {
 	l.engine.mu.Unlock()
 	for _, p := range x.parts {
 		if resp := p.resp; p.entry == nil && !(joined && slices.Contains(resp.Joined, int32(l.rank))) {
-			l.engine.net.Abort(fmt.Errorf("protocol error: %s must execute %q, but has not submitted it", l.engine.opts.Describe(l.engine.opts.Rank), resp.Name))
+			l.engine.net.Abort(fmt.Errorf("protocol error: %s must execute %q, but has not submitted it",
+				l.engine.opts.Describe(l.engine.opts.Rank), resp.Name))
 			return
 		}
 	}
@@ -82,7 +83,8 @@ func (l *lane) start(b *negotiate.Batch) {
 		start(l, b)
 		return
 	}
-	l.engine.net.Abort(fmt.Errorf("protocol error: the log has operation %d, which this rank does not know", first.Type))
+	l.engine.net.Abort(fmt.Errorf("protocol error: the log has operation %d, which this rank does not know",
+		first.Type))
 }
 
 // result completes an operation whose outcome is a number.
@@ -193,7 +195,8 @@ func (l *lane) grow(n int) []byte {
 func (l *lane) growIn(f *fusionBuffer, n int) []byte {
 	buf, err := f.grow(n)
 	if err != nil {
-		l.engine.net.Abort(fmt.Errorf("buffer of %d bytes on %s: %w", n, l.engine.opts.Describe(l.engine.opts.Rank), err))
+		l.engine.net.Abort(fmt.Errorf("buffer of %d bytes on %s: %w", n, l.engine.opts.Describe(l.engine.opts.Rank),
+			err))
 		return nil
 	}
 	return buf
@@ -223,7 +226,8 @@ func (l *lane) affordable(p *part, shape tensor.Shape) (bytes int, ok bool) {
 		err = fmt.Errorf("output of shape %v of %v: the host has %d bytes of memory", shape, p.resp.DType, most)
 	}
 	if err != nil {
-		l.engine.net.Abort(fmt.Errorf("%s %q on %s: %w", p.resp.Type.Describe().Name, p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), err))
+		l.engine.net.Abort(fmt.Errorf("%s %q on %s: %w", p.resp.Type.Describe().Name, p.resp.Name,
+			l.engine.opts.Describe(l.engine.opts.Rank), err))
 		return 0, false
 	}
 	return int(n * size), true
@@ -242,7 +246,8 @@ func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
 	}
 	out, err := en.op.Alloc(shape, n)
 	if err != nil {
-		p.err = errorf(UnknownError, "%s %q on %s: output of %d bytes: %v", en.request.Type.Describe().Name, p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), n, err)
+		p.err = errorf(UnknownError, "%s %q on %s: output of %d bytes: %v", en.request.Type.Describe().Name,
+			p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), n, err)
 		return l.growIn(&l.current.spare, n)
 	}
 	en.op.Out = out
@@ -253,7 +258,8 @@ func (l *lane) startAllgather(*negotiate.Batch) {
 	x := &l.current
 	p := &x.parts[0]
 	if len(p.resp.FirstDims) != len(l.members) {
-		l.engine.net.Abort(fmt.Errorf("protocol error: allgather %q of %d ranks has rows of %d", p.resp.Name, len(l.members), len(p.resp.FirstDims)))
+		l.engine.net.Abort(fmt.Errorf("protocol error: allgather %q of %d ranks has rows of %d", p.resp.Name,
+			len(l.members), len(p.resp.FirstDims)))
 		return
 	}
 	total, ok := l.affordable(p, p.resp.Shape)
@@ -343,11 +349,13 @@ func exchangeRows(l *lane) {
 	total := int64(0)
 	for m := range x.received {
 		if x.received[m] == rowsForJoined {
-			l.complete(p.entry, errorf(PreconditionError, "Alltoall %q: rank %d sends rows to a rank that has joined.", p.resp.Name, l.members[m]))
+			l.complete(p.entry, errorf(PreconditionError, "Alltoall %q: rank %d sends rows to a rank that has joined.",
+				p.resp.Name, l.members[m]))
 			return
 		}
 		if x.received[m] < 0 || x.received[m] > math.MaxInt32 { // splits have 32 bits
-			l.engine.net.Abort(fmt.Errorf("protocol error: alltoall %q: %s sends %d rows", p.resp.Name, l.engine.opts.Describe(l.members[m]), x.received[m]))
+			l.engine.net.Abort(fmt.Errorf("protocol error: alltoall %q: %s sends %d rows", p.resp.Name,
+				l.engine.opts.Describe(l.members[m]), x.received[m]))
 			return
 		}
 		total += x.received[m]

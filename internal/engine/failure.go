@@ -67,14 +67,16 @@ func (e *Engine) Failure() *Error {
 // view is when this rank noticed, and what it was doing: its oldest operation, and
 // where none is pending its last one.
 func (e *Engine) view() string {
-	return fmt.Sprintf(" [%s UTC, seen by %s: %s]", time.Now().UTC().Format("2006-01-02 15:04:05.000"), e.opts.Describe(e.opts.Rank), e.occupation())
+	return fmt.Sprintf(" [%s UTC, seen by %s: %s]", time.Now().UTC().Format("2006-01-02 15:04:05.000"),
+		e.opts.Describe(e.opts.Rank), e.occupation())
 }
 
 // occupation says which operation this rank was about, and how far that had come.
 func (e *Engine) occupation() string {
 	var oldest Waiting
 	for _, w := range e.Waiting() {
-		if oldest.Name == "" || w.Agreed && !oldest.Agreed || w.Agreed == oldest.Agreed && w.Since.Before(oldest.Since) {
+		if oldest.Name == "" || w.Agreed && !oldest.Agreed || w.Agreed == oldest.Agreed &&
+			w.Since.Before(oldest.Since) {
 			oldest = w
 		}
 	}

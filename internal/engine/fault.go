@@ -16,7 +16,8 @@ func (e *Engine) catch(p any) error {
 		user := e.inUse.userOf(fault.Addr())
 		e.mu.Unlock()
 		if user != nil {
-			return fmt.Errorf("%s: the program has freed or unmapped the memory of %s, at %#x, before the operation ended", who, describe(user), fault.Addr())
+			return fmt.Errorf("%s: the program has freed or unmapped the memory of %s, at %#x, before the "+
+				"operation ended", who, describe(user), fault.Addr())
 		}
 	}
 	return guard.Caught("the engine of "+who, p)

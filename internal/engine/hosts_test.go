@@ -24,8 +24,9 @@ func newHosts(t testing.TB, hosts [][]int, change func(*Options)) []*Engine {
 		change(&o)
 	}
 	engines := make([]*Engine, o.Size)
-	for r, n := range inproc.NewWorld(o.Size, inproc.Options{Hosts: hosts, Slots: max(1, o.CacheCapacity), ChunkBytes: 4096,
-		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }}) {
+	for r, n := range inproc.NewWorld(o.Size, inproc.Options{Hosts: hosts, Slots: max(1, o.CacheCapacity),
+		ChunkBytes: 4096,
+		Combine:    func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }}) {
 		o := o
 		o.Rank = r
 		e, err := New(n, o)
@@ -58,7 +59,8 @@ func TestLeavingPastIdleLeaders(t *testing.T) {
 				e.Shutdown(limit)
 			case r%2 == 1:
 				err := do(t, e, sum("more", floats(1)))
-				if want := fmt.Sprintf("rank %d has shut down", leaves); err == nil || !strings.Contains(err.Reason, want) {
+				if want := fmt.Sprintf("rank %d has shut down", leaves); err == nil ||
+					!strings.Contains(err.Reason, want) {
 					t.Errorf("rank %d: %v, want %q", r, err, want)
 				}
 			}

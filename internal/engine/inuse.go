@@ -100,8 +100,8 @@ func takeTurns(a, b *Entry) bool {
 	return a.op.Type == b.op.Type && a.op.Type.Describe().TakesTurns && a.lane == b.lane && a.op.Root == b.op.Root
 }
 
-// repeats reports whether en is as other, both in place, and idempotent: see operation.Descriptor. A lane runs one after
-// the other, unless they are fused.
+// repeats reports whether en is as other, both in place, and idempotent: see operation.Descriptor. A lane runs one
+// after the other, unless they are fused.
 func repeats(en, other *Entry) bool {
 	a, b := &en.request, &other.request
 	return a.Type == b.Type && a.ReduceOp == b.ReduceOp && a.Type.Describe().Idempotent.Has(a.ReduceOp) &&

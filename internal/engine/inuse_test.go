@@ -13,13 +13,14 @@ import (
 
 // broadcastOp describes an in-place broadcast.
 func broadcastOp(name string, root int, data []byte) *Op {
-	return &Op{Type: operation.Broadcast, DType: tensor.Float32, Name: name, Root: root, Shape: tensor.Shape{int64(len(data) / 4)},
-		Prescale: 1, Postscale: 1, In: data, Out: data}
+	return &Op{Type: operation.Broadcast, DType: tensor.Float32, Name: name, Root: root,
+		Shape: tensor.Shape{int64(len(data) / 4)}, Prescale: 1, Postscale: 1, In: data, Out: data}
 }
 
 // gatherOp describes an allgather of data into target, if that is not nil.
 func gatherOp(name string, data, target []byte) *Op {
-	return &Op{Type: operation.Allgather, DType: tensor.Float32, Name: name, Shape: tensor.Shape{int64(len(data) / 4)}, Prescale: 1, Postscale: 1,
+	return &Op{Type: operation.Allgather, DType: tensor.Float32, Name: name, Shape: tensor.Shape{int64(len(data) / 4)},
+		Prescale: 1, Postscale: 1,
 		In: data, Target: target, Alloc: func(_ tensor.Shape, n int) ([]byte, error) {
 			if target != nil {
 				return target, nil
@@ -52,28 +53,44 @@ func TestSharedMemoryIsRefused(t *testing.T) {
 	}{
 		{"in place twice", func(a, _ []byte) *Op { return sum("x", a) }, func(a, _ []byte) *Op { return sum("y", a) },
 			`Allreduce of tensor "y" is refused: it writes memory that Allreduce of tensor "x", which is still in progress, writes, too.`},
-		{"overlapping views", func(a, _ []byte) *Op { return sum("x", a[:20]) }, func(a, _ []byte) *Op { return sum("y", a[16:]) }, "writes, too"},
-		{"a part", func(a, _ []byte) *Op { return sum("x", a) }, func(a, _ []byte) *Op { return sum("y", a[8:12]) }, "writes, too"},
-		{"neighbours", func(a, _ []byte) *Op { return sum("x", a[:16]) }, func(a, _ []byte) *Op { return sum("y", a[16:]) }, ""},
-		{"two readers", func(a, b []byte) *Op { return into("x", a, b[:32]) }, func(a, _ []byte) *Op { return gatherOp("y", a, nil) }, ""},
-		{"writes what is read", func(a, _ []byte) *Op { return gatherOp("x", a, nil) }, func(a, _ []byte) *Op { return sum("y", a) },
+		{"overlapping views", func(a, _ []byte) *Op { return sum("x", a[:20]) },
+			func(a, _ []byte) *Op { return sum("y", a[16:]) }, "writes, too"},
+		{"a part", func(a, _ []byte) *Op { return sum("x", a) }, func(a, _ []byte) *Op { return sum("y", a[8:12]) },
+			"writes, too"},
+		{"neighbours", func(a, _ []byte) *Op { return sum("x", a[:16]) },
+			func(a, _ []byte) *Op { return sum("y", a[16:]) }, ""},
+		{"two readers", func(a, b []byte) *Op { return into("x", a, b[:32]) },
+			func(a, _ []byte) *Op { return gatherOp("y", a, nil) }, ""},
+		{"writes what is read", func(a, _ []byte) *Op { return gatherOp("x", a, nil) },
+			func(a, _ []byte) *Op { return sum("y", a) },
 			`it writes memory that Allgather of tensor "x", which is still in progress, reads.`},
-		{"reads what is written", func(a, _ []byte) *Op { return sum("x", a) }, func(a, b []byte) *Op { return into("y", a, b[:32]) },
+		{"reads what is written", func(a, _ []byte) *Op { return sum("x", a) },
+			func(a, b []byte) *Op { return into("y", a, b[:32]) },
 			`it reads memory that Allreduce of tensor "x", which is still in progress, writes.`},
-		{"same output", func(a, b []byte) *Op { return into("x", a[:16], b[:16]) }, func(a, b []byte) *Op { return into("y", a[16:], b[:16]) }, "writes, too"},
-		{"output of a gather", func(a, b []byte) *Op { return gatherOp("x", a[:16], b[:32]) }, func(_, b []byte) *Op { return sum("y", b[28:]) }, "writes, too"},
-		{"one root", func(a, _ []byte) *Op { return broadcastOp("x", 1, a) }, func(a, _ []byte) *Op { return broadcastOp("y", 1, a) }, ""},
-		{"two roots", func(a, _ []byte) *Op { return broadcastOp("x", 1, a) }, func(a, _ []byte) *Op { return broadcastOp("y", 0, a) }, "writes, too"},
-		{"average again", func(a, _ []byte) *Op { return with(tensor.Average, "x", a) }, func(a, _ []byte) *Op { return with(tensor.Average, "y", a) }, ""},
-		{"maximum again", func(a, _ []byte) *Op { return with(tensor.Max, "x", a) }, func(a, _ []byte) *Op { return with(tensor.Max, "y", a) }, ""},
-		{"product again", func(a, _ []byte) *Op { return with(tensor.Product, "x", a) }, func(a, _ []byte) *Op { return with(tensor.Product, "y", a) }, "writes, too"},
-		{"average of a sum", func(a, _ []byte) *Op { return sum("x", a) }, func(a, _ []byte) *Op { return with(tensor.Average, "y", a) }, "writes, too"},
-		{"average of a part", func(a, _ []byte) *Op { return with(tensor.Average, "x", a) }, func(a, _ []byte) *Op { return with(tensor.Average, "y", a[:16]) }, "writes, too"},
+		{"same output", func(a, b []byte) *Op { return into("x", a[:16], b[:16]) },
+			func(a, b []byte) *Op { return into("y", a[16:], b[:16]) }, "writes, too"},
+		{"output of a gather", func(a, b []byte) *Op { return gatherOp("x", a[:16], b[:32]) },
+			func(_, b []byte) *Op { return sum("y", b[28:]) }, "writes, too"},
+		{"one root", func(a, _ []byte) *Op { return broadcastOp("x", 1, a) },
+			func(a, _ []byte) *Op { return broadcastOp("y", 1, a) }, ""},
+		{"two roots", func(a, _ []byte) *Op { return broadcastOp("x", 1, a) },
+			func(a, _ []byte) *Op { return broadcastOp("y", 0, a) }, "writes, too"},
+		{"average again", func(a, _ []byte) *Op { return with(tensor.Average, "x", a) },
+			func(a, _ []byte) *Op { return with(tensor.Average, "y", a) }, ""},
+		{"maximum again", func(a, _ []byte) *Op { return with(tensor.Max, "x", a) },
+			func(a, _ []byte) *Op { return with(tensor.Max, "y", a) }, ""},
+		{"product again", func(a, _ []byte) *Op { return with(tensor.Product, "x", a) },
+			func(a, _ []byte) *Op { return with(tensor.Product, "y", a) }, "writes, too"},
+		{"average of a sum", func(a, _ []byte) *Op { return sum("x", a) },
+			func(a, _ []byte) *Op { return with(tensor.Average, "y", a) }, "writes, too"},
+		{"average of a part", func(a, _ []byte) *Op { return with(tensor.Average, "x", a) },
+			func(a, _ []byte) *Op { return with(tensor.Average, "y", a[:16]) }, "writes, too"},
 		{"average elsewhere", func(a, b []byte) *Op { o := with(tensor.Average, "x", a); o.Out = b[:32]; return o },
 			func(_, b []byte) *Op { return with(tensor.Average, "y", b[:32]) }, "writes, too"},
 		{"average with a factor", func(a, _ []byte) *Op { return with(tensor.Average, "x", a) },
 			func(a, _ []byte) *Op { o := with(tensor.Average, "y", a); o.Postscale = 2; return o }, "writes, too"},
-		{"nothing", func(a, _ []byte) *Op { return sum("x", a[:0]) }, func(a, _ []byte) *Op { return sum("y", a[:0]) }, ""},
+		{"nothing", func(a, _ []byte) *Op { return sum("x", a[:0]) }, func(a, _ []byte) *Op { return sum("y", a[:0]) },
+			""},
 	} {
 		for _, shared := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/%v", c.name, shared), func(t *testing.T) {
@@ -88,7 +105,8 @@ func TestSharedMemoryIsRefused(t *testing.T) {
 func playShared(t *testing.T, first, second func(a, b []byte) *Op, shared bool, why string) {
 	engines := newWorld(t, 2, true, nil)
 	a, b := make([]byte, 32), make([]byte, 64)
-	ops := [][2]*Op{{first(a, b), second(a, b)}, {first(make([]byte, 32), make([]byte, 64)), second(make([]byte, 32), make([]byte, 64))}}
+	ops := [][2]*Op{{first(a, b), second(a, b)}, {first(make([]byte, 32), make([]byte, 64)), second(make([]byte, 32),
+		make([]byte, 64))}}
 	if shared {
 		a, b = make([]byte, 32), make([]byte, 64)
 		ops[1] = [2]*Op{first(a, b), second(a, b)}
@@ -146,7 +164,8 @@ func TestAverageOfAverages(t *testing.T) {
 				if r < 2 {
 					y = x
 				}
-				ops := []*Op{with(tensor.Average, "x", x), with(tensor.Average, "other", other), with(tensor.Average, "y", y)}
+				ops := []*Op{with(tensor.Average, "x", x), with(tensor.Average, "other", other),
+					with(tensor.Average, "y", y)}
 				var entries []*Entry
 				for _, op := range ops {
 					entries = append(entries, enqueue(t, e, op))
@@ -186,7 +205,8 @@ func TestTensorTwiceInAGroup(t *testing.T) {
 				if i < 2 && err != nil {
 					t.Errorf("rank %d tensor %d: %v", r, i, err)
 				}
-				if i == 2 && (err == nil || !strings.Contains(err.Reason, `Allreduce of tensor "g.0", of the same group,`)) {
+				if i == 2 && (err == nil || !strings.Contains(err.Reason,
+					`Allreduce of tensor "g.0", of the same group,`)) {
 					t.Errorf("rank %d: %v", r, err)
 				}
 				en.Release()
@@ -297,8 +317,9 @@ func overlapping(kind operation.Kind, rank, size, rows, at int) *Op {
 	for i := range len(in) / 4 {
 		copy(in[4*i:], floats(float32(rank*1000+i%97)))
 	}
-	op := &Op{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: fmt.Sprint(kind, at), Shape: tensor.Shape{int64(len(in) / 4)}, Prescale: 1, Postscale: 1,
-		In: in, Target: out, Alloc: func(tensor.Shape, int) ([]byte, error) { return out, nil }}
+	op := &Op{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: fmt.Sprint(kind, at),
+		Shape: tensor.Shape{int64(len(in) / 4)}, Prescale: 1, Postscale: 1, In: in, Target: out,
+		Alloc: func(tensor.Shape, int) ([]byte, error) { return out, nil }}
 	if kind == operation.Reducescatter {
 		op.Out, op.Alloc = out, nil
 	}

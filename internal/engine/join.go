@@ -23,8 +23,8 @@ func (l *lane) join(en *Entry) {
 // under way when it joins. The caller holds engine.mu.
 func (l *lane) settle() {
 	en := l.joining
-	r := negotiate.Request{Type: operation.Settle, DType: en.request.DType, Name: fmt.Sprintf("%s.settle.%d", JoinName, l.rank),
-		Device: negotiate.CPUDevice, Prescale: 1, Postscale: 1}
+	r := negotiate.Request{Type: operation.Settle, DType: en.request.DType, Name: fmt.Sprintf("%s.settle.%d",
+		JoinName, l.rank), Device: negotiate.CPUDevice, Prescale: 1, Postscale: 1}
 	l.postRequest(&r)
 }
 

@@ -75,7 +75,8 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 	} else {
 		run = collective.NewLane(t, e.opts.Collective)
 	}
-	l := &lane{engine: e, id: id, members: members, board: t.Board, run: run, table: make(map[string]*Entry), unnamed: make(map[string]uint64), settings: e.opts.settings()}
+	l := &lane{engine: e, id: id, members: members, board: t.Board, run: run, table: make(map[string]*Entry),
+		unnamed: make(map[string]uint64), settings: e.opts.settings()}
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer
@@ -220,7 +221,8 @@ func (l *lane) nextBatch() bool {
 		e.net.Abort(fmt.Errorf("log of lane %d: %w", l.id, err))
 		return true
 	}
-	l.plan = negotiate.Fuse(l.plan[:0], l.responses, l.settings.fusionThreshold, negotiate.FuseOptions{Groups: e.opts.GroupsApart})
+	l.plan = negotiate.Fuse(l.plan[:0], l.responses, l.settings.fusionThreshold,
+		negotiate.FuseOptions{Groups: e.opts.GroupsApart})
 	l.next = 0
 	l.traceBatch()
 	return true
@@ -266,7 +268,8 @@ func (l *lane) read(records []transport.Record) error {
 			}
 			if resp.Err == "" && !resp.Fits(&en.request, l.rank) {
 				return fmt.Errorf("%q is to be executed as %v of %v in %v %v, and was submitted as %v of %v in %v",
-					resp.Name, resp.Type, resp.DType, resp.Shape, resp.FirstDims, en.request.Type, en.request.DType, en.request.Shape)
+					resp.Name, resp.Type, resp.DType, resp.Shape, resp.FirstDims, en.request.Type, en.request.DType,
+					en.request.Shape)
 			}
 		}
 	}

@@ -150,7 +150,8 @@ func TestRowsOfPeersAreBounded(t *testing.T) {
 				if err == nil && r == lying && c.kind == operation.Alltoall {
 					return // nobody lies to it
 				}
-				if err == nil || r == 0 && !strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "is to be executed as") {
+				if err == nil || r == 0 && !strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(),
+					"is to be executed as") {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			})

@@ -6,8 +6,9 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// An operation without a name is numbered on its process set (operation.Descriptor.Noname): what a rank does on sets that others are not in changes nothing for
-// them. When all members have joined, each counts from 1 again, as they may have done different numbers.
+// An operation without a name is numbered on its process set (operation.Descriptor.Noname): what a rank does on sets
+// that others are not in changes nothing for them. When all members have joined, each counts from 1 again, as they may
+// have done different numbers.
 
 // number names an operation that has been admitted otherwise. The caller holds engine.mu.
 func (l *lane) number(en *Entry) *Error {

@@ -98,7 +98,8 @@ func TestNumbersOfUnnamed(t *testing.T) {
 	submit(unnamed(0, floats(1)))
 	bad := unnamed(0, floats(1))
 	bad.Out = nil
-	if _, err := e.Enqueue(bad); err == nil || err.Reason != `Allreduce of tensor "allreduce.noname": 0 bytes of output, but the result has 4.` {
+	if _, err := e.Enqueue(bad); err == nil ||
+		err.Reason != `Allreduce of tensor "allreduce.noname": 0 bytes of output, but the result has 4.` {
 		t.Error(err)
 	}
 	submit(sum("allreduce.noname.2", floats(1)))
@@ -116,7 +117,8 @@ func TestNumbersOfUnnamed(t *testing.T) {
 		names = append(names, w.Name)
 	}
 	slices.Sort(names)
-	want := []string{"allgather.noname.1", "allreduce.noname.1", "allreduce.noname.2", "grouped_allreduce.noname.1_1of2", "grouped_allreduce.noname.1_2of2"}
+	want := []string{"allgather.noname.1", "allreduce.noname.1", "allreduce.noname.2",
+		"grouped_allreduce.noname.1_1of2", "grouped_allreduce.noname.1_2of2"}
 	if !slices.Equal(names, want) {
 		t.Errorf("names %q, want %q", names, want)
 	}

@@ -45,7 +45,8 @@ func TestReducescatter(t *testing.T) {
 						for i := range 2 * rows {
 							copy(in[4*i:], floats(float32(i*(r+1))))
 						}
-						o, out, shape := made(t, &Op{Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: op, Name: fmt.Sprint(rows, op), Shape: tensor.Shape{int64(rows), 2}, In: in})
+						o, out, shape := made(t, &Op{Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: op,
+							Name: fmt.Sprint(rows, op), Shape: tensor.Shape{int64(rows), 2}, In: in})
 						o.Prescale = 2
 						if err := do(t, e, o); err != nil {
 							t.Errorf("rank %d: %v", r, err)
@@ -95,7 +96,8 @@ func TestAlltoall(t *testing.T) {
 						}
 					}
 					in = append(in, floats(-1)...)
-					o, out, shape := made(t, &Op{Type: operation.Alltoall, DType: tensor.Float32, Name: "a", Shape: tensor.Shape{int64(len(in) / 4)}, In: in, Splits: splits})
+					o, out, shape := made(t, &Op{Type: operation.Alltoall, DType: tensor.Float32, Name: "a",
+						Shape: tensor.Shape{int64(len(in) / 4)}, In: in, Splits: splits})
 					en, err := e.Enqueue(o)
 					if err != nil {
 						t.Errorf("rank %d: %v", r, err)
@@ -123,7 +125,8 @@ func TestAlltoall(t *testing.T) {
 					en.Release()
 				}
 				// Even splits.
-				o, out, _ := made(t, &Op{Type: operation.Alltoall, DType: tensor.Uint8, Name: "even", Shape: tensor.Shape{int64(size)}, In: slices.Repeat([]byte{byte(r)}, size)})
+				o, out, _ := made(t, &Op{Type: operation.Alltoall, DType: tensor.Uint8, Name: "even",
+					Shape: tensor.Shape{int64(size)}, In: slices.Repeat([]byte{byte(r)}, size)})
 				if err := do(t, e, o); err != nil {
 					t.Error(err)
 				}
@@ -190,7 +193,8 @@ func TestGroup(t *testing.T) {
 					return
 				}
 				for i, en := range all {
-					if err := finish(t, e, en); err != nil || float(data[i], 0) != float32(3+3*i) || float(data[i], 1) != float32(3*round) {
+					if err := finish(t, e, en); err != nil || float(data[i], 0) != float32(3+3*i) ||
+						float(data[i], 1) != float32(3*round) {
 						t.Errorf("rank %d tensor %d: %v %v", r, i, float(data[i], 0), err)
 					}
 					en.Release()
@@ -237,17 +241,20 @@ func TestJoin(t *testing.T) {
 					for _, name := range []string{"x", "y"} {
 						data := floats(float32(r + 1))
 						if err := do(t, e, sum(name, data)); err != nil || float(data, 0) != want {
-							t.Errorf("epoch %d rank %d step %d: %v, want %v; %v", epoch, r, step, float(data, 0), want, err)
+							t.Errorf("epoch %d rank %d step %d: %v, want %v; %v", epoch, r, step, float(data, 0),
+								want, err)
 							return
 						}
 					}
 				}
-				en, err := e.Enqueue(&Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1})
+				en, err := e.Enqueue(&Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1,
+					Postscale: 1})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if _, err := e.Enqueue(sum("too late", floats(1))); err == nil || !strings.Contains(err.Reason, "has joined") {
+				if _, err := e.Enqueue(sum("too late", floats(1))); err == nil || !strings.Contains(err.Reason,
+					"has joined") {
 					t.Errorf("a tensor after Join: %v", err)
 				}
 				if err := finish(t, e, en); err != nil || en.LastJoined() != size-1 {
@@ -265,36 +272,44 @@ func TestJoinAndOtherOperations(t *testing.T) {
 		engines := newWorld(t, 3, true, func(o *Options) { o.JoinAllOps = all })
 		each(engines, func(r int, e *Engine) {
 			if r == 0 {
-				if err := do(t, e, &Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
+				if err := do(t, e, &Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1,
+					Postscale: 1}); err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			g, out, _ := made(t, &Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1}, In: []byte{byte(r)}})
+			g, out, _ := made(t, &Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1},
+				In: []byte{byte(r)}})
 			err := do(t, e, g)
-			if !all && (err == nil || !strings.HasPrefix(err.Reason, "Allgather is not supported with Join at this time.")) {
+			if !all && (err == nil || !strings.HasPrefix(err.Reason,
+				"Allgather is not supported with Join at this time.")) {
 				t.Errorf("allgather: %v", err)
 			}
 			if all && (err != nil || !slices.Equal(*out, []byte{1, 2})) {
 				t.Errorf("allgather with JoinAllOps: %v %v", *out, err)
 			}
 			b := []byte{byte(r)}
-			err = do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Uint8, Name: "b", Root: 2, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: b, Out: b})
-			if !all && (err == nil || !strings.HasPrefix(err.Reason, "Broadcast is not supported with Join at this time.")) {
+			err = do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Uint8, Name: "b", Root: 2,
+				Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: b, Out: b})
+			if !all && (err == nil || !strings.HasPrefix(err.Reason,
+				"Broadcast is not supported with Join at this time.")) {
 				t.Errorf("broadcast: %v", err)
 			}
 			if all && (err != nil || b[0] != 2) {
 				t.Errorf("broadcast with JoinAllOps: %v %v", b, err)
 			}
-			rs, part, _ := made(t, &Op{Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "rs", Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
+			rs, part, _ := made(t, &Op{Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum,
+				Name: "rs", Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
 			err = do(t, e, rs)
-			if !all && (err == nil || !strings.HasPrefix(err.Reason, "Reducescatter is not supported with Join at this time.")) {
+			if !all && (err == nil || !strings.HasPrefix(err.Reason,
+				"Reducescatter is not supported with Join at this time.")) {
 				t.Errorf("reducescatter: %v", err)
 			}
 			if all && (err != nil || float(*part, 0) != 2) {
 				t.Errorf("reducescatter with JoinAllOps: %v", err)
 			}
-			if err := do(t, e, &Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1}); err != nil {
+			if err := do(t, e, &Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1,
+				Postscale: 1}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -328,7 +343,8 @@ func TestProcessSets(t *testing.T) {
 						op.Set = set.id
 						err := do(t, e, op)
 						if !slices.Contains(set.members, r) {
-							if err == nil || err.Code != InvalidArgument || !strings.Contains(err.Reason, fmt.Sprintf("Rank %d is not a member of the provided process set.", r)) {
+							if err == nil || err.Code != InvalidArgument || !strings.Contains(err.Reason,
+								fmt.Sprintf("Rank %d is not a member of the provided process set.", r)) {
 								t.Errorf("rank %d outside: %v", r, err)
 							}
 							continue
@@ -342,7 +358,9 @@ func TestProcessSets(t *testing.T) {
 						}
 						root := set.members[len(set.members)-1]
 						data = floats(float32(r))
-						if err := do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Float32, Name: "b", Root: root, Set: set.id, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: data, Out: data}); err != nil || float(data, 0) != float32(root) {
+						if err := do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Float32, Name: "b", Root: root,
+							Set: set.id, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: data,
+							Out: data}); err != nil || float(data, 0) != float32(root) {
 							t.Errorf("broadcast in set %v: %v %v", set.members, float(data, 0), err)
 						}
 					}
@@ -388,7 +406,8 @@ func TestTooManySets(t *testing.T) {
 			ids = append(ids, id)
 		}
 		var ee *Error
-		if _, err := e.AddSet([]int{5, 4, 3, 2}); !errors.As(err, &ee) || ee.Code != InvalidArgument || !strings.Contains(ee.Reason, "remove one first") {
+		if _, err := e.AddSet([]int{5, 4, 3, 2}); !errors.As(err, &ee) || ee.Code != InvalidArgument ||
+			!strings.Contains(ee.Reason, "remove one first") {
 			t.Errorf("rank %d: one too many: %v", r, err)
 		}
 		if err := e.RemoveSet(ids[3]); err != nil {
@@ -423,7 +442,8 @@ func TestRemovedSetEndsWhatIsPending(t *testing.T) {
 			t.Error(err)
 		}
 		if en != nil {
-			if err := finish(t, e, en); err == nil || err.Code != Aborted || !strings.Contains(err.Reason, "Process set has been removed") {
+			if err := finish(t, e, en); err == nil || err.Code != Aborted || !strings.Contains(err.Reason,
+				"Process set has been removed") {
 				t.Errorf("pending: %v", err)
 			}
 			en.Release()
@@ -542,7 +562,8 @@ func TestRandomOverlappingSets(t *testing.T) {
 						}
 						for i, en := range all {
 							if err := finish(t, e, en); err != nil || float(data[i], 0) != want[i] {
-								t.Errorf("seed %d rank %d %q: %v, want %v; %v", seed, r, en.Name(), float(data[i], 0), want[i], err)
+								t.Errorf("seed %d rank %d %q: %v, want %v; %v", seed, r, en.Name(), float(data[i], 0),
+									want[i], err)
 								return
 							}
 							en.Release()
@@ -574,7 +595,8 @@ func TestNoMemoryForTheOutput(t *testing.T) {
 		engines := newWorld(t, 3, shared, nil)
 		each(engines, func(r int, e *Engine) {
 			for _, kind := range []operation.Kind{operation.Allgather, operation.Alltoall, operation.Reducescatter} {
-				op, out, _ := made(t, &Op{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: fmt.Sprint(kind), Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
+				op, out, _ := made(t, &Op{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum,
+					Name: fmt.Sprint(kind), Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
 				op.Prescale = 3
 				if kind != operation.Reducescatter {
 					op.Prescale = 1
@@ -586,7 +608,8 @@ func TestNoMemoryForTheOutput(t *testing.T) {
 				switch {
 				case r == 1 && (err == nil || err.Code != UnknownError || !strings.Contains(err.Reason, "no memory")):
 					t.Errorf("%v without memory: %v", kind, err)
-				case r != 1 && (err != nil || kind == operation.Reducescatter && float(*out, 0) != 9 || kind != operation.Reducescatter && float(*out, 2) != 1):
+				case r != 1 && (err != nil || kind == operation.Reducescatter && float(*out, 0) != 9 ||
+					kind != operation.Reducescatter && float(*out, 2) != 1):
 					t.Errorf("%v on rank %d: %v", kind, r, err)
 				}
 			}
@@ -636,7 +659,8 @@ func TestShutdownWithSetsFinishesTheWorldsOperations(t *testing.T) {
 						return
 					}
 				}
-				if err := do(t, e, &Op{Type: operation.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1, Postscale: 1}); err != nil {
+				if err := do(t, e, &Op{Type: operation.Barrier, DType: tensor.Uint8, Name: "barrier.noname",
+					Prescale: 1, Postscale: 1}); err != nil {
 					t.Errorf("rank %d: %v", r, err)
 				}
 				e.Shutdown(limit)

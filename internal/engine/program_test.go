@@ -90,7 +90,8 @@ func (s step) submission(size, rank int) (op Op, got func() []byte) {
 	for range rows {
 		in = binary.NativeEndian.AppendUint32(in, uint32(s.value(rank)))
 	}
-	op = Op{Type: s.kind, DType: tensor.Int32, ReduceOp: s.op, Name: s.name, Root: s.root, Shape: tensor.Shape{int64(rows)}, Prescale: 1, Postscale: 1, In: in}
+	op = Op{Type: s.kind, DType: tensor.Int32, ReduceOp: s.op, Name: s.name, Root: s.root,
+		Shape: tensor.Shape{int64(rows)}, Prescale: 1, Postscale: 1, In: in}
 	out := new([]byte)
 	switch s.kind {
 	case operation.Allreduce, operation.Broadcast:
@@ -112,7 +113,8 @@ func (s step) submission(size, rank int) (op Op, got func() []byte) {
 
 // drawProgram draws the steps of one round.
 func drawProgram(t *property.T, size, round int) []step {
-	kinds := []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allgather, operation.Broadcast, operation.Alltoall, operation.Reducescatter}
+	kinds := []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allgather, operation.Broadcast,
+		operation.Alltoall, operation.Reducescatter}
 	n := t.Int("steps", 1, 14)
 	steps := make([]step, n)
 	for i := range steps {
@@ -237,7 +239,8 @@ func playRound(t *property.T, e *Engine, steps []step, size, rank int, rnd *rand
 			got = append(got, int32(binary.NativeEndian.Uint32(b)))
 		}
 		if want := p.step.result(size, rank); !slices.Equal(got, want) {
-			t.Errorf("rank %d: %+v: %d elements %v, want %d %v", rank, p.step, len(got), got[:min(4, len(got))], len(want), want[:min(4, len(want))])
+			t.Errorf("rank %d: %+v: %d elements %v, want %d %v", rank, p.step, len(got), got[:min(4, len(got))],
+				len(want), want[:min(4, len(want))])
 			return false
 		}
 		p.en.Release()

@@ -58,7 +58,8 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 		}
 	}
 	if n := len(e.Sets()); n >= MaxSets { // the same on all ranks
-		return 0, errorf(InvalidArgument, "process set %v: there are %d already, the world among them; remove one first", ranks, n)
+		return 0, errorf(InvalidArgument, "process set %v: there are %d already, the world among them; "+
+			"remove one first", ranks, n)
 	}
 	list := make([]int32, len(members))
 	for i, r := range members {

@@ -26,7 +26,8 @@ func (s *settings) encode() []int64 {
 	if s.data.Flat {
 		flat = 1
 	}
-	return []int64{s.fusionThreshold, int64(s.cycleTime), int64(s.data.Chunk), int64(s.data.Piece), int64(s.data.Message), flat}
+	return []int64{s.fusionThreshold, int64(s.cycleTime), int64(s.data.Chunk), int64(s.data.Piece),
+		int64(s.data.Message), flat}
 }
 
 func decodeSettings(v []int64) (s settings, err error) {
@@ -55,18 +56,21 @@ type tunable struct {
 func tunables(s settings, shared, hosts bool, fixed func(name string) bool) []tunable {
 	const mib, kib = 1 << 20, 1 << 10
 	all := []tunable{
-		{autotune.Param{Name: "tensor_fusion_threshold", Low: 0.25, High: 256, Log: true, Default: float64(s.fusionThreshold) / mib},
+		{autotune.Param{Name: "tensor_fusion_threshold", Low: 0.25, High: 256, Log: true,
+			Default: float64(s.fusionThreshold) / mib},
 			func(s *settings, v float64) { s.fusionThreshold = int64(v * mib) }},
-		{autotune.Param{Name: "cycle_time_ms", Low: 0, High: 5, Default: float64(s.cycleTime) / float64(time.Millisecond)},
+		{autotune.Param{Name: "cycle_time_ms", Low: 0, High: 5, Default: float64(s.cycleTime) / float64(
+			time.Millisecond)},
 			func(s *settings, v float64) { s.cycleTime = time.Duration(v * float64(time.Millisecond)) }},
 	}
 	if shared {
-		all = append(all, tunable{autotune.Param{Name: "chunk_kb", Low: 64, High: 512, Log: true, Whole: true, Default: float64(s.data.Chunk) / kib},
-			func(s *settings, v float64) { s.data.Chunk = int(v) * kib }})
+		all = append(all, tunable{autotune.Param{Name: "chunk_kb", Low: 64, High: 512, Log: true, Whole: true,
+			Default: float64(s.data.Chunk) / kib}, func(s *settings, v float64) { s.data.Chunk = int(v) * kib }})
 	} else {
-		all = append(all, tunable{autotune.Param{Name: "piece_kb", Low: 32, High: 4096, Log: true, Whole: true, Default: float64(s.data.Piece) / kib},
-			func(s *settings, v float64) { s.data.Piece = int(v) * kib }},
-			tunable{autotune.Param{Name: "message_kb", Low: 2, High: 512, Log: true, Whole: true, Default: float64(s.data.Message) / kib},
+		all = append(all, tunable{autotune.Param{Name: "piece_kb", Low: 32, High: 4096, Log: true, Whole: true,
+			Default: float64(s.data.Piece) / kib}, func(s *settings, v float64) { s.data.Piece = int(v) * kib }},
+			tunable{autotune.Param{Name: "message_kb", Low: 2, High: 512, Log: true, Whole: true,
+				Default: float64(s.data.Message) / kib},
 				func(s *settings, v float64) { s.data.Message = int(v) * kib }})
 	}
 	if hosts {
@@ -74,8 +78,8 @@ func tunables(s settings, shared, hosts bool, fixed func(name string) bool) []tu
 		if s.data.Flat {
 			hierarchical = 0
 		}
-		all = append(all, tunable{autotune.Param{Name: "hierarchical_allreduce", Low: 0, High: 1, Whole: true, Default: hierarchical},
-			func(s *settings, v float64) { s.data.Flat = v < 0.5 }})
+		all = append(all, tunable{autotune.Param{Name: "hierarchical_allreduce", Low: 0, High: 1, Whole: true,
+			Default: hierarchical}, func(s *settings, v float64) { s.data.Flat = v < 0.5 }})
 	}
 	free := all[:0]
 	for _, t := range all {

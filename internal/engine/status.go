@@ -31,13 +31,15 @@ func errorf(c Code, format string, args ...any) *Error {
 var ErrNotInitialized = &Error{PreconditionError, "Horovod has not been initialized; use hvd.init()."}
 
 // shutDownText opens the reason of every operation that a shutdown has ended.
-const shutDownText = "Horovod has been shut down: a rank failed with an exception, or finished while others still had operations to do. " +
+const shutDownText = "Horovod has been shut down: a rank failed with an exception, or finished while others still " +
+	"had operations to do. " +
 	"If it was an exception, it stands in that rank's output before the first message of this kind."
 
 // LeftText is the reason of operations that a rank's leaving has ended. first says who it was, and how it left.
 func LeftText(first string) string { return shutDownText + " The first to leave: " + first + "." }
 
 func duplicateName(name string) *Error {
-	return errorf(InvalidArgument, "Duplicate tensor name %q: an operation with the same name as another tensor that is currently being processed was requested. "+
+	return errorf(InvalidArgument, "Duplicate tensor name %q: an operation with the same name as another tensor that "+
+		"is currently being processed was requested. "+
 		"If you want to request another tensor, use a different tensor name.", name)
 }

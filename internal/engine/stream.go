@@ -33,7 +33,8 @@ func (l *lane) letFollow(ended *Entry, err *Error) {
 		}
 		if err != nil && en.refusal == nil {
 			l.engine.inUse.release(en)
-			l.refuseAs(en, err.Code, fmt.Sprintf("it was to follow %s, which has failed: %s", describe(ended), err.Reason))
+			l.refuseAs(en, err.Code, fmt.Sprintf("it was to follow %s, which has failed: %s", describe(ended),
+				err.Reason))
 		}
 		if len(en.follows) == 0 {
 			l.following.Add(-1)

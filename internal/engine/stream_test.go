@@ -24,7 +24,8 @@ func TestStreamsKeepTheOrder(t *testing.T) {
 		each(engines, func(r int, e *Engine) {
 			for round := range 4 { // also when the names are known, in one order or another
 				x, all := floats(float32(r+1), 0), make([]byte, 16)
-				ops := []*Op{of(7, sum("a", x)), of(7, sum("b", x)), of(7, gatherOp("gather", x, all)), of(7, broadcastOp("c", 1, all)), of(7, sum("d", all[4:12]))}
+				ops := []*Op{of(7, sum("a", x)), of(7, sum("b", x)), of(7, gatherOp("gather", x, all)),
+					of(7, broadcastOp("c", 1, all)), of(7, sum("d", all[4:12]))}
 				if round == 3 {
 					ops[0].Name, ops[1].Name = "b", "new"
 				}
@@ -63,7 +64,8 @@ func TestStreamsOfGroups(t *testing.T) {
 		for range 3 {
 			x, y := floats(1), floats(2)
 			first := enqueue(t, e, of(1, sum("x", x)))
-			group, failure := e.EnqueueGroup("g", []Op{*of(1, sum("g.x", x)), *of(1, sum("g.y", y)), *of(1, sum("g.z", y))})
+			group, failure := e.EnqueueGroup("g", []Op{*of(1, sum("g.x", x)), *of(1, sum("g.y", y)),
+				*of(1, sum("g.z", y))})
 			if failure != nil {
 				t.Error(failure)
 				return
@@ -71,7 +73,8 @@ func TestStreamsOfGroups(t *testing.T) {
 			last := enqueue(t, e, of(1, broadcastOp("y", 0, y)))
 			for i, en := range append([]*Entry{first, last}, group...) {
 				err := finish(t, e, en)
-				if twice := i == 4; twice != (err != nil) || twice && !strings.Contains(err.Reason, "of the same group") {
+				if twice := i == 4; twice != (err != nil) || twice && !strings.Contains(err.Reason,
+					"of the same group") {
 					t.Errorf("rank %d: operation %d: %v", r, i, err)
 				}
 				en.Release()
@@ -86,7 +89,8 @@ func TestStreamsOfGroups(t *testing.T) {
 // TestStreamsOfTwoNumbers: an operation does not wait for one of another stream, or of none.
 func TestStreamsOfTwoNumbers(t *testing.T) {
 	for _, second := range []int64{0, 2} {
-		playShared(t, func(a, _ []byte) *Op { return of(1, sum("x", a)) }, func(a, _ []byte) *Op { return of(second, sum("y", a)) }, true, "writes, too")
+		playShared(t, func(a, _ []byte) *Op { return of(1, sum("x", a)) },
+			func(a, _ []byte) *Op { return of(second, sum("y", a)) }, true, "writes, too")
 	}
 }
 
@@ -104,7 +108,8 @@ func TestFailureOfWhatIsFollowed(t *testing.T) {
 			second = y // this rank need not wait
 		}
 		var entries []*Entry
-		for _, op := range []*Op{of(1, sum("x", x)), of(1, sum("second", second)), of(1, broadcastOp("third", 0, second))} {
+		for _, op := range []*Op{of(1, sum("x", x)), of(1, sum("second", second)),
+			of(1, broadcastOp("third", 0, second))} {
 			entries = append(entries, enqueue(t, e, op))
 		}
 		for i, en := range entries {
@@ -121,7 +126,8 @@ func TestFailureOfWhatIsFollowed(t *testing.T) {
 		}
 	})
 	for _, e := range engines {
-		if m := &e.inUse; !m.read.Empty() || !m.written.Empty() || e.world.following.Load() != 0 || e.world.behind.Load() != 0 {
+		if m := &e.inUse; !m.read.Empty() || !m.written.Empty() || e.world.following.Load() != 0 ||
+			e.world.behind.Load() != 0 {
 			t.Error("something is left")
 		}
 	}

@@ -46,7 +46,8 @@ type tuner struct {
 
 // startTuner begins to tune l, the world's lane, if there is anything to tune.
 func (e *Engine) startTuner(l *lane, o TuneOptions) error {
-	t := &tuner{engine: e, o: o, base: l.settings, hosts: l.run.MayBeHierarchical(), ended: make(chan struct{}), samples: make(chan autotune.Sample, 1), meter: autotune.NewMeter(o.Steps)}
+	t := &tuner{engine: e, o: o, base: l.settings, hosts: l.run.MayBeHierarchical(), ended: make(chan struct{}),
+		samples: make(chan autotune.Sample, 1), meter: autotune.NewMeter(o.Steps)}
 	t.tunables = tunables(l.settings, l.run.OverShared(), l.run.MayChooseForm(), func(name string) bool {
 		return name == "tensor_fusion_threshold" && l.settings.fusionThreshold == 0 || o.Fixed != nil && o.Fixed(name)
 	})
@@ -54,7 +55,8 @@ func (e *Engine) startTuner(l *lane, o TuneOptions) error {
 	for i := range params {
 		params[i] = t.tunables[i].Param
 	}
-	search, err := autotune.NewSearch(autotune.Options{Params: params, Warmup: o.Warmup, Points: o.Points, Noise: o.Noise})
+	search, err := autotune.NewSearch(autotune.Options{Params: params, Warmup: o.Warmup, Points: o.Points,
+		Noise: o.Noise})
 	if err != nil {
 		return err
 	}
@@ -86,7 +88,8 @@ func (t *tuner) think(search *autotune.Search) {
 		alike := work.Alike(sample.Bytes, trials == 0)
 		if work.Lost() {
 			search.GiveUp()
-			t.engine.opts.Log.Info("Autotuner: gave up, since the job reduces other tensors than at the start; the defaults stay")
+			t.engine.opts.Log.Info("Autotuner: gave up, since the job reduces other tensors than at the start; the " +
+				"defaults stay")
 		} else if !alike || !search.Observe(sample.Score) {
 			t.thinking.Store(false)
 			continue
@@ -152,7 +155,8 @@ func (t *tuner) publish(l *lane) bool {
 	if s == nil {
 		return false
 	}
-	l.publish(&negotiate.Response{Type: operation.Tune, Device: negotiate.CPUDevice, FirstDims: s.encode(), Prescale: 1, Postscale: 1, Slot: negotiate.NoSlot})
+	l.publish(&negotiate.Response{Type: operation.Tune, Device: negotiate.CPUDevice, FirstDims: s.encode(), Prescale: 1,
+		Postscale: 1, Slot: negotiate.NoSlot})
 	return true
 }
 
@@ -180,7 +184,8 @@ type tuneLog struct {
 }
 
 func (g *tuneLog) header() {
-	g.write("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,tensor_fusion_threshold,score,chunk_kb,piece_kb,message_kb")
+	g.write("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms," +
+		"tensor_fusion_threshold,score,chunk_kb,piece_kb,message_kb")
 }
 
 func (g *tuneLog) row(s settings, t autotune.Trial) {
@@ -191,8 +196,11 @@ func (g *tuneLog) row(s settings, t autotune.Trial) {
 		}
 		return "0"
 	}
-	g.write(flag(g.hosts && !s.data.Flat) + ",0,0," + flag(g.cached) + "," + number(float64(s.cycleTime)/float64(time.Millisecond)) + "," + number(float64(s.fusionThreshold)/(1<<20)) + "," +
-		number(t.Score) + "," + number(float64(s.data.Chunk)/1024) + "," + number(float64(s.data.Piece)/1024) + "," + number(float64(s.data.Message)/1024))
+	g.write(flag(g.hosts && !s.data.Flat) + ",0,0," + flag(g.cached) + "," +
+		number(float64(s.cycleTime)/float64(time.Millisecond)) + "," + number(float64(s.fusionThreshold)/(1<<20)) +
+		"," +
+		number(t.Score) + "," + number(float64(s.data.Chunk)/1024) + "," + number(float64(s.data.Piece)/1024) + "," +
+		number(float64(s.data.Message)/1024))
 }
 
 func (g *tuneLog) write(line string) {

@@ -54,7 +54,8 @@ func TestTuning(t *testing.T) {
 							return
 						}
 						en.Release()
-						if want := float32(3*(step%7) + 3); float(data[i], 0) != want || float(data[i], 1) != float32(3*i) {
+						if want := float32(3*(step%7) + 3); float(data[i], 0) != want ||
+							float(data[i], 1) != float32(3*i) {
 							t.Errorf("step %d rank %d: %v, %v", step, r, float(data[i], 0), float(data[i], 1))
 						}
 					}
@@ -82,7 +83,9 @@ func TestTuning(t *testing.T) {
 			}
 			each(engines, func(r int, e *Engine) { e.Shutdown(limit) })
 			lines := strings.Split(strings.TrimSpace(file.String()), "\n")
-			if !file.closed || len(lines) != 1+points+1 || !strings.HasPrefix(lines[0], "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,tensor_fusion_threshold,score") {
+			if !file.closed || len(lines) != 1+points+1 || !strings.HasPrefix(lines[0],
+				"hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"+
+					"tensor_fusion_threshold,score") {
 				t.Errorf("log (closed: %v):\n%s", file.closed, file.String())
 			}
 		})
@@ -145,7 +148,8 @@ func TestNothingToTune(t *testing.T) {
 			t.Error("no error although everything is fixed")
 		}
 	}()
-	makeWorld(fatal{}, 1, true, func(o *Options) { o.Tune = &TuneOptions{Points: 3, Fixed: func(string) bool { return true }} })
+	makeWorld(fatal{}, 1, true,
+		func(o *Options) { o.Tune = &TuneOptions{Points: 3, Fixed: func(string) bool { return true }} })
 }
 
 type fatal struct{}

@@ -34,7 +34,8 @@ func (e *Engine) Waiting() []Waiting {
 		unready = unready || len(l.unready) > int(l.following.Load())
 		for name, en := range l.table {
 			all = append(all, Waiting{Set: l.id, Name: name, Op: en.request.Type.String(), Since: en.since,
-				Unready: slices.Contains(l.unready, en), Agreed: en.agreed, Blocked: l.blockedSince(en, now), Needed: en.holds})
+				Unready: slices.Contains(l.unready, en), Agreed: en.agreed, Blocked: l.blockedSince(en, now),
+				Needed: en.holds})
 		}
 	}
 	for i := range all {

@@ -54,7 +54,8 @@ func (d *Dump) Save(dir string) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	name = filepath.Join(dir, fmt.Sprintf("flight-%s-rank%d-pid%d.json", strings.ReplaceAll(d.Host, "/", "_"), d.Rank, d.PID))
+	name = filepath.Join(dir, fmt.Sprintf("flight-%s-rank%d-pid%d.json", strings.ReplaceAll(d.Host, "/", "_"),
+		d.Rank, d.PID))
 	err = errors.Join(d.Write(f), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), name)
@@ -94,7 +95,8 @@ func Load(dir string) ([]*Dump, error) {
 // Text writes the last n operations in lines, for people.
 func (d *Dump) Text(w io.Writer, n int) {
 	for _, r := range d.Records[max(0, len(d.Records)-n):] {
-		fmt.Fprintf(w, "  %-9s %s %q %s %v, submitted %s\n", r.Phase(), r.Op, r.Name, r.DType, r.Shape, clock(r.Submitted))
+		fmt.Fprintf(w, "  %-9s %s %q %s %v, submitted %s\n", r.Phase(), r.Op, r.Name, r.DType, r.Shape,
+			clock(r.Submitted))
 	}
 }
 

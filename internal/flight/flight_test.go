@@ -95,7 +95,8 @@ func TestWhoDoesNotAnswerIsNamed(t *testing.T) {
 		wants  []string
 	}{
 		{3, []Silent{{PID: 7, Rank: -1, Stopped: true}}, []string{
-			"rank 1 has not come: it does not answer (its process 7 is stopped)\n", "\"grad\": ranks 0, 2 wait; missing: rank 1\n"}},
+			"rank 1 has not come: it does not answer (its process 7 is stopped)\n",
+			"\"grad\": ranks 0, 2 wait; missing: rank 1\n"}},
 		{5, []Silent{{PID: 7, Rank: 3}}, []string{
 			"rank 3 has not come: it does not answer (its process 7 may hang)\n", "nothing is known of ranks 1, 4\n",
 			"\"grad\": ranks 0, 2 wait; missing: rank 3; unknown: ranks 1, 4\n"}},
@@ -160,7 +161,8 @@ func TestAskingForOneOfSeveralJobs(t *testing.T) {
 			t.Skip(err)
 		}
 		defer func() { child.Process.Kill(); child.Wait() }()
-		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("@gorovod/flight/%d/1", child.Process.Pid), Net: "unix"})
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("@gorovod/flight/%d/1", child.Process.Pid),
+			Net: "unix"})
 		if err != nil {
 			t.Skip(err)
 		}
@@ -179,7 +181,8 @@ func TestAskingForOneOfSeveralJobs(t *testing.T) {
 		}
 	}
 	_, _, err := Ask(os.Getpid())
-	if err == nil || !strings.Contains(err.Error(), "ranks of 3 jobs run below") || !strings.Contains(err.Error(), fmt.Sprint(ranks["two"])) {
+	if err == nil || !strings.Contains(err.Error(), "ranks of 3 jobs run below") || !strings.Contains(err.Error(),
+		fmt.Sprint(ranks["two"])) {
 		t.Errorf("above three jobs: %v", err)
 	}
 	if dumps, _, err := Ask(1); err == nil {

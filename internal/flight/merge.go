@@ -58,7 +58,8 @@ func (d *Dump) state() string {
 		return "has submitted nothing"
 	}
 	last := d.Records[len(d.Records)-1]
-	return fmt.Sprintf("waits for nothing; its last operation was %s %q, which ended at %s", last.Op, last.Name, clock(last.Ended))
+	return fmt.Sprintf("waits for nothing; its last operation was %s %q, which ended at %s", last.Op, last.Name,
+		clock(last.Ended))
 }
 
 // maxListed is how many of a rank's operations are named.

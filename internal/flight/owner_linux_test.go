@@ -60,7 +60,8 @@ func TestRanksOfAnotherUser(t *testing.T) {
 	c.Dir, c.Env = "/", []string{askVariable + "=" + strconv.Itoa(os.Getpid())}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	said, err := c.CombinedOutput()
-	if text := string(said); err != nil || !strings.Contains(text, "belongs to user ") || !strings.Contains(text, "sudo") {
+	if text := string(said); err != nil || !strings.Contains(text, "belongs to user ") ||
+		!strings.Contains(text, "sudo") {
 		t.Errorf("%v: %s", err, text)
 	}
 }

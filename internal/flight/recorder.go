@@ -89,8 +89,9 @@ func (r *Recorder) Records() []Record {
 	var out []Record
 	for i := r.next - min(r.next, n); i < r.next; i++ {
 		e := &r.ring[i%n]
-		out = append(out, Record{Set: e.Set, Name: e.Name, Op: e.Op.String(), DType: e.DType.String(), Shape: append([]int64(nil), e.shape[:e.dims]...),
-			Submitted: e.Submitted, Agreed: e.Agreed, Started: e.Started, Ended: e.Ended, Failed: e.Failed})
+		out = append(out, Record{Set: e.Set, Name: e.Name, Op: e.Op.String(), DType: e.DType.String(),
+			Shape: append([]int64(nil), e.shape[:e.dims]...), Submitted: e.Submitted, Agreed: e.Agreed,
+			Started: e.Started, Ended: e.Ended, Failed: e.Failed})
 	}
 	return out
 }

@@ -17,7 +17,8 @@ type Silent struct {
 // Why says why it does not answer, as far as that is known.
 func (s Silent) Why() string {
 	if s.Owner != "" {
-		return fmt.Sprintf("its process %d belongs to user %s, and tells only this user and root: ask as one of them, with sudo for instance", s.PID, s.Owner)
+		return fmt.Sprintf("its process %d belongs to user %s, and tells only this user and root: ask as one of "+
+			"them, with sudo for instance", s.PID, s.Owner)
 	}
 	if s.Stopped {
 		return fmt.Sprintf("its process %d is stopped", s.PID)

@@ -24,7 +24,8 @@ const patience = 2 * time.Second
 
 // Listen opens this process's socket.
 func Listen() (*net.UnixListener, error) {
-	return net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("@%s%d/%d", prefix, os.Getpid(), time.Now().UnixNano()), Net: "unix"})
+	return net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("@%s%d/%d", prefix, os.Getpid(),
+		time.Now().UnixNano()), Net: "unix"})
 }
 
 // Serve answers who asks, if he is this user or root, until the listener is closed.
@@ -97,9 +98,11 @@ func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
 	case len(jobs) == 0:
 		return nil, nil, fmt.Errorf("no rank on this host that answers belongs to process %d", pid)
 	case len(jobs) > 1:
-		return nil, nil, fmt.Errorf("ranks of %d jobs run below process %d: name one of %s", len(jobs), pid, someOf(all, jobs))
+		return nil, nil, fmt.Errorf("ranks of %d jobs run below process %d: name one of %s", len(jobs), pid,
+			someOf(all, jobs))
 	case pid == 1 && !isLauncher(pid):
-		return nil, nil, fmt.Errorf("all processes run below process 1, those of any job: name the launcher or a rank, such as %s", someOf(all, jobs))
+		return nil, nil, fmt.Errorf("all processes run below process 1, those of any job: name the launcher or a "+
+			"rank, such as %s", someOf(all, jobs))
 	}
 	for job := range jobs {
 		dumps = all[job]

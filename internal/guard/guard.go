@@ -58,7 +58,8 @@ func Caught(what string, p any) error {
 		case strings.HasPrefix(f.Function, "runtime."):
 			thrown = thrown || f.Function == "runtime.gopanic"
 		case thrown && len(calls) < maxFrames:
-			calls = append(calls, fmt.Sprintf("%s (%s:%d)", f.Function[strings.LastIndexByte(f.Function, '/')+1:], filepath.Base(f.File), f.Line))
+			calls = append(calls, fmt.Sprintf("%s (%s:%d)", f.Function[strings.LastIndexByte(f.Function, '/')+1:],
+				filepath.Base(f.File), f.Line))
 		}
 		if !more {
 			return fmt.Errorf("panic in %s: %v; in %s", what, p, strings.Join(calls, " < "))

@@ -17,7 +17,8 @@ func TestAPanicIsAnError(t *testing.T) {
 	var got error
 	In(&group, "a test", func(err error) { got = err }, func() { panic("too much") })
 	group.Wait()
-	if got == nil || !strings.HasPrefix(got.Error(), "panic in a test: too much; in guard.TestAPanicIsAnError.func2 (guard_test.go:") {
+	if got == nil || !strings.HasPrefix(got.Error(), "panic in a test: too much; in guard.TestAPanicIsAnError.func2 "+
+		"(guard_test.go:") {
 		t.Errorf("got %v", got)
 	}
 	got = nil
@@ -31,7 +32,8 @@ func TestAPanicIsAnError(t *testing.T) {
 // Every goroutine of what runs inside a rank is started here: a panic on another one
 // would end the process, without a cause that the other ranks could show.
 func TestEveryGoroutineIsGuarded(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", `{{if and .Module .Module.Main}}{{.Dir}}{{end}}`, "../../hvd", "../process").Output()
+	out, err := exec.Command("go", "list", "-deps", "-f", `{{if and .Module .Module.Main}}{{.Dir}}{{end}}`, "../../hvd",
+		"../process").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

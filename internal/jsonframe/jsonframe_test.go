@@ -52,7 +52,8 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%d of %d bytes: %v", i, len(frame), err)
 		}
 	}
-	if err := Read(bytes.NewReader([]byte{0, 0, 0, 2, '{', '!'}), new(value), 200); err == nil || !strings.Contains(err.Error(), "not JSON") {
+	if err := Read(bytes.NewReader([]byte{0, 0, 0, 2, '{', '!'}), new(value), 200); err == nil ||
+		!strings.Contains(err.Error(), "not JSON") {
 		t.Errorf("what is not JSON is read: %v", err)
 	}
 }

@@ -15,17 +15,23 @@ const notThere = "gorovod is not there under that name: say with --remote-comman
 func sshAdvice(ssh []string, host string, code int, text string) string {
 	for _, a := range []struct{ says, advice string }{
 		{"HOST IDENTIFICATION HAS CHANGED", forgetKey(host, text)},
-		{"Host key verification failed", "its key is not the one that is known, or may not be added: see what this says: " + words(append(slices.Clone(ssh), "true"))},
-		{"Permission denied", "ssh must work without a password: " + words(copyID(ssh, host)) + ", or name a key with --ssh-identity-file"},
+		{"Host key verification failed", "its key is not the one that is known, or may not be added: see what " +
+			"this says: " + words(append(slices.Clone(ssh), "true"))},
+		{"Permission denied", "ssh must work without a password: " + words(copyID(ssh, host)) +
+			", or name a key with --ssh-identity-file"},
 		{"Too many authentication failures", "name the right key with --ssh-identity-file"},
-		{"Could not resolve hostname", "is the name right? It must be one that this host, or a Host in ~/.ssh/config, knows"},
+		{"Could not resolve hostname", "is the name right? It must be one that this host, or a Host in " +
+			"~/.ssh/config, knows"},
 		{"No route to host", "is the host up, and is there a firewall?"},
 		{"Network is unreachable", "is the address right, and is this host in that network?"},
 		{"Connection refused", "no sshd listens at that port: --ssh-port says another one"},
 		{"timed out", "is the host up, and is there a firewall? --start-timeout gives it more time"},
-		{"Connection reset by", "its sshd, or a jump host's, has refused the connection: its log says why (MaxStartups)"},
-		{"Connection closed by", "its sshd, or a jump host's, has refused the connection: its log says why (MaxStartups, AllowUsers)"},
-		{"Exec format error", "the program there is for another kind of machine: install the one for it, and name it with --remote-command"},
+		{"Connection reset by", "its sshd, or a jump host's, has refused the connection: its log says why " +
+			"(MaxStartups)"},
+		{"Connection closed by", "its sshd, or a jump host's, has refused the connection: its log says why " +
+			"(MaxStartups, AllowUsers)"},
+		{"Exec format error", "the program there is for another kind of machine: install the one for it, and name it " +
+			"with --remote-command"},
 	} {
 		if strings.Contains(text, a.says) {
 			return a.advice
@@ -60,7 +66,8 @@ func forgetKey(host, text string) string {
 	if m := changedName().FindStringSubmatch(text); m != nil {
 		name = m[1]
 	}
-	return "the key of " + name + " is not the one that was known. If it was set up anew, forget the old one: " + words(append(forget, "-R", name))
+	return "the key of " + name + " is not the one that was known. If it was set up anew, forget the old one: " +
+		words(append(forget, "-R", name))
 }
 
 // copyID is the command that makes ssh work without a password on a host, by the same way

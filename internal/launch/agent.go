@@ -180,7 +180,8 @@ func (a *agent) take(job *assignment) error {
 	}
 	a.crew = crew
 	client, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
-	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: client, Interfaces: reach.Names(interfaces)}})
+	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: client,
+		Interfaces: reach.Names(interfaces)}})
 	return nil
 }
 

@@ -25,20 +25,23 @@ func inNamespaces(t *testing.T, namespaces, before string, env []string, args ..
 	if err != nil {
 		t.Skip(err)
 	}
-	l.Args = append([]string{"unshare", namespaces, bash, "-c", before + ` && exec -a horovodrun "$0" "$@"`, program}, args...)
+	l.Args = append([]string{"unshare", namespaces, bash, "-c", before + ` && exec -a horovodrun "$0" "$@"`,
+		program}, args...)
 	return l
 }
 
 // A host may have no IPv4 at all; one whose loopback is down is told what to do.
 func TestHostsWithoutIPv4(t *testing.T) {
 	for _, mode := range [][]string{nil, {"--min-np", "2"}} {
-		l := inNamespaces(t, "-n", "ip link set lo up && ip addr del 127.0.0.1/8 dev lo", program("join"), append(mode, "-np", "2", "true")...)
+		l := inNamespaces(t, "-n", "ip link set lo up && ip addr del 127.0.0.1/8 dev lo", program("join"),
+			append(mode, "-np", "2", "true")...)
 		if mode == nil {
 			l.Args[len(l.Args)-1] = self()
 		}
 		l.expect(0)
 	}
-	inNamespaces(t, "-n", "true", nil, "-np", "2", "true").expect(1, "neither 127.0.0.1 nor ::1 can be reached", "ip link set lo up")
+	inNamespaces(t, "-n", "true", nil, "-np", "2", "true").expect(1, "neither 127.0.0.1 nor ::1 can be reached",
+		"ip link set lo up")
 }
 
 // Without /proc jobs run, with an input, too, and what is in a rank's process group ends with it.
@@ -48,7 +51,8 @@ func TestWithoutProc(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, mode := range [][]string{{"-np", "2"}, {"-np", "2", "--min-np", "2"}} {
-		l := inNamespaces(t, "-m", "mount -t tmpfs none /proc", nil, append(mode, "--input", input, "sh", "-c", "sleep 1000 & cat; exit 0")...)
+		l := inNamespaces(t, "-m", "mount -t tmpfs none /proc", nil, append(mode, "--input", input, "sh", "-c",
+			"sleep 1000 & cat; exit 0")...)
 		l.expect(0)
 		if n := strings.Count(l.stdout.String(), "<stdout>:the input\n"); n != 2 {
 			t.Errorf("%d of 2 have read it: %s%s", n, &l.stdout, &l.stderr)

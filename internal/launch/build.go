@@ -16,8 +16,8 @@ import (
 // digest of all that launcher, agents and ranks say to each other. Two builds of one
 // version whose words differ are so told apart before one misunderstands the other.
 var build = sync.OnceValue(func() string {
-	return version.Version + "+" + shape.Digest(agentProtocol, note{}, cluster.Facts{}, cluster.Path{}, time.Duration(0),
-		elastic.Protocol, elastic.Hello{}, elastic.Message{}) + rendezvous.Shape()[:4]
+	return version.Version + "+" + shape.Digest(agentProtocol, note{}, cluster.Facts{}, cluster.Path{},
+		time.Duration(0), elastic.Protocol, elastic.Hello{}, elastic.Message{}) + rendezvous.Shape()[:4]
 })
 
 // revision is where this program was built from, as far as Go has noted it; empty if

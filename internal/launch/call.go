@@ -40,7 +40,8 @@ func (c *calls) connect(ctx context.Context, job assignment) (*remoteCrew, error
 			return crew, nil
 		}
 		var h *hostError
-		if !errors.As(err, &h) || !h.TurnedAway || time.Since(time.Unix(0, max(began, c.latest.Load()))) > crowdPatience {
+		if !errors.As(err, &h) || !h.TurnedAway ||
+			time.Since(time.Unix(0, max(began, c.latest.Load()))) > crowdPatience {
 			return nil, err
 		}
 		select {
@@ -62,7 +63,8 @@ func (r *remoteShell) line(host string) (*line, error) {
 	}
 	l, err := openLine(cmd)
 	if err != nil {
-		return nil, &hostError{Host: host, What: fmt.Sprintf("cannot start %s: %v", cmd.Args[0], err), Advice: "install an ssh client, or name one in GOROVOD_SSH"}
+		return nil, &hostError{Host: host, What: fmt.Sprintf("cannot start %s: %v", cmd.Args[0], err),
+			Advice: "install an ssh client, or name one in GOROVOD_SSH"}
 	}
 	return l, nil
 }
@@ -73,7 +75,8 @@ func turnedAway(code int, text string) bool {
 	if code != sshFailed || strings.Contains(text, "Host key verification failed") { // of a jump host: nobody was asked
 		return false
 	}
-	for _, says := range []string{"kex_exchange_identification: ", "ssh_exchange_identification: ", "Exceeded MaxStartups", "Not allowed at this time"} {
+	for _, says := range []string{"kex_exchange_identification: ", "ssh_exchange_identification: ",
+		"Exceeded MaxStartups", "Not allowed at this time"} {
 		if strings.Contains(text, says) {
 			return true
 		}

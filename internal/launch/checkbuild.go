@@ -26,9 +26,11 @@ func checkBuild(command, env []string) (summary, note string) {
 		heading string
 		items   []item
 	}{
-		{"Available Frameworks", []item{{"TensorFlow", has("tensorflow")}, {"PyTorch", has("torch")}, {"MXNet", false}}},
+		{"Available Frameworks", []item{{"TensorFlow", has("tensorflow")}, {"PyTorch", has("torch")},
+			{"MXNet", false}}},
 		{"Available Controllers", []item{{"MPI", mpi}, {"Gloo", true}}},
-		{"Available Tensor Operations", []item{{"NCCL", false}, {"DDL", false}, {"CCL", false}, {"MPI", mpi}, {"Gloo", true}}},
+		{"Available Tensor Operations", []item{{"NCCL", false}, {"DDL", false}, {"CCL", false}, {"MPI", mpi},
+			{"Gloo", true}}},
 	} {
 		fmt.Fprintf(&b, "\n%s:\n", list.heading)
 		for _, i := range list.items {

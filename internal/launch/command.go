@@ -94,9 +94,11 @@ func executable(path string) (code int, err error) {
 	info, err = os.Stat(interpreter)
 	switch {
 	case os.IsNotExist(err):
-		return exitNotFound, fmt.Errorf("%s: the interpreter that its first line names, %q, is not there", path, interpreter)
+		return exitNotFound, fmt.Errorf("%s: the interpreter that its first line names, %q, is not there", path,
+			interpreter)
 	case err != nil || info.IsDir() || unix.Access(interpreter, unix.X_OK) != nil:
-		return exitNotExecutable, fmt.Errorf("%s: the interpreter that its first line names, %q, cannot be executed", path, interpreter)
+		return exitNotExecutable, fmt.Errorf("%s: the interpreter that its first line names, %q, cannot be executed",
+			path, interpreter)
 	}
 	return 0, nil
 }

@@ -125,14 +125,16 @@ func checkKeys(node *yaml.Node, t reflect.Type, key string) (unknown []string, e
 		return checkKeys(node.Content[0], t, key)
 	case t.Kind() != reflect.Struct:
 		if node.Decode(reflect.New(t).Interface()) != nil || baseOf(t).Kind() == reflect.Int && node.Tag != "!!int" {
-			return nil, fmt.Errorf("line %d: %s: %s is needed, not %s", node.Line, key, kindNames[baseOf(t).Kind()], written(node))
+			return nil, fmt.Errorf("line %d: %s: %s is needed, not %s", node.Line, key, kindNames[baseOf(t).Kind()],
+				written(node))
 		}
 		return nil, nil
 	case node.Kind != yaml.MappingNode:
 		if key == "" {
 			key = "the file"
 		}
-		return nil, fmt.Errorf("line %d: %s: settings with their names are needed, not %s", node.Line, key, written(node))
+		return nil, fmt.Errorf("line %d: %s: settings with their names are needed, not %s", node.Line, key,
+			written(node))
 	}
 	known := make(map[string]reflect.Type)
 	for i := range t.NumField() {
@@ -144,7 +146,8 @@ func checkKeys(node *yaml.Node, t reflect.Type, key string) (unknown []string, e
 		inner, ok := known[name.Value]
 		if !ok {
 			advice := commandline.DidYouMean(name.Value, slices.Sorted(maps.Keys(known)))
-			unknown = append(unknown, fmt.Sprintf("line %d: unknown key %s is ignored%s", name.Line, quotable(full), advice))
+			unknown = append(unknown, fmt.Sprintf("line %d: unknown key %s is ignored%s", name.Line,
+				quotable(full), advice))
 			continue
 		}
 		more, err := checkKeys(value, inner, full)
@@ -157,7 +160,8 @@ func checkKeys(node *yaml.Node, t reflect.Type, key string) (unknown []string, e
 }
 
 // kindNames are what the values of settings are called.
-var kindNames = map[reflect.Kind]string{reflect.Int: "a whole number", reflect.Float64: "a number", reflect.Bool: "true or false", reflect.String: "a text"}
+var kindNames = map[reflect.Kind]string{reflect.Int: "a whole number", reflect.Float64: "a number",
+	reflect.Bool: "true or false", reflect.String: "a text"}
 
 func baseOf(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {

@@ -173,7 +173,8 @@ func (c *course) enter(stage int) {
 	case leftBehind:
 		for _, rank := range slices.Sorted(maps.Keys(c.living)) {
 			r := c.living[rank]
-			c.job.sayError("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host, r.pid.Load())
+			c.job.sayError("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host,
+				r.pid.Load())
 		}
 	}
 }
@@ -196,7 +197,8 @@ func (c *course) conclude() {
 // end of the rank that it has reported: the others' are consequences, however early they
 // end. It is not known yet while that rank lives, which may end by itself.
 func (c *course) root() (d rendezvous.Death, known bool) {
-	own := slices.DeleteFunc(slices.Clone(c.failures), func(d rendezvous.Death) bool { return !c.asked.IsZero() && d.At.After(c.asked) })
+	own := slices.DeleteFunc(slices.Clone(c.failures),
+		func(d rendezvous.Death) bool { return !c.asked.IsZero() && d.At.After(c.asked) })
 	if len(own) == 0 {
 		own = c.failures
 	}
@@ -295,7 +297,8 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 			fmt.Fprintf(&b, "\nit reported: %s", d.Reason)
 		}
 	}
-	if v := j.server.Verdict(); v != nil && (strings.Contains(b.String(), v.Cause) || first != nil && strings.Contains(v.Cause, first.Text)) {
+	if v := j.server.Verdict(); v != nil && (strings.Contains(b.String(), v.Cause) || first != nil &&
+		strings.Contains(v.Cause, first.Text)) {
 		b.WriteString(v.View) // of this failure
 	}
 	stderr := j.ranks[culprit].streams[stderrStream]

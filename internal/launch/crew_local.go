@@ -37,7 +37,8 @@ func newLocalCrew(host, secret string, others bool) (*localCrew, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &localCrew{host: host, orphans: orphans, room: make(chan struct{}, startsAtATime), never: make(chan struct{}), processes: map[int]*process{}}, nil
+	return &localCrew{host: host, orphans: orphans, room: make(chan struct{}, startsAtATime),
+		never: make(chan struct{}), processes: map[int]*process{}}, nil
 }
 
 func (c *localCrew) Host() string          { return c.host }

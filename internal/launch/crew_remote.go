@@ -56,7 +56,8 @@ type remoteCrew struct {
 func dial(ctx context.Context, l *line, job assignment) (*remoteCrew, error) {
 	c := &remoteCrew{
 		line: l, host: job.Host,
-		queue: make(chan struct{}, 1), lost: make(chan struct{}), closed: make(chan struct{}), workers: map[int]*remoteWorker{}, answers: map[int]chan *note{},
+		queue: make(chan struct{}, 1), lost: make(chan struct{}), closed: make(chan struct{}),
+		workers: map[int]*remoteWorker{}, answers: map[int]chan *note{},
 	}
 	frames := &receiver{r: bufio.NewReaderSize(c.out, 64<<10)}
 	arrived := make(chan error, 1)
@@ -78,13 +79,15 @@ func dial(ctx context.Context, l *line, job assignment) (*remoteCrew, error) {
 
 // late is the error for a host that has not greeted, or not taken the job, in time.
 func (c *remoteCrew) late() error {
-	e := &hostError{Host: c.host, What: "there was no answer in time", Advice: "is the host up, and is its name right? --start-timeout gives it more time"}
+	e := &hostError{Host: c.host, What: "there was no answer in time",
+		Advice: "is the host up, and is its name right? --start-timeout gives it more time"}
 	text := c.says.text()
 	if noise := c.noise.text(); noise != "" {
 		// Somebody is there, or a login shell speaks and gorovod is slow.
 		last := noise[strings.LastIndexByte(noise, '\n')+1:]
 		e.What = "there was no answer of gorovod's in time, but this: " + last
-		e.Advice = "is what was run there gorovod? --remote-command says what it is called there, and --start-timeout gives it more time"
+		e.Advice = "is what was run there gorovod? --remote-command says what it is called there, and " +
+			"--start-timeout gives it more time"
 	}
 	if text != "" {
 		e.What += ": " + text
@@ -101,8 +104,9 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 	for {
 		line, err := readLine(frames.r, maxGreeting)
 		if tried, ok := strings.CutPrefix(line, nobodyGreeting); ok {
-			return &hostError{Host: c.host, What: "gorovod is not there: none of" + strings.TrimRight(tried, "\n") + " is a program",
-				Advice: "install it there as here, or say with --remote-command how it is called there"}
+			return &hostError{Host: c.host, What: "gorovod is not there: none of" + strings.TrimRight(tried, "\n") +
+				" is a program", Advice: "install it there as here, or say with --remote-command how it is " +
+				"called there"}
 		}
 		if _, echo := parseGreeting(launcherGreeting, line); echo {
 			return &hostError{Host: c.host, What: "what was run there is no gorovod: it repeats what it is told",
@@ -110,8 +114,9 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 		}
 		g, ok := parseGreeting(agentGreeting, line)
 		if ok && !g.same() {
-			return &hostError{Host: c.host, What: fmt.Sprintf("%s there is gorovod %s, and this is %s", g.path, g.version, build()),
-				Advice: "install the same version on all hosts, or name the right one with --remote-command"}
+			return &hostError{Host: c.host, What: fmt.Sprintf("%s there is gorovod %s, and this is %s", g.path,
+				g.version, build()), Advice: "install the same version on all hosts, or name the right one with " +
+				"--remote-command"}
 		}
 		if ok {
 			c.noise.forget()

@@ -96,7 +96,8 @@ const maxRounds = 31
 // doctor.ErrUnwell where a job could not run.
 func examine(o doctor.Cluster, w io.Writer) error {
 	hosts := []Host{{"localhost", 1}}
-	f := &flags{Hosts: o.Hosts, Hostfile: o.Hostfile, SSHPort: o.SSHPort, SSHIdentityFile: o.SSHIdentityFile, RemoteCommand: o.RemoteCommand, command: []string{o.Python}}
+	f := &flags{Hosts: o.Hosts, Hostfile: o.Hostfile, SSHPort: o.SSHPort, SSHIdentityFile: o.SSHIdentityFile,
+		RemoteCommand: o.RemoteCommand, command: []string{o.Python}}
 	if o.Hosts != "" || o.Hostfile != "" {
 		var err error
 		if hosts, err = f.hosts(); err != nil {

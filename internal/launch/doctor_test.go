@@ -28,7 +28,8 @@ func TestDoctorIsASubcommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range strings.Split(string(out), "\n") {
-		if f := strings.Fields(line); code == 0 && len(f) > 2 && f[0] == "HOROVOD_CACHE_CAPACITY" && f[1] == "77" && f[2] == "environment" {
+		if f := strings.Fields(line); code == 0 && len(f) > 2 && f[0] == "HOROVOD_CACHE_CAPACITY" && f[1] == "77" &&
+			f[2] == "environment" {
 			return
 		}
 	}
@@ -59,7 +60,8 @@ echo "{\"Version\": \"$KEPT\", \"Packages\": {\"torch\": \"7$HOROVOD_SECRET_KEY\
 	t.Setenv("KEPT", "9.8.7")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	var out bytes.Buffer
-	err = examine(doctor.Cluster{Hosts: "localhost:1,far.invalid:1", Python: "ranks-python", NoPairs: true, StartTimeout: 20}, &out)
+	err = examine(doctor.Cluster{Hosts: "localhost:1,far.invalid:1", Python: "ranks-python", NoPairs: true,
+		StartTimeout: 20}, &out)
 	if err != nil && !errors.Is(err, doctor.ErrUnwell) { // as on a host without a network
 		t.Error(err)
 	}

@@ -78,14 +78,17 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 			return 1, why, fmt.Errorf("--output-filename: %w", err)
 		}
 	}
-	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts, func(h membership.Host) bool { return !isLocal(h.Name) })
+	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts,
+		func(h membership.Host) bool { return !isLocal(h.Name) })
 	for _, note := range f.notes(far) {
 		warn(name, note)
 	}
 	e := &elasticJob{
-		Job: &Job{Name: name, Path: path, Args: f.command, Env: env, Remote: f.remoteShell(), Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename,
-			Input: input, ResultDir: f.Results, Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
-		slots: 64, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{}, workers: map[int]*workerProcess{}, shown: map[int]int64{},
+		Job: &Job{Name: name, Path: path, Args: f.command, Env: env, Remote: f.remoteShell(),
+			Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename, Input: input, ResultDir: f.Results,
+			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
+		slots: 64, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{},
+		workers: map[int]*workerProcess{}, shown: map[int]int64{},
 	}
 	e.calls.shell = &e.Remote
 	code, err = e.run(o)
@@ -103,7 +106,8 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 		return 1, err
 	}
 	o.Key, o.Start, o.Signal, o.Meet, o.Say, o.Debug = e.key, e.start, e.signal, e.meet, e.say, e.tell
-	e.alone = o.Discover == nil && !slices.ContainsFunc(o.Hosts, func(h membership.Host) bool { return !e.isLocal(h.Name) })
+	e.alone = o.Discover == nil && !slices.ContainsFunc(o.Hosts,
+		func(h membership.Host) bool { return !e.isLocal(h.Name) })
 	e.driver = driver.New(o)
 	e.serve(e.near)
 	defer e.close()
@@ -265,7 +269,8 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		if e.alone { // else others may come that must reach it
 			interfaces = []string{"lo"}
 		}
-		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces), Results: e.ResultDir != "", LateOutput: e.lateOutput(w, true)})
+		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces),
+			Results: e.ResultDir != "", LateOutput: e.lateOutput(w, true)})
 		return nil
 	}
 	c, err := e.remote(a.Host)
@@ -273,7 +278,8 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		e.driver.HostLost(a.Host)
 		return err
 	}
-	w.run(c, command{Args: e.Args, Env: e.environ(forOthers(e.Env), a, e.far.seenFrom(c.ready.Launcher), e.Interfaces), Results: e.ResultDir != "", LateOutput: e.lateOutput(w, false)})
+	w.run(c, command{Args: e.Args, Env: e.environ(forOthers(e.Env), a, e.far.seenFrom(c.ready.Launcher), e.Interfaces),
+		Results: e.ResultDir != "", LateOutput: e.lateOutput(w, false)})
 	return nil
 }
 
@@ -313,7 +319,8 @@ func (e *elasticJob) remote(host string) (*remoteCrew, error) {
 	e.mu.Unlock()
 	e.tell("connecting to %s", host)
 	crews, err := muster(context.Background(), []string{host}, func(string) bool { return false }, &e.calls,
-		assignment{Dir: workingDirectory(), Secret: hex.EncodeToString(e.key), Input: e.Input, Interfaces: e.Interfaces}, map[string]int{host: e.slots})
+		assignment{Dir: workingDirectory(), Secret: hex.EncodeToString(e.key), Input: e.Input,
+			Interfaces: e.Interfaces}, map[string]int{host: e.slots})
 	p.err = err
 	if err == nil {
 		p.crew, _ = crews[host].(*remoteCrew)
@@ -380,7 +387,8 @@ func (e *elasticJob) close() {
 }
 
 // inherited are variables of a job that this launcher runs in.
-var inherited = lazyregexp.New(`^(HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_RENDEZVOUS_ADDRS|GOROVOD_ELASTIC_(DRIVER|WORKER))=`)
+var inherited = lazyregexp.New(
+	`^(HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_RENDEZVOUS_ADDRS|GOROVOD_ELASTIC_(DRIVER|WORKER))=`)
 
 // environ is the environment of a worker's process. Its rank and all that it needs to
 // meet others comes from the driver at each hvd.init(). For programs that look before, the

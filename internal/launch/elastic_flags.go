@@ -38,7 +38,8 @@ func (f *flags) checkElastic() error {
 		for _, o := range []struct {
 			name  string
 			given bool
-		}{{"--max-np", f.MaxNP != nil}, {"--slots-per-host", f.SlotsPerHost != nil}, {"--elastic-timeout", f.ElasticTimeout != nil},
+		}{{"--max-np", f.MaxNP != nil}, {"--slots-per-host", f.SlotsPerHost != nil},
+			{"--elastic-timeout", f.ElasticTimeout != nil},
 			{"--reset-limit", f.ResetLimit != nil}, {cooldownOption, f.BlacklistCooldown != nil}} {
 			if o.given {
 				return fmt.Errorf("%s is for elastic jobs: give --min-np or --host-discovery-script, too", o.name)
@@ -57,7 +58,8 @@ func (f *flags) checkElastic() error {
 		name  string
 		value *int
 		least int
-	}{{"min-np", f.MinNP, 1}, {"max-np", f.MaxNP, f.NumProc}, {"slots-per-host", f.SlotsPerHost, 1}, {"elastic-timeout", f.ElasticTimeout, 1}, {"reset-limit", f.ResetLimit, 0}} {
+	}{{"min-np", f.MinNP, 1}, {"max-np", f.MaxNP, f.NumProc}, {"slots-per-host", f.SlotsPerHost, 1},
+		{"elastic-timeout", f.ElasticTimeout, 1}, {"reset-limit", f.ResetLimit, 0}} {
 		if v.value != nil && (*v.value < v.least || *v.value > maxSlots) {
 			return fmt.Errorf("--%s %d: a number from %d to %d is needed", v.name, *v.value, v.least, maxSlots)
 		}
@@ -66,7 +68,8 @@ func (f *flags) checkElastic() error {
 		return fmt.Errorf("--min-np %d is above -np %d", *f.MinNP, f.NumProc)
 	}
 	if c := f.BlacklistCooldown; c != nil && (len(c) != 2 || c[0] < 1 || c[1] < c[0] || c[1] > 3600) {
-		return fmt.Errorf("%s %s: two numbers of seconds are needed, from 1 to 3600, the lesser first", cooldownOption, strings.Trim(fmt.Sprint(c), "[]"))
+		return fmt.Errorf("%s %s: two numbers of seconds are needed, from 1 to 3600, the lesser first", cooldownOption,
+			strings.Trim(fmt.Sprint(c), "[]"))
 	}
 	switch rule := os.Getenv("GOROVOD_ELASTIC_BLACKLIST"); rule {
 	case "", "slot", "host":
@@ -78,9 +81,11 @@ func (f *flags) checkElastic() error {
 
 // membership are the rules of an elastic job.
 func (f *flags) membership(env []string) membership.Config {
-	c := membership.Config{NP: f.NumProc, Min: f.NumProc, ResetLimit: -1, Timeout: defaultElasticTimeout, Patience: patience(lookEnv(env, "GOROVOD_HEARTBEAT_SECONDS")),
-		WholeHosts: os.Getenv("GOROVOD_ELASTIC_BLACKLIST") == "host", Fixed: f.DiscoveryScript == "", Resumable: lookEnv(env, "GOROVOD_CHECKPOINT_DIR") != "",
-		Random: rand.Float64}
+	c := membership.Config{NP: f.NumProc, Min: f.NumProc, ResetLimit: -1, Timeout: defaultElasticTimeout,
+		Patience:   patience(lookEnv(env, "GOROVOD_HEARTBEAT_SECONDS")),
+		WholeHosts: os.Getenv("GOROVOD_ELASTIC_BLACKLIST") == "host", Fixed: f.DiscoveryScript == "",
+		Resumable: lookEnv(env, "GOROVOD_CHECKPOINT_DIR") != "",
+		Random:    rand.Float64}
 	for _, o := range []struct {
 		value *int
 		to    *int
@@ -177,7 +182,8 @@ func (d discovery) advice(err error) string {
 		if strings.Contains(name, "/") {
 			return ""
 		}
-		return "\n  a shell does not look into this directory, where " + name + " lies: write --host-discovery-script " + words([]string{strings.TrimSpace("./" + name + " " + rest)})
+		return "\n  a shell does not look into this directory, where " + name +
+			" lies: write --host-discovery-script " + words([]string{strings.TrimSpace("./" + name + " " + rest)})
 	case exitNotExecutable:
 		return "\n  make it executable: chmod +x " + words([]string{name})
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 func TestElasticRules(t *testing.T) {
-	f, err := parseFlags("horovodrun", strings.Fields("-np 4 --min-np 2 --max-np 8 --reset-limit 3 --elastic-timeout 7 --blacklist-cooldown-range 10 100 cmd -x"))
+	f, err := parseFlags("horovodrun", strings.Fields("-np 4 --min-np 2 --max-np 8 --reset-limit 3 --elastic-timeout "+
+		"7 --blacklist-cooldown-range 10 100 cmd -x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,18 +35,21 @@ func TestElasticRules(t *testing.T) {
 	}
 	c = f.membership(nil)
 	c.Random = nil
-	want = membership.Config{NP: 4, Min: 4, ResetLimit: -1, Timeout: 9 * time.Second, Patience: 30 * time.Second, WholeHosts: true}
+	want = membership.Config{NP: 4, Min: 4, ResetLimit: -1, Timeout: 9 * time.Second, Patience: 30 * time.Second,
+		WholeHosts: true}
 	if !equalRules(c, want) {
 		t.Errorf("got %+v, want %+v", c, want)
 	}
 	t.Setenv("GOROVOD_ELASTIC_BLACKLIST", "rack")
-	if _, err = parseFlags("horovodrun", strings.Fields("-np 4 --min-np 1 cmd")); err == nil || !strings.Contains(err.Error(), "rack") {
+	if _, err = parseFlags("horovodrun", strings.Fields("-np 4 --min-np 1 cmd")); err == nil ||
+		!strings.Contains(err.Error(), "rack") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func equalRules(a, b membership.Config) bool {
-	return a.NP == b.NP && a.Min == b.Min && a.Max == b.Max && a.ResetLimit == b.ResetLimit && a.Timeout == b.Timeout && a.Patience == b.Patience &&
+	return a.NP == b.NP && a.Min == b.Min && a.Max == b.Max && a.ResetLimit == b.ResetLimit && a.Timeout == b.Timeout &&
+		a.Patience == b.Patience &&
 		a.Cooldown == b.Cooldown && a.Fixed == b.Fixed && a.Resumable == b.Resumable && a.WholeHosts == b.WholeHosts
 }
 
@@ -71,7 +75,8 @@ func TestDiscoveryScript(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\necho $1:2\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := (discovery{script + " a", 1}).hosts(ctx); err != nil || !slices.Equal(got, []membership.Host{{Name: "a", Slots: 2}}) {
+	if got, err := (discovery{script + " a", 1}).hosts(ctx); err != nil ||
+		!slices.Equal(got, []membership.Host{{Name: "a", Slots: 2}}) {
 		t.Errorf("got %v %v", got, err)
 	}
 	_, err := discovery{"echo a:1; echo no network >&2; exit 3", 1}.hosts(ctx)
@@ -89,15 +94,19 @@ func TestDiscoveryScript(t *testing.T) {
 	} {
 		os.WriteFile("plain", nil, 0o600)
 		_, err := discovery{command, 1}.hosts(ctx)
-		advised := err != nil && (strings.Contains(err.Error(), "--host-discovery-script") || strings.Contains(err.Error(), "chmod"))
-		if err == nil || !strings.Contains(err.Error(), says) || advised != (strings.HasPrefix(says, "write") || strings.HasPrefix(says, "make")) {
+		advised := err != nil && (strings.Contains(err.Error(), "--host-discovery-script") ||
+			strings.Contains(err.Error(), "chmod"))
+		if err == nil || !strings.Contains(err.Error(), says) || advised != (strings.HasPrefix(says, "write") ||
+			strings.HasPrefix(says, "make")) {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
-	if _, err := (discovery{"yes a:1", 1}).hosts(ctx); err == nil || err.Error() != "yes a:1: it has printed more than 1024 KiB" {
+	if _, err := (discovery{"yes a:1", 1}).hosts(ctx); err == nil || err.Error() != "yes a:1: it has printed more "+
+		"than 1024 KiB" {
 		t.Errorf("endless output: %v", err)
 	}
-	if _, err := (discovery{"yes no network | head -c 100000 >&2; exit 3", 1}).hosts(ctx); err == nil || len(err.Error()) > 6000 || !strings.Contains(err.Error(), "no network") {
+	if _, err := (discovery{"yes no network | head -c 100000 >&2; exit 3", 1}).hosts(ctx); err == nil ||
+		len(err.Error()) > 6000 || !strings.Contains(err.Error(), "no network") {
 		t.Errorf("it says much: %.200v", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 50*time.Millisecond, errors.New("it is slow"))
@@ -154,13 +163,18 @@ func TestFirstDiscovery(t *testing.T) {
 // this launcher has inherited.
 func TestWorkersEnvironment(t *testing.T) {
 	e := &elasticJob{key: []byte{0xab, 0xcd}}
-	place := membership.Place{Worker: 7, Host: "b", Rank: 3, Size: 5, LocalRank: 1, LocalSize: 2, CrossRank: 2, CrossSize: 4}
-	got := e.environ([]string{"HOME=/h", "HOROVOD_RANK=0", "HOROVOD_GLOO_RENDEZVOUS_ADDR=9.9.9.9", "GOROVOD_RENDEZVOUS_ADDRS=9.9.9.9:1", "GOROVOD_ELASTIC_WORKER=1"},
-		membership.Start{Worker: 7, Host: "b", Slot: 1, Place: place},
-		[]netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")}, []string{"lo"})
-	want := []string{"HOME=/h", "HOROVOD_ELASTIC=1", "HOROVOD_HOSTNAME=b", "HOROVOD_RANK=3", "HOROVOD_SIZE=5", "HOROVOD_LOCAL_RANK=1", "HOROVOD_LOCAL_SIZE=2",
-		"HOROVOD_CROSS_RANK=2", "HOROVOD_CROSS_SIZE=4", "HOROVOD_CONTROLLER=gloo", "HOROVOD_CPU_OPERATIONS=gloo", "HOROVOD_GLOO_IFACE=lo", "NCCL_SOCKET_IFNAME=lo",
-		"HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT=80", "GOROVOD_ELASTIC_DRIVER=10.0.0.1:80,10.0.0.2:80", "GOROVOD_ELASTIC_WORKER=7",
+	place := membership.Place{Worker: 7, Host: "b", Rank: 3, Size: 5, LocalRank: 1, LocalSize: 2, CrossRank: 2,
+		CrossSize: 4}
+	got := e.environ([]string{"HOME=/h", "HOROVOD_RANK=0", "HOROVOD_GLOO_RENDEZVOUS_ADDR=9.9.9.9",
+		"GOROVOD_RENDEZVOUS_ADDRS=9.9.9.9:1", "GOROVOD_ELASTIC_WORKER=1"}, membership.Start{Worker: 7, Host: "b",
+		Slot: 1, Place: place},
+		[]netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")},
+		[]string{"lo"})
+	want := []string{"HOME=/h", "HOROVOD_ELASTIC=1", "HOROVOD_HOSTNAME=b", "HOROVOD_RANK=3", "HOROVOD_SIZE=5",
+		"HOROVOD_LOCAL_RANK=1", "HOROVOD_LOCAL_SIZE=2", "HOROVOD_CROSS_RANK=2", "HOROVOD_CROSS_SIZE=4",
+		"HOROVOD_CONTROLLER=gloo", "HOROVOD_CPU_OPERATIONS=gloo", "HOROVOD_GLOO_IFACE=lo", "NCCL_SOCKET_IFNAME=lo",
+		"HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT=80",
+		"GOROVOD_ELASTIC_DRIVER=10.0.0.1:80,10.0.0.2:80", "GOROVOD_ELASTIC_WORKER=7",
 		"HOROVOD_SECRET_KEY=abcd", "PYTHONUNBUFFERED=1"}
 	slices.Sort(got)
 	slices.Sort(want)

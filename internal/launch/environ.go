@@ -33,7 +33,8 @@ func exportable(env []string) []string {
 	var kept []string
 	for _, e := range env {
 		name, _, ok := strings.Cut(e, "=")
-		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || name == resultVariable || inherited(name) || notExported().MatchString(name) {
+		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || name == resultVariable ||
+			inherited(name) || notExported().MatchString(name) {
 			continue
 		}
 		kept = append(kept, e)
@@ -54,7 +55,8 @@ func setenv(env []string, name, value string) []string {
 
 // ofOneHost are variables that say something of the launcher's host or of its
 // user's session there, which would be wrong on another.
-var ofOneHost = lazyregexp.New(`^(SSH_.*|HOSTNAME|XDG_RUNTIME_DIR|XDG_SESSION_.*|DBUS_SESSION_BUS_ADDRESS|TMUX.*|STY|WINDOWID)$`)
+var ofOneHost = lazyregexp.New(
+	`^(SSH_.*|HOSTNAME|XDG_RUNTIME_DIR|XDG_SESSION_.*|DBUS_SESSION_BUS_ADDRESS|TMUX.*|STY|WINDOWID)$`)
 
 // forOthers returns those variables of env that processes on other hosts inherit.
 func forOthers(env []string) []string {

@@ -105,7 +105,8 @@ func (f *flags) check(options []string) error {
 	}
 	switch {
 	case !given:
-		return errors.New("-np is missing: say how many processes to start, for instance: horovodrun -np 2 python train.py")
+		return errors.New("-np is missing: say how many processes to start, for instance: horovodrun -np 2 " +
+			"python train.py")
 	case f.NumProc < 1:
 		return fmt.Errorf("-np %d: at least 1 process is needed", f.NumProc)
 	case len(f.command) == 0:
@@ -123,7 +124,8 @@ func (f *flags) check(options []string) error {
 	case !f.MPI && f.MPIArgs != "":
 		return errors.New("--mpi-args is for jobs that mpirun starts: give --mpi, too")
 	case !f.MPI && f.BindingArgs != "":
-		return errors.New("--binding-args is for jobs that mpirun starts: give --mpi, too, or bind inside the command, for instance with taskset or numactl")
+		return errors.New("--binding-args is for jobs that mpirun starts: give --mpi, too, or bind inside the " +
+			"command, for instance with taskset or numactl")
 	}
 	if env := os.Getenv("HOROVOD_START_TIMEOUT"); f.StartTimeout == nil && env != "" {
 		n, err := strconv.Atoi(env)
@@ -196,7 +198,8 @@ func (f *flags) checkExports() error {
 			return fmt.Errorf("-x %s: the launcher sets this variable itself, for each process", name)
 		}
 		if _, set := os.LookupEnv(name); !given && !set {
-			f.warnings = append(f.warnings, fmt.Sprintf("-x %s: it is not set here, so there is nothing to hand on", name))
+			f.warnings = append(f.warnings, fmt.Sprintf("-x %s: it is not set here, so there is nothing to hand on",
+				name))
 		}
 	}
 	return nil
@@ -234,26 +237,31 @@ func (f *flags) notes(far bool) (notes []string) {
 		notes = append(notes, "--disable-cache: no results of checks are cached, so there is nothing to disable")
 	}
 	if f.TCP && far {
-		notes = append(notes, "--tcp: TCP is what runs between hosts; GOROVOD_TRANSPORT=tcp makes processes of one host use it, too")
+		notes = append(notes, "--tcp: TCP is what runs between hosts; GOROVOD_TRANSPORT=tcp makes processes of one "+
+			"host use it, too")
 	}
 	if f.TCP && !far {
-		notes = append(notes, "--tcp: all processes run on this host and use its shared memory; GOROVOD_TRANSPORT=tcp makes them use TCP")
+		notes = append(notes, "--tcp: all processes run on this host and use its shared memory; "+
+			"GOROVOD_TRANSPORT=tcp makes them use TCP")
 	}
 	if f.NumNCCLStreams != nil {
 		notes = append(notes, "--num-nccl-streams: NCCL is not used")
 	}
 	if f.ThreadAffinity != nil {
-		notes = append(notes, "--thread-affinity: the engine has no thread to bind; bind inside the command, for instance with taskset")
+		notes = append(notes, "--thread-affinity: the engine has no thread to bind; bind inside the command, for "+
+			"instance with taskset")
 	}
 	if f.SlotsPerHost != nil && f.DiscoveryScript == "" {
-		notes = append(notes, "--slots-per-host: the hosts of this job say how many slots they have; the option is for those of --host-discovery-script")
+		notes = append(notes, "--slots-per-host: the hosts of this job say how many slots they have; the option is "+
+			"for those of --host-discovery-script")
 	}
 	if f.tunesSearch() && f.Autotune == nil && os.Getenv("HOROVOD_AUTOTUNE") == "" {
 		notes = append(notes, "--autotune-...: nothing is searched for without --autotune")
 	}
 	for _, name := range f.NetworkInterfaces {
 		if name != "lo" && !far {
-			notes = append(notes, fmt.Sprintf("--network-interfaces %s: all processes run on this host and use its loopback interface", strings.Join(f.NetworkInterfaces, ",")))
+			notes = append(notes, fmt.Sprintf("--network-interfaces %s: all processes run on this host and use its "+
+				"loopback interface", strings.Join(f.NetworkInterfaces, ",")))
 			break
 		}
 	}
@@ -262,7 +270,8 @@ func (f *flags) notes(far bool) (notes []string) {
 
 // tunesSearch says that there are settings of --autotune.
 func (f *flags) tunesSearch() bool {
-	return f.AutotuneLogFile != "" || f.AutotuneWarmupSamples != nil || f.AutotuneStepsPerSample != nil || f.AutotuneBayesOptMaxSamples != nil || f.AutotuneGaussianProcessNoise != nil
+	return f.AutotuneLogFile != "" || f.AutotuneWarmupSamples != nil || f.AutotuneStepsPerSample != nil ||
+		f.AutotuneBayesOptMaxSamples != nil || f.AutotuneGaussianProcessNoise != nil
 }
 
 // separate takes lists apart that were given as one.
@@ -281,7 +290,8 @@ func separate(lists []string) (items []string) {
 var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // launchers are the variables that tell a process its place, which options cannot.
-var launchers = lazyregexp.New(`^(_?HOROVOD_SECRET_KEY|HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_(RENDEZVOUS_ADDRS|ELASTIC_DRIVER|ELASTIC_WORKER|RESULT_FD))$`)
+var launchers = lazyregexp.New(
+	`^(_?HOROVOD_SECRET_KEY|HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_(RENDEZVOUS_ADDRS|ELASTIC_DRIVER|ELASTIC_WORKER|RESULT_FD))$`)
 
 // controllers are the variables that choose MPI: to meet, and to carry the data.
 var controllers = []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"}
@@ -306,10 +316,12 @@ func (f *flags) chooseController(getenv func(string) string) {
 		case f.elastic():
 			f.warnings = append(f.warnings, name+"="+value+" does not count: MPI cannot carry an elastic job")
 		case f.Input != "" || f.Results != "":
-			f.warnings = append(f.warnings, name+"="+value+" does not count: horovod.run hands functions to processes that this launcher starts itself")
+			f.warnings = append(f.warnings, name+"="+value+" does not count: horovod.run hands functions to "+
+				"processes that this launcher starts itself")
 		default:
 			f.MPI, f.mpiByVariable = true, true
-			f.warnings = append(f.warnings, name+"="+value+" is set: this job is started as with --mpi; --gloo overrides it")
+			f.warnings = append(f.warnings, name+"="+value+" is set: this job is started as with --mpi; --gloo "+
+				"overrides it")
 		}
 		return
 	}
@@ -405,7 +417,8 @@ func (f *flags) tune(env []string) []string {
 	number("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", f.AutotuneStepsPerSample, 1)
 	number("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", f.AutotuneBayesOptMaxSamples, 1)
 	if f.AutotuneGaussianProcessNoise != nil {
-		set("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", strconv.FormatFloat(*f.AutotuneGaussianProcessNoise, 'g', -1, 64))
+		set("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", strconv.FormatFloat(*f.AutotuneGaussianProcessNoise,
+			'g', -1, 64))
 	}
 	hint("HOROVOD_MPI_THREADS_DISABLE", f.MPIThreadsDisable)
 	number("HOROVOD_NUM_NCCL_STREAMS", f.NumNCCLStreams, 1)

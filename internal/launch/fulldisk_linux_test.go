@@ -19,7 +19,8 @@ func onSmallDisk(t *testing.T, dir, options string, args ...string) *launcher {
 	if err != nil {
 		t.Skip(err)
 	}
-	if out, err := exec.Command(unshare, "-m", "mount", "-t", "tmpfs", "-o", options, "none", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command(unshare, "-m", "mount", "-t", "tmpfs", "-o", options, "none",
+		dir).CombinedOutput(); err != nil {
 		t.Skipf("no disk: %v: %s", err, out)
 	}
 	name := filepath.Join(t.TempDir(), "horovodrun")
@@ -28,7 +29,8 @@ func onSmallDisk(t *testing.T, dir, options string, args ...string) *launcher {
 	}
 	l := launched(t, nil)
 	l.Path = unshare
-	l.Args = append([]string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"`, "sh", options, dir, name}, args...)
+	l.Args = append([]string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"`,
+		"sh", options, dir, name}, args...)
 	return l
 }
 
@@ -36,8 +38,10 @@ func onSmallDisk(t *testing.T, dir, options string, args ...string) *launcher {
 // each and counts in the end, but nothing of what goes to the terminal, and no rank.
 func TestADiskThatFills(t *testing.T) {
 	dir := t.TempDir()
-	l := onSmallDisk(t, dir, "size=64k", "-np", "2", "--output-filename", dir, "sh", "-c", "yes 'a line' | head -n 20000; echo the end >&2")
-	l.expect(1, "horovodrun: output is lost: write "+dir+"/rank.0/stdout: no space left on device", "/rank.1/stdout: no space left on device")
+	l := onSmallDisk(t, dir, "size=64k", "-np", "2", "--output-filename", dir, "sh", "-c",
+		"yes 'a line' | head -n 20000; echo the end >&2")
+	l.expect(1, "horovodrun: output is lost: write "+dir+"/rank.0/stdout: no space left on device",
+		"/rank.1/stdout: no space left on device")
 	if n := strings.Count(l.stderr.String(), "output is lost"); n < 2 || n > 4 { // each of four files at most once
 		t.Errorf("it is told %d times: %s", n, &l.stderr)
 	}

@@ -77,8 +77,10 @@ func FuzzConfigFile(f *testing.F) {
 // Command lines are understood or refused with words, that of the launcher and those
 // that it builds for agents and other launchers.
 func FuzzFlags(f *testing.F) {
-	for _, line := range []string{"-np 2 python train.py", "-H a:1,b:2 --verbose -- x", "--min-np 1 --max-np 3 --host-discovery-script ./d --slots-per-host 2 x",
-		"-np -1", "--timeline-filename", "-p 22 -i k --start-timeout 1e9 x", "--config-file /dev/null x", "-np=2 -cb", "--blacklist-cooldown-range 1 2 -np 1 x", "-np \x00"} {
+	for _, line := range []string{"-np 2 python train.py", "-H a:1,b:2 --verbose -- x",
+		"--min-np 1 --max-np 3 --host-discovery-script ./d --slots-per-host 2 x",
+		"-np -1", "--timeline-filename", "-p 22 -i k --start-timeout 1e9 x", "--config-file /dev/null x", "-np=2 -cb",
+		"--blacklist-cooldown-range 1 2 -np 1 x", "-np \x00"} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -102,7 +104,8 @@ func FuzzGreeting(f *testing.F) {
 	f.Add("gorovod-agent 99999999999999999999 x")
 	f.Add("Welcome to Ubuntu\r\n")
 	f.Fuzz(func(t *testing.T, line string) {
-		if g, ok := parseGreeting(agentGreeting, line); ok && (g.version == "" && strings.Count(line, " ") < 2 || !strings.HasPrefix(line, agentGreeting)) {
+		if g, ok := parseGreeting(agentGreeting, line); ok && (g.version == "" && strings.Count(line, " ") < 2 ||
+			!strings.HasPrefix(line, agentGreeting)) {
 			t.Errorf("%q is a greeting: %+v", line, g)
 		}
 		readLine(bufio.NewReader(strings.NewReader(line)), maxGreeting)

@@ -21,10 +21,12 @@ func TestRemotesHaveLimits(t *testing.T) {
 	var files syscall.Rlimit
 	syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)
 	n := int(files.Cur/ofHost.descriptors) + 1
-	if err := checkRemotes(n, n); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%d hosts: this host's limit on ", n)) {
+	if err := checkRemotes(n, n); err == nil || !strings.HasPrefix(err.Error(),
+		fmt.Sprintf("%d hosts: this host's limit on ", n)) {
 		t.Error(err)
 	}
-	if err := checkRemotes(1, int(files.Cur)); err == nil || !strings.Contains(err.Error(), "enough for about 0 hosts") {
+	if err := checkRemotes(1, int(files.Cur)); err == nil || !strings.Contains(err.Error(),
+		"enough for about 0 hosts") {
 		t.Errorf("with as many ranks as descriptors: %v", err)
 	}
 }
@@ -61,10 +63,14 @@ func BenchmarkLauncher(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			spent := processorTime()
 			for b.Loop() {
-				j := &Job{Name: "horovodrun", Args: []string{"true"}, Env: os.Environ(), Local: func(string) bool { return false },
-					Remote: remoteShell{Timeout: 30 * time.Second, Getenv: os.Getenv, open: standIn}, Stdout: io.Discard, Stderr: os.Stderr}
+				j := &Job{Name: "horovodrun", Args: []string{"true"}, Env: os.Environ(), Local: func(string) bool {
+					return false
+				},
+					Remote: remoteShell{Timeout: 30 * time.Second, Getenv: os.Getenv, open: standIn},
+					Stdout: io.Discard, Stderr: os.Stderr}
 				for r := range n {
-					j.Slots = append(j.Slots, Slot{Host: fmt.Sprint("far", r), Rank: r, Size: n, LocalSize: 1, CrossRank: r, CrossSize: n})
+					j.Slots = append(j.Slots, Slot{Host: fmt.Sprint("far", r), Rank: r, Size: n, LocalSize: 1,
+						CrossRank: r, CrossSize: n})
 				}
 				if code, err := j.Run(); code != 0 || err != nil {
 					b.Fatalf("%d, %v", code, err)
@@ -92,7 +98,8 @@ func standIn(host string) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &line{name: "ssh", args: []string{"ssh"}, in: in, out: out, says: &tailOf{}, said: make(chan struct{}), died: make(chan struct{})}
+	l := &line{name: "ssh", args: []string{"ssh"}, in: in, out: out, says: &tailOf{}, said: make(chan struct{}),
+		died: make(chan struct{})}
 	close(l.said)
 	l.kill = func() { theirIn.Close() }
 	go func() {

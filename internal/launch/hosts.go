@@ -46,7 +46,8 @@ func parseHosts(text string) ([]Host, error) {
 				advice = "; another user is named in ~/.ssh/config (User)"
 			}
 			//lint:ignore ST1005 Horovod's message begins so
-			return nil, fmt.Errorf("Invalid host input %q in -H %s: each entry must look like host:slots, for instance localhost:2%s", quotable(entry), quotable(text), advice)
+			return nil, fmt.Errorf("Invalid host input %q in -H %s: each entry must look like host:slots, for "+
+				"instance localhost:2%s", quotable(entry), quotable(text), advice)
 		}
 		colon := strings.LastIndexByte(entry, ':')
 		h, err := newHost(entry[:colon], entry[colon+1:])
@@ -77,7 +78,8 @@ func parseHostfile(path, text string) ([]Host, error) {
 			fields[0] = "[" + fields[0] + "]"
 		}
 		if !ok || !hostEntry().MatchString(fields[0]+":"+slots) {
-			return nil, fmt.Errorf("%s:%d: %q does not look like: host slots=2", path, i+1, quotable(strings.TrimSpace(line)))
+			return nil, fmt.Errorf("%s:%d: %q does not look like: host slots=2", path, i+1,
+				quotable(strings.TrimSpace(line)))
 		}
 		h, err := newHost(fields[0], slots)
 		if err != nil {
@@ -95,7 +97,8 @@ func newHost(name, slots string) (Host, error) {
 	name = strings.Trim(name, "[]")
 	n, err := strconv.Atoi(slots)
 	if err != nil || n < 1 || n > maxSlots {
-		return Host{}, fmt.Errorf("%s slots on host %s: a number from 1 to %d is needed", quotable(slots), quotable(name), maxSlots)
+		return Host{}, fmt.Errorf("%s slots on host %s: a number from 1 to %d is needed", quotable(slots),
+			quotable(name), maxSlots)
 	}
 	return Host{name, n}, nil
 }
@@ -123,7 +126,8 @@ func assign(hosts []Host, np int) ([]Slot, error) {
 	for _, h := range merged {
 		n := min(h.Slots, np-len(slots))
 		for local := range n {
-			slots = append(slots, Slot{Host: h.Name, Rank: len(slots), Size: np, LocalRank: local, LocalSize: n, CrossRank: crossSize[local]})
+			slots = append(slots, Slot{Host: h.Name, Rank: len(slots), Size: np, LocalRank: local, LocalSize: n,
+				CrossRank: crossSize[local]})
 			crossSize[local]++
 		}
 	}
@@ -146,7 +150,8 @@ func tooFewSlots(hosts []Host, np, total int) error {
 	if more := len(hosts) - len(list); more > 0 {
 		list = append(list, fmt.Sprintf("%d more hosts", more))
 	}
-	return fmt.Errorf("-np %d, but the hosts have only %d slots (%s): name more hosts, or give them more slots", np, total, strings.Join(list, ", "))
+	return fmt.Errorf("-np %d, but the hosts have only %d slots (%s): name more hosts, or give them more slots", np,
+		total, strings.Join(list, ", "))
 }
 
 // lookupTimeout bounds the question whether a name means this host.

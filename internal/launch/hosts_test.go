@@ -40,13 +40,15 @@ func TestAssign(t *testing.T) {
 			t.Errorf("%s -np %d: %s, want %s", c.hosts, c.np, got, c.want)
 		}
 	}
-	if _, err := assign([]Host{{"a", 1}, {"::1", 1}}, 3); err == nil || !strings.Contains(err.Error(), "only 2 slots (a:1, [::1]:1): name more hosts") {
+	if _, err := assign([]Host{{"a", 1}, {"::1", 1}}, 3); err == nil || !strings.Contains(err.Error(),
+		"only 2 slots (a:1, [::1]:1): name more hosts") {
 		t.Errorf("too few slots: %v", err)
 	}
 }
 
 func TestMalformedHosts(t *testing.T) {
-	for _, text := range []string{"", "a", "a:", ":2", "a:2,", "a:2,,b:2", "a:b", "a:-1", "::1:2", "a b:2", "a:2 ", "a:0", "a:99999999999999999999"} {
+	for _, text := range []string{"", "a", "a:", ":2", "a:2,", "a:2,,b:2", "a:b", "a:-1", "::1:2", "a b:2", "a:2 ",
+		"a:0", "a:99999999999999999999"} {
 		if hosts, err := parseHosts(text); err == nil {
 			t.Errorf("%q: accepted as %v", text, hosts)
 		}

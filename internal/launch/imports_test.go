@@ -18,7 +18,8 @@ func TestTheLibraryKnowsNoCommandLine(t *testing.T) {
 		t.Fatalf("%q", packages)
 	}
 	for _, p := range packages {
-		for _, banned := range []string{"alecthomas/kong", "golang.org/x/image", "internal/commandline", "internal/chart", "internal/notices", "internal/launch", "go.yaml.in", "image/png"} {
+		for _, banned := range []string{"alecthomas/kong", "golang.org/x/image", "internal/commandline",
+			"internal/chart", "internal/notices", "internal/launch", "go.yaml.in", "image/png"} {
 			if strings.Contains(p, banned) {
 				t.Errorf("they import %s", p)
 			}

@@ -154,7 +154,8 @@ func (j *Job) meet(far bool) (m *meetingPoint, err error) {
 
 // muster makes the crews. A signal, or the end of the output's reader, gives that
 // up: then code is what to exit with.
-func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signal) (crews map[string]crew, code int, err error) {
+func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signal) (crews map[string]crew, code int,
+	err error) {
 	slots := map[string]int{}
 	for _, s := range j.Slots {
 		slots[s.Host]++
@@ -167,7 +168,8 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		crews, err = muster(ctx, hosts, j.Local, &calls{shell: &j.Remote}, assignment{Dir: workingDirectory(), Secret: secret, Input: j.Input, Interfaces: j.Interfaces}, slots)
+		crews, err = muster(ctx, hosts, j.Local, &calls{shell: &j.Remote}, assignment{Dir: workingDirectory(),
+			Secret: secret, Input: j.Input, Interfaces: j.Interfaces}, slots)
 	}()
 	interrupted := syscall.Signal(0)
 	select {
@@ -211,7 +213,8 @@ func (j *Job) noteInterfaces(crews map[string]crew) {
 		j.say("%s: no host has %s", interfacesOption, strings.Join(names, ", "))
 	}
 	if cut := secluded(hosts, found); len(found) > 1 && len(cut) > 0 {
-		j.say("%s: loopback (lo) is all that there is of these on %s, and it leads to no other host: name an interface that does", interfacesOption, strings.Join(cut, ", "))
+		j.say("%s: loopback (lo) is all that there is of these on %s, and it leads to no other host: name an "+
+			"interface that does", interfacesOption, strings.Join(cut, ", "))
 	}
 }
 
@@ -239,7 +242,8 @@ func (j *Job) start(crews map[string]crew, key []byte, m *meetingPoint) {
 		if far != nil {
 			r.crew.Start(r.Rank, command{Args: j.Args, Env: r.environ(others, set), Results: j.ResultDir != ""}, r)
 		} else {
-			r.crew.Start(r.Rank, command{Path: j.Path, Args: j.Args, Env: r.environ(local, set), Results: j.ResultDir != ""}, r)
+			r.crew.Start(r.Rank, command{Path: j.Path, Args: j.Args, Env: r.environ(local, set),
+				Results: j.ResultDir != ""}, r)
 		}
 	}
 }

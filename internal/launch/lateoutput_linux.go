@@ -73,7 +73,8 @@ func (l *lateOutput) put(stream int, text []byte) {
 		f, _ = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|how, 0o600)
 		l.files[name] = f
 		if f != nil {
-			fmt.Fprintf(f, "[%s: the launcher is gone, or cannot be reached. What follows was printed since.]\n", time.Now().Format(time.RFC3339))
+			fmt.Fprintf(f, "[%s: the launcher is gone, or cannot be reached. What follows was printed since.]\n",
+				time.Now().Format(time.RFC3339))
 		}
 	}
 	if f != nil {

@@ -39,7 +39,8 @@ func (l limit) most() uint64 { return (max(l.value, l.own) - l.own) / l.each }
 // it fails half-way.
 func checkLimits(np int) error {
 	if l := exceeded(uint64(np), ofRank, 0); l != nil {
-		return fmt.Errorf("-np %d: this host's limit on %s is %d, which is enough for about %d processes; %s", np, l.what, l.value, l.most(), l.raise)
+		return fmt.Errorf("-np %d: this host's limit on %s is %d, which is enough for about %d processes; %s", np,
+			l.what, l.value, l.most(), l.raise)
 	}
 	return nil
 }
@@ -47,7 +48,8 @@ func checkLimits(np int) error {
 // checkRemotes refuses a number of other hosts to whose agents, and ranks, this one cannot keep connections.
 func checkRemotes(hosts, ranks int) error {
 	if l := exceeded(uint64(hosts), ofHost, uint64(ranks)); l != nil {
-		return fmt.Errorf("%d hosts: this host's limit on %s is %d, which is enough for about %d hosts and %d ranks; %s", hosts, l.what, l.value, l.most(), ranks, l.raise)
+		return fmt.Errorf("%d hosts: this host's limit on %s is %d, which is enough for about %d hosts and "+
+			"%d ranks; %s", hosts, l.what, l.value, l.most(), ranks, l.raise)
 	}
 	return nil
 }
@@ -58,11 +60,13 @@ func exceeded(n uint64, c cost, descriptors uint64) *limit {
 	var r unix.Rlimit
 	// The runtime has raised the soft limit to the hard one.
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
-		limits = append(limits, limit{r.Cur, c.descriptors, descriptorsOfOwn + descriptors, "open files (ulimit -n)", "raise it with ulimit -n or in /etc/security/limits.conf"})
+		limits = append(limits, limit{r.Cur, c.descriptors, descriptorsOfOwn + descriptors, "open files (ulimit -n)",
+			"raise it with ulimit -n or in /etc/security/limits.conf"})
 	}
 	// The superuser is exempt from this one.
 	if os.Geteuid() != 0 && unix.Getrlimit(unix.RLIMIT_NPROC, &r) == nil && r.Cur != unix.RLIM_INFINITY {
-		limits = append(limits, limit{r.Cur, c.tasks, 0, "processes of this user (ulimit -u)", "raise it with ulimit -u or in /etc/security/limits.conf"})
+		limits = append(limits, limit{r.Cur, c.tasks, 0, "processes of this user (ulimit -u)",
+			"raise it with ulimit -u or in /etc/security/limits.conf"})
 	}
 	for _, f := range []struct{ path, what, raise string }{
 		{"/proc/sys/kernel/pid_max", "process ids (kernel.pid_max)", "raise it with sysctl -w kernel.pid_max=4194304"},

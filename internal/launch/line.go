@@ -26,7 +26,8 @@ type line struct {
 // openLine starts a program as a line, in a process group of its own, so that a Ctrl-C is the
 // launcher's business alone, and without a terminal to ask questions at.
 func openLine(cmd *exec.Cmd) (*line, error) {
-	l := &line{name: cmd.Args[0], args: cmd.Args[:len(cmd.Args)-1], says: &tailOf{}, said: make(chan struct{}), died: make(chan struct{})}
+	l := &line{name: cmd.Args[0], args: cmd.Args[:len(cmd.Args)-1], says: &tailOf{}, said: make(chan struct{}),
+		died: make(chan struct{})}
 	stdin, in, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -64,9 +64,11 @@ func Main(argv []string) int {
 		case argv[0] == "bench":
 			return bench.Main("gorovod bench", argv[1:], os.Stdout, os.Stderr)
 		case argv[0] == "rendezvous":
-			return exit(name + " rendezvous")(serveRendezvous(name+" rendezvous", argv[1:], os.Getenv(secretVariable), os.Stdout))
+			return exit(name + " rendezvous")(serveRendezvous(name+" rendezvous", argv[1:], os.Getenv(secretVariable),
+				os.Stdout))
 		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
-			return show(name, fmt.Sprintf("gorovod %s (build %s%s; interface of Horovod %s)\n", version.Version, build(), revision(), version.Horovod))
+			return show(name, fmt.Sprintf("gorovod %s (build %s%s; interface of Horovod %s)\n", version.Version,
+				build(), revision(), version.Horovod))
 		case argv[0] == "--licenses":
 			return show(name, notices.Text)
 		case argv[0] == "--help" || argv[0] == "-h" || argv[0] == "help":

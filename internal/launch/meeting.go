@@ -52,7 +52,8 @@ func loopback() (netip.Addr, error) {
 			first = err
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("neither 127.0.0.1 nor ::1 can be reached on this host (%w): is its loopback interface up? `ip link set lo up` brings it up", first)
+	return netip.Addr{}, fmt.Errorf("neither 127.0.0.1 nor ::1 can be reached on this host (%w): is its loopback "+
+		"interface up? `ip link set lo up` brings it up", first)
 }
 
 // visit tries whether a connection to an address of this host can be made.

@@ -40,7 +40,8 @@ func mpiLauncherOf(version string) (mpiLauncher, error) {
 		}
 	}
 	first, _, _ := strings.Cut(version, "\n")
-	return 0, fmt.Errorf("mpirun is of no MPI that is known here (Open MPI, IBM Spectrum MPI, MPICH, Intel MPI): it calls itself %q", first)
+	return 0, fmt.Errorf("mpirun is of no MPI that is known here (Open MPI, IBM Spectrum MPI, MPICH, Intel MPI): it "+
+		"calls itself %q", first)
 }
 
 // manyHosts is from how many hosts on Open MPI's tree of ssh connections is not used.
@@ -74,7 +75,8 @@ func (f *flags) optionsOfHydra(l mpiLauncher, hosts []Host, names []string) (wor
 	var where []string
 	for _, h := range hosts {
 		if h.Slots != perHost {
-			return nil, fmt.Errorf("MPICH's mpirun takes the same number of slots on all hosts, not %d on %s and %d on %s", perHost, hosts[0].Name, h.Slots, h.Name)
+			return nil, fmt.Errorf("MPICH's mpirun takes the same number of slots on all hosts, not %d on %s "+
+				"and %d on %s", perHost, hosts[0].Name, h.Slots, h.Name)
 		}
 		where = append(where, h.Name)
 	}
@@ -95,7 +97,8 @@ func (f *flags) optionsOfHydra(l mpiLauncher, hosts []Host, names []string) (wor
 		add("-outfile-pattern", f.OutputFilename)
 	}
 	if f.PrefixTimestamp {
-		return nil, errors.New("MPICH's mpirun puts no time before the lines of output: leave --prefix-output-with-timestamp out")
+		return nil, errors.New("MPICH's mpirun puts no time before the lines of output: leave " +
+			"--prefix-output-with-timestamp out")
 	}
 	if f.BindingArgs != "" {
 		add(strings.Fields(f.BindingArgs)...)
@@ -174,14 +177,16 @@ const bridgesOfAll = "lo,docker0,virbr0"
 // choosesInterfaces says that the user tells Open MPI which interfaces to use, by an
 // argument or by a variable; names are those of the environment's variables.
 func (f *flags) choosesInterfaces(names []string) bool {
-	return strings.Contains(f.MPIArgs, "btl_tcp_if_") || slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "OMPI_MCA_btl_tcp_if_") })
+	return strings.Contains(f.MPIArgs, "btl_tcp_if_") || slices.ContainsFunc(names,
+		func(name string) bool { return strings.HasPrefix(name, "OMPI_MCA_btl_tcp_if_") })
 }
 
 // allMPI lets MPI do everything, except what the environment says itself where it is the
 // environment that has chosen MPI.
 func (f *flags) allMPI(env []string) []string {
 	for _, name := range controllers {
-		said := slices.ContainsFunc(env, func(e string) bool { n, v, _ := strings.Cut(e, "="); return n == name && v != "" })
+		said := slices.ContainsFunc(env,
+			func(e string) bool { n, v, _ := strings.Cut(e, "="); return n == name && v != "" })
 		if !f.mpiByVariable || !said {
 			env = setenv(env, name, "mpi")
 		}
@@ -194,14 +199,17 @@ func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
 	for _, o := range []struct {
 		name  string
 		given bool
-	}{{"--grace-period", f.GracePeriod != nil}, {"--remote-command", f.RemoteCommand != ""}, {"--tcp", f.TCP && l != spectrumLauncher}, {"--num-nccl-streams", f.NumNCCLStreams != nil},
+	}{{"--grace-period", f.GracePeriod != nil}, {"--remote-command", f.RemoteCommand != ""},
+		{"--tcp", f.TCP && l != spectrumLauncher}, {"--num-nccl-streams", f.NumNCCLStreams != nil},
 		{"--thread-affinity", f.ThreadAffinity != nil}, {"--disable-cache", f.DisableCache}} {
 		if o.given {
-			notes = append(notes, o.name+": it has no effect with --mpi, where mpirun starts the processes and MPI carries the data")
+			notes = append(notes, o.name+": it has no effect with --mpi, where mpirun starts the processes and MPI "+
+				"carries the data")
 		}
 	}
 	if os.Getenv(sshVariable) != "" {
-		notes = append(notes, sshVariable+": it has no effect with --mpi, where mpirun has its own ways: OMPI_MCA_plm_rsh_agent names another ssh to Open MPI, HYDRA_LAUNCHER_EXEC to MPICH")
+		notes = append(notes, sshVariable+": it has no effect with --mpi, where mpirun has its own ways: "+
+			"OMPI_MCA_plm_rsh_agent names another ssh to Open MPI, HYDRA_LAUNCHER_EXEC to MPICH")
 	}
 	return notes
 }
@@ -217,7 +225,8 @@ func runMPI(f *flags) (code int, err error) {
 	}
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
-		return exitUsage, fmt.Errorf("--mpi: mpirun is not installed: install Open MPI (package openmpi-bin) or MPICH (mpich), or leave --mpi out, since MPI is not needed: %w", err)
+		return exitUsage, fmt.Errorf("--mpi: mpirun is not installed: install Open MPI (package openmpi-bin) or "+
+			"MPICH (mpich), or leave --mpi out, since MPI is not needed: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

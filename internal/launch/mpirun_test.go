@@ -37,15 +37,27 @@ func TestMPICommand(t *testing.T) {
 		hosts    []Host
 		want     string // part of the command, or of the error
 	}{
-		{openMPILauncher, "-np 3", hosts, "mpirun --allow-run-as-root --tag-output -np 3 -H a:2,b:2 --bind-to none --map-by slot --mca pml ob1 --mca btl ^openib --mca btl_tcp_if_exclude lo,docker0,virbr0 -x A -x B prog arg"},
+		{openMPILauncher, "-np 3", hosts, "mpirun --allow-run-as-root --tag-output -np 3 -H a:2,b:2 --bind-to none " +
+			"--map-by slot --mca pml ob1 --mca btl ^openib --mca btl_tcp_if_exclude lo,docker0,virbr0 -x A " +
+			"-x B prog arg"},
 		{openMPILauncher, "-np 3", hosts[:1], "--mca btl ^openib -x A"},
-		{openMPILauncher, "-np 3 --mpi-args=-mca~btl_tcp_if_include~eth0", hosts, "--mca btl ^openib -x A -x B -mca btl_tcp_if_include eth0"},
-		{openMPILauncher, "-np 3 -p 22 -i k --network-interfaces x,y --output-filename d --prefix-output-with-timestamp", hosts,
-			"--mca plm_rsh_args -p 22 -i k --mca btl_tcp_if_include x,y --output-filename d --timestamp-output -x A"},
-		{openMPILauncher, "-np 3 --mpi-args=--oversubscribe --binding-args=-bind-to~core", many, "-bind-to core --mca pml ob1 --mca btl ^openib --mca plm_rsh_no_tree_spawn true --mca plm_rsh_num_concurrent 64 --mca btl_tcp_if_exclude lo,docker0,virbr0 -x A -x B --oversubscribe prog arg"},
-		{spectrumLauncher, "-np 3 --tcp", hosts, "-H a:2,b:2 --bind-to socket --map-by socket --rank-by core -tcp -x A"},
-		{hydraLauncher, "-np 3 -p 22", hosts, "mpirun -l -np 3 -ppn 2 -hosts a,b -bootstrap=ssh -genvlist A,B prog arg"}, // and a variable
-		{intelLauncher, "-np 3 -p 22 --network-interfaces x --output-filename d", hosts, "mpirun -l -np 3 -ppn 2 -hosts a,b -bootstrap=ssh -bootstrap-exec-args -p 22 -iface x -outfile-pattern d -genvlist A,B prog arg"},
+		{openMPILauncher, "-np 3 --mpi-args=-mca~btl_tcp_if_include~eth0", hosts,
+			"--mca btl ^openib -x A -x B -mca btl_tcp_if_include eth0"},
+		{openMPILauncher, "-np 3 -p 22 -i k --network-interfaces x,y --output-filename d " +
+			"--prefix-output-with-timestamp", hosts, "--mca plm_rsh_args -p 22 -i k --mca btl_tcp_if_include x,y " +
+			"--output-filename d --timestamp-output -x A"},
+		{openMPILauncher, "-np 3 --mpi-args=--oversubscribe --binding-args=-bind-to~core", many,
+			"-bind-to core --mca pml ob1 --mca btl ^openib --mca plm_rsh_no_tree_spawn true --mca " +
+				"plm_rsh_num_concurrent 64 --mca btl_tcp_if_exclude lo,docker0,virbr0 -x A -x B " +
+				"--oversubscribe prog arg"},
+		{spectrumLauncher, "-np 3 --tcp", hosts, "-H a:2,b:2 --bind-to socket --map-by socket --rank-by " +
+			"core -tcp -x A"},
+		// and a variable
+		{hydraLauncher, "-np 3 -p 22", hosts, "mpirun -l -np 3 -ppn 2 -hosts a,b -bootstrap=ssh -genvlist " +
+			"A,B prog arg"},
+		{intelLauncher, "-np 3 -p 22 --network-interfaces x --output-filename d", hosts,
+			"mpirun -l -np 3 -ppn 2 -hosts a,b -bootstrap=ssh -bootstrap-exec-args -p 22 -iface x -outfile-pattern d " +
+				"-genvlist A,B prog arg"},
 		{hydraLauncher, "-np 3", []Host{{"a", 1}, {"b", 2}}, "1 on a and 2 on b"},
 		{hydraLauncher, "-np 3 --network-interfaces x,y", hosts, "not x,y"},
 		{hydraLauncher, "-np 3 --prefix-output-with-timestamp", hosts, "no time"},
@@ -70,10 +82,12 @@ func TestMPICommand(t *testing.T) {
 	}
 }
 
-// MPICH's mpirun gets the options for its ssh, and the user's own, by a variable. That GOROVOD_SSH does not count is told.
+// MPICH's mpirun gets the options for its ssh, and the user's own, by a variable. That GOROVOD_SSH does not count is
+// told.
 func TestSSHOptionsReachMPICH(t *testing.T) {
 	dir := t.TempDir()
-	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'HYDRA build details:'; exit; }\necho \"$HYDRA_LAUNCHER_EXTRA_ARGS\"\n"
+	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'HYDRA build details:'; exit; }\necho " +
+		"\"$HYDRA_LAUNCHER_EXTRA_ARGS\"\n"
 	if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte(script), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +97,8 @@ func TestSSHOptionsReachMPICH(t *testing.T) {
 	var says strings.Builder
 	c.Stderr = &says
 	out, err := c.Output()
-	if err != nil || string(out) != "-v -p 2222 -i /dev/null\n" || !strings.Contains(says.String(), "GOROVOD_SSH: it has no effect with --mpi") {
+	if err != nil || string(out) != "-v -p 2222 -i /dev/null\n" || !strings.Contains(says.String(),
+		"GOROVOD_SSH: it has no effect with --mpi") {
 		t.Errorf("%v: %q, %q", err, out, says.String())
 	}
 }
@@ -91,7 +106,8 @@ func TestSSHOptionsReachMPICH(t *testing.T) {
 // horovodrun --mpi becomes the mpirun of the PATH.
 func TestBecomesMpirun(t *testing.T) {
 	dir := t.TempDir()
-	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit; }\necho $HOROVOD_CONTROLLER $HOROVOD_CPU_OPERATIONS \"$@\"; exit 7\n"
+	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit; }\necho " +
+		"$HOROVOD_CONTROLLER $HOROVOD_CPU_OPERATIONS \"$@\"; exit 7\n"
 	if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte(script), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +122,8 @@ func TestBecomesMpirun(t *testing.T) {
 		c.Args[0] = "horovodrun"
 		c.Env = append(strings.Fields(how.variables), "PATH="+dir+":/usr/bin:/bin")
 		out, err := c.Output()
-		if code := c.ProcessState.ExitCode(); code != 7 || !strings.HasPrefix(string(out), how.carries+" --allow-run-as-root") || !strings.HasSuffix(string(out), "prog arg\n") {
+		if code := c.ProcessState.ExitCode(); code != 7 || !strings.HasPrefix(string(out),
+			how.carries+" --allow-run-as-root") || !strings.HasSuffix(string(out), "prog arg\n") {
 			t.Errorf("%+v: exit code %d, %v: %s", how, code, err, out)
 		}
 	}

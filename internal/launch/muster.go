@@ -21,7 +21,8 @@ const (
 
 // muster makes the crews of all hosts, by name; those that are this host share one.
 // An error tells of every host that has failed. Nothing is left of the crews then.
-func muster(ctx context.Context, hosts []string, local func(host string) bool, c *calls, job assignment, slots map[string]int) (map[string]crew, error) {
+func muster(ctx context.Context, hosts []string, local func(host string) bool, c *calls, job assignment,
+	slots map[string]int) (map[string]crew, error) {
 	crews := map[string]crew{}
 	var near, far []string
 	for _, h := range hosts {
@@ -57,7 +58,8 @@ func muster(ctx context.Context, hosts []string, local func(host string) bool, c
 }
 
 // dialAll adds the crews of hosts to crews.
-func dialAll(ctx context.Context, hosts []string, calls *calls, job assignment, slots map[string]int, crews map[string]crew) error {
+func dialAll(ctx context.Context, hosts []string, calls *calls, job assignment, slots map[string]int,
+	crews map[string]crew) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, calls.shell.Timeout, context.DeadlineExceeded)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)

@@ -10,7 +10,8 @@ import (
 // and goes with itself.
 func TestOppositeOptions(t *testing.T) {
 	pairs := map[string]string{"--log-with-timestamp": "--log-without-timestamp"}
-	for _, name := range strings.Fields("hierarchical-allreduce hierarchical-allgather torus-allreduce autotune timeline-mark-cycles stall-check mpi-threads-disable") {
+	for _, name := range strings.Fields("hierarchical-allreduce hierarchical-allgather torus-allreduce autotune " +
+		"timeline-mark-cycles stall-check mpi-threads-disable") {
 		pairs["--"+name] = "--no-" + name
 	}
 	negatable := 0
@@ -23,7 +24,8 @@ func TestOppositeOptions(t *testing.T) {
 		t.Errorf("%d options have opposites, and %d are tried", negatable, len(pairs))
 	}
 	for yes, no := range pairs {
-		for _, both := range []string{yes + " " + no, no + " " + yes, yes + " --verbose -np=3 " + no, yes + "=true " + no, yes + "=false " + yes, yes + " " + no + "=true"} {
+		for _, both := range []string{yes + " " + no, no + " " + yes, yes + " --verbose -np=3 " + no, yes + "=true " +
+			no, yes + "=false " + yes, yes + " " + no + "=true"} {
 			_, err := parseFlags("horovodrun", strings.Fields("-np 2 "+both+" x"))
 			if err == nil || !strings.HasSuffix(err.Error(), ": one of them") || !strings.Contains(err.Error(), yes) {
 				t.Errorf("%s: %v", both, err)
@@ -35,11 +37,14 @@ func TestOppositeOptions(t *testing.T) {
 			}
 		}
 	}
-	if _, err := parseFlags("horovodrun", strings.Fields("-np 2 --log-hide-timestamp --log-with-timestamp x")); err == nil || !strings.Contains(err.Error(), "one of them") {
+	if _, err := parseFlags("horovodrun",
+		strings.Fields("-np 2 --log-hide-timestamp --log-with-timestamp x")); err == nil ||
+		!strings.Contains(err.Error(), "one of them") {
 		t.Errorf("another name of an opposite: %v", err)
 	}
 	// These say different things.
-	if _, err := parseFlags("horovodrun", strings.Fields("-np 2 --torus-allreduce --no-hierarchical-allreduce --log-without-timestamp -prefix-timestamp x")); err != nil {
+	if _, err := parseFlags("horovodrun", strings.Fields("-np 2 --torus-allreduce --no-hierarchical-allreduce "+
+		"--log-without-timestamp -prefix-timestamp x")); err != nil {
 		t.Error(err)
 	}
 }
@@ -49,18 +54,23 @@ func TestWordsOnOptions(t *testing.T) {
 	t.Setenv("HOROVOD_AUTOTUNE", "")
 	const idle = "--autotune-...: nothing is searched for without --autotune"
 	for args, want := range map[string]string{
-		"--log-hide-timestamp":                            "--log-hide-timestamp is an old name: use --log-without-timestamp",
-		"--no-log-hide-timestamp":                         "--no-log-hide-timestamp is an old name: use --log-with-timestamp",
-		"--network-interface lo,lo":                       "--network-interface lo,lo: a list of names is for --network-interfaces",
-		"--network-interface lo --network-interfaces lo":  "",
-		"--autotune-log-file f":                           idle,
-		"--autotune-steps-per-sample 3":                   idle,
-		"--autotune --autotune-log-file f":                "",
-		"--no-autotune --autotune-log-file f":             "",
-		"--min-np 1 --slots-per-host 2":                   "--slots-per-host: the hosts of this job say how many slots they have; the option is for those of --host-discovery-script",
-		"--host-discovery-script ./d --slots-per-host 2":  "",
-		"--log-without-timestamp x --log-hide-timestamp":  "",
-		"-x HOROVOD_LOG_LEVEL=info --stall-check --tcp x": "--tcp: all processes run on this host and use its shared memory; GOROVOD_TRANSPORT=tcp makes them use TCP",
+		"--log-hide-timestamp": "--log-hide-timestamp is an old name: use " +
+			"--log-without-timestamp",
+		"--no-log-hide-timestamp": "--no-log-hide-timestamp is an old name: use " +
+			"--log-with-timestamp",
+		"--network-interface lo,lo": "--network-interface lo,lo: a list of names is for " +
+			"--network-interfaces",
+		"--network-interface lo --network-interfaces lo": "",
+		"--autotune-log-file f":                          idle,
+		"--autotune-steps-per-sample 3":                  idle,
+		"--autotune --autotune-log-file f":               "",
+		"--no-autotune --autotune-log-file f":            "",
+		"--min-np 1 --slots-per-host 2": "--slots-per-host: the hosts of this job say how many " +
+			"slots they have; the option is for those of --host-discovery-script",
+		"--host-discovery-script ./d --slots-per-host 2": "",
+		"--log-without-timestamp x --log-hide-timestamp": "",
+		"-x HOROVOD_LOG_LEVEL=info --stall-check --tcp x": "--tcp: all processes run on this host and use its shared " +
+			"memory; GOROVOD_TRANSPORT=tcp makes them use TCP",
 	} {
 		f, err := parseFlags("horovodrun", strings.Fields("-np 2 "+args+" x"))
 		if err != nil {
@@ -72,10 +82,12 @@ func TestWordsOnOptions(t *testing.T) {
 		}
 	}
 	t.Setenv("HOROVOD_AUTOTUNE", "1")
-	if f, err := parseFlags("horovodrun", strings.Fields("-np 2 --autotune-log-file f x")); err != nil || len(f.notes(false)) > 0 {
+	if f, err := parseFlags("horovodrun", strings.Fields("-np 2 --autotune-log-file f x")); err != nil ||
+		len(f.notes(false)) > 0 {
 		t.Errorf("the environment switches it on: %v, %v", f.notes(false), err)
 	}
-	f, err := parseFlags("horovodrun", strings.Fields("-np 2 --mpi --tcp --grace-period 1 --remote-command g --disable-cache x"))
+	f, err := parseFlags("horovodrun", strings.Fields("-np 2 --mpi --tcp --grace-period 1 --remote-command g "+
+		"--disable-cache x"))
 	if err != nil {
 		t.Fatal(err)
 	}

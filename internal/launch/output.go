@@ -103,7 +103,8 @@ type stream struct {
 }
 
 func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
-	return &stream{to: to, file: file, prefix: linePrefix(rank, name), stamp: stamp, json: logging.InUse() == logging.JSON, now: time.Now}
+	return &stream{to: to, file: file, prefix: linePrefix(rank, name), stamp: stamp,
+		json: logging.InUse() == logging.JSON, now: time.Now}
 }
 
 // linePrefix is what each line of a rank's stream begins with.

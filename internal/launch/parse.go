@@ -67,7 +67,8 @@ func parseFlags(name string, args []string) (*flags, error) {
 	if given := f.NetworkInterfaces; len(given) > 0 {
 		for _, o := range options {
 			if name, list, _ := strings.Cut(o, "="); name == "--network-interface" && strings.Contains(list, ",") {
-				f.warnings = append(f.warnings, "--network-interface "+list+": a list of names is for "+interfacesOption)
+				f.warnings = append(f.warnings,
+					"--network-interface "+list+": a list of names is for "+interfacesOption)
 			}
 		}
 		if f.NetworkInterfaces = separate(given); len(f.NetworkInterfaces) == 0 {

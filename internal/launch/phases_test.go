@@ -24,20 +24,26 @@ func TestConnectionsThatEndInEachPhase(t *testing.T) {
 		code   int
 		says   string
 	}{
-		"killed":              {"kill -9 $$", 1, "host 198.18.0.1: .* was ended by a signal: killed"},
-		"before a word":       {"echo gone >&2; exit 255", 1, "host 198.18.0.1: .* ended with code 255: gone"},
-		"in a word":           {"printf gorovod-age; exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
-		"after the greeting":  {greeting + "exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
-		"silent after it":     {greeting + "exec sleep 60", 1, "host 198.18.0.1: there was no answer in time"},
-		"a banner before it":  {"echo welcome\n" + greeting + "exec sleep 60", 1, "host 198.18.0.1: there was no answer in time\n"},
-		"another's answer":    {"echo one; echo I am another; exec sleep 60", 1, "host 198.18.0.1: there was no answer of gorovod's in time, but this: I am another\n.*--remote-command"},
-		"with the job":        {greeting + takeJob + "exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
-		"amid its answer":     {greeting + takeJob + "printf '\\000\\000\\000'; exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
-		"when it is ready":    {greeting + takeJob + ready + "sleep 0.3; exit 255", 255, "rank 0 on host 198.18.0.1.* lost with its host"},
-		"as it starts a rank": {greeting + takeJob + ready + "sleep 0.1; printf '\\000\\000\\001'; exit 255", 255, "rank 0 on host 198.18.0.1.* lost with its host"},
-		"when a rank runs":    {greeting + takeJob + ready + started + "sleep 0.3; exit 255", 255, `rank 0 on host 198.18.0.1 \(pid 7\).* lost with its host`},
-		"when a rank has ended": {greeting + takeJob + ready + started + frameOf(`n{"Type":"ended","ID":0,"PID":7,"Code":4}`) + "sleep 0.3; exit 255",
-			4, "exit with status code 4"},
+		"killed":             {"kill -9 $$", 1, "host 198.18.0.1: .* was ended by a signal: killed"},
+		"before a word":      {"echo gone >&2; exit 255", 1, "host 198.18.0.1: .* ended with code 255: gone"},
+		"in a word":          {"printf gorovod-age; exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
+		"after the greeting": {greeting + "exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
+		"silent after it":    {greeting + "exec sleep 60", 1, "host 198.18.0.1: there was no answer in time"},
+		"a banner before it": {"echo welcome\n" + greeting + "exec sleep 60", 1,
+			"host 198.18.0.1: there was no answer in time\n"},
+		"another's answer": {"echo one; echo I am another; exec sleep 60", 1,
+			"host 198.18.0.1: there was no answer of gorovod's in time, but this: I am another\n.*--remote-command"},
+		"with the job": {greeting + takeJob + "exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
+		"amid its answer": {greeting + takeJob + "printf '\\000\\000\\000'; exit 255", 1,
+			"host 198.18.0.1: .* ended with code 255"},
+		"when it is ready": {greeting + takeJob + ready + "sleep 0.3; exit 255", 255,
+			"rank 0 on host 198.18.0.1.* lost with its host"},
+		"as it starts a rank": {greeting + takeJob + ready + "sleep 0.1; printf '\\000\\000\\001'; exit 255", 255,
+			"rank 0 on host 198.18.0.1.* lost with its host"},
+		"when a rank runs": {greeting + takeJob + ready + started + "sleep 0.3; exit 255", 255,
+			`rank 0 on host 198.18.0.1 \(pid 7\).* lost with its host`},
+		"when a rank has ended": {greeting + takeJob + ready + started +
+			frameOf(`n{"Type":"ended","ID":0,"PID":7,"Code":4}`) + "sleep 0.3; exit 255", 4, "exit with status code 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +53,8 @@ func TestConnectionsThatEndInEachPhase(t *testing.T) {
 				t.Fatal(err)
 			}
 			ran := filepath.Join(dir, "ran")
-			l := launched(t, []string{sshVariable + "=" + path}, "-np", "1", "-H", "198.18.0.1:1", "--start-timeout", "2", "--grace-period", "0", "touch", ran)
+			l := launched(t, []string{sshVariable + "=" + path}, "-np", "1", "-H", "198.18.0.1:1", "--start-timeout",
+				"2", "--grace-period", "0", "touch", ran)
 			l.expect(c.code)
 			if !regexp.MustCompile(c.says).MatchString(l.stderr.String()) {
 				t.Errorf("it does not say %q: %s", c.says, &l.stderr)

@@ -11,7 +11,8 @@ import (
 func TestNamesDoNotReachTheTerminalRaw(t *testing.T) {
 	const evil, shown = "a\x1b[31m\rb\x07", `a\x1b[31m\rb\a`
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "hosts.sh"), []byte("#!/bin/sh\nprintf 'bad\\033[31m host\\n'\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "hosts.sh"), []byte("#!/bin/sh\nprintf 'bad\\033[31m host\\n'\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {

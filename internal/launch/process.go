@@ -76,7 +76,8 @@ func (p *process) open(input *os.File) error {
 		ours   **os.File
 		weRead bool
 	}
-	ends := []end{{&p.pipes[stdoutStream], true}, {&p.pipes[stderrStream], true}, {&p.control, false}, {&p.status, true}}
+	ends := []end{{&p.pipes[stdoutStream], true}, {&p.pipes[stderrStream], true}, {&p.control, false},
+		{&p.status, true}}
 	if p.Results {
 		ends = append(ends, end{&p.pipes[resultStream], true})
 	}

@@ -20,7 +20,8 @@ func gorovod() *commandline.Program {
 			completionCommand, manCommand},
 		Footer: "gorovod " + version.Version,
 		Sections: []commandline.Section{
-			{Title: "EXIT STATUS", Text: "That of the first process that has failed; 128+n where signal n has ended it or " +
+			{Title: "EXIT STATUS", Text: "That of the first process that has failed; 128+n where signal n has " +
+				"ended it or " +
 				"the launcher; 2 where the arguments make no sense; 126 or 127 where the command cannot be run."},
 			{Title: "ENVIRONMENT", Text: "gorovod doctor --env lists all variables, their values and what they mean."},
 		},
@@ -34,7 +35,8 @@ func usage() string {
 	for _, c := range gorovod().Commands {
 		fmt.Fprintf(&b, "  %-12s%s\n", c.Name, c.About)
 	}
-	b.WriteString("  --version   Print the version\n  --licenses  Print the licences of all that is in this program\n\nExamples:\n")
+	b.WriteString("  --version   Print the version\n  --licenses  Print the licences of all that is in this " +
+		"program\n\nExamples:\n")
 	for _, c := range gorovod().Commands {
 		if len(c.Examples) > 0 {
 			fmt.Fprintf(&b, "  %s\n", strings.Replace(c.Examples[0].Line, "horovodrun", "gorovod run", 1))
@@ -97,7 +99,8 @@ func manual(name string, args []string) (code int, err error) {
 }
 
 // printNamed prints what the one argument of a command names.
-func printNamed(c *commandline.Command, name string, args []string, make func(what string) (string, error)) (code int, err error) {
+func printNamed(c *commandline.Command, name string, args []string, make func(what string) (string, error)) (code int,
+	err error) {
 	var o named
 	text, err := c.Parse(name, &o, args)
 	if err == nil && text == "" {

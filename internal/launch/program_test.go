@@ -84,11 +84,13 @@ func TestPrefixesAreThoseOfArgparse(t *testing.T) {
 }
 
 func TestAbbreviations(t *testing.T) {
-	f, err := parseFlags("horovodrun", strings.Fields("-n 2 --verb --fus 3 --no-auto --network-interface lo --min-n 1 --re 4 python --verb"))
+	f, err := parseFlags("horovodrun", strings.Fields("-n 2 --verb --fus 3 --no-auto --network-interface lo --min-n "+
+		"1 --re 4 python --verb"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.NumProc != 2 || !f.Verbose || *f.FusionThresholdMB != 3 || *f.Autotune || f.NetworkInterfaces[0] != "lo" || *f.MinNP != 1 || *f.ResetLimit != 4 || len(f.command) != 2 {
+	if f.NumProc != 2 || !f.Verbose || *f.FusionThresholdMB != 3 || *f.Autotune || f.NetworkInterfaces[0] != "lo" ||
+		*f.MinNP != 1 || *f.ResetLimit != 4 || len(f.command) != 2 {
 		t.Errorf("%+v", f)
 	}
 	for args, says := range map[string]string{
@@ -137,7 +139,8 @@ func TestMisspeltCommands(t *testing.T) {
 		"run -np 2 --vrbos": "did you mean --verbose?",
 	} {
 		out, errs, code := as(t, nil, append([]string{"gorovod"}, strings.Fields(args)...)...)
-		if code != exitUsage || out != "" || !strings.HasPrefix(errs, "gorovod") || !strings.Contains(errs, says) || strings.Count(errs, "\n") != 1 {
+		if code != exitUsage || out != "" || !strings.HasPrefix(errs, "gorovod") || !strings.Contains(errs, says) ||
+			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%s: code %d, %q, want %q", args, code, errs, says)
 		}
 	}
@@ -173,15 +176,18 @@ func TestCheckBuild(t *testing.T) {
 	t.Chdir(filepath.Join(dir, "bin"))
 	env := []string{"PATH=" + dir + "/bin:" + os.Getenv("PATH"), "PYTHONPATH="}
 	out, errs, code := as(t, env, "horovodrun", "--check-build")
-	if code != 0 || !strings.Contains(out, "    [X] TensorFlow\n    [ ] PyTorch\n    [ ] MXNet\n") || !strings.Contains(errs, "those of "+dir+"/bin/python3 (Python ") || strings.Contains(errs, "no horovod") {
+	if code != 0 || !strings.Contains(out, "    [X] TensorFlow\n    [ ] PyTorch\n    [ ] MXNet\n") ||
+		!strings.Contains(errs, "those of "+dir+"/bin/python3 (Python ") || strings.Contains(errs, "no horovod") {
 		t.Errorf("code %d, %s%s", code, out, errs)
 	}
 	out, errs, _ = as(t, env, "horovodrun", "-cb", "./python-empty", "train.py")
-	if !strings.Contains(out, "    [ ] TensorFlow\n    [ ] PyTorch\n") || !strings.Contains(errs, "has no horovod package") {
+	if !strings.Contains(out, "    [ ] TensorFlow\n    [ ] PyTorch\n") || !strings.Contains(errs,
+		"has no horovod package") {
 		t.Errorf("%s%s", out, errs)
 	}
 	out, errs, code = as(t, []string{"PATH=/nowhere"}, "horovodrun", "--check-build")
-	if code != 0 || !strings.Contains(out, "    [ ] TensorFlow\n    [ ] PyTorch\n") || !strings.Contains(errs, "no Python called python3 or python") {
+	if code != 0 || !strings.Contains(out, "    [ ] TensorFlow\n    [ ] PyTorch\n") || !strings.Contains(errs,
+		"no Python called python3 or python") {
 		t.Errorf("%s%s", out, errs)
 	}
 }
@@ -306,7 +312,8 @@ func TestManPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range []string{".SH NAME\n", ".SH SYNOPSIS\n", `\-np, \-\-num\-proc N`, `\-\-[no\-]autotune`, ".SH \"EXIT STATUS\"\n", "horovodrun \\-np 4 python train.py"} {
+		for _, part := range []string{".SH NAME\n", ".SH SYNOPSIS\n", `\-np, \-\-num\-proc N`, `\-\-[no\-]autotune`,
+			".SH \"EXIT STATUS\"\n", "horovodrun \\-np 4 python train.py"} {
 			if !strings.Contains(page, part) && !(strings.HasPrefix(part, "horovodrun") && name != "horovodrun") {
 				t.Errorf("%s: no %q", name, part)
 			}
@@ -321,7 +328,8 @@ func TestManPages(t *testing.T) {
 		cmd.Stdin = strings.NewReader(page)
 		var complaints strings.Builder
 		cmd.Stderr = &complaints
-		if text, err := cmd.Output(); err != nil || complaints.Len() > 0 || !strings.Contains(string(text), "Number of processes.") {
+		if text, err := cmd.Output(); err != nil || complaints.Len() > 0 || !strings.Contains(string(text),
+			"Number of processes.") {
 			t.Errorf("%s: %v: %s", name, err, &complaints)
 		}
 	}

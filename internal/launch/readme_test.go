@@ -57,7 +57,8 @@ func followGoExample(t *testing.T, page, heading string) {
 		t.Fatalf("%v\n%s%s", err, out, &problems)
 	}
 	got := slices.Sorted(strings.Lines(string(out)))
-	want := []string{"[0]<stdout>:0 [1.5 1]\n", "[1]<stdout>:1 [1.5 1]\n", "[2]<stdout>:2 [1.5 1]\n", "[3]<stdout>:3 [1.5 1]\n"}
+	want := []string{"[0]<stdout>:0 [1.5 1]\n", "[1]<stdout>:1 [1.5 1]\n", "[2]<stdout>:2 [1.5 1]\n",
+		"[3]<stdout>:3 [1.5 1]\n"}
 	if !slices.Equal(got, want) {
 		t.Errorf("it prints %q, want %q", got, want)
 	}

@@ -6,7 +6,8 @@ import "fmt"
 // reason or with what to do instead. An option that is accepted is obeyed, or is
 // a hint that nothing depends on here (flags.notes).
 var refused = map[string]string{
-	"--jsrun": "jsrun is not used to start processes; inside its jobs, programs that jsrun has started find one another",
+	"--jsrun": "jsrun is not used to start processes; inside its jobs, programs that jsrun has started find " +
+		"one another",
 }
 
 // refusal is the message for an option of Horovod that is not supported, "" for others.

@@ -45,18 +45,21 @@ func farHosts(n, slots int) string {
 }
 
 func TestFarRanksHaveTheLaunchersEnvironment(t *testing.T) {
-	l := launched(t, []string{remotely(t), "SSH_AUTH_SOCK=/x", "HOSTNAME=launchers", "CUDA_VISIBLE_DEVICES=3", "KEPT=yes", "HANDED=on"},
-		"-np", "2", "-H", "far1.invalid:1,far2.invalid:1", "-x", "SET=a=b", "-x", "CUDA_VISIBLE_DEVICES", "-x", "NOWHERE", "sh", "-c", "cat; env; pwd")
+	l := launched(t, []string{remotely(t), "SSH_AUTH_SOCK=/x", "HOSTNAME=launchers", "CUDA_VISIBLE_DEVICES=3",
+		"KEPT=yes", "HANDED=on"}, "-np", "2", "-H", "far1.invalid:1,far2.invalid:1", "-x", "SET=a=b", "-x",
+		"CUDA_VISIBLE_DEVICES", "-x", "NOWHERE", "sh", "-c", "cat; env; pwd")
 	l.expect(0)
 	out := l.stdout.String()
 	for rank, host := range []string{"far1.invalid", "far2.invalid"} {
-		for _, want := range []string{"KEPT=yes", "SET=a=b", "CUDA_VISIBLE_DEVICES=3", "FAKE_HOST=" + host, "HOROVOD_HOSTNAME=" + host, "HOROVOD_LOCAL_SIZE=1", "HOROVOD_CROSS_SIZE=2"} {
+		for _, want := range []string{"KEPT=yes", "SET=a=b", "CUDA_VISIBLE_DEVICES=3", "FAKE_HOST=" + host,
+			"HOROVOD_HOSTNAME=" + host, "HOROVOD_LOCAL_SIZE=1", "HOROVOD_CROSS_SIZE=2"} {
 			if !strings.Contains(out, fmt.Sprintf("[%d]<stdout>:%s\n", rank, want)) {
 				t.Errorf("rank %d has not %s", rank, want)
 			}
 		}
 	}
-	for _, not := range []string{"SSH_AUTH_SOCK", "HOSTNAME=launchers", "HOROVOD_GLOO_RENDEZVOUS_ADDR=127.", "HOROVOD_GLOO_IFACE", "NOWHERE"} {
+	for _, not := range []string{"SSH_AUTH_SOCK", "HOSTNAME=launchers", "HOROVOD_GLOO_RENDEZVOUS_ADDR=127.",
+		"HOROVOD_GLOO_IFACE", "NOWHERE"} {
 		if strings.Contains(out, ">:"+not) {
 			t.Errorf("it has %s", not)
 		}
@@ -68,10 +71,12 @@ func TestFarRanksHaveTheLaunchersEnvironment(t *testing.T) {
 
 // The secret goes through ssh's stdin, so that nobody on any host sees it.
 func TestNoSecretReachesSSHsArguments(t *testing.T) {
-	l := launched(t, []string{remotely(t), secretVariable + "=00ff"}, "-np", "1", "--verbose", "-H", "far.invalid:1", "sh", "-c", "echo $HOROVOD_SECRET_KEY; ps -e -o args")
+	l := launched(t, []string{remotely(t), secretVariable + "=00ff"}, "-np", "1", "--verbose", "-H", "far.invalid:1",
+		"sh", "-c", "echo $HOROVOD_SECRET_KEY; ps -e -o args")
 	l.expect(0)
 	secret, _, _ := strings.Cut(strings.TrimPrefix(l.stdout.String(), "[0]<stdout>:"), "\n")
-	if len(secret) != 64 || strings.Count(l.stdout.String(), secret) != 1 || strings.Contains(l.stderr.String(), secret) {
+	if len(secret) != 64 || strings.Count(l.stdout.String(), secret) != 1 ||
+		strings.Contains(l.stderr.String(), secret) {
 		t.Errorf("the secret is %q", secret)
 	}
 }
@@ -82,7 +87,8 @@ func TestFarRanksGetAllOfALargeInput(t *testing.T) {
 	if err := os.WriteFile(input, bytes.Repeat([]byte("0123456789abcdef"), maxFrame/16+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := launched(t, []string{remotely(t)}, "--input", input, "--results", dir, "-np", "2", "-H", "localhost:1,far.invalid:1", "sh", "-c", "sha256sum")
+	l := launched(t, []string{remotely(t)}, "--input", input, "--results", dir, "-np", "2", "-H",
+		"localhost:1,far.invalid:1", "sh", "-c", "sha256sum")
 	l.expect(0)
 	out, _ := exec.Command("sha256sum", input).Output()
 	sum, _, _ := strings.Cut(string(out), " ")
@@ -93,8 +99,10 @@ func TestFarRanksGetAllOfALargeInput(t *testing.T) {
 
 // Who names loopback for a job of several hosts is told, before the ranks fail to meet.
 func TestLoopbackLeadsToNoOtherHost(t *testing.T) {
-	l := launched(t, []string{remotely(t)}, "-np", "2", "-H", "localhost:1,far.invalid:1", "--network-interfaces", "lo", "true")
-	l.expect(0, "--network-interfaces: loopback (lo) is all that there is of these on this host, far.invalid, and it leads to no other host")
+	l := launched(t, []string{remotely(t)}, "-np", "2", "-H", "localhost:1,far.invalid:1", "--network-interfaces",
+		"lo", "true")
+	l.expect(0, "--network-interfaces: loopback (lo) is all that there is of these on this host, far.invalid, and it "+
+		"leads to no other host")
 	launched(t, nil, "-np", "2", "--network-interfaces", "lo", "true").expect(0)
 	hosts := []string{"a", "b", "c"}
 	if cut := secluded(hosts, [][]string{{"eth0"}, {"lo"}, {"lo", "ib0"}}); !slices.Equal(cut, []string{"b"}) {
@@ -106,9 +114,12 @@ func TestFarFailuresAreToldAsNearOnes(t *testing.T) {
 	env := []string{remotely(t)}
 	l := launched(t, env, "-np", "3", "-H", "localhost:1,far.invalid:2", "--grace-period", "0.1", "sh", "-c",
 		`if [ $HOROVOD_RANK = 2 ]; then echo trouble >&2; exit 42; fi; exec sleep 1000`)
-	l.expect(42, "Process 2 exit with status code 42.", "rank 2 on host far.invalid (pid ", "exited with code 42; its stderr is above, in the lines of [2]<stderr>")
-	launched(t, env, "-np", "1", "-H", "far.invalid:1", "sh", "-c", "kill -SEGV $$").expect(139, "was killed by signal 11 (SIGSEGV)")
-	launched(t, env, "-np", "1", "-H", "far.invalid:1", "no-such-command").expect(127, "cannot start rank 0: no-such-command: command not found")
+	l.expect(42, "Process 2 exit with status code 42.", "rank 2 on host far.invalid (pid ",
+		"exited with code 42; its stderr is above, in the lines of [2]<stderr>")
+	launched(t, env, "-np", "1", "-H", "far.invalid:1", "sh", "-c", "kill -SEGV $$").expect(139,
+		"was killed by signal 11 (SIGSEGV)")
+	launched(t, env, "-np", "1", "-H", "far.invalid:1", "no-such-command").expect(127,
+		"cannot start rank 0: no-such-command: command not found")
 	launched(t, append(env, program("join")...), "-np", "3", "-H", "localhost:1,far.invalid:2", self()).expect(0)
 }
 
@@ -145,7 +156,8 @@ func TestOutputWaitsForCredit(t *testing.T) {
 	}
 	s := &sender{w: in}
 	s.note(note{Type: jobNote, Job: &assignment{Host: "h", Secret: "00", Slots: 1}})
-	s.note(note{Type: startNote, ID: 7, Command: &command{Args: []string{"sh", "-c", "echo first >&2; exec yes"}, Env: os.Environ()}})
+	s.note(note{Type: startNote, ID: 7, Command: &command{Args: []string{"sh", "-c", "echo first >&2; exec yes"},
+		Env: os.Environ()}})
 	var got [streamCount]int
 	next := func() *note {
 		t.Helper()
@@ -193,11 +205,14 @@ func TestAgentsObeyLaunchersOnly(t *testing.T) {
 		"":                        exitUsage,
 		"GET / HTTP/1.1\r\n\r\n":  exitUsage,
 		strings.Repeat("x", 5000): exitUsage,
-		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " 0.0.1 \n":                                               1,
-		"gorovod-launcher 77 " + build() + " \n":                                                                    1,
-		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " 0.1.0+0badc0de0000 \n":                                  1, // another build
-		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \nabc":                                  0, // cut short
-		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \n\x00\x00\x00\x10n{\"Type\":\"ping\"}": 1, // before the job
+		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " 0.0.1 \n": 1,
+		"gorovod-launcher 77 " + build() + " \n":                      1,
+		// another build
+		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " 0.1.0+0badc0de0000 \n": 1,
+		// cut short
+		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \nabc": 0,
+		// before the job
+		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \n\x00\x00\x00\x10n{\"Type\":\"ping\"}": 1,
 		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \n\xff\xff\xff\xff":                     0,
 	} {
 		cmd := exec.Command(self(), "agent")
@@ -235,7 +250,8 @@ func FuzzFrames(f *testing.F) {
 
 func TestSSHCommands(t *testing.T) {
 	env := map[string]string{}
-	r := remoteShell{Port: 2222, Identity: "/k", Timeout: 7 * time.Second, Self: "/opt/it's/gorovod", Near: []string{"/venv/bin"}, Getenv: func(n string) string { return env[n] }}
+	r := remoteShell{Port: 2222, Identity: "/k", Timeout: 7 * time.Second, Self: "/opt/it's/gorovod",
+		Near: []string{"/venv/bin"}, Getenv: func(n string) string { return env[n] }}
 	const finder = `exec sh -c 'for c do p=$(command -v "$c" 2>/dev/null) && exec "$p" agent; done; echo "gorovod-agent is none of: $*"; exit 127' sh `
 	const names = `'/opt/it'\''s/gorovod' 'gorovod' '/venv/bin/gorovod' 'horovodrun'`
 	for _, c := range []struct {
@@ -243,10 +259,14 @@ func TestSSHCommands(t *testing.T) {
 		agent       string
 		want        []string
 	}{
-		{"", "", "", []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=7", "-p", "2222", "-i", "/k", "h", finder + names}},
-		{sshVariable, "/bin/ssh -F c", "my gorovod", []string{"/bin/ssh", "-F", "c", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=7", "-p", "2222", "-i", "/k", "h", "my gorovod agent"}},
+		{"", "", "", []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o",
+			"ConnectTimeout=7", "-p", "2222", "-i", "/k", "h", finder + names}},
+		{sshVariable, "/bin/ssh -F c", "my gorovod", []string{"/bin/ssh", "-F", "c", "-T", "-o", "BatchMode=yes", "-o",
+			"StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=7", "-p", "2222", "-i", "/k", "h",
+			"my gorovod agent"}},
 		{sshVariable, "rsh -x", "g", []string{"rsh", "-x", "h", "g agent"}},
-		{kubexecVariable, "ssh", "g", []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=7", "-p", "2222", "-i", "/k", "h", "g agent"}},
+		{kubexecVariable, "ssh", "g", []string{"ssh", "-T", "-o", "BatchMode=yes", "-o",
+			"StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=7", "-p", "2222", "-i", "/k", "h", "g agent"}},
 	} {
 		clear(env)
 		env[c.name] = c.value
@@ -266,7 +286,8 @@ func TestSSHCommands(t *testing.T) {
 func TestKubexec(t *testing.T) {
 	dir := t.TempDir()
 	os.WriteFile(dir+"/kubectl", []byte("#!/bin/sh\necho \"$@\"\n"), 0o700)
-	os.WriteFile(dir+"/kubexec.sh", []byte("#!/bin/sh\nset -x\nPOD_NAME=$1\nshift\n"+dir+"/kubectl exec ${POD_NAME} -- /bin/sh -c \"$*\"\n"), 0o700)
+	os.WriteFile(dir+"/kubexec.sh", []byte("#!/bin/sh\nset -x\nPOD_NAME=$1\nshift\n"+dir+"/kubectl exec ${POD_NAME} "+
+		"-- /bin/sh -c \"$*\"\n"), 0o700)
 	args, err := kubexec(dir + "/kubexec.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +316,8 @@ func TestWhereTheRendezvousIs(t *testing.T) {
 			t.Errorf("%s: %v", seen, env)
 		}
 	}
-	if _, err := meetAnywhere([]string{"none0"}); err == nil || !strings.Contains(err.Error(), "--network-interfaces none0: none of these is an interface of this host") {
+	if _, err := meetAnywhere([]string{"none0"}); err == nil || !strings.Contains(err.Error(),
+		"--network-interfaces none0: none of these is an interface of this host") {
 		t.Errorf("%v", err)
 	}
 	for hosts, want := range map[string]string{"a b": "c", "a,b c": "", "": "a b c"} {
@@ -349,7 +371,8 @@ logging: {level: debug, with_timestamp: false}
 	}
 	got := f.tune(nil)
 	slices.Sort(got)
-	want := strings.Fields(`HOROVOD_AUTOTUNE=1 HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES=3 HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE=0.5 HOROVOD_AUTOTUNE_LOG=f
+	want := strings.Fields(
+		`HOROVOD_AUTOTUNE=1 HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES=3 HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE=0.5 HOROVOD_AUTOTUNE_LOG=f
 		HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=2 HOROVOD_AUTOTUNE_WARMUP_SAMPLES=1 HOROVOD_CACHE_CAPACITY=99 HOROVOD_CYCLE_TIME=2.5 HOROVOD_FUSION_THRESHOLD=5242880
 		HOROVOD_GLOO_TIMEOUT_SECONDS=11 HOROVOD_HIERARCHICAL_ALLGATHER=0 HOROVOD_HIERARCHICAL_ALLREDUCE=0 HOROVOD_LOG_HIDE_TIME=1 HOROVOD_LOG_LEVEL=DEBUG
 		HOROVOD_MPI_THREADS_DISABLE=1 HOROVOD_NUM_NCCL_STREAMS=2 HOROVOD_STALL_CHECK_DISABLE=1 HOROVOD_STALL_CHECK_TIME_SECONDS=8
@@ -370,7 +393,8 @@ logging: {level: debug, with_timestamp: false}
 	if _, err := parse("# nothing\n"); err != nil {
 		t.Error(err)
 	}
-	if _, err := parseFlags("horovodrun", []string{"-np", "1", "--config-file", "/no/such", "x"}); err == nil || !strings.Contains(err.Error(), "--config-file") {
+	if _, err := parseFlags("horovodrun", []string{"-np", "1", "--config-file", "/no/such", "x"}); err == nil ||
+		!strings.Contains(err.Error(), "--config-file") {
 		t.Error(err)
 	}
 }

@@ -32,7 +32,8 @@ _CROSS_RANK, _CROSS_SIZE and HOROVOD_HOSTNAME besides. The secret is that of HOR
 It serves until it is interrupted, and knows nothing of the processes: whoever starts them must end them, too.`,
 	Examples: []commandline.Example{
 		{Line: "gorovod rendezvous -n 4", About: "For 4 ranks on this host."},
-		{Line: "gorovod rendezvous -n 8 --listen node1:4711", About: "For 8 ranks on any host that reaches this one as node1."},
+		{Line: "gorovod rendezvous -n 8 --listen node1:4711", About: "For 8 ranks on any host that reaches this " +
+			"one as node1."},
 	},
 	Grammar: func() any { return &meeting{} },
 }
@@ -70,8 +71,9 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 	s.Knocks = auth.NewKnocks(func(text string) { warn(name, text) })
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	_, err = fmt.Fprintf(stdout, "HOROVOD_SIZE=%d\nHOROVOD_GLOO_RENDEZVOUS_ADDR=%s\nHOROVOD_GLOO_RENDEZVOUS_PORT=%d\n%s=%s\n",
-		o.NumProc, host, l.Addr().(*net.TCPAddr).Port, secretVariable, hex.EncodeToString(key))
+	_, err = fmt.Fprintf(stdout,
+		"HOROVOD_SIZE=%d\nHOROVOD_GLOO_RENDEZVOUS_ADDR=%s\nHOROVOD_GLOO_RENDEZVOUS_PORT=%d\n%s=%s\n", o.NumProc, host,
+		l.Addr().(*net.TCPAddr).Port, secretVariable, hex.EncodeToString(key))
 	if err == nil {
 		<-ctx.Done()
 	}

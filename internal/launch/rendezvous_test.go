@@ -23,7 +23,8 @@ func TestRanksMeetByHand(t *testing.T) {
 		printed, stdout := io.Pipe()
 		done := make(chan error, 1)
 		go func() {
-			_, err := serveRendezvous("gorovod rendezvous", []string{"-n", "2", "--listen", "127.0.0.1:0"}, secret, stdout)
+			_, err := serveRendezvous("gorovod rendezvous", []string{"-n", "2", "--listen", "127.0.0.1:0"},
+				secret, stdout)
 			stdout.CloseWithError(err)
 			done <- err
 		}()
@@ -65,13 +66,15 @@ func meet(t *testing.T, rank string, env map[string]string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := rendezvous.Join(ctx, c.Told.Rendezvous, c.Told.Key, rendezvous.Options{Rank: c.Told.Rank, Size: c.Told.Size, Generation: 1})
+	s, err := rendezvous.Join(ctx, c.Told.Rendezvous, c.Told.Key, rendezvous.Options{Rank: c.Told.Rank,
+		Size: c.Told.Size, Generation: 1})
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer s.Close()
-	if all, err := s.Exchange(ctx, "number", []byte(rank)); err != nil || len(all) != 2 || string(all[0])+string(all[1]) != "01" {
+	if all, err := s.Exchange(ctx, "number", []byte(rank)); err != nil || len(all) != 2 ||
+		string(all[0])+string(all[1]) != "01" {
 		t.Errorf("rank %s: %q, %v", rank, all, err)
 	}
 }

@@ -29,7 +29,8 @@ var runningProgram = sync.OnceValues(func() (string, error) {
 			}
 		}
 	}
-	return "", errors.New("it cannot find its own program, as /proc is not mounted here: `mount -t proc proc /proc` mounts it")
+	return "", errors.New("it cannot find its own program, as /proc is not mounted here: `mount -t proc proc " +
+		"/proc` mounts it")
 })
 
 // atExecFn is the key of the file's name among what the kernel tells a program at its start (AT_EXECFN).

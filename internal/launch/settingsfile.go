@@ -36,7 +36,8 @@ func readSettings(path string) ([]byte, error) {
 	case c := <-read:
 		return c.text, c.err
 	case <-time.After(settingsPatience):
-		return nil, fmt.Errorf("%s: it has not come to its end within %v: either nobody writes into this pipe, or the host of this file does not answer", path, settingsPatience)
+		return nil, fmt.Errorf("%s: it has not come to its end within %v: either nobody writes into this pipe, or "+
+			"the host of this file does not answer", path, settingsPatience)
 	}
 }
 

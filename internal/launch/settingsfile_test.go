@@ -33,7 +33,9 @@ func TestFilesThatAreNone(t *testing.T) {
 		"/dev/null":                "names no hosts",
 	} {
 		_, err := (&flags{Hostfile: path}).hosts()
-		if err == nil || !strings.HasPrefix(err.Error(), "--hostfile: "+path) && !strings.Contains(says, "no such file") || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), says) || len(err.Error()) > 2000 {
+		if err == nil || !strings.HasPrefix(err.Error(), "--hostfile: "+path) && !strings.Contains(says,
+			"no such file") || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), says) ||
+			len(err.Error()) > 2000 {
 			t.Errorf("--hostfile %s: %.300v", path, err)
 		}
 		_, err = parseFlags("horovodrun", []string{"-np", "1", "--config-file", path, "x"})
@@ -43,7 +45,8 @@ func TestFilesThatAreNone(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.HasPrefix(err.Error(), "--config-file: ") || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), says) || len(err.Error()) > 2000 {
+		if err == nil || !strings.HasPrefix(err.Error(), "--config-file: ") || !strings.Contains(err.Error(), path) ||
+			!strings.Contains(err.Error(), says) || len(err.Error()) > 2000 {
 			t.Errorf("--config-file %s: %.300v", path, err)
 		}
 	}
@@ -62,7 +65,8 @@ func TestPipesWithoutAnEnd(t *testing.T) {
 			f.Close()
 		}
 	}()
-	if _, err := (&flags{Hostfile: pipe}).hosts(); err == nil || !strings.HasPrefix(err.Error(), "--hostfile: "+pipe+": it has not come to its end within 50ms: either nobody writes") {
+	if _, err := (&flags{Hostfile: pipe}).hosts(); err == nil || !strings.HasPrefix(err.Error(),
+		"--hostfile: "+pipe+": it has not come to its end within 50ms: either nobody writes") {
 		t.Error(err)
 	}
 }
@@ -83,7 +87,8 @@ func TestHostsThroughAPipe(t *testing.T) {
 // An option whose value is empty, as that of a variable that is not set, says nothing of
 // what was meant: without it the job would run elsewhere, or lose its output.
 func TestEmptyValues(t *testing.T) {
-	for _, option := range strings.Fields("-H --hosts --hostfile -hostfile --config-file --output-filename --host-discovery-script -i --remote-command --network-interfaces --timeline-filename --autotune-log-file -x") {
+	for _, option := range strings.Fields("-H --hosts --hostfile -hostfile --config-file --output-filename " +
+		"--host-discovery-script -i --remote-command --network-interfaces --timeline-filename --autotune-log-file -x") {
 		for _, args := range [][]string{{option, ""}, {option + "="}} {
 			_, err := parseFlags("horovodrun", slices.Concat([]string{"-np", "2"}, args, []string{"x"}))
 			if err == nil || !strings.Contains(err.Error(), "its value is empty") {
@@ -91,7 +96,8 @@ func TestEmptyValues(t *testing.T) {
 			}
 		}
 	}
-	if _, err := parseFlags("horovodrun", []string{"-np", "2", "--mpi", "--mpi-args=", "--binding-args", "", "x"}); err != nil {
+	if _, err := parseFlags("horovodrun", []string{"-np", "2", "--mpi", "--mpi-args=", "--binding-args", "",
+		"x"}); err != nil {
 		t.Errorf("no words for mpirun: %v", err)
 	}
 }
@@ -107,10 +113,12 @@ func TestOutputThatIsNone(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "rank.1", "stderr"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	launched(t, nil, "-np", "2", "--output-filename", dir, "touch", filepath.Join(dir, "ran")).expect(1, "horovodrun: --output-filename: "+dir+"/rank.1/stderr: it is a pipe")
+	launched(t, nil, "-np", "2", "--output-filename", dir, "touch", filepath.Join(dir, "ran")).expect(1,
+		"horovodrun: --output-filename: "+dir+"/rank.1/stderr: it is a pipe")
 	for _, option := range []string{"", "--min-np=1"} {
 		args := []string{"-np", "2", "--output-filename", "/dev/full", option, "touch", filepath.Join(dir, "ran")}
-		launched(t, nil, slices.DeleteFunc(args, func(a string) bool { return a == "" })...).expect(1, "horovodrun: --output-filename: mkdir /dev/full: not a directory")
+		launched(t, nil, slices.DeleteFunc(args, func(a string) bool { return a == "" })...).expect(1,
+			"horovodrun: --output-filename: mkdir /dev/full: not a directory")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
 		t.Error("it has started")
@@ -119,7 +127,8 @@ func TestOutputThatIsNone(t *testing.T) {
 
 // What a message repeats of a file is bounded.
 func TestQuotable(t *testing.T) {
-	for n, want := range map[int]int{0: 0, maxQuoted: maxQuoted, maxQuoted + 1: maxQuoted + len("…"), 1 << 20: maxQuoted + len("…")} {
+	for n, want := range map[int]int{0: 0, maxQuoted: maxQuoted, maxQuoted + 1: maxQuoted + len("…"),
+		1 << 20: maxQuoted + len("…")} {
 		if got := len(quotable(strings.Repeat("x", n))); got != want {
 			t.Error(fmt.Sprint(n), got)
 		}

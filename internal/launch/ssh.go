@@ -61,7 +61,8 @@ func (r *remoteShell) command(host string) (*exec.Cmd, error) {
 		seconds := max(1, int(r.Timeout/time.Second))
 		// Nobody is there to answer questions. Keys of hosts that are new are
 		// taken, changed ones are not.
-		args = append(args, "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout="+strconv.Itoa(seconds))
+		args = append(args, "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o",
+			"ConnectTimeout="+strconv.Itoa(seconds))
 		if r.Port != 0 {
 			args = append(args, "-p", strconv.Itoa(r.Port))
 		}
@@ -98,7 +99,8 @@ func (r *remoteShell) shell() string {
 		candidates = append(candidates, filepath.Join(dir, "gorovod"))
 	}
 	candidates = append(candidates, "horovodrun")
-	const script = `for c do p=$(command -v "$c" 2>/dev/null) && exec "$p" agent; done; echo "` + nobodyGreeting + ` $*"; exit 127`
+	const script = `for c do p=$(command -v "$c" 2>/dev/null) && exec "$p" agent; done; echo "` + nobodyGreeting +
+		` $*"; exit 127`
 	var b strings.Builder
 	b.WriteString("exec sh -c '" + script + "' sh")
 	seen := map[string]bool{}

@@ -87,7 +87,8 @@ func supervise(args []string) int {
 		files = append(files, resultFD) // becomes commandResultFD
 	}
 	words := inheritLateOutput(resultFD + len(files) - 3)
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: files, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}}
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: files, Sys: &syscall.SysProcAttr{Setsid: true,
+		Pdeathsig: unix.SIGKILL}}
 	pid, err := syscall.ForkExec(args[0], args[1:], attr)
 	if errors.Is(err, unix.ENOEXEC) {
 		// A script without #!: for the shell, as shells do it.

@@ -57,7 +57,8 @@ func (m *Monitor) report(cause error) {
 	if lost := (*rankLost)(nil); errors.As(cause, &lost) {
 		about = lost.rank
 	}
-	guard.Go("the report of a failure", func(error) {}, func() { m.Session.ReportOn(about, m.Members.Describe(m.Rank)+" reports: "+cause.Error()) })
+	guard.Go("the report of a failure", func(error) {},
+		func() { m.Session.ReportOn(about, m.Members.Describe(m.Rank)+" reports: "+cause.Error()) })
 }
 
 // rankLost is a cause that another rank is.

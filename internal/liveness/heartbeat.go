@@ -154,8 +154,9 @@ func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error
 	for _, p := range h.links {
 		for _, s := range p.Beat(h.every) {
 			if s.For >= max(h.patience(), leastSilence) {
-				return &rankLost{s.Rank, fmt.Sprintf("%s is lost: nothing has come from its host (%s) for %.1f s, not even acknowledgements: the link is cut or the host is down (%s)",
-					h.describe(s.Rank), s.Addr, s.For.Seconds(), limit)}
+				return &rankLost{s.Rank, fmt.Sprintf("%s is lost: nothing has come from its host (%s) for %.1f s, "+
+					"not even acknowledgements: the link is cut or the host is down (%s)", h.describe(s.Rank), s.Addr,
+					s.For.Seconds(), limit)}
 			}
 		}
 	}
@@ -163,11 +164,12 @@ func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error
 		return nil
 	}
 	if h.server != "" {
-		return fmt.Errorf("%s, which serves the rendezvous, is lost: it has not answered for %.1f s: its process is stopped, or its host cannot be reached (%s)",
-			h.server, mute.Seconds(), limit)
+		return fmt.Errorf("%s, which serves the rendezvous, is lost: it has not answered for %.1f s: its process is "+
+			"stopped, or its host cannot be reached (%s)", h.server, mute.Seconds(), limit)
 	}
 	if silent, known := h.mute(); !known || silent >= h.patience() {
-		return fmt.Errorf("the launcher is lost: it has not answered for %.1f s: its host cannot be reached (%s)", mute.Seconds(), limit)
+		return fmt.Errorf("the launcher is lost: it has not answered for %.1f s: its host cannot be reached (%s)",
+			mute.Seconds(), limit)
 	}
 	return nil
 }

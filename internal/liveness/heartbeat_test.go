@@ -46,7 +46,8 @@ func TestJudgement(t *testing.T) {
 	known, h.server = true, "rank 0"
 	expect("a stopped rank that serves", judge(0, time.Minute), "rank 0, which serves the rendezvous, is lost")
 	h.server = ""
-	links = []transport.Silence{{Rank: 4, Addr: "a:1", For: 2 * time.Second}, {Rank: 5, Addr: "b:1", For: 29 * time.Second}}
+	links = []transport.Silence{{Rank: 4, Addr: "a:1", For: 2 * time.Second},
+		{Rank: 5, Addr: "b:1", For: 29 * time.Second}}
 	expect("a cut link", judge(0, 0), "rank 5 is lost")
 }
 

@@ -10,8 +10,9 @@ import (
 // operation does not end.
 func (m *Monitor) inspectStalls() {
 	c := m.Config
-	o := stall.Options{Rank: m.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime, Deadlocks: c.DeadlockAbort,
-		Snapshot: m.waiting, Members: m.setMembers, Describe: m.Members.Describe, Log: m.Log, Reported: m.Record, Abort: m.Abort}
+	o := stall.Options{Rank: m.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime,
+		Deadlocks: c.DeadlockAbort, Snapshot: m.waiting, Members: m.setMembers, Describe: m.Members.Describe,
+		Log: m.Log, Reported: m.Record, Abort: m.Abort}
 	if m.Session != nil {
 		o.Ask = m.Session.Ask
 	}

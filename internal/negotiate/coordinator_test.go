@@ -189,7 +189,8 @@ func TestLongestErrorFitsARecord(t *testing.T) {
 			shape[d] = math.MaxInt64
 		}
 		shape[0] -= int64(m % 16) // so that each value has many ranks, none beside another
-		resps, err := c.Step([]int{m}, &Request{Name: strings.Repeat("n", MaxName), Group: strings.Repeat("g", MaxName), GroupSize: 1, Shape: shape})
+		resps, err := c.Step([]int{m}, &Request{Name: strings.Repeat("n", MaxName), Group: strings.Repeat("g", MaxName),
+			GroupSize: 1, Shape: shape})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +198,8 @@ func TestLongestErrorFitsARecord(t *testing.T) {
 			resp = resps[0]
 		}
 	}
-	if len(resp.Err) > maxErr || !strings.HasSuffix(resp.Err, "; and 8 more)") || !strings.Contains(resp.Err, ", and 109 more: [") {
+	if len(resp.Err) > maxErr || !strings.HasSuffix(resp.Err, "; and 8 more)") || !strings.Contains(resp.Err,
+		", and 109 more: [") {
 		t.Errorf("%d bytes: …%s", len(resp.Err), resp.Err[len(resp.Err)-100:])
 	}
 	p := resp.Append(nil)
@@ -263,13 +265,16 @@ func TestVariants(t *testing.T) {
 // comes from the coordinator's own process.
 func TestInvalidEnumerations(t *testing.T) {
 	for want, r := range map[string]*Request{
-		"Operation request type 200 is not supported.":                      {Type: 200},
-		"Unknown data type: dtype(77).":                                     {DType: 77},
-		"ADASUM of int32 is not supported.":                                 {Type: operation.Adasum, DType: tensor.Int32},
-		"ALLREDUCE with reduce op(9) is not supported.":                     {ReduceOp: 9},
-		"ALLREDUCE: shape [2, -1]: dimension 1 is negative":                 {Shape: tensor.Shape{2, -1}},
-		"ALLGATHER: shape [-1]: dimension 0 is negative":                    {Type: operation.Allgather, Shape: tensor.Shape{-1}},
-		"ALLREDUCE: shape [4611686018427387904] of float64: too many bytes": {DType: tensor.Float64, Shape: tensor.Shape{1 << 62}},
+		"Operation request type 200 is not supported.": {Type: 200},
+		"Unknown data type: dtype(77).":                {DType: 77},
+		"ADASUM of int32 is not supported.": {Type: operation.Adasum,
+			DType: tensor.Int32},
+		"ALLREDUCE with reduce op(9) is not supported.":     {ReduceOp: 9},
+		"ALLREDUCE: shape [2, -1]: dimension 1 is negative": {Shape: tensor.Shape{2, -1}},
+		"ALLGATHER: shape [-1]: dimension 0 is negative": {Type: operation.Allgather,
+			Shape: tensor.Shape{-1}},
+		"ALLREDUCE: shape [4611686018427387904] of float64: too many bytes": {DType: tensor.Float64,
+			Shape: tensor.Shape{1 << 62}},
 	} {
 		c := NewCoordinator([]int{0, 1}, newModelBoard(2, 0, false), Options{})
 		if resp := step(t, c, r); resp.Err != want {

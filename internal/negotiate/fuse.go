@@ -76,7 +76,8 @@ func fusable(r *Response) bool {
 
 // sameBatch reports whether two fusable Responses are of the same kind.
 func sameBatch(a, b *Response, o FuseOptions) bool {
-	return a.Type == b.Type && a.DType == b.DType && a.Device == b.Device && a.ReduceOp == b.ReduceOp && a.Wire == b.Wire &&
+	return a.Type == b.Type && a.DType == b.DType && a.Device == b.Device && a.ReduceOp == b.ReduceOp &&
+		a.Wire == b.Wire &&
 		(!o.Groups || a.Group == b.Group) &&
 		sameFactor(a.Prescale, b.Prescale) && sameFactor(a.Postscale, b.Postscale)
 }

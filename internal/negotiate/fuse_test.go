@@ -15,7 +15,8 @@ import (
 func responses(t testing.TB, words string) []*Response {
 	var rs []*Response
 	for i, w := range strings.Fields(words) {
-		r := &Response{Type: operation.Allreduce, Name: fmt.Sprint(i), ReduceOp: tensor.Sum, Device: CPUDevice, Prescale: 1, Postscale: 1, Slot: NoSlot}
+		r := &Response{Type: operation.Allreduce, Name: fmt.Sprint(i), ReduceOp: tensor.Sum, Device: CPUDevice,
+			Prescale: 1, Postscale: 1, Slot: NoSlot}
 		var n int64
 		w, r.Alone = strings.CutSuffix(w, "*")
 		w, r.Group, _ = strings.Cut(w, "@")
@@ -29,7 +30,8 @@ func responses(t testing.TB, words string) []*Response {
 			r.Type, r.Shape = operation.Broadcast, tensor.Shape{4}
 		default:
 			dtype, size, _ := strings.Cut(w, ":")
-			r.DType = map[string]tensor.DType{"u8": tensor.Uint8, "i8": tensor.Int8, "f32": tensor.Float32, "f64": tensor.Float64}[dtype]
+			r.DType = map[string]tensor.DType{"u8": tensor.Uint8, "i8": tensor.Int8, "f32": tensor.Float32,
+				"f64": tensor.Float64}[dtype]
 			if _, err := fmt.Sscan(size, &n); err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +102,8 @@ func TestFuseManyKinds(t *testing.T) {
 	var rs []*Response
 	for range 2 {
 		for kind := range maxOpen + 1 {
-			rs = append(rs, &Response{Type: operation.Allreduce, DType: tensor.Uint8, Shape: tensor.Shape{1}, Prescale: float64(kind)})
+			rs = append(rs, &Response{Type: operation.Allreduce, DType: tensor.Uint8, Shape: tensor.Shape{1},
+				Prescale: float64(kind)})
 		}
 	}
 	for n := range maxOpen + 2 {

@@ -68,8 +68,10 @@ func TestJoinLeavesNothing(t *testing.T) {
 			}
 			step += len(resps)
 		}
-		if step != members+1 || len(c.open) != 0 || len(c.groups.held) != 0 || len(c.bySlot) != 0 || len(c.Joined()) != 0 {
-			t.Errorf("%d responses; left: %d tallies, %d groups, %d slots, joined %v", step, len(c.open), len(c.groups.held), len(c.bySlot), c.Joined())
+		if step != members+1 || len(c.open) != 0 || len(c.groups.held) != 0 || len(c.bySlot) != 0 ||
+			len(c.Joined()) != 0 {
+			t.Errorf("%d responses; left: %d tallies, %d groups, %d slots, joined %v", step, len(c.open),
+				len(c.groups.held), len(c.bySlot), c.Joined())
 		}
 	}
 }

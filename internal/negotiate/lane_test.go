@@ -188,7 +188,8 @@ func (l *modelLane) next(m int) (*Response, error) {
 		return resp, nil
 	case slices.Contains(resp.Joined, int32(m)):
 		if e != nil || mem.join != joining {
-			return nil, fmt.Errorf("member %d has submitted %q, or not joined, but is left out: %+v", m, resp.Name, resp)
+			return nil, fmt.Errorf("member %d has submitted %q, or not joined, but is left out: %+v", m,
+				resp.Name, resp)
 		}
 		return resp, nil
 	case e == nil:
@@ -218,7 +219,8 @@ func (l *modelLane) leftover() string {
 	}
 	for m, mem := range l.members {
 		if len(mem.pending) > 0 || mem.read < len(l.board.log) {
-			s = append(s, fmt.Sprintf("member %d: %d pending, %d records unread", m, len(mem.pending), len(l.board.log)-mem.read))
+			s = append(s, fmt.Sprintf("member %d: %d pending, %d records unread", m, len(mem.pending),
+				len(l.board.log)-mem.read))
 		}
 		if !slices.Equal(mem.history, l.members[0].history) {
 			s = append(s, fmt.Sprintf("member %d has not seen the same as member 0", m))

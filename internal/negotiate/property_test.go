@@ -37,7 +37,8 @@ type round struct {
 // choose returns a number in [0, n).
 type choose func(n int) int
 
-var kinds = []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allgather, operation.Broadcast, operation.Barrier, operation.Adasum, operation.Alltoall, operation.Reducescatter, operation.AddProcessSet}
+var kinds = []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allgather, operation.Broadcast,
+	operation.Barrier, operation.Adasum, operation.Alltoall, operation.Reducescatter, operation.AddProcessSet}
 
 // newProgram draws a program whose names repeat their parameters often enough
 // to be cached, change them now and then on all members, and sometimes on one.
@@ -456,7 +457,8 @@ func (pl *player) check(m int, resp *Response) error {
 		}
 		at.done[i][j]++
 		if want, got := rounds[k].want[j], pl.got(m, resp); got != want {
-			return fmt.Errorf("member %d, %s, epoch %d, round %d: got %q (%s), want %q", m, resp.Name, at.epoch, k, got, resp.Err, want)
+			return fmt.Errorf("member %d, %s, epoch %d, round %d: got %q (%s), want %q", m, resp.Name, at.epoch, k, got,
+				resp.Err, want)
 		}
 		return nil
 	}
@@ -499,7 +501,8 @@ func TestRandomPrograms(t *testing.T) {
 		capacity := t.Int("capacity", 0, 6)
 		remote := t.Bool("remote")
 		p := newProgram(members, 1+pick(5), 10, 1+pick(3), pick)
-		l := newModelLane(ranks(members), remote, Options{Capacity: capacity, JoinAllOps: p.joinAllOps, FusionThreshold: 64})
+		l := newModelLane(ranks(members), remote, Options{Capacity: capacity, JoinAllOps: p.joinAllOps,
+			FusionThreshold: 64})
 		n, err := play(l, p, pick)
 		if err != nil {
 			t.Fatal(err)
@@ -522,7 +525,8 @@ func TestRandomProgramsManyMembers(t *testing.T) {
 		}
 		capacity, remote := rng.IntN(5), rng.IntN(2) == 0
 		p := newProgram(members, 2, 4, 1+rng.IntN(2), rng.IntN)
-		l := newModelLane(ranks(members), remote, Options{Capacity: capacity, JoinAllOps: p.joinAllOps, FusionThreshold: 64})
+		l := newModelLane(ranks(members), remote, Options{Capacity: capacity, JoinAllOps: p.joinAllOps,
+			FusionThreshold: 64})
 		if _, err := play(l, p, rng.IntN); err != nil {
 			t.Fatal(err)
 		}
@@ -539,7 +543,9 @@ func TestFuseProperties(t *testing.T) {
 		at := make(map[*Response]int)
 		for range t.Int("n", 0, 60) {
 			r := &Response{
-				Type:     property.Pick(t, "type", []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Barrier, operation.Allgather, operation.Reducescatter}),
+				Type: property.Pick(t, "type", []operation.Kind{operation.Allreduce, operation.Allreduce,
+					operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Barrier, operation.Allgather,
+					operation.Reducescatter}),
 				DType:    property.Pick(t, "dtype", []tensor.DType{tensor.Float32, tensor.Float64}),
 				ReduceOp: property.Pick(t, "op", []tensor.ReduceOp{tensor.Sum, tensor.Max}),
 				Device:   CPUDevice + int32(t.Int("device", 0, 1)),
@@ -558,7 +564,8 @@ func TestFuseProperties(t *testing.T) {
 		threshold := int64(t.Int("threshold", 0, 200))
 		o := FuseOptions{Groups: t.Bool("groups")}
 		plan := Fuse(nil, rs, threshold, o)
-		again := Fuse(Fuse(nil, rs, 1<<30, FuseOptions{})[:0], rs, threshold, o) // memory that has been used differently
+		// memory that has been used differently
+		again := Fuse(Fuse(nil, rs, 1<<30, FuseOptions{})[:0], rs, threshold, o)
 		if fmt.Sprint(plan) != fmt.Sprint(again) {
 			t.Fatalf("the plan depends on dst's memory:\n%v\n%v", plan, again)
 		}
@@ -574,7 +581,8 @@ func TestFuseProperties(t *testing.T) {
 				if j > 0 && at[b.Responses[j-1]] >= at[r] {
 					t.Fatalf("batch %d is not in log order", i)
 				}
-				if len(b.Responses) > 1 && (r.Err != "" || r.Type != operation.Allreduce && r.Type != operation.Adasum) {
+				if len(b.Responses) > 1 && (r.Err != "" || r.Type != operation.Allreduce &&
+					r.Type != operation.Adasum) {
 					t.Fatalf("batch %d has %+v in company", i, r)
 				}
 				if r.Type != b.Type || r.DType != b.DType || r.ReduceOp != b.ReduceOp || r.Prescale != b.Prescale ||

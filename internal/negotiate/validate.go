@@ -32,14 +32,16 @@ var checks = []check{
 	{
 		ok: func(first, r *Request) bool { return r.DType == first.DType },
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("Mismatched data types: One rank had type %v, but another rank had type %v.", first.DType, r.DType)
+			return fmt.Sprintf("Mismatched data types: One rank had type %v, but another rank had type %v.",
+				first.DType, r.DType)
 		},
 		show: func(r *Request) string { return r.DType.String() },
 	},
 	{
 		ok: func(first, r *Request) bool { return r.Type == first.Type },
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("Mismatched operations: One rank did an %v, but another rank did an %v.", first.Type, r.Type)
+			return fmt.Sprintf("Mismatched operations: One rank did an %v, but another rank did an %v.",
+				first.Type, r.Type)
 		},
 		show: func(r *Request) string { return r.Type.String() },
 	},
@@ -54,8 +56,8 @@ var checks = []check{
 		of: agreeing(operation.Shape),
 		ok: func(first, r *Request) bool { return r.Shape.Equal(first.Shape) },
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor of shape %v, but another rank sent a tensor of shape %v.",
-				first.Type, first.Shape, r.Shape)
+			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor of shape %v, but another rank "+
+				"sent a tensor of shape %v.", first.Type, first.Shape, r.Shape)
 		},
 		show: showShape,
 	},
@@ -65,8 +67,8 @@ var checks = []check{
 			return sameFactor(r.Prescale, first.Prescale) && sameFactor(r.Postscale, first.Postscale)
 		},
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("Mismatched prescale and/or postscale factors: One rank sent factors %s, but another rank sent factors %s.",
-				showFactors(first), showFactors(r))
+			return fmt.Sprintf("Mismatched prescale and/or postscale factors: One rank sent factors %s, but another "+
+				"rank sent factors %s.", showFactors(first), showFactors(r))
 		},
 		show: showFactors,
 	},
@@ -74,8 +76,8 @@ var checks = []check{
 		of: agreeing(operation.Op),
 		ok: func(first, r *Request) bool { return r.ReduceOp == first.ReduceOp },
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("Mismatched reduction operation: One rank sent reduction op %d, but another rank sent reduction op %d.",
-				first.ReduceOp, r.ReduceOp)
+			return fmt.Sprintf("Mismatched reduction operation: One rank sent reduction op %d, but another rank sent "+
+				"reduction op %d.", first.ReduceOp, r.ReduceOp)
 		},
 		show: func(r *Request) string { return r.ReduceOp.String() },
 	},
@@ -83,7 +85,8 @@ var checks = []check{
 		of: agreeing(operation.Wire),
 		ok: func(first, r *Request) bool { return r.Wire == first.Wire },
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("Mismatched compression: One rank sent compression %v, but another rank sent compression %v.", first.Wire, r.Wire)
+			return fmt.Sprintf("Mismatched compression: One rank sent compression %v, but another rank sent "+
+				"compression %v.", first.Wire, r.Wire)
 		},
 		show: func(r *Request) string { return r.Wire.String() },
 	},
@@ -103,8 +106,8 @@ var checks = []check{
 		of: agreeing(operation.Tail),
 		ok: func(first, r *Request) bool { return len(r.Shape) == len(first.Shape) },
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor of rank %d, but another rank sent a tensor of rank %d.",
-				first.Type, len(first.Shape), len(r.Shape))
+			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor of rank %d, but another rank "+
+				"sent a tensor of rank %d.", first.Type, len(first.Shape), len(r.Shape))
 		},
 		show: showShape,
 	},
@@ -116,8 +119,9 @@ var checks = []check{
 			for first.Shape[d] == r.Shape[d] {
 				d++
 			}
-			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor with dimension %d equal to %d, but another rank sent a tensor with dimension %d equal to %d.",
-				first.Type, d, first.Shape[d], d, r.Shape[d])
+			return fmt.Sprintf("Mismatched %v tensor shapes: One rank sent a tensor with dimension %d equal to %d, "+
+				"but another rank sent a tensor with dimension %d equal to %d.", first.Type, d, first.Shape[d], d,
+				r.Shape[d])
 		},
 		show: showShape,
 	},
@@ -129,16 +133,16 @@ var checks = []check{
 		of: agreeing(operation.Root),
 		ok: func(first, r *Request) bool { return r.Root == first.Root },
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("Mismatched %v root ranks: One rank specified root rank %d, but another rank specified root rank %d.",
-				first.Type, first.Root, r.Root)
+			return fmt.Sprintf("Mismatched %v root ranks: One rank specified root rank %d, but another rank "+
+				"specified root rank %d.", first.Type, first.Root, r.Root)
 		},
 		show: func(r *Request) string { return strconv.Itoa(int(r.Root)) },
 	},
 	{
 		ok: func(first, r *Request) bool { return sameKind(r.Device, first.Device) },
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("Mismatched %v CPU/GPU device selection: One rank specified device %s, but another rank specified device %s.",
-				first.Type, showDevice(first), showDevice(r))
+			return fmt.Sprintf("Mismatched %v CPU/GPU device selection: One rank specified device %s, but another "+
+				"rank specified device %s.", first.Type, showDevice(first), showDevice(r))
 		},
 		show: showDevice,
 	},
@@ -147,7 +151,8 @@ var checks = []check{
 	{
 		ok: func(first, r *Request) bool { return r.Group == first.Group && r.GroupSize == first.GroupSize },
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("Mismatched groups: One rank sent the tensor in %s, but another rank sent it in %s.", showGroup(first), showGroup(r))
+			return fmt.Sprintf("Mismatched groups: One rank sent the tensor in %s, but another rank sent it in %s.",
+				showGroup(first), showGroup(r))
 		},
 		show: showGroup,
 	},
@@ -171,7 +176,8 @@ var checks = []check{
 		of: agreeing(operation.Set),
 		ok: func(first, r *Request) bool { return r.Root == first.Root },
 		text: func(first, r *Request) string {
-			return fmt.Sprintf("A process set could not be removed: One rank specified id %d, but another rank specified id %d.", first.Root, r.Root)
+			return fmt.Sprintf("A process set could not be removed: One rank specified id %d, but another rank "+
+				"specified id %d.", first.Root, r.Root)
 		},
 		show: func(r *Request) string { return strconv.Itoa(int(r.Root)) },
 	},
@@ -258,7 +264,8 @@ func (c *Coordinator) refusePrescale(reqs []*Request) string {
 	if err != nil || r.Prescale == 1 || size <= c.options.FusionThreshold {
 		return ""
 	}
-	return fmt.Sprintf("%s with prescale factor %s needs the fusion buffer, but the tensor has %d bytes. Increase HOROVOD_FUSION_THRESHOLD (now %d bytes) to at least that.", r.Type.Describe().Name,
+	return fmt.Sprintf("%s with prescale factor %s needs the fusion buffer, but the tensor has %d bytes. Increase "+
+		"HOROVOD_FUSION_THRESHOLD (now %d bytes) to at least that.", r.Type.Describe().Name,
 		strconv.FormatFloat(r.Prescale, 'g', -1, 64), size, c.options.FusionThreshold)
 }
 
@@ -277,7 +284,8 @@ func (c *Coordinator) implausible(reqs []*Request) string {
 	case first.DType.Valid() && !d.Types.Has(first.DType):
 		return fmt.Sprintf("%v of %v is not supported.", first.Type, first.DType)
 	case d.Has(operation.Root) && !c.isMember(first.Root):
-		return fmt.Sprintf("%s received invalid root rank %d for provided process set", strings.ToLower(d.Name), first.Root)
+		return fmt.Sprintf("%s received invalid root rank %d for provided process set", strings.ToLower(d.Name),
+			first.Root)
 	case !first.DType.Valid():
 		return fmt.Sprintf("Unknown data type: %v.", first.DType)
 	case d.Output == operation.OfAll:
@@ -377,7 +385,8 @@ func showSet(r *Request) string {
 }
 
 func showFactors(r *Request) string {
-	return "(" + strconv.FormatFloat(r.Prescale, 'g', -1, 64) + ", " + strconv.FormatFloat(r.Postscale, 'g', -1, 64) + ")"
+	return "(" + strconv.FormatFloat(r.Prescale, 'g', -1, 64) + ", " + strconv.FormatFloat(r.Postscale, 'g',
+		-1, 64) + ")"
 }
 
 func showDevice(r *Request) string {

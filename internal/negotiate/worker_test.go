@@ -12,16 +12,24 @@ import (
 
 func TestLookupMatchesEveryField(t *testing.T) {
 	base := map[operation.Kind]Request{
-		operation.Allreduce:     {Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: math.NaN()},
-		operation.Broadcast:     {Type: operation.Broadcast, DType: tensor.Float32, Name: "x", Root: 1, Device: 2, Shape: tensor.Shape{2, 3}},
-		operation.Allgather:     {Type: operation.Allgather, DType: tensor.Float32, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}},
-		operation.Barrier:       {Type: operation.Barrier, Name: "x", Device: CPUDevice},
-		operation.Alltoall:      {Type: operation.Alltoall, DType: tensor.Float32, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}},
-		operation.Adasum:        {Type: operation.Adasum, DType: tensor.Float32, ReduceOp: tensor.Adasum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: 1, Group: "g", GroupSize: 2},
-		operation.Reducescatter: {Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: 1},
+		operation.Allreduce: {Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x",
+			Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: math.NaN()},
+		operation.Broadcast: {Type: operation.Broadcast, DType: tensor.Float32, Name: "x", Root: 1, Device: 2,
+			Shape: tensor.Shape{2, 3}},
+		operation.Allgather: {Type: operation.Allgather, DType: tensor.Float32, Name: "x", Device: CPUDevice,
+			Shape: tensor.Shape{2, 3}},
+		operation.Barrier: {Type: operation.Barrier, Name: "x", Device: CPUDevice},
+		operation.Alltoall: {Type: operation.Alltoall, DType: tensor.Float32, Name: "x", Device: CPUDevice,
+			Shape: tensor.Shape{2, 3}},
+		operation.Adasum: {Type: operation.Adasum, DType: tensor.Float32, ReduceOp: tensor.Adasum, Name: "x",
+			Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: 1, Group: "g", GroupSize: 2},
+		operation.Reducescatter: {Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x",
+			Device: CPUDevice, Shape: tensor.Shape{2, 3}, Prescale: 1, Postscale: 1},
 	}
-	all := []operation.Kind{operation.Allreduce, operation.Broadcast, operation.Allgather, operation.Barrier, operation.Alltoall, operation.Adasum, operation.Reducescatter}
-	shaped := []operation.Kind{operation.Allreduce, operation.Broadcast, operation.Allgather, operation.Alltoall, operation.Adasum, operation.Reducescatter}
+	all := []operation.Kind{operation.Allreduce, operation.Broadcast, operation.Allgather, operation.Barrier,
+		operation.Alltoall, operation.Adasum, operation.Reducescatter}
+	shaped := []operation.Kind{operation.Allreduce, operation.Broadcast, operation.Allgather, operation.Alltoall,
+		operation.Adasum, operation.Reducescatter}
 	scaled := []operation.Kind{operation.Allreduce, operation.Adasum, operation.Reducescatter}
 	changes := []struct {
 		name   string
@@ -32,10 +40,12 @@ func TestLookupMatchesEveryField(t *testing.T) {
 		{"name", func(r *Request) { r.Name = "y" }, all},
 		{"type", func(r *Request) { r.Type++ }, all},
 		{"dtype", func(r *Request) { r.DType++ }, all},
-		{"kind of device", func(r *Request) { r.Device = -3 - r.Device }, []operation.Kind{operation.Allreduce, operation.Allgather, operation.Barrier, operation.Alltoall, operation.Adasum, operation.Reducescatter}},
+		{"kind of device", func(r *Request) { r.Device = -3 - r.Device }, []operation.Kind{operation.Allreduce,
+			operation.Allgather, operation.Barrier, operation.Alltoall, operation.Adasum, operation.Reducescatter}},
 		{"number of dimensions", func(r *Request) { r.Shape = append(tensor.Shape{2, 3}, 1) }, shaped},
 		{"no dimensions", func(r *Request) { r.Shape = nil }, shaped},
-		{"first dimension", func(r *Request) { r.Shape = tensor.Shape{4, 3} }, []operation.Kind{operation.Allreduce, operation.Broadcast, operation.Allgather, operation.Adasum, operation.Reducescatter}},
+		{"first dimension", func(r *Request) { r.Shape = tensor.Shape{4, 3} }, []operation.Kind{operation.Allreduce,
+			operation.Broadcast, operation.Allgather, operation.Adasum, operation.Reducescatter}},
 		{"second dimension", func(r *Request) { r.Shape = tensor.Shape{2, 4} }, shaped},
 		{"reduce op", func(r *Request) { r.ReduceOp++ }, []operation.Kind{operation.Allreduce}},
 		{"wire", func(r *Request) { r.Wire++ }, []operation.Kind{operation.Allreduce}},
@@ -67,7 +77,8 @@ func TestLookupMatchesEveryField(t *testing.T) {
 			}
 			// A leader holds back what nobody else asks for, unless it hears that a slot is contested.
 			if known := r.Name == req.Name; r.Contested != (known && !want) {
-				t.Errorf("%v, %s changed: contested %v although cached %v, known %v", typ, c.name, r.Contested, want, known)
+				t.Errorf("%v, %s changed: contested %v although cached %v, known %v", typ, c.name, r.Contested,
+					want, known)
 			}
 		}
 		// What a mark stands for is what this member would have posted.
@@ -122,8 +133,10 @@ func TestLookupGroup(t *testing.T) {
 	other := *rs[1]
 	other.Shape = tensor.Shape{2}
 	strange := &Request{Type: operation.Allreduce, Name: "strange", Group: "g", GroupSize: 3, Shape: tensor.Shape{1}}
-	if _, cached := w.LookupGroup(nil, []*Request{rs[0], &other, strange}); cached || !rs[0].Contested || !other.Contested || strange.Contested {
-		t.Errorf("cached %v; contested: %v of one that is as before, %v of one that has changed, %v of one without a slot", cached, rs[0].Contested, other.Contested, strange.Contested)
+	if _, cached := w.LookupGroup(nil, []*Request{rs[0], &other, strange}); cached || !rs[0].Contested ||
+		!other.Contested || strange.Contested {
+		t.Errorf("cached %v; contested: %v of one that is as before, %v of one that has changed, %v of one "+
+			"without a slot", cached, rs[0].Contested, other.Contested, strange.Contested)
 	}
 	before := SlotGen{1, 2}
 	want := []SlotGen{before, {10, 0}, {11, 1}, {12, 2}}
@@ -219,7 +232,8 @@ func TestApplyReplaces(t *testing.T) {
 
 func warmWorker() (*Worker, *Request) {
 	w := NewWorker(1)
-	r := &Request{Type: operation.Allgather, DType: tensor.Float32, Name: "layer4.conv2.weight", Device: CPUDevice, Shape: tensor.Shape{64, 3, 3}}
+	r := &Request{Type: operation.Allgather, DType: tensor.Float32, Name: "layer4.conv2.weight", Device: CPUDevice,
+		Shape: tensor.Shape{64, 3, 3}}
 	resp := merge([]*Request{r, r})
 	resp.Slot = 7
 	w.Apply(resp)

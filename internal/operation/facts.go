@@ -41,8 +41,8 @@ type reduction struct {
 }
 
 // outputs are the names of the outputs.
-var outputs = [...]string{Nothing: "nothing", LikeInput: "like input", OfAll: "of all", Sent: "sent", OwnRows: "own rows",
-	OnRootOnly: "on root only"}
+var outputs = [...]string{Nothing: "nothing", LikeInput: "like input", OfAll: "of all", Sent: "sent",
+	OwnRows: "own rows", OnRootOnly: "on root only"}
 
 // Facts is the table for front ends in other languages, as JSON.
 func Facts() string {
@@ -58,7 +58,8 @@ func Facts() string {
 	}
 	for _, k := range All() {
 		if d := k.Describe(); (d.Role == Collective || d.Role == Meeting) && k != Adasum {
-			f.Operations = append(f.Operations, submitted{numbered{strings.ToLower(d.Name), int(k)}, reductions(k), outputs[d.Output], d.Has(Root)})
+			f.Operations = append(f.Operations, submitted{numbered{strings.ToLower(d.Name), int(k)}, reductions(k),
+				outputs[d.Output], d.Has(Root)})
 		}
 	}
 	text, err := json.Marshal(f)

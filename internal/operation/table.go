@@ -45,7 +45,8 @@ var table = map[Kind]Descriptor{
 	},
 	Adasum: { // an allreduce whose reduce operation is Adasum: see Of
 		Name: "Adasum", Label: "ADASUM", Role: Collective, Agree: Shape | Factors, Output: LikeInput,
-		Activity: "MPI_ADASUM_ALLREDUCE", Alike: "allreduce", Ops: adasum, Types: floats, // Horovod has it over MPI alone
+		// Horovod has it over MPI alone
+		Activity: "MPI_ADASUM_ALLREDUCE", Alike: "allreduce", Ops: adasum, Types: floats,
 		Fuses: true, Repeats: true,
 	},
 	Allgather: {

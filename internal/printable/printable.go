@@ -36,7 +36,8 @@ func Text(s string) string {
 // obeyed tells of control characters, of those that change the direction of text, and of bytes that are no
 // character.
 func obeyed(r rune) bool {
-	return r != '\n' && r != '\t' && (r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r))
+	return r != '\n' && r != '\t' && (r == utf8.RuneError || unicode.IsControl(r) ||
+		unicode.Is(unicode.Bidi_Control, r))
 }
 
 // Writer passes on what is written to it as Text. A character must not be cut by the end of a

@@ -25,7 +25,8 @@ var lastWorld struct {
 func keepCheckpoints(w *world.World, log *slog.Logger) {
 	lastWorld.Lock()
 	defer lastWorld.Unlock()
-	lastWorld.dir, lastWorld.every, lastWorld.rank, lastWorld.log = w.Config.CheckpointDir, w.Config.CheckpointEvery, w.Place.Rank, log
+	lastWorld.dir, lastWorld.every, lastWorld.rank, lastWorld.log = w.Config.CheckpointDir, w.Config.CheckpointEvery,
+		w.Place.Rank, log
 }
 
 func checkpointDir() (dir string, log *slog.Logger) {

@@ -88,14 +88,16 @@ func elasticInit(ctx context.Context, c *config.Config, lookup func(string) (str
 	client := elasticity.client.Load()
 	if client == nil {
 		var err error
-		if client, err = elastic.Dial(ctx, c.ElasticDriver, c.Told.Key, elastic.Options{Worker: c.ElasticWorker, TLS: c.TLS, TrackFD: TrackFD, Lost: driverLost}); err != nil {
+		if client, err = elastic.Dial(ctx, c.ElasticDriver, c.Told.Key, elastic.Options{Worker: c.ElasticWorker,
+			TLS: c.TLS, TrackFD: TrackFD, Lost: driverLost}); err != nil {
 			return err
 		}
 		elasticity.client.Store(client)
 		membershipNow.Store(int32(Member))
 		elasticity.sets = sets
 	}
-	r := membership.Registration{Commit: elasticity.commit.Load() - 1, Intact: elasticity.intact.Swap(false), Sets: elasticity.sets}
+	r := membership.Registration{Commit: elasticity.commit.Load() - 1, Intact: elasticity.intact.Swap(false),
+		Sets: elasticity.sets}
 	for {
 		a, err := client.Register(ctx, r)
 		if err != nil {
@@ -182,6 +184,7 @@ func forgetSet(w *world.World, ranks []int) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(w.Config.ElasticDriver) > 0 && current.Load() == w {
-		elasticity.sets = slices.DeleteFunc(slices.Clone(elasticity.sets), func(s []int) bool { return slices.Equal(clip(s, w.Place.Size), ranks) })
+		elasticity.sets = slices.DeleteFunc(slices.Clone(elasticity.sets),
+			func(s []int) bool { return slices.Equal(clip(s, w.Place.Size), ranks) })
 	}
 }

@@ -33,13 +33,14 @@ func TestMain(m *testing.M) {
 		}
 		c := World().Place
 		data := binary.NativeEndian.AppendUint32(nil, math.Float32bits(float32(c.Rank)))
-		e, err := Enqueue(&engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Shape: tensor.Shape{1},
-			Prescale: 1, Postscale: 1, In: data, Out: data})
+		e, err := Enqueue(&engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x",
+			Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: data, Out: data})
 		if err != nil || !e.Wait(20*time.Second) || e.Err() != nil {
 			fmt.Println("error", err)
 			os.Exit(1)
 		}
-		fmt.Println(c.Rank, c.Size, c.LocalRank, c.LocalSize, c.CrossRank, c.CrossSize, World().Homogeneous, math.Float32frombits(binary.NativeEndian.Uint32(data)))
+		fmt.Println(c.Rank, c.Size, c.LocalRank, c.LocalSize, c.CrossRank, c.CrossSize, World().Homogeneous,
+			math.Float32frombits(binary.NativeEndian.Uint32(data)))
 		Shutdown()
 	}
 	os.Exit(0)
@@ -70,7 +71,8 @@ func ranks(t *testing.T, envs ...[]string) []string {
 // openMPI is the environment of a rank on one of several hosts.
 func openMPI(rank, size, localRank, localSize int, more ...string) []string {
 	return append([]string{fmt.Sprint("OMPI_COMM_WORLD_RANK=", rank), fmt.Sprint("OMPI_COMM_WORLD_SIZE=", size),
-		fmt.Sprint("OMPI_COMM_WORLD_LOCAL_RANK=", localRank), fmt.Sprint("OMPI_COMM_WORLD_LOCAL_SIZE=", localSize), "PMIX_NAMESPACE=4711"}, more...)
+		fmt.Sprint("OMPI_COMM_WORLD_LOCAL_RANK=", localRank), fmt.Sprint("OMPI_COMM_WORLD_LOCAL_SIZE=", localSize),
+		"PMIX_NAMESPACE=4711"}, more...)
 }
 
 // Ranks of another launcher meet by a file in a shared directory, on hosts of different
@@ -112,7 +114,8 @@ func TestRanksMeetByAFile(t *testing.T) {
 func TestRanksMeetByTheSecretAlone(t *testing.T) {
 	key := "HOROVOD_SECRET_KEY=" + hex.EncodeToString([]byte(t.Name()))
 	env := func(rank int) []string {
-		return []string{fmt.Sprint("RANK=", rank), "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", os.Getpid()), key}
+		return []string{fmt.Sprint("RANK=", rank), "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=",
+			os.Getpid()), key}
 	}
 	said := ranks(t, env(0), env(1))
 	for r, text := range said {
@@ -125,7 +128,8 @@ func TestRanksMeetByTheSecretAlone(t *testing.T) {
 // Without a way to hand over a secret the ranks are refused, with advice, and at once.
 func TestNoWayToMeet(t *testing.T) {
 	for _, text := range ranks(t, []string{"PMI_RANK=0", "PMI_SIZE=2"}) {
-		for _, want := range []string{"mpiexec (PMI) has started 2 ranks", "HOROVOD_SECRET_KEY", "GOROVOD_RENDEZVOUS_DIR"} {
+		for _, want := range []string{"mpiexec (PMI) has started 2 ranks", "HOROVOD_SECRET_KEY",
+			"GOROVOD_RENDEZVOUS_DIR"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in %q", want, text)
 			}

@@ -82,7 +82,8 @@ func misspelt(c *config.Config, lookup func(string) (string, bool)) []string {
 	var names []string
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
-		if _, still := lookup(name); still && strings.HasPrefix(name, "GOROVOD_") && !slices.Contains(internals, name) && !strings.Contains(name, "_TEST_") {
+		if _, still := lookup(name); still && strings.HasPrefix(name, "GOROVOD_") && !slices.Contains(internals,
+			name) && !strings.Contains(name, "_TEST_") {
 			names = append(names, name)
 		}
 	}
@@ -111,25 +112,31 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 		log.Warn(text)
 	}
 	if c.TLS && (c.Controller == config.MPI || c.CPUOperations == config.MPI) {
-		return errors.New("GOROVOD_TLS=1 cannot encrypt what MPI carries, over connections of its own: unset it, or do without MPI")
+		return errors.New("GOROVOD_TLS=1 cannot encrypt what MPI carries, over connections of its own: unset it, or " +
+			"do without MPI")
 	}
 	if len(c.ElasticDriver) > 0 {
 		if c.Controller == config.MPI || c.CPUOperations == config.MPI {
-			return errors.New("MPI cannot carry an elastic job: after a failure a process cannot go on with it (unset HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS, and do not give a communicator)")
+			return errors.New("MPI cannot carry an elastic job: after a failure a process cannot go on with it " +
+				"(unset HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS, and do not give a communicator)")
 		}
 		return elasticInit(ctx, c, lookup, o.Sets)
 	}
 	starter.EndsByExit = EndsByExit
 	generation++
-	from := bootstrap.Options{Generation: generation, Deadline: time.Now().Add(c.Timeout), MPIRanks: o.MPIRanks, MPIComms: o.MPIComms,
-		Log: func(p roster.Place) *slog.Logger { return logger(c, p) }}
-	return starter.Begin(ctx, c, from, func(ctx context.Context, s bootstrap.Start) error { return join(ctx, s, c, o.Sets) })
+	from := bootstrap.Options{Generation: generation, Deadline: time.Now().Add(c.Timeout), MPIRanks: o.MPIRanks,
+		MPIComms: o.MPIComms, Log: func(p roster.Place) *slog.Logger { return logger(c, p) }}
+	return starter.Begin(ctx, c, from, func(ctx context.Context, s bootstrap.Start) error {
+		return join(
+			ctx, s, c, o.Sets)
+	})
 }
 
 // join joins a world, and makes it the current one.
 func join(ctx context.Context, s bootstrap.Start, c *config.Config, sets [][]int) error {
 	log := logger(c, s.Place)
-	w, err := world.Join(ctx, s, c, world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: slices.Concat(s.Sets, sets), MPI: s.MPI, Log: log})
+	w, err := world.Join(ctx, s, c, world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: slices.Concat(s.Sets,
+		sets), MPI: s.MPI, Log: log})
 	if err != nil {
 		return err
 	}
@@ -200,5 +207,6 @@ func EnqueueGroup(name string, ops []engine.Op) ([]*engine.Entry, *engine.Error)
 // logger makes the log of a rank as the environment asks for it.
 func logger(c *config.Config, p roster.Place) *slog.Logger {
 	logging.Use(c.LogFormat)
-	return logging.New(os.Stderr, logging.Options{Level: c.LogLevel, HideTime: c.LogHideTime, Rank: p.Rank, Host: p.Host})
+	return logging.New(os.Stderr, logging.Options{Level: c.LogLevel, HideTime: c.LogHideTime, Rank: p.Rank,
+		Host: p.Host})
 }

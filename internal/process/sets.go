@@ -10,7 +10,8 @@ import (
 )
 
 // ErrSetsAreFixed: process sets can't be changed after Init.
-var ErrSetsAreFixed = errors.New("process sets are fixed: set HOROVOD_DYNAMIC_PROCESS_SETS=1 before hvd.init() to add and remove them later")
+var ErrSetsAreFixed = errors.New("process sets are fixed: set HOROVOD_DYNAMIC_PROCESS_SETS=1 before hvd.init() to " +
+	"add and remove them later")
 
 // AddSet registers a process set; see engine.AddSet. In an elastic job a set keeps
 // its ranks over the epochs, as far as there are such ranks, and one that is there already is what AddSet
@@ -77,9 +78,12 @@ func Place(kind string, set int) (rank, size int, err error) {
 	rank = slices.Index(s.Ranks, w.Place.Rank)
 	switch {
 	case !ok:
-		return 0, 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("%s: Process set provided does not exist, or has not been registered (id %d).", kind, set)}
+		return 0, 0, &engine.Error{Code: engine.InvalidArgument,
+			Reason: fmt.Sprintf("%s: Process set provided does not exist, or has not been registered (id %d).",
+				kind, set)}
 	case rank < 0:
-		return 0, 0, &engine.Error{Code: engine.InvalidArgument, Reason: fmt.Sprintf("%s: Rank %d is not a member of the provided process set.", kind, w.Place.Rank)}
+		return 0, 0, &engine.Error{Code: engine.InvalidArgument,
+			Reason: fmt.Sprintf("%s: Rank %d is not a member of the provided process set.", kind, w.Place.Rank)}
 	}
 	return rank, len(s.Ranks), nil
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // ErrTimelineNotEnabled: HOROVOD_TIMELINE was not set before Init.
-var ErrTimelineNotEnabled = errors.New("the timeline is not enabled: set HOROVOD_TIMELINE=DYNAMIC, or to a file, before initialisation")
+var ErrTimelineNotEnabled = errors.New("the timeline is not enabled: set HOROVOD_TIMELINE=DYNAMIC, or to a file, " +
+	"before initialisation")
 
 // StartTimeline begins to record to the file at path, on rank 0; on the others it
 // does nothing. It does file I/O.

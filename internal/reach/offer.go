@@ -65,7 +65,8 @@ func OnInterfaces(names []string) ([]Own, error) {
 		own = append(own, its...)
 	}
 	if len(own) == 0 {
-		return nil, fmt.Errorf("none of these is an interface of this host that is up and has an address: it has %s", describe(all))
+		return nil, fmt.Errorf("none of these is an interface of this host that is up and has an address: it has %s",
+			describe(all))
 	}
 	return own, nil
 }

@@ -20,7 +20,8 @@ const Stagger = 250 * time.Millisecond
 // then ends the context of the others, waits for them, and gives what they have
 // achieved nevertheless to discard. If none succeeds, errs are their errors, by
 // number; ctx's end fails those that have not begun.
-func Race[T any](ctx context.Context, n int, dial func(ctx context.Context, i int) (T, error), discard func(T)) (won T, number int, errs []error) {
+func Race[T any](ctx context.Context, n int, dial func(ctx context.Context, i int) (T, error), discard func(T)) (won T,
+	number int, errs []error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type result struct {

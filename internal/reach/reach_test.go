@@ -21,12 +21,14 @@ func own(name string, prefixes ...string) (all []Own) {
 }
 
 func TestOrder(t *testing.T) {
-	here := slices.Concat(own("docker0", "172.17.0.1/16"), own("eth0", "10.0.0.1/24", "fd00::1/64"), own("ib0", "10.1.0.1/24"))
+	here := slices.Concat(own("docker0", "172.17.0.1/16"), own("eth0", "10.0.0.1/24", "fd00::1/64"),
+		own("ib0", "10.1.0.1/24"))
 	for _, c := range []struct {
 		name, offers, want string
 		near               bool
 	}{
-		{"the same subnet before others, bridges last", "192.168.9.9:1 172.18.0.1:1! 10.0.0.2:1 10.1.0.2:1", "10.0.0.2:1 10.1.0.2:1 192.168.9.9:1 172.18.0.1:1", false},
+		{"the same subnet before others, bridges last", "192.168.9.9:1 172.18.0.1:1! 10.0.0.2:1 10.1.0.2:1",
+			"10.0.0.2:1 10.1.0.2:1 192.168.9.9:1 172.18.0.1:1", false},
 		{"loopback leads nowhere between hosts", "127.0.0.1:1 10.0.0.2:1 [::1]:1", "10.0.0.2:1", false},
 		{"and is the best on one", "10.0.0.1:1 127.0.0.1:1", "127.0.0.1:1 10.0.0.1:1", true},
 		{"one's own address is nobody else's", "172.17.0.1:1! 10.0.0.2:1", "10.0.0.2:1", false},
@@ -80,20 +82,23 @@ func TestRails(t *testing.T) {
 	}{
 		{nil, false, 1}, {slow, false, 1}, {fast0, false, 1}, {slices.Concat(slow, fast0, fast1), false, 2},
 		{slices.Concat(fast1, same), false, 1}, {slices.Concat(bridge, fast0, fast1), false, 2},
-		{slices.Concat(unknown0, unknown1), false, 1}, {slices.Concat(unknown0, unknown1), true, 2}, {slices.Concat(unknown0, slow), false, 1},
+		{slices.Concat(unknown0, unknown1), false, 1}, {slices.Concat(unknown0, unknown1), true, 2},
+		{slices.Concat(unknown0, slow), false, 1},
 	} {
 		if got := Rails(c.own, c.chosen); got != c.want {
 			t.Errorf("%v, chosen %v: %d, want %d", c.own, c.chosen, got, c.want)
 		}
 	}
-	ways := Order([]Offer{{Addr: "10.9.0.2:1"}, {Addr: "10.0.0.2:1"}, {Addr: "10.1.0.2:1"}}, slices.Concat(slow, fast0, fast1), false)
+	ways := Order([]Offer{{Addr: "10.9.0.2:1"}, {Addr: "10.0.0.2:1"}, {Addr: "10.1.0.2:1"}}, slices.Concat(slow, fast0,
+		fast1), false)
 	if got := strings.Join(Addrs(ways), " "); got != "10.0.0.2:1 10.1.0.2:1 10.9.0.2:1" || Equal(ways) != 2 {
 		t.Errorf("%s, of which %d are equal", got, Equal(ways))
 	}
 }
 
 func TestBest(t *testing.T) {
-	all := slices.Concat(own("virbr0", "192.168.122.1/24"), own("eth0", "fd00::1/64", "10.0.0.1/24"), own("ib0", "10.1.0.1/24"))
+	all := slices.Concat(own("virbr0", "192.168.122.1/24"), own("eth0", "fd00::1/64", "10.0.0.1/24"),
+		own("ib0", "10.1.0.1/24"))
 	best, err := Best(all, netip.MustParseAddr("10.1.0.1"))
 	var got []string
 	for _, o := range best {
@@ -108,7 +113,8 @@ func TestBest(t *testing.T) {
 }
 
 func TestBridges(t *testing.T) {
-	for name, want := range map[string]bool{"docker0": true, "br-1a2b": true, "virbr0": true, "cni0": true, "eth0": false, "bond0": false, "br0": false} {
+	for name, want := range map[string]bool{"docker0": true, "br-1a2b": true, "virbr0": true, "cni0": true,
+		"eth0": false, "bond0": false, "br0": false} {
 		if got := isBridge(name, netip.MustParseAddr("10.0.0.1")); got != want {
 			t.Errorf("%s: %v", name, got)
 		}

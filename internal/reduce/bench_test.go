@@ -168,7 +168,8 @@ func BenchmarkCast(b *testing.B) {
 						if v != portable {
 							limit = func() { moveWith(v, to, from, dst, src) }
 						}
-						measureBeside(b, size.bytes, len(src)+2*len(dst), func() { castWith(v, to, from, dst, src) }, limit)
+						measureBeside(b, size.bytes, len(src)+2*len(dst), func() { castWith(v, to, from, dst, src) },
+							limit)
 					})
 				}
 			}

@@ -55,7 +55,8 @@ func TestDots(t *testing.T) {
 					var got [3]float64
 					got[0], got[1], got[2] = dotsWith(v, dt, x, y)
 					for k := range got {
-						if math.Float64bits(got[k]) != math.Float64bits(want[k]) && !(math.IsNaN(got[k]) && math.IsNaN(want[k])) {
+						if math.Float64bits(got[k]) != math.Float64bits(want[k]) &&
+							!(math.IsNaN(got[k]) && math.IsNaN(want[k])) {
 							t.Fatalf("%v: product %d of %d elements is %v, want %v", v, k, n, got[k], want[k])
 						}
 					}
@@ -83,7 +84,8 @@ func checkBlend(t *testing.T, rnd *rand.Rand, dt tensor.DType, n int) {
 	t.Helper()
 	size := dt.Size()
 	x, y := fill(rnd, dt, n, rnd.IntN(64)), fill(rnd, dt, n, rnd.IntN(64))
-	for _, c := range [][2]float64{{1, 1}, {rnd.Float64(), rnd.Float64() - 0.5}, {0x1p-3, 0x1p-11}, {1e-30, math.Inf(1)}} {
+	for _, c := range [][2]float64{{1, 1}, {rnd.Float64(), rnd.Float64() - 0.5}, {0x1p-3, 0x1p-11},
+		{1e-30, math.Inf(1)}} {
 		want := make([]byte, len(x))
 		for i := range n {
 			u, v := floatOf(dt, element(x[i*size:(i+1)*size])), floatOf(dt, element(y[i*size:(i+1)*size]))
@@ -148,9 +150,11 @@ func TestRoundingOnce(t *testing.T) {
 			x := rnd.Uint64N(top - 1)
 			h, next := floatOf(dt, x), floatOf(dt, x+1)
 			half := (h + next) / 2
-			values = append(values, half, math.Nextafter(half, 0), math.Nextafter(half, 1e300), -half, h+(next-h)*rnd.Float64())
+			values = append(values, half, math.Nextafter(half, 0), math.Nextafter(half, 1e300), -half,
+				h+(next-h)*rnd.Float64())
 		}
-		values = append(values, 0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64, math.NaN())
+		values = append(values, 0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.MaxFloat64,
+			math.SmallestNonzeroFloat64, math.NaN())
 		got := make([]byte, 2*len(values))
 		storeDoublesInBlocks(dt, got, values)
 		for i, f := range values {

@@ -111,25 +111,33 @@ const (
 )
 
 var kernels = [tensor.NumDTypes][tensor.NumReduceOps]kernel{
-	tensor.Uint8:    {tensor.Sum: sum8, tensor.Product: product8, tensor.Min: minUint8, tensor.Max: maxUint8},
-	tensor.Int8:     {tensor.Sum: sum8, tensor.Product: product8, tensor.Min: minInt8, tensor.Max: maxInt8},
-	tensor.Uint16:   {tensor.Sum: sum16, tensor.Product: product16, tensor.Min: minUint16, tensor.Max: maxUint16},
-	tensor.Int16:    {tensor.Sum: sum16, tensor.Product: product16, tensor.Min: minInt16, tensor.Max: maxInt16},
-	tensor.Int32:    {tensor.Sum: sum32, tensor.Product: product32, tensor.Min: minInt32, tensor.Max: maxInt32},
-	tensor.Int64:    {tensor.Sum: sum64, tensor.Product: product64, tensor.Min: minInt64, tensor.Max: maxInt64},
-	tensor.Float16:  {tensor.Sum: sumFloat16, tensor.Product: productFloat16, tensor.Min: extremeFloat16, tensor.Max: extremeFloat16},
-	tensor.Float32:  {tensor.Sum: sumFloat32, tensor.Product: productFloat32, tensor.Min: extremeFloat32, tensor.Max: extremeFloat32},
-	tensor.Float64:  {tensor.Sum: sumFloat64, tensor.Product: productFloat64, tensor.Min: extremeFloat64, tensor.Max: extremeFloat64},
-	tensor.BFloat16: {tensor.Sum: sumBFloat16, tensor.Product: productBFloat16, tensor.Min: extremeBFloat16, tensor.Max: extremeBFloat16},
-	tensor.Bool:     {tensor.Sum: maxUint8, tensor.Product: minUint8, tensor.Min: minUint8, tensor.Max: maxUint8},
+	tensor.Uint8:  {tensor.Sum: sum8, tensor.Product: product8, tensor.Min: minUint8, tensor.Max: maxUint8},
+	tensor.Int8:   {tensor.Sum: sum8, tensor.Product: product8, tensor.Min: minInt8, tensor.Max: maxInt8},
+	tensor.Uint16: {tensor.Sum: sum16, tensor.Product: product16, tensor.Min: minUint16, tensor.Max: maxUint16},
+	tensor.Int16:  {tensor.Sum: sum16, tensor.Product: product16, tensor.Min: minInt16, tensor.Max: maxInt16},
+	tensor.Int32:  {tensor.Sum: sum32, tensor.Product: product32, tensor.Min: minInt32, tensor.Max: maxInt32},
+	tensor.Int64:  {tensor.Sum: sum64, tensor.Product: product64, tensor.Min: minInt64, tensor.Max: maxInt64},
+	tensor.Float16: {tensor.Sum: sumFloat16, tensor.Product: productFloat16, tensor.Min: extremeFloat16,
+		tensor.Max: extremeFloat16},
+	tensor.Float32: {tensor.Sum: sumFloat32, tensor.Product: productFloat32, tensor.Min: extremeFloat32,
+		tensor.Max: extremeFloat32},
+	tensor.Float64: {tensor.Sum: sumFloat64, tensor.Product: productFloat64, tensor.Min: extremeFloat64,
+		tensor.Max: extremeFloat64},
+	tensor.BFloat16: {tensor.Sum: sumBFloat16, tensor.Product: productBFloat16, tensor.Min: extremeBFloat16,
+		tensor.Max: extremeBFloat16},
+	tensor.Bool: {tensor.Sum: maxUint8, tensor.Product: minUint8, tensor.Min: minUint8, tensor.Max: maxUint8},
 }
 
 // casts has 0 where nothing is to be converted.
 var casts = [tensor.NumDTypes][tensor.NumDTypes]kernel{
-	tensor.Float16:  {tensor.BFloat16: float16ToBFloat16, tensor.Float32: float16ToFloat32, tensor.Float64: float16ToFloat64},
-	tensor.BFloat16: {tensor.Float16: bfloat16ToFloat16, tensor.Float32: bfloat16ToFloat32, tensor.Float64: bfloat16ToFloat64},
-	tensor.Float32:  {tensor.Float16: float32ToFloat16, tensor.BFloat16: float32ToBFloat16, tensor.Float64: float32ToFloat64},
-	tensor.Float64:  {tensor.Float16: float64ToFloat16, tensor.BFloat16: float64ToBFloat16, tensor.Float32: float64ToFloat32},
+	tensor.Float16: {tensor.BFloat16: float16ToBFloat16, tensor.Float32: float16ToFloat32,
+		tensor.Float64: float16ToFloat64},
+	tensor.BFloat16: {tensor.Float16: bfloat16ToFloat16, tensor.Float32: bfloat16ToFloat32,
+		tensor.Float64: bfloat16ToFloat64},
+	tensor.Float32: {tensor.Float16: float32ToFloat16, tensor.BFloat16: float32ToBFloat16,
+		tensor.Float64: float32ToFloat64},
+	tensor.Float64: {tensor.Float16: float64ToFloat16, tensor.BFloat16: float64ToBFloat16,
+		tensor.Float32: float64ToFloat32},
 }
 
 // additions has the type of the sum first.
@@ -140,10 +148,12 @@ var additions = [tensor.NumDTypes][tensor.NumDTypes]kernel{
 
 var (
 	dotKernels = [tensor.NumDTypes]kernel{
-		tensor.Float16: dotFloat16, tensor.BFloat16: dotBFloat16, tensor.Float32: dotFloat32, tensor.Float64: dotFloat64,
+		tensor.Float16: dotFloat16, tensor.BFloat16: dotBFloat16, tensor.Float32: dotFloat32,
+		tensor.Float64: dotFloat64,
 	}
 	blendKernels = [tensor.NumDTypes]kernel{
-		tensor.Float16: blendFloat16, tensor.BFloat16: blendBFloat16, tensor.Float32: blendFloat32, tensor.Float64: blendFloat64,
+		tensor.Float16: blendFloat16, tensor.BFloat16: blendBFloat16, tensor.Float32: blendFloat32,
+		tensor.Float64: blendFloat64,
 	}
 )
 

@@ -28,7 +28,8 @@ func available(v variant) bool {
 	case avx2:
 		return cpu.X86.HasAVX2 && cpu.X86.HasF16C && cpu.X86.HasFMA
 	case avx512:
-		return available(avx2) && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL
+		return available(avx2) && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW &&
+			cpu.X86.HasAVX512VL
 	}
 	return false
 }
@@ -57,7 +58,8 @@ type job struct {
 
 // runKernelRange runs k of variant v on the bytes from off to end, which are
 // whole elements. Integers are not scaled, whatever scale is.
-func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64, off, end int) {
+func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64,
+	off, end int) {
 	if v == avx512 {
 		if head := unaligned(dst[off:], dt.Size()); head > 0 && end-off >= alignBytes {
 			runKernelRange(avx2, k, dt, op, dst, srcs, scale, off, off+head)
@@ -165,8 +167,9 @@ func meanRange(v variant, k kernel, dst []byte, srcs [][]byte, factor float64, f
 // bits, at most 15.
 func halveRange(k kernel, dst []byte, srcs [][]byte, bits, from, to int) {
 	run(&job{
-		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs), off: from, end: to, kernel: uint64(k),
-		flip: uint64(bits), canon: (1<<bits - 1) * 0x0001_0001_0001_0001,
+		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs), off: from, end: to,
+		kernel: uint64(k),
+		flip:   uint64(bits), canon: (1<<bits - 1) * 0x0001_0001_0001_0001,
 	})
 }
 

@@ -11,8 +11,9 @@ import (
 
 // Factors near which something changes: what a product is rounded to, whether it leaves its
 // type or an int32, and which kernels can be used.
-var meanFactors = []float64{0.5, 0.25, 1.0 / 128, 1.0 / (1 << 14), 1.0 / (1 << 15), 1.0 / (1 << 16), 1.0 / 3, 1.0 / 7, 1.0 / 49, 1.0 / 1000, 0.7, math.Nextafter(1, 0), 1.5, -1, -0.3, math.Nextafter(-1, 0),
-	127.5, 32767, math.Nextafter(32768, 0), 32768, 65536, 1 << 40, 0, math.Copysign(0, -1), 1e-300, 5e-324, math.Inf(1), math.NaN()}
+var meanFactors = []float64{0.5, 0.25, 1.0 / 128, 1.0 / (1 << 14), 1.0 / (1 << 15), 1.0 / (1 << 16), 1.0 / 3, 1.0 / 7,
+	1.0 / 49, 1.0 / 1000, 0.7, math.Nextafter(1, 0), 1.5, -1, -0.3, math.Nextafter(-1, 0), 127.5, 32767,
+	math.Nextafter(32768, 0), 32768, 65536, 1 << 40, 0, math.Copysign(0, -1), 1e-300, 5e-324, math.Inf(1), math.NaN()}
 
 var integers = []tensor.DType{tensor.Uint8, tensor.Int8, tensor.Uint16, tensor.Int16, tensor.Int32, tensor.Int64}
 
@@ -63,7 +64,8 @@ func TestMeansOfIntegersAgree(t *testing.T) {
 
 // A kernel without limits must not be used where a product can be outside them.
 func TestStaysInside(t *testing.T) {
-	for dt, largest := range map[tensor.DType]float64{tensor.Uint16: math.MaxUint16, tensor.Int16: math.MinInt16, tensor.Int32: math.MinInt32, tensor.Int64: math.MinInt64} {
+	for dt, largest := range map[tensor.DType]float64{tensor.Uint16: math.MaxUint16, tensor.Int16: math.MinInt16,
+		tensor.Int32: math.MinInt32, tensor.Int64: math.MinInt64} {
 		limit := float64(math.MaxInt32)
 		if dt == tensor.Int64 {
 			limit = math.Nextafter(-math.MinInt64, 0)
@@ -78,7 +80,8 @@ func TestStaysInside(t *testing.T) {
 }
 
 func TestHalvings(t *testing.T) {
-	for factor, want := range map[float64]int{1: 0, 0.5: 1, 0.25: 2, -0.5: 0, 2: 0, 0: 0, 0.75: 0, 1.0 / (1 << 14): 14, 1.0 / (1 << 15): 0, math.Nextafter(0.5, 1): 0} {
+	for factor, want := range map[float64]int{1: 0, 0.5: 1, 0.25: 2, -0.5: 0, 2: 0, 0: 0, 0.75: 0, 1.0 / (1 << 14): 14,
+		1.0 / (1 << 15): 0, math.Nextafter(0.5, 1): 0} {
 		if n := halvings(factor); n != want {
 			t.Errorf("%v: %d, want %d", factor, n, want)
 		}

@@ -55,10 +55,12 @@ var special = map[tensor.DType][]uint64{
 		0x7bff, 0xfbff, 0x3c00, 0xbc00, 0x3c01, 0x1000, 0x1001},
 	tensor.BFloat16: {0, 0x8000, 0x7f80, 0xff80, 0x7fc0, 0x7f81, 0xffd5, 0xff81, 1, 0x8001, 0x007f, 0x0080,
 		0x7f7f, 0xff7f, 0x3f80, 0xbf80, 0x3f81, 0x3b80, 0x3b81},
-	tensor.Float32: {0, 1 << 31, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 0x7f80_0001, 0xffc0_1234, 0xff80_0001, 1, 1<<31 + 1,
-		0x007f_ffff, 0x0080_0000, 0x7f7f_ffff, 0xff7f_ffff, 0x3f80_0000, 0xbf80_0000, 0x3380_0000, 0x3380_0001},
-	tensor.Float64: {0, 1 << 63, 0x7ff0 << 48, 0xfff0 << 48, 0x7ff8 << 48, 0x7ff0<<48 + 1, 0xfff8<<48 + 0x1234, 0xfff0<<48 + 1, 1, 1<<63 + 1,
-		0x000f_ffff_ffff_ffff, 0x0010 << 48, 0x7fef_ffff_ffff_ffff, 0xffef_ffff_ffff_ffff, 0x3ff0 << 48, 0xbff0 << 48, 0x3ca0 << 48, 0x3ca0<<48 + 1},
+	tensor.Float32: {0, 1 << 31, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 0x7f80_0001, 0xffc0_1234, 0xff80_0001, 1,
+		1<<31 + 1, 0x007f_ffff, 0x0080_0000, 0x7f7f_ffff, 0xff7f_ffff, 0x3f80_0000, 0xbf80_0000, 0x3380_0000,
+		0x3380_0001},
+	tensor.Float64: {0, 1 << 63, 0x7ff0 << 48, 0xfff0 << 48, 0x7ff8 << 48, 0x7ff0<<48 + 1, 0xfff8<<48 + 0x1234,
+		0xfff0<<48 + 1, 1, 1<<63 + 1, 0x000f_ffff_ffff_ffff, 0x0010 << 48, 0x7fef_ffff_ffff_ffff, 0xffef_ffff_ffff_ffff,
+		0x3ff0 << 48, 0xbff0 << 48, 0x3ca0 << 48, 0x3ca0<<48 + 1},
 }
 
 // fill puts n elements into a new array that starts off bytes after an address
@@ -118,7 +120,8 @@ func requireEqual(t *testing.T, dt tensor.DType, what string, got, want []byte, 
 		for k, s := range srcs {
 			xs[k] = fmt.Sprintf("%#x", element(s[i:i+size]))
 		}
-		t.Fatalf("%s: element %d of %d is %#x, want %#x; from %v", what, i/size, len(want)/size, element(g), element(w), xs)
+		t.Fatalf("%s: element %d of %d is %#x, want %#x; from %v", what, i/size, len(want)/size, element(g),
+			element(w), xs)
 	}
 }
 
@@ -134,7 +137,8 @@ func TestPortableAgainstReference(t *testing.T) {
 			for _, scale := range scales(dt) {
 				dst := aligned(n*dt.Size(), rnd.IntN(64))
 				reduceWith(portable, dt, op, dst, srcs, scale)
-				requireEqual(t, dt, fmt.Sprintf("%d sources, scale %v", nsrc, scale), dst, reference(dt, op, srcs, scale), srcs)
+				requireEqual(t, dt, fmt.Sprintf("%d sources, scale %v", nsrc, scale), dst,
+					reference(dt, op, srcs, scale), srcs)
 			}
 		}
 	})
@@ -235,7 +239,8 @@ func TestDestinationMayBeASource(t *testing.T) {
 						copy(mine, srcs)
 						mine[alias] = bytes.Clone(srcs[alias])
 						reduceWith(v, dt, op, mine[alias], mine, scale)
-						requireEqual(t, dt, fmt.Sprintf("%v, dst is source %d of %d, scale %v", v, alias, nsrc, scale), mine[alias], want, srcs)
+						requireEqual(t, dt, fmt.Sprintf("%v, dst is source %d of %d, scale %v", v, alias, nsrc, scale),
+							mine[alias], want, srcs)
 					}
 				}
 			}
@@ -359,7 +364,8 @@ func TestScaledIntegersTruncateAndSaturate(t *testing.T) {
 		want   int64
 	}{
 		{tensor.Int8, 7, 0.5, 3}, {tensor.Int8, -7, 0.5, -3}, {tensor.Int8, 3, 1.0 / 3, 1},
-		{tensor.Int8, 64, 2, 127}, {tensor.Int8, -64, -2, 127}, {tensor.Int8, -64, 2, -128}, {tensor.Int8, -65, 2, -128},
+		{tensor.Int8, 64, 2, 127}, {tensor.Int8, -64, -2, 127}, {tensor.Int8, -64, 2, -128},
+		{tensor.Int8, -65, 2, -128},
 		{tensor.Int8, 127, math.Inf(-1), -128}, {tensor.Int8, 0, math.Inf(1), 0}, {tensor.Int8, 5, math.NaN(), 0},
 		{tensor.Uint8, 128, 2, 255}, {tensor.Uint8, 127, 2, 254}, {tensor.Uint8, 1, -0.5, 0}, {tensor.Uint8, 5, -1, 0},
 		{tensor.Uint16, 32768, 2, 65535}, {tensor.Int16, 16384, 2, 32767}, {tensor.Int32, 1 << 30, 2, 1<<31 - 1},
@@ -391,7 +397,8 @@ func TestCheck(t *testing.T) {
 			t.Errorf("CheckScale(%v, 0.5) = %v", dt, err)
 		}
 	}
-	if Check(tensor.NumDTypes, tensor.Sum) == nil || Check(tensor.Float32, tensor.NumReduceOps) == nil || CheckScale(tensor.NumDTypes, 1) == nil {
+	if Check(tensor.NumDTypes, tensor.Sum) == nil || Check(tensor.Float32, tensor.NumReduceOps) == nil ||
+		CheckScale(tensor.NumDTypes, 1) == nil {
 		t.Error("an unknown type or operation passes")
 	}
 }

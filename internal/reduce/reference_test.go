@@ -65,7 +65,8 @@ func referenceElement(dt tensor.DType, op tensor.ReduceOp, xs []uint64, scale fl
 // float64 has more than twice its bits, so rounding twice does no harm.
 func roundTo32(f float64) float64 { return float64(float32(f)) }
 
-func referenceFloat(op tensor.ReduceOp, xs []uint64, scale float64, decode func(uint64) float64, round func(float64) float64) float64 {
+func referenceFloat(op tensor.ReduceOp, xs []uint64, scale float64, decode func(uint64) float64,
+	round func(float64) float64) float64 {
 	acc := decode(xs[0])
 	for _, x := range xs[1:] {
 		b := decode(x)

@@ -79,7 +79,8 @@ func halvings(factor float64) int {
 }
 
 // staysInside reports whether the kernels of means can do without limits: no product
-// of an int16 or int32 is outside an int32, none of a uint16 is negative either, and none of an int64 is outside an int64.
+// of an int16 or int32 is outside an int32, none of a uint16 is negative either, and none of an int64 is outside an
+// int64.
 func staysInside(dt tensor.DType, factor float64) bool {
 	switch dt {
 	case tensor.Uint16:

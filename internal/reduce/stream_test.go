@@ -9,7 +9,8 @@ import (
 
 func TestStreamCopies(t *testing.T) {
 	rnd := source(t)
-	for _, n := range []int{0, 1, 63, 64, streamLeast - 1, streamLeast, streamLeast + 1, 3*streamLeast + 77, callBytes + 129} {
+	for _, n := range []int{0, 1, 63, 64, streamLeast - 1, streamLeast, streamLeast + 1, 3*streamLeast + 77,
+		callBytes + 129} {
 		for _, off := range []int{0, 1, 31, 32, 63} {
 			src := fill(rnd, tensor.Uint8, n, rnd.IntN(64))
 			for _, v := range variants() {

@@ -73,8 +73,8 @@ func (g *generation) otherArch(p *peer) string {
 	if p.Arch == g.first.Arch {
 		return ""
 	}
-	return fmt.Sprintf("rank %d on host %s runs on %s, rank %d on host %s on %s: all ranks of a job need the same architecture",
-		p.Rank, p.Host, clip(p.Arch, 64), g.first.Rank, g.first.Host, clip(g.first.Arch, 64))
+	return fmt.Sprintf("rank %d on host %s runs on %s, rank %d on host %s on %s: all ranks of a job need the same "+
+		"architecture", p.Rank, p.Host, clip(p.Arch, 64), g.first.Rank, g.first.Host, clip(g.first.Arch, 64))
 }
 
 // contribute takes p's value. False where p breaks the rules.
@@ -245,7 +245,8 @@ func (s *Server) whereabouts(g *generation, rank int) string {
 	}
 	for _, other := range slices.Backward(s.gens) {
 		if p := other.members[rank]; p != nil {
-			return fmt.Sprintf("on host %s, pid %d, joined only the earlier or later initialisation %d", p.Host, p.PID, other.number)
+			return fmt.Sprintf("on host %s, pid %d, joined only the earlier or later initialisation %d", p.Host, p.PID,
+				other.number)
 		}
 	}
 	return "not heard of" + where

@@ -11,7 +11,8 @@ func TestTheFirstFailureIsTheOneThatHappenedFirst(t *testing.T) {
 	now := time.Now()
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms-10000) * time.Millisecond) }
 	report := Failure{Rank: 1, About: 1, Text: "rank 1 raised", At: at(0), reported: true}
-	victims := []Failure{{Rank: 2, About: 2, At: at(20)}, {Rank: 0, About: 0, At: at(21)}, {Rank: 0, About: 1, Text: "late", At: at(30), reported: true}}
+	victims := []Failure{{Rank: 2, About: 2, At: at(20)}, {Rank: 0, About: 0, At: at(21)},
+		{Rank: 0, About: 1, Text: "late", At: at(30), reported: true}}
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}} {
 		s := NewServer(nil, 3)
 		for _, i := range order {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// NotCome is how a message names ranks for which others wait, and who is there, where these have not met at a server: come and
-// hosts, which are as long, are by rank. A host is empty where it is not known. Some rank has not come.
+// NotCome is how a message names ranks for which others wait, and who is there, where these have not met at a server:
+// come and hosts, which are as long, are by rank. A host is empty where it is not known. Some rank has not come.
 func NotCome(come []bool, hosts []string) string {
 	var a absence
 	for r, here := range come {
@@ -46,8 +46,8 @@ func Places(hosts []string) string {
 type absence struct {
 	there, away []int                 // ascending
 	host        func(rank int) string // of one that is there; empty if unknown
-	// stage and whereabouts say of one that is away where it is and how far it has come; stage, which is nowhere if it is not
-	// known, says the same of many.
+	// stage and whereabouts say of one that is away where it is and how far it has come; stage, which is nowhere if it
+	// is not known, says the same of many.
 	stage, whereabouts func(rank int) string
 }
 

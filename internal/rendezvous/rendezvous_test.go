@@ -133,8 +133,10 @@ func TestExchangeGathersEveryonesValues(t *testing.T) {
 							return
 						}
 						for q, v := range got {
-							if want := bytes.Repeat([]byte{byte(q)}, [3]int{q, 0, large}[round]); v == nil || !bytes.Equal(v, want) {
-								t.Errorf("rank %d round %d: %d bytes from rank %d, want %d", r, round, len(v), q, len(want))
+							if want := bytes.Repeat([]byte{byte(q)}, [3]int{q, 0, large}[round]); v == nil ||
+								!bytes.Equal(v, want) {
+								t.Errorf("rank %d round %d: %d bytes from rank %d, want %d", r, round, len(v), q,
+									len(want))
 							}
 						}
 					}
@@ -171,7 +173,8 @@ func TestWhoIsMissingIsNamed(t *testing.T) {
 		t.Errorf("%v is not DeadlineExceeded", err)
 	}
 	// Who has more patience is told what the first has found out.
-	mustSay(t, <-patient, `rendezvous "join": rank 0 on host node0 waited `, "s for rank 2 of 4 (joined from", "rank 3 of 4 (not heard of")
+	mustSay(t, <-patient, `rendezvous "join": rank 0 on host node0 waited `, "s for rank 2 of 4 (joined from",
+		"rank 3 of 4 (not heard of")
 	if got := fmt.Sprint(srv.Joined(), srv.Missing()); got != "[0 1 2] [3]" {
 		t.Errorf("joined and missing: %s", got)
 	}
@@ -188,7 +191,8 @@ func TestRanksInAnotherGenerationAreNamed(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	mustSay(t, <-begin(ctx, a, "join", ""), "rank 1 of 2 (on host node1, pid 101, joined only the earlier or later initialisation 2)", "rank 0 is there")
+	mustSay(t, <-begin(ctx, a, "join", ""), "rank 1 of 2 (on host node1, pid 101, joined only the earlier or later "+
+		"initialisation 2)", "rank 0 is there")
 }
 
 func TestCancelledExchangeReturns(t *testing.T) {
@@ -292,9 +296,12 @@ func TestDifferentRanksAreNamed(t *testing.T) {
 		change func(*Options)
 		says   string
 	}{
-		{"size", func(o *Options) { o.Size = 8 }, "rank 1 on host node1 was started as one of 8 ranks, but this job has 2"},
-		{"protocol", func(o *Options) { o.protocol = 99 }, "rank 1 on host node1 speaks protocol version 99, the launcher 4"},
-		{"shape", func(o *Options) { o.shape = "0badc0de" }, "rank 1 on host node1 has another build of gorovod, whose messages differ (0badc0de"},
+		{"size", func(o *Options) { o.Size = 8 }, "rank 1 on host node1 was started as one of 8 ranks, but " +
+			"this job has 2"},
+		{"protocol", func(o *Options) { o.protocol = 99 }, "rank 1 on host node1 speaks protocol version 99, " +
+			"the launcher 4"},
+		{"shape", func(o *Options) { o.shape = "0badc0de" }, "rank 1 on host node1 has another build of gorovod, " +
+			"whose messages differ (0badc0de"},
 		{"rank", func(o *Options) { o.Rank = 5; o.Size = 8 }, "rank 5 on host node1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -476,11 +483,16 @@ func TestDescriptorsAreTracked(t *testing.T) {
 
 func TestDeathReads(t *testing.T) {
 	for want, d := range map[string]Death{
-		"rank 2 on host node1 (pid 4711) was killed by signal 9 (SIGKILL)":                  {Rank: 2, Host: "node1", PID: 4711, Signal: 9},
-		"rank 0 on host a (pid 1) exited with code 1":                                       {Host: "a", PID: 1, ExitCode: 1},
-		"rank 1 on host a (pid 1) exited with code 0 before hvd.init()":                     {Rank: 1, Host: "a", PID: 1, NeverJoined: true},
-		"rank 1 on host a (pid 1) was killed by signal 40 (signal 40)":                      {Rank: 1, Host: "a", PID: 1, Signal: 40},
-		"rank 0 on host a (pid 1) exited with code 1; it had reported: shapes of w1 differ": {Host: "a", PID: 1, ExitCode: 1, Reason: "shapes of w1 differ"},
+		"rank 2 on host node1 (pid 4711) was killed by signal 9 (SIGKILL)": {Rank: 2, Host: "node1",
+			PID: 4711, Signal: 9},
+		"rank 0 on host a (pid 1) exited with code 1": {Host: "a", PID: 1,
+			ExitCode: 1},
+		"rank 1 on host a (pid 1) exited with code 0 before hvd.init()": {Rank: 1, Host: "a",
+			PID: 1, NeverJoined: true},
+		"rank 1 on host a (pid 1) was killed by signal 40 (signal 40)": {Rank: 1, Host: "a",
+			PID: 1, Signal: 40},
+		"rank 0 on host a (pid 1) exited with code 1; it had reported: shapes of w1 differ": {Host: "a", PID: 1,
+			ExitCode: 1, Reason: "shapes of w1 differ"},
 	} {
 		if got := d.Error(); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -551,7 +563,8 @@ func TestTheServerIsFoundByItsProof(t *testing.T) {
 			if err != nil {
 				return
 			}
-			io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n and more than the length of an answer, which is what is read of it")
+			io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n and more than the length of an "+
+				"answer, which is what is read of it")
 			c.Close()
 		}
 	}()
@@ -561,7 +574,8 @@ func TestTheServerIsFoundByItsProof(t *testing.T) {
 	nobody := listening(t)
 	nobody.Close()
 	silent := listening(t) // it takes connections, and says nothing
-	candidates := []string{nobody.Addr().String(), foreign.Addr().String(), other.Addr().String(), silent.Addr().String(), addr, addr}
+	candidates := []string{nobody.Addr().String(), foreign.Addr().String(), other.Addr().String(),
+		silent.Addr().String(), addr, addr}
 	s, err := Join(bounded(t), candidates, key, options(0, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -571,7 +585,8 @@ func TestTheServerIsFoundByItsProof(t *testing.T) {
 		t.Errorf("found at %s; ranks there %v, at the other job %v", s.Addr(), srv.Joined(), stranger.Joined())
 	}
 	_, err = Join(bounded(t), candidates[:3], key, options(0, 1))
-	for _, want := range []string{"connection refused", candidates[1], auth.ErrForeign.Error(), candidates[2], auth.ErrProof.Error()} {
+	for _, want := range []string{"connection refused", candidates[1], auth.ErrForeign.Error(), candidates[2],
+		auth.ErrProof.Error()} {
 		mustSay(t, err, want)
 	}
 }
@@ -602,8 +617,10 @@ func TestManyMissingRanksAreListedByHost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	_, err := s.Exchange(ctx, "join", nil)
-	for _, want := range []string{"39 of 40 ranks: ", "1-6, 8, 9 on host n0 (started, but not heard of)", "7 on host node7 (joined, but not come this far)",
-		"10-19 on host n1 (started", "20-29 on host n2 (started", "30-39 (not heard of)", "rank 0 is there: 0 on host node0"} {
+	for _, want := range []string{"39 of 40 ranks: ", "1-6, 8, 9 on host n0 (started, but not heard of)",
+		"7 on host node7 (joined, but not come this far)",
+		"10-19 on host n1 (started", "20-29 on host n2 (started", "30-39 (not heard of)",
+		"rank 0 is there: 0 on host node0"} {
 		mustSay(t, err, want)
 	}
 }

@@ -265,7 +265,8 @@ func (s *Server) admit(p *peer) (refusal string) {
 		// A process that has just ended may still look connected.
 		wait := time.Until(deadline)
 		if wait <= 0 {
-			return fmt.Sprintf("rank %d has already joined from host %s (pid %d): are two processes running as rank %d?", p.Rank, old.Host, old.PID, p.Rank)
+			return fmt.Sprintf("rank %d has already joined from host %s (pid %d): are two processes running "+
+				"as rank %d?", p.Rank, old.Host, old.PID, p.Rank)
 		}
 		s.mu.Unlock()
 		select {
@@ -295,11 +296,14 @@ func (s *Server) admit(p *peer) (refusal string) {
 func (s *Server) strange(p *peer) string {
 	switch {
 	case p.Protocol != Protocol:
-		return fmt.Sprintf("rank %d on host %s speaks protocol version %d, the launcher %d: install the same gorovod everywhere", p.Rank, p.Host, p.Protocol, Protocol)
+		return fmt.Sprintf("rank %d on host %s speaks protocol version %d, the launcher %d: install the same "+
+			"gorovod everywhere", p.Rank, p.Host, p.Protocol, Protocol)
 	case p.Shape != Shape():
-		return fmt.Sprintf("rank %d on host %s has another build of gorovod, whose messages differ (%s, the launcher's %s): install the same gorovod everywhere", p.Rank, p.Host, clip(p.Shape, 16), Shape())
+		return fmt.Sprintf("rank %d on host %s has another build of gorovod, whose messages differ (%s, the "+
+			"launcher's %s): install the same gorovod everywhere", p.Rank, p.Host, clip(p.Shape, 16), Shape())
 	case p.Size != s.size:
-		return fmt.Sprintf("rank %d on host %s was started as one of %d ranks, but this job has %d", p.Rank, p.Host, p.Size, s.size)
+		return fmt.Sprintf("rank %d on host %s was started as one of %d ranks, but this job has %d", p.Rank, p.Host,
+			p.Size, s.size)
 	}
 	return fmt.Sprintf("rank %d on host %s is not one of this job's ranks 0 to %d", p.Rank, p.Host, s.size-1)
 }
@@ -368,7 +372,8 @@ func (s *Server) take(p *peer, m message) bool {
 			if about < 0 || about >= s.size {
 				about = p.Rank
 			}
-			s.note(Failure{Rank: p.Rank, About: about, Text: r.report, At: p.clock.Here(m.At, time.Now()), reported: true})
+			s.note(Failure{Rank: p.Rank, About: about, Text: r.report, At: p.clock.Here(m.At, time.Now()),
+				reported: true})
 		}
 	case typeCause:
 		s.judge(p, m)
@@ -461,7 +466,8 @@ func (s *Server) Died(d Death) Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.ranks[d.Rank]
-	d.Host, d.Stderr, d.Lost, d.Apart = clip(d.Host, maxHost), clip(d.Stderr, maxText), clip(d.Lost, maxText), clip(d.Apart, maxText)
+	d.Host, d.Stderr, d.Lost, d.Apart = clip(d.Host, maxHost), clip(d.Stderr, maxText), clip(d.Lost, maxText),
+		clip(d.Apart, maxText)
 	d.NeverJoined = !r.joined
 	if r.reported {
 		d.Reason = r.report

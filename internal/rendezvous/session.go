@@ -244,7 +244,8 @@ func (s *Session) take(m message) {
 // launcher did).
 func (s *Session) Exchange(ctx context.Context, name string, value []byte) ([][]byte, error) {
 	if len(name) > maxName || len(value) > MaxValue {
-		return nil, fmt.Errorf("rendezvous %q: a name of %d and a value of %d bytes, at most %d and %d are allowed", clip(name, maxName), len(name), len(value), maxName, MaxValue)
+		return nil, fmt.Errorf("rendezvous %q: a name of %d and a value of %d bytes, at most %d and %d are allowed",
+			clip(name, maxName), len(name), len(value), maxName, MaxValue)
 	}
 	began := time.Now()
 	w := &wait{values: make([][]byte, s.o.Size), done: make(chan struct{}), missing: make(chan string, 1)}

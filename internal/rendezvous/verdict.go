@@ -50,7 +50,8 @@ func (s *Server) blame(p *peer, m message) {
 	}
 	for _, d := range s.deaths {
 		if !d.Failed() && d.String() == p.gen.verdict.Cause {
-			s.note(Failure{Rank: p.Rank, About: d.Rank, Text: d.String() + Unfinished, At: p.clock.Here(m.At, time.Now()), reported: true})
+			s.note(Failure{Rank: p.Rank, About: d.Rank, Text: d.String() + Unfinished,
+				At: p.clock.Here(m.At, time.Now()), reported: true})
 			return
 		}
 	}
@@ -75,7 +76,8 @@ func (s *Session) Agree(own Verdict, limit time.Duration) Verdict {
 	if agreed == nil || agreed.Left && !own.Left {
 		// The write may block behind another one, if the server does not read.
 		guard.Go("the account of a failure", s.end, func() {
-			s.write(message{Type: typeCause, Text: clip(own.Cause, maxText), View: clip(own.View, maxText), Left: own.Left})
+			s.write(message{Type: typeCause, Text: clip(own.Cause, maxText), View: clip(own.View, maxText),
+				Left: own.Left})
 		})
 	}
 	if agreed != nil {

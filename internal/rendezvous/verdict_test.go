@@ -17,7 +17,8 @@ func TestAllAgreeOnOneAccount(t *testing.T) {
 	var telling sync.WaitGroup
 	for r, s := range all[:size-1] {
 		telling.Go(func() {
-			told[r] = s.Agree(Verdict{Cause: fmt.Sprintf("cause of %d", r), View: fmt.Sprintf(" [view of %d]", r)}, 10*time.Second)
+			told[r] = s.Agree(Verdict{Cause: fmt.Sprintf("cause of %d", r), View: fmt.Sprintf(" [view of %d]", r)},
+				10*time.Second)
 		})
 	}
 	heard := make(chan Verdict, 1)

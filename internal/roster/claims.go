@@ -49,8 +49,9 @@ func (members Members) CheckClaims() error {
 	local := func(r int) numbered { return numbered{members[r].Claim.LocalRank, members[r].Claim.LocalSize} }
 	for _, host := range hosts {
 		if ranks, size := oddOnes(byHost[host], local); ranks != nil {
-			return fmt.Errorf("the ranks' places are impossible: on host %s HOROVOD_LOCAL_SIZE=%d is set for %s, so there must be local ranks 0 to %d%s: %s",
-				host, size, listPlaces(ranks, "HOROVOD_LOCAL_RANK", local), size-1, listOdder(byHost, hosts, ranks, local), placeAdvice)
+			return fmt.Errorf("the ranks' places are impossible: on host %s HOROVOD_LOCAL_SIZE=%d is set for %s, so "+
+				"there must be local ranks 0 to %d%s: %s", host, size, listPlaces(ranks, "HOROVOD_LOCAL_RANK", local),
+				size-1, listOdder(byHost, hosts, ranks, local), placeAdvice)
 		}
 	}
 	if !across {
@@ -64,8 +65,9 @@ func (members Members) CheckClaims() error {
 		if ranks == nil || l > 0 && covers(groups, count(byLocal[l], cross)) {
 			continue
 		}
-		return fmt.Errorf("the ranks' places are impossible: with HOROVOD_LOCAL_RANK=%d, HOROVOD_CROSS_SIZE=%d is set for %s, so there must be cross ranks 0 to %d: %s",
-			l, size, listPlaces(ranks, "HOROVOD_CROSS_RANK", cross), size-1, placeAdvice)
+		return fmt.Errorf("the ranks' places are impossible: with HOROVOD_LOCAL_RANK=%d, HOROVOD_CROSS_SIZE=%d is "+
+			"set for %s, so there must be cross ranks 0 to %d: %s", l, size, listPlaces(ranks, "HOROVOD_CROSS_RANK",
+			cross), size-1, placeAdvice)
 	}
 	return nil
 }
@@ -94,7 +96,8 @@ func (members Members) usualClaims() bool {
 	return !slices.ContainsFunc(members, func(m Member) bool { return m.Claim.CrossSize != across[m.Claim.LocalRank] })
 }
 
-const placeAdvice = "correct what sets these variables, as horovodrun does (ranks of one HOROVOD_HOSTNAME are on one host)"
+const placeAdvice = "correct what sets these variables, as horovodrun does (ranks of one HOROVOD_HOSTNAME are " +
+	"on one host)"
 
 // SharedPlace finds two ranks that run side by side on one host with one local rank, as
 // where somebody tells all ranks that they are alone: a program would give both one GPU.
@@ -165,7 +168,8 @@ func listOdder(byHost map[string][]int, hosts []string, besides []int, local fun
 				break
 			}
 			if odd[0] != besides[0] {
-				list = append(list, fmt.Sprintf("%s on host %s with HOROVOD_LOCAL_SIZE=%d", listPlaces(odd, "HOROVOD_LOCAL_RANK", local), host, size))
+				list = append(list, fmt.Sprintf("%s on host %s with HOROVOD_LOCAL_SIZE=%d",
+					listPlaces(odd, "HOROVOD_LOCAL_RANK", local), host, size))
 			}
 			rest = slices.DeleteFunc(rest, func(r int) bool { return local(r).size == size })
 		}

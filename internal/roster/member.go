@@ -14,13 +14,15 @@ type Member struct {
 	Machine   Machine
 	Knobs     map[string]string // rank 0's
 	MPIRank   int               // -1 without MPI
-	Rails     int               // over how many interfaces of its host data may be spread, see reach.Rails; 0: it does not know
+	// over how many interfaces of its host data may be spread, see reach.Rails; 0: it does not know
+	Rails int
 }
 
 // Every rank reads every other one's: it is what starting grows by. So it is no JSON,
 // and what neighbours have in common is kept once.
 //
-//	host  network  processes  pid  local size  claim: local rank  size  cross rank  size  MPI's rank + 1  rails  count  count × (name  value)
+//	host  network  processes  pid  local size  claim: local rank  size  cross rank  size
+//	MPI's rank + 1  rails  count  count × (name  value)
 //
 // Numbers are uvarints; a text is its length and its bytes.
 
@@ -29,7 +31,8 @@ func (m *Member) Encode() []byte {
 	b := appendText(nil, m.Host)
 	b = appendText(b, m.Machine.Network)
 	b = appendText(b, m.Machine.Processes)
-	for _, n := range []int{m.PID, m.LocalSize, m.Claim.LocalRank, m.Claim.LocalSize, m.Claim.CrossRank, m.Claim.CrossSize, m.MPIRank + 1, m.Rails, len(m.Knobs)} {
+	for _, n := range []int{m.PID, m.LocalSize, m.Claim.LocalRank, m.Claim.LocalSize, m.Claim.CrossRank,
+		m.Claim.CrossSize, m.MPIRank + 1, m.Rails, len(m.Knobs)} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	for name, value := range m.Knobs {

@@ -9,8 +9,10 @@ func FuzzMember(f *testing.F) {
 	neighbour := Member{Host: "node1", Machine: Machine{"n", "p"}}
 	for _, m := range []Member{
 		{MPIRank: -1},
-		{Host: "node1", PID: 7, LocalSize: 4, Claim: Claim{3, 4, 1, 2}, Machine: Machine{"n", "q"}, MPIRank: 3, Rails: 2},
-		{Host: "node2", PID: 1 << 22, LocalSize: 1, Machine: Machine{"m", "p"}, Knobs: map[string]string{"A": "1", "B": ""}, MPIRank: -1},
+		{Host: "node1", PID: 7, LocalSize: 4, Claim: Claim{3, 4, 1, 2}, Machine: Machine{"n", "q"}, MPIRank: 3,
+			Rails: 2},
+		{Host: "node2", PID: 1 << 22, LocalSize: 1, Machine: Machine{"m", "p"}, Knobs: map[string]string{"A": "1",
+			"B": ""}, MPIRank: -1},
 	} {
 		b := m.Encode()
 		var back Member

@@ -125,7 +125,8 @@ func (s *Set[T]) removeAt(i, at int) {
 	}
 	if c.n == 0 {
 		s.spare = append(s.spare, c)
-		s.first, s.last, s.chunks = slices.Delete(s.first, i, i+1), slices.Delete(s.last, i, i+1), slices.Delete(s.chunks, i, i+1)
+		s.first, s.last, s.chunks = slices.Delete(s.first, i, i+1), slices.Delete(s.last, i, i+1),
+			slices.Delete(s.chunks, i, i+1)
 		return
 	}
 	s.first[i] = c.begin[0]

@@ -35,7 +35,8 @@ func TestFindAgreesWithLooking(t *testing.T) {
 			counts := func(owner int) bool { return owner != 0 }
 			there := func(n span) bool { return n.begin < end && begin < n.end && counts(n.owner) }
 			owner, found := s.Find(begin, end, counts)
-			if found != slices.ContainsFunc(in, there) || found && !slices.ContainsFunc(in, func(n span) bool { return there(n) && n.owner == owner }) {
+			if found != slices.ContainsFunc(in, there) || found && !slices.ContainsFunc(in,
+				func(n span) bool { return there(n) && n.owner == owner }) {
 				t.Fatalf("[%d, %d) among %d ranges: found %v, owner %d", begin, end, len(in), found, owner)
 			}
 		}

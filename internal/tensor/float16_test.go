@@ -92,7 +92,8 @@ func TestNarrowingRoundsToNearestEven(t *testing.T) {
 				{math.Nextafter32(tie, math.MaxFloat32), h + 1},
 			} {
 				if got := f.narrow(c.in); got != c.want {
-					t.Fatalf("%s: %g (between %#04x and the next) narrows to %#04x, want %#04x", f.name, c.in, h, got, c.want)
+					t.Fatalf("%s: %g (between %#04x and the next) narrows to %#04x, want %#04x", f.name, c.in, h,
+						got, c.want)
 				}
 				if got := f.narrow(-c.in); got != c.want|0x8000 {
 					t.Fatalf("%s: %g narrows to %#04x, want %#04x", f.name, -c.in, got, c.want|0x8000)
@@ -118,7 +119,8 @@ func TestNarrowingAtTheEnds(t *testing.T) {
 			{math.Float32frombits(0xff80_0001), f.inf | f.quiet | 0x8000},
 		} {
 			if got := f.narrow(c.in); got != c.want {
-				t.Errorf("%s: %g (%#08x) narrows to %#04x, want %#04x", f.name, c.in, math.Float32bits(c.in), got, c.want)
+				t.Errorf("%s: %g (%#08x) narrows to %#04x, want %#04x", f.name, c.in, math.Float32bits(c.in),
+					got, c.want)
 			}
 		}
 	}

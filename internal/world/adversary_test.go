@@ -68,7 +68,8 @@ func withstand(t *testing.T, transport string) {
 		attacks.Go(func() { overrun(addr, crowd/len(ports)) })
 	}
 	attacks.Go(func() {
-		_, err := rendezvous.Join(t.Context(), []string{l.addr}, []byte("another job's secret"), rendezvous.Options{Size: ranks, Generation: 1})
+		_, err := rendezvous.Join(t.Context(), []string{l.addr}, []byte("another job's secret"),
+			rendezvous.Options{Size: ranks, Generation: 1})
 		if !errors.Is(err, auth.ErrProof) {
 			t.Errorf("another job's rank: %v", err)
 		}
@@ -112,7 +113,8 @@ func withstand(t *testing.T, transport string) {
 	each(ranks, func(r int) { worlds[r].Leave(limit) })
 	l.Close()
 	text := told.String()
-	for _, want := range []string{"the launcher: refused who", "level=WARN", "127.0.0.1", "a wrong proof", "something else than gorovod"} {
+	for _, want := range []string{"the launcher: refused who", "level=WARN", "127.0.0.1", "a wrong proof",
+		"something else than gorovod"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in what was told:\n%s", want, text)
 		}
@@ -235,7 +237,10 @@ func drip(_ *rand.Rand, addr string) {
 // impersonate speaks the handshake of another job.
 func impersonate(r *rand.Rand, addr string) {
 	for range 50 {
-		knock(addr, func(c net.Conn) { auth.Initiate(c, []byte("another job's secret"), []byte(fmt.Sprint(r.Uint32()))) })
+		knock(addr, func(c net.Conn) {
+			auth.Initiate(c, []byte("another job's secret"), []byte(
+				fmt.Sprint(r.Uint32())))
+		})
 	}
 }
 

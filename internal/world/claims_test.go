@@ -18,8 +18,9 @@ func TestPlacesAreCheckedTogether(t *testing.T) {
 		var logs [2]strings.Builder
 		each(2, func(r int) {
 			local := map[string]string{"4": fmt.Sprint(r), "1": "0"}[said]
-			values := map[string]string{"HOROVOD_RANK": fmt.Sprint(r), "HOROVOD_SIZE": "2", "HOROVOD_HOSTNAME": "testhost", "GOROVOD_RENDEZVOUS_ADDRS": l.addr, "HOROVOD_SECRET_KEY": fmt.Sprintf("%x", key),
-				"HOROVOD_LOCAL_RANK": local, "HOROVOD_LOCAL_SIZE": said}
+			values := map[string]string{"HOROVOD_RANK": fmt.Sprint(r), "HOROVOD_SIZE": "2",
+				"HOROVOD_HOSTNAME": "testhost", "GOROVOD_RENDEZVOUS_ADDRS": l.addr,
+				"HOROVOD_SECRET_KEY": fmt.Sprintf("%x", key), "HOROVOD_LOCAL_RANK": local, "HOROVOD_LOCAL_SIZE": said}
 			c, err := config.Load(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
 			if err != nil {
 				t.Error(err)
@@ -35,7 +36,8 @@ func TestPlacesAreCheckedTogether(t *testing.T) {
 				w.Leave(limit)
 			}
 		})
-		if warned := strings.Contains(logs[0].String(), "side by side"); warned != (says == "") || strings.Contains(logs[1].String(), "side by side") {
+		if warned := strings.Contains(logs[0].String(), "side by side"); warned != (says == "") ||
+			strings.Contains(logs[1].String(), "side by side") {
 			t.Errorf("HOROVOD_LOCAL_SIZE=%s: rank 0 says %s, rank 1 %s", said, &logs[0], &logs[1])
 		}
 	}

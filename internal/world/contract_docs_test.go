@@ -29,7 +29,8 @@ func section(t *testing.T, name, text string) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("the section %q of %s is not what the test has found; rewrite it with: go generate ./internal/world\n%s", name, docsFile, text)
+		t.Errorf("the section %q of %s is not what the test has found; rewrite it with: go generate "+
+			"./internal/world\n%s", name, docsFile, text)
 	}
 }
 

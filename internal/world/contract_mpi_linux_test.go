@@ -23,7 +23,8 @@ func TestContractOverMPIAndHosts(t *testing.T) {
 	for _, m := range cluster.Mpiruns {
 		t.Run(m.Name, func(t *testing.T) {
 			c := cluster.New(t, 2)
-			env := append(contractVariables(2, 0), mpiRoleVariable+"=contract", mpiMeetVariable+"=at "+c.Hosts[0].Address)
+			env := append(contractVariables(2, 0), mpiRoleVariable+"=contract",
+				mpiMeetVariable+"=at "+c.Hosts[0].Address)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			out, err := runRanks(c.Mpirun(ctx, t, m, 2, false, env, asMPIRank...), "contract", env)

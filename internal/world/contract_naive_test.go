@@ -307,7 +307,8 @@ func sameBits(dt tensor.DType, got, want []byte) error {
 	size := dt.Size()
 	for i := 0; i < len(got); i += size {
 		if string(got[i:i+size]) != string(want[i:i+size]) {
-			return fmt.Errorf("element %d of %d is %s instead of %s", i/size, len(got)/size, show(dt, got[i:]), show(dt, want[i:]))
+			return fmt.Errorf("element %d of %d is %s instead of %s", i/size, len(got)/size, show(dt, got[i:]),
+				show(dt, want[i:]))
 		}
 	}
 	return nil

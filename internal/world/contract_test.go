@@ -85,7 +85,8 @@ func TestContract(t *testing.T) {
 	case raceDetector:
 		sizes, types = []int{2, 3}, []tensor.DType{tensor.Int32, tensor.BFloat16}
 	case testing.Short():
-		sizes, types = []int{1, 2, 3}, []tensor.DType{tensor.Uint8, tensor.Int64, tensor.Float16, tensor.Float32, tensor.Bool}
+		sizes, types = []int{1, 2, 3}, []tensor.DType{tensor.Uint8, tensor.Int64, tensor.Float16, tensor.Float32,
+			tensor.Bool}
 	}
 	passed := make(tally)
 	for _, n := range sizes {
@@ -106,7 +107,10 @@ func TestContract(t *testing.T) {
 			for _, dt := range types {
 				for _, row := range rows {
 					steps := row.steps(dt, n)
-					all(func(w *worlds, column string) { w.tryAll(row.name, steps, passed.at(row.name, dt.String(), column)) })
+					all(func(w *worlds,
+						column string) {
+						w.tryAll(row.name, steps, passed.at(row.name, dt.String(), column))
+					})
 				}
 				all(func(w *worlds, column string) { w.tryJoin(dt, passed.at(joinRow, dt.String(), column)) })
 			}
@@ -197,7 +201,8 @@ func (all *worlds) tryAll(row string, steps []step, c *cell) {
 						bad = fmt.Sprintf("rank %d: %v", r, err)
 						break
 					}
-					if first := attempts[all.here[0]][i][k]; trial.refusal == "" && trial.alike && string(a.got.data) != string(first.got.data) {
+					if first := attempts[all.here[0]][i][k]; trial.refusal == "" && trial.alike &&
+						string(a.got.data) != string(first.got.data) {
 						bad = fmt.Sprintf("ranks %d and %d have different bits", all.here[0], r)
 						break
 					}
@@ -219,7 +224,8 @@ func (all *worlds) tryAll(row string, steps []step, c *cell) {
 			mine := results.Sum(nil)
 			for r, theirs := range all.exchange(mine) {
 				if string(theirs) != string(mine) {
-					all.t.Errorf("%s: %s, together %v: rank %d has other bits than rank %d", all.transport, row, together, r, all.here[0])
+					all.t.Errorf("%s: %s, together %v: rank %d has other bits than rank %d", all.transport, row,
+						together, r, all.here[0])
 				}
 			}
 		}
@@ -227,7 +233,8 @@ func (all *worlds) tryAll(row string, steps []step, c *cell) {
 }
 
 // submit runs rank's part of the steps.
-func (all *worlds) submit(rank int, row string, steps []step, together bool) (attempts [][]*attempt, outcomes [][]*engine.Error) {
+func (all *worlds) submit(rank int, row string, steps []step, together bool) (attempts [][]*attempt,
+	outcomes [][]*engine.Error) {
 	e := all.ws[rank].Engine
 	pending := make([][]*engine.Entry, len(steps))
 	wait := func(i int) {
@@ -280,7 +287,8 @@ func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
 	n := len(all.ws)
 	for late := range n {
 		var trials []*trial
-		for _, op := range []tensor.ReduceOp{tensor.Sum, tensor.Average, tensor.Min, tensor.Max, tensor.Product, tensor.Adasum} {
+		for _, op := range []tensor.ReduceOp{tensor.Sum, tensor.Average, tensor.Min, tensor.Max, tensor.Product,
+			tensor.Adasum} {
 			for _, s := range []tensor.Shape{{}, {0}, {65}, {3, 1000}} {
 				t := allreduce(dt, op, n, s, plain, exact, s == nil)
 				for r := range n {
@@ -309,7 +317,8 @@ func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
 			if r == late {
 				attempts, outcomes = all.submit(r, "join", steps, late%2 == 0)
 			}
-			en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: operation.Join, Name: engine.JoinName, DType: tensor.Uint8, Prescale: 1, Postscale: 1})
+			en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: operation.Join, Name: engine.JoinName,
+				DType: tensor.Uint8, Prescale: 1, Postscale: 1})
 			if err != nil {
 				all.t.Errorf("rank %d joins: %v", r, err)
 				return
@@ -351,7 +360,8 @@ func (all *worlds) tryBarrier(c *cell) {
 	each(int(n), func(r int) {
 		for round := range int64(rounds) {
 			entered.Add(1)
-			en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: operation.Barrier, Name: "barrier.noname", DType: tensor.Uint8, Prescale: 1, Postscale: 1, WillWait: true})
+			en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: operation.Barrier, Name: "barrier.noname",
+				DType: tensor.Uint8, Prescale: 1, Postscale: 1, WillWait: true})
 			if err != nil {
 				all.t.Errorf("rank %d: %v", r, err)
 				return

@@ -39,7 +39,8 @@ func (t *trial) String() string {
 	case operation.Broadcast:
 		s += fmt.Sprintf(", root %d", t.op.Root)
 	case operation.Reduce:
-		s += fmt.Sprintf(", root %d, %v, prescale %v, postscale %v", t.op.Root, t.op.ReduceOp, t.op.Prescale, t.op.Postscale)
+		s += fmt.Sprintf(", root %d, %v, prescale %v, postscale %v", t.op.Root, t.op.ReduceOp, t.op.Prescale,
+			t.op.Postscale)
 	case operation.Alltoall:
 		s += fmt.Sprintf(", splits %v", t.splits)
 	}
@@ -208,7 +209,8 @@ func allreduces(op tensor.ReduceOp) func(dt tensor.DType, n int) []step {
 			if kind == rough && op == tensor.Product {
 				continue // no bound on the error is as simple as for a sum
 			}
-			trials = append(trials, allreduce(dt, op, n, tensor.Shape{67}, plain, kind, false), allreduce(dt, op, n, tensor.Shape{4000}, scaled, kind, true))
+			trials = append(trials, allreduce(dt, op, n, tensor.Shape{67}, plain, kind, false),
+				allreduce(dt, op, n, tensor.Shape{4000}, scaled, kind, true))
 		}
 		trials = append(trials, allreduce(dt, op, n, tensor.Shape{big(dt)}, plain, exact, true))
 		return singles(trials)
@@ -259,7 +261,8 @@ func allgathers(dt tensor.DType, n int) []step {
 	for range n {
 		scalar.ins = append(scalar.ins, make([]byte, dt.Size()))
 	}
-	return singles(append(trials, scalar.refused(engine.PreconditionError, "Process-set rank zero tried to ALLGATHER a rank-zero tensor.")))
+	return singles(append(trials, scalar.refused(engine.PreconditionError,
+		"Process-set rank zero tried to ALLGATHER a rank-zero tensor.")))
 }
 
 func broadcast(dt tensor.DType, n, root int, s tensor.Shape, inPlace bool) *trial {
@@ -286,7 +289,8 @@ func broadcasts(dt tensor.DType, n int) []step {
 }
 
 // reduce is a trial of a Reduce: that of an allreduce on the root, while the other ranks keep what they have.
-func reduce(dt tensor.DType, op tensor.ReduceOp, n, root int, s tensor.Shape, f factors, kind data, inPlace bool) *trial {
+func reduce(dt tensor.DType, op tensor.ReduceOp, n, root int, s tensor.Shape, f factors, kind data,
+	inPlace bool) *trial {
 	t := allreduce(dt, op, n, s, f, kind, inPlace)
 	t.op.Type, t.op.Root, t.alike = operation.Reduce, root, false
 	if t.refusal != "" {
@@ -317,7 +321,8 @@ func reduces(op tensor.ReduceOp) func(dt tensor.DType, n int) []step {
 		var trials []*trial
 		for root := range n {
 			for i, s := range []tensor.Shape{{}, {0}, {1}, {65}, {7, 1, 11}} {
-				trials = append(trials, reduce(dt, op, n, root, s, plain, exact, i%2 == 0), reduce(dt, op, n, root, s, scaled, exact, i%2 == 1))
+				trials = append(trials, reduce(dt, op, n, root, s, plain, exact, i%2 == 0), reduce(dt, op, n, root, s,
+					scaled, exact, i%2 == 1))
 			}
 			trials = append(trials, reduce(dt, op, n, root, tensor.Shape{big(dt)}, plain, exact, root%2 == 0))
 		}
@@ -376,7 +381,8 @@ func alltoalls(dt tensor.DType, n int) []step {
 	}
 	var trials []*trial
 	for _, k := range []int{0, 1, 21, 64} {
-		trials = append(trials, alltoall(dt, splits(func(int, int) int { return k }), true, 0), alltoall(dt, splits(func(int, int) int { return k }), false, 0, 3))
+		trials = append(trials, alltoall(dt, splits(func(int, int) int { return k }), true, 0),
+			alltoall(dt, splits(func(int, int) int { return k }), false, 0, 3))
 	}
 	trials = append(trials,
 		alltoall(dt, splits(func(r, m int) int { return r + 2*m }), false, 0),
@@ -391,10 +397,12 @@ func alltoalls(dt tensor.DType, n int) []step {
 	for range n {
 		scalar.ins = append(scalar.ins, make([]byte, dt.Size()))
 	}
-	return singles(append(trials, scalar.refused(engine.PreconditionError, "Process-set rank zero tried to ALLTOALL a rank-zero tensor.")))
+	return singles(append(trials, scalar.refused(engine.PreconditionError,
+		"Process-set rank zero tried to ALLTOALL a rank-zero tensor.")))
 }
 
-func reducescatter(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f factors, kind data, alloc bool) *trial {
+func reducescatter(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f factors, kind data,
+	alloc bool) *trial {
 	t := &trial{shapes: repeat(n, s), alloc: alloc, equal: sameBits}
 	t.op = engine.Op{Type: operation.Reducescatter, DType: dt, ReduceOp: op, Prescale: f.pre, Postscale: f.post}
 	for r := range n {
@@ -422,16 +430,19 @@ func reducescatter(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f
 func reducescatters(op tensor.ReduceOp) func(dt tensor.DType, n int) []step {
 	return func(dt tensor.DType, n int) []step {
 		var trials []*trial
-		for _, s := range []tensor.Shape{{0}, {4, 0}, {1}, {2, 3}, {int64(n)}, {int64(2*n + 1), 2}, {int64(3*n - 1)}, {63}, {64, 1, 2}, {65}} {
+		for _, s := range []tensor.Shape{{0}, {4, 0}, {1}, {2, 3}, {int64(n)}, {int64(2*n + 1), 2}, {int64(3*n - 1)},
+			{63}, {64, 1, 2}, {65}} {
 			for _, f := range []factors{plain, scaled} {
-				trials = append(trials, reducescatter(dt, op, n, s, f, exact, false), reducescatter(dt, op, n, s, f, exact, true))
+				trials = append(trials, reducescatter(dt, op, n, s, f, exact, false), reducescatter(dt, op, n, s, f,
+					exact, true))
 			}
 		}
 		for _, f := range pairs {
 			trials = append(trials, reducescatter(dt, op, n, tensor.Shape{11, 3}, f, exact, true))
 		}
 		for _, kind := range []data{extreme, rough} {
-			trials = append(trials, reducescatter(dt, op, n, tensor.Shape{67}, plain, kind, true), reducescatter(dt, op, n, tensor.Shape{1001, 4}, scaled, kind, false))
+			trials = append(trials, reducescatter(dt, op, n, tensor.Shape{67}, plain, kind, true),
+				reducescatter(dt, op, n, tensor.Shape{1001, 4}, scaled, kind, false))
 		}
 		trials = append(trials, reducescatter(dt, op, n, tensor.Shape{big(dt)}, plain, exact, true))
 		return singles(trials)
@@ -470,7 +481,8 @@ var (
 		return allreduce(dt, op, n, s, f, exact, i%2 == 0)
 	})
 	groupedAllgathers = grouped(func(dt tensor.DType, n, i int) *trial {
-		return allgather(dt, counts(n, func(r int) int64 { return int64((r + i) % 4 * (1 + i%5*i%5)) }), []tensor.Shape{{}, {3}, {2, 2}}[i%3]...)
+		return allgather(dt, counts(n, func(r int) int64 { return int64((r + i) % 4 * (1 + i%5*i%5)) }),
+			[]tensor.Shape{{}, {3}, {2, 2}}[i%3]...)
 	})
 	groupedReducescatters = grouped(func(dt tensor.DType, n, i int) *trial {
 		op := []tensor.ReduceOp{tensor.Sum, tensor.Average}[i%2]

@@ -56,7 +56,8 @@ func awaitFile(ctx context.Context, name string) string {
 func dieAsRankOne(_ *testing.T, r *mpiRankOf) {
 	mine := make([]byte, 8<<20)
 	for i := 0; ; i++ {
-		en, err := r.Engine.Enqueue(&engine.Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "data", Shape: tensor.Shape{int64(len(mine))}, Prescale: 1, Postscale: 1,
+		en, err := r.Engine.Enqueue(&engine.Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "data",
+			Shape: tensor.Shape{int64(len(mine))}, Prescale: 1, Postscale: 1,
 			In: mine, WillWait: true, Alloc: func(s tensor.Shape, n int) ([]byte, error) {
 				if r.rank == 1 && i == 3 {
 					syscall.Kill(os.Getpid(), syscall.SIGKILL) // all have agreed on the operation

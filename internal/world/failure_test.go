@@ -25,8 +25,10 @@ func TestAFailureReadsTheSameEverywhere(t *testing.T) {
 		happen func(l *launcher, w *World) // on rank 2
 		cause  string
 	}{
-		{"exception", func(_ *launcher, w *World) { w.Fail("raised ValueError: bad batch") }, `Horovod has been shut down: ` + who + `raised ValueError: bad batch`},
-		{"abort", func(_ *launcher, w *World) { w.Abort(errors.New(w.Describe(2) + " is out of paper")) }, who + `is out of paper`},
+		{"exception", func(_ *launcher, w *World) { w.Fail("raised ValueError: bad batch") },
+			`Horovod has been shut down: ` + who + `raised ValueError: bad batch`},
+		{"abort", func(_ *launcher, w *World) { w.Abort(errors.New(w.Describe(2) + " is out of paper")) },
+			who + `is out of paper`},
 		{"death", func(l *launcher, w *World) {
 			l.Died(rendezvous.Death{Rank: 2, Host: w.Place.Host, PID: os.Getpid(), Signal: 9})
 		}, who + `was killed by signal 9 \(SIGKILL\)`},
@@ -73,7 +75,8 @@ func TestAFailureReadsTheSameEverywhere(t *testing.T) {
 					over.Done()
 					over.Wait()
 				})
-				want := regexp.MustCompile(`^` + f.cause + ` \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC, seen by rank \d on host \w+ \(pid \d+\): ` +
+				want := regexp.MustCompile(`^` + f.cause +
+					` \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC, seen by rank \d on host \w+ \(pid \d+\): ` +
 					`(ALLREDUCE "pending" waited for other ranks|nothing was pending after ALLREDUCE "first")\]$`)
 				for r, text := range texts {
 					if !want.MatchString(text) || text != texts[0] {
@@ -157,7 +160,8 @@ func TestAnEndWithCode0(t *testing.T) {
 					if first != nil {
 						t.Errorf("it is taken for a failure: %+v", first)
 					}
-				} else if first == nil || first.About != ends || !strings.HasSuffix(first.Text, " exited with code 0 while other ranks had operations to do") {
+				} else if first == nil || first.About != ends || !strings.HasSuffix(first.Text, " exited with code 0 "+
+					"while other ranks had operations to do") {
 					t.Errorf("the first failure is %+v", first)
 				}
 			})

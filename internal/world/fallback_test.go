@@ -109,7 +109,8 @@ func TestShmIsInsistedOn(t *testing.T) {
 		c := l.config(r, 3, "shm")
 		c.Timeout = patience
 		_, err := join(context.Background(), c, 1, quiet())
-		if err == nil || !strings.Contains(err.Error(), "GOROVOD_TRANSPORT=shm") || strings.Count(err.Error(), "rank 0: size the segment to") != 1 {
+		if err == nil || !strings.Contains(err.Error(), "GOROVOD_TRANSPORT=shm") || strings.Count(err.Error(),
+			"rank 0: size the segment to") != 1 {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	})
@@ -125,7 +126,8 @@ const starvedEnv = "WORLD_TEST_STARVED"
 func TestTCPWhereARankCannotMapTheSegment(t *testing.T) {
 	const size = 3
 	if addr := os.Getenv(starvedEnv); addr != "" {
-		// The segment of three ranks takes 222 MiB. Go's heap may take another arena of 64 MiB, and each new thread a stack of 8 MiB.
+		// The segment of three ranks takes 222 MiB. Go's heap may take another arena of 64 MiB, and each new thread a
+		// stack of 8 MiB.
 		starve(t, 160<<20)
 		c := (&launcher{addr: addr}).config(1, size, "auto")
 		c.Timeout = patience
@@ -140,7 +142,8 @@ func TestTCPWhereARankCannotMapTheSegment(t *testing.T) {
 	each(size, func(r int) {
 		if r == 1 {
 			cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-			cmd.Env = append(os.Environ(), starvedEnv+"="+l.addr, "MALLOC_ARENA_MAX=1") // else C's malloc takes 64 MiB for each thread
+			// else C's malloc takes 64 MiB for each thread
+			cmd.Env = append(os.Environ(), starvedEnv+"="+l.addr, "MALLOC_ARENA_MAX=1")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("rank 1: %v\n%s", err, out)
 				l.Died(rendezvous.Death{Rank: 1, Host: "testhost", ExitCode: 1})
@@ -179,7 +182,8 @@ func squat(t *testing.T, l *launcher, first int) {
 	t.Helper()
 	h := hmac.New(sha256.New, key)
 	fmt.Fprintf(h, "segment|%q|%d|%d", l.addr, 1, first) // as package shm names it
-	squatter, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@gorovod-" + hex.EncodeToString(h.Sum(nil)[:16]), Net: "unix"})
+	squatter, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@gorovod-" + hex.EncodeToString(h.Sum(nil)[:16]),
+		Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,13 +199,15 @@ func TestHostsThatCannotShareFallApart(t *testing.T) {
 		c := l.config(r, 4, "on abab")
 		c.Timeout = 6 * time.Second
 		var log bytes.Buffer
-		w, err := join(context.Background(), c, 1, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		w, err := join(context.Background(), c, 1,
+			Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
 			return
 		}
 		defer w.Leave(limit)
-		if warned := strings.Contains(log.String(), "TCP is used instead") && strings.Contains(log.String(), "ranks=\"[1 3]\""); warned != (r == 1) {
+		if warned := strings.Contains(log.String(), "TCP is used instead") && strings.Contains(log.String(),
+			"ranks=\"[1 3]\""); warned != (r == 1) {
 			t.Errorf("rank %d logged %q", r, log.String())
 		}
 		if !strings.Contains(log.String(), "\"[[0 2] [1] [3]]\"") {
@@ -250,7 +256,8 @@ func TestDeathBeforeTheSegmentIsShared(t *testing.T) {
 			return
 		}
 		_, err := join(context.Background(), c, 1, quiet())
-		if want := "rank 2 on host testhost (pid 4321) was killed by signal 9"; err == nil || !strings.Contains(err.Error(), want) {
+		if want := "rank 2 on host testhost (pid 4321) was killed by signal 9"; err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	})
@@ -263,7 +270,8 @@ func TestDeathBeforeTheSegmentIsShared(t *testing.T) {
 func die(t *testing.T, l *launcher, c *config.Config) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	s, err := rendezvous.Join(ctx, c.Told.Rendezvous, c.Told.Key, rendezvous.Options{Rank: c.Told.Rank, Size: c.Told.Size, Host: c.Told.Hostname, PID: 4321, Generation: 1})
+	s, err := rendezvous.Join(ctx, c.Told.Rendezvous, c.Told.Key, rendezvous.Options{Rank: c.Told.Rank,
+		Size: c.Told.Size, Host: c.Told.Hostname, PID: 4321, Generation: 1})
 	if err != nil {
 		t.Error(err)
 		return

@@ -53,8 +53,9 @@ func (w *World) openFlightDesk(track func(fd int, open bool)) *flightDesk {
 // Dump is what this rank has done last. Safe on any goroutine.
 func (w *World) Dump() *flight.Dump {
 	p := w.Place
-	return &flight.Dump{Job: strings.Join(w.start.Peers, " "), Rank: p.Rank, Size: p.Size, Host: p.Host, PID: os.Getpid(), Network: w.Engine.Network(),
-		Time: time.Now().UTC(), Failure: w.Failure(), Records: w.Engine.Records()}
+	return &flight.Dump{Job: strings.Join(w.start.Peers, " "), Rank: p.Rank, Size: p.Size, Host: p.Host,
+		PID: os.Getpid(), Network: w.Engine.Network(), Time: time.Now().UTC(), Failure: w.Failure(),
+		Records: w.Engine.Records()}
 }
 
 // keepRecord writes the record to where GOROVOD_DUMP_DIR says. It does not

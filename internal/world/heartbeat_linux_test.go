@@ -101,7 +101,8 @@ func TestAHostsDeathIsNoticed(t *testing.T) {
 		ranks[3].Process.Kill()
 	}, []int{0, 1})
 	for i, text := range texts {
-		if !strings.Contains(text, "is lost") || !strings.Contains(text, "rank 2") && !strings.Contains(text, "rank 3") || text != texts[0] {
+		if !strings.Contains(text, "is lost") || !strings.Contains(text, "rank 2") && !strings.Contains(text,
+			"rank 3") || text != texts[0] {
 			t.Errorf("rank %d was told %q", i, text)
 		}
 	}

@@ -16,8 +16,8 @@ func (w *World) introduction(o Options) roster.Member {
 	if w.Place.Rank == 0 {
 		knobs = c.Agreed()
 	}
-	return roster.Member{Host: w.Place.Host, PID: os.Getpid(), LocalSize: w.Place.LocalSize, Claim: w.start.Claim, Machine: roster.ThisMachine(),
-		Knobs: knobs, MPIRank: mpiRank(o.MPI), Rails: connect.Rails(c, w.Place)}
+	return roster.Member{Host: w.Place.Host, PID: os.Getpid(), LocalSize: w.Place.LocalSize, Claim: w.start.Claim,
+		Machine: roster.ThisMachine(), Knobs: knobs, MPIRank: mpiRank(o.MPI), Rails: connect.Rails(c, w.Place)}
 }
 
 // introduce exchanges who is where.
@@ -54,7 +54,8 @@ func (w *World) adopt(members roster.Members) error {
 		return err
 	}
 	for _, name := range differed {
-		w.log.Warn("this rank's setting differs from rank 0's, which counts", "name", name, "rank", w.Place.Rank, "here", mine[name], "rank 0", members[0].Knobs[name])
+		w.log.Warn("this rank's setting differs from rank 0's, which counts", "name", name, "rank", w.Place.Rank,
+			"here", mine[name], "rank 0", members[0].Knobs[name])
 	}
 	if c.TCPStreams == 0 {
 		c.TCPStreams = connect.Streams(members)
@@ -67,6 +68,7 @@ func (w *World) adopt(members roster.Members) error {
 
 func (w *World) warnOfSharedPlaces() {
 	if a, b := w.members.SharedPlace(); b > 0 {
-		w.log.Warn("two ranks run side by side with one local rank, by which programs choose GPUs", "ranks", []int{a, b}, "host", w.members[a].Host, "HOROVOD_LOCAL_RANK", w.members[a].Claim.LocalRank)
+		w.log.Warn("two ranks run side by side with one local rank, by which programs choose GPUs", "ranks",
+			[]int{a, b}, "host", w.members[a].Host, "HOROVOD_LOCAL_RANK", w.members[a].Claim.LocalRank)
 	}
 }

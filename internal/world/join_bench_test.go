@@ -52,7 +52,8 @@ func BenchmarkJoin(b *testing.B) {
 				runtime.ReadMemStats(&m)
 				heap = m.HeapAlloc
 				each(size, func(r int) { worlds[r].Leave(limit) })
-				joining, summing, leaving = joining+joined.Sub(began), summing+summed.Sub(joined), leaving+time.Since(summed)
+				joining, summing, leaving = joining+joined.Sub(began), summing+summed.Sub(joined),
+					leaving+time.Since(summed)
 			}
 			per := func(d time.Duration, name string, unit time.Duration) {
 				b.ReportMetric(float64(d)/float64(b.N)/float64(unit), name)

@@ -34,7 +34,8 @@ func (w *World) carryByMPI(o *engine.Options, c *mpi.Communicator) error {
 			return fmt.Errorf("rank 0 lets MPI carry the data (HOROVOD_CPU_OPERATIONS=mpi), and rank %d does not", r)
 		}
 		if other, ok := seen[m.MPIRank]; ok {
-			return fmt.Errorf("ranks %d and %d are both process %d of MPI, which knows of %d: start them with mpirun, or with horovodrun --mpi", other, r, m.MPIRank, c.Size())
+			return fmt.Errorf("ranks %d and %d are both process %d of MPI, which knows of %d: start them with "+
+				"mpirun, or with horovodrun --mpi", other, r, m.MPIRank, c.Size())
 		}
 		seen[m.MPIRank], ranks[r] = r, m.MPIRank
 	}

@@ -28,9 +28,11 @@ var mpiRoles = map[string]func(*testing.T, *mpiRankOf){"contract": keepContract,
 
 // implementations are those of MPI that the tests look for: how they start n ranks.
 var implementations = []implementation{
-	{"Open MPI", "", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"}, []string{"--enable-recovery"}},
+	{"Open MPI", "", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"},
+		[]string{"--enable-recovery"}},
 	{"MPICH", "", []string{"mpirun.mpich"}, nil},
-	{"Open MPI's standard interface", "libmpi_abi_openmpi.so.1.0.0", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"}, []string{"--enable-recovery"}},
+	{"Open MPI's standard interface", "libmpi_abi_openmpi.so.1.0.0", []string{"mpirun.openmpi", "--allow-run-as-root",
+		"--oversubscribe"}, []string{"--enable-recovery"}},
 	{"MPICH's standard interface", "libmpi_abi_mpich.so.1.0.0", []string{"mpirun.mpich"}, nil},
 }
 
@@ -66,7 +68,8 @@ func overMPI(t *testing.T, do func(*testing.T, implementation)) {
 }
 
 // mpirun runs n ranks in a role, and returns what they print. Their rendezvous is this process's.
-func (i implementation) mpirun(ctx context.Context, t *testing.T, n int, role string, options []string, env ...string) (out []byte, err error) {
+func (i implementation) mpirun(ctx context.Context, t *testing.T, n int, role string, options []string,
+	env ...string) (out []byte, err error) {
 	t.Helper()
 	args := slices.Concat(i.start[1:], options, []string{"-n", strconv.Itoa(n)}, asMPIRank)
 	env = append(env, mpiMeetVariable+"="+newLauncher(t, n).addr, mpiLibVariable+"="+i.library)
@@ -142,7 +145,8 @@ func meetRanks(ctx context.Context, t *testing.T, processes *mpi.Communicator) *
 	return &launcher{addr: string(all[0])}
 }
 
-// leave ends the rank's membership and its use of MPI, which after a failure is left alone, as it would wait for the dead.
+// leave ends the rank's membership and its use of MPI, which after a failure is left alone, as it would wait for the
+// dead.
 func (r *mpiRankOf) leave() {
 	r.Leave(limit)
 	r.processes.Free()

@@ -81,14 +81,18 @@ func always(kind operation.Kind, change func(op *engine.Op)) func(odd bool) *eng
 func scalar(op *engine.Op) { op.Shape = nil }
 
 func disagreements() []disagreement {
-	mismatchedShapes := "Mismatched OP tensor shapes: One rank sent a tensor of shape [..], but another rank sent a tensor of shape [..]."
-	mismatchedFactors := "Mismatched prescale and/or postscale factors: One rank sent factors (a, b), but another rank sent factors (c, d)."
+	mismatchedShapes := "Mismatched OP tensor shapes: One rank sent a tensor of shape [..], but another rank sent a " +
+		"tensor of shape [..]."
+	mismatchedFactors := "Mismatched prescale and/or postscale factors: One rank sent factors (a, b), but another " +
+		"rank sent factors (c, d)."
 	all := []disagreement{
-		{check: "1", condition: "the types differ", horovods: "Mismatched data types: One rank had type A, but another rank had type B.",
-			begins: "Mismatched data types: One rank had type %v, but another rank had type %v.", odd: "int32", common: "float32",
+		{check: "1", condition: "the types differ", horovods: "Mismatched data types: One rank had type A, but " +
+			"another rank had type B.", begins: "Mismatched data types: One rank had type %v, but another rank " +
+			"had type %v.", odd: "int32", common: "float32",
 			op: changed(operation.Allreduce, func(op *engine.Op) { op.DType = tensor.Int32 })},
-		{check: "2", condition: "the operations differ", horovods: "Mismatched operations: One rank did an A, but another rank did an B.",
-			begins: "Mismatched operations: One rank did an %v, but another rank did an %v.", odd: "ALLGATHER", common: "ALLREDUCE",
+		{check: "2", condition: "the operations differ", horovods: "Mismatched operations: One rank did an A, but " +
+			"another rank did an B.", begins: "Mismatched operations: One rank did an %v, but another rank did an %v.",
+			odd: "ALLGATHER", common: "ALLREDUCE",
 			op: func(odd bool) *engine.Op {
 				if odd {
 					return plainOp(operation.Allgather, 6)
@@ -96,37 +100,55 @@ func disagreements() []disagreement {
 				return plainOp(operation.Allreduce, 6)
 			}},
 	}
-	for _, kind := range []operation.Kind{operation.Allreduce, operation.Adasum, operation.Broadcast, operation.Reducescatter, operation.Reduce} {
+	for _, kind := range []operation.Kind{operation.Allreduce, operation.Adasum, operation.Broadcast,
+		operation.Reducescatter, operation.Reduce} {
 		all = append(all, disagreement{check: "3", condition: "the shapes differ", horovods: mismatchedShapes,
-			begins: "Mismatched " + kind.String() + " tensor shapes: One rank sent a tensor of shape %v, but another rank sent a tensor of shape %v.", odd: "[3, 2]", common: "[6]",
+			begins: "Mismatched " + kind.String() + " tensor shapes: One rank sent a tensor of shape %v, but another " +
+				"rank sent a tensor of shape %v.", odd: "[3, 2]", common: "[6]",
 			op: changed(kind, func(op *engine.Op) { op.Shape = tensor.Shape{3, 2} })})
 	}
-	for _, kind := range []operation.Kind{operation.Allreduce, operation.Adasum, operation.Reducescatter, operation.Reduce} {
-		all = append(all, disagreement{check: "4", condition: "the factors differ, " + kind.String(), horovods: mismatchedFactors,
-			begins: "Mismatched prescale and/or postscale factors: One rank sent factors %v, but another rank sent factors %v.", odd: "(0.5, 1)", common: "(1, 1)",
+	for _, kind := range []operation.Kind{operation.Allreduce, operation.Adasum, operation.Reducescatter,
+		operation.Reduce} {
+		all = append(all, disagreement{check: "4", condition: "the factors differ, " + kind.String(),
+			horovods: mismatchedFactors, begins: "Mismatched prescale and/or postscale factors: One rank sent " +
+				"factors %v, but another rank sent factors %v.", odd: "(0.5, 1)", common: "(1, 1)",
 			op: changed(kind, func(op *engine.Op) { op.Prescale = 0.5 })})
 	}
-	all = append(all, disagreement{check: "4", condition: "the factors differ, Average against Sum of a reducescatter", horovods: mismatchedFactors,
-		begins: "Mismatched prescale and/or postscale factors: One rank sent factors %v, but another rank sent factors %v.", odd: "(1, 0.3333333333333333)", common: "(1, 1)",
+	all = append(all, disagreement{check: "4", condition: "the factors differ, Average against Sum of a reducescatter",
+		horovods: mismatchedFactors, begins: "Mismatched prescale and/or postscale factors: One rank sent factors " +
+			"%v, but another rank sent factors %v.", odd: "(1, 0.3333333333333333)", common: "(1, 1)",
 		op: changed(operation.Reducescatter, func(op *engine.Op) { op.ReduceOp = tensor.Average })},
-		disagreement{check: "5", condition: "the reduce operations differ", horovods: "Mismatched reduction operation: One rank sent reduction op i, but another rank sent reduction op j.",
-			begins: "Mismatched reduction operation: One rank sent reduction op %v, but another rank sent reduction op %v.", odd: 4, common: 1,
+		disagreement{check: "5", condition: "the reduce operations differ",
+			horovods: "Mismatched reduction operation: One rank sent reduction op i, but another rank sent " +
+				"reduction op j.", begins: "Mismatched reduction operation: One rank sent reduction op %v, " +
+				"but another " +
+				"rank sent reduction op %v.", odd: 4, common: 1,
 			op: changed(operation.Allreduce, func(op *engine.Op) { op.ReduceOp = tensor.Max })},
-		disagreement{check: "6a", condition: "a rank has joined", horovods: "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using DistributedOptimizer",
-			begins: "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using DistributedOptimizer", joined: true, op: changed(operation.Allgather, nil)},
-		disagreement{check: "6a", condition: "a rank has joined", horovods: "Alltoall is not supported with Join at this time.",
-			begins: "Alltoall is not supported with Join at this time.", joined: true, op: changed(operation.Alltoall, nil)},
+		disagreement{check: "6a", condition: "a rank has joined", horovods: "Allgather is not supported with Join at " +
+			"this time. Specify sparse_to_dense=True if using DistributedOptimizer",
+			begins: "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using " +
+				"DistributedOptimizer", joined: true, op: changed(operation.Allgather, nil)},
+		disagreement{check: "6a", condition: "a rank has joined", horovods: "Alltoall is not supported with Join " +
+			"at this time.", begins: "Alltoall is not supported with Join at this time.", joined: true,
+			op: changed(operation.Alltoall, nil)},
 	)
 	for _, kind := range []operation.Kind{operation.Allgather, operation.Alltoall} {
 		all = append(all,
-			disagreement{check: "6b", condition: "the tensor is a scalar", horovods: "Process-set rank zero tried to OP a rank-zero tensor.",
-				begins: "Process-set rank zero tried to " + kind.String() + " a rank-zero tensor.", op: always(kind, scalar)},
-			disagreement{check: "6c", condition: "the numbers of dimensions differ", horovods: "Mismatched OP tensor shapes: One rank sent a tensor of rank N, but another rank sent a tensor of rank M.",
-				begins: "Mismatched " + kind.String() + " tensor shapes: One rank sent a tensor of rank %v, but another rank sent a tensor of rank %v.", odd: 2, common: 1,
+			disagreement{check: "6b", condition: "the tensor is a scalar",
+				horovods: "Process-set rank zero tried to OP a rank-zero tensor.",
+				begins:   "Process-set rank zero tried to " + kind.String() + " a rank-zero tensor.",
+				op:       always(kind, scalar)},
+			disagreement{check: "6c", condition: "the numbers of dimensions differ",
+				horovods: "Mismatched OP tensor shapes: One rank sent a tensor of rank N, but another rank sent a " +
+					"tensor of rank M.", begins: "Mismatched " + kind.String() +
+					" tensor shapes: One rank sent a tensor " +
+					"of rank %v, but another rank sent a tensor of rank %v.", odd: 2, common: 1,
 				op: changed(kind, func(op *engine.Op) { op.Shape = tensor.Shape{3, 2} })},
 			disagreement{check: "6d", condition: "a dimension after the first differs",
-				horovods: "Mismatched OP tensor shapes: One rank sent a tensor with dimension D equal to A, but another rank sent a tensor with dimension D equal to B.",
-				begins:   "Mismatched " + kind.String() + " tensor shapes: One rank sent a tensor with dimension 2 equal to %v, but another rank sent a tensor with dimension 2 equal to %v.", odd: 5, common: 4,
+				horovods: "Mismatched OP tensor shapes: One rank sent a tensor with dimension D equal to A, but " +
+					"another rank sent a tensor with dimension D equal to B.",
+				begins: "Mismatched " + kind.String() + " tensor shapes: One rank sent a tensor with dimension 2 " +
+					"equal to %v, but another rank sent a tensor with dimension 2 equal to %v.", odd: 5, common: 4,
 				op: func(odd bool) *engine.Op {
 					return with(kind, func(op *engine.Op) {
 						op.Shape = tensor.Shape{3, 2, 4}
@@ -137,18 +159,26 @@ func disagreements() []disagreement {
 				}})
 	}
 	return append(all,
-		disagreement{check: "7b", condition: "the tensor is a scalar", horovods: "Process-set rank zero tried to REDUCESCATTER a rank-zero tensor.",
-			begins: "Process-set rank zero tried to REDUCESCATTER a rank-zero tensor.", op: always(operation.Reducescatter, scalar)},
-		disagreement{check: "7a", condition: "a rank has joined", horovods: "Reducescatter is not supported with Join at this time.",
-			begins: "Reducescatter is not supported with Join at this time.", joined: true, op: changed(operation.Reducescatter, nil)},
-		disagreement{check: "7c", condition: "a prescale, and more bytes than the fusion threshold", horovods: "names the prescale and the bytes, asks to increase HOROVOD_FUSION_THRESHOLD",
-			begins: "Reducescatter with prescale factor 0.5 needs the fusion buffer, but the tensor has 1028 bytes. Increase HOROVOD_FUSION_THRESHOLD",
-			op:     always(operation.Reducescatter, func(op *engine.Op) { op.Shape, op.Prescale = tensor.Shape{refusalThreshold/4 + 1}, 0.5 })},
-		disagreement{check: "8a", condition: "a rank has joined", horovods: "Broadcast is not supported with Join at this time.",
-			begins: "Broadcast is not supported with Join at this time.", joined: true,
+		disagreement{check: "7b", condition: "the tensor is a scalar",
+			horovods: "Process-set rank zero tried to REDUCESCATTER a rank-zero tensor.",
+			begins:   "Process-set rank zero tried to REDUCESCATTER a rank-zero tensor.",
+			op:       always(operation.Reducescatter, scalar)},
+		disagreement{check: "7a", condition: "a rank has joined", horovods: "Reducescatter is not supported with " +
+			"Join at this time.", begins: "Reducescatter is not supported with Join at this time.", joined: true,
+			op: changed(operation.Reducescatter, nil)},
+		disagreement{check: "7c", condition: "a prescale, and more bytes than the fusion threshold",
+			horovods: "names the prescale and the bytes, asks to increase HOROVOD_FUSION_THRESHOLD",
+			begins: "Reducescatter with prescale factor 0.5 needs the fusion buffer, but the tensor has 1028 bytes. " +
+				"Increase HOROVOD_FUSION_THRESHOLD",
+			op: always(operation.Reducescatter,
+				func(op *engine.Op) { op.Shape, op.Prescale = tensor.Shape{refusalThreshold/4 + 1}, 0.5 })},
+		disagreement{check: "8a", condition: "a rank has joined", horovods: "Broadcast is not supported with Join " +
+			"at this time.", begins: "Broadcast is not supported with Join at this time.", joined: true,
 			op: changed(operation.Broadcast, nil)},
-		disagreement{check: "8b", condition: "the roots differ", horovods: "Mismatched BROADCAST root ranks: One rank specified root rank A, but another rank specified root rank B.",
-			begins: "Mismatched BROADCAST root ranks: One rank specified root rank %v, but another rank specified root rank %v.", odd: 2, common: 1,
+		disagreement{check: "8b", condition: "the roots differ", horovods: "Mismatched BROADCAST root ranks: One " +
+			"rank specified root rank A, but another rank specified root rank B.",
+			begins: "Mismatched BROADCAST root ranks: One rank specified root rank %v, but another rank specified " +
+				"root rank %v.", odd: 2, common: 1,
 			op: func(odd bool) *engine.Op {
 				return with(operation.Broadcast, func(op *engine.Op) {
 					op.Root = 1
@@ -158,7 +188,8 @@ func disagreements() []disagreement {
 				})
 			}},
 		disagreement{check: "8b", condition: "the roots differ", horovods: "–",
-			begins: "Mismatched REDUCE root ranks: One rank specified root rank %v, but another rank specified root rank %v.", odd: 2, common: 1,
+			begins: "Mismatched REDUCE root ranks: One rank specified root rank %v, but another rank specified " +
+				"root rank %v.", odd: 2, common: 1,
 			op: func(odd bool) *engine.Op {
 				return with(operation.Reduce, func(op *engine.Op) {
 					op.Root = 1
@@ -213,12 +244,15 @@ func refusals() []refusal {
 		if c.kind == operation.Barrier || c.kind == operation.Join {
 			horovods = "C++ `out_of_range` thrown"
 		}
-		add("§1.4, 2", "unknown process set", horovods, engine.InvalidArgument, c.name+": Process set provided does not exist, or has not been registered",
+		add("§1.4, 2", "unknown process set", horovods, engine.InvalidArgument,
+			c.name+": Process set provided does not exist, or has not been registered",
 			same(c.kind, func(op *engine.Op) { op.Set = unknownSet }))
 	}
 	for _, root := range []int{-1, refusalRanks} {
-		add("§1.4, 4", "root outside of the world", "INVALID_ARGUMENT, broadcast received invalid root rank N for provided process set", engine.InvalidArgument,
-			fmt.Sprintf(`Broadcast of tensor "x": broadcast received invalid root rank %d for provided process set`, root),
+		add("§1.4, 4", "root outside of the world", "INVALID_ARGUMENT, broadcast received invalid root rank N for "+
+			"provided process set", engine.InvalidArgument,
+			fmt.Sprintf(`Broadcast of tensor "x": broadcast received invalid root rank %d for provided process set`,
+				root),
 			same(operation.Broadcast, func(op *engine.Op) { op.Root = root }))
 	}
 	add("§1.4, 4", "root outside of the world", "–", engine.InvalidArgument,
@@ -232,14 +266,17 @@ func refusals() []refusal {
 		})
 	add("§1.4, 4", "reduce, adasum", "–", engine.Aborted, `Reduce of tensor "x": adasum is not possible: `,
 		same(operation.Reduce, func(op *engine.Op) { op.ReduceOp = tensor.Adasum }))
-	add("§1.4, 4", "root outside of the set, seen before the membership", "INVALID_ARGUMENT, broadcast received invalid root rank N for provided process set", engine.InvalidArgument,
+	add("§1.4, 4", "root outside of the set, seen before the membership",
+		"INVALID_ARGUMENT, broadcast received invalid root rank N for provided process set", engine.InvalidArgument,
 		`Broadcast of tensor "x": broadcast received invalid root rank %d for provided process set`,
 		func(rank int) *engine.Op {
 			return with(operation.Broadcast, func(op *engine.Op) { op.Set, op.Root = pairsFirst+rank, rank })
 		})
-	add("§1.4, 4", "number of splits", "INVALID_ARGUMENT", engine.InvalidArgument, `Alltoall of tensor "x": 2 splits for 3 processes.`,
-		same(operation.Alltoall, func(op *engine.Op) { op.Splits = []int32{3, 3} }))
-	add("§1.4, 4", "sum of the splits", "INVALID_ARGUMENT", engine.InvalidArgument, `Alltoall of tensor "x": the sum of the splits 7 is greater than the first dimension 6.`,
+	add("§1.4, 4", "number of splits", "INVALID_ARGUMENT", engine.InvalidArgument,
+		`Alltoall of tensor "x": 2 splits for 3 processes.`, same(operation.Alltoall,
+			func(op *engine.Op) { op.Splits = []int32{3, 3} }))
+	add("§1.4, 4", "sum of the splits", "INVALID_ARGUMENT", engine.InvalidArgument,
+		`Alltoall of tensor "x": the sum of the splits 7 is greater than the first dimension 6.`,
 		same(operation.Alltoall, func(op *engine.Op) { op.Splits = []int32{3, 3, 1} }))
 	add("§1.4, 4", "a negative split", "–", engine.InvalidArgument, `Alltoall of tensor "x": split 1 is negative (-1).`,
 		same(operation.Alltoall, func(op *engine.Op) { op.Splits = []int32{3, -1, 3} }))
@@ -247,20 +284,25 @@ func refusals() []refusal {
 		`Alltoall of tensor "x": splits are not given, and the first dimension 7 is not divisible by the number of processes 3.`,
 		same(operation.Alltoall, func(op *engine.Op) { op.Shape = tensor.Shape{7} }))
 	for _, op := range []tensor.ReduceOp{tensor.Min, tensor.Max, tensor.Product, tensor.Adasum} {
-		add("§1.4, 4", "reducescatter, "+op.String(), "ABORTED, currently only supports AVERAGE and SUM", engine.Aborted,
-			fmt.Sprintf(`Reducescatter of tensor "x": %v is not possible: it currently only supports AVERAGE and SUM.`, op),
+		add("§1.4, 4", "reducescatter, "+op.String(), "ABORTED, currently only supports AVERAGE and SUM",
+			engine.Aborted,
+			fmt.Sprintf(`Reducescatter of tensor "x": %v is not possible: it currently only supports AVERAGE and SUM.`,
+				op),
 			same(operation.Reducescatter, func(o *engine.Op) { o.ReduceOp = op }))
 	}
-	add("§1.4, 4", "scaling of bool", "UNKNOWN_ERROR, not supported by ScaleBufferCPUImpl", engine.InvalidArgument, `Allreduce of tensor "x" (average): reduce: bool elements cannot be scaled`,
-		same(operation.Allreduce, func(op *engine.Op) { op.DType, op.ReduceOp = tensor.Bool, tensor.Average }))
-	add("§1.4, 4", "Adasum of integers", "UNKNOWN_ERROR", engine.InvalidArgument, `Adasum of tensor "x": int32 is not supported; floating-point types are.`,
+	add("§1.4, 4", "scaling of bool", "UNKNOWN_ERROR, not supported by ScaleBufferCPUImpl", engine.InvalidArgument,
+		`Allreduce of tensor "x" (average): reduce: bool elements cannot be scaled`, same(operation.Allreduce,
+			func(op *engine.Op) { op.DType, op.ReduceOp = tensor.Bool, tensor.Average }))
+	add("§1.4, 4", "Adasum of integers", "UNKNOWN_ERROR", engine.InvalidArgument,
+		`Adasum of tensor "x": int32 is not supported; floating-point types are.`,
 		same(operation.Adasum, func(op *engine.Op) { op.DType = tensor.Int32 }))
 	for _, c := range barriers {
 		horovods := "INVALID_ARGUMENT, Op: Rank N is not a member of the provided process set."
 		if c.kind == operation.Join {
 			horovods = "not checked"
 		}
-		add("§1.4, 5", "not a member", horovods, engine.InvalidArgument, c.name+": Rank %d is not a member of the provided process set.",
+		add("§1.4, 5", "not a member", horovods, engine.InvalidArgument,
+			c.name+": Rank %d is not a member of the provided process set.",
 			func(rank int) *engine.Op {
 				return with(c.kind, func(op *engine.Op) {
 					op.Set, op.Root = pairsFirst+rank, (rank+1)%refusalRanks
@@ -285,11 +327,13 @@ func TestRefusals(t *testing.T) {
 			row := func(check, condition, told, horovods string, code engine.Code, text string) {
 				fmt.Fprintf(&b, "| %s | %s | %s | %s | %d: `%s` |\n", check, condition, told, horovods, code, text)
 			}
-			row("§1.4", "not initialised", "the rank that errs", "PRECONDITION_ERROR, not initialised; call `hvd.init()`", engine.ErrNotInitialized.Code, engine.ErrNotInitialized.Reason)
+			row("§1.4", "not initialised", "the rank that errs", "PRECONDITION_ERROR, not initialised; call "+
+				"`hvd.init()`", engine.ErrNotInitialized.Code, engine.ErrNotInitialized.Reason)
 			for _, f := range refusals() {
 				row(f.check, f.condition, "the rank that errs", f.horovods, f.code, all.refuse(f))
 			}
-			row("§1.4, 6", "name in use", "the rank that errs", "INVALID_ARGUMENT, DUPLICATE_NAME_ERROR", engine.InvalidArgument, all.duplicates())
+			row("§1.4, 6", "name in use", "the rank that errs", "INVALID_ARGUMENT, DUPLICATE_NAME_ERROR",
+				engine.InvalidArgument, all.duplicates())
 			for _, d := range disagreements() {
 				row("§1.5, "+d.check, d.condition, "all ranks", d.horovods, engine.PreconditionError, all.disagree(d))
 			}
@@ -400,7 +444,8 @@ func (all *worlds) refuse(f refusal) (text string) {
 		if kind := op.Type; kind != operation.Barrier && kind != operation.Join {
 			good, bad := with(kind, func(o *engine.Op) { o.Set, o.Root = op.Set, op.Root }), f.op(r)
 			good.Name, bad.Name = "good", "x"
-			if _, err := all.ws[r].Engine.EnqueueGroup("g", []engine.Op{*good, *bad}); err == nil || err.Code != f.code {
+			if _, err := all.ws[r].Engine.EnqueueGroup("g", []engine.Op{*good, *bad}); err == nil ||
+				err.Code != f.code {
 				all.t.Errorf("%s: rank %d: in a group: %v", what, r, err)
 			}
 		}
@@ -422,7 +467,8 @@ func (all *worlds) duplicates() (text string) {
 			all.t.Fatal(err)
 		}
 		for _, c := range collectivesOf {
-			if err := all.one(odd, "twice", plainOp(c.kind, 6)); err == nil || err.Code != engine.InvalidArgument || !strings.HasPrefix(err.Reason, `Duplicate tensor name "twice"`) {
+			if err := all.one(odd, "twice", plainOp(c.kind, 6)); err == nil || err.Code != engine.InvalidArgument ||
+				!strings.HasPrefix(err.Reason, `Duplicate tensor name "twice"`) {
 				all.t.Errorf("rank %d: %s under a name in use: %v", odd, c.name, err)
 			} else {
 				text = err.Reason
@@ -486,7 +532,8 @@ func (all *worlds) disagree(d disagreement) (text string) {
 		for r, err := range errs {
 			switch {
 			case d.joined && r == odd:
-			case err == nil || err.Code != engine.PreconditionError || !strings.HasPrefix(err.Reason, begins) || err.Reason != told.Reason:
+			case err == nil || err.Code != engine.PreconditionError || !strings.HasPrefix(err.Reason, begins) ||
+				err.Reason != told.Reason:
 				all.t.Errorf("%s: rank %d, odd rank %d: %v", d.begins, r, odd, err)
 			}
 		}
@@ -511,7 +558,8 @@ func TestDisagreementInASet(t *testing.T) {
 				}
 				op := with(operation.Broadcast, func(op *engine.Op) { op.Set, op.Root = pairsFirst, r })
 				err := all.one(r, "x", op)
-				want := "Mismatched BROADCAST root ranks: One rank specified root rank 1, but another rank specified root rank 2. (rank 1: 1; rank 2: 2)"
+				want := "Mismatched BROADCAST root ranks: One rank specified root rank 1, but another rank specified " +
+					"root rank 2. (rank 1: 1; rank 2: 2)"
 				if err == nil || err.Code != engine.PreconditionError || err.Reason != want {
 					t.Errorf("rank %d: %v", r, err)
 				}
@@ -550,7 +598,8 @@ func TestShutDownError(t *testing.T) {
 							w.Leave(limit)
 						}
 						for _, name := range []string{"pending", "later"} {
-							if _, err := add(w, name, 1); err == nil || err.Code != engine.UnknownError || !strings.HasPrefix(err.Reason, "Horovod has been shut down") {
+							if _, err := add(w, name, 1); err == nil || err.Code != engine.UnknownError ||
+								!strings.HasPrefix(err.Reason, "Horovod has been shut down") {
 								t.Errorf("rank %d: %s: %v", r, name, err)
 							}
 						}

@@ -30,14 +30,17 @@ func (w *World) compareSets(ctx context.Context, sets [][]int) error {
 			return fmt.Errorf("the process sets of rank %d: %w", r, err)
 		}
 		if len(theirs) != len(sets) {
-			return fmt.Errorf("the ranks were given mismatching numbers of process sets: %d on this rank, %d on rank %d", len(sets), len(theirs), r)
+			return fmt.Errorf("the ranks were given mismatching numbers of process sets: %d on this rank, "+
+				"%d on rank %d", len(sets), len(theirs), r)
 		}
 		for i := range sets {
 			if len(theirs[i]) != len(sets[i]) {
-				return fmt.Errorf("process set %d has a mismatching size on different ranks: %v on this rank, %v on rank %d", i+1, sets[i], theirs[i], r)
+				return fmt.Errorf("process set %d has a mismatching size on different ranks: %v on this rank, "+
+					"%v on rank %d", i+1, sets[i], theirs[i], r)
 			}
 			if !slices.Equal(theirs[i], sets[i]) {
-				return fmt.Errorf("process set %d has mismatching values on different ranks: %v on this rank, %v on rank %d", i+1, sets[i], theirs[i], r)
+				return fmt.Errorf("process set %d has mismatching values on different ranks: %v on this rank, "+
+					"%v on rank %d", i+1, sets[i], theirs[i], r)
 			}
 		}
 	}

@@ -13,7 +13,8 @@ func (w *World) tune(o *engine.Options) error {
 	if !c.Autotune.On || w.Place.Rank != 0 {
 		return nil
 	}
-	t := &engine.TuneOptions{Warmup: c.Autotune.Warmup, Steps: c.Autotune.Steps, Points: c.Autotune.Points, Noise: c.Autotune.Noise}
+	t := &engine.TuneOptions{Warmup: c.Autotune.Warmup, Steps: c.Autotune.Steps, Points: c.Autotune.Points,
+		Noise: c.Autotune.Noise}
 	t.Fixed = func(name string) bool {
 		switch name {
 		case "tensor_fusion_threshold":

@@ -22,7 +22,9 @@ func TestOneWayFirewall(t *testing.T) {
 	ranks := startRanks(t, hosts, "rank", 1, "HOROVOD_GLOO_TIMEOUT_SECONDS=3")
 	for r, p := range ranks {
 		text, err := p.line("told")
-		if err != nil || !regexp.MustCompile(`rank 0 on host localhost \(pid \d+\) cannot connect to rank 1 on host localhost \(pid \d+\): .*10\.77\.0\.2:\d+.*; is there a firewall\?.*gorovod doctor`).MatchString(text) {
+		if err != nil ||
+			!regexp.MustCompile(
+				`rank 0 on host localhost \(pid \d+\) cannot connect to rank 1 on host localhost \(pid \d+\): .*10\.77\.0\.2:\d+.*; is there a firewall\?.*gorovod doctor`).MatchString(text) {
 			t.Errorf("rank %d was told %q, %v", r, text, err)
 		}
 	}

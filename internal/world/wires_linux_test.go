@@ -21,7 +21,8 @@ func sendOften(t testing.TB, w *World, rounds, size int) {
 		}
 		fmt.Println("took", sumInPlace(t, w, "gradient", data).Nanoseconds())
 	}
-	if i := slices.IndexFunc(slices.Collect(slices.Chunk(data, 4)), func(p []byte) bool { return string(p) != "\x00\x00\x00\x40" }); i >= 0 {
+	if i := slices.IndexFunc(slices.Collect(slices.Chunk(data, 4)),
+		func(p []byte) bool { return string(p) != "\x00\x00\x00\x40" }); i >= 0 {
 		t.Fatalf("element %d is not 2", i)
 	}
 	fmt.Println("sent", sentBy(t, netns.Interface)-before[0], sentBy(t, netns.SecondInterface)-before[1])

@@ -97,8 +97,8 @@ func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (
 // meet finds the rendezvous, and meets the other ranks there.
 func (w *World) meet(ctx context.Context, o Options) error {
 	s := w.start
-	session, err := rendezvous.Join(ctx, s.Peers, s.Secret, rendezvous.Options{Rank: s.Place.Rank, Size: s.Place.Size, Host: s.Place.Host,
-		PID: os.Getpid(), Generation: s.Generation, TLS: w.Config.TLS, TrackFD: o.TrackFD})
+	session, err := rendezvous.Join(ctx, s.Peers, s.Secret, rendezvous.Options{Rank: s.Place.Rank, Size: s.Place.Size,
+		Host: s.Place.Host, PID: os.Getpid(), Generation: s.Generation, TLS: w.Config.TLS, TrackFD: o.TrackFD})
 	if err != nil {
 		return err
 	}
@@ -124,10 +124,11 @@ func (w *World) meet(ctx context.Context, o Options) error {
 
 // begin connects the ranks, which know of one another, and starts the engine.
 func (w *World) begin(ctx context.Context, o Options) (err error) {
-	w.monitor = liveness.New(liveness.Options{Config: w.Config, Rank: w.Place.Rank, Members: w.members, Session: w.session,
-		Record: w.keepRecord, Log: o.Log})
-	w.net, w.messages, err = connect.Ranks(ctx, connect.Options{Config: w.Config, Place: w.Place, Members: w.members, Session: w.session,
-		Peers: w.start.Peers, Secret: w.start.Secret, Generation: w.start.Generation, Knocks: w.knocks,
+	w.monitor = liveness.New(liveness.Options{Config: w.Config, Rank: w.Place.Rank, Members: w.members,
+		Session: w.session, Record: w.keepRecord, Log: o.Log})
+	w.net, w.messages, err = connect.Ranks(ctx, connect.Options{Config: w.Config, Place: w.Place, Members: w.members,
+		Session: w.session, Peers: w.start.Peers, Secret: w.start.Secret, Generation: w.start.Generation,
+		Knocks:    w.knocks,
 		NextDeath: w.monitor.NextDeath, Vanished: w.monitor.Vanished, Wake: w.wake, TrackFD: o.TrackFD, Log: o.Log})
 	if err != nil {
 		return err

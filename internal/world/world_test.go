@@ -71,8 +71,8 @@ func (l *launcher) config(rank, size int, transport string) *config.Config {
 	if letters, ok := strings.CutPrefix(strings.TrimSpace(transport), "on "); ok {
 		host, transport = letters[rank:rank+1], "auto"
 	}
-	return &config.Config{Told: config.Told{Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1, Hostname: host,
-		Rendezvous: []string{l.addr}, Key: key}, TLS: tls,
+	return &config.Config{Told: config.Told{Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1,
+		Hostname: host, Rendezvous: []string{l.addr}, Key: key}, TLS: tls,
 		FusionThreshold: 1 << 20, CacheCapacity: 16, Timeout: 10 * time.Second, Transport: transport}
 }
 
@@ -95,8 +95,8 @@ func quiet() Options { return Options{Log: slog.New(slog.DiscardHandler)} }
 // add sums one float over the ranks.
 func add(w *World, name string, v float32) (float32, *engine.Error) {
 	data := binary.NativeEndian.AppendUint32(nil, math.Float32bits(v))
-	e, err := w.Engine.Enqueue(&engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{1},
-		Prescale: 1, Postscale: 1, In: data, Out: data})
+	e, err := w.Engine.Enqueue(&engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum,
+		Name: name, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: data, Out: data})
 	if err != nil {
 		return 0, err
 	}
@@ -119,7 +119,8 @@ func TestGenerations(t *testing.T) {
 						t.Errorf("rank %d: %v", r, err)
 						return
 					}
-					if want := map[string]string{"auto": "shm", "tcp": "tcp", "tls": "tcp", "on aab": "shm+tcp"}[transport]; w.Engine.Network() != want {
+					if want := map[string]string{"auto": "shm", "tcp": "tcp", "tls": "tcp",
+						"on aab": "shm+tcp"}[transport]; w.Engine.Network() != want {
 						t.Errorf("network %s, want %s", w.Engine.Network(), want)
 					}
 					for i := range 5 {
@@ -176,9 +177,11 @@ func TestRankZerosKnobsAreAdopted(t *testing.T) {
 			return
 		}
 		if c.FusionThreshold != 1<<20 || w.Engine.Network() != "shm" || c.TCPStreams != 2 {
-			t.Errorf("rank %d: threshold %d over %s, %d streams", r, c.FusionThreshold, w.Engine.Network(), c.TCPStreams)
+			t.Errorf("rank %d: threshold %d over %s, %d streams", r, c.FusionThreshold, w.Engine.Network(),
+				c.TCPStreams)
 		}
-		if told := strings.Contains(log.String(), "HOROVOD_FUSION_THRESHOLD") && strings.Contains(log.String(), "GOROVOD_TRANSPORT") &&
+		if told := strings.Contains(log.String(), "HOROVOD_FUSION_THRESHOLD") && strings.Contains(log.String(),
+			"GOROVOD_TRANSPORT") &&
 			strings.Contains(log.String(), "GOROVOD_TCP_STREAMS"); told != (r == 1) {
 			t.Errorf("rank %d was told: %s", r, log.String())
 		}
@@ -209,7 +212,8 @@ func TestDeathEndsThePending(t *testing.T) {
 				}
 				want := fmt.Sprintf("rank 2 on host testhost (pid %d) was killed by signal 9 (SIGKILL)", os.Getpid())
 				for _, name := range []string{"pending", "later"} {
-					if _, err := add(w, name, 1); err == nil || err.Code != engine.UnknownError || !strings.Contains(err.Reason, want) {
+					if _, err := add(w, name, 1); err == nil || err.Code != engine.UnknownError ||
+						!strings.Contains(err.Reason, want) {
 						t.Errorf("rank %d %s: %v", r, name, err)
 					}
 				}

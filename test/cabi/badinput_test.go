@@ -16,8 +16,8 @@ func compile(t *testing.T, name string) (program string) {
 	t.Helper()
 	dir := filepath.Dir(built(t, "libgorovod.so"))
 	program = filepath.Join(t.TempDir(), name)
-	cc := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", "-I../../include", "-o", program,
-		filepath.Join("testdata", name+".c"), "-L"+dir, "-lgorovod", "-Wl,-rpath,"+dir)
+	cc := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", "-I../../include",
+		"-o", program, filepath.Join("testdata", name+".c"), "-L"+dir, "-lgorovod", "-Wl,-rpath,"+dir)
 	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -33,7 +33,8 @@ func TestEverythingInC(t *testing.T) {
 	run := built(t, "horovodrun")
 	program := filepath.Join(t.TempDir(), "smoke")
 	dir := filepath.Dir(lib)
-	cc := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", "-I../../include", "-o", program, "testdata/smoke.c", "-L"+dir, "-lgorovod", "-Wl,-rpath,"+dir)
+	cc := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", "-I../../include",
+		"-o", program, "testdata/smoke.c", "-L"+dir, "-lgorovod", "-Wl,-rpath,"+dir)
 	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -79,8 +80,11 @@ func TestExportedSymbols(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range strings.Split(string(header), "\n") {
-		for _, w := range strings.FieldsFunc(line, func(r rune) bool { return !(r == '_' || r >= 'a' && r <= 'z' || r == '(') }) {
-			if name, call := strings.CutSuffix(w, "("); call && (strings.HasPrefix(name, "horovod_") || strings.HasPrefix(name, "gorovod_")) && !strings.Contains(line, " * ") && !slices.Contains(names, name) {
+		for _, w := range strings.FieldsFunc(line,
+			func(r rune) bool { return !(r == '_' || r >= 'a' && r <= 'z' || r == '(') }) {
+			if name, call := strings.CutSuffix(w, "("); call && (strings.HasPrefix(name, "horovod_") ||
+				strings.HasPrefix(name, "gorovod_")) && !strings.Contains(line, " * ") &&
+				!slices.Contains(names, name) {
 				t.Errorf("%s is declared, but not exported", name)
 			}
 		}

@@ -98,12 +98,14 @@ func start(t *testing.T, seed uint64, args, env []string, hosts ...string) *job 
 }
 
 // startOn starts a job whose launcher runs by command.
-func startOn(t *testing.T, command func(name string, args ...string) *exec.Cmd, seed uint64, args, env []string, hosts ...string) *job {
+func startOn(t *testing.T, command func(name string, args ...string) *exec.Cmd, seed uint64, args, env []string,
+	hosts ...string) *job {
 	bin, err := programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &job{t: t, dir: *keep, bin: bin, done: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}, risks: newRisks(), known: map[string]*journal{}, last: time.Now()}
+	j := &job{t: t, dir: *keep, bin: bin, done: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 0)),
+		faults: map[string]int{}, risks: newRisks(), known: map[string]*journal{}, last: time.Now()}
 	if j.dir == "" {
 		j.dir = t.TempDir()
 	} else {
@@ -115,9 +117,11 @@ func startOn(t *testing.T, command func(name string, args ...string) *exec.Cmd, 
 		}
 	}
 	j.hosts(hosts...)
-	j.cmd = command(filepath.Join(bin, "horovodrun"), append(args, "--verbose", "--prefix-output-with-timestamp", "--host-discovery-script", "cat "+filepath.Join(j.dir, "hosts"),
-		filepath.Join(bin, "worker"), "-pause", pause.String(), "-journal", filepath.Join(j.dir, "journals"), "-until", filepath.Join(j.dir, "enough"))...)
-	j.cmd.Env = append(append(os.Environ(), j.mark(), "HOROVOD_DYNAMIC_PROCESS_SETS=1", "TMPDIR="+filepath.Join(j.dir, "tmp")), env...)
+	j.cmd = command(filepath.Join(bin, "horovodrun"), append(args, "--verbose", "--prefix-output-with-timestamp",
+		"--host-discovery-script", "cat "+filepath.Join(j.dir, "hosts"), filepath.Join(bin, "worker"), "-pause",
+		pause.String(), "-journal", filepath.Join(j.dir, "journals"), "-until", filepath.Join(j.dir, "enough"))...)
+	j.cmd.Env = append(append(os.Environ(), j.mark(), "HOROVOD_DYNAMIC_PROCESS_SETS=1", "TMPDIR="+filepath.Join(j.dir,
+		"tmp")), env...)
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	shared := sharedMemory()
@@ -186,7 +190,8 @@ func processes(mark string) (pids []int) {
 		if err != nil {
 			continue
 		}
-		if env, err := os.ReadFile(filepath.Join("/proc", d.Name(), "environ")); err == nil && bytes.Contains(env, append([]byte(mark), 0)) {
+		if env, err := os.ReadFile(filepath.Join("/proc", d.Name(), "environ")); err == nil && bytes.Contains(env,
+			append([]byte(mark), 0)) {
 			pids = append(pids, pid)
 		}
 	}
@@ -277,7 +282,8 @@ func (j *job) check() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(j.bin, "worker"), "-steps", fmt.Sprint((newest+1)*5), "reference").Output()
+	out, err := exec.CommandContext(ctx, filepath.Join(j.bin, "worker"), "-steps", fmt.Sprint((newest+1)*5),
+		"reference").Output()
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -307,7 +313,8 @@ func (j *job) check() {
 		if w.done != "" {
 			finished++
 			if w.done != reference[newest] || w.accuracy != accuracy {
-				j.t.Errorf("%s has ended with %s and accuracy %s, without faults it is %s and %s", w.name, w.done, w.accuracy, reference[newest], accuracy)
+				j.t.Errorf("%s has ended with %s and accuracy %s, without faults it is %s and %s", w.name, w.done,
+					w.accuracy, reference[newest], accuracy)
 			}
 		}
 		if alive(w.pid) {
@@ -317,11 +324,13 @@ func (j *job) check() {
 	if finished == 0 {
 		j.t.Error("no worker has finished")
 	}
-	j.t.Logf("%d workers, %d commits, %d workers at the end, accuracy %s; faults: %v; the longest time between two commits of a worker: %v",
-		len(journals), newest+1, finished, accuracy, j.faults, slowest.Round(time.Millisecond))
+	j.t.Logf("%d workers, %d commits, %d workers at the end, accuracy %s; faults: %v; the longest time between two "+
+		"commits of a worker: %v", len(journals), newest+1, finished, accuracy, j.faults,
+		slowest.Round(time.Millisecond))
 	if late := j.recoveries(journals); len(late) > 0 {
 		slices.Sort(late)
-		j.t.Logf("from a kill to the next step of a survivor: median %v, at most %v (%d)", late[len(late)/2], late[len(late)-1], len(late))
+		j.t.Logf("from a kill to the next step of a survivor: median %v, at most %v (%d)", late[len(late)/2],
+			late[len(late)-1], len(late))
 	}
 }
 

@@ -87,7 +87,8 @@ func TestTheLauncherDies(t *testing.T) {
 
 // Two workers of four that die at once, the state's newest holder among them or not.
 func TestTwoDieAtOnce(t *testing.T) {
-	j := start(t, 1, []string{"-np", "4", "--min-np", "2", "--max-np", "4", "--blacklist-cooldown-range", "1", "2"}, nil)
+	j := start(t, 1, []string{"-np", "4", "--min-np", "2", "--max-np", "4", "--blacklist-cooldown-range", "1",
+		"2"}, nil)
 	j.await("the first commits", func() bool { return len(j.veterans()) == 4 })
 	for _, w := range j.veterans()[:2] {
 		j.kill(w)
@@ -116,10 +117,11 @@ func TestBelowMin(t *testing.T) {
 	j.finish()
 }
 
-// A process set of which a single rank is there is the world, of a job that begins with one worker as of one that has lost all
-// others, and is a set again when more come.
+// A process set of which a single rank is there is the world, of a job that begins with one worker as of one that has
+// lost all others, and is a set again when more come.
 func TestASetBecomesTheWorld(t *testing.T) {
-	j := start(t, 1, []string{"-np", "1", "--min-np", "1", "--max-np", "3", "--blacklist-cooldown-range", "1", "2"}, nil, "127.0.0.1:1")
+	j := start(t, 1, []string{"-np", "1", "--min-np", "1", "--max-np", "3", "--blacklist-cooldown-range", "1", "2"},
+		nil, "127.0.0.1:1")
 	train := func(n int) {
 		j.await(fmt.Sprintf("%d train", n), func() bool {
 			all := j.veterans()

@@ -23,7 +23,8 @@ func TestChaosOfHosts(t *testing.T) {
 	j.job = startOn(t, func(name string, args ...string) *exec.Cmd {
 		return c.Hosts[0].Command(context.Background(), name, args...)
 	}, s,
-		[]string{"-np", "4", "--min-np", "2", "--max-np", "8", "--blacklist-cooldown-range", "1", "2", "--start-timeout", "10"},
+		[]string{"-np", "4", "--min-np", "2", "--max-np", "8", "--blacklist-cooldown-range", "1", "2",
+			"--start-timeout", "10"},
 		[]string{"GOROVOD_HEARTBEAT_SECONDS=5", "GOROVOD_SSH=" + c.SSH()}, j.lines(nil)...)
 	j.await("the first commits", func() bool { return len(j.veterans()) >= 4 })
 	j.torment(j.strike)

@@ -89,7 +89,8 @@ func (w *journal) line(line string) {
 	case "from":
 		fmt.Sscanf(rest, "%d commit %d rank %d of %d at %d", &step, &n, &w.rank, &w.size, &at)
 		if n < w.newest || step < 5*(w.newest+1) {
-			w.undone = append(w.undone, fmt.Sprintf("it held commit %d, and went on from step %d, commit %d", w.newest, step, n))
+			w.undone = append(w.undone, fmt.Sprintf("it held commit %d, and went on from step %d, commit %d",
+				w.newest, step, n))
 		}
 	case "step":
 		fmt.Sscanf(rest, "%d at %d", &step, &at)

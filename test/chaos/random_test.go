@@ -13,7 +13,8 @@ const heartbeat = 5 * time.Second
 // TestChaos injects faults at random. One worker that holds the state is spared at any
 // time, so that it is never lost.
 func TestChaos(t *testing.T) {
-	j := start(t, theSeed(t), []string{"-np", "4", "--min-np", "1", "--max-np", "6", "--blacklist-cooldown-range", "1", "2"}, []string{"GOROVOD_HEARTBEAT_SECONDS=5"})
+	j := start(t, theSeed(t), []string{"-np", "4", "--min-np", "1", "--max-np", "6", "--blacklist-cooldown-range", "1",
+		"2"}, []string{"GOROVOD_HEARTBEAT_SECONDS=5"})
 	j.await("the first commits", func() bool { return len(j.veterans()) >= 4 })
 	j.torment(j.strike)
 	j.hosts("127.0.0.1:4", "127.0.0.2:4")

@@ -27,7 +27,8 @@ func TestKillOneOfFour(t *testing.T) {
 		j.kill(victim)
 		j.await("four train again", func() bool {
 			together := full()
-			return len(together) == 4 && !slices.ContainsFunc(together, func(w *journal) bool { return w.steps[len(w.steps)-1].Before(killed) })
+			return len(together) == 4 && !slices.ContainsFunc(together,
+				func(w *journal) bool { return w.steps[len(w.steps)-1].Before(killed) })
 		})
 		last := killed
 		for _, w := range full() {
@@ -39,5 +40,6 @@ func TestKillOneOfFour(t *testing.T) {
 	}
 	j.finish()
 	slices.Sort(replaced)
-	t.Logf("from a kill to the first step with the replacement: median %v, at most %v", replaced[len(replaced)/2], replaced[len(replaced)-1])
+	t.Logf("from a kill to the first step with the replacement: median %v, at most %v", replaced[len(replaced)/2],
+		replaced[len(replaced)-1])
 }

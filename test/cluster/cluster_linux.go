@@ -50,11 +50,13 @@ func New(t testing.TB, n int, options ...string) *Cluster {
 		t.Fatal(err)
 	}
 	c.Write("authorized", string(public))
-	config := fmt.Sprintf("Host *\n User root\n IdentityFile %s\n IdentitiesOnly yes\n UserKnownHostsFile %s\n GlobalKnownHostsFile /dev/null\n LogLevel ERROR\n", c.File("id"), c.File("known"))
+	config := fmt.Sprintf("Host *\n User root\n IdentityFile %s\n IdentitiesOnly yes\n UserKnownHostsFile %s\n "+
+		"GlobalKnownHostsFile /dev/null\n LogLevel ERROR\n", c.File("id"), c.File("known"))
 	for i, h := range c.Hosts {
 		config += fmt.Sprintf("Host h%d\n HostName %s\nHost six%d\n HostName %s\n", i, h.Address, i, h.Address6)
 		c.Keygen(fmt.Sprintf("host%d", i))
-		c.Write(fmt.Sprintf("sshd%d", i), fmt.Sprintf("Port 22\nHostKey %s\nPidFile none\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nLogLevel ERROR\n%s\n",
+		c.Write(fmt.Sprintf("sshd%d", i), fmt.Sprintf("Port 22\nHostKey %s\nPidFile none\nAuthorizedKeysFile "+
+			"%s\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nLogLevel ERROR\n%s\n",
 			c.File(fmt.Sprintf("host%d", i)), c.File("authorized"), strings.Join(options, "\n")))
 		c.SSHDs = append(c.SSHDs, nil)
 		c.StartSSHD(i)
@@ -82,7 +84,8 @@ func (c *Cluster) Write(name, text string) {
 func (c *Cluster) Keygen(name string) {
 	c.t.Helper()
 	os.Remove(c.File(name))
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", c.File(name)).CombinedOutput(); err != nil {
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+		c.File(name)).CombinedOutput(); err != nil {
 		c.t.Fatalf("ssh-keygen: %v: %s", err, out)
 	}
 }
@@ -103,7 +106,8 @@ func (c *Cluster) StartSSHD(i int) {
 	}
 	c.SSHDs[i] = cmd
 	for range 1000 {
-		if table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", cmd.Process.Pid)); bytes.Contains(table, []byte(":0016 00000000:0000 0A")) && inside(cmd.Process.Pid) {
+		if table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", cmd.Process.Pid)); bytes.Contains(table,
+			[]byte(":0016 00000000:0000 0A")) && inside(cmd.Process.Pid) {
 			return
 		}
 		time.Sleep(2 * time.Millisecond)
@@ -112,8 +116,8 @@ func (c *Cluster) StartSSHD(i int) {
 	c.t.Fatalf("sshd of h%d does not listen: %s", i, text)
 }
 
-// Command is a command on a host that has its name, too, and finds its own interfaces in /sys, where some programs look for them. It
-// dies with the test's process.
+// Command is a command on a host that has its name, too, and finds its own interfaces in /sys, where some programs look
+// for them. It dies with the test's process.
 func (c *Cluster) Command(ctx context.Context, i int, name string, args ...string) *exec.Cmd {
 	named := fmt.Sprintf("echo h%d > /proc/sys/kernel/hostname && mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"", i)
 	return c.Hosts[i].Command(ctx, "unshare", append([]string{"--uts", "--mount", "sh", "-c", named, name}, args...)...)

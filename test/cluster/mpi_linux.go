@@ -23,9 +23,11 @@ type Mpirun struct {
 // Mpiruns are those that are known here.
 var Mpiruns = []Mpirun{
 	{"Open MPI", "mpirun.openmpi", true, func(c *Cluster, hosts string, spare bool, env []string) []string {
-		// Neither ssh's command nor the environment has more than this. Its own ways are kept to the wire: the loopback is no way between hosts.
+		// Neither ssh's command nor the environment has more than this. Its own ways are kept to the wire: the loopback
+		// is no way between hosts.
 		args := []string{"--allow-run-as-root", "--oversubscribe", "-H", hosts, "--mca", "plm_rsh_agent", c.agent(),
-			"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", subnet, "--mca", "oob_tcp_if_include", subnet}
+			"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", subnet, "--mca",
+			"oob_tcp_if_include", subnet}
 		if spare {
 			args = append(args, "--enable-recovery")
 		}
@@ -36,7 +38,8 @@ var Mpiruns = []Mpirun{
 		return args
 	}},
 	{"MPICH", "mpirun.mpich", false, func(c *Cluster, hosts string, spare bool, env []string) []string {
-		return []string{"-launcher", "ssh", "-launcher-exec", c.File("agent"), "-localhost", c.Hosts[0].Address, "-hosts", hosts, "-genv", "UCX_TLS", "tcp,self"}
+		return []string{"-launcher", "ssh", "-launcher-exec", c.File("agent"), "-localhost", c.Hosts[0].Address,
+			"-hosts", hosts, "-genv", "UCX_TLS", "tcp,self"}
 	}},
 }
 
@@ -48,9 +51,11 @@ func (c *Cluster) agent() string {
 	return c.SSH() + " -o BatchMode=yes -o StrictHostKeyChecking=accept-new"
 }
 
-// Mpirun is an mpirun of local ranks on each host, with env beside this process's environment. With spare it lets the others be
-// when a rank has died, if it can. It skips the test where there is no such MPI. MPIs take the containers' bridges for ways between hosts, so these go.
-func (c *Cluster) Mpirun(ctx context.Context, t testing.TB, m Mpirun, local int, spare bool, env []string, command ...string) *exec.Cmd {
+// Mpirun is an mpirun of local ranks on each host, with env beside this process's environment. With spare it lets the
+// others be when a rank has died, if it can. It skips the test where there is no such MPI. MPIs take the containers'
+// bridges for ways between hosts, so these go.
+func (c *Cluster) Mpirun(ctx context.Context, t testing.TB, m Mpirun, local int, spare bool, env []string,
+	command ...string) *exec.Cmd {
 	t.Helper()
 	if _, err := exec.LookPath(m.Program); err != nil {
 		t.Skipf("%s is not installed: %v", m.Name, err)

@@ -39,7 +39,8 @@ func Marked(mark, what string) (pids []int) {
 			continue
 		}
 		line, _ := os.ReadFile(d + "/cmdline")
-		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), what) {
+		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && strings.Contains(strings.ReplaceAll(string(line),
+			"\x00", " "), what) {
 			pids = append(pids, pid)
 		}
 	}

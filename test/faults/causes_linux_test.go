@@ -28,9 +28,10 @@ func cause(t *testing.T, fault, match string, bound time.Duration, act func(pid 
 	const victim = 2
 	ctx, cancel := context.WithTimeout(t.Context(), longest)
 	defer cancel()
-	c := exec.CommandContext(ctx, filepath.Join(dir, "gorovod"), "run", "-np", strconv.Itoa(ranks), "--verbose", filepath.Join(dir, "rank"))
-	c.Env = append(os.Environ(), "HOROVOD_DYNAMIC_PROCESS_SETS=1", "FAULT_ROUNDS=100000", fmt.Sprintf("FAULT_RANK=%d", victim), "FAULT="+fault,
-		fmt.Sprintf("GOROVOD_HEARTBEAT_SECONDS=%g", heartbeat.Seconds()))
+	c := exec.CommandContext(ctx, filepath.Join(dir, "gorovod"), "run", "-np", strconv.Itoa(ranks), "--verbose",
+		filepath.Join(dir, "rank"))
+	c.Env = append(os.Environ(), "HOROVOD_DYNAMIC_PROCESS_SETS=1", "FAULT_ROUNDS=100000", fmt.Sprintf("FAULT_RANK=%d",
+		victim), "FAULT="+fault, fmt.Sprintf("GOROVOD_HEARTBEAT_SECONDS=%g", heartbeat.Seconds()))
 	lines, end, err := start([]*exec.Cmd{c})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +73,8 @@ func cause(t *testing.T, fault, match string, bound time.Duration, act func(pid 
 		}
 	}
 	for _, text := range o.texts {
-		if !regexp.MustCompile(`^rank 2 on host \S+ \(pid \d+\) `+match).MatchString(text) || !view.MatchString(text) || text != o.texts[0] {
+		if !regexp.MustCompile(`^rank 2 on host \S+ \(pid \d+\) `+match).MatchString(text) || !view.MatchString(text) ||
+			text != o.texts[0] {
 			t.Errorf("told %q", text)
 		}
 	}

@@ -30,8 +30,9 @@ type kind struct {
 	action, text string
 	bound        time.Duration // from the fault until the last rank is told
 	harmless     bool          // the job may also go on to its end, with right results
-	cause        string        // what a text must say where the rank that failed does not name itself; empty: it must name it
-	wires        []string      // the transports it concerns; nil: all
+	// what a text must say where the rank that failed does not name itself; empty: it must name it
+	cause string
+	wires []string // the transports it concerns; nil: all
 }
 
 // heartbeat is the shortest limit there is, and startTimeout that of the start; both
@@ -49,8 +50,10 @@ var kinds = []kind{
 	{action: "exit", text: "exit", bound: time.Second},
 	{action: "panic", text: "panic", bound: time.Second},
 	{action: "stop", text: "SIGSTOP", bound: heartbeat + 2*slack},
-	{action: "emfile", text: "no descriptors left", bound: startTimeout + 2*slack, harmless: true, cause: "too many open files|descriptor"},
-	{action: "corrupt", text: "corrupt segment", bound: lockLimit + 2*slack, harmless: true, wires: []string{"shm", "hosts"},
+	{action: "emfile", text: "no descriptors left", bound: startTimeout + 2*slack, harmless: true,
+		cause: "too many open files|descriptor"},
+	{action: "corrupt", text: "corrupt segment", bound: lockLimit + 2*slack, harmless: true,
+		wires: []string{"shm", "hosts"},
 		cause: `corrupt|lock for seconds|protocol error|says of itself|process sets? |shut ?down|Horovod has been|negotiat|decod|start timeout|waited`},
 	{action: "cut", text: "cut link", bound: heartbeat + 2*slack, wires: []string{"cut"}},
 }
@@ -89,7 +92,8 @@ type injection struct {
 }
 
 func (i injection) String() string {
-	return fmt.Sprintf("%s %s over %s, rank %d, passage %d, seed %d", i.k.action, phases[i.phase].point, i.wire, i.victim, i.nth, i.seed)
+	return fmt.Sprintf("%s %s over %s, rank %d, passage %d, seed %d", i.k.action, phases[i.phase].point, i.wire,
+		i.victim, i.nth, i.seed)
 }
 
 // binaries are built once.
@@ -174,7 +178,8 @@ func draw(r *rand.Rand, c cell, i int) injection {
 	if wires == nil {
 		wires = []string{"shm", "tcp", "hosts"}
 	}
-	inj := injection{cell: c, wire: wires[i%len(wires)], victim: r.IntN(ranks), nth: 1 + r.IntN(phases[c.phase].most), seed: r.Uint64()}
+	inj := injection{cell: c, wire: wires[i%len(wires)], victim: r.IntN(ranks), nth: 1 + r.IntN(phases[c.phase].most),
+		seed: r.Uint64()}
 	if phases[c.phase].point == "set" && inj.victim == 3 {
 		inj.victim = 0 // rank 3 is not a member of the set, but passes, too: any
 	}
@@ -212,8 +217,10 @@ func inject(t *testing.T, inj injection) (time.Duration, *outcome, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), longest)
 	defer cancel()
 	env := append(os.Environ(), "HOROVOD_DYNAMIC_PROCESS_SETS=1",
-		fmt.Sprintf("GOROVOD_FAILPOINT=%s=%s#%d", phases[inj.phase].point, inj.k.action, inj.nth), fmt.Sprintf("FAULT_RANK=%d", inj.victim), fmt.Sprintf("GOROVOD_SEED=%d", inj.seed),
-		fmt.Sprintf("GOROVOD_HEARTBEAT_SECONDS=%g", heartbeat.Seconds()), fmt.Sprintf("HOROVOD_GLOO_TIMEOUT_SECONDS=%g", startTimeout.Seconds()),
+		fmt.Sprintf("GOROVOD_FAILPOINT=%s=%s#%d", phases[inj.phase].point, inj.k.action, inj.nth),
+		fmt.Sprintf("FAULT_RANK=%d", inj.victim), fmt.Sprintf("GOROVOD_SEED=%d", inj.seed),
+		fmt.Sprintf("GOROVOD_HEARTBEAT_SECONDS=%g", heartbeat.Seconds()), fmt.Sprintf("HOROVOD_GLOO_TIMEOUT_SECONDS=%g",
+			startTimeout.Seconds()),
 		"HOROVOD_STALL_CHECK_TIME_SECONDS=2")
 	switch inj.wire {
 	case "tcp":
@@ -227,7 +234,8 @@ func inject(t *testing.T, inj injection) (time.Duration, *outcome, error) {
 			return 0, nil, err
 		}
 	} else {
-		c := exec.CommandContext(ctx, filepath.Join(dir, "gorovod"), "run", "-np", strconv.Itoa(ranks), filepath.Join(dir, "rank"))
+		c := exec.CommandContext(ctx, filepath.Join(dir, "gorovod"), "run", "-np", strconv.Itoa(ranks),
+			filepath.Join(dir, "rank"))
 		c.Env = env
 		commands = []*exec.Cmd{c}
 	}
@@ -301,7 +309,8 @@ func read(r io.ReadCloser, prefix string, out chan<- string) {
 func onTwoHosts(ctx context.Context, t *testing.T, dir string, env []string) ([]*exec.Cmd, error) {
 	hosts := netns.Two(t, "")
 	const secret, port = "5ec8e75ec8e75ec8e75ec8e75ec8e75ec8e7", "7423"
-	server := hosts[0].Command(ctx, filepath.Join(dir, "gorovod"), "rendezvous", "-n", strconv.Itoa(ranks), "--listen", hosts[0].Address+":"+port)
+	server := hosts[0].Command(ctx, filepath.Join(dir, "gorovod"), "rendezvous", "-n", strconv.Itoa(ranks), "--listen",
+		hosts[0].Address+":"+port)
 	server.Env = append(os.Environ(), "HOROVOD_SECRET_KEY="+secret)
 	out, err := server.StdoutPipe()
 	if err != nil {
@@ -317,10 +326,13 @@ func onTwoHosts(ctx context.Context, t *testing.T, dir string, env []string) ([]
 	var commands []*exec.Cmd
 	for r := range ranks {
 		c := hosts[r/2].Command(ctx, filepath.Join(dir, "rank"))
-		c.Env = append(env[:len(env):len(env)], fmt.Sprintf("HOROVOD_RANK=%d", r), fmt.Sprintf("HOROVOD_SIZE=%d", ranks),
-			fmt.Sprintf("HOROVOD_LOCAL_RANK=%d", r%2), "HOROVOD_LOCAL_SIZE=2", fmt.Sprintf("HOROVOD_CROSS_RANK=%d", r/2), "HOROVOD_CROSS_SIZE=2",
-			"HOROVOD_GLOO_RENDEZVOUS_ADDR="+hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT="+port, "HOROVOD_SECRET_KEY="+secret, fmt.Sprintf("HOROVOD_HOSTNAME=h%d", r/2),
-			fmt.Sprintf("GOROVOD_CUT=ip neighbour replace %s lladdr 02:00:00:00:00:99 dev %s nud permanent", hosts[0].Address, netns.Interface))
+		c.Env = append(env[:len(env):len(env)], fmt.Sprintf("HOROVOD_RANK=%d", r),
+			fmt.Sprintf("HOROVOD_SIZE=%d", ranks), fmt.Sprintf("HOROVOD_LOCAL_RANK=%d", r%2), "HOROVOD_LOCAL_SIZE=2",
+			fmt.Sprintf("HOROVOD_CROSS_RANK=%d", r/2), "HOROVOD_CROSS_SIZE=2",
+			"HOROVOD_GLOO_RENDEZVOUS_ADDR="+hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT="+port,
+			"HOROVOD_SECRET_KEY="+secret, fmt.Sprintf("HOROVOD_HOSTNAME=h%d", r/2),
+			fmt.Sprintf("GOROVOD_CUT=ip neighbour replace %s lladdr 02:00:00:00:00:99 dev %s nud permanent",
+				hosts[0].Address, netns.Interface))
 		commands = append(commands, c)
 	}
 	return commands, nil
@@ -410,7 +422,8 @@ func (o *outcome) judge(inj injection) (time.Duration, error) {
 		return wrong("a job with a fault came to its end")
 	}
 	for _, line := range o.all {
-		if strings.Contains(line, "fatal error:") || strings.Contains(line, "SIGSEGV") || strings.Contains(line, "SIGBUS") {
+		if strings.Contains(line, "fatal error:") || strings.Contains(line, "SIGSEGV") || strings.Contains(line,
+			"SIGBUS") {
 			return wrong("a crash")
 		}
 	}
@@ -425,14 +438,16 @@ func (o *outcome) judge(inj injection) (time.Duration, error) {
 
 // view is what follows the cause once the engine works: when, who noticed, and what that
 // rank was doing.
-var view = regexp.MustCompile(` \[[0-9:. -]+ UTC, seen by rank \d on host \S+ \(pid \d+\): ([A-Z_]+ "[^"]*" (was|waited) |nothing was pending)`)
+var view = regexp.MustCompile(
+	` \[[0-9:. -]+ UTC, seen by rank \d on host \S+ \(pid \d+\): ([A-Z_]+ "[^"]*" (was|waited) |nothing was pending)`)
 
 // attributed checks that each text names the rank that has failed, its host and its
 // process, or the cause where that is nobody's, and the phase; and that all say the same.
 func (o *outcome) attributed(inj injection) error {
 	point := phases[inj.phase].point
 	starting := point == "rendezvous" || point == "attach"
-	who := fmt.Sprintf(`rank %d( on host \S+)? \(pid \d+\)|rank %[1]d on host|cannot connect to rank %[1]d|rank %[1]d of %[2]d \(joined from host \S+, pid \d+|rank %[1]d \(HOROVOD_`, inj.victim, ranks)
+	who := fmt.Sprintf(
+		`rank %d( on host \S+)? \(pid \d+\)|rank %[1]d on host|cannot connect to rank %[1]d|rank %[1]d of %[2]d \(joined from host \S+, pid \d+|rank %[1]d \(HOROVOD_`, inj.victim, ranks)
 	if inj.k.action == "cut" { // each side names the other
 		who = `rank \d on host h\d \(pid \d+\)|(the|a) launcher|rank \d of 4 \(|rank \d cannot connect to rank \d`
 	}

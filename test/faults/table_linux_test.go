@@ -18,7 +18,8 @@ type table struct {
 }
 
 func newTable() *table {
-	return &table{worst: map[cell]time.Duration{}, counts: map[cell]int{}, harmless: map[cell]int{}, bad: map[cell]int{}}
+	return &table{worst: map[cell]time.Duration{}, counts: map[cell]int{}, harmless: map[cell]int{},
+		bad: map[cell]int{}}
 }
 
 // add notes an injection; took is 0 where nobody was told.
@@ -63,7 +64,8 @@ func (t *table) String() string {
 			case t.harmless[c] == t.counts[c]:
 				fmt.Fprintf(&b, " none (%d) |", t.counts[c])
 			case t.harmless[c] > 0:
-				fmt.Fprintf(&b, " %.2f s (%d), none (%d) |", t.worst[c].Seconds(), t.counts[c]-t.harmless[c], t.harmless[c])
+				fmt.Fprintf(&b, " %.2f s (%d), none (%d) |", t.worst[c].Seconds(), t.counts[c]-t.harmless[c],
+					t.harmless[c])
 			default:
 				fmt.Fprintf(&b, " %.2f s (%d) |", t.worst[c].Seconds(), t.counts[c])
 			}

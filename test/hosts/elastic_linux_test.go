@@ -106,7 +106,8 @@ type trial struct {
 // train starts an elastic job, whose mark is in the environment of its workers.
 func (c *testCluster) train(env []string, args ...string) *trial {
 	c.t.Helper()
-	r := &trial{c: c, said: &said{}, done: make(chan struct{}), mark: "HOSTS_TEST_MARK=" + c.t.Name() + strconv.Itoa(os.Getpid())}
+	r := &trial{c: c, said: &said{}, done: make(chan struct{}), mark: "HOSTS_TEST_MARK=" + c.t.Name() +
+		strconv.Itoa(os.Getpid())}
 	env = append(does("elastic", r.mark, "GOROVOD_HEARTBEAT_SECONDS=5", untilVariable+"="+c.File("enough")), env...)
 	r.job = c.run(env, append(args, self())...)
 	r.Stdout, r.Stderr = r.said, r.said
@@ -230,7 +231,8 @@ func TestElasticHostsAreDiscovered(t *testing.T) {
 		}
 	}
 	offer("10.78.0.1:1\n")
-	r := c.train([]string{"GOROVOD_ELASTIC_BLACKLIST=host"}, "-np", "1", "--min-np", "1", "--host-discovery-script", "cat "+c.File("offered"))
+	r := c.train([]string{"GOROVOD_ELASTIC_BLACKLIST=host"}, "-np", "1", "--min-np", "1", "--host-discovery-script",
+		"cat "+c.File("offered"))
 	r.await("worker 0 .*: of 1", 1)
 	offer("h1:2\n10.78.0.1:1\n") // hosts that are known stay first
 	// They may come one after the other.

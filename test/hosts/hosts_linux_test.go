@@ -25,7 +25,8 @@ const programVariable = "GOROVOD_HOSTS_TEST_PROGRAM"
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	switch {
-	case name == "horovodrun" || name == "gorovod" || name == "gorovod-supervisor" || len(os.Args) == 2 && os.Args[1] == "agent":
+	case name == "horovodrun" || name == "gorovod" || name == "gorovod-supervisor" || len(os.Args) == 2 &&
+		os.Args[1] == "agent":
 		os.Exit(launch.Main(os.Args))
 	case os.Getenv(programVariable) != "":
 		os.Exit(programs[os.Getenv(programVariable)]())

@@ -22,7 +22,8 @@ func TestCollectivesOverHosts(t *testing.T) {
 		{"10.78.0.2:1,[fd78::3]:1", 2},
 	} {
 		for _, flat := range []string{"0", "1"} {
-			j := c.run(does("collectives", "HOROVOD_HIERARCHICAL_ALLREDUCE="+flat), "-np", fmt.Sprint(job.np), "-H", job.hosts, self())
+			j := c.run(does("collectives", "HOROVOD_HIERARCHICAL_ALLREDUCE="+flat), "-np", fmt.Sprint(job.np), "-H",
+				job.hosts, self())
 			j.expect(0)
 			if n := strings.Count(j.stdout.String(), "all is right"); n != job.np {
 				t.Errorf("%s: %d of %d ranks are right", job.hosts, n, job.np)
@@ -44,7 +45,8 @@ func BenchmarkSSH(b *testing.B) {
 	c := newCluster(b, 2)
 	var cpu time.Duration
 	for b.Loop() {
-		ssh := c.Hosts[0].Command(b.Context(), "ssh", "-F", c.File("config"), "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "h1", "true")
+		ssh := c.Hosts[0].Command(b.Context(), "ssh", "-F", c.File("config"), "-T", "-o", "BatchMode=yes", "-o",
+			"StrictHostKeyChecking=accept-new", "h1", "true")
 		if out, err := ssh.CombinedOutput(); err != nil {
 			b.Fatalf("%v: %s", err, out)
 		}
@@ -72,8 +74,10 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("the ways from the last host were not measured:\n%s", &j.stdout)
 	}
 	c.Write("hosts", "h1 slots=64 # more than cores\n")
-	j = examine(0, "--hostfile", c.File("hosts"), "-i", c.File("id"), "-p", "22", "--remote-command", c.gorovod, "--python", "false", "--no-pairs")
-	for _, want := range []string{"\nh1 ", "warning: h1: 64 slots on", "warning: h1: the Python whose frameworks count", "can run"} {
+	j = examine(0, "--hostfile", c.File("hosts"), "-i", c.File("id"), "-p", "22", "--remote-command", c.gorovod,
+		"--python", "false", "--no-pairs")
+	for _, want := range []string{"\nh1 ", "warning: h1: 64 slots on", "warning: h1: the Python whose frameworks count",
+		"can run"} {
 		if !strings.Contains(j.stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &j.stdout)
 		}
@@ -81,13 +85,15 @@ func TestDoctor(t *testing.T) {
 	if strings.Contains(j.stdout.String(), "LATENCY") {
 		t.Errorf("--no-pairs:\n%s", &j.stdout)
 	}
-	for option, value := range map[string]string{"-i": c.File("missing"), "--hostfile": c.File("missing"), "-H": "h1:x", "--start-timeout": "0"} {
+	for option, value := range map[string]string{"-i": c.File("missing"), "--hostfile": c.File("missing"), "-H": "h1:x",
+		"--start-timeout": "0"} {
 		examine(2, option, value)
 	}
 	examine(1, "-H", "h1:1", "-p", "2222")
 	c.StopSSHD(2)
 	j = examine(1, "-H", "h1:1,h2:1")
-	for _, want := range []string{"FAILURE: h2: ssh ended with code 255", "Connection refused", "A job over these hosts cannot run."} {
+	for _, want := range []string{"FAILURE: h2: ssh ended with code 255", "Connection refused",
+		"A job over these hosts cannot run."} {
 		if !strings.Contains(j.stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &j.stdout)
 		}

@@ -70,9 +70,11 @@ func TestLostHosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mark := "HOSTS_TEST_MARK=" + name + strconv.Itoa(os.Getpid())
-			c.Write("named", "#!/bin/sh\nexport HOST_MARK=h$(ip -4 -o address | sed -n 's/.*10\\.78\\.0\\.\\([0-9]\\).*/\\1/p' | awk '{print $1-1}')\nexec "+c.gorovod+" \"$@\"\n")
+			c.Write("named", "#!/bin/sh\nexport HOST_MARK=h$(ip -4 -o address | sed -n "+
+				"'s/.*10\\.78\\.0\\.\\([0-9]\\).*/\\1/p' | awk '{print $1-1}')\nexec "+c.gorovod+" \"$@\"\n")
 			os.Chmod(c.File("named"), 0o700)
-			j := c.run(does("loop", mark), "-np", "4", "-H", "h1:2,h2:2", "--remote-command", c.File("named"), "--grace-period", "1", self())
+			j := c.run(does("loop", mark), "-np", "4", "-H", "h1:2,h2:2", "--remote-command", c.File("named"),
+				"--grace-period", "1", self())
 			j.t = t
 			j.until("looping", 4)
 			begin := time.Now()
@@ -113,7 +115,8 @@ func TestDeathOfTheLauncherLeavesNobodyAnywhere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	mark := "HOSTS_TEST_MARK=launcher" + strconv.Itoa(os.Getpid())
-	j := c.run([]string{mark}, "-np", "4", "-H", "h0:1,h1:1,h2:2", "bash", "-c", "sleep 1000 & setsid sleep 1000 & echo ready; wait")
+	j := c.run([]string{mark}, "-np", "4", "-H", "h0:1,h1:1,h2:2", "bash", "-c",
+		"sleep 1000 & setsid sleep 1000 & echo ready; wait")
 	j.until("ready", 4)
 	j.Process.Kill()
 	j.wait()
@@ -126,7 +129,8 @@ func TestACutWire(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	mark := "HOSTS_TEST_MARK=wire" + strconv.Itoa(os.Getpid())
-	j := c.run([]string{mark}, "-np", "2", "-H", "h1:1,h2:1", "--grace-period", "0", "sh", "-c", "echo ready; exec sleep 1000")
+	j := c.run([]string{mark}, "-np", "2", "-H", "h1:1,h2:1", "--grace-period", "0", "sh", "-c",
+		"echo ready; exec sleep 1000")
 	j.until("ready", 2)
 	c.Hosts[2].Link(t, "down")
 	j.wait()
@@ -153,7 +157,8 @@ func TestSignalsReachAllHosts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	mark := "HOSTS_TEST_MARK=signal" + strconv.Itoa(os.Getpid())
-	j := c.run([]string{mark}, "-np", "3", "-H", "h0:1,h1:1,h2:1", "sh", "-c", "trap 'echo asked; exit 0' INT; echo ready; while :; do sleep 0.05; done")
+	j := c.run([]string{mark}, "-np", "3", "-H", "h0:1,h1:1,h2:1", "sh", "-c",
+		"trap 'echo asked; exit 0' INT; echo ready; while :; do sleep 0.05; done")
 	j.until("ready", 3)
 	j.Process.Signal(syscall.SIGINT) // nsenter has become the launcher
 	j.wait()
@@ -169,7 +174,8 @@ func TestSignalsReachAllHosts(t *testing.T) {
 func TestMuchOutputOfOtherHosts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
-	j := c.run(nil, "-np", "4", "-H", "h1:2,h2:2", "sh", "-c", "yes 'a line of some length' | head -n 100000; echo last >&2")
+	j := c.run(nil, "-np", "4", "-H", "h1:2,h2:2", "sh", "-c", "yes 'a line of some length' | head -n 100000; "+
+		"echo last >&2")
 	j.expect(0)
 	if n := strings.Count(j.stdout.String(), ">:a line of some length\n"); n != 400_000 {
 		t.Errorf("%d lines of 400000", n)
@@ -194,5 +200,6 @@ func TestOutputFilesOfOtherHosts(t *testing.T) {
 	if err := os.Symlink("/dev/full", full+"/rank.1/stdout"); err != nil {
 		t.Fatal(err)
 	}
-	c.run(nil, "-np", "2", "-H", "h0:1,h1:1", "--output-filename", full, "echo", "hi").expect(1, "output is lost: write .*/rank.1/stdout: no space left on device")
+	c.run(nil, "-np", "2", "-H", "h0:1,h1:1", "--output-filename", full, "echo", "hi").expect(1,
+		"output is lost: write .*/rank.1/stdout: no space left on device")
 }

@@ -31,21 +31,26 @@ func TestStartedByMpirun(t *testing.T) {
 			}
 			c.Write("prefix/lib/libpmix.so.2", "no library")
 			for name, env := range map[string][]string{
-				"over MPI":                       {overMPI},
-				"over MPI, at the usual places":  {"HOROVOD_CONTROLLER=gloo", "HOROVOD_CPU_OPERATIONS=mpi", secret(t), "HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=4710"},
-				"by a shared directory":          {"GOROVOD_RENDEZVOUS_DIR=" + c.Dir},
-				"by what the launcher offers":    {"HOME=/proc"}, // where nobody can write
-				"in the home directory":          {"HOME=" + c.Dir, "PMIX_INSTALL_PREFIX=" + noPMIx},
-				"by a secret and an address":     {secret(t), "HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=4711"},
-				"by a secret, under TLS":         {secret(t), "HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=4712", "GOROVOD_TLS=1"},
-				"over MPI, its own hierarchy":    {overMPI, "HOROVOD_HIERARCHICAL_ALLREDUCE=1"},
-				"by a directory, flat allreduce": {"GOROVOD_RENDEZVOUS_DIR=" + c.Dir, "HOROVOD_HIERARCHICAL_ALLREDUCE=0"},
+				"over MPI": {overMPI},
+				"over MPI, at the usual places": {"HOROVOD_CONTROLLER=gloo", "HOROVOD_CPU_OPERATIONS=mpi", secret(t),
+					"HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=4710"},
+				"by a shared directory":       {"GOROVOD_RENDEZVOUS_DIR=" + c.Dir},
+				"by what the launcher offers": {"HOME=/proc"}, // where nobody can write
+				"in the home directory":       {"HOME=" + c.Dir, "PMIX_INSTALL_PREFIX=" + noPMIx},
+				"by a secret and an address": {secret(t), "HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address,
+					"HOROVOD_GLOO_RENDEZVOUS_PORT=4711"},
+				"by a secret, under TLS": {secret(t), "HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address,
+					"HOROVOD_GLOO_RENDEZVOUS_PORT=4712", "GOROVOD_TLS=1"},
+				"over MPI, its own hierarchy": {overMPI, "HOROVOD_HIERARCHICAL_ALLREDUCE=1"},
+				"by a directory, flat allreduce": {"GOROVOD_RENDEZVOUS_DIR=" + c.Dir,
+					"HOROVOD_HIERARCHICAL_ALLREDUCE=0"},
 			} {
 				t.Run(name, func(t *testing.T) {
 					j := c.mpirun(t, m, false, does("collectives", env...))
 					j.expect(0)
 					for r := range 4 {
-						if place := fmt.Sprintf("all is right on rank %d of 4, %d of 2 here", r, r%2); !strings.Contains(j.stdout.String(), place) {
+						if place := fmt.Sprintf("all is right on rank %d of 4, %d of 2 here", r,
+							r%2); !strings.Contains(j.stdout.String(), place) {
 							t.Errorf("there is no %q in\n%s%s", place, &j.stdout, &j.stderr)
 						}
 					}
@@ -55,8 +60,8 @@ func TestStartedByMpirun(t *testing.T) {
 	}
 }
 
-// Ranks of Open MPI need no directory that all hosts share, say that it is PMIx by which they meet, and do not wait for ever for one
-// that does not come.
+// Ranks of Open MPI need no directory that all hosts share, say that it is PMIx by which they meet, and do not wait for
+// ever for one that does not come.
 func TestMeetByPMIx(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -64,9 +69,10 @@ func TestMeetByPMIx(t *testing.T) {
 	j := c.mpirun(t, openMPI, false, does("collectives", "HOME=/proc", "HOROVOD_LOG_LEVEL=debug"))
 	j.expect(0, "mpirun of Open MPI, and meet by PMIx")
 	c.absent(t, openMPI, "PMIx", map[string]string{
-		"3":   `rank 3 of 4 \(not heard of, started on host h1\); ranks 0, 1, 2 are there`,
-		"0":   `rank 0 of 4 \(not heard of, started on host h0\); ranks 1, 2, 3 are there`,
-		"2,3": `rank 2 of 4 \(not heard of, started on host 10.78.0.2\), rank 3 of 4 \(not heard of, started on host 10.78.0.2\); ranks 0, 1 are there`, // as mpirun was told
+		"3": `rank 3 of 4 \(not heard of, started on host h1\); ranks 0, 1, 2 are there`,
+		"0": `rank 0 of 4 \(not heard of, started on host h0\); ranks 1, 2, 3 are there`,
+		// as mpirun was told
+		"2,3": `rank 2 of 4 \(not heard of, started on host 10.78.0.2\), rank 3 of 4 \(not heard of, started on host 10.78.0.2\); ranks 0, 1 are there`,
 	})
 }
 
@@ -78,13 +84,15 @@ func TestMeetByPMI(t *testing.T) {
 	j := c.mpirun(t, mpich, false, does("collectives", "HOME=/proc", "HOROVOD_LOG_LEVEL=debug"))
 	j.expect(0, `mpiexec \(PMI\), and meet by PMI`)
 	c.absent(t, mpich, "PMI", map[string]string{
-		"3":   `rank 3 of 4 \(not heard of, started on host h1\); ranks 0, 1, 2 are there`,
-		"0":   `rank 0 of 4 \(not heard of, started on host h0\); ranks 1, 2, 3 are there`,
-		"2,3": `rank 2 of 4 \(not heard of, started on host number 2 of 2\), rank 3 of 4 \(not heard of, started on host number 2 of 2\); ranks 0, 1 are there`, // its name is not told
+		"3": `rank 3 of 4 \(not heard of, started on host h1\); ranks 0, 1, 2 are there`,
+		"0": `rank 0 of 4 \(not heard of, started on host h0\); ranks 1, 2, 3 are there`,
+		// its name is not told
+		"2,3": `rank 2 of 4 \(not heard of, started on host number 2 of 2\), rank 3 of 4 \(not heard of, started on host number 2 of 2\); ranks 0, 1 are there`,
 	})
 }
 
-// absent checks what ranks of an mpirun's are told when some do not come, by which these are: comma-separated, two on each host.
+// absent checks what ranks of an mpirun's are told when some do not come, by which these are: comma-separated, two on
+// each host.
 func (c *testCluster) absent(t *testing.T, m cluster.Mpirun, way string, told map[string]string) {
 	for absent, told := range told {
 		j := c.mpirun(t, m, false, does("absent", "ABSENT="+absent, "HOME=/proc", "HOROVOD_GLOO_TIMEOUT_SECONDS=2"))
@@ -92,10 +100,15 @@ func (c *testCluster) absent(t *testing.T, m cluster.Mpirun, way string, told ma
 		var texts []string
 		for r := range 4 {
 			if !strings.Contains(absent, fmt.Sprint(r)) {
-				texts = append(texts, fmt.Sprintf(`rank %d of 4 on host h%d: (find rank 0|tell the other ranks) by %s: waited [0-9.]+s for `, r, r/2, way)+told)
+				texts = append(texts,
+					fmt.Sprintf(
+						`rank %d of 4 on host h%d: (find rank 0|tell the other ranks) by %s: waited [0-9.]+s for `, r,
+						r/2,
+						way)+told)
 			}
 		}
-		j.expect(anyFailure, texts...) // Hydra kills the other ranks as soon as one has ended, and may stumble over that
+		// Hydra kills the other ranks as soon as one has ended, and may stumble over that
+		j.expect(anyFailure, texts...)
 		t.Logf("without %s: %.1f s in all", absent, time.Since(began).Seconds())
 	}
 }
@@ -141,7 +154,8 @@ func (c *testCluster) lose(t *testing.T, m cluster.Mpirun, env string, lose func
 	if env == "HOME=" {
 		env += c.Dir
 	}
-	j := c.mpirun(t, m, true, does("teller", env, mark, "TOLD="+c.Dir, "GOROVOD_HEARTBEAT_SECONDS=5", fmt.Sprintf("HOROVOD_GLOO_TIMEOUT_SECONDS=%v", slowStart.Seconds())))
+	j := c.mpirun(t, m, true, does("teller", env, mark, "TOLD="+c.Dir, "GOROVOD_HEARTBEAT_SECONDS=5",
+		fmt.Sprintf("HOROVOD_GLOO_TIMEOUT_SECONDS=%v", slowStart.Seconds())))
 	if err := j.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +191,8 @@ func (c *testCluster) lose(t *testing.T, m cluster.Mpirun, env string, lose func
 	return j
 }
 
-// slowStart bounds how long the ranks of lose may take to come: where the cores are busy with other tests each takes its turn.
+// slowStart bounds how long the ranks of lose may take to come: where the cores are busy with other tests each takes
+// its turn.
 const slowStart = 80 * time.Second
 
 // await is what a file says when it is there.
@@ -208,15 +223,15 @@ func alive(pid int) bool {
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))
 }
 
-// crashed reports that the mpirun of a job that is over has died of itself: Open MPI's may when it hands on what MPI says about a lost
-// connection, and then ends the ranks on other hosts.
+// crashed reports that the mpirun of a job that is over has died of itself: Open MPI's may when it hands on what MPI
+// says about a lost connection, and then ends the ranks on other hosts.
 func (j *job) crashed() bool {
 	status, ok := j.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() != syscall.SIGKILL // which is the test's
 }
 
-// told checks what the survivors of a host have been told. An mpirun that does not spare them may have killed all but one before they
-// could say it, or all if it says why itself, and one that has crashed any.
+// told checks what the survivors of a host have been told. An mpirun that does not spare them may have killed all but
+// one before they could say it, or all if it says why itself, and one that has crashed any.
 func (j *job) told(m cluster.Mpirun, dir string, ranks []int, cause string) {
 	j.t.Helper()
 	silent := 0
@@ -233,7 +248,8 @@ func (j *job) told(m cluster.Mpirun, dir string, ranks []int, cause string) {
 	}
 	if j.crashed() {
 		j.t.Logf("mpirun has crashed: %v\n%s", j.ProcessState, &j.stderr)
-	} else if silent == len(ranks) && !regexp.MustCompile(`(?i)signal:? *9|exit code: 9`).MatchString(j.stdout.String()+j.stderr.String()) {
+	} else if silent == len(ranks) && !regexp.MustCompile(`(?i)signal:? *9|exit code: 9`).MatchString(
+		j.stdout.String()+j.stderr.String()) {
 		j.t.Errorf("nobody says why ranks %v have ended\n%s%s", ranks, &j.stdout, &j.stderr)
 	}
 }

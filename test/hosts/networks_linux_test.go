@@ -31,7 +31,8 @@ func (c *testCluster) right(np int, hosts string, env ...string) *job {
 func TestOneSlowLink(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 4)
-	c.ip(2, "tc", "qdisc", "add", "dev", c.Hosts[2].Interface, "root", "tbf", "rate", "100mbit", "burst", "64kb", "latency", "50ms")
+	c.ip(2, "tc", "qdisc", "add", "dev", c.Hosts[2].Interface, "root", "tbf", "rate", "100mbit", "burst", "64kb",
+		"latency", "50ms")
 	for _, hierarchical := range []string{"0", "1"} {
 		c.right(5, "h0:1,h1:1,h2:2,h3:1", "HOROVOD_HIERARCHICAL_ALLREDUCE="+hierarchical)
 	}
@@ -59,7 +60,8 @@ func TestPrivateRangesTwice(t *testing.T) {
 		t.Errorf("the address in the private range was not even offered: %s", text)
 	}
 	// An interface that leads nowhere, though all have it: that is said within the time that there is.
-	c.run(does("collectives"), "-np", "2", "-H", "h1:1,h2:1", "--network-interfaces", "lab0", "--start-timeout", "5", self()).
+	c.run(does("collectives"), "-np", "2", "-H", "h1:1,h2:1", "--network-interfaces", "lab0", "--start-timeout",
+		"5", self()).
 		expect(1, `lab0|10\.99\.0\.2`)
 }
 
@@ -73,21 +75,26 @@ func TestInterfacesWithOtherNames(t *testing.T) {
 		c.ip(h, "ip", "address", "add", fmt.Sprintf("10.79.0.%d/24", h+1), "dev", "docker0")
 	}
 	restricted := func(names string, options ...string) *job {
-		return c.run(does("collectives", "GOROVOD_TRANSPORT=tcp", "HOROVOD_LOG_LEVEL=debug"), append([]string{"-np", "4", "-H", "h1:2,h2:1,h0:1", "--verbose", "--network-interfaces", names}, append(options, self())...)...)
+		return c.run(does("collectives", "GOROVOD_TRANSPORT=tcp", "HOROVOD_LOG_LEVEL=debug"),
+			append([]string{"-np", "4", "-H", "h1:2,h2:1,h0:1", "--verbose", "--network-interfaces", names},
+				append(options, self())...)...)
 	}
 	j := restricted("net0,net1,net2,net7")
 	j.expect(0, "h1 has net1\\n", "h2 has net2\\n", "--network-interfaces: no host has net7\\n")
 	if n := strings.Count(j.stdout.String(), "all is right"); n != 4 {
 		t.Errorf("%d of 4 ranks are right: %s", n, &j.stderr)
 	}
-	if text := j.stderr.String(); strings.Contains(text, "10.79.0.") || strings.Contains(text, "127.0.0.1") || !strings.Contains(text, "10.78.0.2") {
+	if text := j.stderr.String(); strings.Contains(text, "10.79.0.") || strings.Contains(text, "127.0.0.1") ||
+		!strings.Contains(text, "10.78.0.2") {
 		t.Errorf("it went over other interfaces: %s", text)
 	}
 	ran := c.File("ran")
 	c.run(nil, "-np", "4", "-H", "h1:2,h2:1,h0:1", "--network-interfaces", "net0,net1", "touch", ran).
-		expect(1, "1 of 3\n  host h2: --network-interfaces net0,net1: none of these is an interface of this host that is up and has an address: it has lo, net2, docker0")
+		expect(1, "1 of 3\n  host h2: --network-interfaces net0,net1: none of these is an interface of this host "+
+			"that is up and has an address: it has lo, net2, docker0")
 	c.run(nil, "-np", "3", "-H", "h1:2,h2:1", "--network-interfaces", "net1,net2", "touch", ran).
-		expect(1, "--network-interfaces net1,net2: none of these is an interface of this host.* it has lo, net0, docker0")
+		expect(1, "--network-interfaces net1,net2: none of these is an interface of this host.* it has lo, "+
+			"net0, docker0")
 	c.ip(1, "ip", "link", "add", "net8", "type", "bridge")
 	c.run(nil, "-np", "2", "-H", "h1:2", "--network-interfaces", "net0,net8", "touch", ran).
 		expect(1, `host h1: --network-interfaces net0,net8: .* net8 \(which is down\)`)

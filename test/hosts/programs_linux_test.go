@@ -29,12 +29,15 @@ var programs = map[string]func() int{
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		fmt.Printf("all is right on rank %d of %d, %d of %d here\n", hvd.Rank(), hvd.Size(), hvd.LocalRank(), hvd.LocalSize())
+		fmt.Printf("all is right on rank %d of %d, %d of %d here\n", hvd.Rank(), hvd.Size(), hvd.LocalRank(),
+			hvd.LocalSize())
 		return 0
 	},
-	// absent does not come on the ranks of an mpirun's that ABSENT lists, which it leaves for mpirun to end: Hydra may not.
+	// absent does not come on the ranks of an mpirun's that ABSENT lists, which it leaves for mpirun to end: Hydra may
+	// not.
 	"absent": func() int {
-		if slices.Contains(strings.Split(os.Getenv("ABSENT"), ","), cmp.Or(os.Getenv("OMPI_COMM_WORLD_RANK"), os.Getenv("PMI_RANK"))) {
+		if slices.Contains(strings.Split(os.Getenv("ABSENT"), ","), cmp.Or(os.Getenv("OMPI_COMM_WORLD_RANK"),
+			os.Getenv("PMI_RANK"))) {
 			time.Sleep(20 * time.Second)
 			return 0
 		}
@@ -63,8 +66,8 @@ var programs = map[string]func() int{
 			time.Sleep(time.Millisecond)
 		}
 	},
-	// teller reduces much until it fails, for at most two minutes. It writes its process id and then what it is told to files, since
-	// launchers that fail lose output.
+	// teller reduces much until it fails, for at most two minutes. It writes its process id and then what it is told to
+	// files, since launchers that fail lose output.
 	"teller": func() int {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()

@@ -18,7 +18,8 @@ func TestHostsThatCannotBeReached(t *testing.T) {
 	refuse := func(hosts string, options []string, says ...string) {
 		t.Helper()
 		begin := time.Now()
-		c.run(nil, append(append([]string{"-np", "2", "-H", hosts}, options...), "touch", ran)...).expect(1, append(says, "could not connect to some hosts via ssh")...)
+		c.run(nil, append(append([]string{"-np", "2", "-H", hosts}, options...), "touch", ran)...).expect(1,
+			append(says, "could not connect to some hosts via ssh")...)
 		if took := time.Since(begin); took > 20*time.Second {
 			t.Errorf("%s: it took %v", hosts, took)
 		}
@@ -26,10 +27,12 @@ func TestHostsThatCannotBeReached(t *testing.T) {
 			t.Errorf("%s: something was run", hosts)
 		}
 	}
-	refuse("h0:1,10.78.0.77:1", []string{"--start-timeout", "2"}, `host 10\.78\.0\.77: (there was no answer in time|.*timed out|.*No route to host)`, "is the host up")
+	refuse("h0:1,10.78.0.77:1", []string{"--start-timeout", "2"},
+		`host 10\.78\.0\.77: (there was no answer in time|.*timed out|.*No route to host)`, "is the host up")
 	refuse("h0:1,172.30.1.1:1", nil, "Network is unreachable", "is this host in that network")
 	refuse("h1:1,no-such-host.invalid:1", nil, "Could not resolve hostname", "is the name right")
-	refuse("h1:1,h2:1", []string{"-p", "2222"}, "host h1: .*Connection refused", "host h2: .*Connection refused", "--ssh-port")
+	refuse("h1:1,h2:1", []string{"-p", "2222"}, "host h1: .*Connection refused", "host h2: .*Connection refused",
+		"--ssh-port")
 	refuse("h1:1,h2:1", []string{"--remote-command", "/no/gorovod"}, "2 of 2", "/no/gorovod", "--remote-command")
 	refuse("h1:1,h2:1", []string{"--remote-command", "echo"}, "what was run there is no gorovod of this version")
 	refuse("h1:1,h2:1", []string{"--remote-command", "cat"}, "gorovod.*--remote-command")
@@ -40,7 +43,8 @@ func TestHostsThatCannotBeReached(t *testing.T) {
 	refuse("h1:1,h2:1", nil, "host h1: .*Permission denied", "host h2: ", "ssh-copy-id -F .*/config h1")
 	c.Write("none", "")
 	refuse("h1:1", []string{"-np", "1", "-i", c.File("none")}, "ssh-copy-id -F .*/config h1")
-	c.run(nil, "-np", "1", "-H", "h1:1", "-i", c.File("missing"), "touch", ran).expect(2, "--ssh-identity-file: .*missing: no such file")
+	c.run(nil, "-np", "1", "-H", "h1:1", "-i", c.File("missing"), "touch", ran).expect(2,
+		"--ssh-identity-file: .*missing: no such file")
 }
 
 // An sshd that lets in one at a time turns away who comes besides, who then comes again.
@@ -58,14 +62,16 @@ func TestHostKeysThatHaveChanged(t *testing.T) {
 	c := newCluster(t, 2)
 	address := c.Hosts[1].Address
 	c.Write("sshd1", readFile(t, c.File("sshd1"))+"Port 2222\n")
-	c.Write("config", readFile(t, c.File("config"))+fmt.Sprintf("Host p1\n HostName %s\n Port 2222\nHost a1\n HostName %s\n HostKeyAlias another\n", address, address))
+	c.Write("config", readFile(t, c.File("config"))+fmt.Sprintf("Host p1\n HostName %s\n Port 2222\nHost a1\n "+
+		"HostName %s\n HostKeyAlias another\n", address, address))
 	restart := func() {
 		c.StopSSHD(1)
 		c.StartSSHD(1)
 	}
 	restart()
 	known := map[string]string{"h1": address, "p1": fmt.Sprintf("'[%s]:2222'", address), "a1": "another"}
-	for _, host := range []string{"p1", "a1", "h1"} { // h1 last: without a key of its own for a port, ssh takes that of the address
+	// h1 last: without a key of its own for a port, ssh takes that of the address
+	for _, host := range []string{"p1", "a1", "h1"} {
 		c.run(nil, "-np", "1", "-H", host+":1", "true").expect(0)
 	}
 	c.Keygen("host1")
@@ -89,13 +95,15 @@ func TestSSHThatAsksForAPassword(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, "PubkeyAuthentication no", "KbdInteractiveAuthentication yes")
 	c.Write("sshd1", readFile(t, c.File("sshd1"))+"\n") // as it is, but for the next line
-	out, _ := exec.Command("sed", "-i", "s/PasswordAuthentication no/PasswordAuthentication yes/", c.File("sshd1")).CombinedOutput()
+	out, _ := exec.Command("sed", "-i", "s/PasswordAuthentication no/PasswordAuthentication yes/",
+		c.File("sshd1")).CombinedOutput()
 	if len(out) > 0 {
 		t.Fatalf("%s", out)
 	}
 	c.StopSSHD(1)
 	c.StartSSHD(1)
-	c.run(nil, "-np", "1", "-H", "h1:1", "true").expect(1, `host h1: .*Permission denied \(.*password`, "ssh must work without a password")
+	c.run(nil, "-np", "1", "-H", "h1:1", "true").expect(1, `host h1: .*Permission denied \(.*password`,
+		"ssh must work without a password")
 }
 
 func readFile(t testing.TB, path string) string {
@@ -130,7 +138,8 @@ func TestOtherVersions(t *testing.T) {
 func TestCommandsThatCannotRunThere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
-	c.run(nil, "-np", "2", "-H", "h1:2", "no-such-command").expect(127, "cannot start rank [01]: no-such-command: command not found")
+	c.run(nil, "-np", "2", "-H", "h1:2", "no-such-command").expect(127,
+		"cannot start rank [01]: no-such-command: command not found")
 	c.run(nil, "-np", "2", "-H", "h0:1,h1:1", "no-such-command").expect(127, "no-such-command: command not found")
 	c.run(nil, "-np", "2", "-H", "h1:2", c.Dir).expect(126, "is a directory")
 	c.run(nil, "-np", "2", "-H", "h1:1", "true").expect(2, "only 1 slots")

@@ -69,8 +69,10 @@ func describe(left []string) string {
 
 // ours are functions in the stacks of goroutines that the testing package and the runtime keep.
 var ours = []string{
-	"testing.(*M).", "testing.(*T).Run(", "testing.(*F).Fuzz(", "testing.tRunner.func", "testing.runFuzzing(", "testing.runTests(",
-	"os/signal.signal_recv(", "os/signal.loop(", "runtime.ensureSigM(", "runtime.ReadTrace(", "runtime/pprof.profileWriter(",
+	"testing.(*M).", "testing.(*T).Run(", "testing.(*F).Fuzz(", "testing.tRunner.func", "testing.runFuzzing(",
+	"testing.runTests(",
+	"os/signal.signal_recv(", "os/signal.loop(", "runtime.ensureSigM(", "runtime.ReadTrace(",
+	"runtime/pprof.profileWriter(",
 }
 
 // snapshot returns the stacks of all goroutines but the caller's and the testing package's.

@@ -49,7 +49,8 @@ func TestTheEngineImportsLittle(t *testing.T) {
 	for _, root := range []string{"./hvd", "./cmd/libgorovod"} {
 		t.Run(filepath.Base(root), func(t *testing.T) {
 			seen := map[string]bool{}
-			for line := range strings.Lines(run(t, checkout(t), "list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", root)) {
+			for line := range strings.Lines(run(t, checkout(t), "list", "-deps", "-f",
+				"{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", root)) {
 				path, module, _ := strings.Cut(strings.TrimSpace(line), " ")
 				if _, allowed := engines[module]; module != "" && !allowed {
 					t.Errorf("%s needs %s of module %s, which is not one of %v (go mod why %s)",
@@ -57,7 +58,8 @@ func TestTheEngineImportsLittle(t *testing.T) {
 				}
 				switch module {
 				case own:
-					if path == own+"/internal/chart" || path == own+"/internal/commandline" || strings.HasPrefix(path, own+"/test/") {
+					if path == own+"/internal/chart" || path == own+"/internal/commandline" || strings.HasPrefix(path,
+						own+"/test/") {
 						t.Errorf("%s needs %s, which is for programs only", root, path)
 					}
 				case "golang.org/x/tools":
@@ -75,7 +77,8 @@ func TestTheEngineImportsLittle(t *testing.T) {
 }
 
 // TestUsersModuleStaysSmall makes a module that imports hvd, and tidies it: its go.sum has what the engine imports, and
-// nothing that gorovod's own tests and programs need. (go mod tidy looks at the tests of the packages that are imported.)
+// nothing that gorovod's own tests and programs need. (go mod tidy looks at the tests of the packages that are
+// imported.)
 func TestUsersModuleStaysSmall(t *testing.T) {
 	dir := t.TempDir()
 	known, err := os.ReadFile("../../go.sum") // so that tidy need not ask for sums
@@ -83,8 +86,9 @@ func TestUsersModuleStaysSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"go.sum":  string(known),
-		"go.mod":  "module example.com/user\n\ngo 1.26.0\n\nrequire " + own + " v0.0.0\n\nreplace " + own + " => " + checkout(t) + "\n",
+		"go.sum": string(known),
+		"go.mod": "module example.com/user\n\ngo 1.26.0\n\nrequire " + own + " v0.0.0\n\nreplace " + own + " => " +
+			checkout(t) + "\n",
 		"main.go": "package main\n\nimport \"" + own + "/hvd\"\n\nfunc main() { hvd.Init() }\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {

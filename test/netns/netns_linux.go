@@ -71,7 +71,8 @@ func wire(t testing.TB, hosts [2]Host, name, subnet, rate string) {
 		h.run(t, "ip", "address", "add", fmt.Sprintf("%s.%d/24", subnet, i+1), "dev", name)
 		h.run(t, "ip", "link", "set", name, "up")
 		if rate != "" {
-			h.run(t, "tc", "qdisc", "add", "dev", name, "root", "tbf", "rate", rate, "burst", "512kb", "latency", "20ms")
+			h.run(t, "tc", "qdisc", "add", "dev", name, "root", "tbf", "rate", rate, "burst", "512kb",
+				"latency", "20ms")
 		}
 	}
 }
@@ -90,7 +91,8 @@ func Cut(t testing.TB, hosts [2]Host) {
 	t.Helper()
 	for i, h := range hosts {
 		other := hosts[1-i].Address
-		args := []string{"neighbour", "replace", other, "lladdr", "02:00:00:00:00:99", "dev", Interface, "nud", "permanent"}
+		args := []string{"neighbour", "replace", other, "lladdr", "02:00:00:00:00:99", "dev", Interface, "nud",
+			"permanent"}
 		if out, err := h.Command(t.Context(), "ip", args...).CombinedOutput(); err != nil {
 			t.Skipf("ip %v: %v: %s", args, err, out)
 		}
@@ -114,7 +116,8 @@ func Many(t testing.TB, n int) []Host {
 			t.Skipf("no network namespaces: %v", err)
 		}
 		t.Cleanup(func() { f.Close() })
-		hosts[i] = Host{Address: fmt.Sprintf("10.78.0.%d", i+1), Address6: fmt.Sprintf("fd78::%d", i+1), Interface: fmt.Sprintf("net%d", i), file: f}
+		hosts[i] = Host{Address: fmt.Sprintf("10.78.0.%d", i+1), Address6: fmt.Sprintf("fd78::%d", i+1),
+			Interface: fmt.Sprintf("net%d", i), file: f}
 	}
 	// One process for each host: a test makes many of these.
 	batch := func(h Host, commands string) {
@@ -129,12 +132,15 @@ func Many(t testing.TB, n int) []Host {
 	var ports strings.Builder
 	fmt.Fprintf(&ports, "link add wires type bridge forward_delay 0\nlink set wires up\n")
 	for i := range n {
-		fmt.Fprintf(&ports, "link add port%d type veth peer name net%d netns %s\nlink set port%d master wires up\n", i, i, hosts[i].path(), i)
+		fmt.Fprintf(&ports, "link add port%d type veth peer name net%d netns %s\nlink set port%d master wires up\n", i,
+			i, hosts[i].path(), i)
 	}
 	batch(middle, ports.String())
 	for _, h := range hosts[:n] {
-		batch(h, fmt.Sprintf("link set lo up\naddress add %s/24 dev %s\naddress add %s/64 dev %s nodad\nlink set %s up\n"+
-			"link add docker0 type bridge\naddress add 172.17.0.1/16 dev docker0\nlink set docker0 up\n", h.Address, h.Interface, h.Address6, h.Interface, h.Interface))
+		batch(h, fmt.Sprintf("link set lo up\naddress add %s/24 dev %s\naddress add %s/64 dev %s nodad\nlink "+
+			"set %s up\n"+
+			"link add docker0 type bridge\naddress add 172.17.0.1/16 dev docker0\nlink set docker0 up\n", h.Address,
+			h.Interface, h.Address6, h.Interface, h.Interface))
 	}
 	return hosts[:n]
 }
@@ -150,7 +156,8 @@ func (h Host) Link(t testing.TB, state string) {
 // Slow limits what a host of Many's sends to a rate, as tc has it ("1gbit"); empty takes the limit away.
 func (h Host) Slow(t testing.TB, rate string) {
 	t.Helper()
-	args := []string{"qdisc", "replace", "dev", h.Interface, "root", "tbf", "rate", rate, "burst", "32kb", "latency", "100ms"}
+	args := []string{"qdisc", "replace", "dev", h.Interface, "root", "tbf", "rate", rate, "burst", "32kb",
+		"latency", "100ms"}
 	if rate == "" {
 		args = []string{"qdisc", "del", "dev", h.Interface, "root"}
 	}

@@ -30,20 +30,24 @@ func (h Host) wall() error {
 	// tcp flags & (syn | ack) == syn drop, but on loopback.
 	rule := join(name, text(2, "out"), nested(4,
 		expression("meta", number(1, 1), number(2, unix.NFT_META_OIFTYPE)),
-		expression("cmp", number(1, 1), number(2, unix.NFT_CMP_NEQ), value(3, binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_LOOPBACK))),
+		expression("cmp", number(1, 1), number(2, unix.NFT_CMP_NEQ),
+			value(3, binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_LOOPBACK))),
 		expression("meta", number(1, 1), number(2, unix.NFT_META_L4PROTO)),
 		expression("cmp", number(1, 1), number(2, unix.NFT_CMP_EQ), value(3, []byte{unix.IPPROTO_TCP})),
 		expression("payload", number(1, 1), number(2, unix.NFT_PAYLOAD_TRANSPORT_HEADER), number(3, 13), number(4, 1)),
 		expression("bitwise", number(1, 1), number(2, 1), number(3, 1), value(4, []byte{0x12}), value(5, []byte{0})),
 		expression("cmp", number(1, 1), number(2, unix.NFT_CMP_EQ), value(3, []byte{0x02})),
-		expression("immediate", number(1, unix.NFT_REG_VERDICT), nested(2, nested(unix.NFTA_DATA_VERDICT, number(1, 0)))), // NF_DROP
+		// NF_DROP
+		expression("immediate", number(1, unix.NFT_REG_VERDICT),
+			nested(2, nested(unix.NFTA_DATA_VERDICT, number(1, 0)))),
 	))
 	chain := join(name, text(3, "out"), nested(4, number(1, unix.NF_INET_LOCAL_OUT), number(2, 0)), text(7, "filter"))
 	batch := join(
 		message(unix.NFNL_MSG_BATCH_BEGIN, unix.NLM_F_REQUEST, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil),
 		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE, acknowledged, unix.NFPROTO_INET, 0, name),
 		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWCHAIN, acknowledged, unix.NFPROTO_INET, 0, chain),
-		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE, acknowledged|unix.NLM_F_APPEND, unix.NFPROTO_INET, 0, rule),
+		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE, acknowledged|unix.NLM_F_APPEND,
+			unix.NFPROTO_INET, 0, rule),
 		message(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil),
 	)
 	if err := unix.Sendto(fd, batch, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {

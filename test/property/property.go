@@ -66,7 +66,8 @@ func check(property func(*T), seed uint64) string {
 		return fmt.Sprintf("a case fails, but not each time (%s):\n%s", again, strings.Join(c.lines, "\n"))
 	}
 	small, tries := shrink(replayed, play)
-	return fmt.Sprintf("a case fails (%s); made smaller in %d tries:\n%s", again, tries, strings.Join(small.lines, "\n"))
+	return fmt.Sprintf("a case fails (%s); made smaller in %d tries:\n%s", again, tries,
+		strings.Join(small.lines, "\n"))
 }
 
 // run calls the property. A panic is a failure of the case.

@@ -14,7 +14,8 @@ func TestTheSmallestCaseIsFound(t *testing.T) {
 		want     []string
 	}{
 		{"a number in a list is large", func(t *T) {
-			if slices.Max(append(List(t, "list", 0, 50, func(t *T) int { return t.Int("element", 0, 1000) }), 0)) >= 500 {
+			if slices.Max(append(List(t, "list", 0, 50, func(t *T) int { return t.Int("element", 0, 1000) }),
+				0)) >= 500 {
 				t.Fatalf("large")
 			}
 		}, []string{"draw length of list: 1", "draw element: 500", "wrong: large"}},
@@ -58,7 +59,8 @@ func TestAPanicIsAFailure(t *testing.T) {
 			panic("more than two")
 		}
 	}, 3)
-	for _, want := range []string{"-property.seed=3 ", "draw i: 3\n", "wrong: panic: more than two\n", "property_test.go"} {
+	for _, want := range []string{"-property.seed=3 ", "draw i: 3\n", "wrong: panic: more than two\n",
+		"property_test.go"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("%q is not in:\n%s", want, report)
 		}
@@ -73,7 +75,8 @@ func TestAFailureThatDoesNotComeAgain(t *testing.T) {
 			t.Errorf("once")
 		}
 	}, 1)
-	if !strings.HasPrefix(report, "a case fails, but not each time (-property.seed=1 ") || !strings.Contains(report, "wrong: once") {
+	if !strings.HasPrefix(report, "a case fails, but not each time (-property.seed=1 ") || !strings.Contains(report,
+		"wrong: once") {
 		t.Error(report)
 	}
 }

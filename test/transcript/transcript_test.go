@@ -69,8 +69,9 @@ func TestADifferenceIsFound(t *testing.T) {
 	for name, c := range map[string]struct{ old, changed, want string }{
 		"another number": {"33", "34", "example:2: add prints\n\t33\ninstead of\n\t34"},
 		"too little":     {"33\n", "", "example:2: add prints\n\t33\ninstead of\n\t"},
-		"too much":       {"quiet loud=\n----\n", "quiet loud=\n----\nword\n", "example:22: quiet prints\n\t\ninstead of\n\tword"},
-		"a line less":    {"another\na line", "a line", "example:6: repeat prints\n\ta line\n\t\n\tanother"},
+		"too much": {"quiet loud=\n----\n", "quiet loud=\n----\nword\n",
+			"example:22: quiet prints\n\t\ninstead of\n\tword"},
+		"a line less": {"another\na line", "a line", "example:6: repeat prints\n\ta line\n\t\n\tanother"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(example, c.old, c.changed, 1)
@@ -106,7 +107,8 @@ func TestArguments(t *testing.T) {
 		t.Errorf("%s %v: no error", cmd, args)
 	}
 	cmd, args, err = parseLine("go  fast at=home with=(a, f(b,c),) none=()")
-	want := []Arg{{"fast", nil}, {"at", []string{"home"}}, {"with", []string{"a", "f(b,c)", ""}}, {"none", []string{""}}}
+	want := []Arg{{"fast", nil}, {"at", []string{"home"}}, {"with", []string{"a", "f(b,c)", ""}},
+		{"none", []string{""}}}
 	same := func(a, b Arg) bool { return a.Key == b.Key && slices.Equal(a.Vals, b.Vals) }
 	if err != nil || cmd != "go" || !slices.EqualFunc(args, want, same) {
 		t.Errorf("%s %q, %v; want %q", cmd, args, err, want)

@@ -27,7 +27,8 @@ type Communicator struct {
 }
 
 // errNull is for a communicator that MPI gives to processes that are not in it.
-var errNull = errors.New("it is MPI_COMM_NULL, the null communicator, which MPI gives to a process that is not in the one that was made, and which a freed one is")
+var errNull = errors.New("it is MPI_COMM_NULL, the null communicator, which MPI gives to a process that is not in " +
+	"the one that was made, and which a freed one is")
 
 // check refuses the null communicator, for which some MPIs end the job by themselves.
 func (l *Library) check(handle uintptr) error {
@@ -165,7 +166,8 @@ func (c *Communicator) Ranks(handle uintptr) ([]int, error) {
 // recordBytes is the most that a process can say in Allgather.
 const recordBytes = 16 << 10
 
-// Allgather gives all processes what each says, by rank; at most recordBytes-4. It blocks until all have called it, or ctx ends.
+// Allgather gives all processes what each says, by rank; at most recordBytes-4. It blocks until all have called it, or
+// ctx ends.
 func (c *Communicator) Allgather(ctx context.Context, mine []byte) ([][]byte, error) {
 	if len(mine) > recordBytes-4 {
 		return nil, fmt.Errorf("%d bytes, %d are possible", len(mine), recordBytes-4)
@@ -181,7 +183,8 @@ func (c *Communicator) Allgather(ctx context.Context, mine []byte) ([][]byte, er
 		counts[r], places[r] = recordBytes, int32(r*recordBytes)
 	}
 	l.mu.Lock()
-	l.call.in, l.call.out, l.call.count, l.call.dtype = C.uintptr_t(uintptr(own)), C.uintptr_t(uintptr(all)), recordBytes, l.functions.byte
+	l.call.in, l.call.out, l.call.count, l.call.dtype = C.uintptr_t(uintptr(own)), C.uintptr_t(uintptr(all)),
+		recordBytes, l.functions.byte
 	l.call.counts, l.call.places, l.call.comm, l.call.request = counts.c(), places.c(), c.handle, 0
 	err := l.do(C.GV_Iallgatherv)
 	request := l.call.request

@@ -42,7 +42,8 @@ func (m *manager) goodbye() {
 	if m == nil || unix.Fstat(m.fd, &now) != nil || now.Dev != m.socket.Dev || now.Ino != m.socket.Ino {
 		return // MPI has closed it, and another file may have its number
 	}
-	if _, err := unix.SendmsgN(m.fd, []byte("cmd=finalize\n"), nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err != nil {
+	if _, err := unix.SendmsgN(m.fd, []byte("cmd=finalize\n"), nil, nil,
+		unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err != nil {
 		return
 	}
 	answer := make([]byte, 256)
@@ -58,7 +59,8 @@ func (m *manager) goodbye() {
 		if err != nil {
 			return
 		}
-		if n, _, err = unix.Recvfrom(m.fd, answer, unix.MSG_DONTWAIT); err != nil && err != unix.EAGAIN || n == 0 || bytes.IndexByte(answer[:max(0, n)], '\n') >= 0 {
+		if n, _, err = unix.Recvfrom(m.fd, answer, unix.MSG_DONTWAIT); err != nil && err != unix.EAGAIN || n == 0 ||
+			bytes.IndexByte(answer[:max(0, n)], '\n') >= 0 {
 			return
 		}
 	}

@@ -50,14 +50,16 @@ var _ collective.Carrier = (*Lane)(nil)
 
 // OpenLane makes the lane among the processes with these ranks, this one among them, which all
 // call it with the same tag. It blocks until they have, or ctx ends.
-func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o collective.Options) (collective.Carrier, error) {
+func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o collective.Options) (collective.Carrier,
+	error) {
 	const tags = subsetTag // every MPI allows 32767
 	own, err := c.group(ctx, tag%tags, ranks)
 	if err != nil {
 		return nil, fmt.Errorf("a communicator of ranks %v of MPI: %w", ranks, err)
 	}
 	m := newMessages(own)
-	l := &Lane{Lane: collective.NewLane(&transport.Lane{Comm: m}, o), communicator: own, messages: m, deterministic: o.Deterministic}
+	l := &Lane{Lane: collective.NewLane(&transport.Lane{Comm: m}, o), communicator: own, messages: m,
+		deterministic: o.Deterministic}
 	l.op.init(l)
 	return l, nil
 }
@@ -113,8 +115,10 @@ func (l *Lane) keep() {
 }
 
 // AllreduceAs is collective.Lane's.
-func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) collective.Op {
-	if l.deterministic || w.For(dt, op) != tensor.WireAsIs || len(in) == 0 || len(in) != len(out) || badReduction(dt, op, scale) || len(in)%dt.Size() != 0 {
+func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, in, out []byte,
+	scale float64) collective.Op {
+	if l.deterministic || w.For(dt, op) != tensor.WireAsIs || len(in) == 0 || len(in) != len(out) ||
+		badReduction(dt, op, scale) || len(in)%dt.Size() != 0 {
 		return l.overMessages(l.Lane.AllreduceAs(w, dt, op, in, out, scale)) // which also knows what to say of mistakes
 	}
 	o := l.op.begin(C.GV_Iallreduce, in, out)
@@ -220,10 +224,12 @@ func (s *sent) Advance() (bool, error) {
 }
 
 // Reducescatter is collective.Lane's.
-func (l *Lane) Reducescatter(dt tensor.DType, op tensor.ReduceOp, in, out []byte, counts []int64, scale float64) collective.Op {
+func (l *Lane) Reducescatter(dt tensor.DType, op tensor.ReduceOp, in, out []byte, counts []int64,
+	scale float64) collective.Op {
 	o := &l.op
 	total, ok := deal(o.counts, o.places, counts)
-	if l.deterministic || !ok || total == 0 || len(in) != total || int64(len(out)) != counts[l.communicator.rank] || badReduction(dt, op, scale) {
+	if l.deterministic || !ok || total == 0 || len(in) != total || int64(len(out)) != counts[l.communicator.rank] ||
+		badReduction(dt, op, scale) {
 		return l.overMessages(l.Lane.Reducescatter(dt, op, in, out, counts, scale))
 	}
 	for m, n := range o.counts {

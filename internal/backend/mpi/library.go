@@ -41,8 +41,9 @@ type Library struct {
 	ours      bool // initialised here, so that it is finalized here
 	finalized bool
 	atExit    bool
-	manager   *manager                                           // the process manager's end; nil: none, or MPI was not initialised here
-	reducers  [tensor.NumDTypes][tensor.NumReduceOps]C.uintptr_t // made when first needed
+	// the process manager's end; nil: none, or MPI was not initialised here
+	manager  *manager
+	reducers [tensor.NumDTypes][tensor.NumReduceOps]C.uintptr_t // made when first needed
 
 	lost atomic.Pointer[error] // why MPI is not called any more
 	kept []*Lane               // what MPI may still write to; guarded by mu
@@ -113,11 +114,13 @@ func (l *Library) Err() error {
 
 // lose lets MPI be called no more, for the first cause that is given.
 func (l *Library) lose(cause error) {
-	err := fmt.Errorf("MPI cannot go on in this process after a failure, so the process has to end and start anew (it was: %w)", cause)
+	err := fmt.Errorf("MPI cannot go on in this process after a failure, so the process has to end and start anew "+
+		"(it was: %w)", cause)
 	l.lost.CompareAndSwap(nil, &err)
 }
 
-var errFinalized = errors.New("MPI has been finalized in this process, and cannot be initialized a second time: end the process and start it anew")
+var errFinalized = errors.New("MPI has been finalized in this process, and cannot be initialized a second time: end " +
+	"the process and start it anew")
 
 var errEarly = errors.New("the program has finalized MPI while Horovod was in use: call hvd.shutdown() before")
 
@@ -143,10 +146,13 @@ func (l *Library) do(what uint32) error {
 	return nil
 }
 
-var names = [...]string{C.GV_Init_thread: "Init_thread", C.GV_Query_thread: "Query_thread", C.GV_Comm_rank: "Comm_rank", C.GV_Comm_size: "Comm_size",
-	C.GV_Comm_idup: "Comm_idup", C.GV_Comm_set_errhandler: "Comm_set_errhandler", C.GV_Comm_create_group: "Comm_create_group",
-	C.GV_Group_translate_ranks: "Group_translate_ranks", C.GV_Op_create: "Op_create", C.GV_Test: "Test", C.GV_Isend: "Isend", C.GV_Irecv: "Irecv",
-	C.GV_Ibarrier: "Ibarrier", C.GV_Ibcast: "Ibcast", C.GV_Iallreduce: "Iallreduce", C.GV_Iallgatherv: "Iallgatherv", C.GV_Ialltoallv: "Ialltoallv",
+var names = [...]string{C.GV_Init_thread: "Init_thread", C.GV_Query_thread: "Query_thread", C.GV_Comm_rank: "Comm_rank",
+	C.GV_Comm_size: "Comm_size", C.GV_Comm_idup: "Comm_idup", C.GV_Comm_set_errhandler: "Comm_set_errhandler",
+	C.GV_Comm_create_group:     "Comm_create_group",
+	C.GV_Group_translate_ranks: "Group_translate_ranks", C.GV_Op_create: "Op_create", C.GV_Test: "Test",
+	C.GV_Isend: "Isend", C.GV_Irecv: "Irecv",
+	C.GV_Ibarrier: "Ibarrier", C.GV_Ibcast: "Ibcast", C.GV_Iallreduce: "Iallreduce", C.GV_Iallgatherv: "Iallgatherv",
+	C.GV_Ialltoallv:      "Ialltoallv",
 	C.GV_Ireduce_scatter: "Ireduce_scatter", C.GV_FUNCTION_COUNT: ""}
 
 // explain is the error of a call that has returned code. The caller holds mu.
@@ -204,7 +210,9 @@ func (l *Library) Init(single bool) error {
 		}
 		l.level = l.call.result
 		if l.level < l.functions.thread_serialized {
-			return errors.New("the program has initialized MPI for one thread only, but gorovod calls it from several: initialize it with MPI_THREAD_SERIALIZED at least (mpi4py does by itself, unless mpi4py.rc says otherwise), or after hvd.init()")
+			return errors.New("the program has initialized MPI for one thread only, but gorovod calls it from " +
+				"several: initialize it with MPI_THREAD_SERIALIZED at least (mpi4py does by itself, unless mpi4py.rc " +
+				"says otherwise), or after hvd.init()")
 		}
 		return nil
 	}
@@ -223,7 +231,8 @@ func (l *Library) Init(single bool) error {
 	if !single && l.level < l.functions.thread_serialized {
 		// Not for several threads, even one at a time. It is too late for another thread to
 		// have been the one that initialised it.
-		err := fmt.Errorf("%s has no support for threads: set HOROVOD_MPI_THREADS_DISABLE=1, with which one thread makes all calls", l.version)
+		err := fmt.Errorf("%s has no support for threads: set HOROVOD_MPI_THREADS_DISABLE=1, with which one thread "+
+			"makes all calls", l.version)
 		l.lose(err)
 		return err
 	}
@@ -322,7 +331,9 @@ func (l *Library) await(ctx context.Context, request C.uintptr_t) error {
 		}
 		select {
 		case <-ctx.Done():
-			err := fmt.Errorf("not all processes have come: %w. If they run on several hosts, MPI may be trying interfaces that lead nowhere, such as bridges with one address on all hosts: name those to use, with horovodrun --network-interfaces or mpirun -mca btl_tcp_if_include", context.Cause(ctx))
+			err := fmt.Errorf("not all processes have come: %w. If they run on several hosts, MPI may be trying "+
+				"interfaces that lead nowhere, such as bridges with one address on all hosts: name those to use, "+
+				"with horovodrun --network-interfaces or mpirun -mca btl_tcp_if_include", context.Cause(ctx))
 			l.lose(err)
 			return err
 		case <-time.After(pollPause):

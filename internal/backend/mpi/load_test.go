@@ -14,8 +14,8 @@ import (
 // loadVariable makes this test's binary a process that says which libmpi it finds.
 const loadVariable = "MPI_TEST_LOAD"
 
-// A program may be linked with the libmpi of another launcher, as some builds of PyTorch are: that of the launcher is used, and
-// nothing is taken for initialised.
+// A program may be linked with the libmpi of another launcher, as some builds of PyTorch are: that of the launcher is
+// used, and nothing is taken for initialised.
 func TestLibraryOfTheLauncher(t *testing.T) {
 	if os.Getenv(loadVariable) != "" {
 		l, err := Load("")
@@ -44,7 +44,8 @@ func TestLibraryOfTheLauncher(t *testing.T) {
 		p := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLibraryOfTheLauncher$", "-test.v")
 		p.Env = append(os.Environ(), loadVariable+"=1", "LD_PRELOAD="+c.preload, c.env)
 		out, err := p.CombinedOutput()
-		if said := string(out); err != nil || !strings.Contains(said, c.want) || !strings.Contains(said, "in use false") {
+		if said := string(out); err != nil || !strings.Contains(said, c.want) || !strings.Contains(said,
+			"in use false") {
 			t.Errorf("%s loaded, %s: want %q, %v: %s", filepath.Base(c.preload), c.env, c.want, err, said)
 		}
 	}

@@ -100,7 +100,8 @@ func (m *messages) ended(g *message, what uint32, peer int) bool {
 			m.behind--
 		}
 		c.in, c.out = address(piece), address(piece)
-		c.comm, c.dtype, c.count, c.peer, c.tag = m.communicator.handle, lib.functions.byte, C.int64_t(len(piece)), C.int(peer), 0
+		c.comm, c.dtype, c.count, c.peer, c.tag = m.communicator.handle, lib.functions.byte, C.int64_t(len(piece)),
+			C.int(peer), 0
 		m.err = lib.do(what)
 		g.request, g.posted = c.request, true
 	}

@@ -45,7 +45,8 @@ func TestNullCommunicator(t *testing.T) {
 			if _, err := exec.LookPath(start[0]); err != nil {
 				t.Skip("it is not installed")
 			}
-			p := exec.CommandContext(t.Context(), start[0], append(start[1:], "-n", "1", os.Args[0], "-test.run=^TestNullCommunicator$", "-test.v")...)
+			p := exec.CommandContext(t.Context(), start[0], append(start[1:], "-n", "1", os.Args[0],
+				"-test.run=^TestNullCommunicator$", "-test.v")...)
 			p.Env = append(os.Environ(), nullVariable+"=1")
 			out, err := p.CombinedOutput()
 			for _, want := range []string{"duplicate: it is MPI_COMM_NULL", "ranks: it is MPI_COMM_NULL"} {

@@ -49,7 +49,8 @@ type operation struct {
 
 func (o *operation) init(l *Lane) {
 	n := l.communicator.size
-	*o = operation{lane: l, counts: newInts(n), places: newInts(n), recvCounts: newInts(n), recvPlaces: newInts(n), most: newInts(2)}
+	*o = operation{lane: l, counts: newInts(n), places: newInts(n), recvCounts: newInts(n), recvPlaces: newInts(n),
+		most: newInts(2)}
 }
 
 // free gives back C's memory. Nothing may be running.
@@ -160,7 +161,8 @@ func (o *operation) post(lib *Library) error {
 	what := o.what
 	if o.agree && !o.agreeing && o.done == 0 {
 		o.agreeing, o.done = true, 1
-		c.in, c.out, c.count = C.uintptr_t(uintptr(unsafe.Pointer(&o.most[1]))), C.uintptr_t(uintptr(unsafe.Pointer(&o.most[0]))), 1
+		c.in, c.out, c.count = C.uintptr_t(uintptr(unsafe.Pointer(&o.most[1]))),
+			C.uintptr_t(uintptr(unsafe.Pointer(&o.most[0]))), 1
 		c.dtype, c.op = lib.functions.dtype[tensor.Int32], lib.functions.op[tensor.Max]
 		err := lib.do(C.GV_Iallreduce)
 		o.request = c.request

@@ -11,7 +11,8 @@ import (
 )
 
 // ErrUnavailable is why there is no MPI in this program.
-var ErrUnavailable = errors.New("this program was built without cgo, by which MPI's library is called: build it on Linux with CGO_ENABLED=1 and a C compiler, or do not ask for MPI")
+var ErrUnavailable = errors.New("this program was built without cgo, by which MPI's library is called: build it on " +
+	"Linux with CGO_ENABLED=1 and a C compiler, or do not ask for MPI")
 
 // Library would be a libmpi. There is none: Load fails.
 type Library struct{}
@@ -62,7 +63,8 @@ func (c *Communicator) Allgather(ctx context.Context, mine []byte) ([][]byte, er
 	return nil, ErrUnavailable
 }
 
-func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o collective.Options) (collective.Carrier, error) {
+func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o collective.Options) (collective.Carrier,
+	error) {
 	return nil, ErrUnavailable
 }
 

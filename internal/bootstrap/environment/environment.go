@@ -43,12 +43,14 @@ type Place struct {
 	Job string
 	// Head is the name or address of rank 0's host; empty where it is not told.
 	Head string
-	// Nodes are the names of all hosts on which the launcher has started ranks, in its order; empty where it does not tell them.
+	// Nodes are the names of all hosts on which the launcher has started ranks, in its order; empty where it does not
+	// tell them.
 	Nodes []string
 	// PMI says how to speak with the process manager: the value of PMI_FD; empty if
 	// it offers no such way.
 	PMI string
-	// PMIx is the name that PMIx has for the job, if its server has started this process as this rank of it; else empty.
+	// PMIx is the name that PMIx has for the job, if its server has started this process as this rank of it; else
+	// empty.
 	PMIx string
 }
 
@@ -62,7 +64,8 @@ func Find(lookup func(name string) (string, bool)) (Place, error) {
 	for _, l := range []struct {
 		launcher Launcher
 		place    func(*variables) Place
-	}{{Horovodrun, horovodrun}, {Torchrun, torchrun}, {OpenMPI, openMPI}, {Hydra, hydra}, {Srun, srun}, {Jsrun, jsrun}} {
+	}{{Horovodrun, horovodrun}, {Torchrun, torchrun}, {OpenMPI, openMPI}, {Hydra, hydra}, {Srun, srun},
+		{Jsrun, jsrun}} {
 		e.numbers = nil
 		p := l.place(&e)
 		if e.err == nil && p.Launcher != Nobody {

@@ -48,12 +48,15 @@ func TestTranscripts(t *testing.T) {
 func (p Place) describe() string {
 	switch p.Launcher {
 	case Nobody:
-		return fmt.Sprintf("alone: %d of %d, local %d/%d, cross %d/%d", p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize)
+		return fmt.Sprintf("alone: %d of %d, local %d/%d, cross %d/%d", p.Rank, p.Size, p.LocalRank, p.LocalSize,
+			p.CrossRank, p.CrossSize)
 	case Horovodrun:
 		return string(Horovodrun)
 	}
-	text := fmt.Sprintf("%s: %d of %d, local %d/%d, cross %d/%d", p.Launcher, p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize)
-	for _, f := range [][2]string{{"host", p.Host}, {"job", p.Job}, {"head", p.Head}, {"PMI", p.PMI}, {"PMIx", p.PMIx}, {"nodes", strings.Join(p.Nodes, " ")}} {
+	text := fmt.Sprintf("%s: %d of %d, local %d/%d, cross %d/%d", p.Launcher, p.Rank, p.Size, p.LocalRank, p.LocalSize,
+		p.CrossRank, p.CrossSize)
+	for _, f := range [][2]string{{"host", p.Host}, {"job", p.Job}, {"head", p.Head}, {"PMI", p.PMI}, {"PMIx", p.PMIx},
+		{"nodes", strings.Join(p.Nodes, " ")}} {
 		if f[1] != "" {
 			text += fmt.Sprintf("\n%s %q", f[0], f[1])
 		}
@@ -62,8 +65,10 @@ func (p Place) describe() string {
 }
 
 func TestHostNames(t *testing.T) {
-	for list, want := range map[string]string{"node[08-10,12],gpu1": "node08 node09 node10 node12 gpu1", "n1": "n1", "n1,n2": "n1 n2", "a[1]": "a1", "a[1,3]": "a1 a3",
-		"a[9-11],b": "a9 a10 a11 b", "": "", "a[x]": "", "a[1-2]b": "", "[1-2]": "", "n1,a[2-1],n3": "n1", "a[1-9999999]": "", "n1,r[0-1]n[2-3]": "n1", "a[1-2-3]": "", "a[1,,2]": "a1"} {
+	for list, want := range map[string]string{"node[08-10,12],gpu1": "node08 node09 node10 node12 gpu1", "n1": "n1",
+		"n1,n2": "n1 n2", "a[1]": "a1", "a[1,3]": "a1 a3",
+		"a[9-11],b": "a9 a10 a11 b", "": "", "a[x]": "", "a[1-2]b": "", "[1-2]": "", "n1,a[2-1],n3": "n1",
+		"a[1-9999999]": "", "n1,r[0-1]n[2-3]": "n1", "a[1-2-3]": "", "a[1,,2]": "a1"} {
 		if got := strings.Join(hostNames(list), " "); got != want {
 			t.Errorf("%q: %q, want %q", list, got, want)
 		}
@@ -76,7 +81,8 @@ func FuzzFind(f *testing.F) {
 	f.Add("RANK=0\nWORLD_SIZE=2\nMASTER_ADDR=a\nMASTER_PORT=1\nGROUP_RANK=9\nLOCAL_WORLD_SIZE=1")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := Find(lookup(text))
-		if err == nil && p.Launcher != Horovodrun && (p.Rank < 0 || p.Rank >= p.Size || p.LocalSize > p.Size || p.CrossSize > 0 && p.CrossRank >= p.CrossSize) {
+		if err == nil && p.Launcher != Horovodrun && (p.Rank < 0 || p.Rank >= p.Size || p.LocalSize > p.Size ||
+			p.CrossSize > 0 && p.CrossRank >= p.CrossSize) {
 			t.Errorf("%q: %+v", text, p)
 		}
 	})

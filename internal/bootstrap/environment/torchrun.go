@@ -20,6 +20,7 @@ func torchrun(e *variables) Place {
 	if p.CrossRank >= p.CrossSize { // hosts of different sizes
 		p.CrossRank, p.CrossSize = 0, 0
 	}
-	p.Job = "torchrun " + e.text("TORCHELASTIC_RUN_ID") + " " + net.JoinHostPort(p.Head, e.text("MASTER_PORT")) + " " + e.text("TORCHELASTIC_RESTART_COUNT")
+	p.Job = "torchrun " + e.text("TORCHELASTIC_RUN_ID") + " " + net.JoinHostPort(p.Head, e.text("MASTER_PORT")) + " " +
+		e.text("TORCHELASTIC_RESTART_COUNT")
 	return p
 }

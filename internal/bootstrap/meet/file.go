@@ -25,7 +25,8 @@ import (
 // It says which process has written it, so that what a killed one has left is removed by whoever comes next.
 type file struct {
 	dir, path string
-	// A private directory is this user's alone, and made where it is missing. A fleeting one is removed when it is empty.
+	// A private directory is this user's alone, and made where it is missing. A fleeting one is removed when it is
+	// empty.
 	private, fleeting bool
 }
 
@@ -46,7 +47,8 @@ const (
 	maxAge = 7 * 24 * time.Hour
 
 	filePrefix = "rendezvous-"
-	// tempPrefix begins the names of files that are not yet, or no more, in their place. The writer and something random follow.
+	// tempPrefix begins the names of files that are not yet, or no more, in their place. The writer and something
+	// random follow.
 	tempPrefix = ".rendezvous-"
 )
 
@@ -69,7 +71,8 @@ func (f *file) named(job string) (*file, error) {
 	return f, f.prepare()
 }
 
-// prepare makes a private directory where it is missing, and checks that nobody else can put a file in the place of this user's.
+// prepare makes a private directory where it is missing, and checks that nobody else can put a file in the place of
+// this user's.
 func (f *file) prepare() error {
 	if f.private {
 		if err := os.Mkdir(f.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -88,7 +91,8 @@ func (f *file) prepare() error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is no directory", f.dir)
 	case f.private && !ours(info):
-		return fmt.Errorf("%s must belong to this user and be closed to others; GOROVOD_RENDEZVOUS_DIR names another directory that all ranks share", f.dir)
+		return fmt.Errorf("%s must belong to this user and be closed to others; GOROVOD_RENDEZVOUS_DIR names another "+
+			"directory that all ranks share", f.dir)
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
 		return fmt.Errorf("everybody may replace files in %s", f.dir)
 	}
@@ -166,7 +170,8 @@ func (f *file) Read(ctx context.Context, stale *Offer) (Offer, error) {
 			if stale != nil {
 				what = "what it says is out of date"
 			}
-			return Offer{}, fmt.Errorf("rank 0 has not written %s: %s (do all ranks run, and share this directory? GOROVOD_RENDEZVOUS_DIR names another): %w", f.path, what, ctx.Err())
+			return Offer{}, fmt.Errorf("rank 0 has not written %s: %s (do all ranks run, and share this directory? "+
+				"GOROVOD_RENDEZVOUS_DIR names another): %w", f.path, what, ctx.Err())
 		}
 	}
 }
@@ -183,7 +188,8 @@ func read(path string) (there letter, err error) {
 		return there, err
 	}
 	if !info.Mode().IsRegular() || !ours(info) || info.Size() > maxFile {
-		return there, fmt.Errorf("%s is not believed: it must be a file of this user that others can neither read nor write", path)
+		return there, fmt.Errorf("%s is not believed: it must be a file of this user that others can neither "+
+			"read nor write", path)
 	}
 	if err := json.NewDecoder(open).Decode(&there); err != nil {
 		return there, fmt.Errorf("%s is not what rank 0 writes: %w", path, err)

@@ -41,7 +41,8 @@ func FuzzFile(f *testing.F) {
 
 // Whatever a process manager answers, the conversation ends, and no error shows what it said.
 func FuzzPMI(f *testing.F) {
-	f.Add("cmd=response_to_init rc=0\ncmd=maxes vallen_max=1024\ncmd=my_kvsname kvsname=k\ncmd=barrier_out\ncmd=get_result rc=0 value=e30\ncmd=finalize_ack\n")
+	f.Add("cmd=response_to_init rc=0\ncmd=maxes vallen_max=1024\ncmd=my_kvsname " +
+		"kvsname=k\ncmd=barrier_out\ncmd=get_result rc=0 value=e30\ncmd=finalize_ack\n")
 	f.Add("cmd=response_to_init rc=-1 s3cret\n")
 	f.Add("cmd=response_to_init\ncmd=maxes vallen_max=-9999999999999999999\n")
 	f.Add(strings.Repeat("x", 5000))
@@ -76,7 +77,8 @@ func FuzzPMI(f *testing.F) {
 		for _, field := range strings.Fields(answers) {
 			name, value, _ := strings.Cut(field, "=")
 			for _, said := range []string{name, value} {
-				if _, number := strconv.Atoi(said); len(said) > 3 && number != nil && strings.Contains(err.Error(), said) && !strings.Contains(ownWords, said) {
+				if _, number := strconv.Atoi(said); len(said) > 3 && number != nil && strings.Contains(err.Error(),
+					said) && !strings.Contains(ownWords, said) {
 					t.Errorf("%q was said, and is shown: %v", said, err)
 				}
 			}
@@ -85,5 +87,7 @@ func FuzzPMI(f *testing.F) {
 }
 
 // ownWords are what errors say whatever was answered.
-const ownWords = "the answer to init, get_maxes, get_my_kvsname, is not answered with response_to_init, maxes, my_kvsname, barrier_out, get_result, finalize_ack " +
-	"is refused: rc= is answered with a vallen_max that is no number bufio: buffer full the process manager has closed connection io: read/write on closed pipe EOF"
+const ownWords = "the answer to init, get_maxes, get_my_kvsname, is not answered with response_to_init, maxes, " +
+	"my_kvsname, barrier_out, get_result, finalize_ack " +
+	"is refused: rc= is answered with a vallen_max that is no number bufio: buffer full the process manager has " +
+	"closed connection io: read/write on closed pipe EOF"

@@ -48,7 +48,8 @@ type Store interface {
 
 // Sweeper is a Store on which something stays when rank 0's process is killed before it can withdraw its offer.
 type Sweeper interface {
-	// Sweep removes what is of no use to anybody. Called by a rank that gives up; rank 0 of any later job sees to it, too.
+	// Sweep removes what is of no use to anybody. Called by a rank that gives up; rank 0 of any later job sees to it,
+	// too.
 	Sweep()
 }
 
@@ -82,7 +83,8 @@ func Choose(c Circumstances) (Store, error) {
 	case len(c.Addrs) > 0 && len(c.Key) > 0:
 		return &Fixed{Addrs: c.Addrs, Listen: c.Addrs, Elsewhere: true}, nil
 	case len(c.Addrs) > 0:
-		return nil, errors.New("HOROVOD_GLOO_RENDEZVOUS_ADDR is set without HOROVOD_SECRET_KEY, the secret by which the ranks know one another: give the same 64 random hexadecimal digits to all of them")
+		return nil, errors.New("HOROVOD_GLOO_RENDEZVOUS_ADDR is set without HOROVOD_SECRET_KEY, the secret by which " +
+			"the ranks know one another: give the same 64 random hexadecimal digits to all of them")
 	case c.Dir != "" && p.Job != "":
 		store, err := newFile(c.Dir, p.Job)
 		if err != nil {
@@ -109,8 +111,10 @@ func Choose(c Circumstances) (Store, error) {
 	case p.Job != "" && c.Home != "":
 		return newPrivateFile(filepath.Join(c.Home, ".gorovod"), p.Job)
 	}
-	return nil, fmt.Errorf("%s has started %d ranks, but offers no way to hand a secret from rank 0 to the others%s. One of these helps: GOROVOD_RENDEZVOUS_DIR, a directory that all hosts share; HOROVOD_SECRET_KEY, the same 64 random hexadecimal digits for all ranks, with HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, an address of rank 0's host and a free port there; or horovodrun",
-		p.Launcher, p.Size, strings.Join(c.obstacles(), ""))
+	return nil, fmt.Errorf("%s has started %d ranks, but offers no way to hand a secret from rank 0 to the others%s. "+
+		"One of these helps: GOROVOD_RENDEZVOUS_DIR, a directory that all hosts share; HOROVOD_SECRET_KEY, the same "+
+		"64 random hexadecimal digits for all ranks, with HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, an address of rank "+
+		"0's host and a free port there; or horovodrun", p.Launcher, p.Size, strings.Join(c.obstacles(), ""))
 }
 
 // missingNames are the variables without which a launcher's job has no name of its own, or
@@ -127,7 +131,8 @@ func (c Circumstances) obstacles() (why []string) {
 		why = append(why, " (its PMI is in use by the library of MPI in this process)")
 	}
 	if c.Dir != "" && c.Place.Job == "" {
-		why = append(why, " (in GOROVOD_RENDEZVOUS_DIR nothing would tell this job's file from others': "+string(c.Place.Launcher)+" gives the job no name)")
+		why = append(why, " (in GOROVOD_RENDEZVOUS_DIR nothing would tell this job's file from others': "+string(
+			c.Place.Launcher)+" gives the job no name)")
 	}
 	if missing := missingNames[c.Place.Launcher]; missing != "" && c.Place.Job == "" && c.Place.PMI == "" {
 		why = append(why, " ("+string(c.Place.Launcher)+" would do by itself, but has not set "+missing+")")

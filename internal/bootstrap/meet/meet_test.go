@@ -46,23 +46,31 @@ func TestChoose(t *testing.T) {
 		want string // of the store, or in the error
 	}{
 		{"the user tells all", Circumstances{Place: one, Key: key, Addrs: []string{"a:1"}}, "[a:1]"},
-		{"an address without a secret", Circumstances{Place: one, Addrs: []string{"a:1"}}, "without HOROVOD_SECRET_KEY"},
+		{"an address without a secret", Circumstances{Place: one, Addrs: []string{"a:1"}},
+			"without HOROVOD_SECRET_KEY"},
 		{"a shared directory", Circumstances{Place: two, Dir: dir, Home: home}, "the file " + dir + "/rendezvous-"},
 		{"one host", Circumstances{Place: one, Local: local, Home: home}, "the file " + local + "/rendezvous-"},
 		{"PMI", Circumstances{Place: nameless, Local: local, Home: home}, "PMI"},
 		{"PMI in use", Circumstances{Place: nameless, MPI: true, Local: local, Home: home}, "its PMI is in use"},
 		{"PMIx", Circumstances{Place: pmix, PMIx: works, Key: key, Local: local, Home: home}, "PMIx"},
 		{"PMIx is not needed", Circumstances{Place: pmix, PMIx: fails, Dir: dir}, "the file " + dir + "/rendezvous-"},
-		{"PMIx without a library", Circumstances{Place: pmix, PMIx: fails, Local: local, Home: home}, "the file " + home + "/.gorovod/rendezvous-"},
+		{"PMIx without a library", Circumstances{Place: pmix, PMIx: fails, Local: local, Home: home},
+			"the file " + home + "/.gorovod/rendezvous-"},
 		{"no way, since there is no library", Circumstances{Place: pmix, PMIx: fails}, "no libpmix"},
-		{"the launcher has no PMIx", Circumstances{Place: two, PMIx: works, Home: home}, "the file " + home + "/.gorovod/rendezvous-"},
+		{"the launcher has no PMIx", Circumstances{Place: two, PMIx: works, Home: home}, "the file " + home +
+			"/.gorovod/rendezvous-"},
 		{"the secret alone", Circumstances{Place: two, Key: key, Home: home}, "node0:1"},
 		{"the home directory", Circumstances{Place: two, Home: home}, "the file " + home + "/.gorovod/rendezvous-"},
 		{"no way", Circumstances{Place: two}, "srun has started 2 ranks"},
-		{"a directory for a job without a name", Circumstances{Place: environment.Place{Launcher: environment.Hydra, Size: 2}, Dir: dir}, "no name"},
-		{"jsrun without a name", Circumstances{Place: environment.Place{Launcher: environment.Jsrun, Size: 2, LocalSize: 2}, Local: local}, "jsrun would do by itself, but has not set both LSB_JOBID and PMIX_NAMESPACE"},
-		{"PMI without PMI", Circumstances{Place: environment.Place{Launcher: environment.Hydra, Size: 2, LocalSize: 2}, Local: local}, "has not set PMI_FD"},
-		{"no directory", Circumstances{Place: two, Dir: filepath.Join(dir, "missing")}, "GOROVOD_RENDEZVOUS_DIR=" + filepath.Join(dir, "missing") + " must be a directory that all hosts share: lstat"},
+		{"a directory for a job without a name", Circumstances{Place: environment.Place{Launcher: environment.Hydra,
+			Size: 2}, Dir: dir}, "no name"},
+		{"jsrun without a name", Circumstances{Place: environment.Place{Launcher: environment.Jsrun, Size: 2,
+			LocalSize: 2}, Local: local}, "jsrun would do by itself, but has not set both LSB_JOBID and " +
+			"PMIX_NAMESPACE"},
+		{"PMI without PMI", Circumstances{Place: environment.Place{Launcher: environment.Hydra, Size: 2, LocalSize: 2},
+			Local: local}, "has not set PMI_FD"},
+		{"no directory", Circumstances{Place: two, Dir: filepath.Join(dir, "missing")}, "GOROVOD_RENDEZVOUS_DIR=" +
+			filepath.Join(dir, "missing") + " must be a directory that all hosts share: lstat"},
 	} {
 		b, err := Choose(c.Circumstances)
 		got := fmt.Sprint(err)
@@ -100,7 +108,8 @@ func TestFile(t *testing.T) {
 		}
 		return f
 	}
-	if _, err := store().Read(short(t), nil); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "GOROVOD_RENDEZVOUS_DIR") {
+	if _, err := store().Read(short(t), nil); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "GOROVOD_RENDEZVOUS_DIR") {
 		t.Errorf("nothing there: %v", err)
 	}
 	first, second := Offer{Addrs: []string{"a:1"}, Key: []byte("k1")}, Offer{Addrs: []string{"a:1"}, Key: []byte("k2")}

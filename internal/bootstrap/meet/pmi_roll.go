@@ -17,7 +17,8 @@ import (
 const (
 	// pmiPatience is how long a rank waits at the barrier before it leaves its mark. A start that goes well needs none.
 	pmiPatience = time.Second
-	// pmiQuiet is how long a roll call goes on after the last mark. Who has come a moment before leaves his mark after pmiPatience.
+	// pmiQuiet is how long a roll call goes on after the last mark. Who has come a moment before leaves his mark after
+	// pmiPatience.
 	pmiQuiet = pmiPatience + 300*time.Millisecond
 	// pmiPause is between two looks for the marks that are not there.
 	pmiPause = 100 * time.Millisecond
@@ -37,9 +38,9 @@ var pmiGate = gate{"PMI", "barrier", "?"}
 
 // barrier waits until all ranks have come. Where the time is over before that the error says who has not.
 //
-// The marks are names in the process manager's name service, since what is put under keys is to be had after the barrier only, or on the same
-// host. A rank that waits at the barrier may speak with it. A process manager that has none costs the error its list, and nothing else: answers are
-// not waited for while the barrier may be passed.
+// The marks are names in the process manager's name service, since what is put under keys is to be had after the
+// barrier only, or on the same host. A rank that waits at the barrier may speak with it. A process manager that has
+// none costs the error its list, and nothing else: answers are not waited for while the barrier may be passed.
 func (p *pmi) barrier(ctx context.Context, s *speaker) error {
 	began := time.Now()
 	if err := s.say(ctx, "barrier_in"); err != nil {
@@ -79,8 +80,9 @@ func (p *pmi) mark() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(p.host[:min(len(p.host), pmiLongestMark)]))
 }
 
-// callRoll is the marks of all ranks, by rank, nil for those that have left none until pmiQuiet after the last. It is an error where ctx ends
-// before all have been looked for, and where not even this rank's own is found. hosts are the launcher's.
+// callRoll is the marks of all ranks, by rank, nil for those that have left none until pmiQuiet after the last. It is
+// an error where ctx ends before all have been looked for, and where not even this rank's own is found. hosts are the
+// launcher's.
 func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byte, error) {
 	marks := make([][]byte, p.place.Size)
 	tick := time.NewTicker(max(pmiPause, time.Duration(p.place.Size)*pmiPauseEach))
@@ -97,7 +99,8 @@ func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byt
 			return nil, err
 		}
 	}
-	for last, complete := time.Now(), false; slices.ContainsFunc(marks, isNil) && time.Since(last) < pmiQuiet; <-tick.C {
+	for last, complete := time.Now(), false; slices.ContainsFunc(marks, isNil) &&
+		time.Since(last) < pmiQuiet; <-tick.C {
 		for r, mark := range marks {
 			if mark != nil {
 				continue
@@ -120,10 +123,12 @@ func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byt
 
 func isNil(mark []byte) bool { return mark == nil }
 
-// share fills in marks with what the lowest rank that is there has found, so that n ranks need not ask n times n: it looks for all and leaves a list, for
-// which the others wait for a while. The list may be old, if that rank's time was over earlier: who is not on it may have come since.
-// Of those on it one of each host is asked for its mark, which is empty for the others.
-func (p *pmi) share(ctx context.Context, s *speaker, marks [][]byte, hosts []string, tick <-chan time.Time) (err error) {
+// share fills in marks with what the lowest rank that is there has found, so that n ranks need not ask n times n: it
+// looks for all and leaves a list, for which the others wait for a while. The list may be old, if that rank's time was
+// over earlier: who is not on it may have come since. Of those on it one of each host is asked for its mark, which is
+// empty for the others.
+func (p *pmi) share(ctx context.Context, s *speaker, marks [][]byte, hosts []string,
+	tick <-chan time.Time) (err error) {
 	list := make([]byte, (len(marks)+7)/8) // a bit for each rank
 	for r := range marks {
 		if marks[r], err = s.look(ctx, r); err != nil {
@@ -141,7 +146,8 @@ func (p *pmi) share(ctx context.Context, s *speaker, marks [][]byte, hosts []str
 		if len(list) > pmiLongestList {
 			return nil
 		}
-		return s.notify(ctx, "publish_name service="+s.listService()+" port="+base64.RawURLEncoding.EncodeToString(list))
+		return s.notify(ctx, "publish_name service="+s.listService()+" port="+base64.RawURLEncoding.EncodeToString(
+			list))
 	}
 	for began := time.Now(); time.Since(began) < pmiQuiet; <-tick {
 		told, err := s.lookUp(ctx, s.listService())
@@ -195,7 +201,8 @@ func (s *speaker) lookUp(ctx context.Context, service string) ([]byte, error) {
 	return value, nil
 }
 
-// hosts are where the process manager has started the ranks: the names of Slurm's nodes, else numbers; empty where it does not tell.
+// hosts are where the process manager has started the ranks: the names of Slurm's nodes, else numbers; empty where it
+// does not tell.
 func (p *pmi) hosts(ctx context.Context, s *speaker) []string {
 	hosts := make([]string, p.place.Size)
 	answer, err := s.ask(ctx, "get kvsname="+s.space+" key=PMI_process_mapping", "get_result")
@@ -220,9 +227,9 @@ func (p *pmi) hosts(ctx context.Context, s *speaker) []string {
 // mapBlock is one of a process mapping's: a first node, so many nodes from it on, and so many ranks on each.
 var mapBlock = lazyregexp.New(`^,\((\d{1,7}),(\d{1,7}),(\d{1,7})\)`)
 
-// processMapping is the node of each rank as MPICH and its kin write it: "(vector,(0,2,4),(2,1,3))" has ranks 0 to 3 on node 0, 4 to 7 on node
-// 1, 8 to 10 on node 2, and then goes round. It is nil where that is of another form, or contradicts what is known of this host: Slurm's is wrong
-// where the user has laid out the ranks.
+// processMapping is the node of each rank as MPICH and its kin write it: "(vector,(0,2,4),(2,1,3))" has ranks 0 to 3 on
+// node 0, 4 to 7 on node 1, 8 to 10 on node 2, and then goes round. It is nil where that is of another form, or
+// contradicts what is known of this host: Slurm's is wrong where the user has laid out the ranks.
 func processMapping(text string, at environment.Place) []int {
 	text, vector := strings.CutPrefix(text, "(vector")
 	text, closed := strings.CutSuffix(text, ")")

@@ -35,7 +35,8 @@ type processManager struct {
 }
 
 func startProcessManager(t *testing.T, size int) (m *processManager, fds []string) {
-	m = &processManager{values: map[string]string{}, names: map[string]string{}, owed: map[net.Conn]int{}, size: size, passed: make(chan struct{})}
+	m = &processManager{values: map[string]string{}, names: map[string]string{}, owed: map[net.Conn]int{}, size: size,
+		passed: make(chan struct{})}
 	for range size {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		if err != nil {
@@ -166,7 +167,8 @@ func TestPMI(t *testing.T) {
 				return
 			}
 			got, err := b.Read(bounded(t), nil)
-			if err != nil || string(got.Key) != string(want.Key) || len(got.Addrs) < 10 || got.Addrs[0] != want.Addrs[0] {
+			if err != nil || string(got.Key) != string(want.Key) || len(got.Addrs) < 10 ||
+				got.Addrs[0] != want.Addrs[0] {
 				t.Errorf("rank %d: %v, %v", r, got, err)
 			}
 			if _, err := b.Read(bounded(t), &got); err == nil {
@@ -213,11 +215,13 @@ func TestPMIThatGoesWrong(t *testing.T) {
 	}
 }
 
-// A rank that comes late is waited for, and those that have waited leave no mark behind; whether there is a name service or not.
+// A rank that comes late is waited for, and those that have waited leave no mark behind; whether there is a name
+// service or not.
 func TestPMIWaits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ without, deaf string }{
-		"a name service": {}, "none": {without: "publish_name unpublish_name"}, "no answer": {deaf: "publish_name unpublish_name"},
+		"a name service": {}, "none": {without: "publish_name unpublish_name"},
+		"no answer": {deaf: "publish_name unpublish_name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -261,16 +265,31 @@ func TestPMINamesTheMissing(t *testing.T) {
 		deaf    string
 		want    string
 	}{
-		"one":                 {"a a b -", "(vector,(0,2,2))", "", "", "", " for rank 3 of 4 (not heard of, started on host b); ranks 0, 1, 2 are there (do all call hvd.init()?): context deadline exceeded"},
-		"rank 0":              {"- a b b", "(vector,(0,2,2))", "", "", "", " for rank 0 of 4 (not heard of, started on host a); ranks 1, 2, 3 are there"},
-		"a host":              {"a a - -", "(vector,(0,2,2))", "", "", "", " for rank 2 of 4 (not heard of, started on host number 2 of 2), rank 3 of 4 (not heard of, started on host number 2 of 2); ranks 0, 1 are there"},
-		"a host of Slurm's":   {"a a - -", "(vector,(0,2,2))", "a b", "", "", " for rank 2 of 4 (not heard of, started on host b), rank 3 of 4 (not heard of, started on host b); ranks 0, 1 are there"},
-		"round and round":     {"a b - b", "(vector,(0,2,1))", "", "", "", " for rank 2 of 4 (not heard of, started on host a); ranks 0, 1, 3 are there"},
-		"no mapping":          {"a a - b", "", "a b", "", "", " for rank 2 of 4 (not heard of); ranks 0, 1, 3 are there: 0, 1 on host a; 3 on host b"},
-		"no name service":     {"a a - -", "(vector,(0,2,2))", "a b", "lookup_name publish_name", "", " for some of 4 ranks, and PMI does not tell for which: 0, 1 on host a; 2, 3 on host b (do all"},
-		"no marks are taken":  {"a a - -", "(vector,(0,2,2))", "", "publish_name", "", " for some of 4 ranks, and PMI does not tell for which: 0, 1 on host number 1 of 2; 2, 3 on host number 2 of 2 (do all"},
-		"no answer any more":  {"a -", "(vector,(0,2,1))", "", "", "lookup_name", " for some of 2 ranks, and PMI does not tell for which: 0 on host number 1 of 2; 1 on host number 2 of 2 (do all"},
-		"odd letters in name": {"a= -", "(vector,(0,1,2))", "", "", "", " for rank 1 of 2 (not heard of, started on host a=); rank 0 is there"},
+		"one": {"a a b -", "(vector,(0,2,2))", "", "", "",
+			" for rank 3 of 4 (not heard of, started on host b); ranks 0, 1, 2 are there (do all call hvd.init()?): " +
+				"context deadline exceeded"},
+		"rank 0": {"- a b b", "(vector,(0,2,2))", "", "", "",
+			" for rank 0 of 4 (not heard of, started on host a); ranks 1, 2, 3 are there"},
+		"a host": {"a a - -", "(vector,(0,2,2))", "", "", "",
+			" for rank 2 of 4 (not heard of, started on host number 2 of 2), rank 3 of 4 (not heard of, started on " +
+				"host number 2 of 2); ranks 0, 1 are there"},
+		"a host of Slurm's": {"a a - -", "(vector,(0,2,2))", "a b", "", "",
+			" for rank 2 of 4 (not heard of, started on host b), rank 3 of 4 (not heard of, started on host b); " +
+				"ranks 0, 1 are there"},
+		"round and round": {"a b - b", "(vector,(0,2,1))", "", "", "",
+			" for rank 2 of 4 (not heard of, started on host a); ranks 0, 1, 3 are there"},
+		"no mapping": {"a a - b", "", "a b", "", "", " for rank 2 of 4 (not heard of); ranks 0, 1, 3 are " +
+			"there: 0, 1 on host a; 3 on host b"},
+		"no name service": {"a a - -", "(vector,(0,2,2))", "a b", "lookup_name publish_name", "",
+			" for some of 4 ranks, and PMI does not tell for which: 0, 1 on host a; 2, 3 on host b (do all"},
+		"no marks are taken": {"a a - -", "(vector,(0,2,2))", "", "publish_name", "",
+			" for some of 4 ranks, and PMI does not tell for which: 0, 1 on host number 1 of 2; 2, 3 on host number " +
+				"2 of 2 (do all"},
+		"no answer any more": {"a -", "(vector,(0,2,1))", "", "", "lookup_name",
+			" for some of 2 ranks, and PMI does not tell for which: 0 on host number 1 of 2; 1 on host number 2 " +
+				"of 2 (do all"},
+		"odd letters in name": {"a= -", "(vector,(0,1,2))", "", "", "", " for rank 1 of 2 (not heard of, started on " +
+			"host a=); rank 0 is there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -346,7 +365,8 @@ func TestPMIOfManyNamesTheMissing(t *testing.T) {
 	}{
 		"one":    {[]int{98}, "rank 98 of 99 (not heard of, started on host h2); ranks 0-97 are there"},
 		"rank 0": {[]int{0}, "rank 0 of 99 (not heard of, started on host h0); ranks 1-98 are there"},
-		"several": {[]int{0, 1, 50}, "rank 0 of 99 (not heard of, started on host h0), rank 1 of 99 (not heard of, started on host h0), " +
+		"several": {[]int{0, 1, 50}, "rank 0 of 99 (not heard of, started on host h0), rank 1 of 99 (not heard of, " +
+			"started on host h0), " +
 			"rank 50 of 99 (not heard of, started on host h1); ranks 2-49, 51-98 are there"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -435,7 +455,8 @@ func TestProcessMapping(t *testing.T) {
 		{"(vector,(0,1,x))", 2, 0, nil},
 		{"", 2, 0, nil},
 	} {
-		if got := processMapping(c.text, environment.Place{Size: c.size, LocalSize: c.local}); !slices.Equal(got, c.want) {
+		if got := processMapping(c.text, environment.Place{Size: c.size, LocalSize: c.local}); !slices.Equal(
+			got, c.want) {
 			t.Errorf("%s of %d: %v, want %v", c.text, c.size, got, c.want)
 		}
 	}

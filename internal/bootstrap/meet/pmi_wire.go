@@ -17,8 +17,8 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// speaker is one conversation by the PMI wire protocol: commands of one line each, and their answers in turn. But for the barrier's: one that
-// waits there may go on with other commands, and is told among their answers that it may pass.
+// speaker is one conversation by the PMI wire protocol: commands of one line each, and their answers in turn. But for
+// the barrier's: one that waits there may go on with other commands, and is told among their answers that it may pass.
 type speaker struct {
 	conn    net.Conn
 	lines   chan string // what is said; closed when trouble is set
@@ -103,7 +103,8 @@ func (s *speaker) begin(ctx context.Context) error {
 	return err
 }
 
-// ask sends a command and waits for the answer, which must be of a kind. No error shows what was said: it may be the secret.
+// ask sends a command and waits for the answer, which must be of a kind. No error shows what was said: it may be the
+// secret.
 func (s *speaker) ask(ctx context.Context, command, kind string) (map[string]string, error) {
 	if err := s.say(ctx, command); err != nil {
 		return nil, err
@@ -131,7 +132,8 @@ func (s *speaker) notify(ctx context.Context, command string) error {
 	return err
 }
 
-// finish says the last word. All must have been answered before that: Hydra's proxy ends the job when it cannot hand on an answer.
+// finish says the last word. All must have been answered before that: Hydra's proxy ends the job when it cannot hand on
+// an answer.
 func (s *speaker) finish(ctx context.Context) error {
 	drain, cancel := context.WithTimeout(ctx, drainLimit)
 	defer cancel()

@@ -16,10 +16,11 @@ type KeyValues interface {
 	Fence(ctx context.Context) error
 	// Get is what a rank has put before the last Fence.
 	Get(ctx context.Context, rank int, key string) ([]byte, error)
-	// CallRoll is the beginning of what each rank has put under a key by now, by rank, nil for those that have put nothing. It needs no
-	// Fence, may follow one whose context has ended, and takes some seconds at most.
+	// CallRoll is the beginning of what each rank has put under a key by now, by rank, nil for those that have put
+	// nothing. It needs no Fence, may follow one whose context has ended, and takes some seconds at most.
 	CallRoll(key string) ([][]byte, error)
-	// Hosts are the ranks' hosts in the launcher's words, by rank; empty where unknown. It, too, may follow such a Fence.
+	// Hosts are the ranks' hosts in the launcher's words, by rank; empty where unknown. It, too, may follow such a
+	// Fence.
 	Hosts() []string
 	// Done says that all has been exchanged.
 	Done()
@@ -27,8 +28,8 @@ type KeyValues interface {
 
 // pmix is a store in a space of keys and values. All ranks use it together and once, as that of PMI: there is a
 // fence between writing and reading. (A direct question to rank 0 would do without, but some servers have been seen to
-// say "not found" to the first who asks, or nothing. So such questions decide nothing: they are asked for an error's words only, when the
-// fence has not ended in time.)
+// say "not found" to the first who asks, or nothing. So such questions decide nothing: they are asked for an error's
+// words only, when the fence has not ended in time.)
 //
 // Before the fence each rank puts its mark (see gate).
 type pmix struct {
@@ -41,7 +42,8 @@ const (
 	pmixMark = "gorovod-here"
 )
 
-var pmixGate = gate{"PMIx", "fence", ", and has each host libpmix? GOROVOD_RENDEZVOUS_DIR, a directory that all hosts share, makes do without PMIx"}
+var pmixGate = gate{"PMIx", "fence", ", and has each host libpmix? GOROVOD_RENDEZVOUS_DIR, a directory that all " +
+	"hosts share, makes do without PMIx"}
 
 func (p *pmix) String() string { return "PMIx" }
 

@@ -110,7 +110,8 @@ func TestPMIxThatGoesWrong(t *testing.T) {
 	if space.done != 1 {
 		t.Error("a rank that has given up has not said so")
 	}
-	if _, err := (&pmix{newStore(1), "a"}).Read(bounded(t), nil); err == nil || !strings.Contains(err.Error(), "NOT-FOUND") {
+	if _, err := (&pmix{newStore(1), "a"}).Read(bounded(t), nil); err == nil || !strings.Contains(err.Error(),
+		"NOT-FOUND") {
 		t.Errorf("rank 0 has put nothing: %v", err)
 	}
 	space = newStore(1)
@@ -130,14 +131,23 @@ func TestPMIxNamesTheMissing(t *testing.T) {
 		deaf  bool
 		want  string
 	}{
-		"one":              {[]string{"a", "a", "10.0.0.2", "10.0.0.2"}, [][]byte{a, a, b, nil}, false, " for rank 3 of 4 (not heard of, started on host b); ranks 0, 1, 2 are there (do all call hvd.init()"},
-		"a host":           {[]string{"a", "a", "10.0.0.2", "10.0.0.2"}, [][]byte{a, a, nil, nil}, false, " for rank 2 of 4 (not heard of, started on host 10.0.0.2), rank 3 of 4 (not heard of, started on host 10.0.0.2); ranks 0, 1 are there"},
-		"rank 0":           {[]string{"x", "x"}, [][]byte{nil, a}, false, " for rank 0 of 2 (not heard of, started on host a); rank 1 is there"},
-		"names of ranks":   {[]string{"x", "x", "x"}, [][]byte{nil, a, b}, false, " for rank 0 of 3 (not heard of, started on host x); ranks 1, 2 are there"},
-		"unknown hosts":    {[]string{"", "", ""}, [][]byte{nil, a, a}, false, " for rank 0 of 3 (not heard of); ranks 1, 2 are there: 1, 2 on host a"},
-		"many":             {append([]string{"a"}, many...), append([][]byte{a}, make([][]byte, 12)...), false, " for 12 of 13 ranks: 1-12 on host 10.0.0.2 (started, but not heard of); rank 0 is there"},
-		"no answer":        {[]string{"a", "a", ""}, nil, true, " for some of 3 ranks, and PMIx does not tell for which: 0, 1 on host a; 2 on a host that is not known"},
-		"nobody, suddenly": {[]string{"a", "b"}, [][]byte{a, b}, false, " for PMIx, whose fence has not ended although all 2 ranks have come by now"},
+		"one": {[]string{"a", "a", "10.0.0.2", "10.0.0.2"}, [][]byte{a, a, b, nil}, false,
+			" for rank 3 of 4 (not heard of, started on host b); ranks 0, 1, 2 are there (do all call hvd.init()"},
+		"a host": {[]string{"a", "a", "10.0.0.2", "10.0.0.2"}, [][]byte{a, a, nil, nil}, false,
+			" for rank 2 of 4 (not heard of, started on host 10.0.0.2), rank 3 of 4 (not heard of, started on host " +
+				"10.0.0.2); ranks 0, 1 are there"},
+		"rank 0": {[]string{"x", "x"}, [][]byte{nil, a}, false,
+			" for rank 0 of 2 (not heard of, started on host a); rank 1 is there"},
+		"names of ranks": {[]string{"x", "x", "x"}, [][]byte{nil, a, b}, false,
+			" for rank 0 of 3 (not heard of, started on host x); ranks 1, 2 are there"},
+		"unknown hosts": {[]string{"", "", ""}, [][]byte{nil, a, a}, false,
+			" for rank 0 of 3 (not heard of); ranks 1, 2 are there: 1, 2 on host a"},
+		"many": {append([]string{"a"}, many...), append([][]byte{a}, make([][]byte, 12)...), false,
+			" for 12 of 13 ranks: 1-12 on host 10.0.0.2 (started, but not heard of); rank 0 is there"},
+		"no answer": {[]string{"a", "a", ""}, nil, true, " for some of 3 ranks, and PMIx does not tell for " +
+			"which: 0, 1 on host a; 2 on a host that is not known"},
+		"nobody, suddenly": {[]string{"a", "b"}, [][]byte{a, b}, false,
+			" for PMIx, whose fence has not ended although all 2 ranks have come by now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for role, meet := range map[string]func(*pmix) error{
@@ -158,7 +168,8 @@ func TestPMIxNamesTheMissing(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (&pmix{newStore(2), "a"}).fence(ctx); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "waited") {
+	if err := (&pmix{newStore(2), "a"}).fence(ctx); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(),
+		"waited") {
 		t.Errorf("an interrupted wait: %v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 var _ Sweeper = (*file)(nil)
 
-// Sweep removes this user's files that processes of this host have left in the directory when they were killed, and those that
-// are too old for anybody. It leaves alone what it cannot tell, and whatever goes wrong.
+// Sweep removes this user's files that processes of this host have left in the directory when they were killed, and
+// those that are too old for anybody. It leaves alone what it cannot tell, and whatever goes wrong.
 func (f *file) Sweep() {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -23,7 +23,8 @@ func (f *file) Sweep() {
 		if rest, temp := strings.CutPrefix(e.Name(), tempPrefix); temp {
 			by, _, _ := strings.Cut(rest, "-")
 			info, err := os.Lstat(path)
-			if err == nil && info.Mode().IsRegular() && ours(info) && (writer(by).dead() || time.Since(info.ModTime()) > maxAge) {
+			if err == nil && info.Mode().IsRegular() && ours(info) && (writer(by).dead() ||
+				time.Since(info.ModTime()) > maxAge) {
 				os.Remove(path) // nobody else has this name
 			}
 		} else if strings.HasPrefix(e.Name(), filePrefix) {

@@ -40,7 +40,8 @@ func TestWriters(t *testing.T) {
 	if !writer(sight() + pid + "." + ticks + "1").dead() {
 		t.Error("an earlier process with the same number is dead")
 	}
-	for _, unknown := range []string{"", "x", sight(), sight() + pid, sight() + "x." + ticks, sight() + "0." + ticks, "1234.5678." + began, "1" + string(w)} {
+	for _, unknown := range []string{"", "x", sight(), sight() + pid, sight() + "x." + ticks, sight() + "0." + ticks,
+		"1234.5678." + began, "1" + string(w)} {
 		if writer(unknown).dead() {
 			t.Errorf("nothing can be told of %q", unknown)
 		}
@@ -57,8 +58,8 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// What killed processes have left, and what is too old, goes. All else stays: what living ones have written, or processes of which
-// nothing is known here, and what is not this package's.
+// What killed processes have left, and what is too old, goes. All else stays: what living ones have written, or
+// processes of which nothing is known here, and what is not this package's.
 func TestSweep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	f, err := newLocalFile(dir, "job")
@@ -111,8 +112,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Rank 0 that has been killed leaves a file. It goes when another rank finds out that it leads nowhere, and rank 0 of another job
-// sees to it, too.
+// Rank 0 that has been killed leaves a file. It goes when another rank finds out that it leads nowhere, and rank 0 of
+// another job sees to it, too.
 func TestAFileOfTheDead(t *testing.T) {
 	dir := t.TempDir()
 	leave := func() (*file, Offer) {
@@ -164,8 +165,8 @@ func TestAFileOfTheDead(t *testing.T) {
 	}
 }
 
-// Jobs come and go in one directory, which each removes when it finds it empty: none loses its own file by that, and nothing
-// stays.
+// Jobs come and go in one directory, which each removes when it finds it empty: none loses its own file by that, and
+// nothing stays.
 func TestFleetingDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	var jobs sync.WaitGroup

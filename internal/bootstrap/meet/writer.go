@@ -56,8 +56,8 @@ func (w writer) dead() bool {
 // end sees it, too.
 const exiting = 4
 
-// life is when a process began, in ticks since the machine did, and whether it is a corpse or about to be one; not ok where
-// that cannot be read.
+// life is when a process began, in ticks since the machine did, and whether it is a corpse or about to be one; not ok
+// where that cannot be read.
 func life(pid int) (began string, ending, ok bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

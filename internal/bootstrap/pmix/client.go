@@ -57,7 +57,8 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	c := &Client{size: o.Size}
 	space := (*C.char)(C.calloc(1, C.GV_PMIX_NAMESPACE))
 	numbers := (*[2]C.uint32_t)(C.calloc(2, C.sizeof_uint32_t)) // this rank, and the number of ranks
-	err := c.call(ctx, "PMIx_Init", "its server has not answered", func() C.int { return C.gv_pmix_init(space, &numbers[0]) })
+	err := c.call(ctx, "PMIx_Init", "its server has not answered",
+		func() C.int { return C.gv_pmix_init(space, &numbers[0]) })
 	if err != nil {
 		if c.usable() != nil {
 			opened.client = c // a call that has no end cannot be made again
@@ -69,7 +70,8 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		C.gv_pmix_finalize_at_exit()
 	}
 	opened.client = c
-	err = c.call(ctx, "PMIx_Get of the job's size", "its server has not answered", func() C.int { return C.gv_pmix_job_size(space, &numbers[1]) })
+	err = c.call(ctx, "PMIx_Get of the job's size", "its server has not answered",
+		func() C.int { return C.gv_pmix_job_size(space, &numbers[1]) })
 	rank, size := int(numbers[0]), int(numbers[1])
 	if err == nil && (rank != o.Rank || size != o.Size || c.space != o.Namespace) {
 		err = fmt.Errorf("PMIx takes this process for rank %d of the %d of %q", rank, size, c.space)
@@ -121,7 +123,9 @@ func load(o Options) error {
 	}
 	has := C.GoString(C.gv_pmix_version())
 	if needs := getenv("PMIX_VERSION"); o.LaunchersVersion && !isVersion(has, needs) {
-		return fmt.Errorf("the launcher has PMIx %s, and the library here is %s; if MPI has another one than this, the two disturb each other (PMIX_INSTALL_PREFIX says where to look for it)", cmp.Or(needs, "of a version that it does not tell"), has)
+		return fmt.Errorf("the launcher has PMIx %s, and the library here is %s; if MPI has another one than this, "+
+			"the two disturb each other (PMIX_INSTALL_PREFIX says where to look for it)",
+			cmp.Or(needs, "of a version that it does not tell"), has)
 	}
 	return nil
 }
@@ -159,14 +163,16 @@ func candidate(beside string) string {
 	return libraryName
 }
 
-// isVersion reports that a library's words of itself, such as "OpenPMIx 4.2.2 (PMIx Standard: 4.2)", are those of a version.
+// isVersion reports that a library's words of itself, such as "OpenPMIx 4.2.2 (PMIx Standard: 4.2)", are those of a
+// version.
 func isVersion(words, version string) bool {
 	words, _, _ = strings.Cut(words, "(")
 	return slices.Contains(strings.Fields(words), version)
 }
 
-// forgiving is the first version whose servers take a rank back that has said its last word, as MPI_Init needs it. There MPI_Init
-// finds no more what it looks for if a client has been initialised before it and still is (seen with 5.0.7 and Open MPI 5.0.7).
+// forgiving is the first version whose servers take a rank back that has said its last word, as MPI_Init needs it.
+// There MPI_Init finds no more what it looks for if a client has been initialised before it and still is (seen with
+// 5.0.7 and Open MPI 5.0.7).
 const forgiving = 5
 
 // major is the first number in a library's words of itself; 0 if there is none.
@@ -193,7 +199,8 @@ func (c *Client) Put(ctx context.Context, key string, v []byte) error {
 	})
 }
 
-// Fence waits until all ranks have called it, or ctx has ended; then the client is of no more use, but for Hosts and CallRoll.
+// Fence waits until all ranks have called it, or ctx has ended; then the client is of no more use, but for Hosts and
+// CallRoll.
 func (c *Client) Fence(ctx context.Context) error {
 	return c.call(ctx, "PMIx_Fence", "not all ranks have come", func() C.int { return C.gv_pmix_fence() })
 }
@@ -223,8 +230,8 @@ func (c *Client) Get(ctx context.Context, rank int, key string) (v []byte, err e
 	return C.GoBytes(f.bytes, C.int(f.length)), nil
 }
 
-// Done says that all has been exchanged. Unless that is left to the process's exit, the server is told the last word: neither
-// this client nor another is of any use in this process after that.
+// Done says that all has been exchanged. Unless that is left to the process's exit, the server is told the last word:
+// neither this client nor another is of any use in this process after that.
 func (c *Client) Done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,7 +291,8 @@ func (c *Client) bound(ctx context.Context, what, late string, f func() C.int) e
 		c.lose()
 		return err
 	case <-ctx.Done():
-		err := fmt.Errorf("%s: after %v %s: %w", what, time.Since(began).Round(10*time.Millisecond), late, context.Cause(ctx))
+		err := fmt.Errorf("%s: after %v %s: %w", what, time.Since(began).Round(10*time.Millisecond), late,
+			context.Cause(ctx))
 		c.lose()
 		return err
 	}

@@ -67,7 +67,8 @@ var roles = map[string]func(o Options) error{
 				return fmt.Errorf("%d bytes for %q, %v", len(got), key, err)
 			}
 		}
-		if roll, err := c.CallRoll("two"); err != nil || len(roll) != o.Size || len(roll[0]) != 0 || roll[0] == nil || roll[1] != nil {
+		if roll, err := c.CallRoll("two"); err != nil || len(roll) != o.Size || len(roll[0]) != 0 || roll[0] == nil ||
+			roll[1] != nil {
 			return fmt.Errorf("a roll call: %q, %v", roll, err)
 		}
 		if got, err := c.Get(soon(), 0, "three"); err == nil {
@@ -104,7 +105,8 @@ var roles = map[string]func(o Options) error{
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		defer cancel()
-		if err := c.Fence(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not all ranks have come") {
+		if err := c.Fence(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(),
+			"not all ranks have come") {
 			return fmt.Errorf("a fence without rank 1: %v", err)
 		}
 		if err := c.Put(soon(), "x", nil); !errors.Is(err, errLost) {
@@ -112,7 +114,8 @@ var roles = map[string]func(o Options) error{
 		}
 		began := time.Now()
 		roll, err := c.CallRoll("here")
-		if took := time.Since(began); err != nil || len(roll) != 2 || string(roll[0]) != strings.Repeat("h", 255) || roll[1] != nil || took < rollQuiet || took > rollLimit+time.Second {
+		if took := time.Since(began); err != nil || len(roll) != 2 || string(roll[0]) != strings.Repeat("h", 255) ||
+			roll[1] != nil || took < rollQuiet || took > rollLimit+time.Second {
 			return fmt.Errorf("a roll call of %v: %q, %v", took, roll, err)
 		}
 		if hosts := c.Hosts(); len(hosts) != 2 || hosts[0] == "" || hosts[1] != hosts[0] {
@@ -165,7 +168,8 @@ func run(t *testing.T, role string, alone bool, env ...string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	n, c := 2, exec.CommandContext(ctx, mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", "env", roleVariable+"="+role)
+	n, c := 2, exec.CommandContext(ctx, mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", "env",
+		roleVariable+"="+role)
 	c.Args = append(append(c.Args, env...), os.Args[0])
 	if alone {
 		n, c = 1, exec.CommandContext(ctx, os.Args[0])
@@ -188,7 +192,8 @@ func TestOfNoUse(t *testing.T) {
 	run(t, "mistaken", false)
 	run(t, "otherwise", false)
 	dir := t.TempDir()
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "lib"), 0o700), os.WriteFile(filepath.Join(dir, "lib", libraryName), []byte("no library"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "lib"), 0o700),
+		os.WriteFile(filepath.Join(dir, "lib", libraryName), []byte("no library"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	run(t, "nowhere", false, "PMIX_INSTALL_PREFIX="+dir)
@@ -197,7 +202,8 @@ func TestOfNoUse(t *testing.T) {
 
 func TestIsVersion(t *testing.T) {
 	for words, versions := range map[string]map[string]bool{
-		"OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, Stable ABI: 0.0)": {"4.2.2rc2": true, "4.2.2": false, "0.0": false, "": false, "OpenPMIx 4.2.2rc2": false},
+		"OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, Stable ABI: 0.0)": {"4.2.2rc2": true, "4.2.2": false, "0.0": false,
+			"": false, "OpenPMIx 4.2.2rc2": false},
 		"PMIx 3.1.5": {"3.1.5": true, "3.1": false},
 	} {
 		for v, want := range versions {
@@ -209,7 +215,8 @@ func TestIsVersion(t *testing.T) {
 }
 
 func TestMajor(t *testing.T) {
-	for words, want := range map[string]int{"OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2)": 4, "OpenPMIx 5.0.7a1 (PMIx Standard: 5.1)": 5, "PMIx 3.1.5": 3, "": 0, "PMIx": 0} {
+	for words, want := range map[string]int{"OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2)": 4,
+		"OpenPMIx 5.0.7a1 (PMIx Standard: 5.1)": 5, "PMIx 3.1.5": 3, "": 0, "PMIx": 0} {
 		if got := major(words); got != want {
 			t.Errorf("%q: %d", words, got)
 		}

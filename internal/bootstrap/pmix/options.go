@@ -6,9 +6,10 @@ type Options struct {
 	// has another idea, PMIx is of no use.
 	Namespace  string
 	Rank, Size int
-	// LaunchersVersion says that MPI in this job uses the library that the launcher uses, so that no other version will do.
+	// LaunchersVersion says that MPI in this job uses the library that the launcher uses, so that no other version will
+	// do.
 	LaunchersVersion bool
-	// AtExit says that the process ends by C's exit, so that the last word can be left to that where it has to be. A program
-	// whose main is Go's does not call it.
+	// AtExit says that the process ends by C's exit, so that the last word can be left to that where it has to be. A
+	// program whose main is Go's does not call it.
 	AtExit bool
 }

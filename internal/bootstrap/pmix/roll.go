@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// rollQuiet is how long a rank may take to answer after the one before it. Answers take milliseconds: a rank's server gives them.
+	// rollQuiet is how long a rank may take to answer after the one before it. Answers take milliseconds: a rank's
+	// server gives them.
 	rollQuiet = time.Second
 	// rollPause is between two looks at the answers, and before asking again for those of whom there was an error.
 	rollPause = 10 * time.Millisecond
@@ -26,9 +27,9 @@ const (
 	hostsLimit = time.Second
 )
 
-// CallRoll asks for what each rank has put under a key, be there a fence or not, and returns the first 255 bytes of it, by rank; nil for
-// those that have put nothing, or whose server does not answer. It may be called after a Fence that has failed. It takes a
-// second from the last answer on, at most 5 in all. No rank has to take part: servers answer.
+// CallRoll asks for what each rank has put under a key, be there a fence or not, and returns the first 255 bytes of it,
+// by rank; nil for those that have put nothing, or whose server does not answer. It may be called after a Fence that
+// has failed. It takes a second from the last answer on, at most 5 in all. No rank has to take part: servers answer.
 func (c *Client) CallRoll(key string) ([][]byte, error) {
 	if c.over() {
 		return nil, errFinalized
@@ -66,8 +67,8 @@ func (c *Client) CallRoll(key string) ([][]byte, error) {
 	return values, nil
 }
 
-// Hosts are the ranks' hosts, by rank, as the launcher calls them; empty where it does not tell. It may be called after a Fence that
-// has failed, and asks nobody.
+// Hosts are the ranks' hosts, by rank, as the launcher calls them; empty where it does not tell. It may be called after
+// a Fence that has failed, and asks nobody.
 func (c *Client) Hosts() []string {
 	hosts := make([]string, c.size)
 	if c.over() {

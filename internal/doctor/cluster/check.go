@@ -70,38 +70,48 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 		seen = append(seen, h)
 		f := h.Facts
 		if len(hosts) > 1 && len(f.Addresses) == 0 {
-			add(Failure, h.Name, "give it an address in a network that the other hosts share", "it has no address but loopback's")
+			add(Failure, h.Name, "give it an address in a network that the other hosts share",
+				"it has no address but loopback's")
 		}
 		if f.Shm > 0 && f.Shm < leastShm {
-			add(Warning, h.Name, "frameworks' data loaders need more: docker run --shm-size=8g, or a larger tmpfs", "/dev/shm has %s only", bytes(f.Shm))
+			add(Warning, h.Name, "frameworks' data loaders need more: docker run --shm-size=8g, or a larger tmpfs",
+				"/dev/shm has %s only", bytes(f.Shm))
 		}
 		if f.Files > 0 && f.Files < leastFiles {
-			add(Warning, h.Name, "raise it with ulimit -n, or in /etc/security/limits.conf", "%d files may be open (ulimit -n)", f.Files)
+			add(Warning, h.Name, "raise it with ulimit -n, or in /etc/security/limits.conf",
+				"%d files may be open (ulimit -n)", f.Files)
 		}
 		if f.Ports > 0 && f.Ports < leastPorts {
-			add(Warning, h.Name, "each rank listens at two ports, and connects to others by as many more as it talks to: widen net.ipv4.ip_local_port_range", "the kernel has %d ports to give", f.Ports)
+			add(Warning, h.Name, "each rank listens at two ports, and connects to others by as many more as it talks "+
+				"to: widen net.ipv4.ip_local_port_range", "the kernel has %d ports to give", f.Ports)
 		}
 		if f.GPUs > 0 && f.Locked != 0 && f.Locked < 64<<20 {
-			add(Warning, h.Name, "pinned memory and RDMA need more: ulimit -l unlimited", "%s of memory may be locked (ulimit -l)", bytes(f.Locked))
+			add(Warning, h.Name, "pinned memory and RDMA need more: ulimit -l unlimited",
+				"%s of memory may be locked (ulimit -l)", bytes(f.Locked))
 		}
 		if usable := f.usable(); usable > 0 && float64(h.Slots) > usable {
 			advice := "ranks that wait will give their core away, which costs speed: fewer slots, or more cores"
 			if f.Cores < f.Online {
-				advice += " (processes may use " + cores(f) + ": taskset, a cpuset or a container keeps the others from them)"
+				advice += " (processes may use " + cores(f) + ": taskset, a cpuset or a container keeps the " +
+					"others from them)"
 			}
 			add(Warning, h.Name, advice, "%d slots on %s cores", h.Slots, trim(usable))
 		}
 		if m, limit := f.Memory, f.MemoryLimit; limit > 0 && limit < m/2 {
-			add(Note, h.Name, "a rank that needs more is killed: give the container, or the user's slice, more", "its control group has %s of %s of memory", bytes(limit), bytes(m))
+			add(Note, h.Name, "a rank that needs more is killed: give the container, or the user's slice, more",
+				"its control group has %s of %s of memory", bytes(limit), bytes(m))
 		}
 		if abs(h.Clock) > mostClock+h.Doubt {
-			add(Warning, h.Name, "let all hosts follow a time server (chrony), else the times in logs do not fit", "its clock is %v %s this one's", abs(h.Clock).Round(time.Millisecond), aheadOrBehind(h.Clock))
+			add(Warning, h.Name, "let all hosts follow a time server (chrony), else the times in logs do not fit",
+				"its clock is %v %s this one's", abs(h.Clock).Round(time.Millisecond), aheadOrBehind(h.Clock))
 		}
 		if f.Python == "" {
-			add(Warning, h.Name, "--python says which is meant, by a name or path on that host", "the Python whose frameworks count (python3, or that of --python) was not found, or does not run")
+			add(Warning, h.Name, "--python says which is meant, by a name or path on that host",
+				"the Python whose frameworks count (python3, or that of --python) was not found, or does not run")
 		}
 		if f.Frameworks["gorovod"] != "" && f.Frameworks["horovod"] != "" {
-			add(Warning, h.Name, "pip uninstall horovod", "Python has Horovod and gorovod installed: only one can be imported")
+			add(Warning, h.Name, "pip uninstall horovod", "Python has Horovod and gorovod installed: only one can "+
+				"be imported")
 		}
 	}
 	agree := func(level Level, what, advice string, value func(Facts) string) {
@@ -134,10 +144,12 @@ func judge(hosts []Host, pairs []Pair) (all []Finding) {
 		switch {
 		case p.Err != nil:
 			all = append(all, Finding{Failure, name, "no connection: " + strings.ReplaceAll(p.Err.Error(), "\n", "; "),
-				"ranks listen at ports that the kernel chooses: a firewall must let the hosts of a job reach one another at all of them"})
+				"ranks listen at ports that the kernel chooses: a firewall must let the hosts of a job reach one " +
+					"another at all of them"})
 		case len(speeds) > 2 && p.Path.Bandwidth < speeds[len(speeds)/2]/slowLink:
-			all = append(all, Finding{Warning, name, fmt.Sprintf("%s, while half of the pairs have more than %s", rate(p.Path.Bandwidth), rate(speeds[len(speeds)/2])),
-				"one slow link holds every collective back: look at its cable, its duplex, or another user"})
+			all = append(all, Finding{Warning, name, fmt.Sprintf("%s, while half of the pairs have more than %s",
+				rate(p.Path.Bandwidth), rate(speeds[len(speeds)/2])), "one slow link holds every collective back: " +
+				"look at its cable, its duplex, or another user"})
 		}
 	}
 	return all

@@ -77,14 +77,16 @@ func TestProbe(t *testing.T) {
 
 func TestInspect(t *testing.T) {
 	f := Inspect(context.Background(), "no-such-python", nil)
-	if f.Cores < 1 || f.Online < f.Cores || f.Memory <= 0 || f.Files <= 0 || f.Ports <= 0 || f.Affinity == "" || f.Python != "" || f.Version == "" || time.Since(f.Time) > time.Minute {
+	if f.Cores < 1 || f.Online < f.Cores || f.Memory <= 0 || f.Files <= 0 || f.Ports <= 0 || f.Affinity == "" ||
+		f.Python != "" || f.Version == "" || time.Since(f.Time) > time.Minute {
 		t.Errorf("%+v", f)
 	}
 }
 
 func healthy(name string) Host {
-	return Host{Name: name, Slots: 2, Facts: Facts{Version: "1", Arch: "amd64", Cores: 4, Online: 4, Memory: 8 << 30, Shm: 4 << 30, Files: 65536, Locked: unlimited, Ports: 28232,
-		Addresses: []Address{{"eth0", "10.0.0.1"}}, Python: "3.12.1", Frameworks: map[string]string{"torch": "2.9.0"}}}
+	return Host{Name: name, Slots: 2, Facts: Facts{Version: "1", Arch: "amd64", Cores: 4, Online: 4, Memory: 8 << 30,
+		Shm: 4 << 30, Files: 65536, Locked: unlimited, Ports: 28232, Addresses: []Address{{"eth0", "10.0.0.1"}},
+		Python: "3.12.1", Frameworks: map[string]string{"torch": "2.9.0"}}}
 }
 
 func TestFindings(t *testing.T) {
@@ -93,8 +95,9 @@ func TestFindings(t *testing.T) {
 		spoil func(h []Host, p []Pair)
 		want  string // level, host, and words
 	}{
-		"well":    {func([]Host, []Pair) {}, ""},
-		"error":   {func(h []Host, _ []Pair) { h[1].Err = errors.New("host b: ssh failed\n    do something") }, "FAILURE b ssh failed"},
+		"well": {func([]Host, []Pair) {}, ""},
+		"error": {func(h []Host, _ []Pair) { h[1].Err = errors.New("host b: ssh failed\n    do something") },
+			"FAILURE b ssh failed"},
 		"address": {func(h []Host, _ []Pair) { h[1].Facts.Addresses = nil }, "FAILURE b no address"},
 		"shm":     {func(h []Host, _ []Pair) { h[1].Facts.Shm = 64 << 20 }, "warning b /dev/shm has 64 MiB"},
 		"files":   {func(h []Host, _ []Pair) { h[1].Facts.Files = 256 }, "warning b 256 files"},
@@ -115,9 +118,11 @@ func TestFindings(t *testing.T) {
 				h[i].Facts.Frameworks = map[string]string{"gorovod": "1", "horovod": "0.28.1"}
 			}
 		}, "warning a Horovod and gorovod"},
-		"connection": {func(_ []Host, p []Pair) { p[1].Err = errors.New("10.0.0.2:5: refused") }, "FAILURE a → b no connection: 10.0.0.2:5: refused"},
-		"slow":       {func(_ []Host, p []Pair) { p[2].Path.Bandwidth = 2e8 }, "warning a → b 1.60 Gbit/s"},
-		"locked":     {func(h []Host, _ []Pair) { h[1].Facts.GPUs, h[1].Facts.Locked = 1, 1<<16 }, "warning b 0.1 MiB of memory may be locked"},
+		"connection": {func(_ []Host, p []Pair) { p[1].Err = errors.New("10.0.0.2:5: refused") },
+			"FAILURE a → b no connection: 10.0.0.2:5: refused"},
+		"slow": {func(_ []Host, p []Pair) { p[2].Path.Bandwidth = 2e8 }, "warning a → b 1.60 Gbit/s"},
+		"locked": {func(h []Host, _ []Pair) { h[1].Facts.GPUs, h[1].Facts.Locked = 1, 1<<16 },
+			"warning b 0.1 MiB of memory may be locked"},
 	} {
 		hosts := []Host{healthy("a"), healthy("b"), healthy("c")}
 		pairs := []Pair{link, link, link}
@@ -132,12 +137,14 @@ func TestFindings(t *testing.T) {
 		}
 		f := found[0]
 		level, rest, _ := strings.Cut(c.want, " ")
-		if f.Level.String() != level || !strings.HasPrefix(rest, f.Host) || !strings.Contains(f.What, strings.TrimSpace(strings.TrimPrefix(rest, f.Host))) || f.Advice == "" {
+		if f.Level.String() != level || !strings.HasPrefix(rest, f.Host) || !strings.Contains(f.What,
+			strings.TrimSpace(strings.TrimPrefix(rest, f.Host))) || f.Advice == "" {
 			t.Errorf("%s: %+v, want %s", name, f, c.want)
 		}
 		var b strings.Builder
 		well, err := Report(&b, hosts, pairs)
-		if well != (level != "FAILURE") || err != nil || !strings.Contains(b.String(), f.What) || !strings.Contains(b.String(), f.Advice) {
+		if well != (level != "FAILURE") || err != nil || !strings.Contains(b.String(), f.What) ||
+			!strings.Contains(b.String(), f.Advice) {
 			t.Errorf("%s: %v %v\n%s", name, well, err, &b)
 		}
 	}
@@ -147,7 +154,8 @@ func TestReport(t *testing.T) {
 	hosts := []Host{healthy("a"), healthy("b")}
 	hosts[1].Clock = 20 * time.Millisecond
 	var b strings.Builder
-	well, err := Report(&b, hosts, []Pair{{From: 0, To: 1, Path: Path{Bandwidth: 1.25e9, Latency: 12300 * time.Nanosecond}}})
+	well, err := Report(&b, hosts,
+		[]Pair{{From: 0, To: 1, Path: Path{Bandwidth: 1.25e9, Latency: 12300 * time.Nanosecond}}})
 	const want = `HOST  SLOTS  CORES  MEMORY  /dev/shm  FILES  LOCKED     PORTS  CLOCK  GPUS  PYTHON  FRAMEWORKS   MPI  NCCL  ADDRESSES
 a     2      4      8 GiB   4 GiB     65536  unlimited  28232  same   0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
 b     2      4      8 GiB   4 GiB     65536  unlimited  28232  +20ms  0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
@@ -174,7 +182,8 @@ All is well.
 		pairs = append(pairs, Pair{From: i, To: (i + 1) % 20, Path: Path{Bandwidth: float64(1+i) * 1e8}})
 	}
 	b.Reset()
-	if _, err := Report(&b, many, pairs); err != nil || !strings.Contains(b.String(), "20 pairs were measured; the middle one has 8.80 Gbit/s. The slowest:\n  h0 → h1  0.80 Gbit/s") {
+	if _, err := Report(&b, many, pairs); err != nil || !strings.Contains(b.String(),
+		"20 pairs were measured; the middle one has 8.80 Gbit/s. The slowest:\n  h0 → h1  0.80 Gbit/s") {
 		t.Errorf("%v\n%s", err, &b)
 	}
 }

@@ -156,7 +156,8 @@ func measure(conn *net.TCPConn, address string) (Path, error) {
 	if got != sent {
 		return Path{}, fmt.Errorf("of %d bytes %d have arrived", sent, got)
 	}
-	return Path{Address: address, Latency: trips[len(trips)/2] / 2, Bandwidth: float64(sent) / time.Since(begin).Seconds()}, nil
+	return Path{Address: address, Latency: trips[len(trips)/2] / 2, Bandwidth: float64(sent) / time.Since(
+		begin).Seconds()}, nil
 }
 
 // Rounds pairs n hosts off so that each is in one pair of a round at most, and each

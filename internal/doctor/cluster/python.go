@@ -9,7 +9,8 @@ import (
 
 // packages are the Python distributions that matter to a job, by the names that
 // users know.
-var packages = []string{"gorovod", "horovod", "torch", "tensorflow", "tensorflow-cpu", "keras", "jax", "numpy", "cloudpickle", "mpi4py"}
+var packages = []string{"gorovod", "horovod", "torch", "tensorflow", "tensorflow-cpu", "keras", "jax", "numpy",
+	"cloudpickle", "mpi4py"}
 
 // Python is what an interpreter says of itself.
 type Python struct {

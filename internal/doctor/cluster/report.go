@@ -17,15 +17,18 @@ const mostInMatrix = 12
 // job can run, that is, whether there is no Failure.
 func Report(w io.Writer, hosts []Host, pairs []Pair) (well bool, err error) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "HOST\tSLOTS\tCORES\tMEMORY\t/dev/shm\tFILES\tLOCKED\tPORTS\tCLOCK\tGPUS\tPYTHON\tFRAMEWORKS\tMPI\tNCCL\tADDRESSES")
+	fmt.Fprintln(t, "HOST\tSLOTS\tCORES\tMEMORY\t/dev/shm\tFILES\tLOCKED\tPORTS\t"+
+		"CLOCK\tGPUS\tPYTHON\tFRAMEWORKS\tMPI\tNCCL\tADDRESSES")
 	for _, h := range hosts {
 		f := h.Facts
 		if h.Err != nil {
 			fmt.Fprintf(t, "%s\t%d\t(see below)\n", h.Name, h.Slots)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Slots, cores(f), bytes(atMost(f.Memory, f.MemoryLimit)), bytes(f.Shm),
-			count(f.Files), bytes(f.Locked), count(int64(f.Ports)), clock(h), f.GPUs, or(f.Python), or(strings.Join(named(f.Frameworks), " ")), or(f.MPI), yes(f.NCCL != ""), or(where(f.Addresses)))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Slots, cores(f),
+			bytes(atMost(f.Memory, f.MemoryLimit)), bytes(f.Shm), count(f.Files), bytes(f.Locked),
+			count(int64(f.Ports)), clock(h), f.GPUs, or(f.Python), or(strings.Join(named(f.Frameworks), " ")),
+			or(f.MPI), yes(f.NCCL != ""), or(where(f.Addresses)))
 	}
 	t.Flush()
 	if len(pairs) > 0 {
@@ -105,10 +108,12 @@ func slowest(w io.Writer, hosts []Host, pairs []Pair) {
 	}
 	slices.SortFunc(good, func(a, b Pair) int { return int(a.Path.Bandwidth - b.Path.Bandwidth) })
 	middle := good[len(good)/2]
-	fmt.Fprintf(w, "\n%d pairs were measured; the middle one has %s. The slowest:\n", len(good), rate(middle.Path.Bandwidth))
+	fmt.Fprintf(w, "\n%d pairs were measured; the middle one has %s. The slowest:\n", len(good),
+		rate(middle.Path.Bandwidth))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, p := range good[:min(8, len(good))] {
-		fmt.Fprintf(t, "  %s → %s\t%s\t%v\n", hosts[p.From].Name, hosts[p.To].Name, rate(p.Path.Bandwidth), p.Path.Latency.Round(100*time.Nanosecond))
+		fmt.Fprintf(t, "  %s → %s\t%s\t%v\n", hosts[p.From].Name, hosts[p.To].Name, rate(p.Path.Bandwidth),
+			p.Path.Latency.Round(100*time.Nanosecond))
 	}
 	t.Flush()
 }

@@ -27,7 +27,8 @@ func TestTheNewestIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, data, skipped := newest(t, dir)
-		if got != n || len(data) != int(n)*1000 || bytes.ContainsFunc(data, func(r rune) bool { return r != rune(n) }) || skipped != nil {
+		if got != n || len(data) != int(n)*1000 || bytes.ContainsFunc(data,
+			func(r rune) bool { return r != rune(n) }) || skipped != nil {
 			t.Fatalf("after %d: %d, %d bytes, %v", n, got, len(data), skipped)
 		}
 	}
@@ -62,7 +63,8 @@ func TestDamagedFilesAreSkipped(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, data, skipped := newest(t, dir)
-		if n != 0 || string(data) != "state of a job" || len(skipped) != 1 || !strings.Contains(skipped[0], says) || !strings.Contains(skipped[0], name) {
+		if n != 0 || string(data) != "state of a job" || len(skipped) != 1 || !strings.Contains(skipped[0], says) ||
+			!strings.Contains(skipped[0], name) {
 			t.Errorf("%s: got %d %q %v", what, n, data, skipped)
 		}
 	}
@@ -73,7 +75,8 @@ func TestDamagedFilesAreSkipped(t *testing.T) {
 		check("cut", whole[:i], "skipped")
 	}
 	check("longer", append(bytes.Clone(whole), 0), "bytes")
-	check("foreign", []byte("\x80\x04\x95 a pickle, perhaps, of some other program, longer than a header is"), "no checkpoint")
+	check("foreign", []byte("\x80\x04\x95 a pickle, perhaps, of some other program, longer than a header is"),
+		"no checkpoint")
 	other := filepath.Join(dir, "commit-0000000000000000000.checkpoint")
 	misnamed, _ := os.ReadFile(other)
 	check("misnamed", misnamed, "that of commit 0")
@@ -85,7 +88,8 @@ func TestDamagedFilesAreSkipped(t *testing.T) {
 	if err := os.WriteFile(name, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if n, _, skipped := newest(t, dir); n != 1 || len(skipped) != 1 || !strings.Contains(skipped[0], large) || !strings.Contains(skipped[0], "no commit has such a number") {
+	if n, _, skipped := newest(t, dir); n != 1 || len(skipped) != 1 || !strings.Contains(skipped[0], large) ||
+		!strings.Contains(skipped[0], "no commit has such a number") {
 		t.Errorf("too large a number: got %d %v", n, skipped)
 	}
 	if err := os.Remove(large); err != nil {
@@ -93,7 +97,8 @@ func TestDamagedFilesAreSkipped(t *testing.T) {
 	}
 
 	// What is not ours is neither read nor removed.
-	for _, foreign := range []string{"commit-1.checkpoint", "model.pt", "commit-0000000000000000009.checkpoint.partial"} {
+	for _, foreign := range []string{"commit-1.checkpoint", "model.pt",
+		"commit-0000000000000000009.checkpoint.partial"} {
 		if err := os.WriteFile(filepath.Join(dir, foreign), whole, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,8 @@ func FuzzNewest(f *testing.F) {
 	f.Add("commit-7.checkpoint.partial", []byte{})
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, name string, content []byte) {
-		if filepath.Base(name) != name || len(name) > 200 || name == "." || name == ".." || bytes.ContainsRune([]byte(name), 0) || name == oldest {
+		if filepath.Base(name) != name || len(name) > 200 || name == "." || name == ".." ||
+			bytes.ContainsRune([]byte(name), 0) || name == oldest {
 			return
 		}
 		if err := Save(dir, 0, []byte("old")); err != nil {

@@ -34,7 +34,8 @@ func (d *Driver) firstHosts(ctx context.Context) ([]membership.Host, error) {
 		case err := <-found:
 			return hosts, err
 		case <-slow:
-			d.o.Say("discover hosts: there is no answer yet; the job waits for it for %v in all (%s)", d.o.FirstDiscovery.Limit, d.o.FirstDiscovery.Option)
+			d.o.Say("discover hosts: there is no answer yet; the job waits for it for %v in all (%s)",
+				d.o.FirstDiscovery.Limit, d.o.FirstDiscovery.Option)
 		}
 	}
 }

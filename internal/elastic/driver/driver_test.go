@@ -155,7 +155,8 @@ func (p place) meet(t *testing.T) *rendezvous.Session {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	s, err := rendezvous.Join(ctx, p.Addrs, elastic.EpochKey(key, p.Epoch), rendezvous.Options{Rank: p.Place.Rank, Size: p.Place.Size, Host: p.Place.Host, PID: 1, Generation: p.Epoch})
+	s, err := rendezvous.Join(ctx, p.Addrs, elastic.EpochKey(key, p.Epoch), rendezvous.Options{Rank: p.Place.Rank,
+		Size: p.Place.Size, Host: p.Place.Host, PID: 1, Generation: p.Epoch})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,8 @@ func TestEpochs(t *testing.T) {
 		t.Fatalf("got %+v", r)
 	}
 	// The old epoch's rendezvous is gone, and its key opens nothing of the new one.
-	if _, err := rendezvous.Join(context.Background(), r.Addrs, elastic.EpochKey(key, 1), rendezvous.Options{Rank: 0, Size: 1, Generation: 1}); err == nil {
+	if _, err := rendezvous.Join(context.Background(), r.Addrs, elastic.EpochKey(key, 1), rendezvous.Options{Rank: 0,
+		Size: 1, Generation: 1}); err == nil {
 		t.Error("the key of epoch 1 opens epoch 2")
 	}
 	joined := register(newcomer, -1)
@@ -227,7 +229,8 @@ func TestEpochs(t *testing.T) {
 
 // A worker that answers no pings is ended, and gets no place when it goes on.
 func TestSilence(t *testing.T) {
-	j := start(t, membership.Config{NP: 2, Min: 1, Patience: 40 * time.Millisecond}, membership.Host{Name: "a", Slots: 2})
+	j := start(t, membership.Config{NP: 2, Min: 1, Patience: 40 * time.Millisecond}, membership.Host{Name: "a",
+		Slots: 2})
 	_, first := j.dial()
 	mute := <-j.started
 	c, err := net.Dial("tcp", j.addr)
@@ -238,7 +241,8 @@ func TestSilence(t *testing.T) {
 	if err := proveAs(c, mute); err != nil {
 		t.Fatal(err)
 	}
-	frame, _ := elastic.Encode(elastic.Message{Type: elastic.TypeReady, Number: 1, Registration: &membership.Registration{Commit: -1}})
+	frame, _ := elastic.Encode(elastic.Message{Type: elastic.TypeReady, Number: 1,
+		Registration: &membership.Registration{Commit: -1}})
 	if _, err := c.Write(frame); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +252,8 @@ func TestSilence(t *testing.T) {
 	if p := <-register(first, 0); p.err != nil || p.Place.Size != 1 {
 		t.Fatalf("got %+v", p)
 	}
-	frame, _ = elastic.Encode(elastic.Message{Type: elastic.TypeReady, Number: 2, Registration: &membership.Registration{Commit: -1}})
+	frame, _ = elastic.Encode(elastic.Message{Type: elastic.TypeReady, Number: 2,
+		Registration: &membership.Registration{Commit: -1}})
 	c.Write(frame)
 	for {
 		m, err := elastic.Decode(c)
@@ -272,7 +277,8 @@ func TestSilence(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	j := start(t, membership.Config{NP: 1, Min: 1}, membership.Host{Name: "a", Slots: 1})
 	id, worker := j.dial()
-	if _, err := elastic.Dial(context.Background(), []string{j.addr}, []byte("another job's secret"), elastic.Options{Worker: id}); err == nil {
+	if _, err := elastic.Dial(context.Background(), []string{j.addr}, []byte("another job's secret"),
+		elastic.Options{Worker: id}); err == nil {
 		t.Error("another secret is taken")
 	}
 	for _, text := range []string{"", "GET / HTTP/1.0\r\n\r\n", strings.Repeat("x", 1<<16)} {
@@ -382,7 +388,8 @@ func TestOutcome(t *testing.T) {
 		t.Errorf("got %+v", left)
 	}
 	o := j.outcome()
-	if o.Failure == nil || o.Failure.Worker != second || o.Failure.Death.ExitCode != 3 || o.Failure.Death.Stderr != "boom" || !strings.Contains(o.Reason, "slots") {
+	if o.Failure == nil || o.Failure.Worker != second || o.Failure.Death.ExitCode != 3 ||
+		o.Failure.Death.Stderr != "boom" || !strings.Contains(o.Reason, "slots") {
 		t.Errorf("got %+v", o)
 	}
 	// It has never met others in the rendezvous, but it had come for its place.
@@ -405,7 +412,8 @@ func TestOutcomeAfterAnotherEpoch(t *testing.T) {
 	}
 	j.ends(first, rendezvous.Death{Host: "a", ExitCode: 4})
 	o := j.outcome()
-	if o.Failure == nil || o.Failure.Worker != first || !o.Earlier || o.Failure.String() != "worker 0 on host a (pid 0) exited with code 4" {
+	if o.Failure == nil || o.Failure.Worker != first || !o.Earlier || o.Failure.String() != "worker 0 on host a (pid "+
+		"0) exited with code 4" {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -450,7 +458,8 @@ func TestDiscoveryErrors(t *testing.T) {
 // An interruption ends a search for hosts that would not end.
 func TestInterruptDuringTheFirstDiscovery(t *testing.T) {
 	searching := make(chan struct{})
-	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second, FirstDiscovery: Limit{limit, "--start-timeout"}, SlowDiscovery: limit,
+	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second, FirstDiscovery: Limit{limit,
+		"--start-timeout"}, SlowDiscovery: limit,
 		Discover: func(ctx context.Context) ([]membership.Host, error) {
 			close(searching)
 			<-ctx.Done()
@@ -467,7 +476,8 @@ func TestInterruptDuringTheFirstDiscovery(t *testing.T) {
 
 // A first search that does not end in time ends the job, and says which option is the limit.
 func TestFirstDiscoveryHangs(t *testing.T) {
-	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second, FirstDiscovery: Limit{time.Millisecond, "--start-timeout"}, SlowDiscovery: limit,
+	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second,
+		FirstDiscovery: Limit{time.Millisecond, "--start-timeout"}, SlowDiscovery: limit,
 		Discover: func(ctx context.Context) ([]membership.Host, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
@@ -482,8 +492,8 @@ func TestFirstDiscoveryHangs(t *testing.T) {
 func TestFirstDiscoveryIsSlow(t *testing.T) {
 	said := make(chan string, 1)
 	found := errors.New("found nothing")
-	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second, FirstDiscovery: Limit{limit, "--elastic-timeout"},
-		SlowDiscovery: time.Millisecond,
+	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second, FirstDiscovery: Limit{limit,
+		"--elastic-timeout"}, SlowDiscovery: time.Millisecond,
 		Discover: func(context.Context) ([]membership.Host, error) {
 			<-said
 			return nil, found
@@ -525,7 +535,8 @@ func TestOneCannotJoin(t *testing.T) {
 	session.OnDeath(func(d rendezvous.Death) { deaths <- d })
 	again := make(chan place, 1)
 	go func() {
-		a, err := other.Register(context.Background(), membership.Registration{Commit: -1, Trouble: "rank 0 cannot be reached"})
+		a, err := other.Register(context.Background(), membership.Registration{Commit: -1,
+			Trouble: "rank 0 cannot be reached"})
 		again <- place{a, err}
 	}()
 	if d := <-deaths; d.String() != "rank 1 on host a (pid 1001) could not join the others: rank 0 cannot be reached" {

@@ -31,7 +31,8 @@ func (d *Driver) form(a membership.Form) error {
 	if err != nil {
 		return err
 	}
-	e := &epoch{number: a.Epoch, server: rendezvous.NewServer(elastic.EpochKey(d.o.Key, a.Epoch), len(a.Places)), listeners: listeners}
+	e := &epoch{number: a.Epoch, server: rendezvous.NewServer(elastic.EpochKey(d.o.Key, a.Epoch), len(a.Places)),
+		listeners: listeners}
 	e.server.Epoch = a.Epoch
 	for _, l := range listeners {
 		go e.server.Serve(l)
@@ -47,7 +48,8 @@ func (d *Driver) form(a membership.Form) error {
 	for _, p := range a.Places {
 		w := d.workers[p.Worker]
 		d.tell(p.Worker, elastic.Message{Type: elastic.TypePlace, Number: w.number,
-			Assignment: &elastic.Assignment{Epoch: a.Epoch, Place: p, Addrs: addrs(p.Host), Sync: a.Sync, Sets: a.Sets}})
+			Assignment: &elastic.Assignment{Epoch: a.Epoch, Place: p, Addrs: addrs(p.Host), Sync: a.Sync,
+				Sets: a.Sets}})
 	}
 	if last != nil {
 		go last.close()

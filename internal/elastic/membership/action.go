@@ -80,7 +80,8 @@ type Place struct {
 }
 
 func (a Start) String() string {
-	return fmt.Sprintf("start worker %d on %s slot %d as rank %d of %d", a.Worker, a.Host, a.Slot, a.Place.Rank, a.Place.Size)
+	return fmt.Sprintf("start worker %d on %s slot %d as rank %d of %d", a.Worker, a.Host, a.Slot, a.Place.Rank,
+		a.Place.Size)
 }
 func (a End) String() string     { return fmt.Sprintf("end worker %d: %s", a.Worker, a.Reason) }
 func (a Dismiss) String() string { return fmt.Sprintf("dismiss worker %d: %s", a.Worker, a.Reason) }

@@ -29,7 +29,8 @@ func (s *State) form() {
 	}
 	if s.epoch > 0 {
 		if s.c.ResetLimit >= 0 && s.resets >= s.c.ResetLimit {
-			s.stop(fmt.Sprintf("Horovod was shutdown because number of resets during elastic job exceeded limit: %d", s.c.ResetLimit))
+			s.stop(fmt.Sprintf("Horovod was shutdown because number of resets during elastic job exceeded limit: %d",
+				s.c.ResetLimit))
 			return
 		}
 		if s.trouble = s.apart(came); s.trouble != "" {

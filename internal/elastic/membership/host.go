@@ -176,7 +176,9 @@ func (s *State) cooled(h *host) time.Duration {
 // elsewhere says whether the job can go on without h: others than its workers hold
 // the state. The last host that does is not blacklisted for its workers' failures.
 func (s *State) elsewhere(h *host) bool {
-	return slices.ContainsFunc(s.workers, func(w *worker) bool { return w.host != h && w.phase != ending && (w.veteran || s.epoch == 0) })
+	return slices.ContainsFunc(s.workers, func(w *worker) bool {
+		return w.host != h && w.phase != ending && (w.veteran || s.epoch == 0)
+	})
 }
 
 // offered counts the slots that there are, usable or not.

@@ -53,8 +53,8 @@ func (s *State) pauses() (list []string) {
 			continue
 		}
 		h.told = true
-		list = append(list, fmt.Sprintf("%d workers in a row have failed on host %s soon after their start: no other is started there for %v",
-			h.crashes, h.name, (h.paused-s.now).Round(time.Second/10)))
+		list = append(list, fmt.Sprintf("%d workers in a row have failed on host %s soon after their start: no other "+
+			"is started there for %v", h.crashes, h.name, (h.paused-s.now).Round(time.Second/10)))
 	}
 	return list
 }
@@ -81,7 +81,8 @@ func (l *loop) wake(now time.Duration) {
 func (s *State) advanced(came []*worker) {
 	commits := slices.ContainsFunc(came, func(w *worker) bool { return w.Commit > s.newest })
 	for _, h := range s.hosts {
-		part := h.joined || slices.ContainsFunc(came, func(w *worker) bool { return w.host == h && w.member && w.started >= h.last })
+		part := h.joined || slices.ContainsFunc(came,
+			func(w *worker) bool { return w.host == h && w.member && w.started >= h.last })
 		h.joined = false
 		if commits && part {
 			h.loop = loop{}

@@ -226,7 +226,8 @@ func (s *State) give(w *worker, why string) {
 // dismissLeaving lets those go whose slots are gone, and who are not in an epoch. But
 // where nobody else holds the state they wait, to hand it over to those who come.
 func (s *State) dismissLeaving() {
-	held := slices.ContainsFunc(s.workers, func(w *worker) bool { return w.veteran && w.phase != ending && !s.leaving(w) })
+	held := slices.ContainsFunc(s.workers,
+		func(w *worker) bool { return w.veteran && w.phase != ending && !s.leaving(w) })
 	for _, w := range slices.Clone(s.workers) {
 		switch {
 		case !s.leaving(w) || w.phase == ready && w.veteran && !held && !s.finished:

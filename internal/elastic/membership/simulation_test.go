@@ -58,8 +58,9 @@ type simulation struct {
 
 func newSimulation(seed uint64) *simulation {
 	r := rand.New(rand.NewPCG(seed, 7))
-	c := Config{NP: 1 + r.IntN(4), ResetLimit: -1, Timeout: 60 * time.Second, Patience: 5 * time.Second, Cooldown: Cooldown{time.Second, 20 * time.Second},
-		WholeHosts: r.IntN(4) == 0, Resumable: r.IntN(4) == 0, Random: r.Float64}
+	c := Config{NP: 1 + r.IntN(4), ResetLimit: -1, Timeout: 60 * time.Second, Patience: 5 * time.Second,
+		Cooldown: Cooldown{time.Second, 20 * time.Second}, WholeHosts: r.IntN(4) == 0, Resumable: r.IntN(4) == 0,
+		Random: r.Float64}
 	c.Min = 1 + r.IntN(c.NP)
 	if r.IntN(2) == 0 {
 		c.Max = c.NP + r.IntN(4)
@@ -233,7 +234,8 @@ func (sim *simulation) do(actions []Action) {
 				break
 			}
 			p.dismissed = true
-			if p.veteran && !p.doomed && sim.one(func(o *process) bool { return o != p && o.veteran && !o.doomed && !o.dismissed }) == nil {
+			if p.veteran && !p.doomed &&
+				sim.one(func(o *process) bool { return o != p && o.veteran && !o.doomed && !o.dismissed }) == nil {
 				sim.fail("%v, the last one that has the state", a)
 			}
 		case Ping:
@@ -284,7 +286,8 @@ func (sim *simulation) form(f Form) {
 		if !w.registered || w.doomed || w.dismissed {
 			sim.fail("%v: worker %d does not wait for a place", f, p.Worker)
 		}
-		if w.host != p.Host || p.Rank != i || p.Size != len(f.Places) || p.LocalRank != local[p.Host] || p.CrossRank != cross[p.LocalRank] {
+		if w.host != p.Host || p.Rank != i || p.Size != len(f.Places) || p.LocalRank != local[p.Host] ||
+			p.CrossRank != cross[p.LocalRank] {
 			sim.fail("%v: place %+v", f, p)
 		}
 		if p.Host != last && local[p.Host] > 0 {
@@ -343,7 +346,9 @@ func (sim *simulation) calm() {
 		sim.check()
 	}
 	if sim.stop != nil {
-		if living := sim.one(func(p *process) bool { return !p.doomed && !p.dismissed && p.commit >= 0 && !p.frozen }); living != nil && sim.s.epoch > 0 {
+		if living := sim.one(
+			func(p *process) bool { return !p.doomed && !p.dismissed && p.commit >= 0 && !p.frozen }); living != nil &&
+			sim.s.epoch > 0 {
 			sim.fail("stopped although worker %d lives and has the state: %v", living.id, sim.stop)
 		}
 		return

@@ -106,8 +106,8 @@ func scanFloat(t *testing.T, d *transcript.Command, name string, v *float64) {
 }
 
 func config(t *testing.T, d *transcript.Command) Config {
-	c := Config{ResetLimit: -1, Fixed: d.HasArg("fixed"), Resumable: d.HasArg("resumable"), WholeHosts: d.HasArg("wholehosts"),
-		Random: func() float64 { return 0.5 }}
+	c := Config{ResetLimit: -1, Fixed: d.HasArg("fixed"), Resumable: d.HasArg("resumable"),
+		WholeHosts: d.HasArg("wholehosts"), Random: func() float64 { return 0.5 }}
 	d.ScanArg(t, "np", &c.NP)
 	c.Min = c.NP
 	d.MaybeScanArg(t, "min", &c.Min)

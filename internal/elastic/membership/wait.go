@@ -107,7 +107,8 @@ func (s *State) short(came, need int) bool {
 		if s.slots() >= need {
 			lacking = fmt.Sprintf("%d of the %d workers that the job needs have come to hvd.init()", came, need)
 		}
-		s.stop(fmt.Sprintf("%s after %v: check that hosts with enough slots are discovered, and how they failed (--min-np, --elastic-timeout)", lacking, s.c.Timeout))
+		s.stop(fmt.Sprintf("%s after %v: check that hosts with enough slots are discovered, and how they failed "+
+			"(--min-np, --elastic-timeout)", lacking, s.c.Timeout))
 	}
 	return true
 }
@@ -120,9 +121,11 @@ func (s *State) lacking(need int) string {
 	case out == 0:
 		return text
 	case next == never:
-		return fmt.Sprintf("%s (failures have cost %d more; --blacklist-cooldown-range would use them again)", text, out)
+		return fmt.Sprintf("%s (failures have cost %d more; --blacklist-cooldown-range would use them again)",
+			text, out)
 	}
-	return fmt.Sprintf("%s (failures have cost %d more; the next is used again in %v)", text, out, (next - s.now).Round(time.Second/10))
+	return fmt.Sprintf("%s (failures have cost %d more; the next is used again in %v)", text, out,
+		(next - s.now).Round(time.Second/10))
 }
 
 // hopeless says whether it makes no sense to wait for more slots: they never change, or nobody is

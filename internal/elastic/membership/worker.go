@@ -140,7 +140,8 @@ func (s *State) foreseen() []Place {
 	source := s.source
 	if !slices.Contains(list, source) {
 		source = slices.MinFunc(list, func(a, b *worker) int {
-			return cmp.Or(compare(b.veteran, a.veteran), cmp.Compare(slices.Index(s.hosts, a.host), slices.Index(s.hosts, b.host)), cmp.Compare(a.slot, b.slot))
+			return cmp.Or(compare(b.veteran, a.veteran), cmp.Compare(slices.Index(s.hosts, a.host),
+				slices.Index(s.hosts, b.host)), cmp.Compare(a.slot, b.slot))
 		})
 	}
 	places := s.places(list, source)

@@ -84,7 +84,8 @@ func encode(pending []Waiting) []byte {
 	pending = tidy(pending)
 	a := answer{Waiting: pending}
 	if len(pending) > maxEntries {
-		// Whether it has joined matters for every tensor, and what it is blocked by for a deadlock, so these come first.
+		// Whether it has joined matters for every tensor, and what it is blocked by for a deadlock, so these come
+		// first.
 		slices.SortStableFunc(pending, func(a, b Waiting) int {
 			return cmp.Or(cmp.Compare(fromBool(b.joined()), fromBool(a.joined())), cmp.Compare(b.Blocked, a.Blocked))
 		})

@@ -45,10 +45,12 @@ func TestLongAnswersNameTheOldestAndJoins(t *testing.T) {
 
 // Whatever the names are, an answer fits into what a session carries.
 func TestAnswersAreBounded(t *testing.T) {
-	for _, name := range []string{strings.Repeat(`"`, 1000), strings.Repeat("\x00", 1000), strings.Repeat("\xff", 1000), strings.Repeat("…", 1000), strings.Repeat("<", maxName)} {
+	for _, name := range []string{strings.Repeat(`"`, 1000), strings.Repeat("\x00", 1000), strings.Repeat("\xff", 1000),
+		strings.Repeat("…", 1000), strings.Repeat("<", maxName)} {
 		var pending []Waiting
 		for n := range maxEntries + maxMarks + 20 {
-			pending = append(pending, Waiting{Set: math.MaxInt, Name: name + fmt.Sprint(n), Op: name, Since: math.MaxInt64, Blocked: math.MaxInt64, Phase: Executing})
+			pending = append(pending, Waiting{Set: math.MaxInt, Name: name + fmt.Sprint(n), Op: name,
+				Since: math.MaxInt64, Blocked: math.MaxInt64, Phase: Executing})
 		}
 		p := encode(pending)
 		if len(p) > 64<<10 {
@@ -113,7 +115,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"w":[{"n":"a","o":"x","p":255}],"m":9223372036854775807}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		o := &Options{Describe: func(r int) string { return fmt.Sprint("rank ", r) }, CheckTime: sec, ShutdownTime: 2 * sec}
+		o := &Options{Describe: func(r int) string { return fmt.Sprint("rank ", r) }, CheckTime: sec,
+			ShutdownTime: 2 * sec}
 		w := waits("a", 61*sec)
 		r := report{Options: o, views: []view{viewOf(answer{Waiting: []Waiting{w}}), viewFrom(p)}, fatal: true}
 		r.tensors = []stalled{diagnose(w, []int{0, 1, 2, -1}, r.views)}

@@ -142,9 +142,11 @@ func (r *report) deadlocked() string {
 		if h.by.joined() {
 			fmt.Fprintf(&b, "%s%s has joined, which %s %s not", sep, r.Describe(h.rank), ranks(h.lacks), have)
 		} else {
-			fmt.Fprintf(&b, "%s%s waits for %s, which %s %s not submitted", sep, r.Describe(h.rank), tensor(&h.by), ranks(h.lacks), have)
+			fmt.Fprintf(&b, "%s%s waits for %s, which %s %s not submitted", sep, r.Describe(h.rank), tensor(&h.by),
+				ranks(h.lacks), have)
 		}
 	}
-	fmt.Fprintf(&b, ". For more than %s their main threads have waited so, and nothing was submitted on them (GOROVOD_DEADLOCK_ABORT=0: such ranks are only reported)", seconds(r.CheckTime))
+	fmt.Fprintf(&b, ". For more than %s their main threads have waited so, and nothing was submitted on them "+
+		"(GOROVOD_DEADLOCK_ABORT=0: such ranks are only reported)", seconds(r.CheckTime))
 	return b.String()
 }

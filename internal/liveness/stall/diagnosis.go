@@ -14,7 +14,8 @@ type view struct {
 }
 
 func viewOf(a answer) view {
-	v := view{answer: a, at: make(map[key]Phase, len(a.Waiting)), joined: map[int]bool{}, unknown: a.More - len(a.Marks)/markSize}
+	v := view{answer: a, at: make(map[key]Phase, len(a.Waiting)), joined: map[int]bool{},
+		unknown: a.More - len(a.Marks)/markSize}
 	for i := range a.Waiting {
 		w := &a.Waiting[i]
 		if w.joined() {

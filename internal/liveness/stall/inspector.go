@@ -74,7 +74,8 @@ type mark struct {
 // ignored, with a warning.
 func New(o Options) *Inspector {
 	if o.ShutdownTime > 0 && o.ShutdownTime <= o.CheckTime {
-		o.Log.Warn(fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (%s) is ignored: it must be above HOROVOD_STALL_CHECK_TIME_SECONDS (%s)", seconds(o.ShutdownTime), seconds(o.CheckTime)))
+		o.Log.Warn(fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (%s) is ignored: it must be above "+
+			"HOROVOD_STALL_CHECK_TIME_SECONDS (%s)", seconds(o.ShutdownTime), seconds(o.CheckTime)))
 		o.ShutdownTime = 0
 	}
 	i := &Inspector{o: o, marks: map[key]mark{}}

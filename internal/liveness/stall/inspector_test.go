@@ -107,7 +107,8 @@ func TestEachTensorIsReportedOncePerInterval(t *testing.T) {
 	// The same name in another set is another operation.
 	other := waits("a", 72*sec)
 	other.Set = 3
-	if got := b.at(waits("a", 72*sec), other); got != "" || !strings.Contains(b.log[0], "a (ALLREDUCE, process set 3)") {
+	if got := b.at(waits("a", 72*sec), other); got != "" || !strings.Contains(b.log[0],
+		"a (ALLREDUCE, process set 3)") {
 		t.Errorf("reported %q: %q", got, b.log)
 	}
 	if len(b.marks) != 2 {
@@ -207,7 +208,9 @@ func TestShutdownComesOnceAndEndsTheInspector(t *testing.T) {
 		t.Errorf("logged %q", b.log)
 	}
 	b.want(t, b.at(waits("a", 500*sec)), "", 2)
-	const want = "stalled for longer than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (70 seconds): a (ALLREDUCE) has waited for 71 seconds on rank 0; missing: rank 1; rank 1 on host h waits for nothing: it is computing or stuck outside of Horovod"
+	const want = "stalled for longer than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (70 seconds): a (ALLREDUCE) has waited " +
+		"for 71 seconds on rank 0; missing: rank 1; rank 1 on host h waits for nothing: it is computing or stuck " +
+		"outside of Horovod"
 	if len(b.aborts) != 1 || b.aborts[0].Error() != want {
 		t.Errorf("aborts %q", b.aborts)
 	}
@@ -236,7 +239,8 @@ func TestDeadlocksAreLookedFor(t *testing.T) {
 	other = []Waiting{blocked("b", 65*sec, 61*sec)}
 	b.want(t, b.at(blocked("a", 129*sec, 65*sec)), "", 3)
 	b.want(t, b.at(blocked("a", 189*sec, 125*sec)), "a", 4)
-	if len(b.aborts) != 1 || !strings.HasPrefix(b.aborts[0].Error(), "deadlock: rank 0 on host h waits for a (ALLREDUCE), which rank 1 has not submitted; rank 1 ") {
+	if len(b.aborts) != 1 || !strings.HasPrefix(b.aborts[0].Error(),
+		"deadlock: rank 0 on host h waits for a (ALLREDUCE), which rank 1 has not submitted; rank 1 ") {
 		t.Errorf("aborts %v", b.aborts)
 	}
 	b.want(t, b.at(blocked("a", 500*sec, 400*sec)), "", 4)
@@ -298,7 +302,8 @@ func TestPanicAborts(t *testing.T) {
 	})
 	b.at(waits("a", 61*sec))
 	b.at(waits("a", 200*sec))
-	if len(b.aborts) != 1 || !strings.HasPrefix(b.aborts[0].Error(), "panic in the stall inspector of rank 0 on host h: broken; in ") {
+	if len(b.aborts) != 1 || !strings.HasPrefix(b.aborts[0].Error(), "panic in the stall inspector of rank 0 on host "+
+		"h: broken; in ") {
 		t.Errorf("aborts %v", b.aborts)
 	}
 }
@@ -312,7 +317,9 @@ func TestPartialAnswersCount(t *testing.T) {
 		}
 	})
 	b.at(waits("a", 61*sec))
-	if len(b.log) != 1 || !strings.Contains(b.log[0], "a (ALLREDUCE) has waited for 61 seconds on rank 0; missing: rank 1; not all ranks could be asked: the launcher is gone\nMissing ranks:\nrank 1 on host h: [a]; it waits for nothing") || strings.Contains(b.log[0], "rank 2") {
+	if len(b.log) != 1 || !strings.Contains(b.log[0], "a (ALLREDUCE) has waited for 61 seconds on rank 0; missing: "+
+		"rank 1; not all ranks could be asked: the launcher is gone\nMissing ranks:\nrank 1 on host h: [a]; it waits "+
+		"for nothing") || strings.Contains(b.log[0], "rank 2") {
 		t.Errorf("%q", b.log)
 	}
 }

@@ -32,13 +32,16 @@ func (r *report) text() string {
 	var b strings.Builder
 	missing, executing := r.split()
 	if len(missing) > 0 {
-		fmt.Fprintf(&b, "One or more tensors were submitted to be reduced, gathered or broadcast by only a subset of the ranks, and have been waiting for the remaining ranks for more than %s. "+
-			"Either different ranks submit different tensors, or only some of the ranks submit any: both end in a deadlock.\n", seconds(r.CheckTime))
+		fmt.Fprintf(&b, "One or more tensors were submitted to be reduced, gathered or broadcast by only a subset of "+
+			"the ranks, and have been waiting for the remaining ranks for more than %s. "+
+			"Either different ranks submit different tensors, or only some of the ranks submit any: both end in a "+
+			"deadlock.\n", seconds(r.CheckTime))
 		lines(&b, missing, func(t *stalled) string { return r.waiting(t) })
 		r.listMissing(&b, missing)
 	}
 	if len(executing) > 0 {
-		fmt.Fprintf(&b, "One or more tensors that all ranks have submitted have been executing for more than %s: they wait for data.\n", seconds(r.CheckTime))
+		fmt.Fprintf(&b, "One or more tensors that all ranks have submitted have been executing for more than %s: "+
+			"they wait for data.\n", seconds(r.CheckTime))
 		lines(&b, executing, func(t *stalled) string { return r.executing(t) })
 	}
 	if len(r.dead) > 0 {
@@ -61,9 +64,11 @@ func (r *report) cause() error {
 			continue
 		}
 		if t.executing {
-			return fmt.Errorf("stalled for longer than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (%s): %s", seconds(r.ShutdownTime), r.executing(t))
+			return fmt.Errorf("stalled for longer than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (%s): %s",
+				seconds(r.ShutdownTime), r.executing(t))
 		}
-		text := fmt.Sprintf("stalled for longer than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (%s): %s", seconds(r.ShutdownTime), r.waiting(t))
+		text := fmt.Sprintf("stalled for longer than HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (%s): %s",
+			seconds(r.ShutdownTime), r.waiting(t))
 		lacks := r.lacking([]*stalled{t})
 		for n, l := range lacks {
 			if n == maxTensors {
@@ -231,7 +236,8 @@ func (r *report) explain(l *lack) string {
 			left++
 			continue
 		}
-		list = append(list, fmt.Sprintf("%s for %s%s", tensor(w), age(w.Since), [...]string{"", " (input not ready)", " (executing)"}[w.Phase]))
+		list = append(list, fmt.Sprintf("%s for %s%s", tensor(w), age(w.Since), [...]string{"", " (input not ready)",
+			" (executing)"}[w.Phase]))
 	}
 	text := ""
 	if len(l.unready) > 0 {

@@ -25,8 +25,8 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// rankState is a line of a test, for one rank or for "1,3-5": "2 grad.1 ALLREDUCE 61 [@set] [unready] [blocked=61] [needed]",
-// "2 -" for a rank that waits for nothing, "2 +300" for what does not fit into
+// rankState is a line of a test, for one rank or for "1,3-5": "2 grad.1 ALLREDUCE 61 [@set] [unready] [blocked=61]
+// [needed]", "2 -" for a rank that waits for nothing, "2 +300" for what does not fit into
 // its answer, "2 garbage".
 type rankState struct {
 	pending []Waiting
@@ -114,7 +114,8 @@ func TestReports(t *testing.T) {
 					answers := make([][]byte, size)
 					for r, s := range states {
 						if answers[r] = encode(s.pending); s.more > 0 {
-							answers[r] = fmt.Appendf(nil, `%s,"m":%d}`, strings.TrimSuffix(strings.TrimSpace(string(answers[r])), "}"), s.more)
+							answers[r] = fmt.Appendf(nil, `%s,"m":%d}`,
+								strings.TrimSuffix(strings.TrimSpace(string(answers[r])), "}"), s.more)
 						}
 						if s.garbage {
 							answers[r] = []byte("\x01")

@@ -24,11 +24,13 @@ func TestOverSessions(t *testing.T) {
 	go func() { served <- server.Serve(l) }()
 	defer func() { server.Close(); <-served }()
 
-	pending := [size][]Waiting{{waits("grad.1", 61*sec)}, {waits("grad.1", 62*sec)}, {{Name: "eval", Op: "ALLGATHER", Since: 60 * sec}}}
+	pending := [size][]Waiting{{waits("grad.1", 61*sec)}, {waits("grad.1", 62*sec)},
+		{{Name: "eval", Op: "ALLGATHER", Since: 60 * sec}}}
 	var logs [size][]string
 	var inspectors [size]*Inspector
 	for r := range size {
-		s, err := rendezvous.Join(context.Background(), []string{l.Addr().String()}, secret, rendezvous.Options{Rank: r, Size: size, Host: "h", Generation: 1})
+		s, err := rendezvous.Join(context.Background(), []string{l.Addr().String()}, secret, rendezvous.Options{Rank: r,
+			Size: size, Host: "h", Generation: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +50,8 @@ func TestOverSessions(t *testing.T) {
 		i.wg.Wait()
 	}
 	for r := range 2 {
-		if len(logs[r]) != 1 || !strings.Contains(logs[r][0], " seconds on ranks 0, 1; missing: rank 2\nMissing ranks:\nrank 2 on host h: [grad.1]; it waits instead for eval (ALLGATHER) for 60 seconds") {
+		if len(logs[r]) != 1 || !strings.Contains(logs[r][0], " seconds on ranks 0, 1; missing: rank 2\nMissing "+
+			"ranks:\nrank 2 on host h: [grad.1]; it waits instead for eval (ALLGATHER) for 60 seconds") {
 			t.Errorf("rank %d: %q", r, logs[r])
 		}
 	}

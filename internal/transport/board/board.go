@@ -82,7 +82,8 @@ func (c Config) check() error {
 	case c.Slots < 1 || c.Slots > maxSlots:
 		return fmt.Errorf("board: %d slots, want 1 to %d", c.Slots, maxSlots)
 	case c.LogBytes%64 != 0 || c.LogBytes > maxRing || c.LogBytes < c.reserve()+64:
-		return fmt.Errorf("board: log of %d bytes, want a multiple of 64 from %d to %d", c.LogBytes, roundUp(c.reserve()+64, 64), maxRing)
+		return fmt.Errorf("board: log of %d bytes, want a multiple of 64 from %d to %d", c.LogBytes,
+			roundUp(c.reserve()+64, 64), maxRing)
 	case c.Posters < 0 || c.Posters > c.Members:
 		return fmt.Errorf("board: %d posters of %d members", c.Posters, c.Members)
 	case c.Closers < 0 || c.Closers > maxMembers:
@@ -191,8 +192,8 @@ func Attach(mem []byte, c Config) (*Board, error) {
 	}
 	if r.members != uint64(c.Members) || r.readers != uint64(c.Readers) || r.slots != uint64(c.Slots) ||
 		r.logBytes != uint64(c.LogBytes) || r.mailBytes != uint64(c.MailBytes) || r.rules != c.rules() {
-		return nil, fmt.Errorf("%w: formatted for %d members, %d readers, %d slots, log %d, mailbox %d, rules %#x; want %+v",
-			ErrCorrupt, r.members, r.readers, r.slots, r.logBytes, r.mailBytes, r.rules, c)
+		return nil, fmt.Errorf("%w: formatted for %d members, %d readers, %d slots, log %d, mailbox %d, rules "+
+			"%#x; want %+v", ErrCorrupt, r.members, r.readers, r.slots, r.logBytes, r.mailBytes, r.rules, c)
 	}
 	for i := range b.readers {
 		pos := b.cursor(i).Load()

@@ -230,7 +230,10 @@ func TestMailIsDeliveredInOrder(t *testing.T) {
 			}
 		}
 		woken = nil
-		if err := b.Requests(func(from int, p []byte) { got[from] = append(append(got[from], p...), 0xff) }); err != nil {
+		if err := b.Requests(func(from int,
+			p []byte) {
+			got[from] = append(append(got[from], p...), 0xff)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(woken, []int{1, 2}) {

@@ -79,8 +79,9 @@ func use(b *Board, rng *rand.Rand) {
 			b.Forget(s, slot.gen+uint32(rng.IntN(3)-1))
 		}
 		if rng.IntN(4) == 0 {
-			b.Relay([]transport.Record{{Kind: transport.RecordSlot, Slot: s, Gen: slot.gen}, {Kind: transport.RecordRetired, Slot: s},
-				{Kind: transport.RecordResponse, Payload: make([]byte, rng.IntN(40))}})
+			b.Relay([]transport.Record{{Kind: transport.RecordSlot, Slot: s, Gen: slot.gen},
+				{Kind: transport.RecordRetired, Slot: s}, {Kind: transport.RecordResponse,
+					Payload: make([]byte, rng.IntN(40))}})
 		}
 		if rng.IntN(60) == 0 {
 			b.End(rng.IntN(b.cfg.closers()))

@@ -54,7 +54,8 @@ func TestAStaleMemberOfAGroupMarksNone(t *testing.T) {
 				t.Errorf("slot %d is marked by %v, %v", m.Slot, marked, err)
 			}
 		}
-		mustMarkGroup(t, b, 1, append(slices.Clone(rest), transport.Mark{Slot: 4, Gen: 1}), Stale) // there are slots 0 to 3
+		// there are slots 0 to 3
+		mustMarkGroup(t, b, 1, append(slices.Clone(rest), transport.Mark{Slot: 4, Gen: 1}), Stale)
 		mustMarkGroup(t, b, 1, rest, Completed)
 		if got, want := slotsOf(mustNext(t, b, 0, 2)), []uint32{rest[0].Slot, rest[1].Slot}; !slices.Equal(got, want) {
 			t.Errorf("published %v, want %v", got, want)
@@ -119,7 +120,8 @@ func groupsTogether(t *testing.T, seed uint64) {
 	var wg sync.WaitGroup
 	for m, b := range boards {
 		wg.Go(func() {
-			r := groupReader{b: b, me: m, size: size, done: make([]int, size+singles), pending: make([]bool, size+singles)}
+			r := groupReader{b: b, me: m, size: size, done: make([]int, size+singles),
+				pending: make([]bool, size+singles)}
 			rng := rand.New(rand.NewPCG(seed, uint64(m)+1))
 			deadline := time.Now().Add(time.Minute)
 			for !r.finished(rounds) && !failed.Load() {

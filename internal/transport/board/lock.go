@@ -55,7 +55,8 @@ func (b *Board) awaitLock(member int) error {
 				return fmt.Errorf("slot board: waiting for the lock, held by member %d: %w", holder-1, err)
 			}
 			if naps++; naps > lockMaxNaps {
-				return fmt.Errorf("slot board: member %d has held the lock for seconds: its process is stopped, or the board is corrupt", holder-1)
+				return fmt.Errorf("slot board: member %d has held the lock for seconds: its process is stopped, or "+
+					"the board is corrupt", holder-1)
 			}
 			time.Sleep(nap)
 			nap = min(2*nap, lockMaxNap)

@@ -173,7 +173,8 @@ func (b *Board) readBatch(r *reader, cut uint64) (uint64, error) {
 			if int64(slot) >= int64(b.cfg.Slots) {
 				return 0, b.corruptLog("record of slot %d of %d", slot, b.cfg.Slots)
 			}
-			r.records = append(r.records, transport.Record{Kind: kind, Slot: slot, Gen: value, Chained: head&chained != 0})
+			r.records = append(r.records, transport.Record{Kind: kind, Slot: slot, Gen: value,
+				Chained: head&chained != 0})
 		case transport.RecordResponse:
 			if value > transport.MaxRecord || uint64(roundUp(int(value), 8)) > cut-pos {
 				return 0, b.corruptLog("response of %d bytes, %d before the cut", value, cut-pos)

@@ -15,7 +15,8 @@ func (b *Board) Post(member int, p []byte) (bool, error) {
 			len(p), min(transport.MaxRecord, b.cfg.MailBytes-recordHeader))
 	}
 	if member >= len(b.posters) {
-		return false, fmt.Errorf("slot board: a request of member %d; %d members have mailboxes", member, len(b.posters))
+		return false, fmt.Errorf("slot board: a request of member %d; %d members have mailboxes", member,
+			len(b.posters))
 	}
 	w := &b.posters[member]
 	w.mu.Lock()

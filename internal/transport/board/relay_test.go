@@ -9,7 +9,8 @@ import (
 )
 
 func relayTo(readers int) Config {
-	return Config{Members: readers, Readers: readers, Posters: 1, Slots: 4, LogBytes: 256, MailBytes: MinMail, Closers: 9}
+	return Config{Members: readers, Readers: readers, Posters: 1, Slots: 4, LogBytes: 256, MailBytes: MinMail,
+		Closers: 9}
 }
 
 // What is relayed is one batch, whole, for each reader, however it is read.
@@ -80,7 +81,8 @@ func TestRelayWaitsForRoom(t *testing.T) {
 	if ok, err := b.Relay(batch); !ok || err != nil {
 		t.Errorf("no room: %v", err)
 	}
-	if ok, err := b.Relay([]transport.Record{{Kind: transport.RecordResponse, Payload: make([]byte, 300)}}); ok || err == nil {
+	if ok, err := b.Relay([]transport.Record{{Kind: transport.RecordResponse, Payload: make([]byte, 300)}}); ok ||
+		err == nil {
 		t.Error("a batch longer than the log is not refused")
 	}
 	if ok, err := b.Relay(nil); !ok || err != nil {

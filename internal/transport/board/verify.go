@@ -48,7 +48,8 @@ func (s *slot) word() uint64 { return uint64(s.gen)<<32 | uint64(s.taken) }
 // the lock cannot be had. Safe on any goroutine.
 func (b *Board) Check(member int) error {
 	r := b.regs
-	if r.magic.Load() != magic || r.members != uint64(b.cfg.Members) || r.readers != uint64(b.cfg.Readers) || r.slots != uint64(b.cfg.Slots) ||
+	if r.magic.Load() != magic || r.members != uint64(b.cfg.Members) || r.readers != uint64(b.cfg.Readers) ||
+		r.slots != uint64(b.cfg.Slots) ||
 		r.logBytes != uint64(b.cfg.LogBytes) || r.mailBytes != uint64(b.cfg.MailBytes) || r.rules != b.cfg.rules() {
 		return fmt.Errorf("%w: its shape has changed", ErrCorrupt)
 	}
@@ -129,7 +130,8 @@ func (b *Board) checkSlots() error {
 			switch {
 			case newer(m.gen, s.gen):
 				return fmt.Errorf("%w: slot %d has generation %d, after %d", ErrCorrupt, i, s.gen, m.gen)
-			case m.gen == s.gen && s.taken != 0 && m.record == s.record && bits[member/64]&(1<<(member%64)) == 0 && b.regs.closed.Load() == 0:
+			case m.gen == s.gen && s.taken != 0 && m.record == s.record && bits[member/64]&(1<<(member%64)) == 0 &&
+				b.regs.closed.Load() == 0:
 				return fmt.Errorf("%w: slot %d has lost the mark of member %d", ErrCorrupt, i, member)
 			}
 		}
@@ -140,7 +142,8 @@ func (b *Board) checkSlots() error {
 // checkKept checks that a slot is what the coordinator has made of it.
 func (b *Board) checkKept(i uint32, s *slot) error {
 	if kept := b.own.slots[i]; kept != 0 && kept != s.word() {
-		return fmt.Errorf("%w: slot %d has generation %d (%d), %d (%d) was given to it", ErrCorrupt, i, s.gen, s.taken, kept>>32, uint32(kept))
+		return fmt.Errorf("%w: slot %d has generation %d (%d), %d (%d) was given to it", ErrCorrupt, i, s.gen, s.taken,
+			kept>>32, uint32(kept))
 	}
 	return nil
 }

@@ -154,7 +154,8 @@ func TestALockThatNobodyHolds(t *testing.T) {
 	}
 	b := mustNew(t, small(2, 1))
 	b.regs.lock.Store(2)
-	if _, err := b.Mark(0, 0, 1); err == nil || !strings.Contains(err.Error(), "member 1 has held the lock for seconds") {
+	if _, err := b.Mark(0, 0, 1); err == nil || !strings.Contains(err.Error(),
+		"member 1 has held the lock for seconds") {
 		t.Error(err)
 	}
 }

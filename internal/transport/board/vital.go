@@ -10,8 +10,8 @@ const vitalSlots = 8
 func (b *Board) Vital() (registers, slots, mail [][]byte) {
 	r := b.regs
 	at := func(p unsafe.Pointer) []byte { return unsafe.Slice((*byte)(p), 8) }
-	registers = [][]byte{at(unsafe.Pointer(&r.lock)), at(unsafe.Pointer(&r.last)), at(unsafe.Pointer(&r.floor)), at(unsafe.Pointer(&r.tail)),
-		at(unsafe.Pointer(&r.cut)), at(unsafe.Pointer(&r.closed))}
+	registers = [][]byte{at(unsafe.Pointer(&r.lock)), at(unsafe.Pointer(&r.last)), at(unsafe.Pointer(&r.floor)),
+		at(unsafe.Pointer(&r.tail)), at(unsafe.Pointer(&r.cut)), at(unsafe.Pointer(&r.closed))}
 	for i := range b.cfg.Readers {
 		registers = append(registers, at(unsafe.Pointer(b.cursor(i))))
 	}

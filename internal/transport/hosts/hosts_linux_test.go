@@ -48,11 +48,13 @@ func world(t *testing.T, hosts ...[]int) []*Network {
 	for _, ranks := range hosts {
 		for place, r := range ranks {
 			wg.Go(func() {
-				c := Config{Hosts: hosts, TCP: tcp.Config{Rank: r, Size: size, Key: []byte("secret"), Generation: gen, Listener: listeners[r], Slots: 8,
+				c := Config{Hosts: hosts, TCP: tcp.Config{Rank: r, Size: size, Key: []byte("secret"), Generation: gen,
+					Listener: listeners[r], Slots: 8,
 					Addrs: func(rank int) []string { return []string{listeners[rank].Addr().String()} }}}
 				if len(ranks) > 1 {
-					c.Local, errs[r] = shm.Open(t.Context(), shm.Config{Rank: place, Size: len(ranks), Ranks: ranks, Key: []byte("secret"),
-						Job: fmt.Sprint(t.Name(), os.Getpid()), Generation: gen, Timeout: patience, Slots: 8, Alarm: true, BoardBytes: BoardBytes(len(ranks), 8)})
+					c.Local, errs[r] = shm.Open(t.Context(), shm.Config{Rank: place, Size: len(ranks), Ranks: ranks,
+						Key: []byte("secret"), Job: fmt.Sprint(t.Name(), os.Getpid()), Generation: gen,
+						Timeout: patience, Slots: 8, Alarm: true, BoardBytes: BoardBytes(len(ranks), 8)})
 				}
 				if errs[r] == nil {
 					networks[r], errs[r] = New(c)
@@ -127,12 +129,15 @@ func TestWhatLanesOffer(t *testing.T) {
 		members []int
 		want    []string
 	}{
-		{[]int{0, 1, 2, 3, 4, 5}, []string{"[[0 3 4] [1 5] [2]] comm 0 of 6 shared 0 of 3", "[[0 3 4] [1 5] [2]] comm 1 of 6 shared 0 of 2",
-			"[[0 3 4] [1 5] [2]] comm 2 of 6", "[[0 3 4] [1 5] [2]] comm 3 of 6 shared 1 of 3", "[[0 3 4] [1 5] [2]] comm 4 of 6 shared 2 of 3",
+		{[]int{0, 1, 2, 3, 4, 5}, []string{"[[0 3 4] [1 5] [2]] comm 0 of 6 shared 0 of 3",
+			"[[0 3 4] [1 5] [2]] comm 1 of 6 shared 0 of 2", "[[0 3 4] [1 5] [2]] comm 2 of 6",
+			"[[0 3 4] [1 5] [2]] comm 3 of 6 shared 1 of 3", "[[0 3 4] [1 5] [2]] comm 4 of 6 shared 2 of 3",
 			"[[0 3 4] [1 5] [2]] comm 5 of 6 shared 1 of 2"}},
 		{[]int{0, 3, 4}, []string{"[] shared 0 of 3", "[] shared 1 of 3", "[] shared 2 of 3"}},
-		{[]int{1, 3, 4}, []string{"[[0] [1 2]] comm 0 of 3", "[[0] [1 2]] comm 1 of 3 shared 0 of 2", "[[0] [1 2]] comm 2 of 3 shared 1 of 2"}},
-		{[]int{0, 1, 2}, []string{"[[0] [1] [2]] comm 0 of 3", "[[0] [1] [2]] comm 1 of 3", "[[0] [1] [2]] comm 2 of 3"}},
+		{[]int{1, 3, 4}, []string{"[[0] [1 2]] comm 0 of 3", "[[0] [1 2]] comm 1 of 3 shared 0 of 2",
+			"[[0] [1 2]] comm 2 of 3 shared 1 of 2"}},
+		{[]int{0, 1, 2}, []string{"[[0] [1] [2]] comm 0 of 3", "[[0] [1] [2]] comm 1 of 3",
+			"[[0] [1] [2]] comm 2 of 3"}},
 		{[]int{3}, []string{"[] shared 0 of 1"}},
 		{[]int{2}, []string{"[[0]] comm 0 of 1"}},
 	} {
@@ -277,7 +282,8 @@ func TestConfigsThatMakeNoSense(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := New(Config{Hosts: hosts, TCP: tcp.Config{Rank: 0, Size: 2, Key: []byte("secret"), Listener: l, Addrs: func(int) []string { return nil }}})
+		n, err := New(Config{Hosts: hosts, TCP: tcp.Config{Rank: 0, Size: 2, Key: []byte("secret"), Listener: l,
+			Addrs: func(int) []string { return nil }}})
 		if err == nil || !strings.Contains(err.Error(), "hosts") {
 			t.Errorf("%v: %v", hosts, err)
 		}

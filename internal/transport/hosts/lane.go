@@ -49,7 +49,8 @@ func (n *Network) openAcross(id int, incarnation uint32, members []int, hosts []
 	local := tcp.Local{Hosts: hosts}
 	var shared transport.Shared
 	if len(own) > 1 {
-		part, err := n.local.OpenPart(id, own, treeboard.UpConfig(hosts, host, n.slots), treeboard.DownConfig(hosts, host, n.slots))
+		part, err := n.local.OpenPart(id, own, treeboard.UpConfig(hosts, host, n.slots), treeboard.DownConfig(hosts,
+			host, n.slots))
 		if err != nil {
 			return nil, p, err
 		}

@@ -6,8 +6,8 @@
 //	on several        a tree of leaders    those of this host  all
 //
 // The tree's leaders share two boards with the members of their host, in the
-// segment, and send one another frames over TCP (package treeboard). One bell serves both networks, and an abort of one becomes one of the other,
-// with the same cause, wherever it was latched first.
+// segment, and send one another frames over TCP (package treeboard). One bell serves both networks, and an abort of one
+// becomes one of the other, with the same cause, wherever it was latched first.
 package hosts
 
 import (

@@ -82,7 +82,8 @@ func (x *exchange) withdraw(member int, peers func(waits bool, peer, member int)
 
 func (x *exchange) abortIf(waits bool, peer, closed int) {
 	if waits {
-		x.world.abort(fmt.Errorf("rank %d waits for rank %d, which has closed its network", x.members[peer], x.members[closed]))
+		x.world.abort(fmt.Errorf("rank %d waits for rank %d, which has closed its network", x.members[peer],
+			x.members[closed]))
 	}
 }
 

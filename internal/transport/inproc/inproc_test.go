@@ -188,7 +188,8 @@ func TestLanesOverHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pair.Comm != nil || pair.Hosts != nil || pair.Shared == nil || pair.Shared.Rank() != 1 || pair.Shared.Size() != 2 {
+	if pair.Comm != nil || pair.Hosts != nil || pair.Shared == nil || pair.Shared.Rank() != 1 ||
+		pair.Shared.Size() != 2 {
 		t.Errorf("a lane on one host: %+v", pair)
 	}
 }
@@ -240,7 +241,8 @@ func TestCommOfAnotherLengthAborts(t *testing.T) {
 	lanes[2].Comm.Recv(1, dst)
 	lanes[1].Comm.Send(2, []byte{1, 2, 3})
 	for r, n := range networks {
-		if err := n.Err(); err == nil || !strings.Contains(err.Error(), "ranks 1 and 2: a message of 3 bytes met a receive of 2") {
+		if err := n.Err(); err == nil || !strings.Contains(err.Error(), "ranks 1 and 2: a message of 3 bytes met a "+
+			"receive of 2") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
@@ -417,7 +419,8 @@ func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
 	allRing("the mark that completes", tickets)
 	for r, l := range lanes {
 		records := slices.Clone(l.Board.Next())
-		if len(records) != 2 || string(records[0].Payload) != "response" || records[1].Kind != transport.RecordSlot || records[1].Slot != slot {
+		if len(records) != 2 || string(records[0].Payload) != "response" || records[1].Kind != transport.RecordSlot ||
+			records[1].Slot != slot {
 			t.Errorf("rank %d: %v", r, records)
 		}
 	}

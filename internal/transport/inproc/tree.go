@@ -32,7 +32,8 @@ type frame struct {
 }
 
 func newTree(w *world, members []int, hosts [][]int, bells []*bell) (*tree, error) {
-	t := &tree{world: w, members: members, boards: make([]treeboard.Board, len(members)), boxes: make([]box, len(members))}
+	t := &tree{world: w, members: members, boards: make([]treeboard.Board, len(members)),
+		boxes: make([]box, len(members))}
 	for h, locals := range hosts {
 		up, err := board.NewPrivate(treeboard.UpConfig(hosts, h, w.options.Slots))
 		if err != nil {
@@ -46,7 +47,8 @@ func newTree(w *world, members []int, hosts [][]int, bells []*bell) (*tree, erro
 		down.SetStop(w.err)
 		for _, m := range locals {
 			t.boards[m], err = treeboard.New(treeboard.Config{
-				Member: m, Hosts: hosts, Slots: w.options.Slots, Up: up, Down: down, Pipe: pipe{t, m}, Combine: w.options.Combine,
+				Member: m, Hosts: hosts, Slots: w.options.Slots, Up: up, Down: down, Pipe: pipe{t, m},
+				Combine:   w.options.Combine,
 				Ring:      bells[m].Ring,
 				RingLocal: func(i int) { bells[locals[i]].Ring() },
 				Abort:     func(err error) { w.abort(fmt.Errorf("rank %d: %w", members[m], err)) },

@@ -203,7 +203,8 @@ func (n *network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 		w.lanes[key] = l
 	}
 	if !slices.Equal(l.members, members) {
-		return nil, fmt.Errorf("open lane %d: rank %d names the members %v, another rank %v", id, n.rank, members, l.members)
+		return nil, fmt.Errorf("open lane %d: rank %d names the members %v, another rank %v", id, n.rank, members,
+			l.members)
 	}
 	member, ok := slices.BinarySearch(members, n.rank)
 	if !ok {

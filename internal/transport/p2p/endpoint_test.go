@@ -103,7 +103,10 @@ func setBuffer(t *testing.T, c any, which int) {
 	raw, err := c.(syscall.Conn).SyscallConn()
 	if err == nil {
 		var failed error
-		err = raw.Control(func(fd uintptr) { failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, which, 256<<10) })
+		err = raw.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptInt(
+				int(fd), syscall.SOL_SOCKET, which, 256<<10)
+		})
 		err = errors.Join(err, failed)
 	}
 	if err != nil {
@@ -235,7 +238,8 @@ func TestTooLongAMessage(t *testing.T) {
 					})
 				}
 				_, _, err := endpoints[0].Recv(limited(t), from, 3, make([]byte, 99))
-				want := fmt.Sprintf("receive with tag 3 from rank %d: the message is longer than the buffer: it has %d bytes, the buffer 99", from, size)
+				want := fmt.Sprintf("receive with tag 3 from rank %d: the message is longer than the buffer: it has "+
+					"%d bytes, the buffer 99", from, size)
 				if !errors.Is(err, ErrTooLong) || err.Error() != want {
 					t.Errorf("%v, want %q", err, want)
 				}
@@ -539,7 +543,8 @@ func TestDeathOfThePeer(t *testing.T) {
 			endpoints[1].die()
 			select {
 			case err := <-received:
-				if err == nil || !strings.Contains(err.Error(), "connection to rank 1 (127.0.0.1:") || !strings.Contains(err.Error(), "lost") {
+				if err == nil || !strings.Contains(err.Error(), "connection to rank 1 (127.0.0.1:") ||
+					!strings.Contains(err.Error(), "lost") {
 					t.Error(err)
 				}
 			case <-time.After(patience):
@@ -549,7 +554,8 @@ func TestDeathOfThePeer(t *testing.T) {
 				return // a new connection would find the listener open still
 			}
 			eventually(t, func() bool { return endpoints[0].Send(context.Background(), 1, 5, 0, nil) != nil })
-			if err := endpoints[0].Send(context.Background(), 1, 5, 0, nil); !strings.Contains(err.Error(), "connection to rank 1") {
+			if err := endpoints[0].Send(context.Background(), 1, 5, 0, nil); !strings.Contains(err.Error(),
+				"connection to rank 1") {
 				t.Error(err)
 			}
 		})
@@ -734,7 +740,8 @@ func TestLabels(t *testing.T) {
 				t.Errorf("who waits gets label %d, want %d", got, label)
 			}
 			var long *TooLong
-			if _, _, err := endpoints[0].Recv(limited(t), from, 2, p[:3]); !errors.As(err, &long) || *long != (TooLong{from, 4, label, 3}) {
+			if _, _, err := endpoints[0].Recv(limited(t), from, 2, p[:3]); !errors.As(err, &long) ||
+				*long != (TooLong{from, 4, label, 3}) {
 				t.Errorf("too long: %v", err)
 			}
 			if _, got, err := endpoints[0].Recv(limited(t), from, 2, p); err != nil || got != label {

@@ -24,7 +24,8 @@ func TestAlarmAmongOthers(t *testing.T) {
 	sleep := func(ticket uint32) (rung, ready bool) {
 		for {
 			p := []unix.PollFd{{Fd: int32(a.FD()), Events: unix.POLLIN}, {Fd: int32(other[0]), Events: unix.POLLIN}}
-			if _, err := unix.Poll(p, -1); err != nil && !errors.Is(err, unix.EINTR) { // what is lost is a time-out of the test
+			// what is lost is a time-out of the test
+			if _, err := unix.Poll(p, -1); err != nil && !errors.Is(err, unix.EINTR) {
 				t.Fatal(err)
 			}
 			a.Clear()

@@ -56,7 +56,8 @@ func openFailing(t *testing.T, configs ...Config) []error {
 func all(t *testing.T, errs []error, rank int, text string) {
 	t.Helper()
 	for i, err := range errs {
-		if err.Error() != errs[0].Error() || !strings.Contains(err.Error(), fmt.Sprintf("rank %d: ", rank)) || !strings.Contains(err.Error(), text) {
+		if err.Error() != errs[0].Error() || !strings.Contains(err.Error(), fmt.Sprintf("rank %d: ", rank)) ||
+			!strings.Contains(err.Error(), text) {
 			t.Errorf("error %d is %q, want one of rank %d with %q", i, err, rank, text)
 		}
 	}

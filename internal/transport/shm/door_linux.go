@@ -269,7 +269,8 @@ func (d *door) hear(conn *net.UnixConn, rank, pid int) {
 	var status [1]byte
 	for {
 		if _, err := conn.Read(status[:]); err != nil {
-			d.fail(asFailure(d.n.cfg.world(rank), fmt.Errorf("process %d has gone before all ranks had attached: %w", pid, err)))
+			d.fail(asFailure(d.n.cfg.world(rank), fmt.Errorf("process %d has gone before all ranks had attached: %w",
+				pid, err)))
 			return
 		}
 		switch status[0] {

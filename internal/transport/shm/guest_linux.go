@@ -158,7 +158,8 @@ func receiveFDs(conn *net.UnixConn, count int) (fds []int, err error) {
 	}
 	if err != nil || len(fds) != count {
 		closeAll(fds)
-		return nil, fmt.Errorf("the first rank of this host sent %d of %d descriptors (too many open files?): %w", len(fds), count, errors.Join(err, errSegment))
+		return nil, fmt.Errorf("the first rank of this host sent %d of %d descriptors (too many open files?): %w",
+			len(fds), count, errors.Join(err, errSegment))
 	}
 	return fds, nil
 }

@@ -73,7 +73,8 @@ func (h *header) check(c Config) error {
 	case r.magic != magic:
 		return fmt.Errorf("the segment's magic number is %#x, want %#x", r.magic, uint64(magic))
 	case r.version != version:
-		return fmt.Errorf("the segment has layout version %d, want %d: all ranks must run the same gorovod", r.version, version)
+		return fmt.Errorf("the segment has layout version %d, want %d: all ranks must run the same gorovod",
+			r.version, version)
 	case r.generation != c.Generation:
 		return fmt.Errorf("the segment is of generation %d, want %d", r.generation, c.Generation)
 	case r.size != uint64(c.Size) || r.slots != uint64(c.Slots) || r.bytes != uint64(segmentBytes(c)):
@@ -89,7 +90,8 @@ func (h *header) check(c Config) error {
 func (h *header) laneWords() (words [][]byte) {
 	for id := 1; id < 4; id++ {
 		l := &h.regs().lanes[id]
-		for _, p := range []unsafe.Pointer{unsafe.Pointer(&l.state), unsafe.Pointer(&l.incarnation), unsafe.Pointer(&l.members)} {
+		for _, p := range []unsafe.Pointer{unsafe.Pointer(&l.state), unsafe.Pointer(&l.incarnation),
+			unsafe.Pointer(&l.members)} {
 			words = append(words, unsafe.Slice((*byte)(p), 8))
 		}
 	}

@@ -41,16 +41,16 @@ type hugePage struct {
 }
 
 const (
-	// A page takes 0.6 ms or more, most of it for copying, and ten times as long where a virtual machine's host has yet to find the
-	// memory. So the system is asked for it once it would have gained half of that, at the third use or later; and then as
-	// rarely as this, since another mapping may have come to the same address.
+	// A page takes 0.6 ms or more, most of it for copying, and ten times as long where a virtual machine's host has yet
+	// to find the memory. So the system is asked for it once it would have gained half of that, at the third use or
+	// later; and then as rarely as this, since another mapping may have come to the same address.
 	hugeCost  = 600 * time.Microsecond
 	hugeGain  = 100 * time.Microsecond // a use
 	hugeDue   = 3
 	hugeAgain = 8
-	// Asking takes at most this share of all time, a fifth, so that no operation is much slower while it asks; an eighth
-	// where ranks share cores and so wait for one another's pages, too. One operation asks for no longer than hugeLimit, or
-	// one page. So many pages are asked for at once.
+	// Asking takes at most this share of all time, a fifth, so that no operation is much slower while it asks; an
+	// eighth where ranks share cores and so wait for one another's pages, too. One operation asks for no longer than
+	// hugeLimit, or one page. So many pages are asked for at once.
 	hugeShare        = 5
 	crowdedHugeShare = 8
 	hugeLimit        = 2 * time.Millisecond
@@ -97,7 +97,8 @@ func resident(at, n uintptr) (bytes uintptr) {
 }
 
 func newHugePages(size uintptr, crowded bool) hugePages {
-	h := hugePages{size: size, share: hugeShare, limit: hugeLimit, cost: hugeCost, collapse: collapse, resident: resident}
+	h := hugePages{size: size, share: hugeShare, limit: hugeLimit, cost: hugeCost, collapse: collapse,
+		resident: resident}
 	if crowded {
 		h.share = crowdedHugeShare
 	}
@@ -151,8 +152,8 @@ func (h *hugePages) touch(s transport.Span) {
 // dense reports that a page in this place would take little more memory than what is there.
 func (h *hugePages) dense(i uintptr) bool { return h.resident(i*h.size, h.size) >= h.size-h.size/8 }
 
-// ask asks for pages, as far as there is credit. What the system refuses, because it has none or because the memory is of
-// another kind, stays as it is, and so does what would take much more memory than before.
+// ask asks for pages, as far as there is credit. What the system refuses, because it has none or because the memory is
+// of another kind, stays as it is, and so does what would take much more memory than before.
 func (h *hugePages) ask(due []uintptr) {
 	now := time.Now()
 	if h.last.IsZero() {

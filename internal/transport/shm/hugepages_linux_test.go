@@ -190,7 +190,8 @@ func TestHugePages(t *testing.T) {
 	}
 }
 
-// Memory that others reach does not grow by more than an eighth: a place that is emptier than that keeps its small pages.
+// Memory that others reach does not grow by more than an eighth: a place that is emptier than that keeps its small
+// pages.
 func TestHugePagesAreFull(t *testing.T) {
 	size := hugePageSize()
 	if size == 0 {

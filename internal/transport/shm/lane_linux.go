@@ -96,7 +96,8 @@ func (n *Network) openRegion(id, me int, members, places []int, shapes []board.C
 	l := layoutOf(BoardBytes(shapes...), len(members))
 	room := laneBytes(n.cfg)
 	if l.size > room {
-		return nil, fmt.Errorf("its boards take %d bytes, %d are left for them", BoardBytes(shapes...), n.cfg.BoardBytes)
+		return nil, fmt.Errorf("its boards take %d bytes, %d are left for them", BoardBytes(shapes...),
+			n.cfg.BoardBytes)
 	}
 	off := id * room
 	region := n.seg.mem[off:][:l.size:l.size]

@@ -50,7 +50,8 @@ func TestHostsAreApart(t *testing.T) {
 	if lane[2].Shared.Rank() != 2 || lane[2].Shared.Size() != 3 {
 		t.Errorf("rank 4 is %d of %d", lane[2].Shared.Rank(), lane[2].Shared.Size())
 	}
-	if _, err := nets[0].OpenLane(1, 0, []int{0, 1}); err == nil || !strings.Contains(err.Error(), "ranks of this host, which are [0 3]") {
+	if _, err := nets[0].OpenLane(1, 0, []int{0, 1}); err == nil || !strings.Contains(err.Error(),
+		"ranks of this host, which are [0 3]") {
 		t.Errorf("a lane with a rank of another host: %v", err)
 	}
 	nets[4].Abort(errors.New("out of paper"))
@@ -98,11 +99,15 @@ func TestPart(t *testing.T) {
 		if ok, err := parts[1].Boards[0].Post(1, []byte(want)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		if records, err := parts[1].Boards[1].Next(1); err != nil || len(records) != 1 || string(records[0].Payload) != want {
+		if records, err := parts[1].Boards[1].Next(1); err != nil || len(records) != 1 ||
+			string(records[0].Payload) != want {
 			t.Errorf("member 1 reads %v, %v", records, err)
 		}
 		posted := ""
-		if err := parts[0].Boards[0].Requests(func(from int, p []byte) { posted = fmt.Sprint(from, " ", string(p)) }); err != nil || posted != "1 "+want {
+		if err := parts[0].Boards[0].Requests(func(from int,
+			p []byte) {
+			posted = fmt.Sprint(from, " ", string(p))
+		}); err != nil || posted != "1 "+want {
 			t.Errorf("member 0 reads %q, %v", posted, err)
 		}
 		ticket := nets[2].Bell().Arm()

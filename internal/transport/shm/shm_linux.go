@@ -249,7 +249,8 @@ func (n *Network) checkMembers(id int, members []int) (places []int, me int, err
 	for i, m := range members {
 		p, ok := slices.BinarySearch(n.cfg.Ranks, m)
 		if !ok || i > 0 && m <= members[i-1] {
-			return nil, 0, fmt.Errorf("shm: lane %d: members %v are not ascending ranks of this host, which are %v", id, members, n.cfg.Ranks)
+			return nil, 0, fmt.Errorf("shm: lane %d: members %v are not ascending ranks of this host, which are %v", id,
+				members, n.cfg.Ranks)
 		}
 		if p == n.cfg.Rank {
 			me = i
@@ -257,7 +258,8 @@ func (n *Network) checkMembers(id int, members []int) (places []int, me int, err
 		places = append(places, p)
 	}
 	if me < 0 {
-		return nil, 0, fmt.Errorf("shm: lane %d: rank %d is not among the members %v", id, n.cfg.world(n.cfg.Rank), members)
+		return nil, 0, fmt.Errorf("shm: lane %d: rank %d is not among the members %v", id,
+			n.cfg.world(n.cfg.Rank), members)
 	}
 	return places, me, nil
 }

@@ -450,7 +450,8 @@ func testAbortReachesAll(t *testing.T, bells func(*Config)) {
 	if err := nets[1].Err(); err != cause {
 		t.Errorf("own error is %v", err)
 	}
-	if err := <-woken; err == nil || !strings.Contains(err.Error(), cause.Error()) || !strings.Contains(err.Error(), "rank 1") {
+	if err := <-woken; err == nil || !strings.Contains(err.Error(), cause.Error()) || !strings.Contains(err.Error(),
+		"rank 1") {
 		t.Errorf("the sleeper's error is %v", err)
 	}
 	if err := nets[0].Err(); err == nil || !strings.Contains(err.Error(), cause.Error()) {

@@ -81,7 +81,8 @@ func (n *Network) canCopy(place int) bool {
 		return false
 	}
 	own := []transport.Span{{Addr: uintptr(unsafe.Pointer(&n.seen)), Bytes: tokenBytes}}
-	got, _ := copyVM(unix.SYS_PROCESS_VM_READV, n.watch.pids[place], own, []transport.Span{{Addr: uintptr(s.at), Bytes: tokenBytes}})
+	got, _ := copyVM(unix.SYS_PROCESS_VM_READV, n.watch.pids[place], own,
+		[]transport.Span{{Addr: uintptr(s.at), Bytes: tokenBytes}})
 	return got == tokenBytes && n.seen == s.token
 }
 
@@ -102,7 +103,8 @@ func (n *Network) CanCopy() bool {
 // a goroutine's stack, which can move. The scheduler is not told: a call takes some 50 µs, as long as
 // it waits before it gives a processor to others, which would wake a thread for nothing each time.
 func copyVM(call uintptr, pid int, own, theirs []transport.Span) (int, unix.Errno) {
-	n, _, err := unix.RawSyscall6(call, uintptr(pid), uintptr(unsafe.Pointer(&own[0])), uintptr(len(own)), uintptr(unsafe.Pointer(&theirs[0])), uintptr(len(theirs)), 0)
+	n, _, err := unix.RawSyscall6(call, uintptr(pid), uintptr(unsafe.Pointer(&own[0])), uintptr(len(own)),
+		uintptr(unsafe.Pointer(&theirs[0])), uintptr(len(theirs)), 0)
 	return int(n), err
 }
 
@@ -184,9 +186,11 @@ func (s *staging) copyVM(call uintptr, what string, m int, own, theirs []transpo
 	case err == unix.EFAULT && !s.net.canCopy(place):
 		why = "it has become another program"
 	case err == unix.EFAULT:
-		why = fmt.Sprintf("%v: its tensor is where one cannot %s, or was freed before the operation ended; if it is in a device's memory, GOROVOD_SINGLE_COPY=0 does without", err, what)
+		why = fmt.Sprintf("%v: its tensor is where one cannot %s, or was freed before the operation ended; if it is "+
+			"in a device's memory, GOROVOD_SINGLE_COPY=0 does without", err, what)
 	}
-	s.abort(fmt.Errorf("rank %d cannot %s the memory of rank %d (process %d) any more: %s", s.net.cfg.world(s.places[s.me]), what, s.net.cfg.world(place), pid, why))
+	s.abort(fmt.Errorf("rank %d cannot %s the memory of rank %d (process %d) any more: %s",
+		s.net.cfg.world(s.places[s.me]), what, s.net.cfg.world(place), pid, why))
 	return false
 }
 
@@ -213,18 +217,21 @@ func (n *Network) fence() error {
 func (n *Network) awaitWriter(place int) error {
 	writing, own := &n.head.copyState(place).writing, uint32(n.cfg.Rank)+1
 	began, killed := time.Now(), false
-	for nap := 10 * time.Microsecond; writing.Load() == own && !n.watch.gone(place); nap = min(2*nap, time.Millisecond) {
+	for nap := 10 * time.Microsecond; writing.Load() == own && !n.watch.gone(place); nap = min(2*nap,
+		time.Millisecond) {
 		switch waited := time.Since(began); {
 		case waited > fenceLimit && !killed:
 			killed = true
 			n.watch.kill(place)
 		case waited > killLimit:
-			return fmt.Errorf("rank %d (process %d) has been writing to the memory of rank %d for %v, and cannot be killed", n.cfg.world(place), n.watch.pids[place], n.cfg.world(n.cfg.Rank), waited)
+			return fmt.Errorf("rank %d (process %d) has been writing to the memory of rank %d for %v, and "+
+				"cannot be killed", n.cfg.world(place), n.watch.pids[place], n.cfg.world(n.cfg.Rank), waited)
 		}
 		time.Sleep(nap)
 	}
 	if killed {
-		return fmt.Errorf("rank %d (process %d) was stopped while it wrote to the memory of rank %d, and has been killed", n.cfg.world(place), n.watch.pids[place], n.cfg.world(n.cfg.Rank))
+		return fmt.Errorf("rank %d (process %d) was stopped while it wrote to the memory of rank %d, and has "+
+			"been killed", n.cfg.world(place), n.watch.pids[place], n.cfg.world(n.cfg.Rank))
 	}
 	return nil
 }

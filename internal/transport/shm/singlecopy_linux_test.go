@@ -87,7 +87,9 @@ func TestSingleCopyOfMemoryThatIsGone(t *testing.T) {
 		t.Error("bytes were written to nowhere")
 	}
 	for r, n := range nets {
-		if err := n.Err(); err == nil || !strings.Contains(err.Error(), "rank 0 cannot write the memory of rank 1 (process "+strconv.Itoa(os.Getpid())+") any more: bad address: its tensor is where one cannot write, or was freed") {
+		if err := n.Err(); err == nil || !strings.Contains(err.Error(),
+			"rank 0 cannot write the memory of rank 1 (process "+strconv.Itoa(os.Getpid())+") any more: bad address: "+
+				"its tensor is where one cannot write, or was freed") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
@@ -138,7 +140,9 @@ func TestAWriterThatStops(t *testing.T) {
 	p.expect(t, "stuck")
 	began := time.Now()
 	err := n.Close()
-	if err == nil || !strings.Contains(err.Error(), "rank 1 (process "+strconv.Itoa(p.Process.Pid)+") was stopped while it wrote to the memory of rank 0, and has been killed") {
+	if err == nil || !strings.Contains(err.Error(),
+		"rank 1 (process "+strconv.Itoa(p.Process.Pid)+") was stopped while it wrote to the memory of rank 0, and "+
+			"has been killed") {
 		t.Fatalf("Close: %v", err)
 	}
 	if d := time.Since(began); d > fenceLimit+5*time.Second {
@@ -190,7 +194,9 @@ func TestSingleCopyOfAnotherProgram(t *testing.T) {
 	if single.Push(1, []transport.Span{{Addr: 8, Bytes: 8}}, span(make([]byte, 8))) {
 		t.Error("bytes were written to nowhere")
 	}
-	if err := nets[1].Err(); err == nil || !strings.Contains(err.Error(), "rank 0 cannot write the memory of rank 1 (process "+strconv.Itoa(os.Getpid())+") any more: it has become another program") {
+	if err := nets[1].Err(); err == nil || !strings.Contains(err.Error(),
+		"rank 0 cannot write the memory of rank 1 (process "+strconv.Itoa(os.Getpid())+") any more: it has become "+
+			"another program") {
 		t.Errorf("%v", err)
 	}
 }
@@ -218,7 +224,8 @@ func TestCrowdedIsAgreed(t *testing.T) {
 		for m, l := range openLanes(t, nets, 0, []int{0, 1, 2}) {
 			crowded[m] = l.Shared.(transport.SingleCopy).Crowded()
 		}
-		if crowded[1] != crowded[0] || crowded[2] != crowded[0] || cores[0] == cores[1] && crowded[0] != (cores[0] == 1) {
+		if crowded[1] != crowded[0] || crowded[2] != crowded[0] || cores[0] == cores[1] &&
+			crowded[0] != (cores[0] == 1) {
 			t.Errorf("%v cores: crowded %v", cores, crowded)
 		}
 	}

@@ -72,7 +72,8 @@ const maxAhead = 1 << 20
 func (s *staging) Reached(m int, p transport.Phase) uint64 {
 	v := s.counters[m*int(transport.NumPhases)+int(p)].v.Load()
 	if v > s.published[transport.Out]+maxAhead {
-		s.abort(fmt.Errorf("the shared segment is corrupt: member %d is said to have reached %d in phase %d, member %d is at %d", m, v, p, s.me, s.published[transport.Out]))
+		s.abort(fmt.Errorf("the shared segment is corrupt: member %d is said to have reached %d in phase %d, member "+
+			"%d is at %d", m, v, p, s.me, s.published[transport.Out]))
 		return 0
 	}
 	return v
@@ -129,7 +130,8 @@ func (s *staging) ringOthers() {
 func (s *staging) verify() error {
 	for p := range transport.NumPhases {
 		if v := s.counters[s.me*int(transport.NumPhases)+int(p)].v.Load(); v != s.published[p] {
-			return fmt.Errorf("the shared segment is corrupt: member %d is said to have reached %d in phase %d, and has reached %d", s.me, v, p, s.published[p])
+			return fmt.Errorf("the shared segment is corrupt: member %d is said to have reached %d in phase %d, and "+
+				"has reached %d", s.me, v, p, s.published[p])
 		}
 	}
 	return nil

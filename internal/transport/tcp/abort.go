@@ -176,7 +176,8 @@ func (n *Network) broken(c *conn, err brokenError) {
 	p := &n.peers[c.rank]
 	cause := fmt.Errorf("connection to %v lost: %w", c, err.error)
 	if errors.Is(err.error, syscall.EFAULT) {
-		cause = fmt.Errorf("%s: the program has freed or unmapped the memory of an operation before it ended: %w", n.cfg.Describe(n.cfg.Rank), cause)
+		cause = fmt.Errorf("%s: the program has freed or unmapped the memory of an operation before it ended: %w",
+			n.cfg.Describe(n.cfg.Rank), cause)
 	}
 	if !p.lost.Swap(true) {
 		n.start(&n.goroutines, func() { n.cfg.Lost(c.rank, cause) })

@@ -38,7 +38,8 @@ func (i *dataIn) done() bool {
 
 func (i *dataIn) post(p []byte) {
 	if i.from == i.lane.me || !i.done() {
-		panic(fmt.Sprintf("tcp: member %d posts a receive from member %d, which is itself or has one outstanding", i.lane.me, i.from))
+		panic(fmt.Sprintf("tcp: member %d posts a receive from member %d, which is itself or has one outstanding",
+			i.lane.me, i.from))
 	}
 	k := parts(len(p), len(i.streams))
 	for s := range k {
@@ -209,7 +210,8 @@ func (s *inStream) finish(c *conn) {
 		return
 	}
 	if _, err := s.await(); err == nil && n.forsaken(s.lane) {
-		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d waits for data of it in lane %d", c.rank, n.cfg.Rank, s.lane.id))
+		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d waits for data of it in lane %d", c.rank,
+			n.cfg.Rank, s.lane.id))
 	}
 }
 

@@ -38,7 +38,8 @@ func (o *dataOut) done() bool {
 
 func (o *dataOut) post(p []byte) {
 	if o.to == o.lane.me || !o.done() {
-		panic(fmt.Sprintf("tcp: member %d posts a send to member %d, which is itself or has one outstanding", o.lane.me, o.to))
+		panic(fmt.Sprintf("tcp: member %d posts a send to member %d, which is itself or has one outstanding",
+			o.lane.me, o.to))
 	}
 	k := parts(len(p), len(o.streams))
 	for i := range k {
@@ -202,7 +203,8 @@ func (s *outStream) run() {
 		}
 	}
 	if n.peers[rank].left.Load() && n.forsaken(l) {
-		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d had data for it in lane %d", rank, n.cfg.Rank, l.id))
+		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d had data for it in lane %d", rank,
+			n.cfg.Rank, l.id))
 	}
 }
 

@@ -49,7 +49,8 @@ func TestDeathInTheMiddleOfAMessage(t *testing.T) {
 			c.Write(rawMessage(messageData, 0, 100, "only the beginning"))
 			end(c)
 			err := untilErr(t, networks[1])
-			if !strings.Contains(err.Error(), "connection to rank 0 (127.0.0.1:") || !strings.Contains(err.Error(), "lost") {
+			if !strings.Contains(err.Error(), "connection to rank 0 (127.0.0.1:") ||
+				!strings.Contains(err.Error(), "lost") {
 				t.Error(err)
 			}
 			if rank := <-lost; rank != 0 {
@@ -356,7 +357,8 @@ func TestUnreachableRank(t *testing.T) {
 	})
 	openAll(t, networks, 0)[0].Comm.Send(1, nil)
 	err = untilErr(t, networks[0])
-	if !strings.Contains(err.Error(), "rank 0 cannot connect to rank 1") || !strings.Contains(err.Error(), dead.Addr().String()) {
+	if !strings.Contains(err.Error(), "rank 0 cannot connect to rank 1") || !strings.Contains(err.Error(),
+		dead.Addr().String()) {
 		t.Error(err)
 	}
 }

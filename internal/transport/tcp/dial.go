@@ -24,12 +24,14 @@ func (p *peer) start(s stream, paths int) int {
 	return (int(p.spread.Load()-1) + int(s-data)) % paths
 }
 
-// cannotConnect says that a rank was not reached, and, where it did not answer, what may be the cause: it is there, as it has
-// told its addresses.
+// cannotConnect says that a rank was not reached, and, where it did not answer, what may be the cause: it is there, as
+// it has told its addresses.
 func (n *Network) cannotConnect(rank int, err error) error {
 	advice := ""
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
-		advice = "; is there a firewall? Each rank must be able to connect to each other one, at ports that the kernel gives (net.ipv4.ip_local_port_range); " +
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
+		advice = "; is there a firewall? Each rank must be able to connect to each other one, at ports that the " +
+			"kernel gives (net.ipv4.ip_local_port_range); " +
 			"gorovod doctor -H looks at every pair of hosts in both directions"
 	}
 	return fmt.Errorf("%s cannot connect to %s: %w%s", n.cfg.Describe(n.cfg.Rank), n.cfg.Describe(rank), err, advice)

@@ -169,8 +169,8 @@ func (n *Network) watch(c *conn) {
 }
 
 // dial makes this rank's connection to a member for one stream. It starts the
-// watcher of a control stream; that of a data stream comes later, see lend. Nil: the network cannot go on, the lane has been closed,
-// or the member has left.
+// watcher of a control stream; that of a data stream comes later, see lend. Nil: the network cannot go on, the lane has
+// been closed, or the member has left.
 func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
 	n, rank := l.net, l.members[to]
 	c, err := n.connect(ctx, n.hello(l, rank, s))

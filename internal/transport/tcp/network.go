@@ -283,7 +283,8 @@ func (n *Network) OpenLaneOn(id int, incarnation uint32, members []int, local Lo
 	}
 	for i, m := range members {
 		if m < 0 || m >= n.cfg.Size || i > 0 && m <= members[i-1] {
-			return nil, fmt.Errorf("open lane %d: members %v are not ascending ranks of a world of %d", id, members, n.cfg.Size)
+			return nil, fmt.Errorf("open lane %d: members %v are not ascending ranks of a world of %d", id, members,
+				n.cfg.Size)
 		}
 	}
 	me, ok := slices.BinarySearch(members, n.cfg.Rank)

@@ -41,7 +41,8 @@ func TestDeathUnderTLS(t *testing.T) {
 			c.Write(rawMessage(messageData, 0, 100, "only the beginning"))
 			end(c)
 			err := untilErr(t, networks[1])
-			if !strings.Contains(err.Error(), "connection to rank 0 (127.0.0.1:") || !strings.Contains(err.Error(), "lost") {
+			if !strings.Contains(err.Error(), "connection to rank 0 (127.0.0.1:") ||
+				!strings.Contains(err.Error(), "lost") {
 				t.Error(err)
 			}
 		})
@@ -100,7 +101,8 @@ func TestStreamsTakeSeveralWays(t *testing.T) {
 		if !broken && used["127.0.0.1"] != streams/2 {
 			t.Errorf("the streams are spread unevenly: %v", used)
 		}
-		if want := map[bool]int{false: 2, true: 1}[broken]; len(used) != want || used["127.0.0.1"]+used["127.0.0.2"] != streams {
+		if want := map[bool]int{false: 2, true: 1}[broken]; len(used) != want ||
+			used["127.0.0.1"]+used["127.0.0.2"] != streams {
 			t.Errorf("broken %v: the streams have come to %v", broken, used)
 		}
 		closeAll(networks)
@@ -142,9 +144,11 @@ func (c *conn) localHost() string {
 func TestAHelloOpensOneDoor(t *testing.T) {
 	networks := world(t, 3, nil)
 	openAll(t, networks, 0)
-	d := &link.Dialer{Key: networks[0].cfg.Key, Track: func(int, bool) {}, Addrs: func(int) []string { return networks[0].cfg.Addrs(2) }}
+	d := &link.Dialer{Key: networks[0].cfg.Key, Track: func(int, bool) {},
+		Addrs: func(int) []string { return networks[0].cfg.Addrs(2) }}
 	h := networks[0].hello(networks[0].lanes[0], 1, data)
-	if _, _, err := d.Try(t.Context(), 1, 0, h.encode()); !errors.Is(err, link.ErrRefused) || !strings.Contains(err.Error(), "looks for rank 1, here is rank 2") {
+	if _, _, err := d.Try(t.Context(), 1, 0, h.encode()); !errors.Is(err, link.ErrRefused) ||
+		!strings.Contains(err.Error(), "looks for rank 1, here is rank 2") {
 		t.Error(err)
 	}
 	d.Key = []byte("another secret")
@@ -153,7 +157,8 @@ func TestAHelloOpensOneDoor(t *testing.T) {
 	}
 	h.generation++
 	d.Key = networks[0].cfg.Key
-	if _, _, err := d.Try(t.Context(), 2, 0, h.encode()); !errors.Is(err, link.ErrRefused) || !strings.Contains(err.Error(), "generation") {
+	if _, _, err := d.Try(t.Context(), 2, 0, h.encode()); !errors.Is(err, link.ErrRefused) ||
+		!strings.Contains(err.Error(), "generation") {
 		t.Error(err)
 	}
 }

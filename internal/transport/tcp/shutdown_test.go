@@ -190,7 +190,8 @@ func TestWelcomedTooLate(t *testing.T) {
 	}
 	defer raw.Close()
 	raw.SetDeadline(time.Now().Add(patience))
-	if err := auth.Initiate(raw, networks[0].cfg.Key, networks[0].hello(networks[0].lanes[0], 1, data).encode()); err != nil {
+	if err := auth.Initiate(raw, networks[0].cfg.Key, networks[0].hello(networks[0].lanes[0], 1,
+		data).encode()); err != nil {
 		t.Fatal(err)
 	}
 	verdict := make([]byte, 1)

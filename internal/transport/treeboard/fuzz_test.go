@@ -9,12 +9,15 @@ import (
 // FuzzReceive: what a frame says is taken whole or refused, and never breaks the
 // receiver, be it the root, a leader between or one at the end.
 func FuzzReceive(f *testing.F) {
-	f.Add(byte(0), true, appendMark(appendMark([]byte{byte(kindMark)}, transport.Record{Slot: 1, Gen: 1, Chained: true}), transport.Record{Slot: 2, Gen: 1}))
+	f.Add(byte(0), true, appendMark(appendMark([]byte{byte(kindMark)}, transport.Record{Slot: 1, Gen: 1,
+		Chained: true}), transport.Record{Slot: 2, Gen: 1}))
 	f.Add(byte(0), true, appendRequest([]byte{byte(kindRequest)}, []int{1}, []byte("request")))
 	f.Add(byte(1), true, appendRequest([]byte{byte(kindRequest)}, nil, []byte("request")))
 	f.Add(byte(1), true, appendNumber(nil, kindClose, 10))
-	f.Add(byte(1), false, appendRecord(appendRecord(appendRecord([]byte{byte(kindBatch)}, transport.Record{Kind: transport.RecordSlot, Slot: 1}),
-		transport.Record{Kind: transport.RecordRetired, Slot: 1, Gen: 3}), transport.Record{Kind: transport.RecordResponse, Payload: []byte("response")}))
+	f.Add(byte(1), false,
+		appendRecord(appendRecord(appendRecord([]byte{byte(kindBatch)}, transport.Record{Kind: transport.RecordSlot,
+			Slot: 1}), transport.Record{Kind: transport.RecordRetired, Slot: 1, Gen: 3}),
+			transport.Record{Kind: transport.RecordResponse, Payload: []byte("response")}))
 	f.Add(byte(2), false, appendNumber(nil, kindClosed, 1))
 	f.Add(byte(2), false, appendNumber(nil, kindCredit, 1))
 	f.Fuzz(func(t *testing.T, at byte, fromBelow bool, frame []byte) {

@@ -102,7 +102,8 @@ func (l *leader) checkRequests(c int, body []byte) error {
 		last := -1
 		for _, m := range members {
 			if m <= last || m >= l.size || l.below[m] != c {
-				return fmt.Errorf("request frame: member %d is not below member %d, or out of order", m, l.children[c].leader)
+				return fmt.Errorf("request frame: member %d is not below member %d, or out of order", m,
+					l.children[c].leader)
 			}
 			last = m
 		}

@@ -61,8 +61,8 @@ func newLink(t testing.TB, hosts [][]int, slots int, combine func([]int) transpo
 			t.Fatal(err)
 		}
 		for _, m := range members {
-			b, err := New(Config{Member: m, Hosts: hosts, Slots: slots, Up: up, Down: down, Pipe: end{l, m}, Combine: combine,
-				Ring:      func() { l.rings[m]++ },
+			b, err := New(Config{Member: m, Hosts: hosts, Slots: slots, Up: up, Down: down, Pipe: end{l, m},
+				Combine: combine, Ring: func() { l.rings[m]++ },
 				RingLocal: func(i int) { l.rings[members[i]]++ },
 				Abort:     func(err error) { l.abort(m, err) }})
 			if err != nil {

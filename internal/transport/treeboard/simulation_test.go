@@ -38,7 +38,8 @@ type ask struct {
 // request is what a member asks for under a name in its round: another shape now
 // and then, by all at the same time or by one alone.
 func (w *worker) request(name string) negotiate.Request {
-	r := negotiate.Request{Name: name, Shape: tensor.Shape{1 + int64(w.done[name]/3)}, Device: negotiate.CPUDevice, Prescale: 1, Postscale: 1}
+	r := negotiate.Request{Name: name, Shape: tensor.Shape{1 + int64(w.done[name]/3)}, Device: negotiate.CPUDevice,
+		Prescale: 1, Postscale: 1}
 	if i := slices.Index(w.s.odd, name); i >= 0 {
 		r.Device = -1
 		if w.done[name]%4 == 2 && w.member == w.s.oddMember {
@@ -138,7 +139,8 @@ func (w *worker) drive() {
 	}
 	for g, names := range w.s.groups {
 		if n := executed[fmt.Sprintf("g%d", g)]; n != 0 && n != len(names) {
-			w.s.fatalf("member %d: %d of the %d tensors of a group are in one batch: %s", w.member, n, len(names), batch)
+			w.s.fatalf("member %d: %d of the %d tensors of a group are in one batch: %s", w.member, n,
+				len(names), batch)
 		}
 	}
 	w.log = append(w.log, batch)
@@ -171,7 +173,8 @@ func (w *worker) execute(resp *negotiate.Response) {
 // settle begins a Join.
 func (w *worker) settle() {
 	w.joined = true
-	w.toPost = append(w.toPost, (&negotiate.Request{Type: operation.Settle, Name: fmt.Sprintf("%s.settle.%d", joinName, w.member)}).Append(nil))
+	w.toPost = append(w.toPost, (&negotiate.Request{Type: operation.Settle, Name: fmt.Sprintf("%s.settle.%d", joinName,
+		w.member)}).Append(nil))
 	w.flush()
 }
 
@@ -351,7 +354,8 @@ func simulate(t *testing.T, rt *property.T, combine bool) {
 
 // isAwaited reports whether somebody has joined and waits for w to do so.
 func (s *simulation) isAwaited(w *worker) bool {
-	return slices.ContainsFunc(s.workers, func(o *worker) bool { return o.joined && o.done[joinName] == w.done[joinName] })
+	return slices.ContainsFunc(s.workers,
+		func(o *worker) bool { return o.joined && o.done[joinName] == w.done[joinName] })
 }
 
 // stuck says who waits for what.
@@ -383,7 +387,8 @@ func (s *simulation) close(by int) {
 			s.fatalf("hosts %v: member %d saw %s, member 0 %s", s.link.hosts, w.member, got, want)
 		}
 		if !w.board.Closed() || w.board.ClosedBy() != by {
-			s.fatalf("hosts %v: member %d: closed %v by %d, want by %d", s.link.hosts, w.member, w.board.Closed(), w.board.ClosedBy(), by)
+			s.fatalf("hosts %v: member %d: closed %v by %d, want by %d", s.link.hosts, w.member, w.board.Closed(),
+				w.board.ClosedBy(), by)
 		}
 	}
 }

@@ -135,7 +135,8 @@ func UpConfig(hosts [][]int, host, slots int) board.Config {
 // DownConfig is the shape of a host's board for what comes down.
 func DownConfig(hosts [][]int, host, slots int) board.Config {
 	n := len(hosts[host])
-	return board.Config{Members: n, Readers: n, Posters: 1, Slots: slots, LogBytes: logBytes(slots), MailBytes: board.MinMail, Closers: size(hosts)}
+	return board.Config{Members: n, Readers: n, Posters: 1, Slots: slots, LogBytes: logBytes(slots),
+		MailBytes: board.MinMail, Closers: size(hosts)}
 }
 
 // logBytes is the size of the lane's log at the root, and of its relayed copies.

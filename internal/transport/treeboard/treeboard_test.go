@@ -178,7 +178,8 @@ func TestAGroupStaysWholeOnItsWay(t *testing.T) {
 			}
 			for _, g := range group {
 				if marked := l.boards[0].Marked(g.Slot); slices.Contains(marked, m) {
-					t.Errorf("member %d, slot %d retired: slot %d is marked by %v", m, group[retired].Slot, g.Slot, marked)
+					t.Errorf("member %d, slot %d retired: slot %d is marked by %v", m, group[retired].Slot,
+						g.Slot, marked)
 				}
 			}
 		}
@@ -425,7 +426,8 @@ func TestNewsRings(t *testing.T) {
 		{"batch", func() { b[0].Next() }, []int{1, 2, 3}},
 		{"completion by a neighbour", func() { markBut(1) }, []int{0}},
 		{"batch", func() { l.read() }, []int{1, 2, 3}},
-		{"what a leader must pass on", func() { b[2].Mark(slot, gen); l.poll(); clear(l.rings); b[3].Mark(slot, gen) }, []int{2}},
+		{"what a leader must pass on", func() { b[2].Mark(slot, gen); l.poll(); clear(l.rings); b[3].Mark(slot, gen) },
+			[]int{2}},
 		{"a leader's close", func() { b[2].Close() }, []int{0}},
 		{"the log's end", func() { l.read() }, []int{1, 2, 3}},
 	} {
@@ -453,33 +455,35 @@ func TestBrokenProtocol(t *testing.T) {
 		frame    []byte
 		want     string
 	}{
-		"empty":                       {0, 1, nil, "wrong shape"},
-		"unknown kind":                {0, 1, []byte{99}, "unknown (99)"},
-		"short mark":                  {0, 1, []byte{1, 0, 0}, "wrong shape"},
-		"too many marks":              {0, 1, make([]byte, 1+5*8), "wrong shape"},
-		"slot out of range":           {0, 1, mark(4), "slot 4 of 4"},
-		"a chain without an end":      {0, 1, mark(together), "chained"},
-		"a chain with one slot twice": {0, 1, append(appendMark([]byte{byte(kindMark)}, transport.Record{Slot: 1, Gen: 1, Chained: true}), mark(1)[1:]...), "twice"},
-		"batch to the root":           {0, 1, []byte{4, 1, 0, 0, 0, 0}, "batch frame from below"},
-		"batch from below":            {1, below1, []byte{4, 1, 0, 0, 0, 0}, "batch frame from below"},
-		"credit not owed by a child":  {0, 1, appendNumber(nil, kindCredit, 1), "credit for 1 bytes"},
-		"credit not owed":             {1, 0, appendNumber(nil, kindCredit, 1), "credit for 1 bytes"},
-		"stranger":                    {0, below1, mark(0), "leads no host below"},
-		"neighbour":                   {0, 2, mark(0), "leads no host below"},
-		"not a leader":                {3, 1, mark(0), "leads no host"},
-		"mark from above":             {1, 0, mark(0), "mark frame from above"},
-		"request of a stranger":       {0, 1, request(4), "member 4 is not below"},
-		"request of two, unordered":   {0, 1, request(3, 1), "out of order"},
-		"request of more than all":    {0, 1, []byte{2, 255, 255, 255, 255, 0, 0, 0, 0}, "wrong shape"},
-		"request beyond the end":      {0, 1, []byte{2, 0, 0, 0, 0, 9, 0, 0, 0}, "wrong shape"},
-		"close for a stranger":        {0, 1, appendNumber(nil, kindClose, 4), "close frame for member 4"},
-		"empty batch":                 {1, 0, []byte{4}, "wrong shape"},
-		"record beyond the end":       {1, 0, []byte{4, 2, 200, 0, 0, 0, 1}, "wrong shape"},
-		"record of a wrong slot":      {1, 0, []byte{4, 1, 4, 0, 0, 0}, "slot 4 of 4"},
-		"record of a wrong kind":      {1, 0, []byte{4, 9, 0, 0, 0, 0}, "unknown kind 9"},
-		"closed by nobody":            {1, 0, appendNumber(nil, kindClosed, 4+Arity), "closed by member"},
-		"a call from another host":    {0, 1, []byte{byte(kindCall)}, "not on the host"},
-		"a call from above":           {1, 0, []byte{byte(kindCall)}, "not on the host"},
+		"empty":                  {0, 1, nil, "wrong shape"},
+		"unknown kind":           {0, 1, []byte{99}, "unknown (99)"},
+		"short mark":             {0, 1, []byte{1, 0, 0}, "wrong shape"},
+		"too many marks":         {0, 1, make([]byte, 1+5*8), "wrong shape"},
+		"slot out of range":      {0, 1, mark(4), "slot 4 of 4"},
+		"a chain without an end": {0, 1, mark(together), "chained"},
+		"a chain with one slot twice": {0, 1,
+			append(appendMark([]byte{byte(kindMark)}, transport.Record{Slot: 1, Gen: 1, Chained: true}),
+				mark(1)[1:]...), "twice"},
+		"batch to the root":          {0, 1, []byte{4, 1, 0, 0, 0, 0}, "batch frame from below"},
+		"batch from below":           {1, below1, []byte{4, 1, 0, 0, 0, 0}, "batch frame from below"},
+		"credit not owed by a child": {0, 1, appendNumber(nil, kindCredit, 1), "credit for 1 bytes"},
+		"credit not owed":            {1, 0, appendNumber(nil, kindCredit, 1), "credit for 1 bytes"},
+		"stranger":                   {0, below1, mark(0), "leads no host below"},
+		"neighbour":                  {0, 2, mark(0), "leads no host below"},
+		"not a leader":               {3, 1, mark(0), "leads no host"},
+		"mark from above":            {1, 0, mark(0), "mark frame from above"},
+		"request of a stranger":      {0, 1, request(4), "member 4 is not below"},
+		"request of two, unordered":  {0, 1, request(3, 1), "out of order"},
+		"request of more than all":   {0, 1, []byte{2, 255, 255, 255, 255, 0, 0, 0, 0}, "wrong shape"},
+		"request beyond the end":     {0, 1, []byte{2, 0, 0, 0, 0, 9, 0, 0, 0}, "wrong shape"},
+		"close for a stranger":       {0, 1, appendNumber(nil, kindClose, 4), "close frame for member 4"},
+		"empty batch":                {1, 0, []byte{4}, "wrong shape"},
+		"record beyond the end":      {1, 0, []byte{4, 2, 200, 0, 0, 0, 1}, "wrong shape"},
+		"record of a wrong slot":     {1, 0, []byte{4, 1, 4, 0, 0, 0}, "slot 4 of 4"},
+		"record of a wrong kind":     {1, 0, []byte{4, 9, 0, 0, 0, 0}, "unknown kind 9"},
+		"closed by nobody":           {1, 0, appendNumber(nil, kindClosed, 4+Arity), "closed by member"},
+		"a call from another host":   {0, 1, []byte{byte(kindCall)}, "not on the host"},
+		"a call from above":          {1, 0, []byte{byte(kindCall)}, "not on the host"},
 	} {
 		l := newLink(t, deep(), 4, nil)
 		acquireGroup(t, l, 4)
@@ -520,7 +524,8 @@ func TestWindowsAreKept(t *testing.T) {
 	if err := l.boards[1].Receive(0, appendNumber(nil, kindClosed, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.boards[1].Receive(0, []byte{4, 1, 0, 0, 0, 0}); err == nil || !strings.Contains(err.Error(), "after the log was closed") {
+	if err := l.boards[1].Receive(0, []byte{4, 1, 0, 0, 0, 0}); err == nil || !strings.Contains(err.Error(),
+		"after the log was closed") {
 		t.Errorf("a batch after the end: %v", err)
 	}
 }

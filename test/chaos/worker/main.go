@@ -61,7 +61,8 @@ func run(ctx context.Context) error {
 	if err := hvd.Init(evens); err != nil {
 		return err
 	}
-	log, err := os.Create(filepath.Join(*journal, fmt.Sprintf("%s.%d", os.Getenv("GOROVOD_ELASTIC_WORKER"), os.Getpid())))
+	log, err := os.Create(filepath.Join(*journal, fmt.Sprintf("%s.%d", os.Getenv("GOROVOD_ELASTIC_WORKER"),
+		os.Getpid())))
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	err = hvd.RunElastic(ctx, m, func(ctx context.Context, e *hvd.Elastic) error {
-		fmt.Fprintf(log, "from %d commit %d rank %d of %d at %d\n", m.step, e.Commits(), hvd.Rank(), hvd.Size(), time.Now().UnixMicro())
+		fmt.Fprintf(log, "from %d commit %d rank %d of %d at %d\n", m.step, e.Commits(), hvd.Rank(), hvd.Size(),
+			time.Now().UnixMicro())
 		return train(ctx, e, m, log)
 	})
 	if err != nil {
@@ -151,7 +153,8 @@ func agree(ctx context.Context, m *model) (enough bool, err error) {
 	}
 	for rank := range len(all) / 2 {
 		if h := all[2*rank]; h != all[0] {
-			fmt.Printf("VIOLATION: at step %d rank %d has %016x, rank 0 %016x\n", m.step, rank, uint64(h), uint64(all[0]))
+			fmt.Printf("VIOLATION: at step %d rank %d has %016x, rank 0 %016x\n", m.step, rank, uint64(h),
+				uint64(all[0]))
 			os.Exit(3)
 		}
 	}

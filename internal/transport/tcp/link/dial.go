@@ -34,7 +34,8 @@ type Dialer struct {
 // a refusal is believed when no address gives anything else. gone, which may be
 // nil, is asked before each attempt; its error ends the matter. first is the
 // address to begin with, and route the one that worked.
-func (d *Dialer) Dial(ctx context.Context, rank, first int, hello []byte, gone func() error) (c *Conn, route int, err error) {
+func (d *Dialer) Dial(ctx context.Context, rank, first int, hello []byte, gone func() error) (c *Conn, route int,
+	err error) {
 	for pause := dialPause; ; pause = min(2*pause, maxDialPause) {
 		if gone != nil {
 			if err := gone(); err != nil {

@@ -98,7 +98,8 @@ func (c *Conn) Detach() (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if controlErr := raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); controlErr != nil {
+	if controlErr := raw.Control(
+		func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); controlErr != nil {
 		return -1, controlErr
 	}
 	if err != nil {

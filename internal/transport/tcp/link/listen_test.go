@@ -9,7 +9,8 @@ import (
 
 // Several addresses count as one listener with one port.
 func TestListenOnSeveralAddresses(t *testing.T) {
-	at := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}
+	at := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"),
+		netip.MustParseAddr("127.0.0.3")}
 	l, err := Listen(at...)
 	if err != nil {
 		t.Fatal(err)
