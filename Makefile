@@ -81,7 +81,7 @@ demo: prepare build ## train a small network on 4 ranks
 check: build tools gofmt ## before each commit, 3 minutes: vet, gofmt, ruff, the quick Go tests, one case of each Python front end that is installed
 	$(GO) vet ./...
 	build/tools/bin/ruff check .
-	$(GO) test -short ./...
+	$(GO) test -short -p 4 ./... # many packages wait more than they compute
 	scripts/smoke.sh
 
 .PHONY: gofmt

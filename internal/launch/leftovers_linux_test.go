@@ -119,6 +119,13 @@ func TestSharedMemoryOfTheDeadIsRemoved(t *testing.T) {
 		if err := syscall.Mkfifo(gate, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		named := sharedDir + "/torch_*_" + tag + "_*"
+		t.Cleanup(func() { // however the test ends
+			names, _ := filepath.Glob(named)
+			for _, name := range names {
+				os.Remove(name)
+			}
+		})
 		others := map[string]bool{}
 		for _, pid := range []int{os.Getpid(), gone.Process.Pid} {
 			name := fmt.Sprintf("%s/torch_%d_%s_1", sharedDir, pid, tag)
@@ -149,13 +156,12 @@ func TestSharedMemoryOfTheDeadIsRemoved(t *testing.T) {
 		}
 		l.Wait()
 		l.nobodyLeft()
-		names, _ := filepath.Glob(sharedDir + "/torch_*_" + tag + "_*")
+		names, _ := filepath.Glob(named)
 		for _, name := range names {
 			if old := strings.HasSuffix(name, "_old"); !old && !others[name] {
 				t.Errorf("%s: %s is left", how, name)
 			}
 			delete(others, name)
-			os.Remove(name)
 		}
 		for name := range others {
 			t.Errorf("%s: %s, which is another's, was removed", how, name)

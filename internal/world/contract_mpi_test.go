@@ -31,6 +31,9 @@ var mpiTypes = []tensor.DType{tensor.BFloat16, tensor.Int32, tensor.Float32, ten
 
 // TestContractOverMPI is TestContract over each MPI that is installed, each rank a process.
 func TestContractOverMPI(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a thousand cases; TestDeathOverMPI has a few")
+	}
 	overMPI(t, func(t *testing.T, i implementation) {
 		sizes, types := []int{3}, 2
 		if os.Getenv(mpiAllVariable) != "" {

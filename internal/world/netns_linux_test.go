@@ -150,6 +150,9 @@ func TestTwoNamespaces(t *testing.T) {
 	if raceDetector {
 		t.Skip("its ranks are other processes, which the contract tests cover")
 	}
+	if testing.Short() {
+		t.Skip("the contract over a slow link takes its time")
+	}
 	const victim = 3
 	hosts := netns.Two(t, "1gbit")
 	ranks := startRanks(t, hosts, "rank", 2)
