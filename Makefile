@@ -102,17 +102,19 @@ test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, dem
 	$(python) scripts/python_tests.py --together
 
 .PHONY: test-long
-test-long: prepare build ## what make test leaves out: long trainings, and trainings on further numbers of ranks
+test-long: prepare build ## what make test leaves out: long trainings, trainings on further numbers of ranks, Keras and training with TensorFlow on 1 rank
 	$(python) scripts/python_tests.py --long
+	@scripts/prepare.sh tensorflow
+	$$(head -n 1 build/tensorflows) scripts/python_tests.py --ranks 1 --together --logs build/test-logs-tensorflow-1 test/tensorflow/test_{keras,tensorflow_gr,tensorflow_tr}*.py
 
 .PHONY: test-tensorflow
-test-tensorflow: build ## the TensorFlow tests, with the newest TensorFlow on 1 and 2 ranks and with 2.15 on 2 (TENSORFLOWS=…)
+test-tensorflow: build ## the TensorFlow tests on 2 ranks, with the newest TensorFlow and with 2.15, and operations on 1 rank (TENSORFLOWS=…)
 	@scripts/prepare.sh tensorflow
-	ranks=1,2; for python in $$(cat build/tensorflows); do \
+	for python in $$(cat build/tensorflows); do \
 	  echo "-- $$($$python -c 'import importlib.metadata as m; print("TensorFlow", m.version("tensorflow-cpu"), "Keras", m.version("keras"))')"; \
-	  $$python scripts/python_tests.py --ranks $$ranks --together --logs build/test-logs-$$(basename $${python%/bin/python}) test/tensorflow/test_*.py; \
-	  ranks=2; \
+	  $$python scripts/python_tests.py --ranks 2 --together --logs build/test-logs-$$(basename $${python%/bin/python}) test/tensorflow/test_*.py; \
 	done
+	$$(head -n 1 build/tensorflows) scripts/python_tests.py --ranks 1 --logs build/test-logs-tensorflow-1 test/tensorflow/test_tensorflow_ops.py
 
 .PHONY: test-jax
 test-jax: build ## the JAX tests on 1 and 2 ranks
