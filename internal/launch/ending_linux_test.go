@@ -352,3 +352,13 @@ func TestAnEndWithCode0(t *testing.T) {
 		}
 	}
 }
+
+// A rank that has left and does not end is named as the cause, beside the process whose exit code counts.
+func TestACauseThatLivesOn(t *testing.T) {
+	l := launched(t, program("lingers"), "-np", "3", "--grace-period", "0.3", self())
+	code, said := l.code(), l.stderr.String()
+	const want = "horovodrun: Process 2 exit with status code 9 because of rank 1.\nhorovodrun: root cause: rank 1 has shut down while other ranks had operations to do\n"
+	if code != 9 || said != want {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+}

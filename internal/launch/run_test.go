@@ -148,6 +148,25 @@ var programs = map[string]func() int{
 		s.Close()
 		return 0
 	},
+	// lingers are ranks of which rank 1 has left, and lives on, as rank 0 does. Rank 2 reports that, and ends with code 9.
+	"lingers": func() int {
+		s, err := joinHere(context.Background())
+		if err == nil {
+			_, err = s.Exchange(context.Background(), "join", []byte("hello"))
+		}
+		if err != nil {
+			return 7
+		}
+		if os.Getenv("HOROVOD_RANK") == "2" {
+			s.ReportOn(1, "rank 1 has shut down"+rendezvous.Unfinished)
+			return 9
+		}
+		if os.Getenv("HOROVOD_RANK") == "1" {
+			s.Close()
+		}
+		time.Sleep(time.Hour)
+		return 0
+	},
 	// stubborn ignores what can be ignored.
 	"stubborn": func() int {
 		signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
