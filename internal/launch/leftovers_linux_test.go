@@ -66,8 +66,11 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Skip("no bash")
 	}
-	l := launched(t, nil, "-np", "1", "--grace-period", "0", "sh", "-c", "setsid sleep 1000 & echo ready; exec sleep 1000")
-	l.Args = append([]string{"bash", "-c", `(echo outer $BASHPID; sleep 1000 & echo inner $!; wait) 2>/dev/null & exec -a horovodrun "$0" "$@"`, l.Path}, l.Args[1:]...)
+	l := launched(t, nil, "-np", "1", "--grace-period", "0", "sh", "-c",
+		"setsid sleep 1000 & echo ready; exec sleep 1000")
+	l.Args = append([]string{"bash", "-c",
+		`(echo outer $BASHPID; sleep 1000 & echo inner $!; wait) 2>/dev/null & exec -a horovodrun "$0" "$@"`, l.Path},
+		l.Args[1:]...)
 	l.Path = bash
 	l.Stdout = nil
 	out, err := l.StdoutPipe()
@@ -134,7 +137,8 @@ func TestSharedMemoryOfTheDeadIsRemoved(t *testing.T) {
 			}
 			others[name] = true
 		}
-		l := launched(t, []string{"TAG=" + tag, "HOW=" + how, "GATE=" + gate}, "-np", "2", "--grace-period", "0", "sh", "-c", script)
+		l := launched(t, []string{"TAG=" + tag, "HOW=" + how, "GATE=" + gate}, "-np", "2", "--grace-period", "0", "sh",
+			"-c", script)
 		l.until("ready", 4)
 		g, err := os.OpenFile(gate, os.O_RDWR, 0)
 		if err != nil {
@@ -194,7 +198,8 @@ func TestLostOutputIsToldAndCounts(t *testing.T) {
 	l = launched(t, nil, "-np", "2", "sh", "-c", "echo trouble >&2; echo hi")
 	l.Stderr = full(t)
 	l.expect(1)
-	if out := l.stdout.String(); strings.Count(out, says+"err: no space left on device\n") != 1 || strings.Count(out, ">:hi\n") != 2 {
+	if out := l.stdout.String(); strings.Count(out, says+"err: no space left on device\n") != 1 ||
+		strings.Count(out, ">:hi\n") != 2 {
 		t.Errorf("stdout: %s", out)
 	}
 
@@ -262,7 +267,8 @@ func TestClosedPipeEndsTheJob(t *testing.T) {
 }
 
 func TestASignalUnderAShellIsNamed(t *testing.T) {
-	l := launched(t, nil, "-np", "2", "--grace-period", "0", "bash", "-c", `if [ $HOROVOD_RANK = 1 ]; then bash -c 'kill -9 $$'; exit $?; fi; exec sleep 1000`)
+	l := launched(t, nil, "-np", "2", "--grace-period", "0", "bash", "-c",
+		`if [ $HOROVOD_RANK = 1 ]; then bash -c 'kill -9 $$'; exit $?; fi; exec sleep 1000`)
 	l.expect(137, "horovodrun: root cause: rank 1 on host localhost (pid ", ") exited with code 137 (128+9: SIGKILL)")
 	if strings.Contains(l.stderr.String(), "hvd.init()") {
 		t.Errorf("a command that does not use Horovod is told of it: %s", &l.stderr)
@@ -272,7 +278,8 @@ func TestASignalUnderAShellIsNamed(t *testing.T) {
 func TestScriptsWhoseInterpreterIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	for name, line := range map[string]string{
-		"missing": "#!/no/such/interpreter -x", "blank": "#! \t/no/such/interpreter", "windows": "#!/bin/sh\r", "directory": "#!/bin", "data": "#!" + dir + "/plain",
+		"missing": "#!/no/such/interpreter -x", "blank": "#! \t/no/such/interpreter", "windows": "#!/bin/sh\r",
+		"directory": "#!/bin", "data": "#!" + dir + "/plain",
 		"good": "#!/bin/sh", "empty": "#!",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(line+"\necho fine\n"), 0o755); err != nil {
@@ -285,13 +292,16 @@ func TestScriptsWhoseInterpreterIsMissing(t *testing.T) {
 		code int
 		says string
 	}{
-		"missing": {127, `"/no/such/interpreter", is not there`}, "blank": {127, `"/no/such/interpreter", is not there`},
-		"windows": {127, `"/bin/sh\r", is not there`}, "directory": {126, `"/bin", cannot be executed`}, "data": {126, strconv.Quote(dir+"/plain") + `, cannot be executed`},
+		"missing": {127, `"/no/such/interpreter", is not there`},
+		"blank":   {127, `"/no/such/interpreter", is not there`},
+		"windows": {127, `"/bin/sh\r", is not there`}, "directory": {126, `"/bin", cannot be executed`},
+		"data": {126, strconv.Quote(dir+"/plain") + `, cannot be executed`},
 	} {
 		l := launched(t, nil, "-np", "2", dir+"/"+name)
 		l.expect(c.code, "horovodrun: "+dir+"/"+name+named+c.says+"\n")
 	}
-	launched(t, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, "-np", "1", "missing").expect(127, dir+"/missing"+named)
+	launched(t, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, "-np", "1", "missing").expect(127,
+		dir+"/missing"+named)
 	launched(t, nil, "-np", "1", dir+"/good").expect(0)
 	launched(t, nil, "-np", "1", dir+"/empty").expect(0)
 }

@@ -27,7 +27,8 @@ const (
 )
 
 // mpiTypes are the element types, the most telling first.
-var mpiTypes = []tensor.DType{tensor.BFloat16, tensor.Int32, tensor.Float32, tensor.Bool, tensor.Float16, tensor.Uint8, tensor.Int8, tensor.Uint16, tensor.Int16, tensor.Int64, tensor.Float64}
+var mpiTypes = []tensor.DType{tensor.BFloat16, tensor.Int32, tensor.Float32, tensor.Bool, tensor.Float16, tensor.Uint8,
+	tensor.Int8, tensor.Uint16, tensor.Int16, tensor.Int64, tensor.Float64}
 
 // TestContractOverMPI is TestContract over each MPI that is installed, each rank a process.
 func TestContractOverMPI(t *testing.T) {
@@ -119,7 +120,8 @@ func keepContract(t *testing.T, r *mpiRankOf) {
 func (all *worlds) tryBarrierByClock(c *cell) {
 	r := all.here[0]
 	entered := time.Now().UnixNano()
-	en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: operation.Barrier, Name: "barrier.noname", DType: tensor.Uint8, Prescale: 1, Postscale: 1, WillWait: true})
+	en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: operation.Barrier, Name: "barrier.noname", DType: tensor.Uint8,
+		Prescale: 1, Postscale: 1, WillWait: true})
 	if err != nil {
 		all.t.Fatal(err)
 	}
@@ -140,8 +142,9 @@ func (all *worlds) tryBarrierByClock(c *cell) {
 func allgatherBytes(t *testing.T, w *World, name string, mine []byte) [][]byte {
 	t.Helper()
 	var all []byte
-	en, err := w.Engine.Enqueue(&engine.Op{Type: operation.Allgather, DType: tensor.Uint8, Name: name, Shape: tensor.Shape{int64(len(mine))}, Prescale: 1, Postscale: 1,
-		In: mine, WillWait: true, Alloc: func(s tensor.Shape, n int) ([]byte, error) { all = make([]byte, n); return all, nil }})
+	en, err := w.Engine.Enqueue(&engine.Op{Type: operation.Allgather, DType: tensor.Uint8, Name: name,
+		Shape: tensor.Shape{int64(len(mine))}, Prescale: 1, Postscale: 1, In: mine, WillWait: true,
+		Alloc: func(s tensor.Shape, n int) ([]byte, error) { all = make([]byte, n); return all, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,8 @@ type process struct {
 func startIn(t testing.TB, h netns.Host, role string, env ...string) *process {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")
-	p := &process{Cmd: h.Command(t.Context(), os.Args[0], "-test.run=^"+name+"$", "-test.bench=^"+name+"$", "-test.timeout=60s")}
+	p := &process{Cmd: h.Command(t.Context(), os.Args[0], "-test.run=^"+name+"$", "-test.bench=^"+name+"$",
+		"-test.timeout=60s")}
 	p.Env = append(append(os.Environ(), netnsRole+"="+role), env...)
 	p.Stderr = &p.stderr
 	var err error
@@ -88,7 +89,8 @@ func startRanks(t testing.TB, hosts [2]netns.Host, role string, local int, env .
 		base := []string{"HOROVOD_RANK=" + strconv.Itoa(r), "HOROVOD_SIZE=" + size,
 			"HOROVOD_LOCAL_RANK=" + strconv.Itoa(r%local), "HOROVOD_LOCAL_SIZE=" + strconv.Itoa(local),
 			"HOROVOD_CROSS_RANK=" + strconv.Itoa(r/local), "HOROVOD_CROSS_SIZE=2",
-			"HOROVOD_GLOO_RENDEZVOUS_ADDR=" + hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=" + port, "HOROVOD_SECRET_KEY=" + hex.EncodeToString(key)}
+			"HOROVOD_GLOO_RENDEZVOUS_ADDR=" + hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=" + port,
+			"HOROVOD_SECRET_KEY=" + hex.EncodeToString(key)}
 		if r%2 == 0 { // the others find out by themselves
 			base = append(base, "HOROVOD_GLOO_IFACE="+netns.Interface)
 		}
@@ -226,26 +228,29 @@ func BenchmarkTwoNamespaces(b *testing.B) {
 		tls         string
 	}{{2, "1", "none", "0"}, {2, "1", "bf16", "0"}, {2, "2", "none", "0"}, {2, "1", "none", "1"},
 		{1, "1", "none", "0"}, {1, "2", "none", "0"}, {1, "4", "none", "0"}, {1, "1", "none", "1"}} {
-		b.Run(fmt.Sprintf("hosts=2/ranks=%d/streams=%s/%s/tls=%s", 2*c.local, c.streams, c.compression, c.tls), func(b *testing.B) {
-			hosts := netns.Two(b, "1gbit")
-			for b.Loop() {
-				ranks := startRanks(b, hosts, "rank", c.local, "GOROVOD_TCP_STREAMS="+c.streams, "GOROVOD_COMPRESSION="+c.compression, "GOROVOD_TLS="+c.tls)
-				took := slowest(b, ranks, rounds)
-				median := took[rounds/2]
-				bound := time.Duration(float64(size) * 8 / 1e9 * float64(time.Second))
-				b.ReportMetric(float64(median.Milliseconds()), "ms/64MiB")
-				b.ReportMetric(100*bound.Seconds()/median.Seconds(), "%-of-bound")
-				b.ReportMetric(100*bound.Seconds()/took[rounds-1].Seconds(), "%-of-bound-at-worst")
-			}
-		})
+		b.Run(fmt.Sprintf("hosts=2/ranks=%d/streams=%s/%s/tls=%s", 2*c.local, c.streams, c.compression, c.tls),
+			func(b *testing.B) {
+				hosts := netns.Two(b, "1gbit")
+				for b.Loop() {
+					ranks := startRanks(b, hosts, "rank", c.local, "GOROVOD_TCP_STREAMS="+c.streams,
+						"GOROVOD_COMPRESSION="+c.compression, "GOROVOD_TLS="+c.tls)
+					took := slowest(b, ranks, rounds)
+					median := took[rounds/2]
+					bound := time.Duration(float64(size) * 8 / 1e9 * float64(time.Second))
+					b.ReportMetric(float64(median.Milliseconds()), "ms/64MiB")
+					b.ReportMetric(100*bound.Seconds()/median.Seconds(), "%-of-bound")
+					b.ReportMetric(100*bound.Seconds()/took[rounds-1].Seconds(), "%-of-bound-at-worst")
+				}
+			})
 	}
 }
 
 // sumInPlace sums data, float32, on all ranks, and returns how long that took.
 func sumInPlace(t testing.TB, w *World, name string, data []byte) time.Duration {
 	began := time.Now()
-	e, err := w.Engine.Enqueue(&engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name, Shape: tensor.Shape{int64(len(data) / 4)},
-		Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true})
+	e, err := w.Engine.Enqueue(&engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum,
+		Name: name, Shape: tensor.Shape{int64(len(data) / 4)}, Prescale: 1, Postscale: 1, In: data, Out: data,
+		WillWait: true})
 	if err != nil {
 		t.Fatal(err)
 	}
