@@ -900,6 +900,31 @@ def test_shared_memory_in_order():
     check(x, torch.full((60,), total))
 
 
+def test_shared_memory_of_copies_in_order():
+    """Also where the engine works on copies: of tensors that are not contiguous, and of lists."""
+    n = size()
+    total = float(n * (n + 1) // 2)
+
+    big, x, y = (torch.full(shape, float(rank() + 1)) for shape in ((4, 2), (2,), (2,)))
+    lists = [torch.zeros(2) for _ in range(n)]
+    if rank() == n - 1:
+        time.sleep(0.05)
+    works = [
+        dist.all_reduce(big, async_op=True),
+        dist.all_reduce(big.t(), async_op=True),
+        dist.all_reduce(big.t(), async_op=True),
+        dist.all_reduce(big, async_op=True),
+        dist.all_reduce(x, async_op=True),
+        dist.reduce(x, n - 1, async_op=True),
+        dist.all_gather(lists, y, async_op=True),
+        dist.all_reduce(lists[n - 1], async_op=True),
+    ]
+    assert all(work.wait() for work in reversed(works))
+    check(big, torch.full((4, 2), total * n**3))
+    check(x, torch.full((2,), total * n if rank() == n - 1 else total))
+    check(lists[n - 1], torch.full((2,), float(n * n)))
+
+
 def test_the_second_of_two_fails_with_the_first():
     if size() == 1:
         pytest.skip("one rank agrees with itself")

@@ -104,6 +104,7 @@ class _Memory(ctypes.Structure):
 _BYTES = ctypes.sizeof(_Memory)
 _OP_SIZE = ctypes.sizeof(_Op)
 _AT_NAME, _AT_OP, _AT_STATUS = _Memory.name.offset, _Memory.op.offset, _Memory.status.offset
+_AT_STREAM = _AT_OP + _Op.stream.offset
 _AT_ONCE = 64  # slots are made
 
 _NAME = f"{_NAME_BYTES - 1}sx{_Memory.shape.offset - _AT_NAME - _NAME_BYTES}x"
@@ -130,6 +131,8 @@ class Slot:
         "_handle",
         "_handles",
         "_memory",
+        "_stream",
+        "_streamed",
         "_view",
         "address",
         "flags",
@@ -146,6 +149,7 @@ class Slot:
     def __init__(self, free: list[Any], memory: Any, view: memoryview, index: int) -> None:
         self._free, self._view, self._handles, self.words = free, view, view.cast("q"), view.cast("i")
         self._handle = index * _BYTES // 8
+        self._stream, self._streamed = self._handle + _AT_STREAM // 8, False
         self.keeps: Any = None
         self.flags = 0
         self.start = index * _BYTES + _AT_NAME
@@ -199,8 +203,7 @@ class Slot:
 
     def set_stream(self, stream: int) -> None:
         """Have the operation follow those of this stream, other than 0, that use its memory."""
-        self._extra = [self._extra]
-        self._memory.op.stream = stream
+        self._handles[self._stream], self._streamed = stream, True
 
     def _set_large(self, name: Optional[bytes], shape: Sequence[int]) -> None:
         lengths = _lib.array_type(ctypes.c_int64, len(shape))(*shape)
@@ -215,8 +218,10 @@ class Slot:
         if self._extra is not None:
             self._extra = None
             op = self._memory.op
-            op.splits, op.nsplits, op.wire, op.stream = None, 0, 0, 0
+            op.splits, op.nsplits, op.wire = None, 0, 0
             op.alloc = op.ready = op.context = None
+        if self._streamed:
+            self._handles[self._stream], self._streamed = 0, False
         self.keeps = None
         self._free.append(self)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import itertools
@@ -52,6 +53,14 @@ def _one(tensors: Union[torch.Tensor, Tensors], what: str) -> torch.Tensor:
     return tensors[0]
 
 
+def _are_targets(outputs: Tensors, operations: Sequence[Operation]) -> bool:
+    """Whether the engine writes to ``outputs`` themselves."""
+    if len(outputs) == len(operations) == 1:
+        return outputs[0].data_ptr() == operations[0].keeps[1][1]
+    targets = [operation.keeps[1][1] for operation in operations]
+    return [output.data_ptr() for output in outputs] == targets
+
+
 class ProcessGroup(dist.ProcessGroup):
     """A group of ranks whose collectives run on the engine. ``torch.distributed`` makes it; all members do.
 
@@ -80,6 +89,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._counter = itertools.count()
         self._joins = _collectives.joins_ended  # when the counter began
         self._latest: dict[str, Collective] = {}
+        self._late: list[Collective] = []  # those that bring results to their outputs when they are concluded
 
     def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
         """``gorovod``."""
@@ -126,7 +136,44 @@ class ProcessGroup(dist.ProcessGroup):
         name = f"torch.{self._number}.{next(self._counter) % _NAMES}"
         # One whose submission is refused has taken its name, too: other ranks count it.
         what = f"{kind} number {name.rpartition('.')[2]} of group {self._number}"
-        return Collective(what, name, outputs, self._limit(options), describe(name), describe, finish, self._latest)
+        operations = describe(name)
+        if self._late:
+            self._settle_late([tensor for operation in operations for tensor, _ in operation.keeps])
+        in_place = not outputs or _are_targets(outputs, operations)
+        work = Collective(what, name, outputs, self._limit(options), operations, describe, finish, self._latest)
+        if not in_place:
+            self._late.append(work)
+        return work
+
+    # Operations on the same memory run in the order of the calls. The engine sees to that where it works on the memory
+    # itself. Where it works on copies, the caller waits for the earlier operation.
+
+    def _settle(self, tensors: Tensors) -> None:
+        """Wait for all that is under way on the memory of ``tensors``, from or to which something is to be copied."""
+        for work in list(self._latest.values()):
+            work.settle(tensors)
+
+    def _settle_late(self, tensors: Tensors) -> None:
+        """Wait for all that is still to copy its results to the memory of ``tensors``."""
+        for work in self._late[:]:
+            work.settle(tensors)
+            if work.is_over():
+                with contextlib.suppress(ValueError):  # another thread has done it
+                    self._late.remove(work)
+
+    def _readable(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self._latest and not _memory.usable(tensor.detach()):
+            self._settle([tensor])
+        return _memory.readable(tensor)
+
+    def _writable(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self._latest and not _memory.usable(tensor.detach()):
+            self._settle([tensor])
+        return _memory.writable(tensor)
+
+    def _packed(self, tensors: Tensors) -> torch.Tensor:
+        self._settle(tensors)
+        return _memory.packed(tensors)
 
     def _begin_after_join(self) -> None:
         """Count from 0 again in a group of all ranks: until the join, some ranks have started more operations."""
@@ -175,7 +222,7 @@ class ProcessGroup(dist.ProcessGroup):
         op = _reduce_op(opts)
         if op in _BITWISE:
             return self._allreduce_bits(tensors, op, opts)
-        hosts = [_memory.readable(t) for t in tensors]
+        hosts = [self._readable(t) for t in tensors]
         parts = [_memory.reducible(h, op) for h in hosts]
 
         def describe(name: str) -> list[Operation]:
@@ -197,7 +244,8 @@ class ProcessGroup(dist.ProcessGroup):
         for tensor in tensors:
             if tensor.is_floating_point() or tensor.is_complex():
                 raise ValueError(f"ReduceOp.{op} is for integers and bool, not for {tensor.dtype}")
-        hosts = [_memory.readable(t) for t in tensors]
+        hosts = [self._readable(t) for t in tensors]
+        self._settle(tensors)
         gathered = [torch.empty((self.size(), *h.shape), dtype=h.dtype) for h in hosts]
 
         def describe(name: str) -> list[Operation]:
@@ -217,8 +265,9 @@ class ProcessGroup(dist.ProcessGroup):
         tensor, root, op = _one(tensors, "reduce"), self._root(opts), _reduce_op(opts)
         mine = root == self._rank
         if op in _BITWISE:
+            self._settle([tensor])
             return self.allreduce([tensor if mine else tensor.detach().clone()], opts)
-        host = _memory.readable(tensor)
+        host = self._readable(tensor)
         part = _memory.reducible(host, op)
 
         def describe(name: str) -> list[Operation]:
@@ -242,7 +291,7 @@ class ProcessGroup(dist.ProcessGroup):
         """
         output, inputs = _one(output_tensors, "reduce_scatter"), list(input_tensors[0])
         _memory.same_size(inputs, self.size(), "the inputs of reduce_scatter", output)
-        return self._reduce_scatter([output], [_memory.packed(inputs)], opts)
+        return self._reduce_scatter([output], [self._packed(inputs)], opts)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Reduce ``input``, of ``size()`` times the elements of ``output``, and leave this rank's part there."""
@@ -260,8 +309,8 @@ class ProcessGroup(dist.ProcessGroup):
             self._check_share(input, output, "input", "output")
         if op not in _SCATTERED_OPS:
             return self._reduce_and_cut(outputs, inputs, opts)
-        sources = [_memory.readable(t) for t in inputs]
-        targets = [_memory.writable(t) for t in outputs]
+        sources = [self._readable(t) for t in inputs]
+        targets = [self._writable(t) for t in outputs]
         parts = [(_memory.reducible(s, op), _memory.reducible(t, op)) for s, t in zip(sources, targets)]
 
         def describe(name: str) -> list[Operation]:
@@ -281,6 +330,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _reduce_and_cut(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
         """For operations with which the engine does not scatter."""
+        self._settle([*inputs, *outputs])
         whole = [t.detach().clone(memory_format=torch.contiguous_format) for t in inputs]
         work = self._allreduce(whole, opts)
         reduced = work._finish
@@ -291,6 +341,7 @@ class ProcessGroup(dist.ProcessGroup):
                 mine = tensor.view(self.size(), -1)[self._rank]
                 output.detach().copy_(mine.view(output.shape))
 
+        self._late.append(work)
         return work._finish_with(finish, outputs)
 
     def _check_share(self, whole: torch.Tensor, share: torch.Tensor, whole_is: str, share_is: str) -> None:
@@ -313,7 +364,7 @@ class ProcessGroup(dist.ProcessGroup):
         tensor = _one(tensors, "broadcast")
         opts = c10d.BroadcastOptions() if opts is None else opts
         root = self._ranks[self._root(opts)]
-        host = _memory.readable(tensor)
+        host = self._readable(tensor)
         shape = host.shape if _memory.rows(host) == host.numel() else (_memory.rows(host),)
         return self._start(
             "broadcast", lambda name: [self._op(_lib.BROADCAST, name, host, shape, host, root_rank=root)], [tensor],
@@ -324,6 +375,7 @@ class ProcessGroup(dist.ProcessGroup):
         """Copy the tensors of all ranks into a list of tensors, by rank. All must have one size and dtype."""
         outputs, input = list(output_tensors[0]), _one(input_tensors, "allgather")
         _memory.same_size(outputs, self.size(), "the outputs of allgather", input)
+        self._settle(outputs)
         gathered = torch.empty(input.numel() * self.size(), dtype=input.dtype)
         return self._gather_all([gathered], [input], outputs, opts, lambda _: _memory.unpack(gathered, outputs))
 
@@ -331,6 +383,7 @@ class ProcessGroup(dist.ProcessGroup):
         """As :meth:`allgather`, of several tensors at once: ``output_lists[rank]`` has one for each of ``inputs``."""
         for i, input in enumerate(inputs):
             _memory.same_size([o[i] for o in output_lists], self.size(), "the outputs of allgather_coalesced", input)
+        self._settle([t for outputs in output_lists for t in outputs])
         gathered = [torch.empty(t.numel() * self.size(), dtype=t.dtype) for t in inputs]
 
         def finish(_: Sequence[int]) -> None:
@@ -347,7 +400,7 @@ class ProcessGroup(dist.ProcessGroup):
         """As all_gather_into_tensor, of several tensors at once, which start together."""
         for output, input in zip(outputs, inputs):
             self._check_share(output, input, "output", "input")
-        targets = [_memory.writable(t) for t in outputs]
+        targets = [self._writable(t) for t in outputs]
 
         def finish(_: Sequence[int]) -> None:
             for target, output in zip(targets, outputs):
@@ -358,7 +411,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _gather_all(
         self, targets: Tensors, inputs: Tensors, outputs: Tensors, opts: Any, finish: Callable[[Sequence[int]], None]
     ) -> Work:
-        sources = [_memory.readable(t) for t in inputs]
+        sources = [self._readable(t) for t in inputs]
 
         def describe(name: str) -> list[Operation]:
             # One row each: rows of other lengths are a mismatch, which all ranks are told.
@@ -378,7 +431,8 @@ class ProcessGroup(dist.ProcessGroup):
         outputs = list(output_tensors[0]) if self._rank == root else []
         if self._rank == root:
             _memory.same_size(outputs, self.size(), "the outputs of gather", input)
-        source = _memory.readable(input).reshape(1, -1)
+            self._settle(outputs)
+        source = self._readable(input).reshape(1, -1)
         gathered = torch.empty(input.numel() * len(outputs), dtype=input.dtype)
         splits = [int(r == root) for r in range(self.size())]
         return self._exchange(
@@ -395,8 +449,8 @@ class ProcessGroup(dist.ProcessGroup):
             _memory.same_size(inputs, self.size(), "the inputs of scatter", output)
         else:
             inputs = []
-        source = _memory.packed(inputs) if inputs else torch.empty(0, dtype=output.dtype)
-        target = _memory.writable(output)
+        source = self._packed(inputs) if inputs else torch.empty(0, dtype=output.dtype)
+        target = self._writable(output)
         return self._exchange(
             "scatter", source, target, (len(inputs), _memory.rows(target)), [int(bool(inputs))] * self.size(),
             [output], opts, lambda _: _memory.store(target, output),
@@ -438,7 +492,7 @@ class ProcessGroup(dist.ProcessGroup):
                 )
             if not splits and length % self.size():
                 raise ValueError(f"the {what}'s {length} rows cannot be divided equally among {self.size()} ranks")
-        source, target = _memory.readable(input), _memory.writable(output)
+        source, target = self._readable(input), self._writable(output)
         rows = source.shape[0] if source.dim() else 1
         each = _memory.rows(source) // rows if rows else _memory.rows(source.new_empty((1, *source.shape[1:])))
         sent = sent or [rows // self.size()] * self.size()
@@ -457,7 +511,8 @@ class ProcessGroup(dist.ProcessGroup):
         outputs, inputs = list(output_tensors), list(input_tensors)
         if len(outputs) != self.size() or len(inputs) != self.size():
             raise ValueError(f"alltoall takes {self.size()} tensors for input and output, one for each rank")
-        source = _memory.packed(inputs)
+        source = self._packed(inputs)
+        self._settle(outputs)
         target = torch.empty(sum(t.numel() for t in outputs), dtype=outputs[0].dtype)
         work = self.alltoall_base(target, source, [t.numel() for t in outputs], [t.numel() for t in inputs], opts)
         exchanged = work._finish
@@ -466,6 +521,7 @@ class ProcessGroup(dist.ProcessGroup):
             exchanged(handles)
             _memory.unpack(target, outputs)
 
+        self._late.append(work)
         return work._finish_with(finish, outputs)
 
     def barrier(self, opts: Any = None) -> Work:

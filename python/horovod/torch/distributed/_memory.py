@@ -62,7 +62,8 @@ def described(length: int, label: int) -> str:
     return f"{length} bytes"
 
 
-def _usable(tensor: torch.Tensor) -> bool:
+def usable(tensor: torch.Tensor) -> bool:
+    """Whether the engine can work on the tensor itself. ValueError for one that is not dense."""
     if tensor.layout is not torch.strided:
         raise ValueError(f"a tensor of layout {tensor.layout} is not supported: make it dense first")
     return tensor.device.type == "cpu" and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
@@ -71,7 +72,7 @@ def _usable(tensor: torch.Tensor) -> bool:
 def readable(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself, or a copy of it that the engine can read. ValueError for one that is not dense."""
     tensor = tensor.detach()
-    if _usable(tensor):
+    if usable(tensor):
         return tensor
     return tensor.cpu().resolve_conj().resolve_neg().contiguous()
 
@@ -82,7 +83,7 @@ def writable(tensor: torch.Tensor) -> torch.Tensor:
     Raises ValueError for one that is not dense.
     """
     tensor = tensor.detach()
-    if _usable(tensor):
+    if usable(tensor):
         return tensor
     if tensor.is_cuda:
         # What its stream has yet to do with it must not come after the result, which another thread may bring.
@@ -125,6 +126,18 @@ def check_unmoved(tensors: Sequence[tuple[torch.Tensor, int]], what: str) -> Non
     for tensor, address in tensors:
         if tensor.data_ptr() != address:
             _submission.check_unmoved(_submission.storage_of(tensor), address, what)
+
+
+def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the tensors have, or span, common memory."""
+    if a.device != b.device or a.numel() == 0 or b.numel() == 0:
+        return False
+    return a.data_ptr() < _end(b) and b.data_ptr() < _end(a)
+
+
+def _end(tensor: torch.Tensor) -> int:
+    last = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
 def same_size(tensors: Sequence[torch.Tensor], count: int, what: str, like: Optional[torch.Tensor] = None) -> None:

@@ -249,6 +249,20 @@ class Collective(Work):
         self._finish, self._outputs = finish, list(outputs)
         return self
 
+    def is_over(self) -> bool:
+        """Whether the outcome is known and the results are in their places; asks nobody."""
+        return self._over
+
+    def settle(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Wait for the end if it uses memory of ``tensors``. Raises HorovodInternalError if it takes too long."""
+        kept = (operation.keeps or () for operation in self._group.operations)
+        used = [*self._outputs, *(tensor for pairs in kept for tensor, _ in pairs)]
+        if self._over or not any(_memory.overlap(a, b) for a in used for b in tensors):
+            return
+        if not self._await(max(self._started + self._limit - time.monotonic(), 0.0)):
+            raise self._too_late(self._limit)
+        self._conclude()
+
     def _submit(self) -> None:
         try:
             self._group.submit_as_fits(self._key.encode())
