@@ -64,13 +64,14 @@ func TestOutputThatNobodyReads(t *testing.T) {
 		signals []syscall.Signal
 		code    int
 	}{
-		"here":         {nil, false, []syscall.Signal{syscall.SIGTERM}, 143},
-		"SIGHUP":       {nil, true, []syscall.Signal{syscall.SIGHUP}, 129},
-		"SIGQUIT":      {nil, true, []syscall.Signal{syscall.SIGQUIT}, 131},
-		"twice":        {nil, true, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}, 130},
-		"other hosts":  {[]string{"-H", "localhost:1,far.invalid:1"}, false, []syscall.Signal{syscall.SIGTERM}, 143},
-		"elastic":      {[]string{"--min-np", "1"}, false, []syscall.Signal{syscall.SIGTERM}, 143},
-		"elastic, far": {[]string{"--min-np", "1", "-H", "localhost:1,far.invalid:1"}, true, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}, 130},
+		"here":        {nil, false, []syscall.Signal{syscall.SIGTERM}, 143},
+		"SIGHUP":      {nil, true, []syscall.Signal{syscall.SIGHUP}, 129},
+		"SIGQUIT":     {nil, true, []syscall.Signal{syscall.SIGQUIT}, 131},
+		"twice":       {nil, true, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}, 130},
+		"other hosts": {[]string{"-H", "localhost:1,far.invalid:1"}, false, []syscall.Signal{syscall.SIGTERM}, 143},
+		"elastic":     {[]string{"--min-np", "1"}, false, []syscall.Signal{syscall.SIGTERM}, 143},
+		"elastic, far": {[]string{"--min-np", "1", "-H", "localhost:1,far.invalid:1"}, true,
+			[]syscall.Signal{syscall.SIGINT, syscall.SIGTERM}, 130},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if signal.Ignored(c.signals[0]) {
@@ -136,7 +137,8 @@ func TestFilesHaveWhatNobodyReads(t *testing.T) {
 		return still > 4
 	})
 	l.Process.Signal(syscall.SIGTERM)
-	if code := l.waitCode(); code != 143 || !strings.Contains(l.stderr.String(), "horovodrun: output is lost: stdout: nobody reads it\n") {
+	if code := l.waitCode(); code != 143 || !strings.Contains(l.stderr.String(),
+		"horovodrun: output is lost: stdout: nobody reads it\n") {
 		t.Errorf("exit code %d: %s", code, &l.stderr)
 	}
 	for rank := range 2 {
@@ -166,7 +168,8 @@ func TestAPagerHasTheRestOfTheOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(read)
-	if n := strings.Count(text, "\n"); code != 5 || n < 2*11001 || strings.Count(text, ">:the end\n") != 2 || !strings.Contains(text, "root cause: rank ") {
+	if n := strings.Count(text, "\n"); code != 5 || n < 2*11001 || strings.Count(text, ">:the end\n") != 2 ||
+		!strings.Contains(text, "root cause: rank ") {
 		t.Errorf("exit code %d, %d lines, the end: %q", code, n, text[max(0, len(text)-500):])
 	}
 }
@@ -191,7 +194,8 @@ func TestTheRootCauseDecides(t *testing.T) {
 		if code := l.waitCode(); code != 3 {
 			t.Errorf("stopped %v: exit code %d", stopped, code)
 		}
-		said := regexp.MustCompile(`^(\[.*\n)*horovodrun: Process 1 exit with status code 3\..*\nhorovodrun: root cause: rank 1 raised an error`)
+		said := regexp.MustCompile(
+			`^(\[.*\n)*horovodrun: Process 1 exit with status code 3\..*\nhorovodrun: root cause: rank 1 raised an error`)
 		if !said.MatchString(l.stderr.String()) {
 			t.Errorf("stopped %v: %s", stopped, &l.stderr)
 		}
@@ -217,7 +221,8 @@ func TestTheFirstToEndDecides(t *testing.T) {
 			l.eventually("rank "+rank+" ends", func() bool { return stat(pid) == 0 }) // its supervisor has noticed
 		}
 		l.Process.Signal(syscall.SIGCONT)
-		if code := l.waitCode(); code != 42 || !strings.Contains(l.stderr.String(), "horovodrun: Process 2 exit with status code 42.") {
+		if code := l.waitCode(); code != 42 || !strings.Contains(l.stderr.String(),
+			"horovodrun: Process 2 exit with status code 42.") {
 			t.Errorf("%s: exit code %d: %s", hosts, code, &l.stderr)
 		}
 	}
@@ -248,12 +253,14 @@ func TestStoppedProcessesAreEnded(t *testing.T) {
 					l.eventually("it stops", func() bool { return strings.IndexByte("TZX\x00", stat(p)) >= 0 })
 				}
 				l.Process.Signal(sig)
-				if code := l.waitCode(); sig == syscall.SIGTERM && code != 143 || strings.Contains(l.stderr.String(), "left behind") {
+				if code := l.waitCode(); sig == syscall.SIGTERM && code != 143 || strings.Contains(l.stderr.String(),
+					"left behind") {
 					t.Errorf("exit code %d: %s", code, &l.stderr)
 				}
 				l.nobodyLeft()
 				l.eventually("agents end", func() bool {
-					return !slices.ContainsFunc(all, func(p int) bool { return strings.IndexByte("Z\x00", stat(p)) < 0 })
+					return !slices.ContainsFunc(all,
+						func(p int) bool { return strings.IndexByte("Z\x00", stat(p)) < 0 })
 				})
 			})
 		}
@@ -300,7 +307,8 @@ func TestAStoppedSupervisorHidesNoEnd(t *testing.T) {
 				syscall.Kill(supervisor, syscall.SIGSTOP)
 				l.eventually("it stops", func() bool { return stat(supervisor) == 'T' })
 				touch("go")
-				l.eventually("rank 1 runs", func() bool { _, err := os.Stat(filepath.Join(dir, "runs")); return err == nil })
+				l.eventually("rank 1 runs",
+					func() bool { _, err := os.Stat(filepath.Join(dir, "runs")); return err == nil })
 				if s := stat(supervisor); s != 'T' {
 					t.Errorf("the supervisor of a rank that runs is in state %q", s)
 				}
@@ -357,7 +365,8 @@ func TestAnEndWithCode0(t *testing.T) {
 func TestACauseThatLivesOn(t *testing.T) {
 	l := launched(t, program("lingers"), "-np", "3", "--grace-period", "0.3", self())
 	code, said := l.code(), l.stderr.String()
-	const want = "horovodrun: Process 2 exit with status code 9 because of rank 1.\nhorovodrun: root cause: rank 1 has shut down while other ranks had operations to do\n"
+	const want = "horovodrun: Process 2 exit with status code 9 because of rank 1.\nhorovodrun: root cause: rank 1 " +
+		"has shut down while other ranks had operations to do\n"
 	if code != 9 || said != want {
 		t.Errorf("exit code %d: %s", code, said)
 	}

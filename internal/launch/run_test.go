@@ -32,7 +32,8 @@ const programVariable = "GOROVOD_LAUNCH_TEST_PROGRAM"
 // tests, as horovodrun the launcher, which starts it again as supervisor.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
-	case name == supervisorName || name == "horovodrun" || name == "gorovod" || len(os.Args) == 2 && os.Args[1] == "agent":
+	case name == supervisorName || name == "horovodrun" || name == "gorovod" || len(os.Args) == 2 &&
+		os.Args[1] == "agent":
 		termGrace = 300 * time.Millisecond
 		os.Exit(Main(os.Args))
 	case os.Getenv(programVariable) != "":
@@ -48,7 +49,8 @@ func joinHere(ctx context.Context) (*rendezvous.Session, error) {
 	key, _ := hex.DecodeString(os.Getenv(secretVariable))
 	addr := net.JoinHostPort(os.Getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR"), os.Getenv("HOROVOD_GLOO_RENDEZVOUS_PORT"))
 	return rendezvous.Join(ctx, []string{addr}, key,
-		rendezvous.Options{Rank: rank, Size: size, Host: os.Getenv("HOROVOD_HOSTNAME"), PID: os.Getpid(), Generation: 1})
+		rendezvous.Options{Rank: rank, Size: size, Host: os.Getenv("HOROVOD_HOSTNAME"), PID: os.Getpid(),
+			Generation: 1})
 }
 
 // programs are what ranks run that sh cannot do.
@@ -89,7 +91,8 @@ var programs = map[string]func() int{
 		fmt.Println("got", <-c)
 		return 0
 	},
-	// raises are ranks of which rank 1 reports a failure, REPORT, and is the last to end; without GO, once DIR/go exists.
+	// raises are ranks of which rank 1 reports a failure, REPORT, and is the last to end; without GO, once DIR/go
+	// exists.
 	"raises": func() int {
 		dir, rank := os.Getenv("DIR"), os.Getenv("HOROVOD_RANK")
 		wait := func(done func() bool) {
@@ -148,7 +151,8 @@ var programs = map[string]func() int{
 		s.Close()
 		return 0
 	},
-	// lingers are ranks of which rank 1 has left, and lives on, as rank 0 does. Rank 2 reports that, and ends with code 9.
+	// lingers are ranks of which rank 1 has left, and lives on, as rank 0 does. Rank 2 reports that, and ends with code
+	// 9.
 	"lingers": func() int {
 		s, err := joinHere(context.Background())
 		if err == nil {
@@ -315,8 +319,8 @@ func TestSuccess(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	l := launched(t, []string{"HOROVOD_SECRET_KEY=drivers", "OLDPWD=/x", "CUDA_VISIBLE_DEVICES=3", "HOROVOD_RANK=9", "KEPT=yes"},
-		"-np", "3", "-H", "localhost:2,127.0.0.1:2", "--cache-capacity", "5", "env")
+	l := launched(t, []string{"HOROVOD_SECRET_KEY=drivers", "OLDPWD=/x", "CUDA_VISIBLE_DEVICES=3", "HOROVOD_RANK=9",
+		"KEPT=yes"}, "-np", "3", "-H", "localhost:2,127.0.0.1:2", "--cache-capacity", "5", "env")
 	l.expect(0)
 	envs := map[string]map[string]string{}
 	for line := range strings.Lines(l.stdout.String()) {
@@ -346,7 +350,8 @@ func TestEnvironment(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo",
-			"HOROVOD_GLOO_IFACE": "lo", "NCCL_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": "1", "HOROVOD_CACHE_CAPACITY": "5", "KEPT": "yes",
+			"HOROVOD_GLOO_IFACE": "lo", "NCCL_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": "1",
+			"HOROVOD_CACHE_CAPACITY": "5", "KEPT": "yes",
 		} {
 			if env[name] != want {
 				t.Errorf("%s: %s=%s, want %s", rank, name, env[name], want)
@@ -355,7 +360,8 @@ func TestEnvironment(t *testing.T) {
 		if port, err := strconv.Atoi(env["HOROVOD_GLOO_RENDEZVOUS_PORT"]); err != nil || port <= 0 {
 			t.Errorf("%s: port %v", rank, err)
 		}
-		if key, err := hex.DecodeString(env[secretVariable]); err != nil || len(key) != 32 || env[secretVariable] != envs["[0]"][secretVariable] {
+		if key, err := hex.DecodeString(env[secretVariable]); err != nil || len(key) != 32 ||
+			env[secretVariable] != envs["[0]"][secretVariable] {
 			t.Errorf("%s: the secret is not 256 bits that all share", rank)
 		}
 		for _, name := range []string{"OLDPWD", "CUDA_VISIBLE_DEVICES"} {
@@ -367,7 +373,8 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestTheSecretIsInNoArgument(t *testing.T) {
-	l := launched(t, nil, "-np", "2", "--verbose", "sh", "-c", `echo $HOROVOD_SECRET_KEY; tr '\0' ' ' </proc/$PPID/cmdline; ps -e -o args`)
+	l := launched(t, nil, "-np", "2", "--verbose", "sh", "-c",
+		`echo $HOROVOD_SECRET_KEY; tr '\0' ' ' </proc/$PPID/cmdline; ps -e -o args`)
 	l.expect(0)
 	secret, _, _ := strings.Cut(strings.TrimPrefix(l.stdout.String(), "[0]<stdout>:"), "\n")
 	secret = secret[strings.LastIndex(secret, ":")+1:]
@@ -405,7 +412,8 @@ func TestRanksInheritNothingOfTheLauncher(t *testing.T) {
 func TestManyRanksWriteWholeLines(t *testing.T) {
 	const np, lines = 4, 5000
 	l := launched(t, nil, "-np", fmt.Sprint(np), "sh", "-c", fmt.Sprintf(
-		`seq -f "line %%g of stdout, long enough to be torn apart" %d; seq -f "line %%g of stderr" %d >&2; printf end`, lines, lines))
+		`seq -f "line %%g of stdout, long enough to be torn apart" %d; seq -f "line %%g of stderr" %d >&2; printf end`,
+		lines, lines))
 	l.expect(0)
 	for name, text := range map[string]string{"stdout": l.stdout.String(), "stderr": l.stderr.String()} {
 		whole := regexp.MustCompile(`^\[([0-3])\]<` + name + `>:(?:line (\d+) of ` + name + `.*|end)$`)
@@ -426,7 +434,8 @@ func TestManyRanksWriteWholeLines(t *testing.T) {
 			}
 			next[r]++
 		}
-		if want := map[string]int{"stdout": np, "stderr": 0}[name]; next != [np]int{lines + 1, lines + 1, lines + 1, lines + 1} || ends != want {
+		if want := map[string]int{"stdout": np, "stderr": 0}[name]; next != [np]int{lines + 1, lines + 1, lines + 1,
+			lines + 1} || ends != want {
 			t.Errorf("%s: %v, %d ends", name, next, ends)
 		}
 	}
@@ -450,8 +459,10 @@ func TestSlowReadersLoseNothing(t *testing.T) {
 
 func TestOutputFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out", "deep")
-	launched(t, nil, "-np", "11", "--output-filename", dir, "sh", "-c", "echo out $HOROVOD_RANK; echo err >&2").expect(0, "[10]<stderr>:err")
-	for file, want := range map[string]string{"rank.00/stdout": "out 0\n", "rank.10/stdout": "out 10\n", "rank.07/stderr": "err\n"} {
+	launched(t, nil, "-np", "11", "--output-filename", dir, "sh", "-c", "echo out $HOROVOD_RANK; echo err >&2").expect(
+		0, "[10]<stderr>:err")
+	for file, want := range map[string]string{"rank.00/stdout": "out 0\n", "rank.10/stdout": "out 10\n",
+		"rank.07/stderr": "err\n"} {
 		if got, err := os.ReadFile(filepath.Join(dir, file)); string(got) != want {
 			t.Errorf("%s: %q %v", file, got, err)
 		}
@@ -461,14 +472,16 @@ func TestOutputFiles(t *testing.T) {
 	if got, err := os.ReadFile(dir + "/rank.0/stdout"); string(got) != "one\n" {
 		t.Errorf("%q %v", got, err)
 	}
-	launched(t, nil, "-np", "2", "--output-filename", "/proc/nonsense", "echo", "one").expect(1, "horovodrun: --output-filename: ")
+	launched(t, nil, "-np", "2", "--output-filename", "/proc/nonsense", "echo", "one").expect(1,
+		"horovodrun: --output-filename: ")
 }
 
 func TestFirstFailureIsNamedAndDecides(t *testing.T) {
 	l := launched(t, nil, "-np", "3", "--grace-period", "0.1", "sh", "-c",
 		`if [ $HOROVOD_RANK = 2 ]; then for i in 1 2 3 4 5 6 7 8 9 10 11; do echo trouble $i >&2; done; exit 42; fi; exec sleep 1000`)
 	l.expect(42, "Process 2 exit with status code 42.",
-		"horovodrun: root cause: rank 2 on host localhost (pid ", ") exited with code 42; its stderr is above, in the lines of [2]<stderr>\n")
+		"horovodrun: root cause: rank 2 on host localhost (pid ", ") exited with code 42; its stderr is above, in "+
+			"the lines of [2]<stderr>\n")
 	if n := strings.Count(l.stderr.String(), "trouble 11\n"); n != 1 {
 		t.Errorf("its last line is there %d times: %s", n, &l.stderr)
 	}
@@ -481,7 +494,8 @@ func TestLastLinesOutOfSight(t *testing.T) {
 		"a static job":   "-np 2",
 		"an elastic job": "-np 2 --min-np 2 --reset-limit 0",
 	} {
-		l := launched(t, nil, append(strings.Fields(program), "--grace-period", "60", "sh", "-c", `[ ${GOROVOD_ELASTIC_WORKER:-$HOROVOD_RANK} = 1 ] || {
+		l := launched(t, nil, append(strings.Fields(program), "--grace-period", "60", "sh", "-c",
+			`[ ${GOROVOD_ELASTIC_WORKER:-$HOROVOD_RANK} = 1 ] || {
 			until [ -e $0 ]; do sleep 0.01; done; sleep 0.2; seq 1 `+fmt.Sprint(screenful+20)+` >&2; exit 1; }
 			for i in 1 2 3 4 5 6 7 8 9 10 11; do echo trouble $i >&2; done; touch $0; exit 42`, filepath.Join(t.TempDir(), "failed"))...)
 		l.expect(42, "; last lines of its stderr:\n  trouble 2\n", "\n  trouble 11\n")
@@ -505,13 +519,16 @@ func (refusing) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 func TestSignalDeathIsNamed(t *testing.T) {
 	for sig, text := range map[string]string{"KILL": "9 (SIGKILL)", "SEGV": "11 (SIGSEGV)"} {
 		n, _ := strconv.Atoi(strings.Fields(text)[0])
-		l := launched(t, nil, "-np", "2", "--grace-period", "0", "sh", "-c", `if [ $HOROVOD_RANK = 1 ]; then kill -`+sig+` $$; fi; exec sleep 1000`)
-		l.expect(128+n, fmt.Sprintf("Process 1 exit with status code %d.", 128+n), "horovodrun: root cause: rank 1 on host localhost (pid ", ") was killed by signal "+text)
+		l := launched(t, nil, "-np", "2", "--grace-period", "0", "sh", "-c",
+			`if [ $HOROVOD_RANK = 1 ]; then kill -`+sig+` $$; fi; exec sleep 1000`)
+		l.expect(128+n, fmt.Sprintf("Process 1 exit with status code %d.", 128+n),
+			"horovodrun: root cause: rank 1 on host localhost (pid ", ") was killed by signal "+text)
 	}
 }
 
 func TestOneMayEndBeforeTheOthers(t *testing.T) {
-	l := launched(t, nil, "-np", "2", "--grace-period", "0", "sh", "-c", `[ $HOROVOD_RANK = 0 ] || { sleep 0.3; echo still here; }`)
+	l := launched(t, nil, "-np", "2", "--grace-period", "0", "sh", "-c",
+		`[ $HOROVOD_RANK = 0 ] || { sleep 0.3; echo still here; }`)
 	l.expect(0)
 	if l.stdout.String() != "[1]<stdout>:still here\n" {
 		t.Errorf("%s", &l.stdout)
@@ -519,7 +536,8 @@ func TestOneMayEndBeforeTheOthers(t *testing.T) {
 }
 
 func TestTheOthersHaveTheGraceToEnd(t *testing.T) {
-	l := launched(t, nil, "-np", "2", "--grace-period", "20", "sh", "-c", `[ $HOROVOD_RANK = 0 ] && exit 3; sleep 0.3; echo cleaned up; exit 4`)
+	l := launched(t, nil, "-np", "2", "--grace-period", "20", "sh", "-c",
+		`[ $HOROVOD_RANK = 0 ] && exit 3; sleep 0.3; echo cleaned up; exit 4`)
 	l.expect(3, "The other processes have 20s to end by themselves.")
 	if l.stdout.String() != "[1]<stdout>:cleaned up\n" {
 		t.Errorf("%s", &l.stdout)
@@ -527,9 +545,11 @@ func TestTheOthersHaveTheGraceToEnd(t *testing.T) {
 }
 
 func TestAfterTheGraceTheyAreTerminatedThenKilled(t *testing.T) {
-	l := launched(t, program("stubborn"), "-np", "2", "--grace-period", "0.05", "sh", "-c", `[ $HOROVOD_RANK = 0 ] && exit 3; exec `+self())
+	l := launched(t, program("stubborn"), "-np", "2", "--grace-period", "0.05", "sh", "-c",
+		`[ $HOROVOD_RANK = 0 ] && exit 3; exec `+self())
 	l.expect(3)
-	l = launched(t, nil, "-np", "2", "--grace-period", "0.05", "sh", "-c", `[ $HOROVOD_RANK = 0 ] && { sleep 0.2; exit 3; }; trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done`)
+	l = launched(t, nil, "-np", "2", "--grace-period", "0.05", "sh", "-c",
+		`[ $HOROVOD_RANK = 0 ] && { sleep 0.2; exit 3; }; trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done`)
 	l.expect(3)
 	if l.stdout.String() != "[1]<stdout>:asked\n" {
 		t.Errorf("%s", &l.stdout)
@@ -600,7 +620,8 @@ func TestWhatARankLeavesBehindIsEnded(t *testing.T) {
 }
 
 func TestDeathOfASupervisor(t *testing.T) {
-	l := launched(t, nil, "-np", "2", "--grace-period", "0", "sh", "-c", `[ $HOROVOD_RANK = 0 ] && kill -9 $PPID; exec sleep 1000`)
+	l := launched(t, nil, "-np", "2", "--grace-period", "0", "sh", "-c",
+		`[ $HOROVOD_RANK = 0 ] && kill -9 $PPID; exec sleep 1000`)
 	l.expect(137, "rank 0 on host localhost (pid ", "was killed by signal 9 (SIGKILL)")
 }
 
@@ -617,7 +638,8 @@ func TestCommandsThatCannotRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, kind := range []string{"-np=1", "--min-np=1"} {
-			launched(t, nil, "-np", "1", kind, file).expect(127, "horovodrun: "+file+": command not found, but there is a file of that name here: write "+says+"\n")
+			launched(t, nil, "-np", "1", kind, file).expect(127, "horovodrun: "+file+": command not found, but there "+
+				"is a file of that name here: write "+says+"\n")
 		}
 	}
 	launched(t, nil, "-np", "2", dir+"/none").expect(127, "horovodrun: "+dir+"/none: no such file\n")
@@ -655,7 +677,8 @@ func TestARankThatNeverJoinsIsNamedByTheOthers(t *testing.T) {
 		l := launched(t, program("join", "EXIT="+exit), "-np", "3", self())
 		l.expect(c.code)
 		for _, rank := range []string{"0", "2"} {
-			says := regexp.MustCompile(`\[` + rank + `\]<stderr>:rendezvous "join": rank 1 on host localhost \(pid \d+\) ` + regexp.QuoteMeta(c.how) + "\n")
+			says := regexp.MustCompile(`\[` + rank +
+				`\]<stderr>:rendezvous "join": rank 1 on host localhost \(pid \d+\) ` + regexp.QuoteMeta(c.how) + "\n")
 			if !says.MatchString(l.stderr.String()) {
 				t.Errorf("EXIT=%s: rank %s does not say %s:\n%s", exit, rank, says, &l.stderr)
 			}
@@ -665,7 +688,8 @@ func TestARankThatNeverJoinsIsNamedByTheOthers(t *testing.T) {
 
 func TestVersionAndBuild(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"--version", version.Horovod + " (gorovod " + version.Version + ")\n"}, {"-v", "0.28.1"}, {"-cb", "Horovod v0.28.1:\n"}, {"--check-build", "    [X] Gloo\n"}, {"--help", "--fusion-threshold-mb"},
+		{"--version", version.Horovod + " (gorovod " + version.Version + ")\n"}, {"-v", "0.28.1"},
+		{"-cb", "Horovod v0.28.1:\n"}, {"--check-build", "    [X] Gloo\n"}, {"--help", "--fusion-threshold-mb"},
 	} {
 		l := launched(t, nil, c.args)
 		l.expect(0)
