@@ -61,11 +61,12 @@ wheel: prepare ## dist/gorovod-….whl, one for every Python 3 on any Linux sinc
 	build/wheel-tools/bin/python -m hatchling build -t wheel -d dist
 	scripts/check_wheel.sh dist/*.whl $(python)
 
-# What goes into a wheel for MACHINE, in OUT. GOARCH says the machine to Go.
+# What goes into a wheel for MACHINE, in OUT. GOARCH says the machine to Go. -buildid= leaves out what depends on the
+# checkout's folder, so that a commit gives the same files anywhere.
 .PHONY: wheel-files
 wheel-files: OUT = build/wheel
 wheel-files:
-	$(MAKE) --no-print-directory build OUT=$(OUT) CC='$(OLD_CC)'
+	$(MAKE) --no-print-directory build OUT=$(OUT) CC='$(OLD_CC)' LDFLAGS='$(LDFLAGS) -buildid='
 	GOARCH= $(GO) run ./internal/notices/generate -sbom -o $(OUT)/gorovod.cdx.json $(OUT)/gorovod $(OUT)/libgorovod*.so
 
 .PHONY: release
