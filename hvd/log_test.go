@@ -25,7 +25,8 @@ func TestEveryLineOfALogIsJSON(t *testing.T) {
 		t.Skip("build/horovodrun is not there: run make build first")
 	}
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), run, "-np", "2", "--verbose", "--prefix-timestamp", "-x", "GOROVOD_LOG_FORMAT=json", os.Args[0])
+	cmd := exec.CommandContext(t.Context(), run, "-np", "2", "--verbose", "--prefix-timestamp", "-x",
+		"GOROVOD_LOG_FORMAT=json", os.Args[0])
 	cmd.Env = append(os.Environ(), "HVD_TEST_RANK=log", "HOROVOD_LOG_LEVEL=debug")
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 3 {
@@ -45,7 +46,8 @@ func TestEveryLineOfALogIsJSON(t *testing.T) {
 			t.Errorf("no JSON: %s", lines.Text())
 			continue
 		}
-		if line.Time.IsZero() || line.Logger != "gorovod" || line.Level == "" || line.Host == "" || line.Message == "" || line.PID == 0 {
+		if line.Time.IsZero() || line.Logger != "gorovod" || line.Level == "" || line.Host == "" ||
+			line.Message == "" || line.PID == 0 {
 			t.Errorf("something is missing: %s", lines.Text())
 		}
 		if (line.Rank == nil) != (line.Program == "horovodrun") {

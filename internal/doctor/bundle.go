@@ -37,7 +37,8 @@ type document struct {
 // documents are those of every bundle, in their order; dumps of a job come after them.
 var documents = []document{
 	{"versions.txt", "versions of gorovod, of what is in it, of the kernel and the system", (*bundle).versions},
-	{"environment.txt", "variables of gorovod, Horovod and launchers, and a few others (PATH, OMP_NUM_THREADS, …), and what gorovod makes of them", (*bundle).environment},
+	{"environment.txt", "variables of gorovod, Horovod and launchers, and a few others (PATH, OMP_NUM_THREADS, …)",
+		(*bundle).environment},
 	{"doctor.txt", "what gorovod doctor prints: names, addresses, limits, frameworks of the hosts", (*bundle).examination},
 	{"dump.txt", "what gorovod doctor --dump prints: the last operations of a job, with the names of its tensors", nil},
 	{"dumps/", "the same of each rank, as JSON", nil},
@@ -45,14 +46,19 @@ var documents = []document{
 
 // others are the variables that a bundle has besides those that gorovod knows.
 var others = []string{
-	"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG", "LC_ALL", "TMPDIR",
+	"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG",
+	"LC_ALL", "TMPDIR",
 	"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOMAXPROCS", "GOMEMLIMIT", "GODEBUG", "GOTRACEBACK",
-	"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE",
+	"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE",
+	"NCCL_P2P_DISABLE",
 	"KERAS_BACKEND", "JAX_PLATFORMS", "XLA_FLAGS", "TF_CPP_MIN_LOG_LEVEL", "PYTORCH_CUDA_ALLOC_CONF",
 	"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
-	"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_VERSION", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMIX_RANK", "PMIX_VERSION",
-	"SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_STEP_NODELIST",
-	"SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_MPI_TYPE", "SLURMD_NODENAME",
+	"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_VERSION", "MPI_LOCALRANKID",
+	"MPI_LOCALNRANKS", "PMIX_RANK", "PMIX_VERSION",
+	"SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
+	"SLURM_STEP_ID", "SLURM_STEP_NODELIST",
+	"SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK",
+	"SLURM_MPI_TYPE", "SLURMD_NODENAME",
 	"LSB_JOBID", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE",
 }
 
@@ -77,7 +83,8 @@ func (b *bundle) write(stdout io.Writer) (err error) {
 	now := time.Now()
 	add := func(name string, content []byte) error {
 		text := []byte(b.redact.text(string(content)))
-		err := archive.WriteHeader(&tar.Header{Name: "gorovod-bundle/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: now})
+		h := tar.Header{Name: "gorovod-bundle/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: now}
+		err := archive.WriteHeader(&h)
 		if err == nil {
 			_, err = archive.Write(text)
 		}
@@ -93,7 +100,8 @@ func (b *bundle) write(stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s: %d bytes, for your eyes only. Nothing was sent. Read it before you send it: tar -xzOf %[1]s | less\n", b.Bundle, info.Size())
+	_, err = fmt.Fprintf(stdout, "%s: %d bytes, for your eyes only. Nothing was sent. Read it before you send it: "+
+		"tar -xzOf %[1]s | less\n", b.Bundle, info.Size())
 	return err
 }
 
@@ -103,14 +111,16 @@ func (b *bundle) contents() string {
 	for _, d := range documents {
 		fmt.Fprintf(&text, "  %-16s %s\n", d.name, d.about)
 	}
-	text.WriteString("It has names of hosts, users' paths and addresses. It has no other variables, no files of yours and no logs. What looks\n" +
-		"like a secret (keys, tokens, passwords in URLs, values of variables that are called so) is taken out.\n")
+	text.WriteString("It has names of hosts, users' paths and addresses. It has no other variables, no files of yours\n" +
+		"and no logs. What looks like a secret (keys, tokens, passwords in URLs, values of variables that are\n" +
+		"called so) is taken out.\n")
 	return text.String()
 }
 
 // fill adds all documents.
 func (b *bundle) fill(add func(name string, content []byte) error) error {
-	if err := add("README.txt", []byte("Made by gorovod doctor --bundle at "+time.Now().UTC().Format(time.RFC3339)+".\n\n"+b.contents())); err != nil {
+	made := "Made by gorovod doctor --bundle at " + time.Now().UTC().Format(time.RFC3339) + ".\n\n"
+	if err := add("README.txt", []byte(made+b.contents())); err != nil {
 		return err
 	}
 	for _, d := range documents {
@@ -130,7 +140,8 @@ func (b *bundle) fill(add func(name string, content []byte) error) error {
 
 // versions tells what runs here.
 func (b *bundle) versions(w io.Writer) error {
-	fmt.Fprintf(w, "gorovod %s, interface of Horovod %s\n%s, %s/%s\n", version.Version, version.Horovod, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(w, "gorovod %s, interface of Horovod %s\n%s, %s/%s\n", version.Version, version.Horovod,
+		runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			switch s.Key {

@@ -71,7 +71,8 @@ func TestABundleHasNoSecrets(t *testing.T) {
 	dumps := filepath.Join(dir, "dumps")
 	d := &flight.Dump{Job: "j", Rank: 1, Size: 2, Host: "node-" + planted["git"], PID: 7, Time: time.Now(),
 		Failure: "cannot read https://me:" + planted["URL"] + "@host/data, token=" + planted["opaque"],
-		Records: []flight.Record{{Op: "ALLREDUCE", Name: "grad." + planted["variable"]}, {Op: "ALLREDUCE", Name: planted["quoted"]}, {Op: "ALLREDUCE", Name: "layer.weight"}}}
+		Records: []flight.Record{{Op: "ALLREDUCE", Name: "grad." + planted["variable"]},
+			{Op: "ALLREDUCE", Name: planted["quoted"]}, {Op: "ALLREDUCE", Name: "layer.weight"}}}
 	if _, err := d.Save(dumps); err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +83,13 @@ func TestABundleHasNoSecrets(t *testing.T) {
 	}
 	environ := []string{
 		"HOROVOD_SECRET_KEY=" + planted["key"], "_HOROVOD_SECRET_KEY=" + planted["key"],
-		"DB_PASSWORD=" + planted["variable"], "MY_AUTH=" + planted["quoted"], "SIGNING=x", "PLAIN=" + planted["undreamed"], "SESSION_ID=1",
+		"DB_PASSWORD=" + planted["variable"], "MY_AUTH=" + planted["quoted"], "SIGNING=x",
+		"PLAIN=" + planted["undreamed"], "SESSION_ID=1",
 		"GOROVOD_SSH=ssh --password " + planted["flag"], "HOROVOD_TIMELINE=https://me:" + planted["URL"] + "@host/",
-		"HOROVOD_AUTOTUNE_LOG=/tmp/" + planted["AWS"] + "?q=" + url.QueryEscape(planted["quoted"]), "XLA_FLAGS=--api_key=" + planted["opaque"] + " " + planted["private"],
-		"PATH=/usr/local/bin:/usr/bin", "OMP_NUM_THREADS=4", "HOROVOD_RANK=" + planted["web"], "HOROVOD_SECRT_KEY=" + planted["key"],
+		"HOROVOD_AUTOTUNE_LOG=/tmp/" + planted["AWS"] + "?q=" + url.QueryEscape(planted["quoted"]),
+		"XLA_FLAGS=--api_key=" + planted["opaque"] + " " + planted["private"],
+		"PATH=/usr/local/bin:/usr/bin", "OMP_NUM_THREADS=4", "HOROVOD_RANK=" + planted["web"],
+		"HOROVOD_SECRT_KEY=" + planted["key"],
 		"GOROVOD_LIBRARY=" + planted["bare"],
 	}
 	examine := func(c Cluster, w io.Writer) error {
@@ -94,7 +98,8 @@ func TestABundleHasNoSecrets(t *testing.T) {
 	}
 	file := filepath.Join(dir, "help.tar.gz")
 	var stdout, stderr bytes.Buffer
-	if code := Main("gorovod doctor", []string{"--bundle", file, "--dump", dumps, "-H", "node1:2"}, environ, &stdout, &stderr, examine); code != 0 {
+	if code := Main("gorovod doctor", []string{"--bundle", file, "--dump", dumps, "-H", "node1:2"}, environ,
+		&stdout, &stderr, examine); code != 0 {
 		t.Fatalf("code %d: %s", code, &stderr)
 	}
 	info, err := os.Stat(file)
@@ -158,7 +163,8 @@ func TestABundleIsNewOrNotAtAll(t *testing.T) {
 		{[]string{"--bundle", "/dev/full"}, 1, "it exists already"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := Main("gorovod doctor", c.args, nil, &stdout, &stderr, examined); code != c.code || !strings.Contains(stderr.String(), c.says) {
+		code := Main("gorovod doctor", c.args, nil, &stdout, &stderr, examined)
+		if code != c.code || !strings.Contains(stderr.String(), c.says) {
 			t.Errorf("%v: code %d, %s", c.args, code, &stderr)
 		}
 	}
@@ -169,7 +175,8 @@ func TestABundleIsNewOrNotAtAll(t *testing.T) {
 }
 
 func TestRedaction(t *testing.T) {
-	r := newRedactor([]string{"API_TOKEN=abcdef", "OTHER_KEY=short", "PASSWORD=abcdefghi", "MONKEY=banana", "TERM=xterm-256color"})
+	r := newRedactor([]string{"API_TOKEN=abcdef", "OTHER_KEY=short", "PASSWORD=abcdefghi", "MONKEY=banana",
+		"TERM=xterm-256color"})
 	for in, want := range map[string]string{
 		"grad.abcdef.weight, abcdefghi":                    "grad.(removed).weight, (removed)",
 		"token_embedding.weight short":                     "token_embedding.weight short",

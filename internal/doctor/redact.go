@@ -23,12 +23,14 @@ const shortestSecret = 6
 
 // secretName tells of variables whose values are secrets, as far as names tell.
 var secretName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)SECRET|TOKEN|PASS(W|PHRASE|$|_)|PWD_|CREDENTIAL|PRIVATE|KEY|AUTH|COOKIE|JWT|BEARER|SESSION|SIGNATURE`)
+	return regexp.MustCompile(`(?i)SECRET|TOKEN|PASS(W|PHRASE|$|_)|PWD_|CREDENTIAL|PRIVATE|KEY|AUTH|COOKIE|` +
+		`JWT|BEARER|SESSION|SIGNATURE`)
 })
 
 // shapes are what secrets look like. What the first group holds stays.
 var shapes = sync.OnceValue(func() []*regexp.Regexp {
-	const word = `[\w.-]*(?:secret|token|passw(?:or)?d|passphrase|credential|pwd|api[_-]?key|access[_-]?key|private[_-]?key|auth)[\w.-]*`
+	const word = `[\w.-]*(?:secret|token|passw(?:or)?d|passphrase|credential|pwd|api[_-]?key|access[_-]?key|` +
+		`private[_-]?key|auth)[\w.-]*`
 	var all []*regexp.Regexp
 	for _, shape := range []string{
 		`()(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`,
@@ -62,7 +64,8 @@ func newRedactor(environ []string) *redactor {
 		}
 		for _, line := range append(strings.Split(value, "\n"), value) {
 			quoted, _ := json.Marshal(line) // a string has no error
-			for _, v := range []string{line, strings.TrimSpace(line), strings.Trim(string(quoted), `"`), strings.Trim(strconv.Quote(line), `"`),
+			for _, v := range []string{line, strings.TrimSpace(line), strings.Trim(string(quoted), `"`),
+				strings.Trim(strconv.Quote(line), `"`),
 				url.QueryEscape(line), url.PathEscape(line), printable.Text(line)} {
 				if len(v) >= shortestSecret {
 					values = append(values, v)
@@ -70,7 +73,9 @@ func newRedactor(environ []string) *redactor {
 			}
 		}
 	}
-	slices.SortFunc(values, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) // the whole before its parts
+	slices.SortFunc(values, func(a, b string) int {
+		return cmp.Or(len(b)-len(a), strings.Compare(a, b)) // the whole before its parts
+	})
 	var pairs []string
 	for _, v := range slices.Compact(values) {
 		pairs = append(pairs, v, removed)
@@ -95,5 +100,6 @@ func (r *redactor) text(s string) string {
 // looksRandom tells a key, such as one in base64, from a path or a long name.
 func looksRandom(word string) bool {
 	has := func(is func(rune) bool) bool { return strings.ContainsFunc(word, is) }
-	return has(unicode.IsUpper) && has(unicode.IsLower) && has(unicode.IsDigit) && !strings.HasPrefix(word, "/") && strings.Count(word, "/") <= len(word)/12
+	return has(unicode.IsUpper) && has(unicode.IsLower) && has(unicode.IsDigit) && !strings.HasPrefix(word, "/") &&
+		strings.Count(word, "/") <= len(word)/12
 }

@@ -37,7 +37,8 @@ func TestDocumentedExitCodesOfJobs(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	lost := filepath.Join(dir, "reach")
-	agent := fmt.Sprintf("#!/bin/sh\nprintf '%s %d %s /opt/gorovod\\n'\nIFS= read -r line\nhead -c 5 >/dev/null\n%ssleep 0.3\nexit 255\n",
+	agent := fmt.Sprintf("#!/bin/sh\nprintf '%s %d %s /opt/gorovod\\n'\n"+
+		"IFS= read -r line\nhead -c 5 >/dev/null\n%ssleep 0.3\nexit 255\n",
 		agentGreeting, agentProtocol, build(), frameOf(`n{"Type":"ready","Ready":{"PID":1}}`))
 	for file, content := range map[string]string{text: "no program\n", lost: agent} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -69,19 +70,29 @@ func TestDocumentedExitCodesOfJobs(t *testing.T) {
 		"0": {{name: "all end", args: []string{"-np", "2", "true"}}},
 		"1": {
 			{name: "no host", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"}, env: sshVariable + "=false", code: 1},
-			{name: "too few hosts", args: []string{"-np", "1", "--min-np", "1", "--host-discovery-script", "/bin/true", "--elastic-timeout", "1", "true"}, code: 1},
+			{name: "too few hosts", args: []string{"-np", "1", "--min-np", "1", "--host-discovery-script", "/bin/true",
+				"--elastic-timeout", "1", "true"}, code: 1},
 			{name: "a full disk", args: []string{"-np", "1", "echo", "x"}, stdout: full, code: 1},
 		},
-		"2":   {{name: "no number", args: []string{"-np", "x", "true"}, code: 2}, {name: "no command", args: []string{"-np", "1"}, code: 2}},
+		"2": {
+			{name: "no number", args: []string{"-np", "x", "true"}, code: 2},
+			{name: "no command", args: []string{"-np", "1"}, code: 2},
+		},
 		"126": {{name: "no program", args: []string{"-np", "1", text}, code: 126}},
 		"127": {{name: "no file", args: []string{"-np", "1", "no-such-command"}, code: 127}},
 		"128 + n": {
 			{name: "killed", args: []string{"-np", "2", "sh", "-c", "kill -9 $$"}, code: 128 + 9},
-			{name: "interrupted", args: []string{"-np", "2", "sh", "-c", "echo ready; exec sleep 60"}, signal: syscall.SIGTERM, code: 128 + 15},
+			{name: "interrupted", args: []string{"-np", "2", "sh", "-c", "echo ready; exec sleep 60"},
+				signal: syscall.SIGTERM, code: 128 + 15},
 		},
-		"141":   {{name: "no reader", args: []string{"-np", "1", "yes"}, stdout: broken, code: 141}},
-		"255":   {{name: "a host is gone", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"}, env: sshVariable + "=" + lost, code: 255}},
-		"other": {{name: "a process's", args: []string{"-np", "2", "sh", "-c", "exit 42"}, code: 42}, {name: "in an elastic job", args: []string{"-np", "1", "--min-np", "1", "-H", "localhost:1", "sh", "-c", "exit 42"}, code: 42}},
+		"141": {{name: "no reader", args: []string{"-np", "1", "yes"}, stdout: broken, code: 141}},
+		"255": {{name: "a host is gone", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"},
+			env: sshVariable + "=" + lost, code: 255}},
+		"other": {
+			{name: "a process's", args: []string{"-np", "2", "sh", "-c", "exit 42"}, code: 42},
+			{name: "in an elastic job", code: 42,
+				args: []string{"-np", "1", "--min-np", "1", "-H", "localhost:1", "sh", "-c", "exit 42"}},
+		},
 	}
 	rows := documented(t, "## Exit codes of `horovodrun`")
 	for code := range rows {
@@ -130,13 +141,17 @@ func TestDocumentedExitCodesOfCommands(t *testing.T) {
 	defer full.Close()
 	// For each command its arguments that end with 0, 1 and 2. What begins with > has nowhere to print.
 	cases := map[string][3][]string{
-		"`gorovod doctor`":                    {{"doctor"}, {"doctor", "-H", "198.18.0.1:1"}, {"doctor", "--nonsense"}},
-		"`gorovod doctor --env`":              {{"doctor", "--env"}, {"doctor", "--env", "HOROVOD_RANK=x"}, {"doctor", "--env", "more"}},
-		"`gorovod doctor --dump`":             {nil, {"doctor", "--dump", "/no/such"}, {"doctor", "--dump", "/", "-H", "a:1"}},
-		"`gorovod doctor --bundle`":           {{"doctor", "--bundle", fresh}, {"doctor", "--bundle", "/no/such/file"}, {"doctor", "--bundle", fresh, "--env"}},
-		"`gorovod bench`":                     {nil, nil, {"bench", "--nonsense"}},
-		"`gorovod rendezvous`":                {{"rendezvous", "-n", "1"}, {"rendezvous", "-n", "1", "--listen", "198.18.0.1:1"}, {"rendezvous", "-n", "0"}},
-		"`gorovod completion`, `gorovod man`": {{"completion", "bash"}, {">", "man"}, {"completion", "nonsense"}},
+		"`gorovod doctor`": {{"doctor"}, {"doctor", "-H", "198.18.0.1:1"}, {"doctor", "--nonsense"}},
+		"`gorovod doctor --env`": {{"doctor", "--env"}, {"doctor", "--env", "HOROVOD_RANK=x"},
+			{"doctor", "--env", "more"}},
+		"`gorovod doctor --dump`": {nil, {"doctor", "--dump", "/no/such"},
+			{"doctor", "--dump", "/", "-H", "a:1"}},
+		"`gorovod doctor --bundle`": {{"doctor", "--bundle", fresh}, {"doctor", "--bundle", "/no/such/file"},
+			{"doctor", "--bundle", fresh, "--env"}},
+		"`gorovod bench`": {nil, nil, {"bench", "--nonsense"}},
+		"`gorovod rendezvous`": {{"rendezvous", "-n", "1"}, {"rendezvous", "-n", "1", "--listen", "198.18.0.1:1"},
+			{"rendezvous", "-n", "0"}},
+		"`gorovod completion`, `gorovod man`":                         {{"completion", "bash"}, {">", "man"}, {"completion", "nonsense"}},
 		"`gorovod --version`, `gorovod --licenses`, `gorovod --help`": {{"--version"}, {">", "--licenses"}, {"nonsense"}},
 	}
 	rows := documented(t, "## Exit codes of `gorovod`")

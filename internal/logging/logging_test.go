@@ -56,8 +56,10 @@ func TestJSON(t *testing.T) {
 	}{
 		{slog.LevelDebug, "x", nil, "debug", `"x","attributes":{"a":1}}`},
 		{slog.LevelWarn, "two\n\"lines\" <&>", nil, "warning", `"two\n\"lines\" <&>","attributes":{"a":1}}`},
-		{slog.LevelInfo, "\x1b\x7f\u202e\xff", []any{"\x7f", "\x7f"}, "info", `"\\x1b\\x7f\\u202e\\xff","attributes":{"\\x7f":"\\x7f","a":1}}`},
-		{slog.LevelError, "x", []any{"b", errors.New("no"), "c", true, "d", []int{1, 2}, "e", time.Second, "f", math.Inf(1), "g", 0.5, "rank", 5}, "error",
+		{slog.LevelInfo, "\x1b\x7f\u202e\xff", []any{"\x7f", "\x7f"}, "info",
+			`"\\x1b\\x7f\\u202e\\xff","attributes":{"\\x7f":"\\x7f","a":1}}`},
+		{slog.LevelError, "x", []any{"b", errors.New("no"), "c", true, "d", []int{1, 2}, "e", time.Second, "f",
+			math.Inf(1), "g", 0.5, "rank", 5}, "error",
 			`"x","attributes":{"a":1,"b":"no","c":true,"d":[1,2],"e":"1s","f":"+Inf","g":0.5,"rank":5}}`},
 	} {
 		want := fmt.Sprintf(head, c.name) + c.want + "\n"
@@ -75,7 +77,8 @@ func TestJSON(t *testing.T) {
 		Time time.Time
 		Host string
 	}
-	if err := json.Unmarshal([]byte(got), &line); err != nil || time.Since(line.Time).Abs() > time.Hour || line.Time.Location() != time.UTC {
+	if err := json.Unmarshal([]byte(got), &line); err != nil || time.Since(line.Time).Abs() > time.Hour ||
+		line.Time.Location() != time.UTC {
 		t.Errorf("%s: %v", got, err)
 	}
 	if name, err := os.Hostname(); err == nil && line.Host != name {
@@ -90,7 +93,8 @@ func TestMessage(t *testing.T) {
 	Use(JSON)
 	defer Use(Text)
 	got := Message(slog.LevelWarn, "horovodrun", "two\nlines\x07\n")
-	if !strings.Contains(got, `"level":"warning","program":"horovodrun","rank":null,`) || !strings.Contains(got, `"message":"two\nlines\\a"}`) {
+	if !strings.Contains(got, `"level":"warning","program":"horovodrun","rank":null,`) ||
+		!strings.Contains(got, `"message":"two\nlines\\a"}`) {
 		t.Errorf("%q", got)
 	}
 }

@@ -45,8 +45,11 @@ func TestAReleaseIsRefused(t *testing.T) {
 		{"a new file", "echo >new", "rm new", "the checkout has changes"},
 		{"the tag elsewhere", "git tag v" + Version + " HEAD~1", "git tag -d v" + Version, "the tag v" + Version + " is at "},
 		{"another's tag here", "git tag v9.9.9", "git tag -d v9.9.9", "this commit is tagged v9.9.9"},
-		{"no section", "sed -i 's/^## " + Version + "/## 9.9.9/' CHANGELOG.md && git commit -qam x", "git reset -q --hard HEAD~1", "CHANGELOG.md has no section '## " + Version + " — DATE'"},
-		{"another version in Python", "sed -i 's/gorovod[.]" + Version + "/gorovod.9.9.9/' python/horovod/_version.py && git commit -qam x", "git reset -q --hard HEAD~1", "says another version"},
+		{"no section", "sed -i 's/^## " + Version + "/## 9.9.9/' CHANGELOG.md && git commit -qam x",
+			"git reset -q --hard HEAD~1", "CHANGELOG.md has no section '## " + Version + " — DATE'"},
+		{"another version in Python", "sed -i 's/gorovod[.]" + Version +
+			"/gorovod.9.9.9/' python/horovod/_version.py && git commit -qam x", "git reset -q --hard HEAD~1",
+			"says another version"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run("sh", "-c", c.do)
@@ -55,6 +58,7 @@ func TestAReleaseIsRefused(t *testing.T) {
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "scripts/release.sh", "python3")
 			cmd.Dir = clone
+			cmd.WaitDelay = time.Second // what it has started may hold its output
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "release: ") || !strings.Contains(string(out), c.says) {
 				t.Errorf("%v: %s", err, out)

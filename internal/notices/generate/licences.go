@@ -12,7 +12,8 @@ var known = []struct {
 	phrases []string
 	unless  string
 }{
-	{id: "MIT", phrases: []string{"permission is hereby granted, free of charge", "this permission notice shall be included"}},
+	{id: "MIT", phrases: []string{"permission is hereby granted, free of charge",
+		"this permission notice shall be included"}},
 	{id: "Apache-2.0", phrases: []string{"apache license", "version 2.0"}},
 	{id: "BSD-3-Clause", phrases: []string{bsd, "names of its contributors"}},
 	{id: "BSD-3-Clause", phrases: []string{bsd, "neither the name of"}},
@@ -23,7 +24,8 @@ var known = []struct {
 const bsd = "redistribution and use in source and binary forms"
 
 // forbidden are phrases of licences that ask for more than a notice.
-var forbidden = []string{"general public license", "mozilla public license", "business source license", "server side public license",
+var forbidden = []string{"general public license", "mozilla public license", "business source license",
+	"server side public license",
 	"creative commons", "eclipse public license", "non-commercial"}
 
 // judge finds the module's licences, and refuses what is not known to be permissive.
@@ -38,7 +40,8 @@ func (m *module) judge() error {
 	slices.Sort(m.Licences)
 	m.Licences = slices.Compact(m.Licences)
 	if len(m.Licences) == 0 {
-		return fmt.Errorf("%s %s: no licence that is known to be permissive; a lawyer or another module is needed", m.Path, m.Version)
+		return fmt.Errorf("%s %s: no licence that is known to be permissive; a lawyer or another module is needed",
+			m.Path, m.Version)
 	}
 	return nil
 }
@@ -53,7 +56,11 @@ func identify(content string) (ids []string, err error) {
 	}
 	for _, k := range known {
 		has := func(phrase string) bool { return strings.Contains(plain, phrase) }
-		if !slices.ContainsFunc(k.phrases, func(p string) bool { return !has(p) }) && (k.unless == "" || !has(k.unless)) && !slices.Contains(ids, k.id) {
+		lacks := func(phrase string) bool { return !has(phrase) }
+		if slices.ContainsFunc(k.phrases, lacks) || k.unless != "" && has(k.unless) {
+			continue
+		}
+		if !slices.Contains(ids, k.id) {
 			ids = append(ids, k.id)
 		}
 	}
@@ -65,7 +72,8 @@ var rule = strings.Repeat("=", 100)
 // notices is the file that goes with the programs.
 func notices(modules []*module) string {
 	var b strings.Builder
-	b.WriteString("gorovod is under the Apache License 2.0. Its programs and libraries contain code of others, under the\nlicences below.\n\n")
+	b.WriteString("gorovod is under the Apache License 2.0. Its programs and libraries contain code of others, under\n" +
+		"the licences below.\n\n")
 	for _, m := range modules {
 		fmt.Fprintf(&b, "  %s: %s\n", m.name(), strings.Join(m.Licences, ", "))
 	}

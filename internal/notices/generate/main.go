@@ -13,8 +13,7 @@ import (
 
 func main() {
 	out := flag.String("o", "", "the `file` to write; without it, stdout")
-	sbom := flag.Bool("sbom", false, "write a bill of materials (CycloneDX) of the programs and libraries that are "+
-		"the arguments")
+	sbom := flag.Bool("sbom", false, "write a bill of materials (CycloneDX) of the files that are the arguments")
 	flag.Parse()
 	if err := run(*out, *sbom, flag.Args()); err != nil {
 		fmt.Fprintf(os.Stderr, "generate: %v\n", err)

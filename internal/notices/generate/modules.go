@@ -62,7 +62,8 @@ func linked() ([]*module, error) {
 
 // collect adds what is linked on one kind of machine.
 func collect(machine string, found map[string]*module) error {
-	cmd := exec.Command("go", append([]string{"list", "-deps", "-json=ImportPath,Dir,Root,Standard,Module"}, programs...)...)
+	cmd := exec.Command("go", append([]string{"list", "-deps", "-json=ImportPath,Dir,Root,Standard,Module"},
+		programs...)...)
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+machine, "CGO_ENABLED=1")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

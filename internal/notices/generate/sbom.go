@@ -66,7 +66,8 @@ type (
 // bill tells of files, programs and libraries, and of the modules in them as Go has noted there. It is the same
 // for the same files; its time is SOURCE_DATE_EPOCH, if that is set.
 func bill(modules []*module, files []string) (string, error) {
-	d := document{Schema: "http://cyclonedx.org/schema/bom-1.6.schema.json", Format: "CycloneDX", SpecVersion: "1.6", Version: 1}
+	d := document{Schema: "http://cyclonedx.org/schema/bom-1.6.schema.json", Format: "CycloneDX",
+		SpecVersion: "1.6", Version: 1}
 	d.Metadata.Component = component{Type: "application", Ref: "gorovod", Name: "gorovod", Version: version.Version,
 		Licences: licences("Apache-2.0"), PURL: "pkg:pypi/gorovod@" + version.Version}
 	if epoch, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
@@ -83,7 +84,8 @@ func bill(modules []*module, files []string) (string, error) {
 		sum := sha256.Sum256(content)
 		all.Write(sum[:])
 		name := filepath.Base(file)
-		c := component{Type: "file", Ref: "file:" + name, Name: name, Hashes: []hash{{"SHA-256", hex.EncodeToString(sum[:])}}, Licences: licences("Apache-2.0")}
+		c := component{Type: "file", Ref: "file:" + name, Name: name, Licences: licences("Apache-2.0"),
+			Hashes: []hash{{"SHA-256", hex.EncodeToString(sum[:])}}}
 		in, err := linkedInto(file, modules)
 		if err != nil {
 			return "", err
@@ -135,8 +137,9 @@ func linkedInto(file string, modules []*module) (all []component, err error) {
 			return nil, fmt.Errorf("%s has %s %s, which this checkout has not: build it again", file, dep.Path, dep.Version)
 		}
 		purl := "pkg:golang/" + dep.Path + "@" + dep.Version
-		all = append(all, component{Type: "library", Ref: purl, Name: dep.Path, Version: dep.Version, Licences: licences(m.Licences...),
-			PURL: purl, Facts: []property{{"go:sum", dep.Sum}}})
+		all = append(all, component{Type: "library", Ref: purl, Name: dep.Path, Version: dep.Version,
+			Licences: licences(m.Licences...),
+			PURL:     purl, Facts: []property{{"go:sum", dep.Sum}}})
 	}
 	return all, nil
 }
