@@ -123,7 +123,8 @@ test-jax: build ## the JAX tests on 1 and 2 ranks
 	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --ranks 1,2 --together --logs build/test-logs-jax test/jax/test_*.py
 
 .PHONY: lint
-lint: tools gofmt ## gofmt, vet (for arm64 and darwin, too), staticcheck, ruff, mypy
+lint: tools gofmt ## gofmt, lines of at most 120 columns, vet (for arm64 and darwin, too), staticcheck, ruff, mypy
+	scripts/line_lengths.py
 	$(GO) vet ./...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...

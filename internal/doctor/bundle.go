@@ -39,7 +39,8 @@ var documents = []document{
 	{"versions.txt", "versions of gorovod, of what is in it, of the kernel and the system", (*bundle).versions},
 	{"environment.txt", "variables of gorovod, Horovod and launchers, and a few others (PATH, OMP_NUM_THREADS, …)",
 		(*bundle).environment},
-	{"doctor.txt", "what gorovod doctor prints: names, addresses, limits, frameworks of the hosts", (*bundle).examination},
+	{"doctor.txt", "what gorovod doctor prints: names, addresses, limits, frameworks of the hosts",
+		(*bundle).examination},
 	{"dump.txt", "what gorovod doctor --dump prints: the last operations of a job, with the names of its tensors", nil},
 	{"dumps/", "the same of each rank, as JSON", nil},
 }
@@ -111,7 +112,8 @@ func (b *bundle) contents() string {
 	for _, d := range documents {
 		fmt.Fprintf(&text, "  %-16s %s\n", d.name, d.about)
 	}
-	text.WriteString("It has names of hosts, users' paths and addresses. It has no other variables, no files of yours\n" +
+	text.WriteString("It has names of hosts, users' paths and addresses. It has no other variables, no " +
+		"files of yours\n" +
 		"and no logs. What looks like a secret (keys, tokens, passwords in URLs, values of variables that are\n" +
 		"called so) is taken out.\n")
 	return text.String()

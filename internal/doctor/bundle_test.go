@@ -132,7 +132,8 @@ func TestABundleHasNoSecrets(t *testing.T) {
 		}
 	}
 	before, after, _ := strings.Cut(stdout.String(), file+": ")
-	if !strings.Contains(before, "dump.txt") || !strings.Contains(after, " bytes, for your eyes only. Nothing was sent.") {
+	if !strings.Contains(before, "dump.txt") || !strings.Contains(after,
+		" bytes, for your eyes only. Nothing was sent.") {
 		t.Errorf("it says:\n%s", &stdout)
 	}
 }

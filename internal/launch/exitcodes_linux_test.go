@@ -69,7 +69,8 @@ func TestDocumentedExitCodesOfJobs(t *testing.T) {
 	}{
 		"0": {{name: "all end", args: []string{"-np", "2", "true"}}},
 		"1": {
-			{name: "no host", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"}, env: sshVariable + "=false", code: 1},
+			{name: "no host", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"}, env: sshVariable +
+				"=false", code: 1},
 			{name: "too few hosts", args: []string{"-np", "1", "--min-np", "1", "--host-discovery-script", "/bin/true",
 				"--elastic-timeout", "1", "true"}, code: 1},
 			{name: "a full disk", args: []string{"-np", "1", "echo", "x"}, stdout: full, code: 1},
@@ -151,8 +152,10 @@ func TestDocumentedExitCodesOfCommands(t *testing.T) {
 		"`gorovod bench`": {nil, nil, {"bench", "--nonsense"}},
 		"`gorovod rendezvous`": {{"rendezvous", "-n", "1"}, {"rendezvous", "-n", "1", "--listen", "198.18.0.1:1"},
 			{"rendezvous", "-n", "0"}},
-		"`gorovod completion`, `gorovod man`":                         {{"completion", "bash"}, {">", "man"}, {"completion", "nonsense"}},
-		"`gorovod --version`, `gorovod --licenses`, `gorovod --help`": {{"--version"}, {">", "--licenses"}, {"nonsense"}},
+		"`gorovod completion`, `gorovod man`": {{"completion", "bash"}, {">", "man"},
+			{"completion", "nonsense"}},
+		"`gorovod --version`, `gorovod --licenses`, `gorovod --help`": {{"--version"}, {">", "--licenses"},
+			{"nonsense"}},
 	}
 	rows := documented(t, "## Exit codes of `gorovod`")
 	for row := range rows {

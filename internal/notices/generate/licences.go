@@ -72,7 +72,8 @@ var rule = strings.Repeat("=", 100)
 // notices is the file that goes with the programs.
 func notices(modules []*module) string {
 	var b strings.Builder
-	b.WriteString("gorovod is under the Apache License 2.0. Its programs and libraries contain code of others, under\n" +
+	b.WriteString("gorovod is under the Apache License 2.0. Its programs and libraries contain code of " +
+		"others, under\n" +
 		"the licences below.\n\n")
 	for _, m := range modules {
 		fmt.Fprintf(&b, "  %s: %s\n", m.name(), strings.Join(m.Licences, ", "))

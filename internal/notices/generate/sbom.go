@@ -134,7 +134,8 @@ func linkedInto(file string, modules []*module) (all []component, err error) {
 	for _, dep := range info.Deps {
 		m := find(dep.Path)
 		if m == nil || m.Version != dep.Version {
-			return nil, fmt.Errorf("%s has %s %s, which this checkout has not: build it again", file, dep.Path, dep.Version)
+			return nil, fmt.Errorf("%s has %s %s, which this checkout has not: build it again", file, dep.Path,
+				dep.Version)
 		}
 		purl := "pkg:golang/" + dep.Path + "@" + dep.Version
 		all = append(all, component{Type: "library", Ref: purl, Name: dep.Path, Version: dep.Version,
