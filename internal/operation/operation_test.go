@@ -2,7 +2,6 @@ package operation
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -102,7 +101,7 @@ func TestMeanings(t *testing.T) {
 	if !slices.Equal(floats.List(), []tensor.DType{tensor.Float16, tensor.Float32, tensor.Float64, tensor.BFloat16}) {
 		t.Error(floats.List())
 	}
-	if got := fmt.Sprintf("%s", AppendMember(nil, "g", 0, 12)); got != "g_1of12" {
+	if got := string(AppendMember(nil, "g", 0, 12)); got != "g_1of12" {
 		t.Error(got)
 	}
 }
