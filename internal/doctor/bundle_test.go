@@ -186,6 +186,8 @@ func TestRedaction(t *testing.T) {
 		`{"password": "x y", "rank": 1}`:                   `{"password": (removed), "rank": 1}`,
 		"sha 0123456789abcdee0123456789abcdee":             "sha (removed)",
 		"ssh://git@host/x":                                 "ssh://(removed)host/x",
+		`"me:abc123@host:80" at 15:13:50`:                  `"(removed)host:80" at 15:13:50`,
+		"git@host:x and [::1]:80":                          "git@host:x and [::1]:80",
 		"xterm-256color":                                   "xterm-256color",
 		"HOROVOD_SECRET_KEY  set  environment":             "HOROVOD_SECRET_KEY  set  environment",
 	} {

@@ -35,6 +35,7 @@ var shapes = sync.OnceValue(func() []*regexp.Regexp {
 	for _, shape := range []string{
 		`()(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`,
 		`([a-z][a-z0-9+.-]*://)[^\s"'<>]*@`,                                   // https://user:password@host
+		`()[\w.+-]+:[^\s"'<>@/,;]+@`,                                          // user:password@host
 		`(?i)(authorization\s*[:=]\s*)(?:\w+\s+)?[^\s"']+`,                    // a header
 		`(?i)(\bbearer\s+)[\w.~+/=-]{6,}`,                                     // its value alone
 		`(?i)(` + word + `["']?\s*[:=]\s*)(?:\\?"[^"]*"|'[^']*'|[^\s&;,"']+)`, // token=…, "password": "…"
