@@ -16,7 +16,7 @@ type Handle struct {
 }
 
 // Done reports whether the operation has ended, so that Wait would not block.
-func (h *Handle) Done() bool { return h.entry == nil || h.entry.Done() }
+func (h *Handle) Done() bool { return h.entry == nil || h.entry.Poll() }
 
 // waitSlice bounds how late Wait sees that its context has ended.
 const waitSlice = 50 * time.Millisecond

@@ -313,7 +313,7 @@ func goWait(handle, timeout C.int64_t, reason *C.char) C.int {
 	if timeout >= 0 {
 		d = time.Duration(min(int64(timeout), 1<<40)) * time.Millisecond
 	}
-	if timeout == 0 && !e.Done() || timeout != 0 && !e.Wait(d) {
+	if timeout == 0 && !e.Poll() || timeout != 0 && !e.Wait(d) {
 		return C.GOROVOD_IN_PROGRESS
 	}
 	status, why := outcome(e)

@@ -20,11 +20,17 @@ const (
 	lazyGather = 10 * time.Millisecond
 	lazyNap    = 40 * time.Millisecond
 	lazyMidway = 10 * time.Millisecond // amid a collective: the other ranks may be computing, too
+
+	// askingFor is how long a program that has asked whether its operation has ended is taken to ask again:
+	// it waits in a loop of its own, which may sleep for some milliseconds.
+	askingFor = 20 * time.Millisecond
 )
 
 // lazy reports whether looking can wait: there are no cores to spare, nothing is on the way
-// from other hosts meanwhile, and nobody is to be told of an end.
-func (e *Engine) lazy() bool { return e.opts.OneHost && !e.opts.SpareCores && e.tells.Load() == 0 }
+// from other hosts meanwhile, nobody is to be told of an end, and nobody keeps asking for it.
+func (e *Engine) lazy() bool {
+	return e.opts.OneHost && !e.opts.SpareCores && e.tells.Load() == 0 && !e.asking()
+}
 
 // rest is how long the background goroutine stays away after a look: the first time, at most, and amid a collective.
 func (e *Engine) rest() (first, most, midway time.Duration) {
@@ -37,11 +43,37 @@ func (e *Engine) rest() (first, most, midway time.Duration) {
 // tell notes that somebody is to be told of an operation's end, until told; the background goroutine is not lazy then.
 func (e *Engine) tell() {
 	if e.tells.Add(1) == 1 {
-		select {
-		case e.hurry <- struct{}{}:
-		default:
-		}
+		e.endNap()
 	}
+}
+
+// endNap has the background goroutine look again, now that it is not lazy.
+func (e *Engine) endNap() {
+	select {
+	case e.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// firstAsk is no later than any: what askedAt counts from.
+var firstAsk = time.Now()
+
+// asked notes that the program has found an operation in progress. The background goroutine is not lazy while it
+// goes on asking.
+func (e *Engine) asked() {
+	if !e.opts.OneHost || e.opts.SpareCores {
+		return
+	}
+	now := int64(time.Since(firstAsk))
+	if last := e.askedAt.Swap(now); last == 0 || now-last > int64(askingFor) {
+		e.endNap()
+	}
+}
+
+// asking reports whether the program has asked just now.
+func (e *Engine) asking() bool {
+	at := e.askedAt.Load()
+	return at != 0 && int64(time.Since(firstAsk))-at <= int64(askingFor)
 }
 
 // told is called when the callback of an operation that tells has been started.

@@ -127,3 +127,35 @@ func TestLazyUnlessSomebodyIsToBeTold(t *testing.T) {
 		}
 	})
 }
+
+// A program that asks for an operation again and again waits for it, so the background goroutine is in a hurry, also
+// amid a nap, and not for longer than the program goes on asking.
+func TestNotLazyWhileTheProgramAsks(t *testing.T) {
+	engines := newWorld(t, 2, true, func(o *Options) { o.SpareCores, o.OneHost = false, true })
+	each(engines, func(r int, e *Engine) {
+		began := time.Now()
+		for i := range 200 {
+			en, err := e.Enqueue(sum(fmt.Sprint("asked", i), floats(1)))
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+				return
+			}
+			for deadline := time.Now().Add(limit); !en.Poll() && time.Now().Before(deadline); {
+				time.Sleep(100 * time.Microsecond)
+			}
+			if !en.Done() || en.Err() != nil {
+				t.Errorf("rank %d: done %v, %v", r, en.Done(), en.Err())
+			}
+			en.Release()
+		}
+		if took := time.Since(began); took >= 200*lazyGather {
+			t.Errorf("rank %d: %v: it has napped as though nobody asked", r, took)
+		}
+		for deadline := time.Now().Add(limit); !e.lazy(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("rank %d: not lazy although nobody asks any more", r)
+				return
+			}
+		}
+	})
+}

@@ -101,6 +101,16 @@ var entries = sync.Pool{New: func() any { return &Entry{wake: make(chan struct{}
 // Done reports that the operation has ended; Err and Output are valid then.
 func (e *Entry) Done() bool { return e.done.Load() }
 
+// Poll is Done for a program that waits by asking again and again: it does not wait in the engine,
+// so the background goroutine is told that somebody does.
+func (e *Entry) Poll() bool {
+	if e.done.Load() {
+		return true
+	}
+	e.engine.asked()
+	return false
+}
+
 // Wait blocks until the operation is done or d has passed (negative: without
 // limit), and reports which. See Engine.Wait.
 func (e *Entry) Wait(d time.Duration) bool { return e.engine.Wait(e, d) }

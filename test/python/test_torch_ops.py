@@ -8,6 +8,7 @@ import random
 import shutil
 import tempfile
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -482,6 +483,25 @@ def test_handles():
     with pytest.raises(ValueError):
         hvd.poll(handle)
     assert mpi_ops._handle_map == {}
+
+
+@pytest.mark.parametrize("submit", [hvd.allreduce_async, lambda mine: hvd.grouped_allreduce_async([mine, mine])])
+def test_polling_tells_the_engine(submit, monkeypatch):
+    """Where cores are scarce, the engine makes haste only for those of whom it knows that they wait."""
+    lib, asked = _lib.load(), []
+
+    class Asked:
+        def gorovod_wait(self, handle, limit_ms):
+            asked.append(limit_ms)
+            return lib.gorovod_wait(handle, limit_ms)
+
+    if hvd.rank() == 0:
+        time.sleep(0.2)  # so that the others find it in progress
+    handle = submit(torch.ones(3))
+    with monkeypatch.context() as patch:
+        patch.setattr(_lib, "load", Asked)
+        assert hvd.poll(handle) or asked == [0]
+    hvd.synchronize(handle)
 
 
 # ---- errors, after each of which the engine goes on

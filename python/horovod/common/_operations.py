@@ -38,6 +38,13 @@ class Operation(_slots.Slot):
         """How the operation has ended, or IN_PROGRESS. Asks nobody."""
         return self.words[self.word]
 
+    def poll(self) -> int:
+        """As :meth:`status`, for whoever waits by asking again and again: the engine then knows that somebody waits."""
+        status = self.words[self.word]
+        if status == _IN_PROGRESS:
+            _lib.load().gorovod_wait(self.handle, 0)
+        return status
+
     def wait(self) -> int:
         """Wait for the end, and return the status."""
         while self.words[self.word] == _IN_PROGRESS:
@@ -111,6 +118,13 @@ class Group(Generic[AnyOperation]):
             return _lib.IN_PROGRESS
         statuses.discard(_lib.OK)
         return statuses.pop() if statuses else _lib.OK
+
+    def poll(self) -> int:
+        """As of an operation."""
+        for operation in reversed(self.operations):
+            if operation.poll() == _lib.IN_PROGRESS:
+                return _lib.IN_PROGRESS
+        return self.status()
 
     def wait(self) -> int:
         """As of an operation."""

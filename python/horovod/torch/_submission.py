@@ -439,7 +439,7 @@ def poll(handle: int) -> bool:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
     if _lib.forked:
         raise _refused()
-    if operation.status() == _lib.IN_PROGRESS:
+    if operation.poll() == _lib.IN_PROGRESS:
         return False
     with _taking:
         if _handle_map.get(handle) is operation:  # no other thread has synchronised it meanwhile
