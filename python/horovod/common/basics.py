@@ -482,7 +482,14 @@ class HorovodBasics:
         raise ValueError(f"Unknown process set id {process_set_id}: it was never added, or it has been removed.")
 
     def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
-        """Every set's ranks by its id. Raises ValueError if not initialised, RuntimeError if a set went meanwhile."""
+        """Every set's ranks by its id. Raises ValueError if not initialised."""
+        while True:  # until no set goes while the table is read: each time there is one less
+            sets = self._read_process_sets()
+            if sets is not None:
+                return sets
+
+    def _read_process_sets(self) -> Optional[dict[int, list[int]]]:
+        """Every set's ranks by its id; None if a set went meanwhile."""
         if not self.is_initialized():
             raise _not_initialized()
         ids = _lib.int_array([-1] * self.MPI_LIB_CTYPES.horovod_number_of_process_sets())
@@ -492,7 +499,7 @@ class HorovodBasics:
             size = self.MPI_LIB_CTYPES.horovod_process_set_size(process_set_id)
             ranks = _lib.int_array([-1] * max(size, 0))
             if size < 0 or self.MPI_LIB_CTYPES.horovod_process_set_ranks(process_set_id, ranks) != 0:
-                raise RuntimeError("The table of process sets changed while it was read.")
+                return None
             sets[process_set_id] = list(ranks)
         return sets
 
