@@ -133,7 +133,7 @@ func TestLazyUnlessSomebodyIsToBeTold(t *testing.T) {
 func TestNotLazyWhileTheProgramAsks(t *testing.T) {
 	engines := newWorld(t, 2, true, func(o *Options) { o.SpareCores, o.OneHost = false, true })
 	each(engines, func(r int, e *Engine) {
-		began := time.Now()
+		hurried := false // at some time: a busy machine may take long between two questions
 		for i := range 200 {
 			en, err := e.Enqueue(sum(fmt.Sprint("asked", i), floats(1)))
 			if err != nil {
@@ -141,6 +141,7 @@ func TestNotLazyWhileTheProgramAsks(t *testing.T) {
 				return
 			}
 			for deadline := time.Now().Add(limit); !en.Poll() && time.Now().Before(deadline); {
+				hurried = hurried || !e.lazy()
 				time.Sleep(100 * time.Microsecond)
 			}
 			if !en.Done() || en.Err() != nil {
@@ -148,8 +149,8 @@ func TestNotLazyWhileTheProgramAsks(t *testing.T) {
 			}
 			en.Release()
 		}
-		if took := time.Since(began); took >= 200*lazyGather {
-			t.Errorf("rank %d: %v: it has napped as though nobody asked", r, took)
+		if !hurried {
+			t.Errorf("rank %d: lazy although the program asks", r)
 		}
 		for deadline := time.Now().Add(limit); !e.lazy(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
