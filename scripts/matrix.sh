@@ -25,9 +25,10 @@ test_in() {
 
   # The wheel's files, not the checkout's; only tests and examples come from there.
   rm -rf "$room/work"
-  mkdir -p "$room/work/build" "$room/work/test"
+  mkdir -p "$room/work/build" "$room/work/test" "$room/work/docs"
   cp -r test/test_*.py test/python "$room/work/test/"
   cp -r examples scripts "$room/work/"
+  cp docs/patches.md "$room/work/docs/"
   cp "$wheel" "$room/work/"
   online "$room"
   local failed=0
