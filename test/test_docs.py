@@ -112,7 +112,7 @@ def test_errors_are_ones_that_there_are():
     messages = [message for heading in headings for message in re.findall(r"`([^`]+)`", heading)]
     missing = []
     for message in messages:
-        # What comes from a value splits a message; a piece of some words must be there.
+        # A value splits a message into pieces; a piece of several words must be in the sources.
         pieces = [piece.strip(" ,-") for piece in re.split(r"[^A-Za-z', -]|\bAL+REDUCE\b|\bspark\b", message)]
         if not any(len(piece) > 9 and piece in sources for piece in pieces) and "fatal error" not in message:
             missing.append(message)

@@ -10,7 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// What a heartbeat makes of what it hears.
+// TestJudgement says what a rank concludes from the answers to its heartbeat, and from silence.
 func TestJudgement(t *testing.T) {
 	var links []transport.Silence
 	h := newHeartbeat(30 * time.Second)
