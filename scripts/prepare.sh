@@ -9,6 +9,7 @@
 #   scripts/prepare.sh release     build/release-tools: what checks a release besides, pinned
 #   scripts/prepare.sh tensorflow  build/tensorflow-VERSION: virtual environments with TensorFlow
 #   scripts/prepare.sh jax         build/jax: a virtual environment with JAX and Keras, pinned; none if PyPI has no such JAX
+#   scripts/prepare.sh ray         build/ray: a virtual environment with Ray, pinned, that also sees the Python in build/python
 #   scripts/prepare.sh mpi4py      build/mpi4py: mpi4py for PYTHON, or the one in build/python; none if PyPI cannot be reached
 #   scripts/prepare.sh hosts       ssh, sshd and ip for tests over several hosts, where they can be installed
 #
@@ -26,6 +27,8 @@ MODULES=(torch numpy pytest cloudpickle)
 DOCS_TOOLS=(sphinx==9.0.4 furo==2025.12.19 myst-parser==5.2.0 sphinx-copybutton==0.5.2 griffelib==2.4.1)
 JAX=(jax==0.10.2 keras==3.15.1 numpy pytest cloudpickle)
 MPI4PY=mpi4py==4.1.2
+# NumPy and what is built against it must suit the torch in build/python; Debian 12's knows NumPy 1 only.
+RAY=('ray[default,train,tune,client]==2.60.0' 'numpy<2' 'pyarrow<22' 'pandas<3')
 # The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.
 TENSORFLOWS=${TENSORFLOWS:-2.21.0 2.15.1}
 
@@ -182,10 +185,31 @@ jax() {
   echo "${JAX[*]}" >build/jax/.complete
 }
 
-[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, mpi4py"
+# Beside the Python that has torch: torch is not installed twice. What PyPI does not have for it is left out, aloud.
+ray() {
+  local python
+  python=${PYTHON:-$(cat build/python)}
+  [ "$(cat build/ray/.complete 2>/dev/null)" = "${RAY[*]} for $python" ] && return
+  say "installing ${RAY[*]} into build/ray: a download of some 200 MB"
+  rm -rf build/ray
+  "$python" -m venv --system-site-packages build/ray 2>/dev/null ||
+    { can_apt && apt_install python3-venv && "$python" -m venv --system-site-packages build/ray; } || die "$python -m venv does not work"
+  # A virtual environment's packages are not its base's, which is all that --system-site-packages shows.
+  "$python" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])' \
+    >"$(build/ray/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
+  if ! build/ray/bin/python -m pip install --quiet "${RAY[@]}" >build/ray.log 2>&1; then
+    grep -q "No matching distribution found" build/ray.log || { tail -n 20 build/ray.log >&2; exit 1; }
+    say "PyPI has no ${RAY[0]} for $("$python" --version): its tests are left out"
+    rm -rf build/ray
+    return
+  fi
+  echo "${RAY[*]} for $python" >build/ray/.complete
+}
+
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, ray, mpi4py"
 for part; do
   case $part in
-  toolchain | python | tools | docs | hosts | wheel | release | tensorflow | jax | mpi4py) "$part" ;;
-  *) die "$part: not one of toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, mpi4py" ;;
+  toolchain | python | tools | docs | hosts | wheel | release | tensorflow | jax | ray | mpi4py) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, ray, mpi4py" ;;
   esac
 done
