@@ -13,15 +13,9 @@ import torch
 from horovod.common._reduce_ops import Average, handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _graph
-from horovod.torch._collectives import (
-    allgather,
-    check_known_op,
-    check_reduce_op,
-    check_scattered,
-    needs_grad,
-    scattered_gradient_factor,
-    write_into,
-)
+from horovod.torch._collectives import allgather
+from horovod.torch._collectives._common import check_known_op, check_reduce_op, needs_grad, write_into
+from horovod.torch._collectives._reducescatter import check_scattered, scattered_gradient_factor
 from horovod.torch._compiling import between_graphs
 from horovod.torch._graph import in_graph
 from horovod.torch._submission import empty_like, empty_share, process_set_id, submit_group, synchronize

@@ -9,7 +9,7 @@ import torch
 
 from horovod.common import _arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._collectives import check_reduce_op
+from horovod.torch._collectives._common import check_reduce_op
 from horovod.torch._delta_optimizer import DeltaOptimizer
 from horovod.torch._gradient_optimizer import GradientOptimizer
 from horovod.torch._hooked_optimizer import HookedOptimizer

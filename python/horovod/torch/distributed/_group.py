@@ -14,7 +14,7 @@ from torch._C import _distributed_c10d as c10d
 
 from horovod.common import _facts, _lib, _operations
 from horovod.common._operations import Operation
-from horovod.torch import _collectives
+from horovod.torch._collectives import _join as _joining
 from horovod.torch.distributed import _memory, _sets
 from horovod.torch.distributed._messages import Message
 from horovod.torch.distributed._work import Collective, Work
@@ -87,7 +87,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._timeout = timeout
         self._set = _sets.acquire(self._ranks, self._rank, timeout)
         self._counter = itertools.count()
-        self._joins = _collectives.joins_ended  # when the counter began
+        self._joins = _joining.joins_ended  # when the counter began
         self._latest: dict[str, Collective] = {}
         self._late: list[Collective] = []  # those that bring results to their outputs when they are concluded
 
@@ -131,7 +131,7 @@ class ProcessGroup(dist.ProcessGroup):
         finish: Optional[Callable[[Sequence[int]], None]] = None,
     ) -> Work:
         """Start what ``describe`` makes for a name: a collective, or those that start together, without names."""
-        if self._joins != _collectives.joins_ended:
+        if self._joins != _joining.joins_ended:
             self._begin_after_join()
         name = f"torch.{self._number}.{next(self._counter) % _NAMES}"
         # One whose submission is refused has taken its name, too: other ranks count it.
@@ -177,7 +177,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _begin_after_join(self) -> None:
         """Count from 0 again in a group of all ranks: until the join, some ranks have started more operations."""
-        self._joins = _collectives.joins_ended
+        self._joins = _joining.joins_ended
         if self._set.number == 0:
             self._counter = itertools.count()
 

@@ -1,0 +1,38 @@
+"""What the collectives have in common: checks, and operations in place in a graph."""
+
+from __future__ import annotations
+
+import torch
+
+from horovod.common import _facts
+from horovod.common._reduce_ops import Adasum
+from horovod.common.process_sets import ProcessSet
+
+_REDUCE_OPS = _facts.kinds()["allreduce"].reduce_ops
+_PLAIN_OPS = _REDUCE_OPS - {Adasum}
+
+
+def check_known_op(op: int) -> None:
+    """Raise ValueError for what is no reduce operation."""
+    if op not in _REDUCE_OPS:
+        raise ValueError(f"unknown reduce operation {op!r}; use Average, Sum, Adasum, Min, Max or Product.")
+
+
+def check_reduce_op(op: int, process_set: ProcessSet) -> None:
+    """As :func:`check_known_op`; NotImplementedError for Adasum on a part of the ranks."""
+    if op in _PLAIN_OPS:
+        return
+    check_known_op(op)
+    if op == Adasum and getattr(process_set, "process_set_id", None) != 0:
+        raise NotImplementedError("Adasum does not support non-global process sets yet.")
+
+
+def needs_grad(tensor: torch.Tensor) -> bool:
+    """Whether autograd records what happens to ``tensor``."""
+    return isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled()
+
+
+def write_into(tensor: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """What an operation in place is in a graph, where the compiler knows whose memory to use."""
+    tensor.detach().copy_(result)
+    return tensor

@@ -1,0 +1,143 @@
+"""Reducing a tensor over all ranks, for each its rows."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+
+from horovod.common._reduce_ops import Average, Sum
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch import _graph
+from horovod.torch._collectives._allgather import allgather
+from horovod.torch._collectives._common import check_known_op, needs_grad
+from horovod.torch._graph import in_graph
+from horovod.torch._submission import empty_share, process_set_id, submit, synchronize
+from horovod.torch.compression import Compression, Compressor
+
+
+def check_scattered(tensor: torch.Tensor) -> None:
+    """Raise ValueError if ``tensor`` has no rows."""
+    if isinstance(tensor, torch.Tensor) and tensor.dim() == 0:
+        raise ValueError("reducescatter does not support scalar inputs.")
+
+
+def _reducescatter_async(
+    tensor: torch.Tensor,
+    name: Optional[str],
+    op: int,
+    process_set: ProcessSet,
+    prescale_factor: float,
+    postscale_factor: float,
+    wait: bool,
+) -> int:
+    check_scattered(tensor)
+    check_known_op(op)
+    output = empty_share(tensor, process_set, name)
+    return submit("reducescatter", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor)
+
+
+def reducescatter_async(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Start :func:`reducescatter`.
+
+    Args:
+        tensor, name, op, process_set, prescale_factor, postscale_factor: as of :func:`reducescatter`.
+
+    Returns:
+        A handle for :func:`poll` and :func:`synchronize`.
+
+    Raises:
+        ValueError, TypeError: as :func:`reducescatter`.
+
+    Example:
+        >>> hvd.synchronize(hvd.reducescatter_async(torch.tensor([1.0, 2.0])))
+        tensor([1., 2.])
+    """
+    return _reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor, wait=False)
+
+
+def scattered_gradient_factor(op: int, prescale: float, postscale: float, process_set: ProcessSet) -> float:
+    """By what the gradient of a reducescatter is multiplied before it is gathered."""
+    return prescale * postscale * ((process_set.size() or 1) if op == Sum else 1)
+
+
+class HorovodReducescatter(torch.autograd.Function):
+    """Reducescatter whose gradient is gathered from all ranks; that of a sum is multiplied by their number."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        tensor: torch.Tensor,
+        name: Optional[str],
+        op: int,
+        process_set: ProcessSet,
+        prescale_factor: float,
+        postscale_factor: float,
+    ) -> torch.Tensor:
+        ctx.process_set = process_set
+        ctx.factor = scattered_gradient_factor(op, prescale_factor, postscale_factor, process_set)
+        return synchronize(
+            _reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor, wait=True)
+        )
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
+        grad = allgather((grad_output * ctx.factor).contiguous(), process_set=ctx.process_set)
+        return grad, None, None, None, None, None
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """Reduce ``tensor`` over the ranks of ``process_set``, and give each rank its rows. Blocks. Differentiable.
+
+    The rows of the first dimension are dealt out in order; where they cannot be divided equally, the first ranks get
+    one more.
+
+    Args:
+        tensor: as of :func:`allreduce`, with at least one dimension.
+        name: by which ranks match their calls.
+        compression: what compresses the tensor before, and decompresses it after.
+        op: Average or Sum.
+        prescale_factor: each element is multiplied by it before; on integers in double precision, and truncated.
+        postscale_factor: the same, after.
+        process_set: the ranks that take part.
+
+    Returns:
+        This rank's rows of the result.
+
+    Raises:
+        ValueError: the tensor has no dimension; or as :func:`allreduce`.
+        TypeError: what is given is no tensor.
+        HorovodInternalError: another ``op``; the ranks disagree, or one of them is gone.
+
+    Example:
+        >>> hvd.reducescatter(torch.tensor([1.0, 2.0]), op=hvd.Sum)
+        tensor([1., 2.])
+    """
+    compressed, ctx = compression.compress(tensor)
+    arguments = (name, op, process_set, prescale_factor, postscale_factor)
+    if in_graph():
+        check_scattered(compressed)
+        scattered = _graph.reducescatter(
+            compressed, name, op, float(prescale_factor), float(postscale_factor), process_set_id(process_set)
+        )
+    elif needs_grad(compressed):
+        check_scattered(compressed)
+        scattered = HorovodReducescatter.apply(compressed, *arguments)
+    else:
+        scattered = synchronize(_reducescatter_async(compressed, *arguments, wait=True))
+    return compression.decompress(scattered, ctx)
