@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -29,6 +30,17 @@ func newWorld(t testing.TB, size int, shared bool, change func(*Options)) []*Eng
 	engines := makeWorld(t, size, shared, change)
 	t.Cleanup(func() { each(engines, func(r int, e *Engine) { e.Shutdown(limit) }) })
 	return engines
+}
+
+// inWorlds runs a test in worlds of these sizes, over shared memory and over messages.
+func inWorlds(t *testing.T, sizes []int, test func(t *testing.T, engines []*Engine)) {
+	for _, size := range sizes {
+		for _, over := range []string{"shared memory", "messages"} {
+			t.Run(fmt.Sprintf("%d ranks over %s", size, over), func(t *testing.T) {
+				test(t, newWorld(t, size, over == "shared memory", nil))
+			})
+		}
+	}
 }
 
 // makeWorld makes the engines of a world in this process.
@@ -91,137 +103,87 @@ func do(t testing.TB, e *Engine, op *Op) *Error {
 	return en.Err()
 }
 
-func TestOperations(t *testing.T) {
-	for _, size := range []int{1, 2, 3, 5} {
-		for _, shared := range []bool{true, false} {
-			t.Run(fmt.Sprintf("size=%d/shared=%v", size, shared), func(t *testing.T) {
-				each(newWorld(t, size, shared, nil), func(r int, e *Engine) {
-					for round := range 4 { // cached from the third on
-						data := floats(float32(r+1), 10*float32(r+1))
-						op := sum("s", data)
-						op.Prescale, op.Postscale = 2, 0.5
-						if err := do(t, e, op); err != nil {
-							t.Errorf("allreduce: %v", err)
-						}
-						if want := float32(size * (size + 1) / 2); float(data, 0) != want || float(data, 1) != 10*want {
-							t.Errorf("round %d rank %d: sum is %v, want %v", round, r, float(data, 0), want)
-						}
-						data = floats(float32(r), 8)
-						op = sum("a", data)
-						op.ReduceOp = tensor.Average
-						if err := do(t, e, op); err != nil || float(data, 1) != 8 {
-							t.Errorf("average of 8 is %v, %v", float(data, 1), err)
-						}
-
-						in := floats(make([]float32, 2*r)...) // r rows of 2, none on rank 0
-						for i := range 2 * r {
-							copy(in[4*i:], floats(float32(r)))
-						}
-						var out []byte
-						g := &Op{Type: operation.Allgather, DType: tensor.Float32, Name: "g",
-							Shape: tensor.Shape{int64(r), 2}, Prescale: 1, Postscale: 1, In: in,
-							Alloc: func(shape tensor.Shape, n int) ([]byte, error) {
-								if want := (tensor.Shape{int64(size * (size - 1) / 2), 2}); !shape.Equal(want) {
-									t.Errorf("allgather: shape %v, want %v", shape, want)
-								}
-								out = make([]byte, n)
-								return out, nil
-							}}
-						if err := do(t, e, g); err != nil {
-							t.Errorf("allgather: %v", err)
-						}
-						i := 0
-						for from := range size {
-							for range 2 * from {
-								if float(out, i) != float32(from) {
-									t.Errorf("allgather: element %d is %v, want %d", i, float(out, i), from)
-								}
-								i++
-							}
-						}
-
-						root := round % size
-						b := floats(float32(r), float32(round))
-						to := make([]byte, len(b))
-						if err := do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Float32,
-							Name: fmt.Sprint("b", root), Root: root, Shape: tensor.Shape{2}, Prescale: 1, Postscale: 1,
-							In: b, Out: to}); err != nil {
-							t.Errorf("broadcast: %v", err)
-						}
-						if float(to, 0) != float32(root) || float(to, 1) != float32(round) {
-							t.Errorf("broadcast from %d: %v", root, float(to, 0))
-						}
-						if err := do(t, e, &Op{Type: operation.Barrier, DType: tensor.Uint8, Name: "barrier.noname",
-							Prescale: 1, Postscale: 1}); err != nil {
-							t.Errorf("barrier: %v", err)
-						}
-					}
-				})
-			})
-		}
-	}
-}
-
 // Any order on any rank, from several threads, asynchronously, with fusion, and
 // in several rounds: every tensor gets its own sum.
 func TestManyTensorsInAnyOrder(t *testing.T) {
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
-	const tensors, threads, rounds = 60, 3, 6
-	for _, shared := range []bool{true, false} {
-		for _, threshold := range []int64{0, 1000, 1 << 20} {
-			t.Run(fmt.Sprintf("shared=%v/threshold=%d", shared, threshold), func(t *testing.T) {
-				engines := newWorld(t, 4, shared,
-					func(o *Options) { o.FusionThreshold, o.CacheCapacity = threshold, 40 })
-				each(engines, func(r int, e *Engine) {
-					var wg sync.WaitGroup
-					for thread := range threads {
-						wg.Go(func() {
-							rnd := rand.New(rand.NewSource(seed + int64(r*threads+thread)))
-							for range rounds {
-								data := make([][]byte, tensors)
-								handles := make([]*Entry, tensors)
-								for _, i := range rnd.Perm(tensors) {
-									data[i] = floats(make([]float32, 1+i*3)...)
-									for k := range 1 + i*3 {
-										copy(data[i][4*k:], floats(float32(i+k+r+1000*thread)))
-									}
-									en, err := e.Enqueue(sum(fmt.Sprintf("t%d.%d", thread, i), data[i]))
-									if err != nil {
-										t.Errorf("enqueue: %v", err)
-										return
-									}
-									handles[i] = en
-								}
-								for _, i := range rnd.Perm(tensors) {
-									if !e.Wait(handles[i], limit) {
-										t.Errorf("rank %d waits for %q", r, handles[i].Name())
-										return
-									}
-									if err := handles[i].Err(); err != nil {
-										t.Errorf("%q: %v", handles[i].Name(), err)
-									}
-									handles[i].Release()
-									for k := range 1 + i*3 {
-										if want := float32(4*(i+k+1000*thread) + 6); float(data[i], k) != want {
-											t.Errorf("tensor %d element %d: %v, want %v", i, k, float(data[i], k), want)
-											return
-										}
-									}
-								}
-							}
-						})
-					}
-					wg.Wait()
-				})
-				for r, e := range engines {
-					if n := e.Pending(); n != 0 {
-						t.Errorf("rank %d has %d operations left", r, n)
-					}
+	for _, c := range []struct {
+		name      string
+		shared    bool
+		threshold int64
+	}{
+		{"unfused over shared memory", true, 0},
+		{"few fused over shared memory", true, 1000},
+		{"all fused over shared memory", true, 1 << 20},
+		{"unfused over messages", false, 0},
+		{"few fused over messages", false, 1000},
+		{"all fused over messages", false, 1 << 20},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			engines := newWorld(t, 4, c.shared, func(o *Options) { o.FusionThreshold, o.CacheCapacity = c.threshold, 40 })
+			each(engines, func(r int, e *Engine) { submitFromThreads(t, e, r, seed) })
+			for r, e := range engines {
+				if n := e.Pending(); n != 0 {
+					t.Errorf("rank %d has %d operations left", r, n)
 				}
-			})
+			}
+		})
+	}
+}
+
+// submitFromThreads has three threads submit tensors of their own on one of four ranks.
+func submitFromThreads(t *testing.T, e *Engine, rank int, seed int64) {
+	const tensors, threads, rounds = 60, 3, 6
+	var wg sync.WaitGroup
+	for thread := range threads {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewSource(seed + int64(rank*threads+thread)))
+			for range rounds {
+				if !submitShuffled(t, e, rnd, rank, thread, tensors) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// submitShuffled submits tensors in a random order and waits for them in another.
+// Tensor i of a rank has 1+3i elements; element k is i+k+rank+1000*thread.
+func submitShuffled(t *testing.T, e *Engine, rnd *rand.Rand, rank, thread, tensors int) bool {
+	data := make([][]byte, tensors)
+	handles := make([]*Entry, tensors)
+	for _, i := range rnd.Perm(tensors) {
+		data[i] = countUp(1+i*3, float32(i+rank+1000*thread), 1)
+		en, err := e.Enqueue(sum(fmt.Sprintf("t%d.%d", thread, i), data[i]))
+		if err != nil {
+			t.Errorf("enqueue: %v", err)
+			return false
+		}
+		handles[i] = en
+	}
+	for _, i := range rnd.Perm(tensors) {
+		if err := finish(t, e, handles[i]); err != nil {
+			t.Errorf("%q: %v", handles[i].Name(), err)
+			return false
+		}
+		handles[i].Release()
+		if want := countUp(1+i*3, float32(4*(i+1000*thread)+6), 4); !bytes.Equal(data[i], want) {
+			t.Errorf("tensor %d: %v, want %v", i, data[i], want)
+			return false
 		}
 	}
+	return true
+}
+
+// countUp is n elements: first, first+step, first+2*step and so on.
+func countUp(n int, first, step float32) []byte {
+	var b []byte
+	for k := range n {
+		b = append(b, floats(first+float32(k)*step)...)
+	}
+	return b
 }
 
 // A mismatch is an error on every rank, and the engine goes on.

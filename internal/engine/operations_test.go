@@ -15,7 +15,7 @@ import (
 )
 
 // made is an Op with an output that is allocated when its shape is known.
-func made(t testing.TB, op *Op) (*Op, *[]byte, *tensor.Shape) {
+func made(op *Op) (*Op, *[]byte, *tensor.Shape) {
 	out, shape := new([]byte), new(tensor.Shape)
 	op.Prescale, op.Postscale = 1, 1
 	op.Alloc = func(s tensor.Shape, n int) ([]byte, error) {
@@ -34,115 +34,8 @@ func finish(t testing.TB, e *Engine, en *Entry) *Error {
 	return en.Err()
 }
 
-func TestReducescatter(t *testing.T) {
-	for _, size := range []int{1, 2, 3, 5} {
-		for _, shared := range []bool{true, false} {
-			engines := newWorld(t, size, shared, nil)
-			each(engines, func(r int, e *Engine) {
-				for _, rows := range []int{0, 1, size, 2*size + 1} {
-					for _, op := range []tensor.ReduceOp{tensor.Sum, tensor.Average} {
-						in := floats(make([]float32, 2*rows)...)
-						for i := range 2 * rows {
-							copy(in[4*i:], floats(float32(i*(r+1))))
-						}
-						o, out, shape := made(t, &Op{Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: op,
-							Name: fmt.Sprint(rows, op), Shape: tensor.Shape{int64(rows), 2}, In: in})
-						o.Prescale = 2
-						if err := do(t, e, o); err != nil {
-							t.Errorf("rank %d: %v", r, err)
-							continue
-						}
-						first, mine := 0, 0
-						for m := range r + 1 {
-							first += mine
-							mine = rows / size
-							if m < rows%size {
-								mine++
-							}
-						}
-						if want := (tensor.Shape{int64(mine), 2}); !shape.Equal(want) {
-							t.Errorf("rank %d of %d, %d rows: shape %v, want %v", r, size, rows, *shape, want)
-							continue
-						}
-						for i := range 2 * mine {
-							want := 2 * float32((2*first+i)*size*(size+1)/2)
-							if op == tensor.Average {
-								want /= float32(size)
-							}
-							if got := float(*out, i); got < want*0.99999 || got > want*1.00001 {
-								t.Errorf("rank %d of %d, %v: element %d is %v, want %v", r, size, op, i, got, want)
-							}
-						}
-					}
-				}
-			})
-		}
-	}
-}
-
-func TestAlltoall(t *testing.T) {
-	for _, size := range []int{1, 2, 4} {
-		for _, shared := range []bool{true, false} {
-			engines := newWorld(t, size, shared, nil)
-			each(engines, func(r int, e *Engine) {
-				for round := range 4 {
-					// Rank r sends r+m+round rows to member m, and keeps one row.
-					var in []byte
-					splits := make([]int32, size)
-					for m := range splits {
-						splits[m] = int32(r + m + round)
-						for range splits[m] {
-							in = append(in, floats(float32(100*r+m))...)
-						}
-					}
-					in = append(in, floats(-1)...)
-					o, out, shape := made(t, &Op{Type: operation.Alltoall, DType: tensor.Float32, Name: "a",
-						Shape: tensor.Shape{int64(len(in) / 4)}, In: in, Splits: splits})
-					en, err := e.Enqueue(o)
-					if err != nil {
-						t.Errorf("rank %d: %v", r, err)
-						return
-					}
-					if err := finish(t, e, en); err != nil {
-						t.Errorf("rank %d: %v", r, err)
-						return
-					}
-					i := 0
-					for m, n := range en.ReceivedSplits() {
-						if n != int32(r+m+round) {
-							t.Errorf("rank %d received %d rows of %d, want %d", r, n, m, r+m+round)
-						}
-						for range n {
-							if float(*out, i) != float32(100*m+r) {
-								t.Errorf("rank %d element %d: %v", r, i, float(*out, i))
-							}
-							i++
-						}
-					}
-					if int64(i) != (*shape)[0] {
-						t.Errorf("shape %v for %d rows", *shape, i)
-					}
-					en.Release()
-				}
-				// Even splits.
-				o, out, _ := made(t, &Op{Type: operation.Alltoall, DType: tensor.Uint8, Name: "even",
-					Shape: tensor.Shape{int64(size)}, In: slices.Repeat([]byte{byte(r)}, size)})
-				if err := do(t, e, o); err != nil {
-					t.Error(err)
-				}
-				for m := range size {
-					if (*out)[m] != byte(m) {
-						t.Errorf("even: %v", *out)
-					}
-				}
-			})
-		}
-	}
-}
-
 func TestAdasumOfOrthogonalVectorsIsTheirSum(t *testing.T) {
-	for _, shared := range []bool{true, false} {
-		engines := newWorld(t, 4, shared, nil)
+	inWorlds(t, []int{4}, func(t *testing.T, engines []*Engine) {
 		each(engines, func(r int, e *Engine) {
 			var parallel, orthogonal [4]float32
 			orthogonal[r] = float32(r + 1)
@@ -171,13 +64,12 @@ func TestAdasumOfOrthogonalVectorsIsTheirSum(t *testing.T) {
 				}
 			}
 		})
-	}
+	})
 }
 
 // A group starts only when all of it is ready everywhere; then all of it is done.
 func TestGroup(t *testing.T) {
-	for _, shared := range []bool{true, false} {
-		engines := newWorld(t, 3, shared, nil)
+	inWorlds(t, []int{3}, func(t *testing.T, engines []*Engine) {
 		each(engines, func(r int, e *Engine) {
 			for round := range 6 {
 				const n = 7
@@ -201,7 +93,7 @@ func TestGroup(t *testing.T) {
 				}
 			}
 		})
-	}
+	})
 }
 
 func TestGroupIsSubmittedWholeOrNotAtAll(t *testing.T) {
@@ -224,45 +116,39 @@ func TestGroupIsSubmittedWholeOrNotAtAll(t *testing.T) {
 
 // Ranks run out of data one after the other; the rest go on with zeros of them.
 func TestJoin(t *testing.T) {
-	for _, shared := range []bool{true, false} {
-		const size = 4
-		engines := newWorld(t, size, shared, nil)
-		for epoch := range 3 {
-			each(engines, func(r int, e *Engine) {
-				for step := range 3 + r { // rank 3 has the most
-					active := 0
-					want := float32(0)
-					for m := range size {
-						if step < 3+m {
-							active++
-							want += float32(m + 1)
-						}
-					}
-					for _, name := range []string{"x", "y"} {
-						data := floats(float32(r + 1))
-						if err := do(t, e, sum(name, data)); err != nil || float(data, 0) != want {
-							t.Errorf("epoch %d rank %d step %d: %v, want %v; %v", epoch, r, step, float(data, 0),
-								want, err)
-							return
-						}
-					}
-				}
-				en, err := e.Enqueue(&Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1,
-					Postscale: 1})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if _, err := e.Enqueue(sum("too late", floats(1))); err == nil || !strings.Contains(err.Reason,
-					"has joined") {
-					t.Errorf("a tensor after Join: %v", err)
-				}
-				if err := finish(t, e, en); err != nil || en.LastJoined() != size-1 {
-					t.Errorf("rank %d: last joined %d, %v", r, en.LastJoined(), err)
-				}
-				en.Release()
-			})
+	inWorlds(t, []int{4}, func(t *testing.T, engines []*Engine) {
+		for range 3 {
+			each(engines, func(r int, e *Engine) { trainAndJoin(t, e, r, len(engines)) })
 		}
+	})
+}
+
+// trainAndJoin has rank r take 3+r steps of two sums, and join.
+func trainAndJoin(t *testing.T, e *Engine, rank, size int) {
+	for step := range 3 + rank {
+		want := float32(0)
+		for m := max(0, step-2); m < size; m++ { // those that take this step, too
+			want += float32(m + 1)
+		}
+		for _, name := range []string{"x", "y"} {
+			data := floats(float32(rank + 1))
+			if err := do(t, e, sum(name, data)); err != nil || float(data, 0) != want {
+				t.Errorf("rank %d step %d: %v, want %v; %v", rank, step, float(data, 0), want, err)
+				return
+			}
+		}
+	}
+	en, err := e.Enqueue(&Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1, Postscale: 1})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer en.Release()
+	if _, err := e.Enqueue(sum("too late", floats(1))); err == nil || !strings.Contains(err.Reason, "has joined") {
+		t.Errorf("a tensor after Join: %v", err)
+	}
+	if err := finish(t, e, en); err != nil || en.LastJoined() != size-1 {
+		t.Errorf("rank %d: last joined %d, %v", rank, en.LastJoined(), err)
 	}
 }
 
@@ -278,7 +164,7 @@ func TestJoinAndOtherOperations(t *testing.T) {
 				}
 				return
 			}
-			g, out, _ := made(t, &Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1},
+			g, out, _ := made(&Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "g", Shape: tensor.Shape{1},
 				In: []byte{byte(r)}})
 			err := do(t, e, g)
 			if !all && (err == nil || !strings.HasPrefix(err.Reason,
@@ -298,7 +184,7 @@ func TestJoinAndOtherOperations(t *testing.T) {
 			if all && (err != nil || b[0] != 2) {
 				t.Errorf("broadcast with JoinAllOps: %v %v", b, err)
 			}
-			rs, part, _ := made(t, &Op{Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum,
+			rs, part, _ := made(&Op{Type: operation.Reducescatter, DType: tensor.Float32, ReduceOp: tensor.Sum,
 				Name: "rs", Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
 			err = do(t, e, rs)
 			if !all && (err == nil || !strings.HasPrefix(err.Reason,
@@ -317,72 +203,75 @@ func TestJoinAndOtherOperations(t *testing.T) {
 }
 
 func TestProcessSets(t *testing.T) {
-	for _, shared := range []bool{true, false} {
-		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
-			engines := newWorld(t, 4, shared, nil)
-			each(engines, func(r int, e *Engine) {
-				for range 3 { // ids are used again
-					even, err := e.AddSet([]int{2, 0})
-					odd, err2 := e.AddSet([]int{1, 3, 0})
-					if err != nil || err2 != nil || even == odd || even < 1 || odd < 1 {
-						t.Errorf("rank %d: sets %d and %d: %v, %v", r, even, odd, err, err2)
-						return
-					}
-					if _, err := e.AddSet([]int{0, 2}); !errors.Is(err, ErrSetExists) {
-						t.Errorf("the same set again: %v", err)
-					}
-					if len(e.Sets()) != 3 {
-						t.Errorf("%d sets", len(e.Sets()))
-					}
-					for _, set := range []struct {
-						id      int
-						members []int
-					}{{even, []int{0, 2}}, {odd, []int{0, 1, 3}}} {
-						data := floats(float32(r))
-						op := sum("x", data)
-						op.Set = set.id
-						err := do(t, e, op)
-						if !slices.Contains(set.members, r) {
-							if err == nil || err.Code != InvalidArgument || !strings.Contains(err.Reason,
-								fmt.Sprintf("Rank %d is not a member of the provided process set.", r)) {
-								t.Errorf("rank %d outside: %v", r, err)
-							}
-							continue
-						}
-						want := float32(0)
-						for _, m := range set.members {
-							want += float32(m)
-						}
-						if err != nil || float(data, 0) != want {
-							t.Errorf("rank %d in set %v: %v %v", r, set.members, float(data, 0), err)
-						}
-						root := set.members[len(set.members)-1]
-						data = floats(float32(r))
-						if err := do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Float32, Name: "b", Root: root,
-							Set: set.id, Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: data,
-							Out: data}); err != nil || float(data, 0) != float32(root) {
-							t.Errorf("broadcast in set %v: %v %v", set.members, float(data, 0), err)
-						}
-					}
-					if err := do(t, e, sum("world", floats(1))); err != nil {
-						t.Error(err)
-					}
-					for _, id := range []int{odd, even} {
-						if err := e.RemoveSet(id); err != nil {
-							t.Errorf("remove %d: %v", id, err)
-						}
-					}
-					if err := e.RemoveSet(odd); !errors.Is(err, ErrUnknownSet) {
-						t.Errorf("remove again: %v", err)
-					}
+	inWorlds(t, []int{4}, func(t *testing.T, engines []*Engine) {
+		each(engines, func(r int, e *Engine) {
+			for range 3 { // ids are used again
+				useTwoSets(t, e, r)
+			}
+			for _, bad := range [][]int{{0, 0}, {4}, {-1}} {
+				if _, err := e.AddSet(bad); err == nil {
+					t.Errorf("set %v was accepted", bad)
 				}
-				for _, bad := range [][]int{{0, 0}, {4}, {-1}} {
-					if _, err := e.AddSet(bad); err == nil {
-						t.Errorf("set %v was accepted", bad)
-					}
-				}
-			})
+			}
 		})
+	})
+}
+
+// useTwoSets makes the sets of 0 and 2, and of 0, 1 and 3, works in them, and removes them.
+func useTwoSets(t *testing.T, e *Engine, rank int) {
+	even, err := e.AddSet([]int{2, 0})
+	odd, err2 := e.AddSet([]int{1, 3, 0})
+	if err != nil || err2 != nil || even == odd || even < 1 || odd < 1 {
+		t.Errorf("rank %d: sets %d and %d: %v, %v", rank, even, odd, err, err2)
+		return
+	}
+	if _, err := e.AddSet([]int{0, 2}); !errors.Is(err, ErrSetExists) {
+		t.Errorf("the same set again: %v", err)
+	}
+	if len(e.Sets()) != 3 {
+		t.Errorf("%d sets", len(e.Sets()))
+	}
+	workInSet(t, e, rank, even, []int{0, 2})
+	workInSet(t, e, rank, odd, []int{0, 1, 3})
+	if err := do(t, e, sum("world", floats(1))); err != nil {
+		t.Error(err)
+	}
+	for _, id := range []int{odd, even} {
+		if err := e.RemoveSet(id); err != nil {
+			t.Errorf("remove %d: %v", id, err)
+		}
+	}
+	if err := e.RemoveSet(odd); !errors.Is(err, ErrUnknownSet) {
+		t.Errorf("remove again: %v", err)
+	}
+}
+
+// workInSet sums and broadcasts in a set; a rank outside is refused.
+func workInSet(t *testing.T, e *Engine, rank, set int, members []int) {
+	data := floats(float32(rank))
+	op := sum("x", data)
+	op.Set = set
+	err := do(t, e, op)
+	if !slices.Contains(members, rank) {
+		outside := fmt.Sprintf("Rank %d is not a member of the provided process set.", rank)
+		if err == nil || err.Code != InvalidArgument || !strings.Contains(err.Reason, outside) {
+			t.Errorf("rank %d outside: %v", rank, err)
+		}
+		return
+	}
+	want := float32(0)
+	for _, m := range members {
+		want += float32(m)
+	}
+	if err != nil || float(data, 0) != want {
+		t.Errorf("rank %d in set %v: %v %v", rank, members, float(data, 0), err)
+	}
+	root := members[len(members)-1]
+	data = floats(float32(rank))
+	err = do(t, e, &Op{Type: operation.Broadcast, DType: tensor.Float32, Name: "b", Root: root, Set: set,
+		Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: data, Out: data})
+	if err != nil || float(data, 0) != float32(root) {
+		t.Errorf("broadcast in set %v: %v %v", members, float(data, 0), err)
 	}
 }
 
@@ -460,8 +349,7 @@ func TestRemovedSetEndsWhatIsPending(t *testing.T) {
 // and rank 1 with B, each waiting before it goes on, and nobody deadlocks; an
 // operation that one member of A withholds does not hold up B.
 func TestLanesAreIndependent(t *testing.T) {
-	for _, shared := range []bool{true, false} {
-		engines := newWorld(t, 4, shared, nil)
+	inWorlds(t, []int{4}, func(t *testing.T, engines []*Engine) {
 		release := make(chan struct{})
 		each(engines, func(r int, e *Engine) {
 			a, _ := e.AddSet([]int{0, 1, 2})
@@ -504,98 +392,116 @@ func TestLanesAreIndependent(t *testing.T) {
 				}
 			}
 		})
-	}
+	})
 }
 
 // Random overlapping sets, each member submitting in its own order from several
 // goroutines, while other sets come and go.
 func TestRandomOverlappingSets(t *testing.T) {
+	const size, count = 6, 5
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
-	const size, sets, tensors = 6, 5, 12
-	for _, shared := range []bool{true, false} {
-		engines := newWorld(t, size, shared, nil)
+	inWorlds(t, []int{size}, func(t *testing.T, engines []*Engine) {
 		rnd := rand.New(rand.NewSource(seed))
-		members := make([][]int, 0, sets)
-		for len(members) < sets {
-			m := rnd.Perm(size)[:1+rnd.Intn(size-1)]
-			slices.Sort(m)
-			if slices.IndexFunc(members, func(o []int) bool { return slices.Equal(o, m) }) < 0 {
-				members = append(members, m)
+		var sets [][]int
+		for len(sets) < count {
+			members := rnd.Perm(size)[:1+rnd.Intn(size-1)]
+			slices.Sort(members)
+			if !slices.ContainsFunc(sets, func(o []int) bool { return slices.Equal(o, members) }) {
+				sets = append(sets, members)
 			}
 		}
 		each(engines, func(r int, e *Engine) {
-			ids := make([]int, sets)
-			for i, m := range members {
+			ids := make([]int, count)
+			for i, members := range sets {
 				var err error
-				if ids[i], err = e.AddSet(m); err != nil {
+				if ids[i], err = e.AddSet(members); err != nil {
 					t.Errorf("rank %d: %v", r, err)
 					return
 				}
 			}
 			var wg sync.WaitGroup
 			for worker := range 2 {
+				w := setWorker{t, e, r, worker, sets, ids, rand.New(rand.NewSource(seed + int64(10*r+worker)))}
 				wg.Go(func() {
-					rnd := rand.New(rand.NewSource(seed + int64(10*r+worker)))
-					for round := range 3 {
-						var all []*Entry
-						var data [][]byte
-						var want []float32
-						for _, k := range rnd.Perm(sets * tensors) {
-							s := k % sets
-							if !slices.Contains(members[s], r) {
-								continue
-							}
-							d := floats(float32(r + k + round))
-							op := sum(fmt.Sprintf("%d.%d", worker, k), d)
-							op.Set = ids[s]
-							en, err := e.Enqueue(op)
-							if err != nil {
-								t.Errorf("rank %d: %v", r, err)
-								return
-							}
-							w := float32(0)
-							for _, m := range members[s] {
-								w += float32(m + k + round)
-							}
-							all, data, want = append(all, en), append(data, d), append(want, w)
-						}
-						for i, en := range all {
-							if err := finish(t, e, en); err != nil || float(data[i], 0) != want[i] {
-								t.Errorf("seed %d rank %d %q: %v, want %v; %v", seed, r, en.Name(), float(data[i], 0),
-									want[i], err)
-								return
-							}
-							en.Release()
-						}
+					for round := 0; round < 3 && w.submit(round); round++ {
 					}
 				})
 			}
-			for i := range 3 { // meanwhile
-				id, err := e.AddSet([]int{i, i + 3})
-				if errors.Is(err, ErrSetExists) {
-					continue
-				}
-				if err != nil {
-					t.Errorf("rank %d: %v", r, err)
-					break
-				}
-				if err := e.RemoveSet(id); err != nil {
-					t.Errorf("rank %d: %v", r, err)
-				}
-			}
+			addAndRemoveSets(t, e, r)
 			wg.Wait()
 		})
+	})
+}
+
+// A setWorker is one of a rank's goroutines that submit tensors in sets.
+type setWorker struct {
+	t            *testing.T
+	e            *Engine
+	rank, worker int
+	sets         [][]int // the members of each
+	ids          []int
+	rnd          *rand.Rand
+}
+
+// submit enqueues the round's tensors of all sets in a random order, and checks their sums.
+func (w *setWorker) submit(round int) bool {
+	const tensors = 12
+	var all []*Entry
+	var data [][]byte
+	var want []float32
+	for _, k := range w.rnd.Perm(len(w.sets) * tensors) {
+		s := k % len(w.sets)
+		if !slices.Contains(w.sets[s], w.rank) {
+			continue
+		}
+		d := floats(float32(w.rank + k + round))
+		op := sum(fmt.Sprintf("%d.%d", w.worker, k), d)
+		op.Set = w.ids[s]
+		en, err := w.e.Enqueue(op)
+		if err != nil {
+			w.t.Errorf("rank %d: %v", w.rank, err)
+			return false
+		}
+		total := float32(0)
+		for _, m := range w.sets[s] {
+			total += float32(m + k + round)
+		}
+		all, data, want = append(all, en), append(data, d), append(want, total)
+	}
+	for i, en := range all {
+		if err := finish(w.t, w.e, en); err != nil || float(data[i], 0) != want[i] {
+			w.t.Errorf("rank %d %q: %v, want %v; %v", w.rank, en.Name(), float(data[i], 0), want[i], err)
+			return false
+		}
+		en.Release()
+	}
+	return true
+}
+
+// addAndRemoveSets makes three sets that others may have made, too, and removes its own.
+func addAndRemoveSets(t *testing.T, e *Engine, rank int) {
+	for i := range 3 {
+		id, err := e.AddSet([]int{i, i + 3})
+		if errors.Is(err, ErrSetExists) {
+			continue
+		}
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+			break
+		}
+		if err := e.RemoveSet(id); err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
 	}
 }
 
 // A rank that has no memory for an output fails alone, and everything goes on.
 func TestNoMemoryForTheOutput(t *testing.T) {
-	for _, shared := range []bool{true, false} {
-		engines := newWorld(t, 3, shared, nil)
+	inWorlds(t, []int{3}, func(t *testing.T, engines []*Engine) {
 		each(engines, func(r int, e *Engine) {
 			for _, kind := range []operation.Kind{operation.Allgather, operation.Alltoall, operation.Reducescatter} {
-				op, out, _ := made(t, &Op{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum,
+				op, out, _ := made(&Op{Type: kind, DType: tensor.Float32, ReduceOp: tensor.Sum,
 					Name: fmt.Sprint(kind), Shape: tensor.Shape{3}, In: floats(1, 1, 1)})
 				op.Prescale = 3
 				if kind != operation.Reducescatter {
@@ -617,7 +523,7 @@ func TestNoMemoryForTheOutput(t *testing.T) {
 				t.Errorf("rank %d afterwards: %v", r, err)
 			}
 		})
-	}
+	})
 }
 
 // With a cycle time, what is ready is held back, and fuses.
@@ -672,8 +578,7 @@ func TestShutdownWithSetsFinishesTheWorldsOperations(t *testing.T) {
 // A rank that leaves ends the sets that it is not in, too: what is pending there
 // fails at once, although no member of the set has left.
 func TestShutdownEndsTheSetsOfOthers(t *testing.T) {
-	for _, shared := range []bool{true, false} {
-		engines := newWorld(t, 3, shared, nil)
+	inWorlds(t, []int{3}, func(t *testing.T, engines []*Engine) {
 		failed := make(chan struct{})
 		each(engines, func(r int, e *Engine) {
 			id, err := e.AddSet([]int{0, 1})
@@ -695,5 +600,5 @@ func TestShutdownEndsTheSetsOfOthers(t *testing.T) {
 				e.Shutdown(limit)
 			}
 		})
-	}
+	})
 }
