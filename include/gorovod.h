@@ -316,7 +316,7 @@ const char *gorovod_facts(void);
  * arguments. */
 int64_t gorovod_share(int64_t rows, int rank, int size);
 /* Counters for diagnosis: fills up to n, returns how many exist. Index: 0 driver wake-ups,
- * 1 operations executed, 2 batches executed, 3 requests sent, 4 slots marked. */
+ * 1 operations executed, 2 batches executed, 3 requests sent, 4 cards marked. */
 int gorovod_counters(int64_t *values, int n);
 
 #ifdef __cplusplus

@@ -56,7 +56,7 @@ func newJob(s shape) (*job, error) {
 	if s.cached {
 		capacity = s.tensors
 	}
-	for r, net := range inproc.NewWorld(n, inproc.Options{Hosts: hosts, Slots: max(1, capacity),
+	for r, net := range inproc.NewWorld(n, inproc.Options{Hosts: hosts, Cards: max(1, capacity),
 		ChunkBytes: 64, Depth: 2,
 		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }, OnFrame: j.count}) {
 		lane, err := net.OpenLane(0, 0, members)
@@ -116,7 +116,7 @@ func (j *job) submit(rank, i int) {
 	r := negotiate.Request{Name: fmt.Sprintf("gradient.%d", i), Shape: tensor.Shape{1000}, Device: negotiate.CPUDevice,
 		Prescale: 1, Postscale: 1}
 	b := j.lanes[rank].Board
-	if slot, gen, cached := j.workers[rank].Lookup(&r); cached && b.Mark(slot, gen) {
+	if card, gen, cached := j.workers[rank].Lookup(&r); cached && b.Mark(card, gen) {
 		return
 	}
 	p := r.Append(nil)
@@ -161,10 +161,10 @@ func (j *job) coordinate() error {
 // read reads what a rank's log says.
 func (j *job) read(rank int) error {
 	b, w := j.lanes[rank].Board, j.workers[rank]
-	b.Stale(func(slot, _ uint32) { j.requestFault = fmt.Errorf("rank %d: slot %d has been retired", rank, slot) })
+	b.Stale(func(card, _ uint32) { j.requestFault = fmt.Errorf("rank %d: card %d has been retired", rank, card) })
 	for _, rec := range b.Next() {
-		if rec.Kind == transport.RecordSlot {
-			if _, err := w.Slot(rec.Slot); err != nil {
+		if rec.Kind == transport.RecordCard {
+			if _, err := w.Card(rec.Card); err != nil {
 				return err
 			}
 		} else {
@@ -185,7 +185,7 @@ func simulate(s shape) (cost, error) {
 	if err != nil {
 		return cost{}, err
 	}
-	for range 2 { // a name has a slot from the second time on
+	for range 2 { // a name has a card from the second time on
 		if err := j.step(); err != nil {
 			return cost{}, err
 		}

@@ -25,7 +25,7 @@ func newGroup(t testing.TB, size int, o inproc.Options, options ...Options) *gro
 	if o.ChunkBytes == 0 {
 		o.ChunkBytes = testChunk
 	}
-	o.Slots = 1
+	o.Cards = 1
 	g := &group{networks: inproc.NewWorld(size, o)}
 	members := make([]int, size)
 	for r := range members {

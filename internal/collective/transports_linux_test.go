@@ -93,7 +93,7 @@ func openSharedMemory(t *testing.T, size int) []transport.Network {
 	each(t, size, func(r int) (err error) {
 		networks[r], err = shm.Open(t.Context(), shm.Config{
 			Rank: r, Size: size, Key: []byte("secret"), Job: fmt.Sprint(t.Name(), os.Getpid()),
-			Timeout: 20 * time.Second, Slots: 64,
+			Timeout: 20 * time.Second, Cards: 64,
 		})
 		return err
 	})

@@ -142,7 +142,7 @@ const (
 // TimelineDynamic as Timeline means that a timeline may be started later.
 const TimelineDynamic = "DYNAMIC"
 
-// MaxCacheCapacity bounds HOROVOD_CACHE_CAPACITY: slots live in shared memory.
+// MaxCacheCapacity bounds HOROVOD_CACHE_CAPACITY: cards live in shared memory.
 const MaxCacheCapacity = 1 << 16
 
 // reading is what is known of a variable that was set.

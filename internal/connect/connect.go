@@ -51,7 +51,7 @@ type connector struct {
 func Ranks(ctx context.Context, o Options) (network transport.Network, messages *p2p.Endpoint, err error) {
 	c := &connector{Options: o}
 	if o.Place.Size == 1 {
-		network = inproc.NewWorld(1, inproc.Options{Shared: true, Slots: c.slots()})[0]
+		network = inproc.NewWorld(1, inproc.Options{Shared: true, Cards: c.cards()})[0]
 	} else if network, err = c.network(ctx); err != nil {
 		if c.waiting != nil {
 			c.waiting.Close()
@@ -65,8 +65,8 @@ func Ranks(ctx context.Context, o Options) (network transport.Network, messages 
 	return network, messages, nil
 }
 
-// slots is the size of a board: it exists even if the cache is disabled.
-func (c *connector) slots() int { return max(1, c.Config.CacheCapacity) }
+// cards is the size of a board: it exists even if the cache is disabled.
+func (c *connector) cards() int { return max(1, c.Config.CacheCapacity) }
 
 // endpoint opens the messages between ranks.
 func (c *connector) endpoint(ctx context.Context, network transport.Network) (*p2p.Endpoint, error) {

@@ -95,11 +95,11 @@ func (c *connector) attach(ctx context.Context, ranks []int, several bool) (*shm
 	})
 	boards := 0
 	if several {
-		boards = hosts.BoardBytes(len(ranks), c.slots())
+		boards = hosts.BoardBytes(len(ranks), c.cards())
 	}
 	return shm.Open(ctx, shm.Config{Rank: slices.Index(ranks, c.Place.Rank), Size: len(ranks), Ranks: ranks,
 		Key: c.Secret, Job: strings.Join(c.Peers, ","), Generation: c.Generation, Timeout: c.Config.Timeout,
-		Slots: c.slots(), Alarm: several,
+		Cards: c.cards(), Alarm: several,
 		BoardBytes: boards, Cores: runtime.GOMAXPROCS(0), Staged: !c.Config.SingleCopy, HugePages: c.Config.HugePages,
 		Died: c.Vanished, TrackFD: c.TrackFD})
 }

@@ -24,7 +24,7 @@ func (l *lane) submit(en *Entry) *Error {
 		}
 	}
 	l.claim(en)
-	slot, gen, cached := l.worker.Lookup(&en.request)
+	card, gen, cached := l.worker.Lookup(&en.request)
 	if !cached && !en.op.Unnamed {
 		en.request.Name = strings.Clone(en.request.Name) // it was the caller's
 	}
@@ -41,7 +41,7 @@ func (l *lane) submit(en *Entry) *Error {
 		l.holdBack(en)
 		return nil
 	}
-	l.announce(en, slot, gen, cached)
+	l.announce(en, card, gen, cached)
 	return nil
 }
 
@@ -88,13 +88,13 @@ func (l *lane) holdBack(en *Entry) {
 	l.engine.bell.Ring()
 }
 
-// announce marks the slot of a request seen before, or posts the request in
+// announce marks the card of a request seen before, or posts the request in
 // full. The caller holds engine.mu.
-func (l *lane) announce(en *Entry, slot, gen uint32, cached bool) {
+func (l *lane) announce(en *Entry, card, gen uint32, cached bool) {
 	if cached {
-		en.slot, en.gen = slot, gen
+		en.card, en.gen = card, gen
 		l.engine.counters.Marks.Add(1)
-		if l.board.Mark(slot, gen) {
+		if l.board.Mark(card, gen) {
 			return
 		}
 	}
@@ -103,7 +103,7 @@ func (l *lane) announce(en *Entry, slot, gen uint32, cached bool) {
 
 // post announces a request in full. The caller holds engine.mu.
 func (l *lane) post(en *Entry) {
-	en.slot = negotiate.NoSlot
+	en.card = negotiate.NoCard
 	l.postRequest(&en.request)
 }
 
@@ -151,8 +151,8 @@ func (l *lane) catchUp() bool {
 			l.groupMemberReady(en.group)
 			continue
 		}
-		slot, gen, cached := l.worker.Lookup(&en.request)
-		l.announce(en, slot, gen, cached)
+		card, gen, cached := l.worker.Lookup(&en.request)
+		l.announce(en, card, gen, cached)
 	}
 	if l.joining != nil && len(l.unready) > 0 && len(keep) == 0 {
 		l.settle()
@@ -165,14 +165,14 @@ func (l *lane) catchUp() bool {
 // isBehind reports whether there may be something to announce.
 func (l *lane) isBehind() bool { return l.behind.Load() > l.following.Load() }
 
-// stale posts in full what was marked under an old generation of a slot.
-func (l *lane) stale(slot, gen uint32) {
+// stale posts in full what was marked under an old generation of a card.
+func (l *lane) stale(card, gen uint32) {
 	l.heard = true
 	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, en := range l.table {
-		if en.slot == slot && en.gen == gen {
+		if en.card == card && en.gen == gen {
 			l.staleEntry(en)
 			return
 		}

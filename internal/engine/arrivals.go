@@ -6,17 +6,17 @@ import (
 	"github.com/gorovod/gorovod/internal/negotiate"
 )
 
-// arrivals are what the timeline tells of tensors that are negotiated by slots: no Request says which
+// arrivals are what the timeline tells of tensors that are negotiated by cards: no Request says which
 // members are ready, so the coordinator looks at their marks. It does so only while the timeline is
 // on. The members of another host are seen together, when the last of them is ready.
 type arrivals struct {
 	looked time.Time         // the driver's
-	slots  []slotName        // the driver's scratch
-	told   map[uint32][]bool // by slot: the members that the timeline knows to be ready. Guarded by engine.mu
+	cards  []cardName        // the driver's scratch
+	told   map[uint32][]bool // by card: the members that the timeline knows to be ready. Guarded by engine.mu
 }
 
-type slotName struct {
-	slot uint32
+type cardName struct {
+	card uint32
 	resp *negotiate.Response
 }
 
@@ -29,36 +29,36 @@ func (l *lane) observes() bool {
 	return l.coordinator != nil && t != nil && t.On()
 }
 
-// lookAtMarks tells the timeline which members have marked slots since the last look. The driver calls it.
+// lookAtMarks tells the timeline which members have marked cards since the last look. The driver calls it.
 func (l *lane) lookAtMarks() {
 	if !l.observes() || time.Since(l.arrivals.looked) < lookEvery {
 		return
 	}
 	e, a := l.engine, &l.arrivals
 	a.looked = time.Now()
-	a.slots = a.slots[:0]
+	a.cards = a.cards[:0]
 	e.mu.Lock()
-	l.worker.Slots(func(slot uint32, resp *negotiate.Response) { a.slots = append(a.slots, slotName{slot, resp}) })
+	l.worker.Cards(func(card uint32, resp *negotiate.Response) { a.cards = append(a.cards, cardName{card, resp}) })
 	e.mu.Unlock()
-	for _, s := range a.slots {
-		if marked := l.board.Marked(s.slot); len(marked) > 0 {
+	for _, s := range a.cards {
+		if marked := l.board.Marked(s.card); len(marked) > 0 {
 			e.mu.Lock()
-			l.traceArrivals(s.slot, s.resp, marked)
+			l.traceArrivals(s.card, s.resp, marked)
 			e.mu.Unlock()
 		}
 	}
 }
 
 // traceArrivals notes that members are ready, those that have not been noted. The caller holds engine.mu.
-func (l *lane) traceArrivals(slot uint32, resp *negotiate.Response, members []int) {
+func (l *lane) traceArrivals(card uint32, resp *negotiate.Response, members []int) {
 	t := l.engine.opts.Timeline
-	told := l.arrivals.told[slot]
+	told := l.arrivals.told[card]
 	if told == nil {
 		if l.arrivals.told == nil {
 			l.arrivals.told = make(map[uint32][]bool)
 		}
 		told = make([]bool, len(l.members))
-		l.arrivals.told[slot] = told
+		l.arrivals.told[card] = told
 	}
 	for _, m := range members {
 		if !told[m] {
@@ -69,8 +69,8 @@ func (l *lane) traceArrivals(slot uint32, resp *negotiate.Response, members []in
 	}
 }
 
-// traceCompleted notes that all members have marked a slot. The caller holds engine.mu.
-func (l *lane) traceCompleted(slot uint32, resp *negotiate.Response) {
+// traceCompleted notes that all members have marked a card. The caller holds engine.mu.
+func (l *lane) traceCompleted(card uint32, resp *negotiate.Response) {
 	if !l.observes() {
 		return
 	}
@@ -78,6 +78,6 @@ func (l *lane) traceCompleted(slot uint32, resp *negotiate.Response) {
 	for m := range all {
 		all[m] = m
 	}
-	l.traceArrivals(slot, resp, all)
-	delete(l.arrivals.told, slot)
+	l.traceArrivals(card, resp, all)
+	delete(l.arrivals.told, card)
 }

@@ -10,7 +10,7 @@ import (
 // benchWorld is a world as jobs have it, in one process.
 func benchWorld(b *testing.B, size int) []*Engine {
 	engines := make([]*Engine, size)
-	for r, n := range inproc.NewWorld(size, inproc.Options{Shared: true, Slots: 1024}) {
+	for r, n := range inproc.NewWorld(size, inproc.Options{Shared: true, Cards: 1024}) {
 		e, err := New(n, Options{Rank: r, Size: size, FusionThreshold: 128 << 20, CacheCapacity: 1024, Spin: true})
 		if err != nil {
 			b.Fatal(err)

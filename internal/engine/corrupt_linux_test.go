@@ -99,7 +99,7 @@ func shmWorld(t *testing.T, size int, what string) (engines []*Engine, segment *
 	for r := range size {
 		opening.Go(func() {
 			networks[r], errs[r] = shm.Open(t.Context(), shm.Config{Rank: r, Size: size, Key: []byte("secret"),
-				Job: what, Timeout: limit, Slots: 16,
+				Job: what, Timeout: limit, Cards: 16,
 				TrackFD: func(n int, open bool) {
 					if open && r == 0 {
 						fd.Store(int64(n))
@@ -327,7 +327,7 @@ func TestScrambledMessages(t *testing.T) {
 	for i := range uint64(rounds) {
 		rng := rand.New(rand.NewPCG(seed, i))
 		engines := make([]*Engine, 3)
-		for r, n := range inproc.NewWorld(len(engines), inproc.Options{Shared: i%2 == 0, Slots: 16, ChunkBytes: 4096}) {
+		for r, n := range inproc.NewWorld(len(engines), inproc.Options{Shared: i%2 == 0, Cards: 16, ChunkBytes: 4096}) {
 			e, err := New(&scrambler{n, rand.New(rand.NewPCG(rng.Uint64(), 0))}, Options{Rank: r, Size: len(engines),
 				FusionThreshold: 1 << 16, CacheCapacity: 16})
 			if err != nil {

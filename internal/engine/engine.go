@@ -33,7 +33,7 @@ import (
 type Options struct {
 	Rank, Size      int
 	FusionThreshold int64 // bytes; 0 disables fusion
-	CacheCapacity   int   // slots; 0 disables the response cache
+	CacheCapacity   int   // cards; 0 disables the response cache
 	// Wire is how reductions travel between hosts that ask for nothing themselves.
 	Wire tensor.Wire
 	// GroupsApart keeps the tensors of a group from fusing with others.
@@ -133,7 +133,7 @@ type Counters struct {
 	Ops      atomic.Int64 // operations executed
 	Batches  atomic.Int64 // batches read from the log
 	Requests atomic.Int64 // requests posted in full
-	Marks    atomic.Int64 // slots marked
+	Marks    atomic.Int64 // cards marked
 }
 
 // New makes the engine of one rank and opens the lane of the whole world. The
@@ -297,7 +297,7 @@ func newEntry(l *lane, op *Op) *Entry {
 	en.engine, en.lane, en.op = l.engine, l, *op
 	en.refs.Store(2)
 	en.shape = append(en.shape[:0], op.Shape...)
-	en.slot = negotiate.NoSlot
+	en.card = negotiate.NoCard
 	en.holds = op.HoldsCaller && l.engine.opts.MainThread != nil && l.engine.opts.MainThread()
 	en.request = negotiate.Request{Type: op.Type, DType: op.DType, Name: op.Name, Root: int32(op.Root),
 		Device: negotiate.CPUDevice, Shape: en.shape, Prescale: op.Prescale, Ranks: op.Ranks}

@@ -50,7 +50,7 @@ func makeWorld(t interface{ Fatal(...any) }, size int, shared bool, change func(
 		change(&o)
 	}
 	engines := make([]*Engine, size)
-	for r, n := range inproc.NewWorld(size, inproc.Options{Shared: shared, Slots: max(1, o.CacheCapacity),
+	for r, n := range inproc.NewWorld(size, inproc.Options{Shared: shared, Cards: max(1, o.CacheCapacity),
 		ChunkBytes: 4096}) {
 		o := o
 		o.Rank = r

@@ -66,7 +66,7 @@ type Entry struct {
 	lane    *lane
 	request negotiate.Request
 	shape   []int64 // backs request.Shape, reused
-	slot    uint32  // marked with gen; negotiate.NoSlot if posted in full
+	card    uint32  // marked with gen; negotiate.NoCard if posted in full
 	gen     uint32
 
 	since    time.Time     // of the submission

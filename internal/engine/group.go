@@ -78,9 +78,9 @@ func (l *lane) groupMemberReady(g *group) {
 func (l *lane) announceGroup(g *group, cached bool) {
 	if cached {
 		l.marks = l.marks[:0]
-		for i, s := range l.slots {
-			g.entries[i].slot, g.entries[i].gen = s.Slot, s.Gen
-			l.marks = append(l.marks, transport.Mark{Slot: s.Slot, Gen: s.Gen})
+		for i, s := range l.cards {
+			g.entries[i].card, g.entries[i].gen = s.Card, s.Gen
+			l.marks = append(l.marks, transport.Mark{Card: s.Card, Gen: s.Gen})
 		}
 		l.engine.counters.Marks.Add(int64(len(l.marks)))
 		if l.board.MarkGroup(l.marks) {
@@ -100,19 +100,19 @@ func (l *lane) staleEntry(en *Entry) {
 		return
 	}
 	for _, other := range en.group.entries {
-		if other.slot != negotiate.NoSlot {
+		if other.card != negotiate.NoCard {
 			l.post(other)
 		}
 	}
 }
 
-// lookupGroup fills l.slots with the slots of g's requests if all have one.
+// lookupGroup fills l.cards with the cards of g's requests if all have one.
 func (l *lane) lookupGroup(g *group) bool {
 	l.requests = l.requests[:0]
 	for _, en := range g.entries {
 		l.requests = append(l.requests, &en.request)
 	}
 	var cached bool
-	l.slots, cached = l.worker.LookupGroup(l.slots[:0], l.requests)
+	l.cards, cached = l.worker.LookupGroup(l.cards[:0], l.requests)
 	return cached
 }

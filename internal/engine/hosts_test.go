@@ -24,7 +24,7 @@ func newHosts(t testing.TB, hosts [][]int, change func(*Options)) []*Engine {
 		change(&o)
 	}
 	engines := make([]*Engine, o.Size)
-	for r, n := range inproc.NewWorld(o.Size, inproc.Options{Hosts: hosts, Slots: max(1, o.CacheCapacity),
+	for r, n := range inproc.NewWorld(o.Size, inproc.Options{Hosts: hosts, Cards: max(1, o.CacheCapacity),
 		ChunkBytes: 4096,
 		Combine:    func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }}) {
 		o := o

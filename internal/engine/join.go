@@ -19,7 +19,7 @@ func (l *lane) join(en *Entry) {
 	}
 }
 
-// settle asks the coordinator to retire all slots: no mark of this rank may be
+// settle asks the coordinator to retire all cards: no mark of this rank may be
 // under way when it joins. The caller holds engine.mu.
 func (l *lane) settle() {
 	en := l.joining
@@ -28,7 +28,7 @@ func (l *lane) settle() {
 	l.postRequest(&r)
 }
 
-// settled goes on with this rank's Join once the slots have been retired for it.
+// settled goes on with this rank's Join once the cards have been retired for it.
 func (l *lane) settled(resp *negotiate.Response) {
 	if int(resp.Root) != l.engine.opts.Rank {
 		return // another rank's

@@ -51,11 +51,11 @@ type lane struct {
 	scratch     []byte
 	marks       []transport.Mark
 	requests    []*negotiate.Request
-	slots       []negotiate.SlotGen
+	cards       []negotiate.CardGen
 
 	// Handed to the board at every poll: made once, since each closure would be
 	// an allocation.
-	onStale   func(slot, gen uint32)
+	onStale   func(card, gen uint32)
 	onRequest func(from []int, p []byte)
 	heard     bool // one of them was called
 }
@@ -239,9 +239,9 @@ func (l *lane) read(records []transport.Record) error {
 		var resp *negotiate.Response
 		var err error
 		switch rec.Kind {
-		case transport.RecordSlot:
-			if resp, err = l.worker.Slot(rec.Slot); err == nil {
-				l.traceCompleted(rec.Slot, resp)
+		case transport.RecordCard:
+			if resp, err = l.worker.Card(rec.Card); err == nil {
+				l.traceCompleted(rec.Card, resp)
 			}
 		case transport.RecordResponse:
 			resp = new(negotiate.Response)

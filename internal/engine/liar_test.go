@@ -64,7 +64,7 @@ func TestAnnouncedSizesMustBeThoseAskedFor(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			networks := inproc.NewWorld(2, inproc.Options{Shared: true, Slots: 4, ChunkBytes: 4096})
+			networks := inproc.NewWorld(2, inproc.Options{Shared: true, Cards: 4, ChunkBytes: 4096})
 			networks[0] = &liar{Network: networks[0], change: c.change}
 			engines := make([]*Engine, 2)
 			for r, n := range networks {
@@ -116,7 +116,7 @@ func TestRowsOfPeersAreBounded(t *testing.T) {
 		"alltoall of less":     {operation.Alltoall, rows(-7), "rows"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			networks := inproc.NewWorld(2, inproc.Options{Slots: 4, ChunkBytes: 4096})
+			networks := inproc.NewWorld(2, inproc.Options{Cards: 4, ChunkBytes: 4096})
 			lying := 0 // the coordinator
 			if c.kind == operation.Alltoall {
 				lying = 1

@@ -14,7 +14,7 @@ import (
 
 // A random program: every rank submits the same operations, each in an order and
 // at a pace of its own, and gets what a sequential model says. Names come again
-// in later rounds, so that requests become slots, are evicted and change.
+// in later rounds, so that requests become cards, are evicted and change.
 
 // step is one operation of a program, the same on all ranks.
 type step struct {

@@ -156,7 +156,7 @@ func (t *tuner) publish(l *lane) bool {
 		return false
 	}
 	l.publish(&negotiate.Response{Type: operation.Tune, Device: negotiate.CPUDevice, FirstDims: s.encode(), Prescale: 1,
-		Postscale: 1, Slot: negotiate.NoSlot})
+		Postscale: 1, Card: negotiate.NoCard})
 	return true
 }
 

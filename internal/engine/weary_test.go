@@ -24,7 +24,7 @@ func (c *counting) Err() error {
 func TestALongWaitSpinsOnce(t *testing.T) {
 	var engines []*Engine
 	var first *counting
-	for r, n := range inproc.NewWorld(2, inproc.Options{Shared: true, Slots: 8}) {
+	for r, n := range inproc.NewWorld(2, inproc.Options{Shared: true, Cards: 8}) {
 		if r == 0 {
 			first = &counting{Network: n}
 			n = first

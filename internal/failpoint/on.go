@@ -64,11 +64,11 @@ func Share(what string, words ...[]byte) {
 
 // targets are the words that matter at each point.
 var targets = map[string][]string{
-	"negotiated": {"board", "slots", "mail"},
+	"negotiated": {"board", "cards", "mail"},
 	"pack":       {"counters", "board"},
 	"collective": {"counters"},
 	"broadcast":  {"counters"},
-	"set":        {"lanes", "board", "slots"},
+	"set":        {"lanes", "board", "cards"},
 	"shutdown":   {"board", "mail"},
 }
 

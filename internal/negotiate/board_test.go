@@ -10,16 +10,16 @@ import "fmt"
 type modelBoard struct {
 	members int
 	remote  bool
-	slots   []modelSlot
+	cards   []modelCard
 	clock   int
 	log     []logRecord
 	mail    [][]mail      // Requests, by member
-	marks   [][][]SlotGen // marks under way, by member; each time all or none
+	marks   [][][]CardGen // marks under way, by member; each time all or none
 	arrived []int         // how many times marks have arrived, by member
 	stale   [][]staleMark // marks sent back, by member
 }
 
-type modelSlot struct {
+type modelCard struct {
 	gen    uint32
 	taken  bool
 	marked []bool
@@ -33,27 +33,27 @@ type mail struct {
 }
 
 type staleMark struct {
-	marks  []SlotGen
+	marks  []CardGen
 	before int // the record that must not overtake it
 }
 
 type logRecord struct {
-	slot     uint32
-	response []byte // nil: a slot record
+	card     uint32
+	response []byte // nil: a card record
 }
 
 func newModelBoard(members, capacity int, remote bool) *modelBoard {
 	b := &modelBoard{
 		members: members,
 		remote:  remote,
-		slots:   make([]modelSlot, capacity),
+		cards:   make([]modelCard, capacity),
 		mail:    make([][]mail, members),
-		marks:   make([][][]SlotGen, members),
+		marks:   make([][][]CardGen, members),
 		arrived: make([]int, members),
 		stale:   make([][]staleMark, members),
 	}
-	for i := range b.slots {
-		b.slots[i].marked = make([]bool, members)
+	for i := range b.cards {
+		b.cards[i].marked = make([]bool, members)
 	}
 	return b
 }
@@ -61,7 +61,7 @@ func newModelBoard(members, capacity int, remote bool) *modelBoard {
 // travels reports whether member's marks are judged later.
 func (b *modelBoard) travels(member int) bool { return b.remote && member != 0 }
 
-func (b *modelBoard) Mark(member int, marks ...SlotGen) bool {
+func (b *modelBoard) Mark(member int, marks ...CardGen) bool {
 	if b.travels(member) {
 		b.marks[member] = append(b.marks[member], marks)
 		return true
@@ -80,17 +80,17 @@ func (b *modelBoard) arrive(member int) {
 }
 
 // mark makes all of the marks or none.
-func (b *modelBoard) mark(member int, marks []SlotGen) bool {
+func (b *modelBoard) mark(member int, marks []CardGen) bool {
 	for _, m := range marks {
-		if s := &b.slots[m.Slot]; !s.taken || s.gen != m.Gen {
+		if s := &b.cards[m.Card]; !s.taken || s.gen != m.Gen {
 			return false
 		}
 	}
 	completed := 0
 	for _, m := range marks {
-		s := &b.slots[m.Slot]
+		s := &b.cards[m.Card]
 		if s.marked[member] {
-			panic(fmt.Sprintf("member %d marks slot %d twice", member, m.Slot))
+			panic(fmt.Sprintf("member %d marks card %d twice", member, m.Card))
 		}
 		s.marked[member] = true
 		s.n++
@@ -99,7 +99,7 @@ func (b *modelBoard) mark(member int, marks []SlotGen) bool {
 		if s.n == b.members {
 			clear(s.marked)
 			s.n = 0
-			b.log = append(b.log, logRecord{slot: m.Slot})
+			b.log = append(b.log, logRecord{card: m.Card})
 			completed++
 		}
 	}
@@ -124,13 +124,13 @@ func (b *modelBoard) readable(member, n int) bool {
 }
 
 func (b *modelBoard) Publish(response []byte) {
-	b.log = append(b.log, logRecord{slot: NoSlot, response: response})
+	b.log = append(b.log, logRecord{card: NoCard, response: response})
 }
 
-func (b *modelBoard) Acquire() (slot, gen uint32, ok bool) {
+func (b *modelBoard) Acquire() (card, gen uint32, ok bool) {
 	best := -1
-	for i := range b.slots {
-		s := &b.slots[i]
+	for i := range b.cards {
+		s := &b.cards[i]
 		if s.n > 0 {
 			continue
 		}
@@ -139,9 +139,9 @@ func (b *modelBoard) Acquire() (slot, gen uint32, ok bool) {
 		}
 	}
 	if best < 0 {
-		return NoSlot, 0, false
+		return NoCard, 0, false
 	}
-	s := &b.slots[best]
+	s := &b.cards[best]
 	b.clock++
 	s.gen++
 	s.taken = true
@@ -149,20 +149,20 @@ func (b *modelBoard) Acquire() (slot, gen uint32, ok bool) {
 	return uint32(best), s.gen, true
 }
 
-// rank orders slots for Acquire: free ones first, then by last use.
+// rank orders cards for Acquire: free ones first, then by last use.
 func (b *modelBoard) rank(i int) int {
-	if !b.slots[i].taken {
+	if !b.cards[i].taken {
 		return -1
 	}
-	return b.slots[i].used
+	return b.cards[i].used
 }
 
-func (b *modelBoard) Retire(slot uint32) (marked []int, ok bool) {
-	s := &b.slots[slot]
+func (b *modelBoard) Retire(card uint32) (marked []int, ok bool) {
+	s := &b.cards[card]
 	if !s.taken {
 		return nil, false
 	}
-	marked = b.Marked(slot)
+	marked = b.Marked(card)
 	clear(s.marked)
 	s.n = 0
 	s.gen++
@@ -170,8 +170,8 @@ func (b *modelBoard) Retire(slot uint32) (marked []int, ok bool) {
 	return marked, true
 }
 
-func (b *modelBoard) Marked(slot uint32) (marked []int) {
-	for m, is := range b.slots[slot].marked {
+func (b *modelBoard) Marked(card uint32) (marked []int) {
+	for m, is := range b.cards[card].marked {
 		if is {
 			marked = append(marked, m)
 		}

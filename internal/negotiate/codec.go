@@ -17,7 +17,7 @@ import (
 //
 //	Request:  flags type dtype op wire name root device shape prescale postscale group [groupsize] ranks refused
 //	Response: flags type dtype op wire name [err] root device shape firstdims prescale postscale group [groupsize]
-//	          joined [slot gen]
+//	          joined [card gen]
 
 // maxErr bounds Response.Err. The coordinator's messages stay below it by
 // construction (see variants), so that a Response always fits into a record.
@@ -28,7 +28,7 @@ const (
 	flagAlone     = 1 << 0
 	flagContested = 1 << 1 // Request
 	flagErr       = 1 << 2 // Response
-	flagSlot      = 1 << 3 // Response
+	flagCard      = 1 << 3 // Response
 )
 
 // Append appends r's encoding to b. r must be within MaxName (Group too),
@@ -90,8 +90,8 @@ func (r *Response) Append(b []byte) []byte {
 	if r.Err != "" {
 		flags |= flagErr
 	}
-	if r.Slot != NoSlot {
-		flags |= flagSlot
+	if r.Card != NoCard {
+		flags |= flagCard
 	}
 	b = append(b, flags, byte(r.Type), byte(r.DType), byte(r.ReduceOp), byte(r.Wire))
 	b = appendString(b, r.Name)
@@ -106,8 +106,8 @@ func (r *Response) Append(b []byte) []byte {
 	b = appendFloat(b, r.Postscale)
 	b = appendGroup(b, r.Group, r.GroupSize)
 	b = appendAscending(b, r.Joined)
-	if r.Slot != NoSlot {
-		b = binary.AppendUvarint(b, uint64(r.Slot))
+	if r.Card != NoCard {
+		b = binary.AppendUvarint(b, uint64(r.Card))
 		b = binary.AppendUvarint(b, uint64(r.Gen))
 	}
 	return b
@@ -118,8 +118,8 @@ func (r *Response) Append(b []byte) []byte {
 // dimensions that are not those of the shape.
 func (r *Response) Decode(p []byte) error {
 	d := decoder{p: p}
-	q := Response{Slot: NoSlot}
-	flags := d.flags(flagAlone | flagErr | flagSlot)
+	q := Response{Card: NoCard}
+	flags := d.flags(flagAlone | flagErr | flagCard)
 	q.Alone = flags&flagAlone != 0
 	q.Type = d.requestType()
 	q.DType = d.dtype()
@@ -139,9 +139,9 @@ func (r *Response) Decode(p []byte) error {
 	q.Postscale = d.float()
 	q.Group, q.GroupSize = d.group()
 	q.Joined = d.ascending(math.MaxInt)
-	if flags&flagSlot != 0 {
-		if q.Slot = d.uint32(); q.Slot == NoSlot {
-			d.fail(errors.New("slot out of range"))
+	if flags&flagCard != 0 {
+		if q.Card = d.uint32(); q.Card == NoCard {
+			d.fail(errors.New("card out of range"))
 		}
 		q.Gen = d.uint32()
 	}

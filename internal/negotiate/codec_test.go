@@ -38,14 +38,14 @@ func sampleRequests() []Request {
 
 func sampleResponses() []Response {
 	return []Response{
-		{Slot: NoSlot},
+		{Card: NoCard},
 		{Type: operation.Allreduce, DType: tensor.Float16, ReduceOp: tensor.Max, Name: "a", Device: CPUDevice,
-			Shape: tensor.Shape{7}, Prescale: 2, Postscale: 3, Wire: tensor.WireFloat16, Slot: 0, Gen: math.MaxUint32},
+			Shape: tensor.Shape{7}, Prescale: 2, Postscale: 3, Wire: tensor.WireFloat16, Card: 0, Gen: math.MaxUint32},
 		{Type: operation.Allgather, DType: tensor.Int64, Name: "g", Shape: tensor.Shape{6, 3}, FirstDims: []int64{1, 0,
-			5}, Slot: NoSlot - 1, Gen: 1},
-		{Type: operation.Alltoall, Err: strings.Repeat("e", maxErr), Name: "x", Slot: NoSlot},
-		{Type: operation.Reducescatter, Group: "g", GroupSize: 2, Joined: []int32{0, 3}, Slot: NoSlot},
-		{Type: operation.Allreduce, Name: "alone", Alone: true, Slot: 3, Gen: 1},
+			5}, Card: NoCard - 1, Gen: 1},
+		{Type: operation.Alltoall, Err: strings.Repeat("e", maxErr), Name: "x", Card: NoCard},
+		{Type: operation.Reducescatter, Group: "g", GroupSize: 2, Joined: []int32{0, 3}, Card: NoCard},
+		{Type: operation.Allreduce, Name: "alone", Alone: true, Card: 3, Gen: 1},
 	}
 }
 
@@ -108,7 +108,7 @@ func TestDecodeRefuses(t *testing.T) {
 		return r.Append(nil)
 	}
 	response := func(change func(*Response)) []byte {
-		r := Response{Name: "n", Shape: tensor.Shape{1}, Slot: NoSlot}
+		r := Response{Name: "n", Shape: tensor.Shape{1}, Card: NoCard}
 		change(&r)
 		return r.Append(nil)
 	}
@@ -182,7 +182,7 @@ func FuzzResponse(f *testing.F) {
 	for _, r := range slices.Delete(sampleResponses(), 3, 4) {
 		f.Add(r.Append(nil))
 	}
-	r := Response{Err: "mismatch", Slot: NoSlot}
+	r := Response{Err: "mismatch", Card: NoCard}
 	f.Add(r.Append(nil))
 	f.Fuzz(func(t *testing.T, p []byte) { reencode(t, p, new(Response)) })
 }

@@ -17,8 +17,8 @@ import (
 // No Request is held that somebody needs: the Coordinator answers a name only when
 // every member has asked for it or has joined, so it cannot answer before the last
 // of these members has, and then nothing is held. What it does earlier is to retire
-// the slot that the name has, which makes those ask who have marked it: hence a
-// Contested Request goes on at once. (A name that has no slot gets none while a
+// the card that the name has, which makes those ask who have marked it: hence a
+// Contested Request goes on at once. (A name that has no card gets none while a
 // Request for it is held, since it gets one by a Response to its present round.)
 // So do Settle, by which a member waits for itself alone, and Join, before which all
 // that is held goes on: a member's Requests must not come after its Join.
@@ -29,7 +29,7 @@ import (
 //
 // In every round of a name each member asks once, in full or by a mark, unless it
 // has joined; and where one asks in full, all do, since the name's marks below a
-// leader are dropped when its slot is retired, and come back to their members. So
+// leader are dropped when its card is retired, and come back to their members. So
 // rounds need no number: one ends here when all have asked or joined.
 //
 // A Combiner is not safe for concurrent use. It implements transport.Combiner.

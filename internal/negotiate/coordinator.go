@@ -9,25 +9,25 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// Slots is what the Coordinator needs of the lane's board; transport.Board
+// Cards is what the Coordinator needs of the lane's board; transport.Board
 // implements it. Marks, Acquire and Retire must be atomic to one another.
-type Slots interface {
-	// Acquire returns a slot with a generation that it never had before. It may
-	// take a slot that stands for another name, but not one that a member has
+type Cards interface {
+	// Acquire returns a card with a generation that it never had before. It may
+	// take a card that stands for another name, but not one that a member has
 	// marked: that mark would be lost. False: there is none at this moment.
-	Acquire() (slot, gen uint32, ok bool)
-	// Retire ends the slot's generation and returns lane members whose marks it
+	Acquire() (card, gen uint32, ok bool)
+	// Retire ends the card's generation and returns lane members whose marks it
 	// takes back: such a mark is not reported stale to its member. All others that
 	// are under way are, at the latest before their member reads what is published
 	// next, and all later marks of this generation are refused. Marks that have
-	// already completed a round are among neither. Any slot record of this generation
+	// already completed a round are among neither. Any card record of this generation
 	// is in the log before what is published next.
-	Retire(slot uint32) (marked []int, ok bool)
+	Retire(card uint32) (marked []int, ok bool)
 }
 
 // Options are a lane's settings, the same for its whole life.
 type Options struct {
-	// Capacity is the number of slots of the board; 0 means that nothing is cached.
+	// Capacity is the number of cards of the board; 0 means that nothing is cached.
 	Capacity int
 	// JoinAllOps lets allgather, alltoall, broadcast and reducescatter go on
 	// without the members that have joined; otherwise they fail, as in Horovod.
@@ -40,26 +40,26 @@ type Options struct {
 // 0, sees each Request that was posted in full, and answers with a Response
 // once every member has asked for the name or has joined.
 //
-// A name has a slot or an open tally, never both. While it has a slot, members
+// A name has a card or an open tally, never both. While it has a card, members
 // announce it by marks that the Coordinator does not see. A Request in full for
-// such a name means that its sender asks for something else than the slot
-// stands for. Then the slot is retired, and the marks taken back are turned
+// such a name means that its sender asks for something else than the card
+// stands for. Then the card is retired, and the marks taken back are turned
 // into the Requests that they stood for; marks that are refused, or come back as
 // stale, are followed by a Request in full. All of these belong to the same round of the
 // name as the Request, and to no other: the sender announces a round only after
 // it has read the record of the previous one, so that one was complete, and
 // every mark of it is gone; and the present round cannot complete without the
-// sender. Hence a slot can be retired whenever the need arises, and Retire has
+// sender. Hence a card can be retired whenever the need arises, and Retire has
 // no reason to fail. Members that mark later are refused, and post in full.
 //
-// When the first member joins all slots are retired, and none is given before
+// When the first member joins all cards are retired, and none is given before
 // all have joined: so every name passes here, where it is known who is missing
 // for good.
 //
 // A Coordinator is not safe for concurrent use.
 type Coordinator struct {
 	members []int // world ranks, for messages
-	slots   Slots
+	cards   Cards
 	options Options
 
 	open   map[string]*tally
@@ -72,8 +72,8 @@ type Coordinator struct {
 	groups   groups
 
 	recent *recent
-	byName map[string]*Response // names that have a slot
-	bySlot map[uint32]*Response // the same Responses
+	byName map[string]*Response // names that have a card
+	byCard map[uint32]*Response // the same Responses
 
 	ids processSetIDs
 
@@ -83,17 +83,17 @@ type Coordinator struct {
 
 // NewCoordinator makes the Coordinator of a lane whose members have the given
 // world ranks, in ascending order.
-func NewCoordinator(members []int, slots Slots, o Options) *Coordinator {
+func NewCoordinator(members []int, cards Cards, o Options) *Coordinator {
 	return &Coordinator{
 		members: slices.Clone(members),
-		slots:   slots,
+		cards:   cards,
 		options: o,
 		open:    make(map[string]*tally),
 		joined:  make([]bool, len(members)),
 		groups:  newGroups(),
 		recent:  newRecent(4*o.Capacity + 64),
 		byName:  make(map[string]*Response),
-		bySlot:  make(map[uint32]*Response),
+		byCard:  make(map[uint32]*Response),
 	}
 }
 
@@ -209,27 +209,27 @@ func (c *Coordinator) openTally(name string) *tally {
 	return t
 }
 
-// retire takes resp's slot away, and opens a tally with the marks that it had.
+// retire takes resp's card away, and opens a tally with the marks that it had.
 func (c *Coordinator) retire(resp *Response) (*tally, error) {
-	marked, ok := c.slots.Retire(resp.Slot)
+	marked, ok := c.cards.Retire(resp.Card)
 	if !ok {
-		return nil, fmt.Errorf("request %q: its slot %d cannot be retired", resp.Name, resp.Slot)
+		return nil, fmt.Errorf("request %q: its card %d cannot be retired", resp.Name, resp.Card)
 	}
 	c.forget(resp)
 	t := c.openTally(resp.Name)
 	for _, m := range marked {
 		if m < 0 || m >= len(c.members) || t.add([]int{m}, resp.request(m), true) >= 0 {
-			return nil, fmt.Errorf("request %q: its slot %d has a false mark of member %d", resp.Name, resp.Slot, m)
+			return nil, fmt.Errorf("request %q: its card %d has a false mark of member %d", resp.Name, resp.Card, m)
 		}
 	}
 	return t, nil
 }
 
-// retireAll retires every slot. Names that nobody had marked get no tally.
+// retireAll retires every card. Names that nobody had marked get no tally.
 func (c *Coordinator) retireAll() error {
-	slots := slices.Sorted(maps.Keys(c.bySlot)) // an order that tests can rely on
-	for _, slot := range slots {
-		t, err := c.retire(c.bySlot[slot])
+	cards := slices.Sorted(maps.Keys(c.byCard)) // an order that tests can rely on
+	for _, card := range cards {
+		t, err := c.retire(c.byCard[card])
 		if err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func (c *Coordinator) conclude(t *tally) *Response {
 	if text := c.validate(t.reqs); text != "" {
 		first := t.first()
 		return &Response{Type: first.Type, Err: text, DType: first.DType, Name: t.name, Device: first.Device,
-			Group: first.Group, GroupSize: first.GroupSize, Joined: t.absent(), Slot: NoSlot}
+			Group: first.Group, GroupSize: first.GroupSize, Joined: t.absent(), Card: NoCard}
 	}
 	resp := merge(t.reqs)
 	switch {
@@ -266,29 +266,29 @@ func (c *Coordinator) conclude(t *tally) *Response {
 	return resp
 }
 
-// cache gives resp a slot if its name is seen for the second time.
+// cache gives resp a card if its name is seen for the second time.
 func (c *Coordinator) cache(resp *Response) {
 	if !c.recent.has(resp) {
 		c.recent.put(resp)
 		return
 	}
-	slot, gen, ok := c.slots.Acquire()
+	card, gen, ok := c.cards.Acquire()
 	if !ok {
 		return
 	}
-	if evicted := c.bySlot[slot]; evicted != nil {
+	if evicted := c.byCard[card]; evicted != nil {
 		c.forget(evicted)
 	}
-	resp.Slot, resp.Gen = slot, gen
+	resp.Card, resp.Gen = card, gen
 	c.byName[resp.Name] = resp
-	c.bySlot[slot] = resp
+	c.byCard[card] = resp
 }
 
-// forget notes that resp has lost its slot. When the name comes back with the
+// forget notes that resp has lost its card. When the name comes back with the
 // same parameters it need not be seen twice again.
 func (c *Coordinator) forget(resp *Response) {
 	delete(c.byName, resp.Name)
-	delete(c.bySlot, resp.Slot)
+	delete(c.byCard, resp.Card)
 	c.recent.put(resp)
 }
 

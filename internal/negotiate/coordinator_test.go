@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-var _ Slots = transport.Board(nil)
+var _ Cards = transport.Board(nil)
 
 // step sends r from all members in order and returns the Response of the last.
 func step(t testing.TB, c *Coordinator, r *Request) *Response {
@@ -32,7 +32,7 @@ func step(t testing.TB, c *Coordinator, r *Request) *Response {
 	return nil
 }
 
-// TestOneTimeNames: names that are used once neither take slots nor stay in
+// TestOneTimeNames: names that are used once neither take cards nor stay in
 // memory, and those that come again keep theirs.
 func TestOneTimeNames(t *testing.T) {
 	const capacity = 4
@@ -44,13 +44,13 @@ func TestOneTimeNames(t *testing.T) {
 		}
 	}
 	for i := range 1000 {
-		if resp := step(t, c, &Request{Name: fmt.Sprintf("allreduce.noname.%d", i)}); resp.Slot != NoSlot {
-			t.Fatalf("%s has slot %d", resp.Name, resp.Slot)
+		if resp := step(t, c, &Request{Name: fmt.Sprintf("allreduce.noname.%d", i)}); resp.Card != NoCard {
+			t.Fatalf("%s has card %d", resp.Name, resp.Card)
 		}
 	}
 	for i := range capacity {
 		if c.byName[steady(i).Name] == nil {
-			t.Errorf("steady.%d has lost its slot", i)
+			t.Errorf("steady.%d has lost its card", i)
 		}
 	}
 	limit := 4*capacity + 64
@@ -58,15 +58,15 @@ func TestOneTimeNames(t *testing.T) {
 		t.Errorf("%d open, %d spare, %d of %d recent", len(c.open), len(c.spare), len(c.recent.at), limit)
 	}
 	// The window is first in, first out.
-	if resp := step(t, c, &Request{Name: fmt.Sprintf("allreduce.noname.%d", 1000-limit)}); resp.Slot == NoSlot {
+	if resp := step(t, c, &Request{Name: fmt.Sprintf("allreduce.noname.%d", 1000-limit)}); resp.Card == NoCard {
 		t.Error("the oldest name in the window is forgotten")
 	}
-	if resp := step(t, c, &Request{Name: fmt.Sprintf("allreduce.noname.%d", 1000-limit-1)}); resp.Slot != NoSlot {
+	if resp := step(t, c, &Request{Name: fmt.Sprintf("allreduce.noname.%d", 1000-limit-1)}); resp.Card != NoCard {
 		t.Error("a name before the window is remembered")
 	}
 }
 
-// TestRetiredNameIsRemembered: a name that lost its slot to a mismatch has one
+// TestRetiredNameIsRemembered: a name that lost its card to a mismatch has one
 // again in the next round, however long ago it was first seen.
 func TestRetiredNameIsRemembered(t *testing.T) {
 	c := NewCoordinator([]int{0, 1}, newModelBoard(2, 1, false), Options{Capacity: 1})
@@ -83,21 +83,21 @@ func TestRetiredNameIsRemembered(t *testing.T) {
 	if err != nil || len(resps) != 1 || resps[0].Err == "" {
 		t.Fatalf("%+v, %v", resps, err)
 	}
-	if resp := step(t, c, x); resp.Slot == NoSlot {
-		t.Error("it has no slot")
+	if resp := step(t, c, x); resp.Card == NoCard {
+		t.Error("it has no card")
 	}
 }
 
-// TestSecondSightNeedsEqualParameters: parameters that alternate never get a slot.
+// TestSecondSightNeedsEqualParameters: parameters that alternate never get a card.
 func TestSecondSightNeedsEqualParameters(t *testing.T) {
 	c := NewCoordinator([]int{0}, newModelBoard(1, 4, false), Options{Capacity: 4})
 	for i := range 10 {
-		if resp := step(t, c, &Request{Name: "x", Shape: tensor.Shape{int64(i % 2)}}); resp.Slot != NoSlot {
-			t.Fatalf("round %d has slot %d", i, resp.Slot)
+		if resp := step(t, c, &Request{Name: "x", Shape: tensor.Shape{int64(i % 2)}}); resp.Card != NoCard {
+			t.Fatalf("round %d has card %d", i, resp.Card)
 		}
 	}
-	if resp := step(t, c, &Request{Name: "x", Shape: tensor.Shape{1}}); resp.Slot == NoSlot {
-		t.Error("no slot at second sight")
+	if resp := step(t, c, &Request{Name: "x", Shape: tensor.Shape{1}}); resp.Card == NoCard {
+		t.Error("no card at second sight")
 	}
 }
 
@@ -116,31 +116,31 @@ func TestStepKeepsNothingOfTheRequest(t *testing.T) {
 	}
 }
 
-// falseSlots is a board that breaks the contract.
-type falseSlots struct {
-	Slots
+// falseCards is a board that breaks the contract.
+type falseCards struct {
+	Cards
 	marked []int
 	ok     bool
 }
 
-func (s falseSlots) Retire(uint32) ([]int, bool) { return s.marked, s.ok }
+func (s falseCards) Retire(uint32) ([]int, bool) { return s.marked, s.ok }
 
 func TestStepViolations(t *testing.T) {
 	for _, tc := range []struct {
 		err   string
-		slots falseSlots
+		cards falseCards
 		from  int
 	}{
-		{"from member -1 of 2", falseSlots{}, -1},
-		{"from member 2 of 2", falseSlots{}, 2},
-		{"its slot 0 cannot be retired", falseSlots{}, 1},
-		{"false mark of member 2", falseSlots{marked: []int{2}, ok: true}, 1},
-		{"false mark of member -1", falseSlots{marked: []int{-1}, ok: true}, 1},
-		{"false mark of member 0", falseSlots{marked: []int{0, 0}, ok: true}, 1},
-		{"rank 9 sent it again", falseSlots{marked: []int{1}, ok: true}, 1},
+		{"from member -1 of 2", falseCards{}, -1},
+		{"from member 2 of 2", falseCards{}, 2},
+		{"its card 0 cannot be retired", falseCards{}, 1},
+		{"false mark of member 2", falseCards{marked: []int{2}, ok: true}, 1},
+		{"false mark of member -1", falseCards{marked: []int{-1}, ok: true}, 1},
+		{"false mark of member 0", falseCards{marked: []int{0, 0}, ok: true}, 1},
+		{"rank 9 sent it again", falseCards{marked: []int{1}, ok: true}, 1},
 	} {
-		tc.slots.Slots = newModelBoard(2, 1, false)
-		c := NewCoordinator([]int{7, 9}, tc.slots, Options{Capacity: 1})
+		tc.cards.Cards = newModelBoard(2, 1, false)
+		c := NewCoordinator([]int{7, 9}, tc.cards, Options{Capacity: 1})
 		for range 2 {
 			step(t, c, &Request{Name: "x", Shape: tensor.Shape{3}})
 		}

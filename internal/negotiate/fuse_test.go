@@ -16,7 +16,7 @@ func responses(t testing.TB, words string) []*Response {
 	var rs []*Response
 	for i, w := range strings.Fields(words) {
 		r := &Response{Type: operation.Allreduce, Name: fmt.Sprint(i), ReduceOp: tensor.Sum, Device: CPUDevice,
-			Prescale: 1, Postscale: 1, Slot: NoSlot}
+			Prescale: 1, Postscale: 1, Card: NoCard}
 		var n int64
 		w, r.Alone = strings.CutSuffix(w, "*")
 		w, r.Group, _ = strings.Cut(w, "@")

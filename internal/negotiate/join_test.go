@@ -32,16 +32,16 @@ func TestJoinReleasesAGroupOnce(t *testing.T) {
 	}
 }
 
-// TestJoinOfFalseSlots: a board that breaks the contract is noticed also when
-// all slots are retired.
-func TestJoinOfFalseSlots(t *testing.T) {
+// TestJoinOfFalseCards: a board that breaks the contract is noticed also when
+// all cards are retired.
+func TestJoinOfFalseCards(t *testing.T) {
 	for _, typ := range []operation.Kind{operation.Join, operation.Settle} {
-		c := NewCoordinator([]int{7, 9}, falseSlots{Slots: newModelBoard(2, 1, false)}, Options{Capacity: 1})
+		c := NewCoordinator([]int{7, 9}, falseCards{Cards: newModelBoard(2, 1, false)}, Options{Capacity: 1})
 		for range 2 {
 			step(t, c, &Request{Name: "x"})
 		}
 		_, err := c.Step([]int{1}, &Request{Type: typ, Name: "join.noname"})
-		if err == nil || !strings.Contains(err.Error(), `"x": its slot 0 cannot be retired`) {
+		if err == nil || !strings.Contains(err.Error(), `"x": its card 0 cannot be retired`) {
 			t.Errorf("%v: got %v", typ, err)
 		}
 	}
@@ -68,10 +68,10 @@ func TestJoinLeavesNothing(t *testing.T) {
 			}
 			step += len(resps)
 		}
-		if step != members+1 || len(c.open) != 0 || len(c.groups.held) != 0 || len(c.bySlot) != 0 ||
+		if step != members+1 || len(c.open) != 0 || len(c.groups.held) != 0 || len(c.byCard) != 0 ||
 			len(c.Joined()) != 0 {
-			t.Errorf("%d responses; left: %d tallies, %d groups, %d slots, joined %v", step, len(c.open),
-				len(c.groups.held), len(c.bySlot), c.Joined())
+			t.Errorf("%d responses; left: %d tallies, %d groups, %d cards, joined %v", step, len(c.open),
+				len(c.groups.held), len(c.byCard), c.Joined())
 		}
 	}
 }

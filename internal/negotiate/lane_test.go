@@ -38,7 +38,7 @@ const (
 type modelEntry struct {
 	req    Request
 	marked bool
-	mark   SlotGen
+	mark   CardGen
 }
 
 func newModelLane(ranks []int, remote bool, o Options) *modelLane {
@@ -68,7 +68,7 @@ func (l *modelLane) submit(m int, reqs ...*Request) string {
 	marks, cached := mem.worker.LookupGroup(nil, reqs)
 	var how []string
 	for _, mark := range marks {
-		how = append(how, fmt.Sprintf("slot %d gen %d", mark.Slot, mark.Gen))
+		how = append(how, fmt.Sprintf("card %d gen %d", mark.Card, mark.Gen))
 	}
 	said := "mark " + strings.Join(how, ", ")
 	if cached && l.board.Mark(m, marks...) {
@@ -118,7 +118,7 @@ func (l *modelLane) notice(m int) string {
 			if e.marked && e.mark == mark {
 				found, e.marked = true, false
 				l.board.Post(m, e.req.Append(nil))
-				said = append(said, fmt.Sprintf("slot %d gen %d is stale, post %s", mark.Slot, mark.Gen, e.req.Name))
+				said = append(said, fmt.Sprintf("card %d gen %d is stale, post %s", mark.Card, mark.Gen, e.req.Name))
 			}
 		}
 		if !found {
@@ -157,7 +157,7 @@ func (l *modelLane) next(m int) (*Response, error) {
 	mem := l.members[m]
 	rec := l.board.log[mem.read]
 	mem.read++
-	how := "slot " + fmt.Sprint(rec.slot)
+	how := "card " + fmt.Sprint(rec.card)
 	var resp *Response
 	var err error
 	if rec.response != nil {
@@ -166,7 +166,7 @@ func (l *modelLane) next(m int) (*Response, error) {
 			return nil, err
 		}
 		mem.worker.Apply(resp)
-	} else if resp, err = mem.worker.Slot(rec.slot); err != nil {
+	} else if resp, err = mem.worker.Card(rec.card); err != nil {
 		return nil, err
 	}
 	mem.history = append(mem.history, how+" "+string(resp.Append(nil)))
@@ -195,7 +195,7 @@ func (l *modelLane) next(m int) (*Response, error) {
 	case e == nil:
 		return nil, fmt.Errorf("member %d has to execute %q, which it has not submitted", m, resp.Name)
 	case rec.response == nil && !e.marked:
-		return nil, fmt.Errorf("member %d has to execute %q by a slot that it has not marked", m, resp.Name)
+		return nil, fmt.Errorf("member %d has to execute %q by a card that it has not marked", m, resp.Name)
 	case resp.Err == "" && !resp.Type.ChangesSets() && !resp.answers(&e.req, m):
 		return nil, fmt.Errorf("member %d asked for %+v and got %+v", m, e.req, resp)
 	}
@@ -212,9 +212,9 @@ func (l *modelLane) leftover() string {
 	if joined := l.coord.Joined(); len(joined) > 0 || len(l.coord.groups.held) > 0 {
 		s = append(s, fmt.Sprintf("%v have joined, %v is held", joined, l.coord.groups.held))
 	}
-	for i := range l.board.slots {
+	for i := range l.board.cards {
 		if marked := l.board.Marked(uint32(i)); len(marked) > 0 {
-			s = append(s, fmt.Sprintf("slot %d is marked by %v", i, marked))
+			s = append(s, fmt.Sprintf("card %d is marked by %v", i, marked))
 		}
 	}
 	for m, mem := range l.members {

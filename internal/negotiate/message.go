@@ -50,14 +50,14 @@ type Request struct {
 	// Alone says that the sender uses the tensor's memory in another Allreduce, too, so that the two must not
 	// be executed as one.
 	Alone bool
-	// Contested says that the sender's cache has a slot for the name, and yet it
-	// asks in full. Others may have marked the slot, and would ask in full only after
+	// Contested says that the sender's cache has a card for the name, and yet it
+	// asks in full. Others may have marked the card, and would ask in full only after
 	// the coordinator has seen this Request: so it must wait for nobody (Combiner).
 	Contested bool
 }
 
-// NoSlot is the Slot of a Response that is not cached.
-const NoSlot = ^uint32(0)
+// NoCard is the Card of a Response that is not cached.
+const NoCard = ^uint32(0)
 
 // Response tells every member to execute what was asked for, or to fail it.
 type Response struct {
@@ -79,8 +79,8 @@ type Response struct {
 	// Joined lists the lane members, ascending, that have joined and did not ask
 	// for this tensor: they execute it without an input of their own.
 	Joined []int32
-	// Slot and Gen name the cache slot under which this Response can be repeated;
-	// NoSlot if it cannot. A slot that stood for another name stands for this one now.
-	Slot uint32
+	// Card and Gen name the cache card under which this Response can be repeated;
+	// NoCard if it cannot. A card that stood for another name stands for this one now.
+	Card uint32
 	Gen  uint32
 }

@@ -272,8 +272,8 @@ type action struct {
 }
 
 // play runs p on l in an order drawn by pick, until nothing can move, and
-// returns how many times a slot was used.
-func play(l *modelLane, p *program, pick choose) (bySlot int, err error) {
+// returns how many times a card was used.
+func play(l *modelLane, p *program, pick choose) (byCard int, err error) {
 	pl := &player{l, p, make([]progress, len(l.members)), nil}
 	for m := range pl.at {
 		pl.at[m].enter(p, 0)
@@ -304,11 +304,11 @@ func play(l *modelLane, p *program, pick choose) (bySlot int, err error) {
 		}
 	}
 	for _, h := range l.members[0].history {
-		if strings.HasPrefix(h, "slot") {
-			bySlot++
+		if strings.HasPrefix(h, "card") {
+			byCard++
 		}
 	}
-	return bySlot, nil
+	return byCard, nil
 }
 
 // enter starts an epoch.
@@ -489,7 +489,7 @@ func ranks(n int) []int {
 // TestRandomPrograms finds no order of events in which members disagree, a
 // result differs from the sequential model, or anything is left waiting.
 func TestRandomPrograms(t *testing.T) {
-	var slots int
+	var cards int
 	property.Check(t, func(t *property.T) {
 		// Choices that are drawn one by one can be made small, and often are;
 		// those that come from a seed are even.
@@ -507,10 +507,10 @@ func TestRandomPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		slots += n
+		cards += n
 	})
-	if slots == 0 {
-		t.Error("no slot was ever used: the programs do not test what they should")
+	if cards == 0 {
+		t.Error("no card was ever used: the programs do not test what they should")
 	}
 }
 

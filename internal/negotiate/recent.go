@@ -1,6 +1,6 @@
 package negotiate
 
-// recent remembers the last Response of names that have no slot, so that only
+// recent remembers the last Response of names that have no card, so that only
 // a name that comes again is given one. Names that are used once, such as
 // "allreduce.noname.17", leave it first in, first out.
 type recent struct {

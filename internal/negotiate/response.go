@@ -41,7 +41,7 @@ func merge(reqs []*Request) *Response {
 		GroupSize: first.GroupSize,
 		Alone:     slices.ContainsFunc(reqs, func(r *Request) bool { return r != nil && r.Alone }),
 		Joined:    absentOf(reqs),
-		Slot:      NoSlot,
+		Card:      NoCard,
 	}
 	d := first.Type.Describe()
 	resp.ReduceOp = first.Type.Agreed(first.ReduceOp)
@@ -123,7 +123,7 @@ func (r *Response) Fits(q *Request, member int) bool {
 }
 
 // request is the inverse of merge: what member must have meant when it marked
-// this Response's slot.
+// this Response's card.
 func (r *Response) request(member int) *Request {
 	q := &Request{
 		Type:      r.Type,
@@ -147,7 +147,7 @@ func (r *Response) request(member int) *Request {
 	return q
 }
 
-// repeats reports whether r says the same as o, their slots aside.
+// repeats reports whether r says the same as o, their cards aside.
 func (r *Response) repeats(o *Response) bool {
 	return r.Type == o.Type && r.Err == o.Err && r.DType == o.DType && r.ReduceOp == o.ReduceOp && r.Wire == o.Wire &&
 		r.Name == o.Name && r.Root == o.Root && r.Device == o.Device &&

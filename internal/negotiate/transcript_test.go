@@ -27,7 +27,7 @@ import (
 //	inject m=1 …    posts a Request that no correct member would post
 //	pending         what the coordinator waits for
 //	joined          who has joined
-//	slots           what stands on the board, and by whom it is marked
+//	cards           what stands on the board, and by whom it is marked
 //	end             nothing may be left over
 //
 // To accept what they print now: go test ./internal/negotiate -run Transcripts -rewrite
@@ -109,10 +109,10 @@ func (tr *scenario) run(t *testing.T, d *transcript.Command) {
 		tr.lane.coord.Pending(func(name string, typ operation.Kind, present, missing []int) {
 			tr.printf("%v %s: in %v, missing %v", typ, name, present, missing)
 		})
-	case "slots":
-		for i, s := range tr.lane.board.slots {
-			if resp := tr.lane.coord.bySlot[uint32(i)]; resp != nil {
-				tr.printf("slot %d gen %d: %s, marked by %v", i, s.gen, resp.Name, tr.lane.board.Marked(uint32(i)))
+	case "cards":
+		for i, s := range tr.lane.board.cards {
+			if resp := tr.lane.coord.byCard[uint32(i)]; resp != nil {
+				tr.printf("card %d gen %d: %s, marked by %v", i, s.gen, resp.Name, tr.lane.board.Marked(uint32(i)))
 			}
 		}
 	case "end":
@@ -153,7 +153,7 @@ func (tr *scenario) read(m int) {
 		case slices.Contains(resp.Joined, int32(m)):
 			tr.printf("%d: %v %s, without an input", m, resp.Type, resp.Name)
 		case rec.response == nil:
-			tr.printf("%d: %v %s, by slot %d", m, resp.Type, resp.Name, rec.slot)
+			tr.printf("%d: %v %s, by card %d", m, resp.Type, resp.Name, rec.card)
 		default:
 			tr.printf("%d: %v %s", m, resp.Type, resp.Name)
 		}
@@ -196,8 +196,8 @@ func show(r *Response) string {
 	if len(r.Joined) > 0 {
 		s += fmt.Sprintf(" without %v", r.Joined)
 	}
-	if r.Slot != NoSlot {
-		s += fmt.Sprintf(" -> slot %d gen %d", r.Slot, r.Gen)
+	if r.Card != NoCard {
+		s += fmt.Sprintf(" -> card %d gen %d", r.Card, r.Gen)
 	}
 	return s
 }

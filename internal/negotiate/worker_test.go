@@ -62,7 +62,7 @@ func TestLookupMatchesEveryField(t *testing.T) {
 			other.Shape = tensor.Shape{4, 3} // member 0's; this is member 1
 		}
 		resp := merge([]*Request{&other, &req})
-		resp.Slot, resp.Gen = 5, 6
+		resp.Card, resp.Gen = 5, 6
 		w := NewWorker(1)
 		w.Apply(resp)
 		for _, c := range changes {
@@ -72,10 +72,10 @@ func TestLookupMatchesEveryField(t *testing.T) {
 			for _, m := range c.miss {
 				want = want && m != typ
 			}
-			if slot, gen, cached := w.Lookup(&r); cached != want || cached && (slot != 5 || gen != 6) {
-				t.Errorf("%v, %s changed: slot %d gen %d, cached %v, want %v", typ, c.name, slot, gen, cached, want)
+			if card, gen, cached := w.Lookup(&r); cached != want || cached && (card != 5 || gen != 6) {
+				t.Errorf("%v, %s changed: card %d gen %d, cached %v, want %v", typ, c.name, card, gen, cached, want)
 			}
-			// A leader holds back what nobody else asks for, unless it hears that a slot is contested.
+			// A leader holds back what nobody else asks for, unless it hears that a card is contested.
 			if known := r.Name == req.Name; r.Contested != (known && !want) {
 				t.Errorf("%v, %s changed: contested %v although cached %v, known %v", typ, c.name, r.Contested,
 					want, known)
@@ -96,7 +96,7 @@ func TestLookupMatchesEveryField(t *testing.T) {
 func TestLookupForeignMember(t *testing.T) {
 	r := Request{Type: operation.Allgather, Name: "x", Shape: tensor.Shape{2}}
 	resp := merge([]*Request{&r})
-	resp.Slot = 0
+	resp.Card = 0
 	w := NewWorker(1)
 	w.Apply(resp)
 	if _, _, cached := w.Lookup(&r); cached {
@@ -109,7 +109,7 @@ func TestLookupKeepsName(t *testing.T) {
 	memory := []byte("a")
 	r := Request{Type: operation.Allreduce, Name: unsafe.String(&memory[0], len(memory)), Shape: tensor.Shape{1}}
 	resp := merge([]*Request{{Type: operation.Allreduce, Name: "a", Shape: tensor.Shape{1}}})
-	resp.Slot = 0
+	resp.Card = 0
 	w := NewWorker(0)
 	w.Apply(resp)
 	_, _, cached := w.Lookup(&r)
@@ -127,7 +127,7 @@ func TestLookupGroup(t *testing.T) {
 		r := &Request{Type: operation.Allreduce, Name: name, Group: "g", GroupSize: 3, Shape: tensor.Shape{1}}
 		rs = append(rs, r)
 		resp := merge([]*Request{r})
-		resp.Slot, resp.Gen = uint32(10+i), uint32(i)
+		resp.Card, resp.Gen = uint32(10+i), uint32(i)
 		w.Apply(resp)
 	}
 	other := *rs[1]
@@ -136,11 +136,11 @@ func TestLookupGroup(t *testing.T) {
 	if _, cached := w.LookupGroup(nil, []*Request{rs[0], &other, strange}); cached || !rs[0].Contested ||
 		!other.Contested || strange.Contested {
 		t.Errorf("cached %v; contested: %v of one that is as before, %v of one that has changed, %v of one "+
-			"without a slot", cached, rs[0].Contested, other.Contested, strange.Contested)
+			"without a card", cached, rs[0].Contested, other.Contested, strange.Contested)
 	}
-	before := SlotGen{1, 2}
-	want := []SlotGen{before, {10, 0}, {11, 1}, {12, 2}}
-	dst := make([]SlotGen, 1, 4)
+	before := CardGen{1, 2}
+	want := []CardGen{before, {10, 0}, {11, 1}, {12, 2}}
+	dst := make([]CardGen, 1, 4)
 	dst[0] = before
 	n := testing.AllocsPerRun(10, func() {
 		if got, cached := w.LookupGroup(dst, rs); !cached || !slices.Equal(got, want) {
@@ -161,17 +161,17 @@ func TestLookupGroup(t *testing.T) {
 	}
 }
 
-// TestApplyForgetsRetiredSlots: no slot that was given before a Settle or a
+// TestApplyForgetsRetiredCards: no card that was given before a Settle or a
 // Join stands for anything after it.
-func TestApplyForgetsRetiredSlots(t *testing.T) {
+func TestApplyForgetsRetiredCards(t *testing.T) {
 	for _, typ := range []operation.Kind{operation.Settle, operation.Join} {
 		w, r := warmWorker()
-		w.Apply(&Response{Type: typ, Name: "join.noname", Slot: NoSlot})
+		w.Apply(&Response{Type: typ, Name: "join.noname", Card: NoCard})
 		if _, _, cached := w.Lookup(r); cached {
 			t.Errorf("%v: still cached", typ)
 		}
-		if _, err := w.Slot(7); err == nil {
-			t.Errorf("%v: the slot is resolved", typ)
+		if _, err := w.Card(7); err == nil {
+			t.Errorf("%v: the card is resolved", typ)
 		}
 	}
 }
@@ -181,9 +181,9 @@ func TestApplyReplaces(t *testing.T) {
 	req := func(name string) *Request {
 		return &Request{Type: operation.Allreduce, Name: name, Shape: tensor.Shape{1}}
 	}
-	apply := func(name string, slot, gen uint32, err string) *Response {
+	apply := func(name string, card, gen uint32, err string) *Response {
 		resp := merge([]*Request{req(name)})
-		resp.Slot, resp.Gen, resp.Err = slot, gen, err
+		resp.Card, resp.Gen, resp.Err = card, gen, err
 		w.Apply(resp)
 		return resp
 	}
@@ -191,8 +191,8 @@ func TestApplyReplaces(t *testing.T) {
 		_, _, cached := w.Lookup(req(name))
 		return cached
 	}
-	resolve := func(slot uint32) string {
-		resp, err := w.Slot(slot)
+	resolve := func(card uint32) string {
+		resp, err := w.Card(card)
 		if err != nil {
 			return ""
 		}
@@ -200,33 +200,33 @@ func TestApplyReplaces(t *testing.T) {
 	}
 
 	given := apply("a", 0, 1, "")
-	held, _ := w.Slot(0)
+	held, _ := w.Card(0)
 	given.Shape[0] = 9 // the caller's to reuse
 	if !known("a") || resolve(0) != "a" {
 		t.Error("a is not known")
 	}
 	apply("b", 0, 2, "")
 	if known("a") || !known("b") || resolve(0) != "b" {
-		t.Error("b has not taken the slot of a")
+		t.Error("b has not taken the card of a")
 	}
 	if held.Name != "a" || held.Gen != 1 {
 		t.Errorf("a Response that is held was changed: %+v", held)
 	}
 	apply("b", 3, 1, "")
 	if resolve(0) != "" || resolve(3) != "b" {
-		t.Error("b has two slots")
+		t.Error("b has two cards")
 	}
-	apply("b", NoSlot, 0, "")
+	apply("b", NoCard, 0, "")
 	if known("b") || resolve(3) != "" {
-		t.Error("b has kept a slot that was retired")
+		t.Error("b has kept a card that was retired")
 	}
 	apply("b", 3, 3, "")
 	apply("b", 3, 4, "mismatch")
 	if known("b") || resolve(3) != "" {
-		t.Error("b has kept its slot in spite of an error")
+		t.Error("b has kept its card in spite of an error")
 	}
-	if _, err := w.Slot(1 << 31); err == nil {
-		t.Error("a slot that never was is resolved")
+	if _, err := w.Card(1 << 31); err == nil {
+		t.Error("a card that never was is resolved")
 	}
 }
 
@@ -235,7 +235,7 @@ func warmWorker() (*Worker, *Request) {
 	r := &Request{Type: operation.Allgather, DType: tensor.Float32, Name: "layer4.conv2.weight", Device: CPUDevice,
 		Shape: tensor.Shape{64, 3, 3}}
 	resp := merge([]*Request{r, r})
-	resp.Slot = 7
+	resp.Card = 7
 	w.Apply(resp)
 	return w, r
 }
@@ -243,8 +243,8 @@ func warmWorker() (*Worker, *Request) {
 func TestLookupDoesNotAllocate(t *testing.T) {
 	w, r := warmWorker()
 	n := testing.AllocsPerRun(100, func() {
-		slot, _, cached := w.Lookup(r)
-		if resp, err := w.Slot(slot); !cached || err != nil || resp.Name != r.Name {
+		card, _, cached := w.Lookup(r)
+		if resp, err := w.Card(card); !cached || err != nil || resp.Name != r.Name {
 			t.Error("missed")
 		}
 	})

@@ -24,7 +24,7 @@ const (
 	// its members. They take no notice of Join: joined members send them too.
 	AddProcessSet    Kind = 64
 	RemoveProcessSet Kind = 65
-	// Settle asks the coordinator to retire all slots. A member that has read the
+	// Settle asks the coordinator to retire all cards. A member that has read the
 	// Response with its own rank as Root has no mark under way any more: each has
 	// led to a record that it has read, been taken over by the coordinator, or
 	// come back as stale. Before it joins, a member must have no mark under way.

@@ -100,11 +100,11 @@ type AmidBell interface {
 
 // Record kinds of a lane's log.
 const (
-	// RecordSlot says that a cached slot is ready on all members: 4 bytes, the slot.
-	RecordSlot byte = 1
+	// RecordCard says that a cached card is ready on all members: 4 bytes, the card.
+	RecordCard byte = 1
 	// RecordResponse carries one encoded Response of the coordinator.
 	RecordResponse byte = 2
-	// RecordRetired says that a generation of a slot has ended. It is the boards'
+	// RecordRetired says that a generation of a card has ended. It is the boards'
 	// own, between hosts: Next never returns it.
 	RecordRetired byte = 3
 )
@@ -112,31 +112,31 @@ const (
 // MaxRecord is the largest encoded Request or Response in bytes.
 const MaxRecord = 128 << 10
 
-// Mark names a slot at a generation.
-type Mark struct{ Slot, Gen uint32 }
+// Mark names a card at a generation.
+type Mark struct{ Card, Gen uint32 }
 
 // Board is where the members of one lane agree on what is executed next.
 //
-// A slot stands for a request that all members have seen before. A member
-// that has submitted it again marks the slot; the mark that completes the set
-// publishes the slot in the lane's ordered log. What has no slot is negotiated:
+// A card stands for a request that all members have seen before. A member
+// that has submitted it again marks the card; the mark that completes the set
+// publishes the card in the lane's ordered log. What has no card is negotiated:
 // members post Requests to the coordinator (member 0 of the lane), which
 // publishes Responses in the same log. All members read the same log, cut into
 // the same batches.
 //
 // Mark, MarkGroup and Post are safe on any goroutine; the rest belongs to the driver.
 type Board interface {
-	// Mark declares that this member is ready for the slot at this generation.
-	// It returns false when the slot has been retired since: the caller then
+	// Mark declares that this member is ready for the card at this generation.
+	// It returns false when the card has been retired since: the caller then
 	// posts a full Request.
-	Mark(slot, gen uint32) bool
-	// MarkGroup marks several slots in one step: where these are the last marks
-	// missing, all of the slots are published together. False: one of them has been
+	Mark(card, gen uint32) bool
+	// MarkGroup marks several cards in one step: where these are the last marks
+	// missing, all of the cards are published together. False: one of them has been
 	// retired, and none was marked.
 	MarkGroup(marks []Mark) bool
 	// Stale calls f for each mark that returned true but was found to be of an
 	// old generation later (only where the coordinator is not in the same memory).
-	Stale(f func(slot, gen uint32))
+	Stale(f func(card, gen uint32))
 	// Post sends an encoded Request (at most MaxRecord bytes, copied) to the
 	// coordinator. False means that there is no room now: keep it, drive, retry.
 	Post(request []byte) bool
@@ -161,16 +161,16 @@ type Board interface {
 	Requests(f func(from []int, p []byte))
 	// Publish appends an encoded Response to the log. False: no room now, retry later.
 	Publish(response []byte) bool
-	// Acquire returns a slot for a new Response with its new generation, retiring
+	// Acquire returns a card for a new Response with its new generation, retiring
 	// the one that has been unused for longest where all are taken. False: all
-	// slots are in use at this moment.
-	Acquire() (slot, gen uint32, ok bool)
-	// Retire ends the slot's generation and returns which members had marked it.
-	// False: nobody has acquired the slot. A record of the slot that is in the log
+	// cards are in use at this moment.
+	Acquire() (card, gen uint32, ok bool)
+	// Retire ends the card's generation and returns which members had marked it.
+	// False: nobody has acquired the card. A record of the card that is in the log
 	// already stands.
-	Retire(slot uint32) (marked []int, ok bool)
-	// Marked lists which members have marked the slot, for the stall report.
-	Marked(slot uint32) []int
+	Retire(card uint32) (marked []int, ok bool)
+	// Marked lists which members have marked the card, for the stall report.
+	Marked(card uint32) []int
 }
 
 // Combiner merges equal Requests on their way to the coordinator: the leader of a
@@ -189,8 +189,8 @@ type Record struct {
 	Kind byte
 	// Chained is the boards' own: the next record was completed by the same MarkGroup.
 	Chained bool
-	Slot    uint32 // RecordSlot, RecordRetired
-	Gen     uint32 // the slot's generation at that time; of RecordRetired the one that has ended
+	Card    uint32 // RecordCard, RecordRetired
+	Gen     uint32 // the card's generation at that time; of RecordRetired the one that has ended
 	Payload []byte // RecordResponse
 }
 

@@ -163,7 +163,7 @@ func joinAll(t *testing.T, n int, transport string) *worlds {
 	each(n, func(r int) {
 		c := l.config(r, n, transport)
 		c.Told.LocalSize = 64 // more than cores: who waits does not spin
-		c.CacheCapacity = 64  // fewer than the trials of a row: slots are evicted, too
+		c.CacheCapacity = 64  // fewer than the trials of a row: cards are evicted, too
 		w, err := join(context.Background(), c, 1, quiet())
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
@@ -183,7 +183,7 @@ func (all *worlds) leave() {
 	all.left.Do(func() { all.each(func(r int) { all.ws[r].Leave(limit) }) })
 }
 
-// tryAll runs the steps one by one, then all of them at once, with slots where
+// tryAll runs the steps one by one, then all of them at once, with cards where
 // the first round has left them, fusion, and the waits in another order.
 func (all *worlds) tryAll(row string, steps []step, c *cell) {
 	for _, together := range []bool{false, true} {

@@ -505,7 +505,7 @@ func floatsOf(v float64) []byte { return appendFloat(nil, tensor.Float32, v) }
 // returns what they are told when that is rank 1.
 func (all *worlds) disagree(d disagreement) (text string) {
 	for odd := range all.ws {
-		// Slots of the name, so that disagreement with what is remembered is tried, too.
+		// Cards of the name, so that disagreement with what is remembered is tried, too.
 		all.works(d.begins)
 		begins := d.begins
 		switch {

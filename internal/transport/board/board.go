@@ -1,5 +1,5 @@
-// Package board keeps the state of a lane's slot board in one flat region of
-// memory: a lock, a bitmap of marks per slot, the ordered log with its cuts, and
+// Package board keeps the state of a lane's board in one flat region of
+// memory: a lock, a bitmap of marks per card, the ordered log with its cuts, and
 // a mailbox per member. The region is either shared between processes (package
 // shm) or private to the coordinator's process (message boards); every call
 // names the member that it acts for.
@@ -9,9 +9,9 @@
 // process can write: lengths and positions are read once, checked and then used,
 // so that a damaged region ends in an error and never in a panic or a hang.
 //
-// The set of members that must mark a slot is fixed for the life of the board.
+// The set of members that must mark a card is fixed for the life of the board.
 // A member that joins (has no more tensors) is the coordinator's business: it
-// retires the slots concerned and decides from the marks that Retire returns.
+// retires the cards concerned and decides from the marks that Retire returns.
 package board
 
 import (
@@ -25,44 +25,44 @@ import (
 
 // ErrCorrupt is wrapped by every error that says that the region holds what no
 // member following the protocol could have written.
-var ErrCorrupt = errors.New("slot board is corrupt")
+var ErrCorrupt = errors.New("board is corrupt")
 
 // Limits of a Config.
 const (
 	maxMembers = 1 << 16
-	maxSlots   = 1 << 20
+	maxCards   = 1 << 20
 	maxRing    = 1 << 30
 )
 
 // Config is the shape of a board. All who use a region must agree on it.
 type Config struct {
-	Members int // how many members must mark a slot to complete it
+	Members int // how many members must mark a card to complete it
 	// Readers is how many members read the log from this memory: Members where the
 	// memory is shared by all, 1 where one process relays the log in messages.
 	Readers   int
-	Slots     int // how many requests can be remembered
+	Cards     int // how many requests can be remembered
 	LogBytes  int // size of the log's ring; a multiple of 64
 	MailBytes int // size of each member's mailbox; a multiple of 64
 	// Posters is how many members, the first ones, have a mailbox; 0 stands for all.
 	Posters int
 	// Closers is how many can close the log; 0 stands for Members.
 	Closers int
-	// Announce: the log says of each slot that its generation has ended
+	// Announce: the log says of each card that its generation has ended
 	// (transport.RecordRetired), for those who mark it on other boards.
 	Announce bool
-	// Learn: nobody acquires slots here. A slot stands for something from the first
+	// Learn: nobody acquires cards here. A card stands for something from the first
 	// mark of a generation until Forget ends it.
 	Learn bool
 }
 
 // Standard is a Config whose log and mailboxes hold messages of
 // transport.MaxRecord bytes.
-func Standard(members, readers, slots int) Config {
+func Standard(members, readers, cards int) Config {
 	return Config{
 		Members:   members,
 		Readers:   readers,
-		Slots:     slots,
-		LogBytes:  roundUp(slots*recordHeader, 64) + 4*transport.MaxRecord,
+		Cards:     cards,
+		LogBytes:  roundUp(cards*recordHeader, 64) + 4*transport.MaxRecord,
 		MailBytes: roundUp(recordHeader+transport.MaxRecord, 64),
 	}
 }
@@ -70,8 +70,8 @@ func Standard(members, readers, slots int) Config {
 // MinMail is the size of mailboxes that are not used.
 const MinMail = 64
 
-// MinLog is the size of a log that holds nothing but slot records.
-func MinLog(slots int) int { return roundUp(slots*recordHeader, 64) + 64 }
+// MinLog is the size of a log that holds nothing but card records.
+func MinLog(cards int) int { return roundUp(cards*recordHeader, 64) + 64 }
 
 func (c Config) check() error {
 	switch {
@@ -79,8 +79,8 @@ func (c Config) check() error {
 		return fmt.Errorf("board: %d members, want 1 to %d", c.Members, maxMembers)
 	case c.Readers < 1 || c.Readers > c.Members:
 		return fmt.Errorf("board: %d readers of %d members", c.Readers, c.Members)
-	case c.Slots < 1 || c.Slots > maxSlots:
-		return fmt.Errorf("board: %d slots, want 1 to %d", c.Slots, maxSlots)
+	case c.Cards < 1 || c.Cards > maxCards:
+		return fmt.Errorf("board: %d cards, want 1 to %d", c.Cards, maxCards)
 	case c.LogBytes%64 != 0 || c.LogBytes > maxRing || c.LogBytes < c.reserve()+64:
 		return fmt.Errorf("board: log of %d bytes, want a multiple of 64 from %d to %d", c.LogBytes,
 			roundUp(c.reserve()+64, 64), maxRing)
@@ -89,21 +89,21 @@ func (c Config) check() error {
 	case c.Closers < 0 || c.Closers > maxMembers:
 		return fmt.Errorf("board: %d closers, want up to %d", c.Closers, maxMembers)
 	case c.Announce && c.Learn:
-		return errors.New("board: who learns of slots has nothing to announce")
+		return errors.New("board: who learns of cards has nothing to announce")
 	case c.MailBytes%64 != 0 || c.MailBytes > maxRing || c.MailBytes < 64:
 		return fmt.Errorf("board: mailbox of %d bytes, want a multiple of 64 from 64 to %d", c.MailBytes, maxRing)
 	}
 	return nil
 }
 
-// reserve is the part of the log that Publish leaves free, so that slot records,
-// of which each slot has at most one unread, always find room; and with Announce
+// reserve is the part of the log that Publish leaves free, so that card records,
+// of which each card has at most one unread, always find room; and with Announce
 // also the record of its retirement, or two of these.
 func (c Config) reserve() int {
 	if c.Announce {
-		return 2 * c.Slots * recordHeader
+		return 2 * c.Cards * recordHeader
 	}
-	return c.Slots * recordHeader
+	return c.Cards * recordHeader
 }
 
 // rules are the fields that say how the board behaves, as one number.
@@ -146,7 +146,7 @@ type Board struct {
 	cfg  Config
 	regs *registers
 	// Views of the region's tables, see layout.
-	slots   []byte
+	cards   []byte
 	log     []byte
 	cursors []byte
 	mail    []byte
@@ -174,7 +174,7 @@ func Format(mem []byte, c Config) (*Board, error) {
 	if r.magic.Load() != 0 {
 		return nil, errors.New("board: the region to format is not zeroed")
 	}
-	r.members, r.readers, r.slots = uint64(c.Members), uint64(c.Readers), uint64(c.Slots)
+	r.members, r.readers, r.cards = uint64(c.Members), uint64(c.Readers), uint64(c.Cards)
 	r.logBytes, r.mailBytes, r.rules = uint64(c.LogBytes), uint64(c.MailBytes), c.rules()
 	r.magic.Store(magic)
 	return b, nil
@@ -190,10 +190,10 @@ func Attach(mem []byte, c Config) (*Board, error) {
 	if m := r.magic.Load(); m != magic {
 		return nil, fmt.Errorf("%w: magic number %#x, want %#x", ErrCorrupt, m, uint64(magic))
 	}
-	if r.members != uint64(c.Members) || r.readers != uint64(c.Readers) || r.slots != uint64(c.Slots) ||
+	if r.members != uint64(c.Members) || r.readers != uint64(c.Readers) || r.cards != uint64(c.Cards) ||
 		r.logBytes != uint64(c.LogBytes) || r.mailBytes != uint64(c.MailBytes) || r.rules != c.rules() {
-		return nil, fmt.Errorf("%w: formatted for %d members, %d readers, %d slots, log %d, mailbox %d, rules "+
-			"%#x; want %+v", ErrCorrupt, r.members, r.readers, r.slots, r.logBytes, r.mailBytes, r.rules, c)
+		return nil, fmt.Errorf("%w: formatted for %d members, %d readers, %d cards, log %d, mailbox %d, rules "+
+			"%#x; want %+v", ErrCorrupt, r.members, r.readers, r.cards, r.logBytes, r.mailBytes, r.rules, c)
 	}
 	for i := range b.readers {
 		pos := b.cursor(i).Load()
@@ -236,7 +236,7 @@ func view(mem []byte, c Config) (*Board, error) {
 	b := &Board{
 		cfg:     c,
 		regs:    (*registers)(unsafe.Pointer(&mem[0])),
-		slots:   mem[l.slots:l.cursors:l.cursors],
+		cards:   mem[l.cards:l.cursors:l.cursors],
 		cursors: mem[l.cursors:l.mail:l.mail],
 		mail:    mem[l.mail:l.log:l.log],
 		log:     mem[l.log:l.size:l.size],

@@ -10,8 +10,8 @@ import (
 )
 
 // small is a board whose rings wrap after a few messages.
-func small(members, slots int) Config {
-	return Config{Members: members, Readers: members, Slots: slots, LogBytes: roundUp(8*slots+64, 64), MailBytes: 128}
+func small(members, cards int) Config {
+	return Config{Members: members, Readers: members, Cards: cards, LogBytes: roundUp(8*cards+64, 64), MailBytes: 128}
 }
 
 func mustNew(t testing.TB, c Config) *Board {
@@ -23,20 +23,20 @@ func mustNew(t testing.TB, c Config) *Board {
 	return b
 }
 
-func mustAcquire(t testing.TB, b *Board) (slot, gen uint32) {
+func mustAcquire(t testing.TB, b *Board) (card, gen uint32) {
 	t.Helper()
-	slot, gen, ok, err := b.Acquire()
+	card, gen, ok, err := b.Acquire()
 	if err != nil || !ok {
 		t.Fatalf("Acquire: ok %v, error %v", ok, err)
 	}
-	return slot, gen
+	return card, gen
 }
 
-func mustMark(t testing.TB, b *Board, member int, slot, gen uint32, want Result) {
+func mustMark(t testing.TB, b *Board, member int, card, gen uint32, want Result) {
 	t.Helper()
-	got, err := b.Mark(member, slot, gen)
+	got, err := b.Mark(member, card, gen)
 	if err != nil || got != want {
-		t.Fatalf("Mark(%d, %d, %d) = %v, %v, want %v", member, slot, gen, got, err, want)
+		t.Fatalf("Mark(%d, %d, %d) = %v, %v, want %v", member, card, gen, got, err, want)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestMoreMembersThanAWord(t *testing.T) {
 	for _, n := range []int{1, 2, 63, 64, 65, 100, 128, 129} {
 		c := Standard(n, 1, 4)
 		b := mustNew(t, c)
-		slot, gen := mustAcquire(t, b)
+		card, gen := mustAcquire(t, b)
 		for round := range 2 {
 			for i := range n {
 				m := (i*7 + 3*round) % n
@@ -72,24 +72,24 @@ func TestMoreMembersThanAWord(t *testing.T) {
 				if i == n-1 {
 					want = Completed
 				}
-				mustMark(t, b, m, slot, gen, want)
+				mustMark(t, b, m, card, gen, want)
 			}
-			if r := mustNext(t, b, 0, 1); r[0].Kind != transport.RecordSlot || r[0].Slot != slot {
+			if r := mustNext(t, b, 0, 1); r[0].Kind != transport.RecordCard || r[0].Card != card {
 				t.Fatalf("%d members: record %+v", n, r[0])
 			}
 		}
 		var want []int
 		for m := 0; m < n-1; m += 9 {
-			mustMark(t, b, m, slot, gen, Marked)
+			mustMark(t, b, m, card, gen, Marked)
 			want = append(want, m)
 		}
-		if got, err := b.Marked(slot); err != nil || !slices.Equal(got, want) {
+		if got, err := b.Marked(card); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%d members: Marked = %v, %v, want %v", n, got, err, want)
 		}
-		if got, ok, err := b.Retire(slot); err != nil || !ok || !slices.Equal(got, want) {
+		if got, ok, err := b.Retire(card); err != nil || !ok || !slices.Equal(got, want) {
 			t.Fatalf("%d members: Retire = %v, %v, %v, want %v", n, got, ok, err, want)
 		}
-		mustMark(t, b, n-1, slot, gen, Stale)
+		mustMark(t, b, n-1, card, gen, Stale)
 	}
 }
 
@@ -117,28 +117,28 @@ func TestAcquireTakesTheLeastRecentlyUsed(t *testing.T) {
 	b := mustNew(t, Standard(1, 1, 3))
 	gens := make([]uint32, 3)
 	for i := range uint32(3) {
-		slot, gen := mustAcquire(t, b)
-		if slot != i {
-			t.Fatalf("free slot %d, want %d", slot, i)
+		card, gen := mustAcquire(t, b)
+		if card != i {
+			t.Fatalf("free card %d, want %d", card, i)
 		}
 		gens[i] = gen
 	}
 	mustMark(t, b, 0, 0, gens[0], Completed)
-	// Slot 1 is now the oldest, then 2; slot 0 has an unread record besides.
-	if slot, gen := mustAcquire(t, b); slot != 1 || gen == gens[1] {
-		t.Fatalf("acquired slot %d generation %d", slot, gen)
+	// Card 1 is now the oldest, then 2; card 0 has an unread record besides.
+	if card, gen := mustAcquire(t, b); card != 1 || gen == gens[1] {
+		t.Fatalf("acquired card %d generation %d", card, gen)
 	}
 	mustMark(t, b, 0, 1, gens[1], Stale)
-	if slot, _ := mustAcquire(t, b); slot != 2 {
-		t.Fatalf("acquired slot %d, want 2", slot)
+	if card, _ := mustAcquire(t, b); card != 2 {
+		t.Fatalf("acquired card %d, want 2", card)
 	}
 	mustNext(t, b, 0, 1)
-	if slot, _ := mustAcquire(t, b); slot != 0 {
-		t.Fatalf("acquired slot %d, want 0, whose record is read now", slot)
+	if card, _ := mustAcquire(t, b); card != 0 {
+		t.Fatalf("acquired card %d, want 0, whose record is read now", card)
 	}
 }
 
-func TestAcquireSparesMarkedAndUnreadSlots(t *testing.T) {
+func TestAcquireSparesMarkedAndUnreadCards(t *testing.T) {
 	b := mustNew(t, Standard(2, 2, 2))
 	s0, g0 := mustAcquire(t, b)
 	s1, g1 := mustAcquire(t, b)
@@ -147,18 +147,18 @@ func TestAcquireSparesMarkedAndUnreadSlots(t *testing.T) {
 	mustMark(t, b, 1, s1, g1, Completed)
 	mustNext(t, b, 0, 1) // reader 1 has not read it
 	if s, _, ok, err := b.Acquire(); ok || err != nil {
-		t.Fatalf("acquired slot %d, %v", s, err)
+		t.Fatalf("acquired card %d, %v", s, err)
 	}
 	// Retiring does not make the unread record forgotten.
 	if _, ok, err := b.Retire(s1); !ok || err != nil {
 		t.Fatalf("Retire: %v, %v", ok, err)
 	}
 	if s, _, ok, err := b.Acquire(); ok || err != nil {
-		t.Fatalf("acquired slot %d, %v", s, err)
+		t.Fatalf("acquired card %d, %v", s, err)
 	}
 	mustNext(t, b, 1, 1)
 	if s, _ := mustAcquire(t, b); s != s1 {
-		t.Fatalf("acquired slot %d, want %d", s, s1)
+		t.Fatalf("acquired card %d, want %d", s, s1)
 	}
 }
 
@@ -172,12 +172,12 @@ func TestMarkTwiceIsAnError(t *testing.T) {
 	mustMark(t, b, 1, s, g, Completed) // the lock was given back
 }
 
-func TestFullLogKeepsRoomForSlots(t *testing.T) {
-	const slots = 5
-	b := mustNew(t, small(1, slots))
+func TestFullLogKeepsRoomForCards(t *testing.T) {
+	const cards = 5
+	b := mustNew(t, small(1, cards))
 	var woken []int
 	b.SetWake(func(m int) { woken = append(woken, m) })
-	gens := make([]uint32, slots)
+	gens := make([]uint32, cards)
 	for range gens {
 		s, g := mustAcquire(t, b)
 		gens[s] = g
@@ -196,7 +196,7 @@ func TestFullLogKeepsRoomForSlots(t *testing.T) {
 		mustMark(t, b, 0, uint32(s), g, Completed)
 	}
 	mustPublish(t, b, nil, false)
-	mustNext(t, b, 0, n+slots)
+	mustNext(t, b, 0, n+cards)
 	if !slices.Equal(woken, []int{0}) {
 		t.Fatalf("woken %v, want the coordinator once", woken)
 	}
@@ -345,7 +345,7 @@ func TestAttach(t *testing.T) {
 		t.Fatal("formatted twice")
 	}
 	other := c
-	other.Slots++
+	other.Cards++
 	if _, err := Attach(append(mem, make([]byte, 4096)...), other); err == nil {
 		t.Fatal("attached with another config")
 	}
@@ -367,11 +367,11 @@ func TestAttach(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	for _, c := range []Config{
 		{},
-		{Members: 2, Readers: 3, Slots: 1, LogBytes: 4096, MailBytes: 4096},
-		{Members: 2, Readers: 2, Slots: 0, LogBytes: 4096, MailBytes: 4096},
-		{Members: 2, Readers: 2, Slots: 512, LogBytes: 4096, MailBytes: 4096}, // no room beside the reserve
-		{Members: 2, Readers: 2, Slots: 1, LogBytes: 4095, MailBytes: 4096},
-		{Members: 2, Readers: 2, Slots: 1, LogBytes: 4096, MailBytes: 0},
+		{Members: 2, Readers: 3, Cards: 1, LogBytes: 4096, MailBytes: 4096},
+		{Members: 2, Readers: 2, Cards: 0, LogBytes: 4096, MailBytes: 4096},
+		{Members: 2, Readers: 2, Cards: 512, LogBytes: 4096, MailBytes: 4096}, // no room beside the reserve
+		{Members: 2, Readers: 2, Cards: 1, LogBytes: 4095, MailBytes: 4096},
+		{Members: 2, Readers: 2, Cards: 1, LogBytes: 4096, MailBytes: 0},
 	} {
 		if _, err := NewPrivate(c); err == nil {
 			t.Errorf("%+v was accepted", c)
@@ -406,25 +406,25 @@ func BenchmarkMarkNext(bm *testing.B) {
 	}
 }
 
-// A log that has been closed stays as it is, whatever happens to slots.
+// A log that has been closed stays as it is, whatever happens to cards.
 func TestNothingIsAnnouncedAfterClose(t *testing.T) {
 	c := Standard(2, 1, 4)
 	c.Announce = true
 	b := mustNew(t, c)
-	slot, gen := mustAcquire(t, b)
+	card, gen := mustAcquire(t, b)
 	mustAcquire(t, b)
-	mustMark(t, b, 1, slot, gen, Marked)
+	mustMark(t, b, 1, card, gen, Marked)
 	if err := b.Close(0); err != nil {
 		t.Fatal(err)
 	}
 	if !b.Drained(0) {
 		t.Fatal("an empty log is not drained")
 	}
-	if marked, ok, err := b.Retire(slot); err != nil || !ok || !slices.Equal(marked, []int{1}) {
+	if marked, ok, err := b.Retire(card); err != nil || !ok || !slices.Equal(marked, []int{1}) {
 		t.Fatalf("Retire = %v, %v, %v", marked, ok, err)
 	}
 	for range 4 {
-		mustAcquire(t, b) // takes the other slot away, too
+		mustAcquire(t, b) // takes the other card away, too
 	}
 	if !b.Drained(0) {
 		t.Error("the closed log has grown")

@@ -62,12 +62,12 @@ func use(b *Board, rng *rand.Rand) {
 		b.Post(m, make([]byte, rng.IntN(100)))
 		b.Requests(func(int, []byte) {})
 		b.Acquire()
-		s := uint32(rng.IntN(b.cfg.Slots))
-		slot, _ := b.slot(s)
-		b.Mark(m, s, slot.gen)
+		s := uint32(rng.IntN(b.cfg.Cards))
+		card, _ := b.card(s)
+		b.Mark(m, s, card.gen)
 		for m := range b.cfg.Members {
 			if rng.IntN(2) == 0 {
-				b.Mark(m, s, slot.gen)
+				b.Mark(m, s, card.gen)
 			}
 		}
 		b.Publish(make([]byte, rng.IntN(40)))
@@ -76,11 +76,11 @@ func use(b *Board, rng *rand.Rand) {
 			b.Retire(s)
 		}
 		if rng.IntN(4) == 0 {
-			b.Forget(s, slot.gen+uint32(rng.IntN(3)-1))
+			b.Forget(s, card.gen+uint32(rng.IntN(3)-1))
 		}
 		if rng.IntN(4) == 0 {
-			b.Relay([]transport.Record{{Kind: transport.RecordSlot, Slot: s, Gen: slot.gen},
-				{Kind: transport.RecordRetired, Slot: s}, {Kind: transport.RecordResponse,
+			b.Relay([]transport.Record{{Kind: transport.RecordCard, Card: s, Gen: card.gen},
+				{Kind: transport.RecordRetired, Card: s}, {Kind: transport.RecordResponse,
 					Payload: make([]byte, rng.IntN(40))}})
 		}
 		if rng.IntN(60) == 0 {

@@ -26,16 +26,16 @@ func acquireGroup(t testing.TB, b *Board, n int) []transport.Mark {
 	t.Helper()
 	group := make([]transport.Mark, n)
 	for i := range group {
-		group[i].Slot, group[i].Gen = mustAcquire(t, b)
+		group[i].Card, group[i].Gen = mustAcquire(t, b)
 	}
 	return group
 }
 
-func slotsOf(records []transport.Record) (slots []uint32) {
+func cardsOf(records []transport.Record) (cards []uint32) {
 	for _, r := range records {
-		slots = append(slots, r.Slot)
+		cards = append(cards, r.Card)
 	}
-	return slots
+	return cards
 }
 
 func TestAStaleMemberOfAGroupMarksNone(t *testing.T) {
@@ -43,37 +43,37 @@ func TestAStaleMemberOfAGroupMarksNone(t *testing.T) {
 		b := mustNew(t, Standard(2, 2, 4))
 		group := acquireGroup(t, b, 3)
 		mustMarkGroup(t, b, 0, group, Marked)
-		if _, ok, err := b.Retire(group[stale].Slot); !ok || err != nil {
+		if _, ok, err := b.Retire(group[stale].Card); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		mustMarkGroup(t, b, 1, group, Stale)
 		mustNext(t, b, 1, 0)
 		rest := slices.Delete(slices.Clone(group), stale, stale+1)
 		for _, m := range rest {
-			if marked, err := b.Marked(m.Slot); err != nil || !slices.Equal(marked, []int{0}) {
-				t.Errorf("slot %d is marked by %v, %v", m.Slot, marked, err)
+			if marked, err := b.Marked(m.Card); err != nil || !slices.Equal(marked, []int{0}) {
+				t.Errorf("card %d is marked by %v, %v", m.Card, marked, err)
 			}
 		}
-		// there are slots 0 to 3
-		mustMarkGroup(t, b, 1, append(slices.Clone(rest), transport.Mark{Slot: 4, Gen: 1}), Stale)
+		// there are cards 0 to 3
+		mustMarkGroup(t, b, 1, append(slices.Clone(rest), transport.Mark{Card: 4, Gen: 1}), Stale)
 		mustMarkGroup(t, b, 1, rest, Completed)
-		if got, want := slotsOf(mustNext(t, b, 0, 2)), []uint32{rest[0].Slot, rest[1].Slot}; !slices.Equal(got, want) {
+		if got, want := cardsOf(mustNext(t, b, 0, 2)), []uint32{rest[0].Card, rest[1].Card}; !slices.Equal(got, want) {
 			t.Errorf("published %v, want %v", got, want)
 		}
 	}
 }
 
-// A group that finds other marks for some of its slots only publishes those.
+// A group that finds other marks for some of its cards only publishes those.
 func TestAGroupCompletesWhatItCan(t *testing.T) {
 	b := mustNew(t, Standard(2, 2, 4))
 	group := acquireGroup(t, b, 3)
-	mustMark(t, b, 0, group[1].Slot, group[1].Gen, Marked)
+	mustMark(t, b, 0, group[1].Card, group[1].Gen, Marked)
 	mustMarkGroup(t, b, 1, group, Completed)
-	if got := slotsOf(mustNext(t, b, 0, 1)); got[0] != group[1].Slot {
+	if got := cardsOf(mustNext(t, b, 0, 1)); got[0] != group[1].Card {
 		t.Errorf("published %v", got)
 	}
 	mustMarkGroup(t, b, 0, []transport.Mark{group[2], group[0]}, Completed)
-	if got := slotsOf(mustNext(t, b, 0, 2)); !slices.Equal(got, []uint32{group[2].Slot, group[0].Slot}) {
+	if got := cardsOf(mustNext(t, b, 0, 2)); !slices.Equal(got, []uint32{group[2].Card, group[0].Card}) {
 		t.Errorf("published %v", got)
 	}
 	if err := b.Close(0); err != nil {
@@ -82,7 +82,7 @@ func TestAGroupCompletesWhatItCan(t *testing.T) {
 	mustMarkGroup(t, b, 1, group, Closed)
 }
 
-func TestASlotTwiceInAGroupIsAnError(t *testing.T) {
+func TestACardTwiceInAGroupIsAnError(t *testing.T) {
 	b := mustNew(t, Standard(2, 2, 4))
 	group := acquireGroup(t, b, 1)
 	if _, err := b.MarkGroup(0, append(group, group...)); !errors.Is(err, ErrCorrupt) {
@@ -90,7 +90,7 @@ func TestASlotTwiceInAGroupIsAnError(t *testing.T) {
 	}
 }
 
-// TestGroupsStayTogether lets members mark a group and some slots outside of it
+// TestGroupsStayTogether lets members mark a group and some cards outside of it
 // at random moments, while all of them read and so cut the log wherever it ends.
 // The group's records must come next to one another, in one batch, on every member.
 func TestGroupsStayTogether(t *testing.T) {
@@ -142,12 +142,12 @@ func groupsTogether(t *testing.T, seed uint64) {
 	wg.Wait()
 }
 
-// groupReader is a member; its group is the first size slots.
+// groupReader is a member; its group is the first size cards.
 type groupReader struct {
 	b        *Board
 	me, size int
-	done     []int  // by slot: how often it has been read
-	pending  []bool // by slot: marked and not read
+	done     []int  // by card: how often it has been read
+	pending  []bool // by card: marked and not read
 }
 
 func (r *groupReader) finished(rounds int) bool {
@@ -185,22 +185,22 @@ func (r *groupReader) mark(group []transport.Mark) error {
 
 func (r *groupReader) read() error {
 	records, err := r.b.Next(r.me)
-	slots := slotsOf(records)
+	cards := cardsOf(records)
 	inGroup := 0
-	for _, s := range slots {
+	for _, s := range cards {
 		if int(s) < r.size {
 			inGroup++
 		} else if inGroup%r.size != 0 {
-			return fmt.Errorf("batch %v tears the group of %d slots", slots, r.size)
+			return fmt.Errorf("batch %v tears the group of %d cards", cards, r.size)
 		}
 		if !r.pending[s] {
-			return fmt.Errorf("batch %v: slot %d was not marked", slots, s)
+			return fmt.Errorf("batch %v: card %d was not marked", cards, s)
 		}
 		r.pending[s] = false
 		r.done[s]++
 	}
 	if inGroup%r.size != 0 {
-		return fmt.Errorf("batch %v has %d of the %d slots of the group", slots, inGroup, r.size)
+		return fmt.Errorf("batch %v has %d of the %d cards of the group", cards, inGroup, r.size)
 	}
 	return err
 }

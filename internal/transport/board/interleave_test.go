@@ -16,7 +16,7 @@ import (
 
 // TestInterleavings lets members on goroutines of their own submit tensors in
 // random order over one region with tiny rings, as the engine does: a tensor
-// whose slot a member knows is marked, another is requested, and the coordinator
+// whose card a member knows is marked, another is requested, and the coordinator
 // publishes a Response when all have asked. Marks race with retirements,
 // evictions, full rings and cuts. It checks what must hold whatever the order:
 // every member reads the same batches, and each submission by all members is
@@ -25,8 +25,8 @@ func TestInterleavings(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
-			members, slots := 2+rng.IntN(4), 1+rng.IntN(6)
-			runInterleaving(t, seed, small(members, slots), 1+rng.IntN(8), 60)
+			members, cards := 2+rng.IntN(4), 1+rng.IntN(6)
+			runInterleaving(t, seed, small(members, cards), 1+rng.IntN(8), 60)
 		})
 	}
 }
@@ -43,17 +43,17 @@ type simMember struct {
 	rounds  []int           // per name: how often it has been executed here
 	pending []bool          // per name: submitted and not executed
 	request []bool          // per name: a Request must be posted yet
-	known   map[int]simSlot // name → slot, as read from the log
-	names   map[uint32]int  // slot → name, as read from the log
+	known   map[int]simCard // name → card, as read from the log
+	names   map[uint32]int  // card → name, as read from the log
 	trace   []string        // the log as seen, with its cuts
 	asked   []map[int]bool  // coordinator, per name: who has requested it
-	mine    map[int]simSlot // coordinator: name → slot
-	owner   map[uint32]int  // coordinator: slot → name
+	mine    map[int]simCard // coordinator: name → card
+	owner   map[uint32]int  // coordinator: card → name
 	ready   []int           // coordinator: names to respond to
 	failed  *atomic.Pointer[string]
 }
 
-type simSlot struct{ slot, gen uint32 }
+type simCard struct{ card, gen uint32 }
 
 func runInterleaving(t *testing.T, seed uint64, c Config, names, rounds int) {
 	mem := make([]byte, Bytes(c)+64)
@@ -71,14 +71,14 @@ func runInterleaving(t *testing.T, seed uint64, c Config, names, rounds int) {
 		sims[m] = &simMember{
 			b: b, me: m, rng: rand.New(rand.NewPCG(seed, uint64(m)+1)),
 			rounds: make([]int, names), pending: make([]bool, names), request: make([]bool, names),
-			known: map[int]simSlot{}, names: map[uint32]int{}, failed: &failed,
+			known: map[int]simCard{}, names: map[uint32]int{}, failed: &failed,
 		}
 	}
 	sims[0].asked = make([]map[int]bool, names)
 	for i := range sims[0].asked {
 		sims[0].asked[i] = map[int]bool{}
 	}
-	sims[0].mine, sims[0].owner = map[int]simSlot{}, map[uint32]int{}
+	sims[0].mine, sims[0].owner = map[int]simCard{}, map[uint32]int{}
 
 	deadline := time.Now().Add(time.Minute)
 	var wg sync.WaitGroup
@@ -150,11 +150,11 @@ func (s *simMember) submit(rounds int) {
 	}
 	s.pending[name] = true
 	k, ok := s.known[name]
-	if !ok || s.rng.IntN(8) == 0 { // now and then a full Request although the slot is known
+	if !ok || s.rng.IntN(8) == 0 { // now and then a full Request although the card is known
 		s.request[name] = true
 		return
 	}
-	r, err := s.b.Mark(s.me, k.slot, k.gen)
+	r, err := s.b.Mark(s.me, k.card, k.gen)
 	s.check(err)
 	if r == Stale {
 		s.request[name] = true
@@ -182,14 +182,14 @@ func (s *simMember) read() {
 	for _, r := range batch {
 		name := -1
 		switch r.Kind {
-		case transport.RecordSlot:
-			n, ok := s.names[r.Slot]
+		case transport.RecordCard:
+			n, ok := s.names[r.Card]
 			if !ok {
-				s.fail("record of slot %d, which stands for nothing", r.Slot)
+				s.fail("record of card %d, which stands for nothing", r.Card)
 				return
 			}
 			name = n
-			s.trace = append(s.trace, fmt.Sprintf("slot %d = %d", r.Slot, name))
+			s.trace = append(s.trace, fmt.Sprintf("card %d = %d", r.Card, name))
 		case transport.RecordResponse:
 			name = s.learn(r.Payload)
 		}
@@ -203,27 +203,27 @@ func (s *simMember) read() {
 	s.trace = append(s.trace, "cut")
 }
 
-// learn reads a Response: which name, under which slot from now on.
+// learn reads a Response: which name, under which card from now on.
 func (s *simMember) learn(p []byte) int {
 	name := int(binary.LittleEndian.Uint32(p))
-	k := simSlot{binary.LittleEndian.Uint32(p[4:]), binary.LittleEndian.Uint32(p[8:])}
+	k := simCard{binary.LittleEndian.Uint32(p[4:]), binary.LittleEndian.Uint32(p[8:])}
 	for i, c := range p[12:] {
 		if c != byte(name+i) {
 			s.fail("payload of name %d damaged at byte %d", name, i)
 			break
 		}
 	}
-	if old, ok := s.known[name]; ok && s.names[old.slot] == name {
-		delete(s.names, old.slot)
+	if old, ok := s.known[name]; ok && s.names[old.card] == name {
+		delete(s.names, old.card)
 	}
 	delete(s.known, name)
 	if k.gen != 0 {
-		if other, ok := s.names[k.slot]; ok {
+		if other, ok := s.names[k.card]; ok {
 			delete(s.known, other)
 		}
-		s.names[k.slot], s.known[name] = name, k
+		s.names[k.card], s.known[name] = name, k
 	}
-	s.trace = append(s.trace, fmt.Sprintf("response %d = slot %d.%d", name, k.slot, k.gen))
+	s.trace = append(s.trace, fmt.Sprintf("response %d = card %d.%d", name, k.card, k.gen))
 	return name
 }
 
@@ -252,19 +252,19 @@ func (s *simMember) ask(name, from int) {
 	}
 }
 
-// retire ends the slot of a name and turns its marks into requests.
+// retire ends the card of a name and turns its marks into requests.
 func (s *simMember) retire(name int) {
 	k, ok := s.mine[name]
 	if !ok {
 		return
 	}
-	marked, ok, err := s.b.Retire(k.slot)
+	marked, ok, err := s.b.Retire(k.card)
 	s.check(err)
 	if !ok {
-		s.fail("slot %d of name %d was not taken", k.slot, name)
+		s.fail("card %d of name %d was not taken", k.card, name)
 	}
 	delete(s.mine, name)
-	delete(s.owner, k.slot)
+	delete(s.owner, k.card)
 	for _, m := range marked {
 		s.ask(name, m)
 	}
@@ -273,17 +273,17 @@ func (s *simMember) retire(name int) {
 func (s *simMember) respond(name int) bool {
 	p := make([]byte, 12+s.rng.IntN(40))
 	binary.LittleEndian.PutUint32(p, uint32(name))
-	slot, gen, ok, err := s.b.Acquire()
+	card, gen, ok, err := s.b.Acquire()
 	s.check(err)
 	if ok {
-		if marks, err := s.b.Marked(slot); err != nil || len(marks) > 0 {
-			s.fail("acquired slot %d with marks of %v, %v", slot, marks, err)
+		if marks, err := s.b.Marked(card); err != nil || len(marks) > 0 {
+			s.fail("acquired card %d with marks of %v, %v", card, marks, err)
 		}
-		if old, taken := s.owner[slot]; taken {
+		if old, taken := s.owner[card]; taken {
 			delete(s.mine, old)
 		}
-		delete(s.owner, slot)
-		binary.LittleEndian.PutUint32(p[4:], slot)
+		delete(s.owner, card)
+		binary.LittleEndian.PutUint32(p[4:], card)
 		binary.LittleEndian.PutUint32(p[8:], gen)
 	}
 	for i := range p[12:] {
@@ -292,14 +292,14 @@ func (s *simMember) respond(name int) bool {
 	published, err := s.b.Publish(p)
 	s.check(err)
 	if !published {
-		if ok { // nobody has heard of the slot: give it back
-			_, _, err := s.b.Retire(slot)
+		if ok { // nobody has heard of the card: give it back
+			_, _, err := s.b.Retire(card)
 			s.check(err)
 		}
 		return false
 	}
 	if ok {
-		s.mine[name], s.owner[slot] = simSlot{slot, gen}, name
+		s.mine[name], s.owner[card] = simCard{card, gen}, name
 	}
 	return true
 }

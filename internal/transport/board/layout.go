@@ -12,7 +12,7 @@ const magic = 0x676f726f766f6402
 // and the lock itself lie on different cache lines.
 type registers struct {
 	magic                   atomic.Uint64
-	members, readers, slots uint64
+	members, readers, cards uint64
 	logBytes, mailBytes     uint64
 	rules                   uint64
 	_                       uint64
@@ -24,7 +24,7 @@ type registers struct {
 	// Under the lock.
 	last  uint64 // position of the record appended last
 	floor uint64 // no reader's cursor is below it
-	clock uint64 // counts uses of slots, for the choice of Acquire
+	clock uint64 // counts uses of cards, for the choice of Acquire
 	_     [5]uint64
 
 	// Written under the lock, read by all.
@@ -38,13 +38,13 @@ type registers struct {
 	_       [13]uint32
 }
 
-// slot is the head of a slot's entry; the bitmap of marks follows it. All of it
+// card is the head of a card's entry; the bitmap of marks follows it. All of it
 // is under the lock.
-type slot struct {
+type card struct {
 	gen    uint32
 	taken  uint32 // 1 from Acquire to Retire
 	used   uint64 // clock at the last Acquire or completion
-	record uint64 // end of the last record in the log that speaks of the slot; 0 if none
+	record uint64 // end of the last record in the log that speaks of the card; 0 if none
 }
 
 // box is the head of a mailbox; its ring follows it. Positions grow for ever.
@@ -57,24 +57,24 @@ type box struct {
 }
 
 const (
-	slotHead   = int(unsafe.Sizeof(slot{}))
+	cardHead   = int(unsafe.Sizeof(card{}))
 	boxHead    = int(unsafe.Sizeof(box{}))
 	cursorSize = 64 // each reader's cursor has a cache line of its own
 )
 
 // layout gives the offsets of the tables in the region.
 type layout struct {
-	slots, cursors, mail, log, size int
-	words                           int // of a slot's bitmap
-	slotSize, boxSize               int
+	cards, cursors, mail, log, size int
+	words                           int // of a card's bitmap
+	cardSize, boxSize               int
 }
 
 func layoutOf(c Config) layout {
 	l := layout{words: (c.Members + 63) / 64}
-	l.slotSize = slotHead + 8*l.words
+	l.cardSize = cardHead + 8*l.words
 	l.boxSize = boxHead + c.MailBytes
-	l.slots = int(unsafe.Sizeof(registers{}))
-	l.cursors = roundUp(l.slots+c.Slots*l.slotSize, 64)
+	l.cards = int(unsafe.Sizeof(registers{}))
+	l.cursors = roundUp(l.cards+c.Cards*l.cardSize, 64)
 	l.mail = l.cursors + c.Readers*cursorSize
 	l.log = l.mail + c.posters()*l.boxSize
 	l.size = l.log + c.LogBytes
@@ -84,10 +84,10 @@ func layoutOf(c Config) layout {
 // Bytes is the size of the region of a board; c must be valid.
 func Bytes(c Config) int { return layoutOf(c).size }
 
-// slot returns the entry and the bitmap of slot s, which the caller has checked.
-func (b *Board) slot(s uint32) (*slot, []uint64) {
-	p := b.slots[int(s)*b.lay.slotSize:][:b.lay.slotSize]
-	return (*slot)(unsafe.Pointer(&p[0])), unsafe.Slice((*uint64)(unsafe.Pointer(&p[slotHead])), b.lay.words)
+// card returns the entry and the bitmap of card s, which the caller has checked.
+func (b *Board) card(s uint32) (*card, []uint64) {
+	p := b.cards[int(s)*b.lay.cardSize:][:b.lay.cardSize]
+	return (*card)(unsafe.Pointer(&p[0])), unsafe.Slice((*uint64)(unsafe.Pointer(&p[cardHead])), b.lay.words)
 }
 
 func (b *Board) cursor(reader int) *atomic.Uint64 {

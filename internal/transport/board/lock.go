@@ -52,10 +52,10 @@ func (b *Board) awaitLock(member int) error {
 				return fmt.Errorf("%w: lock held by member %d of %d", ErrCorrupt, int64(holder)-1, b.cfg.Members)
 			}
 			if err := b.stop(); err != nil {
-				return fmt.Errorf("slot board: waiting for the lock, held by member %d: %w", holder-1, err)
+				return fmt.Errorf("board: waiting for the lock, held by member %d: %w", holder-1, err)
 			}
 			if naps++; naps > lockMaxNaps {
-				return fmt.Errorf("slot board: member %d has held the lock for seconds: its process is stopped, or "+
+				return fmt.Errorf("board: member %d has held the lock for seconds: its process is stopped, or "+
 					"the board is corrupt", holder-1)
 			}
 			time.Sleep(nap)

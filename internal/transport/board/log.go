@@ -8,22 +8,22 @@ import (
 
 // The log is a ring of records. A record's header word holds its kind in bits
 // 0-7, batchEnd in bit 8, and chained in bit 9. Of a Response bits 32-63 hold the
-// payload's length, of a slot bits 12-31 the slot and 32-63 its generation.
+// payload's length, of a card bits 12-31 the card and 32-63 its generation.
 //
 // Batches need no table: who cuts the log sets batchEnd in the last record that
 // is published and moves the cut behind it. Readers read below the cut only, up
 // to the first batchEnd, so all of them see the same batches.
 //
-// A slot record that is chained was completed by one MarkGroup with the record
+// A card record that is chained was completed by one MarkGroup with the record
 // that follows it.
 const (
 	batchEnd = 1 << 8
 	chained  = 1 << 9
 )
 
-// slotRecord is the header of a record that speaks of a slot.
-func slotRecord(kind byte, slot, gen uint32) uint64 {
-	return uint64(kind) | uint64(slot)<<12 | uint64(gen)<<32
+// cardRecord is the header of a record that speaks of a card.
+func cardRecord(kind byte, card, gen uint32) uint64 {
+	return uint64(kind) | uint64(card)<<12 | uint64(gen)<<32
 }
 
 // responseRecord is the header of a Response of n bytes.
@@ -81,7 +81,7 @@ func (b *Board) append(head uint64, payload []byte) uint64 {
 func (b *Board) Publish(p []byte) (bool, error) {
 	need := messageSize(len(p)) + b.cfg.reserve()
 	if len(p) > transport.MaxRecord || need > len(b.log) {
-		return false, fmt.Errorf("slot board: a response of %d bytes does not fit into the log (at most %d)",
+		return false, fmt.Errorf("board: a response of %d bytes does not fit into the log (at most %d)",
 			len(p), min(transport.MaxRecord, len(b.log)-b.cfg.reserve()-recordHeader))
 	}
 	if err := b.lock(0); err != nil {
@@ -168,12 +168,12 @@ func (b *Board) readBatch(r *reader, cut uint64) (uint64, error) {
 		kind, value := byte(head), uint32(head>>32)
 		pos += recordHeader
 		switch kind {
-		case transport.RecordSlot, transport.RecordRetired:
-			slot := uint32(head) >> 12
-			if int64(slot) >= int64(b.cfg.Slots) {
-				return 0, b.corruptLog("record of slot %d of %d", slot, b.cfg.Slots)
+		case transport.RecordCard, transport.RecordRetired:
+			card := uint32(head) >> 12
+			if int64(card) >= int64(b.cfg.Cards) {
+				return 0, b.corruptLog("record of card %d of %d", card, b.cfg.Cards)
 			}
-			r.records = append(r.records, transport.Record{Kind: kind, Slot: slot, Gen: value,
+			r.records = append(r.records, transport.Record{Kind: kind, Card: card, Gen: value,
 				Chained: head&chained != 0})
 		case transport.RecordResponse:
 			if value > transport.MaxRecord || uint64(roundUp(int(value), 8)) > cut-pos {

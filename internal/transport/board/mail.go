@@ -11,11 +11,11 @@ import (
 func (b *Board) Post(member int, p []byte) (bool, error) {
 	need := uint64(messageSize(len(p)))
 	if len(p) > transport.MaxRecord || need > uint64(b.cfg.MailBytes) {
-		return false, fmt.Errorf("slot board: a request of %d bytes does not fit into the mailbox (at most %d)",
+		return false, fmt.Errorf("board: a request of %d bytes does not fit into the mailbox (at most %d)",
 			len(p), min(transport.MaxRecord, b.cfg.MailBytes-recordHeader))
 	}
 	if member >= len(b.posters) {
-		return false, fmt.Errorf("slot board: a request of member %d; %d members have mailboxes", member,
+		return false, fmt.Errorf("board: a request of member %d; %d members have mailboxes", member,
 			len(b.posters))
 	}
 	w := &b.posters[member]

@@ -21,7 +21,7 @@ func (b *Board) Relay(records []transport.Record) (bool, error) {
 		need += messageSize(len(r.Payload))
 	}
 	if need > len(b.log) {
-		return false, fmt.Errorf("slot board: a batch of %d bytes does not fit into the log of %d", need, len(b.log))
+		return false, fmt.Errorf("board: a batch of %d bytes does not fit into the log of %d", need, len(b.log))
 	}
 	if err := b.lock(0); err != nil {
 		return false, err
@@ -39,7 +39,7 @@ func (b *Board) Relay(records []transport.Record) (bool, error) {
 		if r.Kind == transport.RecordResponse {
 			b.append(responseRecord(len(r.Payload)), r.Payload)
 		} else {
-			b.append(slotRecord(r.Kind, r.Slot, r.Gen), nil)
+			b.append(cardRecord(r.Kind, r.Card, r.Gen), nil)
 		}
 	}
 	*word(b.log, b.regs.last) |= batchEnd
@@ -50,7 +50,7 @@ func (b *Board) Relay(records []transport.Record) (bool, error) {
 // End closes a log that is relayed to; by is who closed the other board's.
 func (b *Board) End(by int) error {
 	if by < 0 || by >= b.cfg.closers() {
-		return fmt.Errorf("slot board: closed by %d of %d", by, b.cfg.closers())
+		return fmt.Errorf("board: closed by %d of %d", by, b.cfg.closers())
 	}
 	if err := b.lock(0); err != nil {
 		return err

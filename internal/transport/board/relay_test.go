@@ -9,7 +9,7 @@ import (
 )
 
 func relayTo(readers int) Config {
-	return Config{Members: readers, Readers: readers, Posters: 1, Slots: 4, LogBytes: 256, MailBytes: MinMail,
+	return Config{Members: readers, Readers: readers, Posters: 1, Cards: 4, LogBytes: 256, MailBytes: MinMail,
 		Closers: 9}
 }
 
@@ -17,9 +17,9 @@ func relayTo(readers int) Config {
 func TestRelayKeepsBatches(t *testing.T) {
 	b := mustNew(t, relayTo(2))
 	batches := [][]transport.Record{
-		{{Kind: transport.RecordSlot, Slot: 3, Gen: 7}, {Kind: transport.RecordRetired, Slot: 3, Gen: 7}},
+		{{Kind: transport.RecordCard, Card: 3, Gen: 7}, {Kind: transport.RecordRetired, Card: 3, Gen: 7}},
 		{{Kind: transport.RecordResponse, Payload: []byte("response")}},
-		{{Kind: transport.RecordSlot, Slot: 0, Gen: 1}},
+		{{Kind: transport.RecordCard, Card: 0, Gen: 1}},
 	}
 	for round := range 20 { // many times round the ring
 		for i, batch := range batches {
@@ -93,7 +93,7 @@ func TestRelayWaitsForRoom(t *testing.T) {
 // End closes for those who have read everything, in the name of anyone of the whole lane.
 func TestEnd(t *testing.T) {
 	b := mustNew(t, relayTo(1))
-	if _, err := b.Relay([]transport.Record{{Kind: transport.RecordSlot, Slot: 1, Gen: 1}}); err != nil {
+	if _, err := b.Relay([]transport.Record{{Kind: transport.RecordCard, Card: 1, Gen: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, by := range []int{-1, 9} {
@@ -125,9 +125,9 @@ func TestForget(t *testing.T) {
 	c := small(2, 4)
 	c.Learn = true
 	b := mustNew(t, c)
-	forget := func(slot, gen uint32) {
+	forget := func(card, gen uint32) {
 		t.Helper()
-		if err := b.Forget(slot, gen); err != nil {
+		if err := b.Forget(card, gen); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -146,7 +146,7 @@ func TestForget(t *testing.T) {
 	forget(2, 3)
 	mustMark(t, b, 0, 2, 3, Stale)
 	mustMark(t, b, 0, 2, 4, Marked)
-	forget(4, 1) // there are slots 0 to 3
+	forget(4, 1) // there are cards 0 to 3
 	mustMark(t, b, 0, 4, 1, Stale)
 	// Generations wrap around.
 	mustMark(t, b, 0, 3, 1<<31-2, Marked)

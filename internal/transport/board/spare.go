@@ -5,45 +5,45 @@ import (
 	"slices"
 )
 
-// spare is a slot that could be taken for something new when Acquire looked at all slots last,
-// or that has been retired since. Where a job has more names than there are slots each tensor
+// spare is a card that could be taken for something new when Acquire looked at all cards last,
+// or that has been retired since. Where a job has more names than there are cards each tensor
 // needs one, and a look at all of them costs as much as a thousand marks.
 type spare struct {
-	slot uint32
+	card uint32
 	used uint64 // as useOf was
 }
 
-// useOf says how late a slot was used: 0 for a free one.
-func useOf(s *slot) uint64 {
+// useOf says how late a card was used: 0 for a free one.
+func useOf(s *card) uint64 {
 	if s.taken == 0 {
 		return 0
 	}
 	return s.used
 }
 
-// takeSpare takes the next spare slot that still is one. The lock is held.
-func (b *Board) takeSpare() (slot uint32, ok bool, err error) {
+// takeSpare takes the next spare card that still is one. The lock is held.
+func (b *Board) takeSpare() (card uint32, ok bool, err error) {
 	for len(b.spares) > 0 {
 		last := len(b.spares) - 1
 		next := b.spares[last]
 		b.spares = b.spares[:last]
-		s, marks := b.slot(next.slot)
-		if err := b.checkKept(next.slot, s); err != nil {
+		s, marks := b.card(next.card)
+		if err := b.checkKept(next.card, s); err != nil {
 			return 0, false, err
 		}
 		if useOf(s) == next.used && b.isSpare(s, marks) {
-			return next.slot, true, nil
+			return next.card, true, nil
 		}
 	}
 	return 0, false, nil
 }
 
-// lookForSpares finds all spare slots, and puts those last that are to be taken first. The
+// lookForSpares finds all spare cards, and puts those last that are to be taken first. The
 // lock is held.
 func (b *Board) lookForSpares() error {
 	b.spares = b.spares[:0]
-	for i := range uint32(b.cfg.Slots) {
-		s, marks := b.slot(i)
+	for i := range uint32(b.cfg.Cards) {
+		s, marks := b.card(i)
 		if err := b.checkKept(i, s); err != nil {
 			return err
 		}
@@ -52,13 +52,13 @@ func (b *Board) lookForSpares() error {
 		}
 	}
 	slices.SortFunc(b.spares, func(x, y spare) int {
-		return cmp.Or(cmp.Compare(y.used, x.used), cmp.Compare(y.slot, x.slot))
+		return cmp.Or(cmp.Compare(y.used, x.used), cmp.Compare(y.card, x.card))
 	})
 	return nil
 }
 
-// isSpare reports that nobody has marked the slot, and that its record has been read by all.
+// isSpare reports that nobody has marked the card, and that its record has been read by all.
 // The floor has just been raised.
-func (b *Board) isSpare(s *slot, marks []uint64) bool {
+func (b *Board) isSpare(s *card, marks []uint64) bool {
 	return s.record <= b.regs.floor && !anyMark(marks)
 }

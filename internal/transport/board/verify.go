@@ -12,36 +12,36 @@ import (
 type own struct {
 	reads  []bool       // by reader: it has moved its cursor. The reader's
 	closed map[int]bool // by member: it has called Close. Under the lock, as the rest
-	marks  [][]mark     // by member and slot: what it has marked last
-	slots  []uint64     // by slot: generation and taken, as Acquire and Retire left them; 0: never
+	marks  [][]mark     // by member and card: what it has marked last
+	cards  []uint64     // by card: generation and taken, as Acquire and Retire left them; 0: never
 }
 
-// mark is one that did not complete its slot.
+// mark is one that did not complete its card.
 type mark struct {
 	gen    uint32 // 0: there is none
-	record uint64 // of the slot then: it changes when the slot is completed
+	record uint64 // of the card then: it changes when the card is completed
 }
 
 func newOwn(c Config) own {
-	return own{make([]bool, c.Readers), map[int]bool{}, make([][]mark, c.Members), make([]uint64, c.Slots)}
+	return own{make([]bool, c.Readers), map[int]bool{}, make([][]mark, c.Members), make([]uint64, c.Cards)}
 }
 
 // marked remembers a member's mark. The lock is held.
 func (b *Board) marked(member int, m transport.Mark) {
 	marks := b.own.marks[member]
 	if marks == nil {
-		marks = make([]mark, b.cfg.Slots)
+		marks = make([]mark, b.cfg.Cards)
 		b.own.marks[member] = marks
 	}
-	s, _ := b.slot(m.Slot)
-	marks[m.Slot] = mark{m.Gen, s.record}
+	s, _ := b.card(m.Card)
+	marks[m.Card] = mark{m.Gen, s.record}
 }
 
-// keep remembers what the coordinator has made of a slot.
-func (o *own) keep(i uint32, s *slot) { o.slots[i] = s.word() }
+// keep remembers what the coordinator has made of a card.
+func (o *own) keep(i uint32, s *card) { o.cards[i] = s.word() }
 
 // word is generation and taken.
-func (s *slot) word() uint64 { return uint64(s.gen)<<32 | uint64(s.taken) }
+func (s *card) word() uint64 { return uint64(s.gen)<<32 | uint64(s.taken) }
 
 // Check tells whether the region can be what members have made of it who keep to the
 // protocol, as far as that shows without a call. The error wraps ErrCorrupt, but where
@@ -49,7 +49,7 @@ func (s *slot) word() uint64 { return uint64(s.gen)<<32 | uint64(s.taken) }
 func (b *Board) Check(member int) error {
 	r := b.regs
 	if r.magic.Load() != magic || r.members != uint64(b.cfg.Members) || r.readers != uint64(b.cfg.Readers) ||
-		r.slots != uint64(b.cfg.Slots) ||
+		r.cards != uint64(b.cfg.Cards) ||
 		r.logBytes != uint64(b.cfg.LogBytes) || r.mailBytes != uint64(b.cfg.MailBytes) || r.rules != b.cfg.rules() {
 		return fmt.Errorf("%w: its shape has changed", ErrCorrupt)
 	}
@@ -69,7 +69,7 @@ func (b *Board) Check(member int) error {
 	if by := r.closed.Load(); by == uint32(member)+1 && b.cfg.Closers == 0 && !b.own.closed[member] {
 		return b.corruptLog("closed by member %d, who has not closed it", member)
 	}
-	return b.checkSlots()
+	return b.checkCards()
 }
 
 // Verify is Check, and compares the region with what this Board value has written
@@ -108,12 +108,12 @@ func (b *Board) verifyBox(m int) error {
 	return nil
 }
 
-// checkSlots checks that the marks stand that this Board value has made and that have not
-// led to a record, and that slots are what the coordinator has made of them. The lock
+// checkCards checks that the marks stand that this Board value has made and that have not
+// led to a record, and that cards are what the coordinator has made of them. The lock
 // is held.
-func (b *Board) checkSlots() error {
-	for i := range uint32(b.cfg.Slots) {
-		s, bits := b.slot(i)
+func (b *Board) checkCards() error {
+	for i := range uint32(b.cfg.Cards) {
+		s, bits := b.card(i)
 		if err := b.checkKept(i, s); err != nil {
 			return err
 		}
@@ -126,23 +126,23 @@ func (b *Board) checkSlots() error {
 			if m.gen == 0 {
 				continue
 			}
-			s, bits := b.slot(uint32(i))
+			s, bits := b.card(uint32(i))
 			switch {
 			case newer(m.gen, s.gen):
-				return fmt.Errorf("%w: slot %d has generation %d, after %d", ErrCorrupt, i, s.gen, m.gen)
+				return fmt.Errorf("%w: card %d has generation %d, after %d", ErrCorrupt, i, s.gen, m.gen)
 			case m.gen == s.gen && s.taken != 0 && m.record == s.record && bits[member/64]&(1<<(member%64)) == 0 &&
 				b.regs.closed.Load() == 0:
-				return fmt.Errorf("%w: slot %d has lost the mark of member %d", ErrCorrupt, i, member)
+				return fmt.Errorf("%w: card %d has lost the mark of member %d", ErrCorrupt, i, member)
 			}
 		}
 	}
 	return nil
 }
 
-// checkKept checks that a slot is what the coordinator has made of it.
-func (b *Board) checkKept(i uint32, s *slot) error {
-	if kept := b.own.slots[i]; kept != 0 && kept != s.word() {
-		return fmt.Errorf("%w: slot %d has generation %d (%d), %d (%d) was given to it", ErrCorrupt, i, s.gen, s.taken,
+// checkKept checks that a card is what the coordinator has made of it.
+func (b *Board) checkKept(i uint32, s *card) error {
+	if kept := b.own.cards[i]; kept != 0 && kept != s.word() {
+		return fmt.Errorf("%w: card %d has generation %d (%d), %d (%d) was given to it", ErrCorrupt, i, s.gen, s.taken,
 			kept>>32, uint32(kept))
 	}
 	return nil
@@ -154,6 +154,6 @@ func (b *Board) stray(marks []uint64) bool {
 	return rest < 64 && marks[len(marks)-1]>>rest != 0
 }
 
-func (b *Board) overmarked(slot uint32) error {
-	return fmt.Errorf("%w: slot %d is marked by more than %d members", ErrCorrupt, slot, b.cfg.Members)
+func (b *Board) overmarked(card uint32) error {
+	return fmt.Errorf("%w: card %d is marked by more than %d members", ErrCorrupt, card, b.cfg.Members)
 }

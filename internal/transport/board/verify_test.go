@@ -30,25 +30,25 @@ func eachItsOwn(t *testing.T, c Config) []*Board {
 // member is the owner, and what follows from the protocol for the others.
 func TestVerifyFindsWhatLooksLikeASlowMember(t *testing.T) {
 	const members = 3
-	for name, damage := range map[string]func(b *Board, slot uint32){
+	for name, damage := range map[string]func(b *Board, card uint32){
 		"cursor":         func(b *Board, _ uint32) { b.cursor(1).Add(8) },
 		"mail's end":     func(b *Board, _ uint32) { b.box(1).tail.Add(^uint64(7)) },
 		"mail's head":    func(b *Board, _ uint32) { b.box(2).head.Add(8) },
-		"mark":           func(b *Board, slot uint32) { _, marks := b.slot(slot); marks[0] &^= 2 },
-		"mark of nobody": func(b *Board, slot uint32) { _, marks := b.slot(slot); marks[0] &^= 2; marks[0] |= 64 },
-		"generation":     func(b *Board, slot uint32) { s, _ := b.slot(slot); s.gen += 3 },
-		"taken":          func(b *Board, slot uint32) { s, _ := b.slot(slot); s.taken = 0 },
+		"mark":           func(b *Board, card uint32) { _, marks := b.card(card); marks[0] &^= 2 },
+		"mark of nobody": func(b *Board, card uint32) { _, marks := b.card(card); marks[0] &^= 2; marks[0] |= 64 },
+		"generation":     func(b *Board, card uint32) { s, _ := b.card(card); s.gen += 3 },
+		"taken":          func(b *Board, card uint32) { s, _ := b.card(card); s.taken = 0 },
 		"floor":          func(b *Board, _ uint32) { b.regs.floor += 64 },
 		"cut":            func(b *Board, _ uint32) { b.regs.cut.Store(b.regs.tail.Load() + 8) },
 		"closed":         func(b *Board, _ uint32) { b.regs.closed.Store(77) },
 		"closed by 1":    func(b *Board, _ uint32) { b.regs.closed.Store(2) },
 		"lock":           func(b *Board, _ uint32) { b.regs.lock.Store(1 << 20) },
-		"shape":          func(b *Board, _ uint32) { b.regs.slots++ },
+		"shape":          func(b *Board, _ uint32) { b.regs.cards++ },
 	} {
 		boards := eachItsOwn(t, small(members, 4))
-		slot, gen := mustAcquire(t, boards[0])
+		card, gen := mustAcquire(t, boards[0])
 		for m, b := range boards {
-			mustMark(t, b, m, slot, gen, map[bool]Result{true: Completed}[m == members-1])
+			mustMark(t, b, m, card, gen, map[bool]Result{true: Completed}[m == members-1])
 			if _, err := b.Post(m, []byte("please")); err != nil {
 				t.Fatal(err)
 			}
@@ -59,13 +59,13 @@ func TestVerifyFindsWhatLooksLikeASlowMember(t *testing.T) {
 		if err := boards[0].Requests(func(int, []byte) {}); err != nil {
 			t.Fatal(err)
 		}
-		mustMark(t, boards[1], 1, slot, gen, Marked)
+		mustMark(t, boards[1], 1, card, gen, Marked)
 		for m, b := range boards {
 			if err := b.Verify(m); err != nil {
 				t.Fatalf("member %d finds fault with a sound board: %v", m, err)
 			}
 		}
-		damage(boards[0], slot)
+		damage(boards[0], card)
 		found := 0
 		for m, b := range boards {
 			if err := b.Verify(m); errors.Is(err, ErrCorrupt) {
@@ -95,40 +95,40 @@ func TestVerifyBelievesTheProtocol(t *testing.T) {
 		b := boards[m]
 		switch rng.IntN(6) {
 		case 0:
-			if slot, gen, ok, err := boards[0].Acquire(); err != nil {
+			if card, gen, ok, err := boards[0].Acquire(); err != nil {
 				t.Fatal(err)
 			} else if ok {
-				gens[slot] = gen
+				gens[card] = gen
 			}
 		case 1, 2:
-			slot := uint32(rng.IntN(c.Slots))
-			if gens[slot] == 0 || waiting[m][slot] {
+			card := uint32(rng.IntN(c.Cards))
+			if gens[card] == 0 || waiting[m][card] {
 				continue
 			}
-			r, err := b.Mark(m, slot, gens[slot])
+			r, err := b.Mark(m, card, gens[card])
 			if err != nil {
 				t.Fatal(err)
 			}
-			waiting[m][slot] = r != Stale
+			waiting[m][card] = r != Stale
 		case 3:
 			records, err := b.Next(m)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range records {
-				waiting[m][r.Slot] = false
+				waiting[m][r.Card] = false
 			}
 		case 4:
-			if slot := uint32(rng.IntN(c.Slots)); rng.IntN(4) == 0 && gens[slot] != 0 {
-				marked, ok, err := boards[0].Retire(slot)
+			if card := uint32(rng.IntN(c.Cards)); rng.IntN(4) == 0 && gens[card] != 0 {
+				marked, ok, err := boards[0].Retire(card)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if ok {
-					gens[slot] = 0
+					gens[card] = 0
 				}
 				for _, m := range marked {
-					waiting[m][slot] = false
+					waiting[m][card] = false
 				}
 			}
 		case 5:

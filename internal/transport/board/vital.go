@@ -2,12 +2,12 @@ package board
 
 import "unsafe"
 
-// vitalSlots is how many slots Vital lists: the first ones are in use first.
-const vitalSlots = 8
+// vitalCards is how many cards Vital lists: the first ones are in use first.
+const vitalCards = 8
 
 // Vital lists words of the region that a board's work hangs on, 8 bytes each, by what
 // they are: for tests that damage them.
-func (b *Board) Vital() (registers, slots, mail [][]byte) {
+func (b *Board) Vital() (registers, cards, mail [][]byte) {
 	r := b.regs
 	at := func(p unsafe.Pointer) []byte { return unsafe.Slice((*byte)(p), 8) }
 	registers = [][]byte{at(unsafe.Pointer(&r.lock)), at(unsafe.Pointer(&r.last)), at(unsafe.Pointer(&r.floor)),
@@ -15,12 +15,12 @@ func (b *Board) Vital() (registers, slots, mail [][]byte) {
 	for i := range b.cfg.Readers {
 		registers = append(registers, at(unsafe.Pointer(b.cursor(i))))
 	}
-	for i := range uint32(min(b.cfg.Slots, vitalSlots)) {
-		s, marks := b.slot(i)
-		slots = append(slots, at(unsafe.Pointer(s)), at(unsafe.Pointer(&marks[0])))
+	for i := range uint32(min(b.cfg.Cards, vitalCards)) {
+		s, marks := b.card(i)
+		cards = append(cards, at(unsafe.Pointer(s)), at(unsafe.Pointer(&marks[0])))
 	}
 	for m := range b.cfg.posters() {
 		mail = append(mail, at(unsafe.Pointer(&b.box(m).tail)), at(unsafe.Pointer(&b.box(m).head)))
 	}
-	return registers, slots, mail
+	return registers, cards, mail
 }

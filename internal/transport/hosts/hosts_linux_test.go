@@ -49,12 +49,12 @@ func world(t *testing.T, hosts ...[]int) []*Network {
 		for place, r := range ranks {
 			wg.Go(func() {
 				c := Config{Hosts: hosts, TCP: tcp.Config{Rank: r, Size: size, Key: []byte("secret"), Generation: gen,
-					Listener: listeners[r], Slots: 8,
+					Listener: listeners[r], Cards: 8,
 					Addrs: func(rank int) []string { return []string{listeners[rank].Addr().String()} }}}
 				if len(ranks) > 1 {
 					c.Local, errs[r] = shm.Open(t.Context(), shm.Config{Rank: place, Size: len(ranks), Ranks: ranks,
 						Key: []byte("secret"), Job: fmt.Sprint(t.Name(), os.Getpid()), Generation: gen,
-						Timeout: patience, Slots: 8, Alarm: true, BoardBytes: BoardBytes(len(ranks), 8)})
+						Timeout: patience, Cards: 8, Alarm: true, BoardBytes: BoardBytes(len(ranks), 8)})
 				}
 				if errs[r] == nil {
 					networks[r], errs[r] = New(c)

@@ -49,8 +49,8 @@ func (n *Network) openAcross(id int, incarnation uint32, members []int, hosts []
 	local := tcp.Local{Hosts: hosts}
 	var shared transport.Shared
 	if len(own) > 1 {
-		part, err := n.local.OpenPart(id, own, treeboard.UpConfig(hosts, host, n.slots), treeboard.DownConfig(hosts,
-			host, n.slots))
+		part, err := n.local.OpenPart(id, own, treeboard.UpConfig(hosts, host, n.cards), treeboard.DownConfig(hosts,
+			host, n.cards))
 		if err != nil {
 			return nil, p, err
 		}
@@ -100,12 +100,12 @@ func (n *Network) onThisHost(members []int, hosts [][]int) (own []int, host int)
 // BoardBytes is what shm.Config.BoardBytes must be on a host of so many ranks: none
 // of its lanes needs more than one of all of them whose host is the root of the tree,
 // with as many children as there can be.
-func BoardBytes(ranks, slots int) int {
+func BoardBytes(ranks, cards int) int {
 	tree := [][]int{make([]int, ranks)}
 	for range treeboard.Arity {
 		tree = append(tree, make([]int, 1))
 	}
-	return shm.BoardBytes(treeboard.UpConfig(tree, 0, slots), treeboard.DownConfig(tree, 0, slots))
+	return shm.BoardBytes(treeboard.UpConfig(tree, 0, cards), treeboard.DownConfig(tree, 0, cards))
 }
 
 // CloseLane implements transport.Network.

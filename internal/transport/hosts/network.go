@@ -30,7 +30,7 @@ type Config struct {
 	// Local is the network of this host's ranks, opened with Alarm and BoardBytes, nil
 	// where this rank is the only one. New takes it over, also when it returns an error.
 	Local *shm.Network
-	// TCP is that of all ranks, but for the Bell, which is Local's. Slots must be set,
+	// TCP is that of all ranks, but for the Bell, which is Local's. Cards must be set,
 	// and be Local's.
 	TCP tcp.Config
 }
@@ -39,7 +39,7 @@ type Config struct {
 type Network struct {
 	hosts []int // by world rank: the number of its host
 	rank  int
-	slots int
+	cards int
 	local *shm.Network // nil on a host of one rank
 	tcp   *tcp.Network
 	cause atomic.Pointer[error]
@@ -55,7 +55,7 @@ var _ transport.Network = (*Network)(nil)
 
 // New starts to accept connections. It does not block.
 func New(c Config) (*Network, error) {
-	n := &Network{rank: c.TCP.Rank, slots: c.TCP.Slots, local: c.Local, lanes: make(map[int]parts)}
+	n := &Network{rank: c.TCP.Rank, cards: c.TCP.Cards, local: c.Local, lanes: make(map[int]parts)}
 	err := n.number(c.Hosts, c.TCP.Size)
 	if err == nil {
 		if c.Local != nil {

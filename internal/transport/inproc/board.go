@@ -7,8 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
-// boardMember is one member's transport.Board: the lane's slot board, with the
-// bells that it needs. An error of the slot board aborts the world.
+// boardMember is one member's transport.Board: the lane's board, with the
+// bells that it needs. An error of the board aborts the world.
 type boardMember struct {
 	network *network
 	lane    *lane
@@ -51,8 +51,8 @@ func (b *boardMember) ringAll() {
 
 // Mark returns true on a closed log too: the mark is then one of those that are
 // never completed.
-func (b *boardMember) Mark(slot, gen uint32) bool {
-	return b.marked(b.lane.board.Mark(b.member, slot, gen))
+func (b *boardMember) Mark(card, gen uint32) bool {
+	return b.marked(b.lane.board.Mark(b.member, card, gen))
 }
 
 func (b *boardMember) MarkGroup(marks []transport.Mark) bool {
@@ -70,7 +70,7 @@ func (b *boardMember) marked(result board.Result, err error) bool {
 }
 
 // Stale never calls f: in one memory Mark knows at once.
-func (b *boardMember) Stale(func(slot, gen uint32)) {}
+func (b *boardMember) Stale(func(card, gen uint32)) {}
 
 func (b *boardMember) Post(request []byte) bool {
 	posted, err := b.lane.board.Post(b.member, request)
@@ -117,18 +117,18 @@ func (b *boardMember) Publish(response []byte) bool {
 	return published
 }
 
-func (b *boardMember) Acquire() (slot, gen uint32, ok bool) {
-	slot, gen, ok, err := b.lane.board.Acquire()
-	return slot, gen, b.ok(err) && ok
+func (b *boardMember) Acquire() (card, gen uint32, ok bool) {
+	card, gen, ok, err := b.lane.board.Acquire()
+	return card, gen, b.ok(err) && ok
 }
 
-func (b *boardMember) Retire(slot uint32) (marked []int, ok bool) {
-	marked, ok, err := b.lane.board.Retire(slot)
+func (b *boardMember) Retire(card uint32) (marked []int, ok bool) {
+	marked, ok, err := b.lane.board.Retire(card)
 	return marked, b.ok(err) && ok
 }
 
-func (b *boardMember) Marked(slot uint32) []int {
-	marked, err := b.lane.board.Marked(slot)
+func (b *boardMember) Marked(card uint32) []int {
+	marked, err := b.lane.board.Marked(card)
 	if !b.ok(err) {
 		return nil
 	}

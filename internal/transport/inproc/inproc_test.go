@@ -367,7 +367,7 @@ func TestOpenLaneRefuses(t *testing.T) {
 }
 
 func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
-	networks := NewWorld(3, Options{Shared: true, Slots: 4})
+	networks := NewWorld(3, Options{Shared: true, Cards: 4})
 	lanes := openLanes(t, networks)
 	arm := func() []uint32 {
 		tickets := make([]uint32, len(networks))
@@ -395,9 +395,9 @@ func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
 		}
 	})
 
-	slot, gen, ok := lanes[0].Board.Acquire()
+	card, gen, ok := lanes[0].Board.Acquire()
 	if !ok {
-		t.Fatal("no slot")
+		t.Fatal("no card")
 	}
 	tickets = arm()
 	if !lanes[0].Board.Publish([]byte("response")) {
@@ -407,11 +407,11 @@ func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
 
 	tickets = arm()
 	for r, l := range lanes {
-		if !l.Board.Mark(slot, gen) {
+		if !l.Board.Mark(card, gen) {
 			t.Errorf("rank %d: mark refused", r)
 		}
 		if r == 1 {
-			if marked := lanes[0].Board.Marked(slot); !slices.Equal(marked, []int{0, 1}) {
+			if marked := lanes[0].Board.Marked(card); !slices.Equal(marked, []int{0, 1}) {
 				t.Errorf("marked by %v", marked)
 			}
 		}
@@ -419,16 +419,16 @@ func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
 	allRing("the mark that completes", tickets)
 	for r, l := range lanes {
 		records := slices.Clone(l.Board.Next())
-		if len(records) != 2 || string(records[0].Payload) != "response" || records[1].Kind != transport.RecordSlot ||
-			records[1].Slot != slot {
+		if len(records) != 2 || string(records[0].Payload) != "response" || records[1].Kind != transport.RecordCard ||
+			records[1].Card != card {
 			t.Errorf("rank %d: %v", r, records)
 		}
 	}
 
-	if marked, ok := lanes[0].Board.Retire(slot); !ok || len(marked) != 0 {
+	if marked, ok := lanes[0].Board.Retire(card); !ok || len(marked) != 0 {
 		t.Errorf("Retire: %v, %v", marked, ok)
 	}
-	if lanes[1].Board.Mark(slot, gen) {
+	if lanes[1].Board.Mark(card, gen) {
 		t.Error("a stale mark was accepted")
 	}
 
@@ -462,7 +462,7 @@ func TestBoardRingsWhoFoundNoRoom(t *testing.T) {
 	}
 }
 
-// An error of the slot board aborts the world.
+// An error of the board aborts the world.
 func TestBoardErrorAborts(t *testing.T) {
 	networks := NewWorld(2, Options{})
 	lanes := openLanes(t, networks)
@@ -476,11 +476,11 @@ func TestBoardErrorAborts(t *testing.T) {
 
 // A group is published together by the last mark, which rings everybody.
 func TestBoardMarksGroups(t *testing.T) {
-	networks := NewWorld(2, Options{Shared: true, Slots: 4})
+	networks := NewWorld(2, Options{Shared: true, Cards: 4})
 	lanes := openLanes(t, networks)
 	group := make([]transport.Mark, 3)
 	for i := range group {
-		group[i].Slot, group[i].Gen, _ = lanes[0].Board.Acquire()
+		group[i].Card, group[i].Gen, _ = lanes[0].Board.Acquire()
 	}
 	if !lanes[1].Board.MarkGroup(group) || lanes[1].Board.Next() != nil {
 		t.Fatal("half marked: refused or published")
@@ -492,15 +492,15 @@ func TestBoardMarksGroups(t *testing.T) {
 	mustRing(t, "the last mark", networks[1].Bell(), ticket)
 	for r, l := range lanes {
 		records := l.Board.Next()
-		if len(records) != 3 || records[0].Slot != group[0].Slot || records[2].Slot != group[2].Slot {
+		if len(records) != 3 || records[0].Card != group[0].Card || records[2].Card != group[2].Card {
 			t.Errorf("rank %d: %v", r, records)
 		}
 	}
-	lanes[0].Board.Retire(group[2].Slot)
+	lanes[0].Board.Retire(group[2].Card)
 	if lanes[1].Board.MarkGroup(group) {
 		t.Error("a group with a stale mark was accepted")
 	}
-	if marked := lanes[0].Board.Marked(group[0].Slot); len(marked) > 0 {
+	if marked := lanes[0].Board.Marked(group[0].Card); len(marked) > 0 {
 		t.Errorf("marked by %v", marked)
 	}
 }

@@ -33,8 +33,8 @@ type Options struct {
 	// Depth is the number of staging buffers of each member (Shared), at least 2.
 	// Default 4.
 	Depth int
-	// Slots is the number of cache slots of a lane's board. Default 1024.
-	Slots int
+	// Cards is the number of cache cards of a lane's board. Default 1024.
+	Cards int
 	// Combine makes what merges the Requests of a lane's members below a leader, see
 	// treeboard.Config. Optional.
 	Combine func(members []int) transport.Combiner
@@ -51,8 +51,8 @@ func (o Options) withDefaults() Options {
 	}
 	setDefault(&o.ChunkBytes, 512<<10)
 	setDefault(&o.Depth, 4)
-	setDefault(&o.Slots, 1024)
-	if o.ChunkBytes < 0 || o.Depth < 2 || o.Slots < 0 {
+	setDefault(&o.Cards, 1024)
+	if o.ChunkBytes < 0 || o.Depth < 2 || o.Cards < 0 {
 		panic(fmt.Sprintf("inproc: options %+v are out of range", o))
 	}
 	return o
@@ -260,7 +260,7 @@ func (w *world) newLane(members []int) (*lane, error) {
 		l.tree, err = newTree(w, l.members, hosts, l.bells)
 		return l, err
 	}
-	if l.board, err = board.NewPrivate(board.Standard(len(members), len(members), w.options.Slots)); err != nil {
+	if l.board, err = board.NewPrivate(board.Standard(len(members), len(members), w.options.Cards)); err != nil {
 		return nil, err
 	}
 	l.board.SetWake(func(member int) { l.bells[member].Ring() })

@@ -137,8 +137,8 @@ func TestOwnersFailureIsToldToTheLate(t *testing.T) {
 
 func TestGuestsFailureIsToldToAll(t *testing.T) {
 	configs := patient(t, 4)
-	configs[2].Slots *= 2 // it wants a larger segment
-	all(t, openFailing(t, configs...), 2, "the segment is for 4 ranks and 64 slots, want 4 and 128")
+	configs[2].Cards *= 2 // it wants a larger segment
+	all(t, openFailing(t, configs...), 2, "the segment is for 4 ranks and 64 cards, want 4 and 128")
 	leak.Check(t)
 }
 

@@ -16,7 +16,7 @@ func FuzzAttach(f *testing.F) {
 	f.Add((&failure{}).message(statusGaveUp))
 	f.Add([]byte{statusGranted, statusAttached})
 	f.Add([]byte{statusFailed, 0, 0, 0, 1, 0xff, 0xff, 'x'})
-	c := Config{Rank: 0, Size: 3, Key: []byte("key"), Slots: 4}
+	c := Config{Rank: 0, Size: 3, Key: []byte("key"), Cards: 4}
 	if err := c.check(); err != nil {
 		f.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func FuzzAttach(f *testing.F) {
 // FuzzHeader: whatever the header of a segment holds, it is that of this job or refused,
 // and the record of an abort can be read.
 func FuzzHeader(f *testing.F) {
-	c := Config{Rank: 1, Size: 2, Key: []byte("key"), Slots: 4, Generation: 5}
+	c := Config{Rank: 1, Size: 2, Key: []byte("key"), Cards: 4, Generation: 5}
 	if err := c.check(); err != nil {
 		f.Fatal(err)
 	}

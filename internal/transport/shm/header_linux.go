@@ -59,7 +59,7 @@ func (h *header) crowded() bool {
 func (h *header) format(c Config) {
 	r := h.regs()
 	r.version, r.generation = version, c.Generation
-	r.size, r.slots, r.bytes = uint64(c.Size), uint64(c.Slots), uint64(segmentBytes(c))
+	r.size, r.cards, r.bytes = uint64(c.Size), uint64(c.Cards), uint64(segmentBytes(c))
 	r.ranks, r.cores = hashRanks(c.Ranks), uint64(c.Cores)
 	r.magic = magic
 	runtime.KeepAlive(h)
@@ -77,8 +77,8 @@ func (h *header) check(c Config) error {
 			r.version, version)
 	case r.generation != c.Generation:
 		return fmt.Errorf("the segment is of generation %d, want %d", r.generation, c.Generation)
-	case r.size != uint64(c.Size) || r.slots != uint64(c.Slots) || r.bytes != uint64(segmentBytes(c)):
-		return fmt.Errorf("the segment is for %d ranks and %d slots, want %d and %d", r.size, r.slots, c.Size, c.Slots)
+	case r.size != uint64(c.Size) || r.cards != uint64(c.Cards) || r.bytes != uint64(segmentBytes(c)):
+		return fmt.Errorf("the segment is for %d ranks and %d cards, want %d and %d", r.size, r.cards, c.Size, c.Cards)
 	case r.ranks != hashRanks(c.Ranks):
 		return fmt.Errorf("the segment is not for the ranks %v", c.Ranks)
 	}

@@ -45,7 +45,7 @@ func (p *Part) Ring(member int) { p.head.ring(p.places[member]) }
 //
 // Incarnations are counted in the segment itself: the argument is not needed.
 func (n *Network) OpenLane(id int, _ uint32, members []int) (*transport.Lane, error) {
-	p, me, err := n.openPart(id, members, boardConfig(len(members), n.cfg.Slots))
+	p, me, err := n.openPart(id, members, boardConfig(len(members), n.cfg.Cards))
 	if err != nil {
 		return nil, err
 	}
@@ -145,9 +145,9 @@ func (n *Network) openRegion(id, me int, members, places []int, shapes []board.C
 
 // offer has tests damage what the lane hangs on.
 func (p *Part) offer() {
-	registers, slots, mail := p.Boards[0].Vital()
+	registers, cards, mail := p.Boards[0].Vital()
 	failpoint.Share("board", registers...)
-	failpoint.Share("slots", slots...)
+	failpoint.Share("cards", cards...)
 	failpoint.Share("mail", mail...)
 	failpoint.Share("counters", p.data.words()...)
 }
@@ -275,13 +275,13 @@ func (l *laneBoard) ok(err error) bool {
 
 // Mark returns true also when the lane is closed or the network has failed: the
 // request will be failed with that cause, there is no use in sending it again.
-func (l *laneBoard) Mark(slot, gen uint32) bool {
+func (l *laneBoard) Mark(card, gen uint32) bool {
 	l.use.RLock()
 	defer l.use.RUnlock()
 	if l.gone {
 		return true
 	}
-	return l.marked(l.b.Mark(l.me, slot, gen))
+	return l.marked(l.b.Mark(l.me, card, gen))
 }
 
 // MarkGroup is as Mark.
@@ -305,7 +305,7 @@ func (l *laneBoard) marked(r board.Result, err error) bool {
 }
 
 // Stale does nothing: Mark has the last word.
-func (l *laneBoard) Stale(func(slot, gen uint32)) {}
+func (l *laneBoard) Stale(func(card, gen uint32)) {}
 
 func (l *laneBoard) Post(request []byte) bool {
 	l.use.RLock()
@@ -354,20 +354,20 @@ func (l *laneBoard) Publish(response []byte) bool {
 	return published
 }
 
-func (l *laneBoard) Acquire() (slot, gen uint32, ok bool) {
-	slot, gen, ok, err := l.b.Acquire()
+func (l *laneBoard) Acquire() (card, gen uint32, ok bool) {
+	card, gen, ok, err := l.b.Acquire()
 	l.ok(err)
-	return slot, gen, ok
+	return card, gen, ok
 }
 
-func (l *laneBoard) Retire(slot uint32) (marked []int, ok bool) {
-	marked, ok, err := l.b.Retire(slot)
+func (l *laneBoard) Retire(card uint32) (marked []int, ok bool) {
+	marked, ok, err := l.b.Retire(card)
 	l.ok(err)
 	return marked, ok
 }
 
-func (l *laneBoard) Marked(slot uint32) []int {
-	marked, err := l.b.Marked(slot)
+func (l *laneBoard) Marked(card uint32) []int {
+	marked, err := l.b.Marked(card)
 	l.ok(err)
 	return marked
 }

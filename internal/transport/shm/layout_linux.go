@@ -32,7 +32,7 @@ const (
 // registers is the first part of the segment.
 type registers struct {
 	magic, version, generation uint64
-	size, slots, bytes         uint64
+	size, cards, bytes         uint64
 	ranks                      uint64 // hash of the ranks' numbers in the world
 	cores                      uint64 // that the ranks share, as the rank that made the segment sees it; 0: enough
 
@@ -114,7 +114,7 @@ func layoutOf(boards, members int) laneLayout {
 
 // laneBytes is the room for a lane, enough for any number of members up to Size.
 func laneBytes(c Config) int {
-	boards := max(c.BoardBytes, board.Bytes(boardConfig(c.Size, c.Slots)))
+	boards := max(c.BoardBytes, board.Bytes(boardConfig(c.Size, c.Cards)))
 	return roundUp(layoutOf(boards, c.Size).size+c.Size*depth*64*c.Size, pageSize)
 }
 

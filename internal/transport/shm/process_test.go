@@ -80,7 +80,7 @@ func play(role string) error {
 	if _, err := fmt.Sscan(os.Getenv("SHM_TEST_CONFIG"), &c.Rank, &c.Size, &c.Generation, &c.Job); err != nil {
 		return err
 	}
-	c.Key, c.Timeout, c.Slots = []byte("secret"), 20*time.Second, 64
+	c.Key, c.Timeout, c.Cards = []byte("secret"), 20*time.Second, 64
 	switch role {
 	case "starve": // has no address space for the segment
 		if err := starve(segmentBytes(c) / 2); err != nil {
@@ -177,9 +177,9 @@ const workRounds = 200
 func work(n *Network, lane *transport.Lane) error {
 	b, s := lane.Board, lane.Shared
 	if s.Rank() == 0 {
-		slot, gen, ok := b.Acquire()
-		if !ok || !b.Publish(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, slot), gen)) {
-			return errors.New("no slot")
+		card, gen, ok := b.Acquire()
+		if !ok || !b.Publish(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, card), gen)) {
+			return errors.New("no card")
 		}
 	}
 	var batch []transport.Record
@@ -187,15 +187,15 @@ func work(n *Network, lane *transport.Lane) error {
 	if err := await(n, next); err != nil {
 		return err
 	}
-	slot, gen := binary.BigEndian.Uint32(batch[0].Payload), binary.BigEndian.Uint32(batch[0].Payload[4:])
+	card, gen := binary.BigEndian.Uint32(batch[0].Payload), binary.BigEndian.Uint32(batch[0].Payload[4:])
 	for k := range uint64(workRounds) {
-		if !b.Mark(slot, gen) {
+		if !b.Mark(card, gen) {
 			return errors.New("stale")
 		}
 		if err := await(n, next); err != nil {
 			return err
 		}
-		if len(batch) != 1 || batch[0].Slot != slot {
+		if len(batch) != 1 || batch[0].Card != card {
 			return fmt.Errorf("step %d: batch %v", k, batch)
 		}
 		reached := func(p transport.Phase, v uint64) func() bool {

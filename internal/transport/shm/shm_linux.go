@@ -34,7 +34,7 @@ type Config struct {
 	Job        string        // tells jobs apart, in particular where Key is empty
 	Generation uint64        // of the world; another generation's ranks cannot attach
 	Timeout    time.Duration // for Open and for each OpenLane; 0 means 30 s
-	Slots      int           // capacity of each lane's board
+	Cards      int           // capacity of each lane's board
 	BoardBytes int           // room for the boards of a Part; 0: as much as a lane's own needs
 	Alarm      bool          // the bell is a transport.Alarm, at the cost of a descriptor for each rank
 	Cores      int           // cores that the ranks share; 0: enough for all
@@ -59,8 +59,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("shm: %d ranks on this host, want 1 to %d", c.Size, maxRanks)
 	case c.Rank < 0 || c.Rank >= c.Size:
 		return fmt.Errorf("shm: rank %d of %d", c.Rank, c.Size)
-	case c.Slots < 1:
-		return fmt.Errorf("shm: %d slots, want at least 1", c.Slots)
+	case c.Cards < 1:
+		return fmt.Errorf("shm: %d cards, want at least 1", c.Cards)
 	case len(c.Key) == 0 && c.Job == "":
 		return errors.New("shm: neither a key nor a job name")
 	}
@@ -264,4 +264,4 @@ func (n *Network) checkMembers(id int, members []int) (places []int, me int, err
 	return places, me, nil
 }
 
-func boardConfig(members, slots int) board.Config { return board.Standard(members, members, slots) }
+func boardConfig(members, cards int) board.Config { return board.Standard(members, members, cards) }

@@ -22,7 +22,7 @@ type Config struct {
 	Job        string
 	Generation uint64
 	Timeout    time.Duration
-	Slots      int
+	Cards      int
 	BoardBytes int
 	Alarm      bool
 	Cores      int

@@ -26,7 +26,7 @@ var generation atomic.Uint64
 
 func testConfig(t testing.TB, rank, size int) Config {
 	return Config{Rank: rank, Size: size, Key: []byte("secret"), Job: fmt.Sprint(t.Name(), os.Getpid()),
-		Generation: generation.Load(), Timeout: 20 * time.Second, Slots: 64}
+		Generation: generation.Load(), Timeout: 20 * time.Second, Cards: 64}
 }
 
 // openWorld opens size networks in this process.
@@ -149,9 +149,9 @@ func TestLaneBoardAcrossRanks(t *testing.T) {
 	if got != "2 please" {
 		t.Fatalf("coordinator got %q", got)
 	}
-	slot, gen, ok := lanes[0].Board.Acquire()
+	card, gen, ok := lanes[0].Board.Acquire()
 	if !ok || !lanes[0].Board.Publish([]byte("answer")) {
-		t.Fatal("no slot or no room")
+		t.Fatal("no card or no room")
 	}
 	for m, l := range lanes {
 		r := l.Board.Next()
@@ -160,11 +160,11 @@ func TestLaneBoardAcrossRanks(t *testing.T) {
 		}
 	}
 	for m, l := range lanes {
-		if !l.Board.Mark(slot, gen) {
+		if !l.Board.Mark(card, gen) {
 			t.Fatalf("member %d: stale", m)
 		}
 	}
-	if lanes[1].Board.Mark(slot, gen+1) {
+	if lanes[1].Board.Mark(card, gen+1) {
 		t.Fatal("a mark of another generation was taken")
 	}
 	lanes[1].Board.Close()
@@ -172,7 +172,7 @@ func TestLaneBoardAcrossRanks(t *testing.T) {
 		if l.Board.Closed() {
 			t.Fatalf("member %d: closed before its last record", m)
 		}
-		if r := l.Board.Next(); len(r) != 1 || r[0].Kind != transport.RecordSlot || r[0].Slot != slot {
+		if r := l.Board.Next(); len(r) != 1 || r[0].Kind != transport.RecordCard || r[0].Card != card {
 			t.Fatalf("member %d got %v", m, r)
 		}
 		if !l.Board.Closed() || l.Board.ClosedBy() != 1 {
@@ -410,15 +410,15 @@ func TestOnlyTheLastWakes(t *testing.T) {
 func TestRecordsDoNotWakeAmidCollective(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	lanes := openLanes(t, nets, 0, []int{0, 1})
-	slot, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Board.Acquire()
 	bell := nets[0].Bell().(transport.AmidBell)
 	for _, c := range []struct {
 		arm   func() uint32
 		woken bool
 	}{{bell.Arm, true}, {bell.ArmAmid, false}} {
 		c.arm()
-		lanes[0].Board.Mark(slot, gen)
-		lanes[1].Board.Mark(slot, gen)
+		lanes[0].Board.Mark(card, gen)
+		lanes[1].Board.Mark(card, gen)
 		if woken := !nets[0].head.sleeps(0); woken != c.woken {
 			t.Errorf("woken %t, want %t", woken, c.woken)
 		}
@@ -477,7 +477,7 @@ func TestCorruptBoardAborts(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	lanes := openLanes(t, nets, 0, []int{0, 1})
 	lanes[0].Board.Publish([]byte("x"))
-	clear(nets[0].seg.mem[:64<<10]) // wipes the lock, the log's registers and the slots
+	clear(nets[0].seg.mem[:64<<10]) // wipes the lock, the log's registers and the cards
 	region := nets[0].seg.mem
 	for i := 192; i < 256; i++ { // log positions out of any bound
 		region[i] = 0xf1
@@ -583,12 +583,12 @@ func TestNoMemoryIsExplained(t *testing.T) {
 func TestHotPathsAllocateNothing(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	lanes := openLanes(t, nets, 0, []int{0, 1})
-	slot, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Board.Acquire()
 	k := uint64(0)
 	step := func() {
 		k++
 		for i, l := range lanes {
-			l.Board.Mark(slot, gen)
+			l.Board.Mark(card, gen)
 			l.Shared.Advance(transport.In, k)
 			l.Shared.Reached(1-i, transport.In)
 			nets[i].Err()
@@ -613,8 +613,8 @@ func TestGroupsAcrossRanks(t *testing.T) {
 	group := make([]transport.Mark, 3)
 	for i := range group {
 		var ok bool
-		if group[i].Slot, group[i].Gen, ok = lanes[0].Board.Acquire(); !ok {
-			t.Fatal("no slot")
+		if group[i].Card, group[i].Gen, ok = lanes[0].Board.Acquire(); !ok {
+			t.Fatal("no card")
 		}
 	}
 	ticket := nets[0].Bell().Arm()
@@ -633,25 +633,25 @@ func TestGroupsAcrossRanks(t *testing.T) {
 	}
 	for m, l := range lanes {
 		r := l.Board.Next()
-		if len(r) != 3 || r[0].Slot != group[0].Slot || r[1].Slot != group[1].Slot || r[2].Slot != group[2].Slot {
+		if len(r) != 3 || r[0].Card != group[0].Card || r[1].Card != group[1].Card || r[2].Card != group[2].Card {
 			t.Errorf("member %d got %v", m, r)
 		}
 	}
-	lanes[0].Board.Retire(group[1].Slot)
+	lanes[0].Board.Retire(group[1].Card)
 	if lanes[2].Board.MarkGroup(group) {
-		t.Error("a group with a retired slot was taken")
+		t.Error("a group with a retired card was taken")
 	}
-	if marked := lanes[0].Board.Marked(group[0].Slot); len(marked) > 0 {
-		t.Errorf("of the stale group, slot %d is marked by %v", group[0].Slot, marked)
+	if marked := lanes[0].Board.Marked(group[0].Card); len(marked) > 0 {
+		t.Errorf("of the stale group, card %d is marked by %v", group[0].Card, marked)
 	}
 }
 
 // The lanes of a segment have one size, whose room suffices for any lane's members.
 func TestLaneHasRoomForAnyMembers(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 4, 5, 7, 8, 13, 31, 32, 33, 64, 127, 200} {
-		c := Config{Size: size, Slots: 64}
+		c := Config{Size: size, Cards: 64}
 		for n := 1; n <= size; n++ {
-			if need := layoutOf(board.Bytes(boardConfig(n, c.Slots)), n).size; need > laneBytes(c) {
+			if need := layoutOf(board.Bytes(boardConfig(n, c.Cards)), n).size; need > laneBytes(c) {
 				t.Fatalf("a lane of %d members needs %d bytes, that of %d has %d", n, need, size, laneBytes(c))
 			}
 			if b := chunkBytes(n); b < leastTile || b%(64*n) != 0 {

@@ -39,10 +39,10 @@ func BenchmarkSealed(b *testing.B) {
 	}
 }
 
-// BenchmarkBoard marks a slot and waits for the batch.
+// BenchmarkBoard marks a card and waits for the batch.
 func BenchmarkBoard(b *testing.B) {
 	benchmark(b, nil, 1<<20, func(r *benchRank) {
-		r.board.Mark(r.slot, r.gen)
+		r.board.Mark(r.card, r.gen)
 		r.until(func() bool { return r.board.Next() != nil })
 	})
 }
@@ -52,7 +52,7 @@ type benchRank struct {
 	n         *Network
 	comm      transport.Comm
 	board     transport.Board
-	slot, gen uint32
+	card, gen uint32
 	in, out   []byte
 }
 
@@ -71,13 +71,13 @@ func (r *benchRank) until(done func() bool) {
 func benchmark(b *testing.B, configure func(r int, c *Config), size int, step func(r *benchRank)) {
 	networks := world(b, 2, configure)
 	lanes := openAll(b, networks, 0)
-	slot, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Board.Acquire()
 	var g sync.WaitGroup
 	b.ReportAllocs()
 	b.ResetTimer()
 	for me, n := range networks {
 		g.Go(func() {
-			r := &benchRank{me: me, n: n, comm: lanes[me].Comm, board: lanes[me].Board, slot: slot, gen: gen,
+			r := &benchRank{me: me, n: n, comm: lanes[me].Comm, board: lanes[me].Board, card: card, gen: gen,
 				in: make([]byte, size), out: make([]byte, size)}
 			for range b.N {
 				step(r)

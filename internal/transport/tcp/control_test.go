@@ -193,7 +193,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS([]int{1, 2, 8}[(uint64(size)+seed)%3]))
 			networks := world(t, size, func(_ int, c *Config) { c.Streams = 1 + size%2 })
 			lanes := openAll(t, networks, 0)
-			slot, gen, _ := lanes[0].Board.Acquire()
+			card, gen, _ := lanes[0].Board.Acquire()
 			plan := rand.New(rand.NewPCG(seed, uint64(size)))
 			lengths := make([]int, rounds)
 			for i := range lengths {
@@ -213,7 +213,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 					next, prev := (me+1)%size, (me+size-1)%size
 					for i, length := range lengths {
 						stay(rng)
-						board.Mark(slot, gen)
+						board.Mark(card, gen)
 						until(t, n, func() bool { stay(rng); return board.Next() != nil })
 						binary.LittleEndian.PutUint32(out, uint32(i*size+me))
 						length += 4

@@ -39,7 +39,7 @@ const frameBuffer = 16 << 10
 func (i *controlIn) init(l *lane, from int) { i.lane, i.from = l, from }
 
 // limit is the longest frame.
-func (i *controlIn) limit() uint64 { return uint64(treeboard.QueueLimit(i.lane.net.cfg.Slots)) }
+func (i *controlIn) limit() uint64 { return uint64(treeboard.QueueLimit(i.lane.net.cfg.Cards)) }
 
 // take takes the frames that have come, and reports whether there were any.
 // Safe on any goroutine; it does not block.
@@ -172,7 +172,7 @@ type polledBoard struct {
 
 var _ transport.Board = (*polledBoard)(nil)
 
-func (b *polledBoard) Stale(f func(slot, gen uint32)) {
+func (b *polledBoard) Stale(f func(card, gen uint32)) {
 	b.rounds = true
 	b.lane.takeFrames()
 	b.Board.Stale(f)

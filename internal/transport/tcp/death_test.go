@@ -272,7 +272,7 @@ func TestMismatchesAreRefused(t *testing.T) {
 	if _, err := n.OpenLane(1, 0, []int{0, 1}); err != nil {
 		t.Fatal(err)
 	}
-	good := hello{generation: 7, lane: 1, from: 1, to: 0, size: 3, slots: 8, streams: 1}
+	good := hello{generation: 7, lane: 1, from: 1, to: 0, size: 3, cards: 8, streams: 1}
 	dial := func(h hello) (*link.Conn, error) {
 		c, _, err := networks[1].dialer.Try(t.Context(), 0, 0, h.encode())
 		return c, err
@@ -285,7 +285,7 @@ func TestMismatchesAreRefused(t *testing.T) {
 	eventually(t, func() bool { return connections(n) == 1 })
 	for want, change := range map[string]func(h *hello){
 		"generation 6":      func(h *hello) { h.generation = 6 },
-		"3 ranks with 9":    func(h *hello) { h.slots = 9 },
+		"3 ranks with 9":    func(h *hello) { h.cards = 9 },
 		"4 ranks with 8":    func(h *hello) { h.size = 4 },
 		"looks for rank 2":  func(h *hello) { h.to = 2 },
 		"rank 0 to rank 0":  func(h *hello) { h.from = 0 },

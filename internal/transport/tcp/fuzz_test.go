@@ -9,7 +9,7 @@ import (
 // What comes over a connection may be anything: it must end in an error or be
 // what put or encode would have written.
 func FuzzParse(f *testing.F) {
-	f.Add(hello{generation: 1, lane: 2, from: 3, to: 4, size: 5, slots: 6, incarnation: 7, stream: data}.encode())
+	f.Add(hello{generation: 1, lane: 2, from: 3, to: 4, size: 5, cards: 6, incarnation: 7, stream: data}.encode())
 	f.Add(rawMessage(messageBoard, 0, 3, "abc"))
 	f.Add(abortMessage(3, "cause")[:headerSize])
 	f.Fuzz(func(t *testing.T, p []byte) {

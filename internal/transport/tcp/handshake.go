@@ -25,7 +25,7 @@ type hello struct {
 	generation     uint64
 	lane           int64
 	from, to, size uint32
-	slots          uint32
+	cards          uint32
 	incarnation    uint32 // of the lane
 	streams        uint32 // how many data streams there are
 	stream         stream
@@ -43,7 +43,7 @@ func (n *Network) hello(l *lane, rank int, s stream) hello {
 		generation: n.cfg.Generation,
 		lane:       int64(l.id),
 		from:       uint32(n.cfg.Rank), to: uint32(rank), size: uint32(n.cfg.Size),
-		slots:       uint32(n.cfg.Slots),
+		cards:       uint32(n.cfg.Cards),
 		incarnation: l.incarnation,
 		streams:     uint32(n.cfg.Streams),
 		stream:      s,
@@ -56,7 +56,7 @@ func (h hello) encode() []byte {
 	p = append(p, nativeOrder, byte(h.stream))
 	p = binary.LittleEndian.AppendUint64(p, h.generation)
 	p = binary.LittleEndian.AppendUint64(p, uint64(h.lane))
-	for _, v := range []uint32{h.from, h.to, h.size, h.slots, h.incarnation, h.streams} {
+	for _, v := range []uint32{h.from, h.to, h.size, h.cards, h.incarnation, h.streams} {
 		p = binary.LittleEndian.AppendUint32(p, v)
 	}
 	return p
@@ -80,7 +80,7 @@ func parseHello(p []byte) (hello, error) {
 		stream:     stream(p[3]),
 		generation: binary.LittleEndian.Uint64(p[4:]),
 		lane:       int64(binary.LittleEndian.Uint64(p[12:])),
-		from:       u32(0), to: u32(1), size: u32(2), slots: u32(3), incarnation: u32(4), streams: u32(5),
+		from:       u32(0), to: u32(1), size: u32(2), cards: u32(3), incarnation: u32(4), streams: u32(5),
 	}, nil
 }
 
@@ -89,8 +89,8 @@ func (n *Network) admit(h hello) error {
 	switch {
 	case h.generation != n.cfg.Generation:
 		return fmt.Errorf("generation %d, here it is %d", h.generation, n.cfg.Generation)
-	case h.size != uint32(n.cfg.Size) || h.slots != uint32(n.cfg.Slots):
-		return fmt.Errorf("%d ranks with %d slots, here it is %d with %d", h.size, h.slots, n.cfg.Size, n.cfg.Slots)
+	case h.size != uint32(n.cfg.Size) || h.cards != uint32(n.cfg.Cards):
+		return fmt.Errorf("%d ranks with %d cards, here it is %d with %d", h.size, h.cards, n.cfg.Size, n.cfg.Cards)
 	case h.to != uint32(n.cfg.Rank):
 		return fmt.Errorf("looks for rank %d, here is rank %d", h.to, n.cfg.Rank)
 	case h.from >= h.size || h.from == h.to:

@@ -69,8 +69,8 @@ type Config struct {
 	TLS bool
 	// Timeout bounds the making of a connection. Default 30 s.
 	Timeout time.Duration
-	// Slots is the number of cache slots of each lane's board. Default 1024.
-	Slots int
+	// Cards is the number of cache cards of each lane's board. Default 1024.
+	Cards int
 	// Streams is the number of connections that carry the data from a rank to
 	// another, the same on all ranks. Default 1, at most MaxStreams.
 	Streams int
@@ -101,7 +101,7 @@ const MaxStreams = 64
 
 func (c *Config) check() error {
 	setDefault(&c.Timeout, 30*time.Second)
-	setDefault(&c.Slots, 1024)
+	setDefault(&c.Cards, 1024)
 	setDefault(&c.Grace, time.Second)
 	setDefault(&c.Streams, 1)
 	setDefaultFunc(&c.Wake, func() {})
@@ -127,8 +127,8 @@ func (c *Config) check() error {
 		return errors.New("tcp: no addresses")
 	case c.Streams < 1 || c.Streams > MaxStreams:
 		return fmt.Errorf("tcp: %d streams", c.Streams)
-	case c.Timeout < 0 || c.Grace < 0 || c.Slots < 0:
-		return fmt.Errorf("tcp: time-out %v, grace %v, %d slots", c.Timeout, c.Grace, c.Slots)
+	case c.Timeout < 0 || c.Grace < 0 || c.Cards < 0:
+		return fmt.Errorf("tcp: time-out %v, grace %v, %d cards", c.Timeout, c.Grace, c.Cards)
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func (n *Network) OpenLaneOn(id int, incarnation uint32, members []int, local Lo
 		local.Hosts = alone(len(members))
 	}
 	b, err := treeboard.New(treeboard.Config{
-		Member: me, Hosts: local.Hosts, Slots: n.cfg.Slots, Up: local.Up, Down: local.Down,
+		Member: me, Hosts: local.Hosts, Cards: n.cfg.Cards, Up: local.Up, Down: local.Down,
 		Pipe: (*lanePipe)(l), Combine: n.cfg.Combine, Ring: n.bell.Ring, RingLocal: local.Ring, Abort: n.Abort,
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ func shutdown(t *testing.T, seed uint64, grace time.Duration, tls bool) {
 	size := 2 + rnd.IntN(3)
 	networks := world(t, size, func(_ int, c *Config) { c.Grace, c.TLS = grace, tls })
 	lanes := openAll(t, networks, 0)
-	slot, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Board.Acquire()
 	closer, last := rnd.IntN(size), rnd.IntN(30)
 	bytesEach := rnd.IntN(300_000)
 	steps := make([]int, size)
@@ -47,7 +47,7 @@ func shutdown(t *testing.T, seed uint64, grace time.Duration, tls bool) {
 				if me == closer && steps[me] == last {
 					r.lane.Board.Close()
 				}
-				mark(r.lane, slot, gen)
+				mark(r.lane, card, gen)
 				if !r.step(steps[me]) {
 					break
 				}
@@ -141,7 +141,7 @@ func death(t *testing.T, seed uint64) {
 	size := 2 + rnd.IntN(3)
 	networks := world(t, size, func(_ int, c *Config) { c.Grace = 20 * time.Millisecond })
 	lanes := openAll(t, networks, 0)
-	slot, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Board.Acquire()
 	victim, last := rnd.IntN(size), 1+rnd.IntN(20)
 	bytesEach := rnd.IntN(300_000)
 	var g sync.WaitGroup
@@ -153,7 +153,7 @@ func death(t *testing.T, seed uint64) {
 					crash(n)
 					return
 				}
-				mark(r.lane, slot, gen)
+				mark(r.lane, card, gen)
 				r.step(k)
 			}
 		})

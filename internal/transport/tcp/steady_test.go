@@ -15,13 +15,13 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	}
 	networks := world(t, 2, nil)
 	lanes := openAll(t, networks, 0)
-	slot, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Board.Acquire()
 	a, b := make([]byte, 100_000), make([]byte, 100_000)
 	step := func() {
 		lanes[0].Comm.Send(1, a)
 		lanes[1].Comm.Recv(0, b)
-		mark(lanes[0], slot, gen)
-		mark(lanes[1], slot, gen)
+		mark(lanes[0], card, gen)
+		mark(lanes[1], card, gen)
 		for m, n := range networks {
 			until(t, n, func() bool { return lanes[m].Board.Next() != nil })
 			until(t, n, func() bool { return lanes[m].Comm.Sent(1-m) && lanes[m].Comm.Received(1-m) })
@@ -115,7 +115,7 @@ func TestHeadersAndHellos(t *testing.T) {
 			t.Fatalf("%+v, %v; want %+v", got, err, h)
 		}
 		hi := hello{t.Uint64("generation"), int64(t.Uint64("lane")), u32("from"), u32("to"),
-			u32("size"), u32("slots"), u32("incarnation"), u32("streams"), stream(t.Int("stream", 0, math.MaxUint8))}
+			u32("size"), u32("cards"), u32("incarnation"), u32("streams"), stream(t.Int("stream", 0, math.MaxUint8))}
 		q := hi.encode()
 		if got, err := parseHello(q); err != nil || got != hi {
 			t.Fatalf("%+v, %v; want %+v", got, err, hi)

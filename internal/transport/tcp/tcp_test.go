@@ -37,7 +37,7 @@ func world(t testing.TB, size int, change func(rank int, c *Config)) []*Network 
 	networks := make([]*Network, size)
 	for r := range networks {
 		c := Config{
-			Rank: r, Size: size, Key: []byte("the job's secret"), Generation: 7, Listener: listeners[r], Slots: 8,
+			Rank: r, Size: size, Key: []byte("the job's secret"), Generation: 7, Listener: listeners[r], Cards: 8,
 			Addrs: func(rank int) []string { return []string{listeners[rank].Addr().String()} },
 		}
 		if change != nil {
@@ -213,7 +213,7 @@ func TestBoardConversation(t *testing.T) {
 	}
 	eventually(t, func() bool { return woken[0].Load() >= 3 })
 
-	slot, gen, ok := coordinator.Acquire()
+	card, gen, ok := coordinator.Acquire()
 	if !ok || !coordinator.Publish([]byte("response")) {
 		t.Fatal("cannot publish")
 	}
@@ -234,19 +234,19 @@ func TestBoardConversation(t *testing.T) {
 	}
 	for range 100 {
 		for _, m := range rand.Perm(4) {
-			if !mark(lanes[m], slot, gen) {
+			if !mark(lanes[m], card, gen) {
 				t.Fatal("refused")
 			}
 		}
 		for m := range lanes {
-			if r := next(m); len(r) != 1 || r[0].Kind != transport.RecordSlot || r[0].Slot != slot {
+			if r := next(m); len(r) != 1 || r[0].Kind != transport.RecordCard || r[0].Card != card {
 				t.Errorf("member %d: %v", m, r)
 			}
 		}
 	}
 
-	coordinator.Retire(slot)
-	mark(lanes[2], slot, gen)
+	coordinator.Retire(card)
+	mark(lanes[2], card, gen)
 	until(t, networks[2], func() bool {
 		stale := false
 		for _, m := range []int{0, 2} { // it is the log that says so
@@ -254,7 +254,7 @@ func TestBoardConversation(t *testing.T) {
 				t.Errorf("member %d: %v", m, r)
 			}
 		}
-		lanes[2].Board.Stale(func(s, g uint32) { stale = s == slot && g == gen })
+		lanes[2].Board.Stale(func(s, g uint32) { stale = s == card && g == gen })
 		return stale
 	})
 
@@ -311,9 +311,9 @@ func post(l *transport.Lane, request []byte) bool {
 	return l.Board.Post(request)
 }
 
-func mark(l *transport.Lane, slot, gen uint32) bool {
+func mark(l *transport.Lane, card, gen uint32) bool {
 	defer comeRound(l)
-	return l.Board.Mark(slot, gen)
+	return l.Board.Mark(card, gen)
 }
 
 func comeRound(l *transport.Lane) {

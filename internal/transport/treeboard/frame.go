@@ -13,8 +13,8 @@ type kind byte
 
 // The kinds of frames. Numbers are little-endian uint32.
 const (
-	// Up: slots that all below have marked, each as slot and generation. The top
-	// bit of the slot says that it was completed together with the next one.
+	// Up: cards that all below have marked, each as card and generation. The top
+	// bit of the card says that it was completed together with the next one.
 	kindMark kind = 1
 	// Up: Requests, each as how many members have posted it (0: all that are below
 	// the sender), these members, its length, the encoded Request.
@@ -26,7 +26,7 @@ const (
 	kindCall    kind = 7 // to the leader of the sender's own host: look at the board that they share
 )
 
-// together is the bit of a mark's slot that chains it to the next.
+// together is the bit of a mark's card that chains it to the next.
 const together = 1 << 31
 
 func (k kind) String() string {
@@ -41,7 +41,7 @@ func (k kind) String() string {
 var errShape = errors.New("the frame has the wrong shape")
 
 // split takes the kind off a frame and checks the length of its body.
-func split(frame []byte, slots int) (kind, []byte, error) {
+func split(frame []byte, cards int) (kind, []byte, error) {
 	if len(frame) == 0 {
 		return 0, nil, errShape
 	}
@@ -49,7 +49,7 @@ func split(frame []byte, slots int) (kind, []byte, error) {
 	ok := false
 	switch k {
 	case kindMark:
-		ok = len(body) > 0 && len(body)%8 == 0 && len(body) <= 8*slots
+		ok = len(body) > 0 && len(body)%8 == 0 && len(body) <= 8*cards
 	case kindClose, kindClosed, kindCredit:
 		ok = len(body) == 4
 	case kindCall:
@@ -57,7 +57,7 @@ func split(frame []byte, slots int) (kind, []byte, error) {
 	case kindRequest:
 		ok = len(body) > 0 && len(frame) <= requestWindow
 	case kindBatch:
-		ok = len(body) > 0 && len(frame) <= batchLimit(slots)
+		ok = len(body) > 0 && len(frame) <= batchLimit(cards)
 	}
 	if !ok {
 		return k, nil, fmt.Errorf("%v frame of %d bytes: %w", k, len(frame), errShape)
@@ -72,30 +72,30 @@ func appendNumber(p []byte, k kind, v uint32) []byte {
 func put(p []byte, v uint32) []byte { return binary.LittleEndian.AppendUint32(p, v) }
 func number(p []byte) uint32        { return binary.LittleEndian.Uint32(p) }
 
-// appendMark encodes one completed slot.
+// appendMark encodes one completed card.
 func appendMark(p []byte, r transport.Record) []byte {
-	slot := r.Slot
+	card := r.Card
 	if r.Chained {
-		slot |= together
+		card |= together
 	}
-	return put(put(p, slot), r.Gen)
+	return put(put(p, card), r.Gen)
 }
 
 // cutChain decodes the first mark of body, which must not be empty, and those that were
 // completed with it, into marks.
-func cutChain(marks []transport.Mark, body []byte, slots int) ([]transport.Mark, []byte, error) {
+func cutChain(marks []transport.Mark, body []byte, cards int) ([]transport.Mark, []byte, error) {
 	marks = marks[:0]
 	for more := true; more; body = body[8:] {
 		if len(body) == 0 {
 			return nil, nil, fmt.Errorf("the last mark is chained: %w", errShape)
 		}
-		slot := number(body)
-		more = slot&together != 0
-		slot &^= together
-		if int64(slot) >= int64(slots) {
-			return nil, nil, fmt.Errorf("mark of slot %d of %d", slot, slots)
+		card := number(body)
+		more = card&together != 0
+		card &^= together
+		if int64(card) >= int64(cards) {
+			return nil, nil, fmt.Errorf("mark of card %d of %d", card, cards)
 		}
-		marks = append(marks, transport.Mark{Slot: slot, Gen: number(body[4:])})
+		marks = append(marks, transport.Mark{Card: card, Gen: number(body[4:])})
 	}
 	return marks, body, nil
 }
@@ -135,22 +135,22 @@ func cutRequest(body []byte, set []int) (members []int, request, rest []byte, er
 	return set, body[:length:length], body[length:], nil
 }
 
-// appendRecord encodes one record of a batch: its kind, then the slot (and the
+// appendRecord encodes one record of a batch: its kind, then the card (and the
 // generation that has ended), or the length of the payload and the payload.
 func appendRecord(p []byte, r transport.Record) []byte {
 	p = append(p, r.Kind)
 	switch r.Kind {
-	case transport.RecordSlot:
-		return put(p, r.Slot)
+	case transport.RecordCard:
+		return put(p, r.Card)
 	case transport.RecordRetired:
-		return put(put(p, r.Slot), r.Gen)
+		return put(put(p, r.Card), r.Gen)
 	}
 	return append(put(p, uint32(len(r.Payload))), r.Payload...)
 }
 
 // cutRecord decodes the first record of body, which must not be empty. The
 // record's payload lies in body.
-func cutRecord(body []byte, slots int) (r transport.Record, rest []byte, err error) {
+func cutRecord(body []byte, cards int) (r transport.Record, rest []byte, err error) {
 	if len(body) < 5 {
 		return r, nil, errShape
 	}
@@ -158,11 +158,11 @@ func cutRecord(body []byte, slots int) (r transport.Record, rest []byte, err err
 	n := number(body[1:])
 	rest = body[5:]
 	switch r.Kind {
-	case transport.RecordSlot, transport.RecordRetired:
-		if int64(n) >= int64(slots) {
-			return r, nil, fmt.Errorf("slot %d of %d", n, slots)
+	case transport.RecordCard, transport.RecordRetired:
+		if int64(n) >= int64(cards) {
+			return r, nil, fmt.Errorf("card %d of %d", n, cards)
 		}
-		r.Slot = n
+		r.Card = n
 		if r.Kind == transport.RecordRetired {
 			if len(rest) < 4 {
 				return r, nil, errShape
@@ -181,10 +181,10 @@ func cutRecord(body []byte, slots int) (r transport.Record, rest []byte, err err
 }
 
 // cutBatch decodes all records of a batch frame's body.
-func cutBatch(records []transport.Record, body []byte, slots int) ([]transport.Record, error) {
+func cutBatch(records []transport.Record, body []byte, cards int) ([]transport.Record, error) {
 	records = records[:0]
 	for len(body) > 0 {
-		r, rest, err := cutRecord(body, slots)
+		r, rest, err := cutRecord(body, cards)
 		if err != nil {
 			return nil, fmt.Errorf("batch: %w", err)
 		}

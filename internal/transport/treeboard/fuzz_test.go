@@ -9,14 +9,14 @@ import (
 // FuzzReceive: what a frame says is taken whole or refused, and never breaks the
 // receiver, be it the root, a leader between or one at the end.
 func FuzzReceive(f *testing.F) {
-	f.Add(byte(0), true, appendMark(appendMark([]byte{byte(kindMark)}, transport.Record{Slot: 1, Gen: 1,
-		Chained: true}), transport.Record{Slot: 2, Gen: 1}))
+	f.Add(byte(0), true, appendMark(appendMark([]byte{byte(kindMark)}, transport.Record{Card: 1, Gen: 1,
+		Chained: true}), transport.Record{Card: 2, Gen: 1}))
 	f.Add(byte(0), true, appendRequest([]byte{byte(kindRequest)}, []int{1}, []byte("request")))
 	f.Add(byte(1), true, appendRequest([]byte{byte(kindRequest)}, nil, []byte("request")))
 	f.Add(byte(1), true, appendNumber(nil, kindClose, 10))
 	f.Add(byte(1), false,
-		appendRecord(appendRecord(appendRecord([]byte{byte(kindBatch)}, transport.Record{Kind: transport.RecordSlot,
-			Slot: 1}), transport.Record{Kind: transport.RecordRetired, Slot: 1, Gen: 3}),
+		appendRecord(appendRecord(appendRecord([]byte{byte(kindBatch)}, transport.Record{Kind: transport.RecordCard,
+			Card: 1}), transport.Record{Kind: transport.RecordRetired, Card: 1, Gen: 3}),
 			transport.Record{Kind: transport.RecordResponse, Payload: []byte("response")}))
 	f.Add(byte(2), false, appendNumber(nil, kindClosed, 1))
 	f.Add(byte(2), false, appendNumber(nil, kindCredit, 1))
@@ -61,19 +61,19 @@ func (directPipe) Flush() {}
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	boards := make([]Board, 3)
 	for m := range boards {
-		boards[m], _ = New(Config{Member: m, Hosts: alone(3), Slots: 4, Pipe: directPipe{boards, m}, Ring: func() {},
+		boards[m], _ = New(Config{Member: m, Hosts: alone(3), Cards: 4, Pipe: directPipe{boards, m}, Ring: func() {},
 			Abort: func(err error) { t.Fatal(err) }})
 	}
-	slot, gen, _ := boards[0].Acquire()
+	card, gen, _ := boards[0].Acquire()
 	requests, none := func([]int, []byte) {}, func(uint32, uint32) {}
 	if n := testing.AllocsPerRun(1000, func() {
 		for _, b := range boards {
-			b.Mark(slot, gen)
+			b.Mark(card, gen)
 			b.Stale(none)
 		}
 		boards[0].Requests(requests)
 		for _, b := range boards {
-			if r := b.Next(); len(r) != 1 || r[0].Slot != slot {
+			if r := b.Next(); len(r) != 1 || r[0].Card != card {
 				t.Fatalf("records %v", r)
 			}
 			b.Stale(none)

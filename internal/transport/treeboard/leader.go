@@ -58,11 +58,11 @@ func (l *leader) Linked(member int) bool {
 	return child || member == l.parent
 }
 
-// receiveMarks marks for a child host, and reports whether that completed a slot.
+// receiveMarks marks for a child host, and reports whether that completed a card.
 // Marks that come too late are dropped: all who made them learn it from the log.
 func (l *leader) receiveMarks(c int, body []byte) (completed bool, err error) {
 	for len(body) > 0 {
-		if l.marks, body, err = cutChain(l.marks, body, l.Slots); err != nil {
+		if l.marks, body, err = cutChain(l.marks, body, l.Cards); err != nil {
 			return false, err
 		}
 		r, err := l.Up.MarkGroup(len(l.locals)+c, l.marks)

@@ -15,7 +15,7 @@ type member struct {
 
 	mu   sync.Mutex
 	gone bool // Quiesce has been called
-	// marked is by slot the generation of this member's mark that is under way, 0
+	// marked is by card the generation of this member's mark that is under way, 0
 	// if none. Nil on the root's host, where the board judges marks at once and
 	// Retire takes them back.
 	marked []uint32
@@ -29,7 +29,7 @@ type member struct {
 func newMember(c Config, t *tree) *member {
 	m := &member{Config: c, tree: t}
 	if t.host > 0 {
-		m.marked = make([]uint32, c.Slots)
+		m.marked = make([]uint32, c.Cards)
 	}
 	if m.RingLocal == nil {
 		m.RingLocal = func(int) {}
@@ -78,7 +78,7 @@ func (m *member) mark(marks ...transport.Mark) board.Result {
 	if m.marked != nil && r != board.Stale {
 		// Before the driver can see the end of this generation, since that takes mu, too.
 		for _, k := range marks {
-			m.marked[k.Slot] = k.Gen
+			m.marked[k.Card] = k.Gen
 		}
 	}
 	return r
@@ -86,8 +86,8 @@ func (m *member) mark(marks ...transport.Mark) board.Result {
 
 // Mark returns true also when the lane is closed or has failed: the request will
 // be failed with that cause, there is no use in sending it again.
-func (m *member) Mark(slot, gen uint32) bool {
-	return m.afterMark(m.mark(transport.Mark{Slot: slot, Gen: gen}))
+func (m *member) Mark(card, gen uint32) bool {
+	return m.afterMark(m.mark(transport.Mark{Card: card, Gen: gen}))
 }
 
 // MarkGroup is as Mark.
@@ -100,12 +100,12 @@ func (m *member) afterMark(r board.Result) bool {
 	return r != board.Stale
 }
 
-func (m *member) Stale(f func(slot, gen uint32)) {
+func (m *member) Stale(f func(card, gen uint32)) {
 	m.mu.Lock()
 	m.stale, m.spare = m.spare[:0], m.stale
 	m.mu.Unlock()
 	for _, s := range m.spare {
-		f(s.Slot, s.Gen)
+		f(s.Card, s.Gen)
 	}
 }
 
@@ -153,13 +153,13 @@ func (m *member) resolve(records []transport.Record) []transport.Record {
 		if m.marked == nil {
 			continue
 		}
-		switch gen := &m.marked[r.Slot]; r.Kind {
-		case transport.RecordSlot:
+		switch gen := &m.marked[r.Card]; r.Kind {
+		case transport.RecordCard:
 			*gen = 0
 		case transport.RecordRetired:
 			if *gen == r.Gen && r.Gen != 0 {
 				*gen = 0
-				m.stale = append(m.stale, transport.Mark{Slot: r.Slot, Gen: r.Gen})
+				m.stale = append(m.stale, transport.Mark{Card: r.Card, Gen: r.Gen})
 			}
 		}
 	}
@@ -239,7 +239,7 @@ func (m *member) Publish([]byte) bool {
 	return false
 }
 
-func (m *member) Acquire() (slot, gen uint32, ok bool) {
+func (m *member) Acquire() (card, gen uint32, ok bool) {
 	m.notCoordinator("Acquire")
 	return 0, 0, false
 }

@@ -58,7 +58,7 @@ func newRelay(m *member) *relay {
 
 // Stale also passes on what the other members of the host have completed: the
 // driver calls it each time round.
-func (l *relay) Stale(f func(slot, gen uint32)) {
+func (l *relay) Stale(f func(card, gen uint32)) {
 	l.passOn()
 	l.leader.Stale(f)
 }
@@ -107,7 +107,7 @@ func (l *relay) climb() {
 	}
 }
 
-// sendMarks sends the slots that all below have marked, in one frame.
+// sendMarks sends the cards that all below have marked, in one frame.
 func (l *relay) sendMarks() {
 	l.frame = append(l.frame[:0], byte(kindMark))
 	for {
@@ -121,7 +121,7 @@ func (l *relay) sendMarks() {
 		for _, r := range records {
 			l.frame = appendMark(l.frame, r)
 		}
-		if len(l.frame)+8*len(records) > 4*l.Slots { // a frame has room for as many marks as there are slots
+		if len(l.frame)+8*len(records) > 4*l.Cards { // a frame has room for as many marks as there are cards
 			l.Pipe.Send(l.parent, l.frame)
 			l.frame = l.frame[:1]
 		}
@@ -170,7 +170,7 @@ func requestBytes(p []byte) int {
 }
 
 func (l *relay) Receive(from int, frame []byte) error {
-	k, body, err := split(frame, l.Slots)
+	k, body, err := split(frame, l.Cards)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (l *relay) receiveDown(k kind, body, frame []byte) error {
 			return fmt.Errorf("batch frame although %d bytes of batches wait; the window is %d", l.queued, batchWindow)
 		}
 		var err error
-		if l.records, err = cutBatch(l.records, body, l.Slots); err != nil {
+		if l.records, err = cutBatch(l.records, body, l.Cards); err != nil {
 			return err
 		}
 		l.queued += len(frame)
@@ -293,7 +293,7 @@ func (l *relay) descend() {
 		n := int(number(l.inbox[l.next:]))
 		frame := l.inbox[l.next+4 : l.next+4+n]
 		var err error
-		if l.records, err = cutBatch(l.records, frame[1:], l.Slots); !l.ok(err) || !l.relay(frame) {
+		if l.records, err = cutBatch(l.records, frame[1:], l.Cards); !l.ok(err) || !l.relay(frame) {
 			return
 		}
 		l.next += 4 + n
@@ -312,7 +312,7 @@ func (l *relay) relay(frame []byte) bool {
 			return false
 		}
 		for _, r := range l.records {
-			if r.Kind == transport.RecordRetired && !l.ok(l.Up.Forget(r.Slot, r.Gen)) {
+			if r.Kind == transport.RecordRetired && !l.ok(l.Up.Forget(r.Card, r.Gen)) {
 				return false
 			}
 		}

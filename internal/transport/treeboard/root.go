@@ -36,7 +36,7 @@ func newRoot(m *member) *root {
 }
 
 func (r *root) Receive(from int, frame []byte) error {
-	k, body, err := split(frame, r.Slots)
+	k, body, err := split(frame, r.Cards)
 	if err != nil {
 		return err
 	}
@@ -202,15 +202,15 @@ func (r *root) Publish(response []byte) bool {
 	return r.ok(err) && ok
 }
 
-func (r *root) Acquire() (slot, gen uint32, ok bool) {
-	slot, gen, ok, err := r.Up.Acquire()
-	return slot, gen, r.ok(err) && ok
+func (r *root) Acquire() (card, gen uint32, ok bool) {
+	card, gen, ok, err := r.Up.Acquire()
+	return card, gen, r.ok(err) && ok
 }
 
 // Retire takes back the marks of this host's members. All others that are under
 // way come back to those who made them when they read the log.
-func (r *root) Retire(slot uint32) (marked []int, ok bool) {
-	who, ok, err := r.Up.Retire(slot)
+func (r *root) Retire(card uint32) (marked []int, ok bool) {
+	who, ok, err := r.Up.Retire(card)
 	if !r.ok(err) {
 		return nil, false
 	}
@@ -222,10 +222,10 @@ func (r *root) Retire(slot uint32) (marked []int, ok bool) {
 	return marked, ok
 }
 
-// Marked lists the members of this host that have marked the slot, and those
+// Marked lists the members of this host that have marked the card, and those
 // below a child from which the marks of all have come.
-func (r *root) Marked(slot uint32) []int {
-	who, err := r.Up.Marked(slot)
+func (r *root) Marked(card uint32) []int {
+	who, err := r.Up.Marked(card)
 	if !r.ok(err) {
 		return nil
 	}

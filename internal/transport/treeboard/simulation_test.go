@@ -32,7 +32,7 @@ type worker struct {
 // ask is a name that is under way.
 type ask struct {
 	r         negotiate.Request
-	slot, gen uint32
+	card, gen uint32
 }
 
 // request is what a member asks for under a name in its round: another shape now
@@ -59,17 +59,17 @@ func (w *worker) submit(names []string) {
 	asks := make([]*ask, len(names))
 	var rs []*negotiate.Request
 	for i, n := range names {
-		asks[i] = &ask{r: w.request(n), slot: negotiate.NoSlot}
+		asks[i] = &ask{r: w.request(n), card: negotiate.NoCard}
 		w.asked[n] = asks[i]
 		rs = append(rs, &asks[i].r)
 	}
-	if slots, cached := w.cache.LookupGroup(nil, rs); cached {
+	if cards, cached := w.cache.LookupGroup(nil, rs); cached {
 		var marks []transport.Mark
-		for i, s := range slots {
-			asks[i].slot, asks[i].gen = s.Slot, s.Gen
-			marks = append(marks, transport.Mark{Slot: s.Slot, Gen: s.Gen})
+		for i, s := range cards {
+			asks[i].card, asks[i].gen = s.Card, s.Gen
+			marks = append(marks, transport.Mark{Card: s.Card, Gen: s.Gen})
 		}
-		if len(marks) > 1 && w.board.MarkGroup(marks) || len(marks) == 1 && w.board.Mark(marks[0].Slot, marks[0].Gen) {
+		if len(marks) > 1 && w.board.MarkGroup(marks) || len(marks) == 1 && w.board.Mark(marks[0].Card, marks[0].Gen) {
 			return
 		}
 	}
@@ -79,7 +79,7 @@ func (w *worker) submit(names []string) {
 }
 
 func (w *worker) post(a *ask) {
-	a.slot = negotiate.NoSlot
+	a.card = negotiate.NoCard
 	w.toPost = append(w.toPost, a.r.Append(nil))
 	w.flush()
 }
@@ -91,12 +91,12 @@ func (w *worker) flush() {
 }
 
 // stale posts what was marked in vain, and all of its group that is still marked.
-func (w *worker) stale(slot, gen uint32) {
+func (w *worker) stale(card, gen uint32) {
 	for _, names := range w.s.groups {
 		for _, n := range names {
-			if a := w.asked[n]; a != nil && a.slot == slot && a.gen == gen {
+			if a := w.asked[n]; a != nil && a.card == card && a.gen == gen {
 				for _, n := range names {
-					if a := w.asked[n]; a != nil && a.slot != negotiate.NoSlot {
+					if a := w.asked[n]; a != nil && a.card != negotiate.NoCard {
 						w.post(a)
 					}
 				}
@@ -118,19 +118,19 @@ func (w *worker) drive() {
 	for _, rec := range records {
 		var resp *negotiate.Response
 		switch rec.Kind {
-		case transport.RecordSlot:
+		case transport.RecordCard:
 			var err error
-			if resp, err = w.cache.Slot(rec.Slot); err != nil {
+			if resp, err = w.cache.Card(rec.Card); err != nil {
 				w.s.fatalf("member %d: %v", w.member, err)
 			}
-			batch += fmt.Sprintf("slot %d;", rec.Slot)
+			batch += fmt.Sprintf("card %d;", rec.Card)
 		case transport.RecordResponse:
 			resp = new(negotiate.Response)
 			if err := resp.Decode(rec.Payload); err != nil {
 				w.s.fatalf("member %d: %v", w.member, err)
 			}
 			w.cache.Apply(resp)
-			batch += fmt.Sprintf("%v %s %v slot %d %d;", resp.Type, resp.Name, resp.Err != "", resp.Slot, resp.Gen)
+			batch += fmt.Sprintf("%v %s %v card %d %d;", resp.Type, resp.Name, resp.Err != "", resp.Card, resp.Gen)
 		default:
 			w.s.fatalf("member %d: record of kind %d", w.member, rec.Kind)
 		}
@@ -276,7 +276,7 @@ func drawHosts(t *property.T) [][]int {
 }
 
 // TestSimulation runs random interleavings of members, deliveries and
-// the coordinator, with fewer slots than names, groups, members that ask for
+// the coordinator, with fewer cards than names, groups, members that ask for
 // something else than the others, and Joins: all members see the same batches, execute
 // all that they submit once, and groups as a whole; nothing gets stuck.
 func TestSimulation(t *testing.T) {
@@ -290,18 +290,18 @@ func TestSimulation(t *testing.T) {
 func simulate(t *testing.T, rt *property.T, combine bool) {
 	s := &simulation{t: rt, rounds: rt.Int("rounds", 1, 12)}
 	hosts := drawHosts(rt)
-	slots := rt.Int("slots", 1, 8)
+	cards := rt.Int("cards", 1, 8)
 	var merge func([]int) transport.Combiner
 	if combine {
 		merge = func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }
 	}
-	s.link = newLink(t, hosts, slots, merge)
+	s.link = newLink(t, hosts, cards, merge)
 	n := len(s.link.boards)
 	members := make([]int, n)
 	for m := range members {
 		members[m] = m
 	}
-	s.coord = negotiate.NewCoordinator(members, s.link.boards[0], negotiate.Options{Capacity: slots})
+	s.coord = negotiate.NewCoordinator(members, s.link.boards[0], negotiate.Options{Capacity: cards})
 	for g := range rt.Int("groups", 1, 5) {
 		var names []string
 		for i := range rt.Int("names", 1, 3) {
@@ -362,7 +362,7 @@ func (s *simulation) isAwaited(w *worker) bool {
 func (s *simulation) stuck() {
 	for _, w := range s.workers {
 		for n, a := range w.asked {
-			s.t.Logf("member %d waits for %s (slot %d gen %d), round %d", w.member, n, int32(a.slot), a.gen, w.done[n])
+			s.t.Logf("member %d waits for %s (card %d gen %d), round %d", w.member, n, int32(a.card), a.gen, w.done[n])
 		}
 		if w.joined {
 			s.t.Logf("member %d waits for the others to join", w.member)

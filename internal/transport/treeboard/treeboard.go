@@ -1,5 +1,5 @@
 // Package treeboard is the transport.Board of a lane that spans hosts. The
-// members of a host share two slot boards; the first member of each is its
+// members of a host share two boards; the first member of each is its
 // leader, and the leaders form a tree over which they send frames.
 //
 //	members of a host           their leader                  its parent
@@ -8,10 +8,10 @@
 //
 // A mark goes up:
 //
-//  1. The members of a host mark a slot on the host's board "up". The leader marks
+//  1. The members of a host mark a card on the host's board "up". The leader marks
 //     it for a child host when that child's frame says that all below have.
-//  2. When the slot is complete there, the leader sends its parent a mark of this host.
-//  3. A slot that is complete at the root, the leader of the host of member 0, goes
+//  2. When the card is complete there, the leader sends its parent a mark of this host.
+//  3. A card that is complete at the root, the leader of the host of member 0, goes
 //     into the lane's log. The Coordinator publishes into the same log.
 //
 // The log comes down: the root's driver cuts it into batches. Every leader relays
@@ -19,11 +19,11 @@
 // children. So a leader's link carries each mark, batch and (by a Combiner) each
 // Request once, however many ranks a host has.
 //
-// Only the root retires a slot. The log says so (transport.RecordRetired), in order
-// with everything else. Each leader that relays this record retires the slot on its
+// Only the root retires a card. The log says so (transport.RecordRetired), in order
+// with everything else. Each leader that relays this record retires the card on its
 // board. A member with a mark of that generation then reports it by Stale; on the
 // root's own host Retire takes the marks back. The other hosts' boards learn of a
-// slot's next generation by its first mark. No member can make that mark before
+// card's next generation by its first mark. No member can make that mark before
 // this leader has relayed the end of the last generation.
 //
 // Nothing here blocks, and every queue has a limit: each direction of a link has a
@@ -91,7 +91,7 @@ type Config struct {
 	// Hosts are the lane's members by host, as in transport.Lane: each list
 	// ascending, the lists in the order of their first members.
 	Hosts [][]int
-	Slots int // cache slots; the same on all members
+	Cards int // cache cards; the same on all members
 	// Up and Down are the boards of this member's host, of the shapes UpConfig and
 	// DownConfig, in the same memory for all its members. Nil: New makes them, for a
 	// host of one member. The Board sets their wake functions.
@@ -118,45 +118,45 @@ type Config struct {
 }
 
 // UpConfig is the shape of a host's board for what goes up.
-func UpConfig(hosts [][]int, host, slots int) board.Config {
+func UpConfig(hosts [][]int, host, cards int) board.Config {
 	members := len(hosts[host]) + len(childrenOf(host, len(hosts)))
-	c := board.Standard(members, 1, slots)
+	c := board.Standard(members, 1, cards)
 	c.Posters = len(hosts[host]) // the Requests of children come in frames
 	if host == 0 {
 		c.Announce = true
-		c.LogBytes = logBytes(slots)
+		c.LogBytes = logBytes(cards)
 	} else {
 		c.Learn = true
-		c.LogBytes = board.MinLog(slots)
+		c.LogBytes = board.MinLog(cards)
 	}
 	return c
 }
 
 // DownConfig is the shape of a host's board for what comes down.
-func DownConfig(hosts [][]int, host, slots int) board.Config {
+func DownConfig(hosts [][]int, host, cards int) board.Config {
 	n := len(hosts[host])
-	return board.Config{Members: n, Readers: n, Posters: 1, Slots: slots, LogBytes: logBytes(slots),
+	return board.Config{Members: n, Readers: n, Posters: 1, Cards: cards, LogBytes: logBytes(cards),
 		MailBytes: board.MinMail, Closers: size(hosts)}
 }
 
 // logBytes is the size of the lane's log at the root, and of its relayed copies.
-func logBytes(slots int) int {
-	return board.Standard(1, 1, slots).LogBytes + board.MinLog(slots)
+func logBytes(cards int) int {
+	return board.Standard(1, 1, cards).LogBytes + board.MinLog(cards)
 }
 
 // batchLimit is the largest batch frame: a record takes hardly more bytes in a
 // frame than in the log.
-func batchLimit(slots int) int { return 1 + 2*logBytes(slots) }
+func batchLimit(cards int) int { return 1 + 2*logBytes(cards) }
 
-// QueueLimit is an upper limit of the bytes that a board with this many slots
+// QueueLimit is an upper limit of the bytes that a board with this many cards
 // has outstanding in a Pipe for one receiver, with up to 16 bytes of framing
 // for each frame.
-func QueueLimit(slots int) int {
-	return 2*(requestWindow+batchWindow+batchLimit(slots)) + 64*slots
+func QueueLimit(cards int) int {
+	return 2*(requestWindow+batchWindow+batchLimit(cards)) + 64*cards
 }
 
 // New makes one member's end. All ends of a lane must be made with the same
-// Hosts and Slots.
+// Hosts and Cards.
 func New(c Config) (Board, error) {
 	t, err := newTree(c.Hosts, c.Member)
 	if err != nil {
@@ -166,8 +166,8 @@ func New(c Config) (Board, error) {
 		if len(t.locals) > 1 {
 			return nil, errors.New("tree board: a host of several members needs boards that they share")
 		}
-		if c.Up, err = board.NewPrivate(UpConfig(c.Hosts, t.host, c.Slots)); err == nil {
-			c.Down, err = board.NewPrivate(DownConfig(c.Hosts, t.host, c.Slots))
+		if c.Up, err = board.NewPrivate(UpConfig(c.Hosts, t.host, c.Cards)); err == nil {
+			c.Down, err = board.NewPrivate(DownConfig(c.Hosts, t.host, c.Cards))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("tree board: %w", err)

@@ -22,21 +22,21 @@ func deep() [][]int {
 // below1 is the leader of the host below host 1 in deep.
 const below1 = 3 + Arity
 
-// acquire gives all members a slot without a Response, which is all that Mark needs.
-func acquire(t *testing.T, l *link) (slot, gen uint32) {
+// acquire gives all members a card without a Response, which is all that Mark needs.
+func acquire(t *testing.T, l *link) (card, gen uint32) {
 	t.Helper()
-	slot, gen, ok := l.boards[0].Acquire()
+	card, gen, ok := l.boards[0].Acquire()
 	if !ok {
-		t.Fatal("no slot")
+		t.Fatal("no card")
 	}
-	return slot, gen
+	return card, gen
 }
 
 func acquireGroup(t *testing.T, l *link, n int) []transport.Mark {
 	t.Helper()
 	group := make([]transport.Mark, n)
 	for i := range group {
-		group[i].Slot, group[i].Gen = acquire(t, l)
+		group[i].Card, group[i].Gen = acquire(t, l)
 	}
 	return group
 }
@@ -56,25 +56,25 @@ func (l *link) read() map[int][]transport.Record {
 }
 
 func stale(b Board) (marks []transport.Mark) {
-	b.Stale(func(slot, gen uint32) { marks = append(marks, transport.Mark{Slot: slot, Gen: gen}) })
+	b.Stale(func(card, gen uint32) { marks = append(marks, transport.Mark{Card: card, Gen: gen}) })
 	return marks
 }
 
-// A mark that is anywhere on its way when its slot is retired comes back to who made
+// A mark that is anywhere on its way when its card is retired comes back to who made
 // it, once: from Retire on the root's host, from the log elsewhere.
-func TestMarkOfARetiredSlotComesBack(t *testing.T) {
+func TestMarkOfARetiredCardComesBack(t *testing.T) {
 	l := newLink(t, deep(), 4, nil)
-	slot, gen := acquire(t, l)
-	mark := transport.Mark{Slot: slot, Gen: gen}
+	card, gen := acquire(t, l)
+	mark := transport.Mark{Card: card, Gen: gen}
 	for _, m := range []int{2, 3, below1, 4} {
-		if !l.boards[m].Mark(slot, gen) {
+		if !l.boards[m].Mark(card, gen) {
 			t.Fatalf("member %d: refused", m)
 		}
 		if m == below1 {
 			l.poll() // those so far have got as far as they can; member 4's is under way
 		}
 	}
-	marked, ok := l.boards[0].Retire(slot)
+	marked, ok := l.boards[0].Retire(card)
 	if !ok || !slices.Equal(marked, []int{2}) {
 		t.Fatalf("retire: marked %v, %v", marked, ok)
 	}
@@ -90,8 +90,8 @@ func TestMarkOfARetiredSlotComesBack(t *testing.T) {
 		if got := stale(b); got != nil {
 			t.Errorf("member %d is told twice", m)
 		}
-		if b.Mark(slot, gen) {
-			t.Errorf("member %d: a mark of a retired slot is believed", m)
+		if b.Mark(card, gen) {
+			t.Errorf("member %d: a mark of a retired card is believed", m)
 		}
 	}
 }
@@ -142,21 +142,21 @@ func TestAGroupIsOneFrameAndOneBatch(t *testing.T) {
 	}
 	l.poll()
 	for m, records := range l.read() {
-		var slots []transport.Mark
+		var cards []transport.Mark
 		for _, r := range records {
-			slots = append(slots, transport.Mark{Slot: r.Slot, Gen: r.Gen})
+			cards = append(cards, transport.Mark{Card: r.Card, Gen: r.Gen})
 		}
-		for i := range slots {
-			slots[i].Gen = group[0].Gen
+		for i := range cards {
+			cards[i].Gen = group[0].Gen
 		}
-		if len(slots) != len(group) || slots[0].Slot != group[0].Slot || slots[3].Slot != group[3].Slot {
+		if len(cards) != len(group) || cards[0].Card != group[0].Card || cards[3].Card != group[3].Card {
 			t.Errorf("member %d: %v, want %v", m, records, group)
 		}
 	}
 }
 
 // What a host completes of a group in one step is marked in one step all the way up,
-// also where one of the slots has been retired meanwhile: then none of them is.
+// also where one of the cards has been retired meanwhile: then none of them is.
 func TestAGroupStaysWholeOnItsWay(t *testing.T) {
 	for _, m := range []int{4, below1} { // below the root, and below a leader between
 		for retired := range 3 {
@@ -169,7 +169,7 @@ func TestAGroupStaysWholeOnItsWay(t *testing.T) {
 			}
 			l.poll()
 			l.boards[m].MarkGroup(group)
-			if _, ok := l.boards[0].Retire(group[retired].Slot); !ok {
+			if _, ok := l.boards[0].Retire(group[retired].Card); !ok {
 				t.Fatal("not retired")
 			}
 			l.poll()
@@ -177,9 +177,9 @@ func TestAGroupStaysWholeOnItsWay(t *testing.T) {
 				continue // it may have been marked below before the end came there
 			}
 			for _, g := range group {
-				if marked := l.boards[0].Marked(g.Slot); slices.Contains(marked, m) {
-					t.Errorf("member %d, slot %d retired: slot %d is marked by %v", m, group[retired].Slot,
-						g.Slot, marked)
+				if marked := l.boards[0].Marked(g.Card); slices.Contains(marked, m) {
+					t.Errorf("member %d, card %d retired: card %d is marked by %v", m, group[retired].Card,
+						g.Card, marked)
 				}
 			}
 		}
@@ -191,8 +191,8 @@ func TestChains(t *testing.T) {
 	l := newLink(t, alone(2), 8, nil)
 	group := acquireGroup(t, l, 5)
 	l.boards[1].MarkGroup(group[:3])
-	l.boards[1].Mark(group[3].Slot, group[3].Gen)
-	l.boards[1].Mark(group[4].Slot, group[4].Gen)
+	l.boards[1].Mark(group[3].Card, group[3].Gen)
+	l.boards[1].Mark(group[4].Card, group[4].Gen)
 	l.boards[1].Stale(func(uint32, uint32) {})
 	var chains [][]transport.Mark
 	for _, frame := range l.queues[[2]int{1, 0}] {
@@ -396,17 +396,17 @@ func TestRequestsShareAFrame(t *testing.T) {
 func TestNewsRings(t *testing.T) {
 	l := newLink(t, [][]int{{0, 1}, {2, 3}}, 4, nil)
 	b := l.boards
-	slot, gen := acquire(t, l)
+	card, gen := acquire(t, l)
 	markBut := func(last int) {
 		l.read()
 		for m := range b {
 			if m != last {
-				b[m].Mark(slot, gen)
+				b[m].Mark(card, gen)
 				l.poll()
 			}
 		}
 		clear(l.rings)
-		b[last].Mark(slot, gen)
+		b[last].Mark(card, gen)
 		if l.rings[last] == 0 && last > 1 {
 			t.Errorf("the driver of member %d, who has completed its host's marks, sleeps on", last)
 		}
@@ -426,7 +426,7 @@ func TestNewsRings(t *testing.T) {
 		{"batch", func() { b[0].Next() }, []int{1, 2, 3}},
 		{"completion by a neighbour", func() { markBut(1) }, []int{0}},
 		{"batch", func() { l.read() }, []int{1, 2, 3}},
-		{"what a leader must pass on", func() { b[2].Mark(slot, gen); l.poll(); clear(l.rings); b[3].Mark(slot, gen) },
+		{"what a leader must pass on", func() { b[2].Mark(card, gen); l.poll(); clear(l.rings); b[3].Mark(card, gen) },
 			[]int{2}},
 		{"a leader's close", func() { b[2].Close() }, []int{0}},
 		{"the log's end", func() { l.read() }, []int{1, 2, 3}},
@@ -444,8 +444,8 @@ func TestNewsRings(t *testing.T) {
 }
 
 func TestBrokenProtocol(t *testing.T) {
-	mark := func(slot uint32) []byte {
-		return appendMark([]byte{byte(kindMark)}, transport.Record{Slot: slot, Gen: 1})
+	mark := func(card uint32) []byte {
+		return appendMark([]byte{byte(kindMark)}, transport.Record{Card: card, Gen: 1})
 	}
 	request := func(members ...int) []byte {
 		return appendRequest([]byte{byte(kindRequest)}, members, []byte("x"))
@@ -459,10 +459,10 @@ func TestBrokenProtocol(t *testing.T) {
 		"unknown kind":           {0, 1, []byte{99}, "unknown (99)"},
 		"short mark":             {0, 1, []byte{1, 0, 0}, "wrong shape"},
 		"too many marks":         {0, 1, make([]byte, 1+5*8), "wrong shape"},
-		"slot out of range":      {0, 1, mark(4), "slot 4 of 4"},
+		"card out of range":      {0, 1, mark(4), "card 4 of 4"},
 		"a chain without an end": {0, 1, mark(together), "chained"},
-		"a chain with one slot twice": {0, 1,
-			append(appendMark([]byte{byte(kindMark)}, transport.Record{Slot: 1, Gen: 1, Chained: true}),
+		"a chain with one card twice": {0, 1,
+			append(appendMark([]byte{byte(kindMark)}, transport.Record{Card: 1, Gen: 1, Chained: true}),
 				mark(1)[1:]...), "twice"},
 		"batch to the root":          {0, 1, []byte{4, 1, 0, 0, 0, 0}, "batch frame from below"},
 		"batch from below":           {1, below1, []byte{4, 1, 0, 0, 0, 0}, "batch frame from below"},
@@ -479,7 +479,7 @@ func TestBrokenProtocol(t *testing.T) {
 		"close for a stranger":       {0, 1, appendNumber(nil, kindClose, 4), "close frame for member 4"},
 		"empty batch":                {1, 0, []byte{4}, "wrong shape"},
 		"record beyond the end":      {1, 0, []byte{4, 2, 200, 0, 0, 0, 1}, "wrong shape"},
-		"record of a wrong slot":     {1, 0, []byte{4, 1, 4, 0, 0, 0}, "slot 4 of 4"},
+		"record of a wrong card":     {1, 0, []byte{4, 1, 4, 0, 0, 0}, "card 4 of 4"},
 		"record of a wrong kind":     {1, 0, []byte{4, 9, 0, 0, 0, 0}, "unknown kind 9"},
 		"closed by nobody":           {1, 0, appendNumber(nil, kindClosed, 4+Arity), "closed by member"},
 		"a call from another host":   {0, 1, []byte{byte(kindCall)}, "not on the host"},
@@ -492,15 +492,15 @@ func TestBrokenProtocol(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 		if marked := l.boards[0].Marked(0); len(marked) > 0 {
-			t.Errorf("%s: slot 0 is marked by %v", name, marked)
+			t.Errorf("%s: card 0 is marked by %v", name, marked)
 		}
 	}
 }
 
 func TestMarkingTwiceIsAnError(t *testing.T) {
 	l := newLink(t, alone(2), 4, nil)
-	slot, gen := acquire(t, l)
-	frame := appendMark([]byte{byte(kindMark)}, transport.Record{Slot: slot, Gen: gen})
+	card, gen := acquire(t, l)
+	frame := appendMark([]byte{byte(kindMark)}, transport.Record{Card: card, Gen: gen})
 	if err := l.boards[0].Receive(1, frame); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ type Result uint8
 // The results of Mark.
 const (
 	Marked    Result = iota // other members' marks are missing
-	Completed               // this mark published the slot: ring everybody
-	Stale                   // the slot has been retired since: send the full Request
+	Completed               // this mark published the card: ring everybody
+	Stale                   // the card has been retired since: send the full Request
 	Closed                  // the log is closed: nothing is published any more
 )
 
@@ -32,16 +32,16 @@ func (r Result) String() string {
 	return fmt.Sprintf("result(%d)", uint8(r))
 }
 
-// Mark declares that member is ready for the slot at this generation. The mark
-// that completes the slot clears all marks and appends the slot's record to the
+// Mark declares that member is ready for the card at this generation. The mark
+// that completes the card clears all marks and appends the card's record to the
 // log in one step, so a completion is published exactly once. A member may mark
-// a slot again only after it has read that record.
-func (b *Board) Mark(member int, slot, gen uint32) (Result, error) {
-	return b.MarkGroup(member, []transport.Mark{{Slot: slot, Gen: gen}})
+// a card again only after it has read that record.
+func (b *Board) Mark(member int, card, gen uint32) (Result, error) {
+	return b.MarkGroup(member, []transport.Mark{{Card: card, Gen: gen}})
 }
 
-// MarkGroup is Mark for several slots in one step. Either all are marked, or one
-// is Stale and none is. Completed: at least one slot has been published; those
+// MarkGroup is Mark for several cards in one step. Either all are marked, or one
+// is Stale and none is. Completed: at least one card has been published; those
 // that these marks complete follow one another in the log, in one batch.
 func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 	if err := b.lock(member); err != nil {
@@ -59,7 +59,7 @@ func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 	result := Marked
 	for _, m := range group {
 		before := b.regs.last
-		r, err := b.mark(member, m.Slot)
+		r, err := b.mark(member, m.Card)
 		if err != nil {
 			return 0, err
 		}
@@ -74,12 +74,12 @@ func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 	return result, nil
 }
 
-// current reports whether the slot stands for something at this generation. The lock is held.
+// current reports whether the card stands for something at this generation. The lock is held.
 func (b *Board) current(m transport.Mark) bool {
-	if int64(m.Slot) >= int64(b.cfg.Slots) {
+	if int64(m.Card) >= int64(b.cfg.Cards) {
 		return false
 	}
-	s, marks := b.slot(m.Slot)
+	s, marks := b.card(m.Card)
 	if b.cfg.Learn && newer(m.Gen, s.gen) {
 		clear(marks)
 		s.gen, s.taken = m.Gen, 1
@@ -91,15 +91,15 @@ func (b *Board) current(m transport.Mark) bool {
 func newer(a, b uint32) bool { return int32(a-b) > 0 }
 
 // mark sets a member's bit. The lock is held.
-func (b *Board) mark(member int, slot uint32) (Result, error) {
-	s, marks := b.slot(slot)
+func (b *Board) mark(member int, card uint32) (Result, error) {
+	s, marks := b.card(card)
 	bit := uint64(1) << (member % 64)
 	if marks[member/64]&bit != 0 {
-		return 0, fmt.Errorf("%w: member %d marked slot %d twice", ErrCorrupt, member, slot)
+		return 0, fmt.Errorf("%w: member %d marked card %d twice", ErrCorrupt, member, card)
 	}
 	marks[member/64] |= bit
 	if b.stray(marks) {
-		return 0, b.overmarked(slot)
+		return 0, b.overmarked(card)
 	}
 	if !b.complete(marks) {
 		return Marked, nil
@@ -109,11 +109,11 @@ func (b *Board) mark(member int, slot uint32) (Result, error) {
 		return 0, err
 	}
 	if !room {
-		return 0, fmt.Errorf("%w: no room in the log for slot %d", ErrCorrupt, slot)
+		return 0, fmt.Errorf("%w: no room in the log for card %d", ErrCorrupt, card)
 	}
 	clear(marks)
 	s.used = b.tick()
-	s.record = b.append(slotRecord(transport.RecordSlot, slot, s.gen), nil)
+	s.record = b.append(cardRecord(transport.RecordCard, card, s.gen), nil)
 	return Completed, nil
 }
 
@@ -128,17 +128,17 @@ func (b *Board) complete(marks []uint64) bool {
 	return marks[len(marks)-1] == ^uint64(0)>>(64-rest)
 }
 
-// tick counts a use of a slot.
+// tick counts a use of a card.
 func (b *Board) tick() uint64 {
 	b.regs.clock++
 	return b.regs.clock
 }
 
-// Acquire returns a slot for a new Response and its new generation: a free one,
-// else the one that has been unused for longest, which it retires. Slots with
-// marks and slots whose record some reader has not read are left alone; ok is
+// Acquire returns a card for a new Response and its new generation: a free one,
+// else the one that has been unused for longest, which it retires. Cards with
+// marks and cards whose record some reader has not read are left alone; ok is
 // false if there are no others.
-func (b *Board) Acquire() (slot, gen uint32, ok bool, err error) {
+func (b *Board) Acquire() (card, gen uint32, ok bool, err error) {
 	if err := b.lock(0); err != nil {
 		return 0, 0, false, err
 	}
@@ -146,30 +146,30 @@ func (b *Board) Acquire() (slot, gen uint32, ok bool, err error) {
 	if err := b.raiseFloor(); err != nil {
 		return 0, 0, false, err
 	}
-	if slot, ok, err = b.takeSpare(); err == nil && !ok {
+	if card, ok, err = b.takeSpare(); err == nil && !ok {
 		if err = b.lookForSpares(); err == nil {
-			slot, ok, err = b.takeSpare()
+			card, ok, err = b.takeSpare()
 		}
 	}
 	if err != nil || !ok {
 		return 0, 0, false, err
 	}
-	s, _ := b.slot(slot)
+	s, _ := b.card(card)
 	if s.taken != 0 {
-		if err := b.announce(slot, s); err != nil {
+		if err := b.announce(card, s); err != nil {
 			return 0, 0, false, err
 		}
 	}
 	s.taken = 1
 	s.used = b.tick()
 	s.renew()
-	b.own.keep(slot, s)
-	return slot, s.gen, true, nil
+	b.own.keep(card, s)
+	return card, s.gen, true, nil
 }
 
-// announce puts the end of the slot's generation into the log, unless that has
+// announce puts the end of the card's generation into the log, unless that has
 // been closed: all that is under way fails then. The lock is held.
-func (b *Board) announce(n uint32, s *slot) error {
+func (b *Board) announce(n uint32, s *card) error {
 	if !b.cfg.Announce || b.regs.closed.Load() != 0 {
 		return nil
 	}
@@ -178,14 +178,14 @@ func (b *Board) announce(n uint32, s *slot) error {
 		return err
 	}
 	if !room {
-		return fmt.Errorf("%w: no room in the log for the end of slot %d", ErrCorrupt, n)
+		return fmt.Errorf("%w: no room in the log for the end of card %d", ErrCorrupt, n)
 	}
-	s.record = b.append(slotRecord(transport.RecordRetired, n, s.gen), nil)
+	s.record = b.append(cardRecord(transport.RecordRetired, n, s.gen), nil)
 	return nil
 }
 
-// renew starts the slot's next generation; 0 is never one.
-func (s *slot) renew() uint32 {
+// renew starts the card's next generation; 0 is never one.
+func (s *card) renew() uint32 {
 	s.gen++
 	if s.gen == 0 {
 		s.gen = 1
@@ -193,20 +193,20 @@ func (s *slot) renew() uint32 {
 	return s.gen
 }
 
-// Retire ends the slot's generation, so that later marks of it are Stale, and
+// Retire ends the card's generation, so that later marks of it are Stale, and
 // returns the members that had marked it, whose marks are dropped. A record of
-// the slot that is in the log already stands: it precedes in the log whatever takes the slot next. ok is
-// false for a slot that nobody has acquired.
-func (b *Board) Retire(slot uint32) (marked []int, ok bool, err error) {
-	if int64(slot) >= int64(b.cfg.Slots) {
+// the card that is in the log already stands: it precedes in the log whatever takes the card next. ok is
+// false for a card that nobody has acquired.
+func (b *Board) Retire(card uint32) (marked []int, ok bool, err error) {
+	if int64(card) >= int64(b.cfg.Cards) {
 		return nil, false, nil
 	}
 	if err := b.lock(0); err != nil {
 		return nil, false, err
 	}
 	defer b.unlock()
-	s, marks := b.slot(slot)
-	if err := b.checkKept(slot, s); err != nil {
+	s, marks := b.card(card)
+	if err := b.checkKept(card, s); err != nil {
 		return nil, false, err
 	}
 	if s.taken == 0 {
@@ -214,27 +214,27 @@ func (b *Board) Retire(slot uint32) (marked []int, ok bool, err error) {
 	}
 	marked = b.membersIn(marks)
 	clear(marks)
-	if err := b.announce(slot, s); err != nil {
+	if err := b.announce(card, s); err != nil {
 		return nil, false, err
 	}
 	s.taken = 0
 	s.renew()
-	b.own.keep(slot, s)
-	b.spares = append(b.spares, spare{slot: slot})
+	b.own.keep(card, s)
+	b.spares = append(b.spares, spare{card: card})
 	return marked, true, nil
 }
 
-// Forget ends a generation of a slot on a board that learns: marks of it that
+// Forget ends a generation of a card on a board that learns: marks of it that
 // come later, and older ones, are Stale, and those that are there are dropped.
-func (b *Board) Forget(slot, gen uint32) error {
-	if int64(slot) >= int64(b.cfg.Slots) {
+func (b *Board) Forget(card, gen uint32) error {
+	if int64(card) >= int64(b.cfg.Cards) {
 		return nil
 	}
 	if err := b.lock(0); err != nil {
 		return err
 	}
 	defer b.unlock()
-	s, marks := b.slot(slot)
+	s, marks := b.card(card)
 	if newer(s.gen, gen) {
 		return nil
 	}
@@ -243,16 +243,16 @@ func (b *Board) Forget(slot, gen uint32) error {
 	return nil
 }
 
-// Marked returns the members that have marked the slot.
-func (b *Board) Marked(slot uint32) ([]int, error) {
-	if int64(slot) >= int64(b.cfg.Slots) {
+// Marked returns the members that have marked the card.
+func (b *Board) Marked(card uint32) ([]int, error) {
+	if int64(card) >= int64(b.cfg.Cards) {
 		return nil, nil
 	}
 	if err := b.lock(0); err != nil {
 		return nil, err
 	}
 	defer b.unlock()
-	_, marks := b.slot(slot)
+	_, marks := b.card(card)
 	return b.membersIn(marks), nil
 }
 
