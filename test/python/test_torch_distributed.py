@@ -304,9 +304,9 @@ def test_barrier():
 
 def test_more_operations_than_names(monkeypatch):
     """The second operation of a name waits for the first, without being asked to."""
-    from horovod.torch.distributed import _group
+    from horovod.torch.distributed import _base
 
-    monkeypatch.setattr(_group, "_NAMES", 3)
+    monkeypatch.setattr(_base, "_NAMES", 3)
     group = dist.new_group()
     tensors = [torch.full((4,), float(rank() + i)) for i in range(20)]
     works = [dist.all_reduce(t, group=group, async_op=True) for t in tensors]

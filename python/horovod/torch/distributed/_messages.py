@@ -6,12 +6,17 @@ import collections
 import datetime
 import re
 import threading
-from typing import Any, Callable, Hashable, Optional, Sequence
+from typing import Any, Callable, Hashable, Optional, Sequence, Union
 
 import torch
 
-from horovod.torch.distributed import _threads
+from horovod.common import _lib
+from horovod.torch.distributed import _memory, _threads
+from horovod.torch.distributed._base import Base, Tensors, one
 from horovod.torch.distributed._work import Work, hold
+
+_TORCH_TAGS = 1 << 31  # of the engine's tags, those that are torch.distributed's
+_USER_TAG_BITS = 20
 
 _ENGINES_WORDS = re.compile(r"^(send with tag \d+ to|receive with tag \d+ from) (rank \d+|any rank): ")
 
@@ -87,3 +92,58 @@ def _run(line: Any, queue: collections.deque[Message]) -> None:
             if not queue:
                 del _lines[line]
                 return
+
+
+class Messages(Base):
+    """The part of a group that sends tensors from rank to rank."""
+
+    def _tag(self, tag: int) -> int:
+        if not 0 <= tag < 1 << _USER_TAG_BITS:
+            raise ValueError(f"tag {tag} is out of range: it must be from 0 to {(1 << _USER_TAG_BITS) - 1}")
+        return _TORCH_TAGS | (1 + self._number % 2047) << _USER_TAG_BITS | tag
+
+    def _peer(self, rank: int) -> int:
+        if not 0 <= rank < self.size():
+            raise ValueError(f"rank {rank} is none of the group's {self.size()}")
+        return self._ranks[rank]
+
+    def send(self, tensors: Union[torch.Tensor, Tensors], dst: int, tag: int = 0) -> Work:
+        """Send a tensor to a rank. Ends when the tensor may be changed, perhaps before anybody has received it.
+
+        Those of one tag, from 0 to 2**20 - 1, arrive in order.
+        """
+        tensor, to, number = one(tensors, "send"), self._peer(dst), self._tag(tag)
+        host = _memory.readable(tensor)
+
+        def transfer() -> None:
+            _lib.send(to, number, _memory.dtype_label(host.dtype), host.data_ptr(), _memory.size(host))
+
+        return Message(f"send to rank {dst} with tag {tag}", [tensor], self._timeout, ("to", to), transfer)
+
+    def recv(self, tensors: Union[torch.Tensor, Tensors], src: int, tag: int = 0) -> Work:
+        """Receive a tensor from a rank, which must have sent as many elements of the same dtype."""
+        self._peer(src)
+        return self._recv(one(tensors, "recv"), src, tag)
+
+    def recv_anysource(self, tensors: Union[torch.Tensor, Tensors], tag: int = 0) -> Work:
+        """Receive a tensor from any rank; ``source_rank()`` of the Work is the one it has come from."""
+        return self._recv(one(tensors, "recv_anysource"), None, tag)
+
+    def _recv(self, tensor: torch.Tensor, src: Optional[int], tag: int) -> Work:
+        source, number = None if src is None else self._ranks[src], self._tag(tag)
+        host = _memory.writable(tensor)
+
+        def transfer() -> int:
+            mine = (_memory.size(host), _memory.dtype_label(host.dtype))
+            sender, *sent = _lib.recv(source, number, host.data_ptr(), mine[0])
+            rank = self._ranks.index(sender)
+            if (sent[0], sent[1]) != mine:
+                raise ValueError(
+                    f"the tensor that rank {rank} has sent has {_memory.described(*sent)}, "
+                    f"that to receive it {_memory.described(*mine)}"
+                )
+            _memory.store(host, tensor)
+            return rank
+
+        name = f"receive from {'any rank' if src is None else f'rank {src}'} with tag {tag}"
+        return Message(name, [tensor], self._timeout, ("from", source, number), transfer)

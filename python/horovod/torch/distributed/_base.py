@@ -1,0 +1,165 @@
+"""What all operations of a process group use: how they start, in which order, and on whose memory."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import itertools
+from typing import Any, Callable, Optional, Sequence, Union
+
+import torch
+import torch.distributed as dist
+
+from horovod.common import _lib, _operations
+from horovod.common._operations import Operation
+from horovod.torch._collectives import _join as _joining
+from horovod.torch.distributed import _memory, _sets
+from horovod.torch.distributed._work import Collective, Work
+
+# How many operations of a group have names of their own; then the names come again. What the engine knows of a
+# name's last operation makes the next one cheap if it is alike, so a program's period should divide this, and the
+# engine remembers 1024 of them. Operations of one name wait for one another.
+_NAMES = 720
+
+Tensors = Sequence[torch.Tensor]
+
+
+def one(tensors: Union[torch.Tensor, Tensors], what: str) -> torch.Tensor:
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(f"{what} takes one tensor a process, not {len(tensors)}")
+    return tensors[0]
+
+
+def _are_targets(outputs: Tensors, operations: Sequence[Operation]) -> bool:
+    """Whether the engine writes to ``outputs`` themselves."""
+    if len(outputs) == len(operations) == 1:
+        return outputs[0].data_ptr() == operations[0].keeps[1][1]
+    targets = [operation.keeps[1][1] for operation in operations]
+    return [output.data_ptr() for output in outputs] == targets
+
+
+class Base(dist.ProcessGroup):
+    """A group of ranks without its operations: those are in classes derived from this one."""
+
+    def __init__(self, ranks: Sequence[int], rank: int, number: int, timeout: datetime.timedelta) -> None:
+        super().__init__(rank, len(ranks))
+        self._ranks = list(ranks)  # of the world
+        self._rank = rank
+        self._number = number  # of the group, the same on all members
+        self._timeout = timeout
+        self._set = _sets.acquire(self._ranks, self._rank, timeout)
+        self._counter = itertools.count()
+        self._joins = _joining.joins_ended  # when the counter began
+        self._latest: dict[str, Collective] = {}
+        self._late: list[Collective] = []  # those that bring results to their outputs when they are concluded
+
+    def rank(self) -> int:
+        """This process's rank in the group."""
+        return self._rank
+
+    def size(self) -> int:
+        """Number of ranks in the group."""
+        return len(self._ranks)
+
+    # ---- How everything is submitted.
+
+    def _limit(self, options: Any) -> datetime.timedelta:
+        timeout = getattr(options, "timeout", None)
+        return timeout if timeout is not None and timeout > datetime.timedelta(0) else self._timeout
+
+    def _start(
+        self,
+        kind: str,
+        describe: Callable[[str], list[Operation]],
+        outputs: Tensors,
+        options: Any,
+        finish: Optional[Callable[[Sequence[int]], None]] = None,
+    ) -> Work:
+        """Start what ``describe`` makes for a name: a collective, or those that start together, without names."""
+        if self._joins != _joining.joins_ended:
+            self._begin_after_join()
+        name = f"torch.{self._number}.{next(self._counter) % _NAMES}"
+        # One whose submission is refused has taken its name, too: other ranks count it.
+        what = f"{kind} number {name.rpartition('.')[2]} of group {self._number}"
+        operations = describe(name)
+        if self._late:
+            self._settle_late([tensor for operation in operations for tensor, _ in operation.keeps])
+        in_place = not outputs or _are_targets(outputs, operations)
+        work = Collective(what, name, outputs, self._limit(options), operations, describe, finish, self._latest)
+        if not in_place:
+            self._late.append(work)
+        return work
+
+    # Operations on the same memory run in the order of the calls. The engine sees to that where it works on the memory
+    # itself. Where it works on copies, the caller waits for the earlier operation.
+
+    def _settle(self, tensors: Tensors) -> None:
+        """Wait for all that is under way on the memory of ``tensors``, from or to which something is to be copied."""
+        for work in list(self._latest.values()):
+            work.settle(tensors)
+
+    def _settle_late(self, tensors: Tensors) -> None:
+        """Wait for all that is still to copy its results to the memory of ``tensors``."""
+        for work in self._late[:]:
+            work.settle(tensors)
+            if work.is_over():
+                with contextlib.suppress(ValueError):  # another thread has done it
+                    self._late.remove(work)
+
+    def _readable(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self._latest and not _memory.usable(tensor.detach()):
+            self._settle([tensor])
+        return _memory.readable(tensor)
+
+    def _writable(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self._latest and not _memory.usable(tensor.detach()):
+            self._settle([tensor])
+        return _memory.writable(tensor)
+
+    def _packed(self, tensors: Tensors) -> torch.Tensor:
+        self._settle(tensors)
+        return _memory.packed(tensors)
+
+    def _begin_after_join(self) -> None:
+        """Count from 0 again in a group of all ranks: until the join, some ranks have started more operations."""
+        self._joins = _joining.joins_ended
+        if self._set.number == 0:
+            self._counter = itertools.count()
+
+    def _op(
+        self, kind: int, name: Optional[str], source: torch.Tensor, shape: Sequence[int], target: torch.Tensor,
+        moved: bool = True, reduce_op: int = 0, root_rank: int = 0, wire: int = _lib.WIRE_AS_IT_IS,
+    ) -> Operation:  # fmt: skip
+        """The description of an engine's operation on ``source``, seen in ``shape``, with its output in ``target``.
+
+        Whoever starts it keeps the tensors alive.
+        """
+        given = kind in (_lib.ALLGATHER, _lib.ALLTOALL)
+        operation = _operations.describe(
+            None if name is None else name.encode(), shape, 0, kind, _memory.elements(source, moved), reduce_op,
+            root_rank, self._set.number, 1.0, 1.0, source.data_ptr(), 0 if given else target.data_ptr(),
+        )  # fmt: skip
+        operation.keeps = ((source, source.data_ptr()), (target, target.data_ptr()))
+        if given:
+            operation.give_output(target.data_ptr(), _memory.size(target))
+        if wire:
+            operation.set_wire(wire)
+        operation.set_stream(self._number)
+        return operation
+
+    # ---- Checks.
+
+    def _root(self, options: Any) -> int:
+        root = options.rootRank
+        if not 0 <= root < self.size():
+            raise ValueError(f"root rank {root} is none of the group's {self.size()}")
+        return root
+
+    def _check_share(self, whole: torch.Tensor, share: torch.Tensor, whole_is: str, share_is: str) -> None:
+        if whole.dtype != share.dtype or whole.numel() != share.numel() * self.size():
+            raise ValueError(
+                f"the {whole_is} must have the {share_is}'s dtype and {self.size()} times its elements, but they are "
+                f"{tuple(whole.shape)} of {whole.dtype} and {tuple(share.shape)} of {share.dtype}"
+            )

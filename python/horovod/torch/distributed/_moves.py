@@ -1,0 +1,198 @@
+"""The operations of a process group that only move tensors."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence, Union
+
+import torch
+from torch._C import _distributed_c10d as c10d
+
+from horovod.common import _lib
+from horovod.common._operations import Operation
+from horovod.torch.distributed import _memory
+from horovod.torch.distributed._base import Base, Tensors, one
+from horovod.torch.distributed._work import Work
+
+
+class Moves(Base):
+    """The part of a group that moves tensors between all ranks."""
+
+    def broadcast(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
+        """Copy the tensor of rank ``opts.rootRank`` to the tensors of all."""
+        tensor = one(tensors, "broadcast")
+        opts = c10d.BroadcastOptions() if opts is None else opts
+        root = self._ranks[self._root(opts)]
+        host = self._readable(tensor)
+        shape = host.shape if _memory.rows(host) == host.numel() else (_memory.rows(host),)
+        return self._start(
+            "broadcast", lambda name: [self._op(_lib.BROADCAST, name, host, shape, host, root_rank=root)], [tensor],
+            opts, lambda _: _memory.store(host, tensor),
+        )  # fmt: skip
+
+    def allgather(self, output_tensors: Sequence[Tensors], input_tensors: Tensors, opts: Any = None) -> Work:
+        """Copy the tensors of all ranks into a list of tensors, by rank. All must have one size and dtype."""
+        outputs, input = list(output_tensors[0]), one(input_tensors, "allgather")
+        _memory.same_size(outputs, self.size(), "the outputs of allgather", input)
+        self._settle(outputs)
+        gathered = torch.empty(input.numel() * self.size(), dtype=input.dtype)
+        return self._gather_all([gathered], [input], outputs, opts, lambda _: _memory.unpack(gathered, outputs))
+
+    def allgather_coalesced(self, output_lists: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
+        """As :meth:`allgather`, of several tensors at once: ``output_lists[rank]`` has one for each of ``inputs``."""
+        for i, input in enumerate(inputs):
+            _memory.same_size([o[i] for o in output_lists], self.size(), "the outputs of allgather_coalesced", input)
+        self._settle([t for outputs in output_lists for t in outputs])
+        gathered = [torch.empty(t.numel() * self.size(), dtype=t.dtype) for t in inputs]
+
+        def finish(_: Sequence[int]) -> None:
+            for i, flat in enumerate(gathered):
+                _memory.unpack(flat, [outputs[i] for outputs in output_lists])
+
+        return self._gather_all(gathered, inputs, [t for outputs in output_lists for t in outputs], opts, finish)
+
+    def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+        """Copy the tensors of all ranks into ``output``, of ``size()`` times the elements, one after the other."""
+        return self.allgather_into_tensor_coalesced([output], [input], opts)
+
+    def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        """As all_gather_into_tensor, of several tensors at once, which start together."""
+        for output, input in zip(outputs, inputs):
+            self._check_share(output, input, "output", "input")
+        targets = [self._writable(t) for t in outputs]
+
+        def finish(_: Sequence[int]) -> None:
+            for target, output in zip(targets, outputs):
+                _memory.store(target, output)
+
+        return self._gather_all(targets, inputs, list(outputs), opts, finish)
+
+    def _gather_all(
+        self, targets: Tensors, inputs: Tensors, outputs: Tensors, opts: Any, finish: Callable[[Sequence[int]], None]
+    ) -> Work:
+        sources = [self._readable(t) for t in inputs]
+
+        def describe(name: str) -> list[Operation]:
+            # One row each: rows of other lengths are a mismatch, which all ranks are told.
+            return [
+                self._op(
+                    _lib.ALLGATHER, name if len(sources) == 1 else None, s, (1, _memory.rows(s)), t
+                )
+                for s, t in zip(sources, targets)
+            ]  # fmt: skip
+
+        return self._start("allgather", describe, outputs, opts, finish)
+
+    def gather(self, output_tensors: Sequence[Tensors], input_tensors: Tensors, opts: Any) -> Work:
+        """Copy the tensors of all ranks into a list of tensors on rank ``opts.rootRank``; elsewhere it is empty."""
+        input = one(input_tensors, "gather")
+        root = self._root(opts)
+        outputs = list(output_tensors[0]) if self._rank == root else []
+        if self._rank == root:
+            _memory.same_size(outputs, self.size(), "the outputs of gather", input)
+            self._settle(outputs)
+        source = self._readable(input).reshape(1, -1)
+        gathered = torch.empty(input.numel() * len(outputs), dtype=input.dtype)
+        splits = [int(r == root) for r in range(self.size())]
+        return self._exchange(
+            "gather", source, gathered, (1, _memory.rows(source)), splits, outputs, opts,
+            lambda _: _memory.unpack(gathered, outputs),
+        )  # fmt: skip
+
+    def gather_single(self, output: Optional[torch.Tensor], input: torch.Tensor, opts: Any) -> Work:
+        """As :meth:`gather`, into one tensor of ``size()`` times the elements; None except on the root."""
+        parts = []
+        if output is not None and self._rank == self._root(opts):
+            self._check_share(output, input, "output", "input")
+            if not output.is_contiguous():
+                raise ValueError("the output of gather_single must be contiguous")
+            parts = [list(output.view(self.size(), *input.shape).unbind())]
+        return self.gather(parts, [input], opts)
+
+    def scatter(self, output_tensors: Tensors, input_tensors: Sequence[Tensors], opts: Any) -> Work:
+        """Copy a list of tensors of rank ``opts.rootRank``, one to each rank; elsewhere the list is empty."""
+        output = one(output_tensors, "scatter")
+        root = self._root(opts)
+        if self._rank == root:
+            inputs = list(input_tensors[0])
+            _memory.same_size(inputs, self.size(), "the inputs of scatter", output)
+        else:
+            inputs = []
+        source = self._packed(inputs) if inputs else torch.empty(0, dtype=output.dtype)
+        target = self._writable(output)
+        return self._exchange(
+            "scatter", source, target, (len(inputs), _memory.rows(target)), [int(bool(inputs))] * self.size(),
+            [output], opts, lambda _: _memory.store(target, output),
+        )  # fmt: skip
+
+    def _exchange(
+        self, kind: str, source: torch.Tensor, target: torch.Tensor, shape: Sequence[int], splits: Sequence[int],
+        outputs: Tensors, opts: Any, finish: Callable[[Sequence[int]], None],
+    ) -> Work:  # fmt: skip
+        """An alltoall of the engine's, of ``splits`` rows of ``source`` in ``shape``."""
+
+        def describe(name: str) -> list[Operation]:
+            operation = self._op(_lib.ALLTOALL, name, source, shape, target)
+            operation.set_splits(splits)
+            return [operation]
+
+        return self._start(kind, describe, outputs, opts, finish)
+
+    def alltoall_base(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_split_sizes: Optional[Sequence[int]] = None,
+        input_split_sizes: Optional[Sequence[int]] = None,
+        opts: Any = None,
+    ) -> Work:
+        """Send rows of ``input`` to each rank, and put those of each into ``output``, by rank.
+
+        The split sizes are how many rows of the first dimension go to, and come from, each rank; none: equal parts.
+        """
+        sent, received = list(input_split_sizes or ()), list(output_split_sizes or ())
+        if input.dtype != output.dtype:
+            raise ValueError(f"input and output must have one dtype, not {input.dtype} and {output.dtype}")
+        for tensor, splits, what in ((input, sent, "input"), (output, received, "output")):
+            length = tensor.shape[0] if tensor.dim() else 1
+            if splits and (len(splits) != self.size() or sum(splits) != length or min(splits) < 0):
+                raise ValueError(
+                    f"the split sizes {splits} of the {what} must be {self.size()} numbers that add up to {length}"
+                )
+            if not splits and length % self.size():
+                raise ValueError(f"the {what}'s {length} rows cannot be divided equally among {self.size()} ranks")
+        source, target = self._readable(input), self._writable(output)
+        rows = source.shape[0] if source.dim() else 1
+        each = _memory.rows(source) // rows if rows else _memory.rows(source.new_empty((1, *source.shape[1:])))
+        sent = sent or [rows // self.size()] * self.size()
+        expected = received or [(target.shape[0] if target.dim() else 1) // self.size()] * self.size()
+
+        def finish(handles: Sequence[int]) -> None:
+            came = _lib.received_splits(handles[0])
+            if came != expected:
+                raise ValueError(f"alltoall brought {came} rows, but the output was to take {expected}")
+            _memory.store(target, output)
+
+        return self._exchange("alltoall", source, target, (rows, each), sent, [output], opts, finish)
+
+    def alltoall(self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None) -> Work:
+        """Send a tensor to each rank, and take one of each. Sizes may differ, dtypes not."""
+        outputs, inputs = list(output_tensors), list(input_tensors)
+        if len(outputs) != self.size() or len(inputs) != self.size():
+            raise ValueError(f"alltoall takes {self.size()} tensors for input and output, one for each rank")
+        source = self._packed(inputs)
+        self._settle(outputs)
+        target = torch.empty(sum(t.numel() for t in outputs), dtype=outputs[0].dtype)
+        work = self.alltoall_base(target, source, [t.numel() for t in outputs], [t.numel() for t in inputs], opts)
+        exchanged = work._finish
+
+        def finish(handles: Sequence[int]) -> None:
+            exchanged(handles)
+            _memory.unpack(target, outputs)
+
+        self._late.append(work)
+        return work._finish_with(finish, outputs)
+
+    # Newer names.
+    all_gather_single = _allgather_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    all_to_all_single = alltoall_base

@@ -1,0 +1,188 @@
+"""The operations of a process group that combine the elements of tensors."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Sequence, Union
+
+import torch
+import torch.distributed as dist
+
+from horovod.common import _facts, _lib
+from horovod.common._operations import Operation
+from horovod.torch.distributed import _memory
+from horovod.torch.distributed._base import Base, Tensors, one
+from horovod.torch.distributed._work import Work
+
+# What an allreduce and, with some, a reduce-scatter of the engine is called there.
+_ENGINE_OPS = {"AVG" if name == "average" else name.upper(): op for name, op in _facts.reduce_ops().items()}
+del _ENGINE_OPS["ADASUM"]
+_SCATTERED_OPS = {name for name, op in _ENGINE_OPS.items() if op in _facts.kinds()["reducescatter"].reduce_ops}
+_BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
+
+
+def _reduce_op(options: Any) -> str:
+    """The name of an options object's ReduceOp, or of one itself. Raises ValueError for one that is not supported."""
+    op = getattr(options, "reduceOp", options)
+    name = getattr(op, "op", op).name
+    if name not in _ENGINE_OPS and name not in _BITWISE:
+        raise ValueError(f"ReduceOp.{name} is not supported by gorovod; use SUM or AVG, and scale the tensor")
+    return name
+
+
+class Reductions(Base):
+    """The part of a group that reduces tensors."""
+
+    def allreduce(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
+        """Reduce a tensor elementwise over the group, in place.
+
+        ReduceOps: SUM, AVG (of integers truncated), MIN, MAX, PRODUCT; BAND, BOR, BXOR of integers and bool. Complex
+        numbers can be added only: SUM, AVG.
+        """
+        return self._allreduce([one(tensors, "allreduce")], opts)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
+        """As :meth:`allreduce`, of several tensors at once, which start together."""
+        return self._allreduce(list(tensors), opts)
+
+    def _allreduce(self, tensors: Tensors, opts: Any, wire: int = _lib.WIRE_AS_IT_IS) -> Work:
+        """``wire`` is how float32 and float64 travel between hosts."""
+        opts = dist.ReduceOp.SUM if opts is None else opts
+        op = _reduce_op(opts)
+        if op in _BITWISE:
+            return self._allreduce_bits(tensors, op, opts)
+        hosts = [self._readable(t) for t in tensors]
+        parts = [_memory.reducible(h, op) for h in hosts]
+
+        def describe(name: str) -> list[Operation]:
+            return [
+                self._op(
+                    _lib.ALLREDUCE, name if len(parts) == 1 else None, h, h.shape, h, False,
+                    reduce_op=_ENGINE_OPS[op], wire=wire,
+                )
+                for h in parts
+            ]  # fmt: skip
+
+        def finish(_: Sequence[int]) -> None:
+            for host, tensor in zip(hosts, tensors):
+                _memory.store(host, tensor)
+
+        return self._start("allreduce", describe, tensors, opts, finish)
+
+    def _allreduce_bits(self, tensors: Tensors, op: str, opts: Any) -> Work:
+        for tensor in tensors:
+            if tensor.is_floating_point() or tensor.is_complex():
+                raise ValueError(f"ReduceOp.{op} is for integers and bool, not for {tensor.dtype}")
+        hosts = [self._readable(t) for t in tensors]
+        self._settle(tensors)
+        gathered = [torch.empty((self.size(), *h.shape), dtype=h.dtype) for h in hosts]
+
+        def describe(name: str) -> list[Operation]:
+            return [
+                self._op(_lib.ALLGATHER, name if len(hosts) == 1 else None, h, (1, *h.shape), g, False)
+                for h, g in zip(hosts, gathered)
+            ]
+
+        def finish(_: Sequence[int]) -> None:
+            for parts, tensor in zip(gathered, tensors):
+                tensor.detach().copy_(functools.reduce(_BITWISE[op], parts))
+
+        return self._start("allreduce", describe, tensors, opts, finish)
+
+    def reduce(self, tensors: Union[torch.Tensor, Tensors], opts: Any) -> Work:
+        """As :meth:`allreduce`, but only rank ``opts.rootRank`` gets the result; the other tensors stay as they are."""
+        tensor, root, op = one(tensors, "reduce"), self._root(opts), _reduce_op(opts)
+        mine = root == self._rank
+        if op in _BITWISE:
+            self._settle([tensor])
+            return self.allreduce([tensor if mine else tensor.detach().clone()], opts)
+        host = self._readable(tensor)
+        part = _memory.reducible(host, op)
+
+        def describe(name: str) -> list[Operation]:
+            return [
+                self._op(
+                    _facts.kinds()["reduce"].number, name, part, part.shape, part, False,
+                    reduce_op=_ENGINE_OPS[op], root_rank=self._ranks[root],
+                )
+            ]  # fmt: skip
+
+        def finish(_: Sequence[int]) -> None:
+            if mine:
+                _memory.store(host, tensor)
+
+        return self._start("reduce", describe, [tensor], opts, finish)
+
+    def reduce_scatter(self, output_tensors: Tensors, input_tensors: Sequence[Tensors], opts: Any = None) -> Work:
+        """Reduce a list of tensors, one for each rank; each gets its own in its output. ReduceOps as :meth:`allreduce`.
+
+        All must have one size and dtype.
+        """
+        output, inputs = one(output_tensors, "reduce_scatter"), list(input_tensors[0])
+        _memory.same_size(inputs, self.size(), "the inputs of reduce_scatter", output)
+        return self._reduce_scatter([output], [self._packed(inputs)], opts)
+
+    def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+        """Reduce ``input``, of ``size()`` times the elements of ``output``, and leave this rank's part there."""
+        return self._reduce_scatter([output], [input], opts)
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        """As reduce_scatter_tensor, of several tensors at once, which start together."""
+        return self._reduce_scatter(list(outputs), list(inputs), opts)
+
+    def _reduce_scatter(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
+        opts = dist.ReduceOp.SUM if opts is None else opts
+        op = _reduce_op(opts)
+        n = self.size()
+        for output, input in zip(outputs, inputs):
+            self._check_share(input, output, "input", "output")
+        if op not in _SCATTERED_OPS:
+            return self._reduce_and_cut(outputs, inputs, opts)
+        sources = [self._readable(t) for t in inputs]
+        targets = [self._writable(t) for t in outputs]
+        parts = [(_memory.reducible(s, op), _memory.reducible(t, op)) for s, t in zip(sources, targets)]
+
+        def describe(name: str) -> list[Operation]:
+            return [
+                self._op(
+                    _lib.REDUCESCATTER, name if len(parts) == 1 else None, s, (n, t.numel()), t, False,
+                    reduce_op=_ENGINE_OPS[op],
+                )
+                for s, t in parts
+            ]  # fmt: skip
+
+        def finish(_: Sequence[int]) -> None:
+            for target, output in zip(targets, outputs):
+                _memory.store(target, output)
+
+        return self._start("reduce_scatter", describe, outputs, opts, finish)
+
+    def _reduce_and_cut(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
+        """For operations with which the engine does not scatter."""
+        self._settle([*inputs, *outputs])
+        whole = [t.detach().clone(memory_format=torch.contiguous_format) for t in inputs]
+        work = self._allreduce(whole, opts)
+        reduced = work._finish
+
+        def finish(handles: Sequence[int]) -> None:
+            reduced(handles)
+            for tensor, output in zip(whole, outputs):
+                mine = tensor.view(self.size(), -1)[self._rank]
+                output.detach().copy_(mine.view(output.shape))
+
+        self._late.append(work)
+        return work._finish_with(finish, outputs)
+
+    def barrier(self, opts: Any = None) -> Work:
+        """Ends when all ranks have started it."""
+        here = torch.zeros(1, dtype=torch.uint8)
+        return self._start(
+            "barrier",
+            lambda name: [self._op(_lib.ALLREDUCE, name, here, here.shape, here, reduce_op=_ENGINE_OPS["MAX"])],
+            [],
+            opts,
+        )
+
+    # Newer names.
+    reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
