@@ -125,6 +125,15 @@ def test_too_few_are_left():
     assert not re.search(r"\[0\]<stderr>:Traceback", job.stdout), job.stdout
 
 
+def test_a_worker_ends_with_code_0_while_others_train():
+    job = run(["-np", "3", "--min-np", "1", "-H", "localhost:3"], 60, "--leave", 1, 20)
+    assert job.returncode == 1, job.stdout
+    end = "worker 1 on host localhost ended with code 0, which ends the job"
+    assert f"horovodrun: {end}, while workers 0 and 2 had operations to do\n" in job.stdout, job.stdout
+    assert f"this worker has left the elastic job: {end}\n" in job.stdout, job.stdout
+    assert done(job.stdout, 60) == [], job.stdout
+
+
 def test_a_job_goes_on_from_its_checkpoint(tmp_path):
     env = {**os.environ, "GOROVOD_CHECKPOINT_DIR": str(tmp_path), "GOROVOD_CHECKPOINT_EVERY": "1000"}
     options = ["-np", "2", "--min-np", "2", "-H", "localhost:2"]

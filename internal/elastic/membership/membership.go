@@ -86,7 +86,8 @@ type State struct {
 	advised    bool          // that slots and hosts can have a cooldown
 	replaced   bool          // workers that did not come
 	failures   int
-	finished   bool // a member has ended with success
+	finisher   *worker   // the first member that has ended with success, which finishes the job; nil: none has
+	unfinished []*worker // who had yet to train then, and got no place for it
 	stopped    bool
 	actions    []Action
 }
@@ -170,9 +171,10 @@ func (s *State) proceed(now time.Duration) []Action {
 	s.now = max(s.now, now)
 	s.thaw()
 	if !s.stopped {
+		s.strand()
 		s.dismissLeaving()
 		switch {
-		case s.finished:
+		case s.finisher != nil:
 			s.wind()
 		case !s.abandoned():
 			s.fill()
@@ -200,7 +202,9 @@ func (s *State) remove(w *worker, failed bool) {
 	case failed:
 		s.fail(w, w.member)
 	case w.member || s.epoch == 0:
-		s.finished = true
+		if s.finisher == nil {
+			s.finisher = w
+		}
 	default:
 		s.fail(w, w.member) // it was to take part, and did not
 	}
@@ -230,12 +234,27 @@ func (s *State) dismissLeaving() {
 		func(w *worker) bool { return w.veteran && w.phase != ending && !s.leaving(w) })
 	for _, w := range slices.Clone(s.workers) {
 		switch {
-		case !s.leaving(w) || w.phase == ready && w.veteran && !held && !s.finished:
+		case !s.leaving(w) || w.phase == ready && w.veteran && !held && s.finisher == nil:
 		case w.phase == ready:
 			w.phase, w.member = ending, false
 			s.act(Dismiss{Worker: w.id, Reason: fmt.Sprintf("its slot on host %s has been taken away", w.host.name)})
 		case w.phase == starting:
 			s.give(w, "its slot has been taken away")
+		}
+	}
+}
+
+// strand dismisses the workers whose work a job that has finished leaves undone: members that come back because
+// their operations failed and, before the first epoch, workers that wait for it.
+func (s *State) strand() {
+	if s.finisher == nil {
+		return
+	}
+	for _, w := range s.in(ready) {
+		if w.member || s.epoch == 0 {
+			s.unfinished = append(s.unfinished, w)
+			w.phase, w.member = ending, false
+			s.act(Dismiss{Worker: w.id, Reason: s.finish()})
 		}
 	}
 }
@@ -254,7 +273,11 @@ func (s *State) wind() {
 			}
 		}
 	}
-	if len(s.workers) == 0 {
+	switch {
+	case len(s.workers) > 0:
+	case len(s.unfinished) > 0:
+		s.stop(s.early())
+	default:
 		s.stop("")
 	}
 }

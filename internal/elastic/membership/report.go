@@ -60,6 +60,21 @@ func (s *State) changes(came []*worker) (list []string) {
 	return append(list, s.pauses()...)
 }
 
+// finish says whose end has finished the job.
+func (s *State) finish() string {
+	return fmt.Sprintf("worker %d on host %s ended with code 0, which ends the job", s.finisher.id, s.finisher.host.name)
+}
+
+// early says whose end has finished the job, and for whom that was too early.
+func (s *State) early() string {
+	slices.SortFunc(s.unfinished, func(a, b *worker) int { return a.id - b.id })
+	who := named(s.unfinished)
+	if s.epoch == 0 {
+		return fmt.Sprintf("%s; it did not call hvd.init(), where %s waited for it", s.finish(), who)
+	}
+	return fmt.Sprintf("%s, while %s had operations to do", s.finish(), who)
+}
+
 // named lists workers in words.
 func named(workers []*worker) string {
 	switch n := len(workers); {

@@ -13,6 +13,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("steps", type=int)
 parser.add_argument("--die", type=int, nargs=2, default=(-1, -1), metavar=("WORKER", "STEP"))
 parser.add_argument("--fail", type=int, nargs=2, default=(-1, -1), metavar=("WORKER", "STEP"))
+parser.add_argument("--leave", type=int, nargs=2, default=(-1, -1), metavar=("WORKER", "STEP"), help="with code 0")
 parser.add_argument("--sets", action="store_true")
 parser.add_argument("--hang", type=int, default=-1, metavar="STEP", help="train no further than this")
 args = parser.parse_args()
@@ -31,6 +32,8 @@ def train(state):
             os.kill(os.getpid(), signal.SIGKILL)
         if args.fail == [worker, state.step]:
             raise KeyError("a bug of this worker")
+        if args.leave == [worker, state.step]:
+            os._exit(0)
         while state.step == args.hang:
             time.sleep(0.05)
             hvd.allreduce(torch.ones(1), name="waiting")
