@@ -43,9 +43,20 @@ var kinds = []operation.Kind{operation.Allreduce, operation.Allreduce, operation
 // newProgram draws a program whose names repeat their parameters often enough
 // to be cached, change them now and then on all members, and sometimes on one.
 func newProgram(members, streams, rounds, epochs int, pick choose) *program {
-	p := &program{joinAllOps: pick(2) == 0}
+	d := &drawing{
+		program: &program{joinAllOps: pick(2) == 0},
+		members: members, rounds: rounds, variants: make([]int, streams), pick: pick,
+	}
+	d.streams = drawStreams(streams, pick)
+	for e := range epochs {
+		d.epochs = append(d.epochs, d.epoch(e == epochs-1))
+	}
+	return d.program
+}
+
+func drawStreams(n int, pick choose) (all []stream) {
 	var sets bool
-	for i := range streams {
+	for i := range n {
 		s := stream{kinds[pick(len(kinds))], []string{fmt.Sprintf("t%d", i)}}
 		if s.kind == operation.AddProcessSet {
 			if sets { // they are made one at a time
@@ -58,70 +69,93 @@ func newProgram(members, streams, rounds, epochs int, pick choose) *program {
 				s.names = append(s.names, fmt.Sprintf("t%d.%d", i, j))
 			}
 		}
-		p.streams = append(p.streams, s)
+		all = append(all, s)
 	}
-	variants := make([]int, streams)
-	var ids modelIDs
-	for e := range epochs {
-		var epoch [][]round
-		// Members of a lower level have fewer rounds of every stream, or they
-		// could wait for one another. Only the last round that a member submits, for
-		// which it need not wait before it joins, can be one more than that.
-		levels := make([]int, members)
-		for m := range levels {
-			levels[m] = pick(3)
-		}
-		for i, s := range p.streams {
-			n := 1 + pick(rounds)
-			byLevel := []int{pick(n + 1), pick(n + 1), n}
-			slices.Sort(byLevel)
-			counts := make([]int, members) // how many rounds each has before it joins
-			for m := range counts {
-				counts[m] = n
-				if e < epochs-1 && !s.kind.ChangesSets() {
-					counts[m] = byLevel[levels[m]] + pick(2)
-				}
-			}
-			var all []round
-			for k := range slices.Max(counts) {
-				if pick(5) == 0 {
-					variants[i] = pick(3)
-				}
-				r := round{present: make([]bool, members)}
-				for m := range r.present {
-					r.present[m] = counts[m] > k
-				}
-				odd := -1 // the member that says something else, about the last of the names
-				if members > 1 && pick(6) == 0 {
-					odd = pick(members)
-				}
-				for j, name := range s.names {
-					reqs := make([]Request, members)
-					typ, id := s.kind, int32(0)
-					if s.kind.ChangesSets() {
-						typ, id = ids.draw(pick)
-					}
-					for m := range reqs {
-						variant := variants[i]
-						if m == odd && j == len(s.names)-1 {
-							variant++
-						}
-						reqs[m] = variantOf(typ, variant, m, id)
-						reqs[m].Name = name
-						if len(s.names) > 1 {
-							reqs[m].Group, reqs[m].GroupSize = s.names[0], int32(len(s.names))
-						}
-					}
-					r.reqs = append(r.reqs, reqs)
-					r.want = append(r.want, p.expect(reqs, r.present, &ids))
-				}
-				all = append(all, r)
-			}
-			epoch = append(epoch, all)
-		}
-		p.epochs = append(p.epochs, epoch)
+	return all
+}
+
+// A drawing is a program in the making.
+type drawing struct {
+	*program
+	members, rounds int
+	variants        []int // of the parameters, by stream
+	ids             modelIDs
+	pick            choose
+}
+
+// epoch draws the rounds of each stream. Members of a lower level have fewer rounds of every stream,
+// or they could wait for one another. Only the last round that a member submits, for
+// which it need not wait before it joins, can be one more than that.
+func (d *drawing) epoch(last bool) (all [][]round) {
+	levels := make([]int, d.members)
+	for m := range levels {
+		levels[m] = d.pick(3)
 	}
-	return p
+	for i, s := range d.streams {
+		n := 1 + d.pick(d.rounds)
+		byLevel := []int{d.pick(n + 1), d.pick(n + 1), n}
+		slices.Sort(byLevel)
+		counts := make([]int, d.members) // how many rounds each has before it joins
+		for m := range counts {
+			counts[m] = n
+			if !last && !s.kind.ChangesSets() {
+				counts[m] = byLevel[levels[m]] + d.pick(2)
+			}
+		}
+		var rounds []round
+		for k := range slices.Max(counts) {
+			rounds = append(rounds, d.round(i, k, counts))
+		}
+		all = append(all, rounds)
+	}
+	return all
+}
+
+// round draws round k of stream i, in which those members take part that have more rounds than k.
+func (d *drawing) round(i, k int, counts []int) round {
+	if d.pick(5) == 0 {
+		d.variants[i] = d.pick(3)
+	}
+	r := round{present: make([]bool, d.members)}
+	for m := range r.present {
+		r.present[m] = counts[m] > k
+	}
+	odd := -1 // the member that says something else, about the last of the names
+	if d.members > 1 && d.pick(6) == 0 {
+		odd = d.pick(d.members)
+	}
+	names := d.streams[i].names
+	for j := range names {
+		if j < len(names)-1 {
+			r.reqs = append(r.reqs, d.requests(i, j, -1))
+		} else {
+			r.reqs = append(r.reqs, d.requests(i, j, odd))
+		}
+		r.want = append(r.want, d.expect(r.reqs[j], r.present, &d.ids))
+	}
+	return r
+}
+
+// requests makes the members' Requests for name j of stream i, in which the odd member says something else.
+func (d *drawing) requests(i, j, odd int) []Request {
+	s := d.streams[i]
+	kind, id := s.kind, int32(0)
+	if kind.ChangesSets() {
+		kind, id = d.ids.draw(d.pick)
+	}
+	reqs := make([]Request, d.members)
+	for m := range reqs {
+		variant := d.variants[i]
+		if m == odd {
+			variant++
+		}
+		reqs[m] = variantOf(kind, variant, m, id)
+		reqs[m].Name = s.names[j]
+		if len(s.names) > 1 {
+			reqs[m].Group, reqs[m].GroupSize = s.names[0], int32(len(s.names))
+		}
+	}
+	return reqs
 }
 
 func variantOf(kind operation.Kind, variant, member int, id int32) Request {
