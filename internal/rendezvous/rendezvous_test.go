@@ -111,39 +111,46 @@ func mustSay(t *testing.T, err error, texts ...string) {
 	}
 }
 
+// Values of all sizes from none to the largest reach every rank.
 func TestExchangeGathersEveryonesValues(t *testing.T) {
-	for _, size := range []int{1, 2, 5, 33} {
-		_, addr := serve(t, size)
-		all := joinAll(t, addr, size)
-		large := MaxValue
-		if size > 5 {
-			large = 4000 // several frames all the same
-		}
-		var wg sync.WaitGroup
-		for r, s := range all {
-			wg.Go(func() {
-				// The second name is used before the first is done elsewhere, names
-				// repeat, and values have all sizes from none to the largest.
-				for round := range 3 {
-					for _, name := range []string{"join", "knobs"} {
-						mine := bytes.Repeat([]byte{byte(r)}, [3]int{r, 0, large}[round])
-						got, err := s.Exchange(bounded(t), name, mine)
-						if err != nil {
-							t.Errorf("rank %d round %d: %v", r, round, err)
-							return
-						}
-						for q, v := range got {
-							if want := bytes.Repeat([]byte{byte(q)}, [3]int{q, 0, large}[round]); v == nil ||
-								!bytes.Equal(v, want) {
-								t.Errorf("rank %d round %d: %d bytes from rank %d, want %d", r, round, len(v), q,
-									len(want))
-							}
-						}
+	for _, c := range []struct{ ranks, large int }{
+		{1, MaxValue},
+		{2, MaxValue},
+		{5, MaxValue},
+		{33, 4000}, // several frames all the same
+	} {
+		t.Run(fmt.Sprintf("%d ranks, up to %d bytes", c.ranks, c.large), func(t *testing.T) {
+			_, addr := serve(t, c.ranks)
+			var wg sync.WaitGroup
+			for r, s := range joinAll(t, addr, c.ranks) {
+				wg.Go(func() {
+					// The second name is used before the first is done elsewhere, and names repeat.
+					for _, bytes := range []func(rank int) int{
+						func(rank int) int { return rank },
+						func(int) int { return 0 },
+						func(int) int { return c.large },
+					} {
+						exchangeBytes(t, s, r, "join", bytes)
+						exchangeBytes(t, s, r, "knobs", bytes)
 					}
-				}
-			})
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// exchangeBytes gives as many bytes as size says of each rank, and checks those of the others.
+func exchangeBytes(t *testing.T, s *Session, rank int, name string, size func(rank int) int) {
+	value := func(r int) []byte { return bytes.Repeat([]byte{byte(r)}, size(r)) }
+	got, err := s.Exchange(bounded(t), name, value(rank))
+	if err != nil {
+		t.Errorf("rank %d, %q: %v", rank, name, err)
+	}
+	for r, v := range got {
+		if v == nil || !bytes.Equal(v, value(r)) {
+			t.Errorf("rank %d, %q: %d bytes from rank %d, want %d", rank, name, len(v), r, size(r))
 		}
-		wg.Wait()
 	}
 }
 
