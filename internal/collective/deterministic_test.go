@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -71,7 +72,6 @@ func TestDeterministicLanesGiveTheSameBits(t *testing.T) {
 	if raceDetector {
 		t.Skip("one goroutine, and too slow under the race detector")
 	}
-	const scale = 1.0 / 3
 	for _, hosts := range append([][][]int{{{0}, {1}}, {{0}, {1}, {2}, {3}, {4}}}, topologies...) {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
 			rng := random(t)
@@ -92,30 +92,33 @@ func TestDeterministicLanesGiveTheSameBits(t *testing.T) {
 				}
 				var jobs []job
 				for _, dt := range floats {
-					for _, op := range []tensor.ReduceOp{tensor.Sum, tensor.Product} {
-						n := 20*testChunk/dt.Size() + rng.IntN(100)
-						ins := make([][]byte, size)
-						for r := range ins {
-							ins[r] = elements(rng, dt, n, false)
-						}
-						w := tensor.Wire(rng.IntN(tensor.NumWires)).For(dt, op)
-						want := naiveByHost(w, dt, op, ins, hosts, scale)
-						for _, a := range all {
-							for lo := 0; lo < len(want); {
-								hi := min(len(want), lo+dt.Size()*(1+rng.IntN(n>>rng.IntN(8))))
-								jobs = append(jobs, piecesJob(a, w, dt, op, ins, want, lo, hi, scale))
-								lo = hi
-							}
-						}
-						if longest := messageBytes + 3*testChunk; dt == tensor.Float32 && op == tensor.Sum {
-							jobs = append(jobs, longJob(rng, hosts, size, longest))
-						}
-					}
+					jobs = append(jobs, cutJobs(rng, all, dt, tensor.Sum, size, hosts)...)
+					jobs = append(jobs, cutJobs(rng, all, dt, tensor.Product, size, hosts)...)
 				}
+				jobs = append(jobs, longJob(rng, hosts, size, messageBytes+3*testChunk))
 				g.runScheduled(t, rng, jobs)
 			}
 		})
 	}
+}
+
+// cutJobs reduces one tensor by each algorithm, cut at random places.
+func cutJobs(rng *rand.Rand, all []algorithm, dt tensor.DType, op tensor.ReduceOp, size int, hosts [][]int) (jobs []job) {
+	const scale = 1.0 / 3
+	n := 20*testChunk/dt.Size() + rng.IntN(100)
+	ins := make([][]byte, size)
+	for r := range ins {
+		ins[r] = elements(rng, dt, n, false)
+	}
+	w := tensor.Wire(rng.IntN(tensor.NumWires)).For(dt, op)
+	want := naiveByHost(w, dt, op, ins, hosts, scale)
+	for _, a := range all {
+		for lo, hi := 0, 0; lo < len(want); lo = hi {
+			hi = min(len(want), lo+dt.Size()*(1+rng.IntN(n>>rng.IntN(8))))
+			jobs = append(jobs, piecesJob(a, w, dt, op, ins, want, lo, hi, scale))
+		}
+	}
+	return jobs
 }
 
 // longJob is too long for combining everything everywhere.
@@ -133,25 +136,26 @@ func longJob(rng *rand.Rand, hosts [][]int, size, length int) job {
 // those of the members' order; unequal parts change nothing.
 func TestDeterministicReducescatter(t *testing.T) {
 	for _, hosts := range append([][][]int{nil}, topologies...) {
-		rng := random(t)
-		size, order := 3, hosts
-		if hosts != nil {
-			size = sizeOf(hosts)
-			for _, members := range hosts {
-				if len(members) != len(hosts[0]) {
-					order = nil
+		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
+			rng := random(t)
+			size, order := 3, hosts
+			if hosts != nil {
+				size = sizeOf(hosts)
+			}
+			unequal := func(members []int) bool { return len(members) != len(hosts[0]) }
+			if slices.ContainsFunc(hosts, unequal) {
+				order = nil
+			}
+			var jobs []job
+			for _, dt := range floats {
+				for _, n := range []int{0, 100, 5 * testChunk} {
+					for _, p := range parts(rng, size, n/dt.Size()) {
+						jobs = append(jobs, orderedScatterJob(rng, order, dt, p))
+					}
 				}
 			}
-		}
-		var jobs []job
-		for _, dt := range floats {
-			for _, n := range []int{0, 100, 5 * testChunk} {
-				for _, p := range parts(rng, size, n/dt.Size()) {
-					jobs = append(jobs, orderedScatterJob(rng, order, dt, p))
-				}
-			}
-		}
-		newGroup(t, size, inproc.Options{Hosts: hosts}, Options{Deterministic: true}).runScheduled(t, rng, jobs)
+			newGroup(t, size, inproc.Options{Hosts: hosts}, Options{Deterministic: true}).runScheduled(t, rng, jobs)
+		})
 	}
 }
 
