@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,6 +68,14 @@ type tally map[string]*cell
 // cell is what the table says of an operation on a type over a transport.
 type cell struct{ done, refused int }
 
+func (c *cell) count(t *trial) {
+	if t.refusal != "" {
+		c.refused++
+	} else {
+		c.done++
+	}
+}
+
 func (c tally) at(row, dt, column string) *cell {
 	key := row + "|" + dt + "|" + column
 	if c[key] == nil {
@@ -107,8 +116,7 @@ func TestContract(t *testing.T) {
 			for _, dt := range types {
 				for _, row := range rows {
 					steps := row.steps(dt, n)
-					all(func(w *worlds,
-						column string) {
+					all(func(w *worlds, column string) {
 						w.tryAll(row.name, steps, passed.at(row.name, dt.String(), column))
 					})
 				}
@@ -187,159 +195,109 @@ func (all *worlds) leave() {
 // the first round has left them, fusion, and the waits in another order.
 func (all *worlds) tryAll(row string, steps []step, c *cell) {
 	for _, together := range []bool{false, true} {
-		attempts, outcomes := make([][][]*attempt, len(all.ws)), make([][][]*engine.Error, len(all.ws))
-		all.each(func(r int) {
-			attempts[r], outcomes[r] = all.submit(r, row, steps, together)
-		})
+		attempts := make([][]*attempt, len(all.ws))
+		all.each(func(r int) { attempts[r] = all.submit(r, row, steps, together) })
 		results := sha256.New()
-		for i, s := range steps {
-			for k, trial := range s.trials {
-				bad := ""
-				for _, r := range all.here {
-					a := attempts[r][i][k]
-					if err := trial.judge(r, a, outcomes[r][i][k]); err != nil {
-						bad = fmt.Sprintf("rank %d: %v", r, err)
-						break
-					}
-					if first := attempts[all.here[0]][i][k]; trial.refusal == "" && trial.alike &&
-						string(a.got.data) != string(first.got.data) {
-						bad = fmt.Sprintf("ranks %d and %d have different bits", all.here[0], r)
-						break
-					}
-				}
-				if trial.alike && trial.refusal == "" {
-					results.Write(attempts[all.here[0]][i][k].got.data)
-				}
-				switch {
-				case bad != "":
-					all.t.Errorf("%s: %s, together %v: %v: %s", all.transport, row, together, trial, bad)
-				case trial.refusal != "":
-					c.refused++
-				default:
-					c.done++
-				}
+		for k, a := range attempts[all.here[0]] {
+			if bad := all.judge(attempts, k); bad != "" {
+				all.t.Errorf("%s: %s, together %v: %v: %s", all.transport, row, together, a.trial, bad)
+			} else {
+				c.count(a.trial)
+			}
+			if a.trial.alike && a.trial.refusal == "" {
+				results.Write(a.got.data)
 			}
 		}
 		if all.exchange != nil {
-			mine := results.Sum(nil)
-			for r, theirs := range all.exchange(mine) {
-				if string(theirs) != string(mine) {
-					all.t.Errorf("%s: %s, together %v: rank %d has other bits than rank %d", all.transport, row,
-						together, r, all.here[0])
-				}
-			}
+			all.compareElsewhere(results.Sum(nil), fmt.Sprintf("%s, together %v", row, together))
 		}
 	}
 }
 
-// submit runs rank's part of the steps.
-func (all *worlds) submit(rank int, row string, steps []step, together bool) (attempts [][]*attempt,
-	outcomes [][]*engine.Error) {
-	e := all.ws[rank].Engine
-	pending := make([][]*engine.Entry, len(steps))
-	wait := func(i int) {
-		for k, en := range pending[i] {
-			if en == nil {
-				continue
-			}
-			if !en.Wait(limit) {
-				outcomes[i][k] = &engine.Error{Code: engine.InProgress, Reason: "is not done"}
-				continue
-			}
-			outcomes[i][k], attempts[i][k].got.received = en.Err(), en.ReceivedSplits()
-			en.Release()
+// judge says what is wrong with attempt k of the ranks here; nothing if all is well.
+func (all *worlds) judge(attempts [][]*attempt, k int) string {
+	first := attempts[all.here[0]][k]
+	for _, r := range all.here {
+		a := attempts[r][k]
+		if err := a.judge(r); err != nil {
+			return fmt.Sprintf("rank %d: %v", r, err)
+		}
+		if a.trial.refusal == "" && a.trial.alike && string(a.got.data) != string(first.got.data) {
+			return fmt.Sprintf("ranks %d and %d have different bits", all.here[0], r)
 		}
 	}
+	return ""
+}
+
+// compareElsewhere compares the digest of the results here with those of the ranks elsewhere.
+func (all *worlds) compareElsewhere(mine []byte, what string) {
+	for r, theirs := range all.exchange(mine) {
+		if string(theirs) != string(mine) {
+			all.t.Errorf("%s: %s: rank %d has other bits than rank %d", all.transport, what, r, all.here[0])
+		}
+	}
+}
+
+// submit runs rank's part of the steps: an attempt at each of their trials, in their order.
+func (all *worlds) submit(rank int, row string, steps []step, together bool) (attempts []*attempt) {
 	for i, s := range steps {
-		attempts = append(attempts, make([]*attempt, len(s.trials)))
-		outcomes = append(outcomes, make([]*engine.Error, len(s.trials)))
-		pending[i] = make([]*engine.Entry, len(s.trials))
-		ops := make([]engine.Op, len(s.trials))
+		var these []*attempt
+		var ops []engine.Op
 		for k, t := range s.trials {
-			attempts[i][k] = t.prepare(rank, fmt.Sprintf("%s %d.%d", row, i, k))
-			attempts[i][k].op.WillWait = !together
-			ops[k] = attempts[i][k].op
+			a := t.prepare(rank, fmt.Sprintf("%s %d.%d", row, i, k))
+			a.op.WillWait = !together
+			these, ops = append(these, a), append(ops, a.op)
 		}
-		if s.group == "" {
-			pending[i][0], outcomes[i][0] = e.Enqueue(&ops[0])
-		} else if entries, err := e.EnqueueGroup(s.group, ops); err != nil {
-			for k := range s.trials {
-				outcomes[i][k] = err
-			}
-		} else {
-			copy(pending[i], entries)
-		}
+		enqueue(all.ws[rank].Engine, s.group, these, ops)
 		if !together {
-			wait(i)
+			for _, a := range these {
+				a.wait()
+			}
 		}
+		attempts = append(attempts, these...)
 	}
 	if together {
-		for i := len(steps) - 1; i >= 0; i-- {
-			wait(i)
+		for _, a := range slices.Backward(attempts) {
+			a.wait()
 		}
 	}
-	return attempts, outcomes
+	return attempts
+}
+
+// enqueue submits a group, or the single attempt if it has no name.
+func enqueue(e *engine.Engine, group string, attempts []*attempt, ops []engine.Op) {
+	if group == "" {
+		attempts[0].entry, attempts[0].err = e.Enqueue(&ops[0])
+		return
+	}
+	entries, err := e.EnqueueGroup(group, ops)
+	for k, a := range attempts {
+		if err != nil {
+			a.err = err
+		} else {
+			a.entry = entries[k]
+		}
+	}
 }
 
 // tryJoin lets each rank in turn be the one that joins last, after reductions in which
 // the others take part with zeros.
 func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
-	n := len(all.ws)
-	for late := range n {
-		var trials []*trial
-		for _, op := range []tensor.ReduceOp{tensor.Sum, tensor.Average, tensor.Min, tensor.Max, tensor.Product,
-			tensor.Adasum} {
-			for _, s := range []tensor.Shape{{}, {0}, {65}, {3, 1000}} {
-				t := allreduce(dt, op, n, s, plain, exact, s == nil)
-				for r := range n {
-					if r != late {
-						clear(t.ins[r])
-					}
-				}
-				if t.refusal == "" { // anew, with the zeros
-					var want []byte
-					if op == tensor.Adasum {
-						want = naiveAdasum(dt, t.ins, 1, 1)
-					} else {
-						want = naiveReduce(dt, op, t.ins, 1, 1)
-					}
-					for r := range t.want {
-						t.want[r].data = want
-					}
-				}
-				trials = append(trials, t)
-			}
-		}
-		steps := singles(trials)
-		attempts, outcomes := [][]*attempt(nil), [][]*engine.Error(nil)
-		last := make([]int, n)
+	for late := range all.ws {
+		steps := singles(reductionsOfOne(dt, late, len(all.ws)))
+		var attempts []*attempt // none if the last one is elsewhere
+		last := make([]int, len(all.ws))
 		all.each(func(r int) {
 			if r == late {
-				attempts, outcomes = all.submit(r, "join", steps, late%2 == 0)
+				attempts = all.submit(r, "join", steps, late%2 == 0)
 			}
-			en, err := all.ws[r].Engine.Enqueue(&engine.Op{Type: operation.Join, Name: engine.JoinName,
-				DType: tensor.Uint8, Prescale: 1, Postscale: 1})
-			if err != nil {
-				all.t.Errorf("rank %d joins: %v", r, err)
-				return
-			}
-			if !en.Wait(limit) || en.Err() != nil {
-				all.t.Errorf("rank %d has not joined: %v", r, en.Err())
-			}
-			last[r] = en.LastJoined()
-			en.Release()
+			last[r] = all.join(r)
 		})
-		for i, t := range trials {
-			if attempts == nil {
-				break // the last one is elsewhere
-			}
-			switch err := t.judge(late, attempts[i][0], outcomes[i][0]); {
-			case err != nil:
-				all.t.Errorf("%s: the others than rank %d have joined: %v: %v", all.transport, late, t, err)
-			case t.refusal != "":
-				c.refused++
-			default:
-				c.done++
+		for _, a := range attempts {
+			if err := a.judge(late); err != nil {
+				all.t.Errorf("%s: the others than rank %d have joined: %v: %v", all.transport, late, a.trial, err)
+			} else {
+				c.count(a.trial)
 			}
 		}
 		for _, r := range all.here {
@@ -349,6 +307,56 @@ func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
 		}
 		c.done++
 	}
+}
+
+// reductionsOfOne are allreduces to which all ranks but one contribute zeros.
+func reductionsOfOne(dt tensor.DType, one, n int) (trials []*trial) {
+	for _, op := range []tensor.ReduceOp{tensor.Sum, tensor.Average, tensor.Min, tensor.Max, tensor.Product,
+		tensor.Adasum} {
+		for _, s := range []tensor.Shape{{}, {0}, {65}, {3, 1000}} {
+			t := allreduce(dt, op, n, s, plain, exact, s == nil)
+			t.silenceAllBut(one)
+			trials = append(trials, t)
+		}
+	}
+	return trials
+}
+
+// silenceAllBut has the other ranks contribute zeros to an allreduce.
+func (t *trial) silenceAllBut(one int) {
+	for r, in := range t.ins {
+		if r != one {
+			clear(in)
+		}
+	}
+	if t.refusal != "" {
+		return
+	}
+	naive := naiveReduce
+	if t.op.ReduceOp == tensor.Adasum {
+		naive = func(dt tensor.DType, _ tensor.ReduceOp, ins [][]byte, pre, post float64) []byte {
+			return naiveAdasum(dt, ins, pre, post)
+		}
+	}
+	want := naive(t.op.DType, t.op.ReduceOp, t.ins, 1, 1)
+	for r := range t.want {
+		t.want[r].data = want
+	}
+}
+
+// join has a rank join, and returns the rank that joined last.
+func (all *worlds) join(rank int) int {
+	en, err := all.ws[rank].Engine.Enqueue(&engine.Op{Type: operation.Join, Name: engine.JoinName,
+		DType: tensor.Uint8, Prescale: 1, Postscale: 1})
+	if err != nil {
+		all.t.Errorf("rank %d joins: %v", rank, err)
+		return -1
+	}
+	defer en.Release()
+	if !en.Wait(limit) || en.Err() != nil {
+		all.t.Errorf("rank %d has not joined: %v", rank, en.Err())
+	}
+	return en.LastJoined()
 }
 
 // tryBarrier makes sure that nobody leaves a barrier that somebody has not entered.

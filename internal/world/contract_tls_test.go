@@ -1,6 +1,7 @@
 package world
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -14,21 +15,22 @@ func TestContractOverTLS(t *testing.T) {
 	if raceDetector || testing.Short() {
 		types = []tensor.DType{tensor.Float32}
 	}
-	for n, transports := range map[int][]string{2: {"tls"}, 3: {"tls", "tls on aab"}} {
-		for _, transport := range transports {
-			t.Run(transport, func(t *testing.T) {
-				w, tried := joinAll(t, n, transport), new(cell)
-				for _, dt := range types {
-					for _, row := range rows {
-						w.tryAll(row.name, row.steps(dt, n), tried)
-					}
-					w.tryJoin(dt, tried)
+	for _, c := range []struct {
+		ranks     int
+		transport string
+	}{{2, "tls"}, {3, "tls"}, {3, "tls on aab"}} {
+		t.Run(fmt.Sprintf("%d ranks over %s", c.ranks, c.transport), func(t *testing.T) {
+			w, tried := joinAll(t, c.ranks, c.transport), new(cell)
+			for _, dt := range types {
+				for _, row := range rows {
+					w.tryAll(row.name, row.steps(dt, c.ranks), tried)
 				}
-				w.tryBarrier(tried)
-				if tried.done == 0 {
-					t.Error("nothing was done")
-				}
-			})
-		}
+				w.tryJoin(dt, tried)
+			}
+			w.tryBarrier(tried)
+			if tried.done == 0 {
+				t.Error("nothing was done")
+			}
+		})
 	}
 }

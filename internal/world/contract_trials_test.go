@@ -52,13 +52,16 @@ func (t *trial) String() string {
 
 // attempt is one rank's part in one run of a trial.
 type attempt struct {
-	op  engine.Op
-	got outcome
+	trial *trial
+	op    engine.Op
+	entry *engine.Entry // nil if it was refused at once
+	err   *engine.Error
+	got   outcome
 }
 
 // prepare makes rank's operation with fresh memory.
 func (t *trial) prepare(rank int, name string) *attempt {
-	a := &attempt{op: t.op}
+	a := &attempt{trial: t, op: t.op}
 	a.op.Name, a.op.Shape, a.op.In = name, t.shapes[rank], bytes.Clone(t.ins[rank])
 	if t.splits != nil {
 		a.op.Splits = t.splits[rank]
@@ -81,8 +84,22 @@ func (t *trial) prepare(rank int, name string) *attempt {
 	return a
 }
 
+// wait waits for the end of the operation.
+func (a *attempt) wait() {
+	if a.entry == nil {
+		return
+	}
+	if !a.entry.Wait(limit) {
+		a.err = &engine.Error{Code: engine.InProgress, Reason: "is not done"}
+		return
+	}
+	a.err, a.got.received = a.entry.Err(), a.entry.ReceivedSplits()
+	a.entry.Release()
+}
+
 // judge compares what a rank has got with what it should have.
-func (t *trial) judge(rank int, a *attempt, err *engine.Error) error {
+func (a *attempt) judge(rank int) error {
+	t, err := a.trial, a.err
 	if t.refusal != "" {
 		switch {
 		case err == nil:

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -578,34 +579,46 @@ func TestShutDownError(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/rank %d", transport, gone), func(t *testing.T) {
 				t.Parallel() // each waits for news of a death that does not come
 				l := newLauncher(t, refusalRanks)
-				for generation := uint64(1); generation <= 2; generation++ {
-					each(refusalRanks, func(r int) {
-						w, err := join(context.Background(), l.config(r, refusalRanks, transport), generation, quiet())
-						if err != nil {
-							t.Errorf("rank %d: %v", r, err)
-							return
-						}
-						if generation == 2 || r != gone {
-							defer w.Leave(limit)
-						}
-						if v, err := add(w, "x", 1); err != nil || v != refusalRanks {
-							t.Errorf("rank %d: %v %v", r, v, err)
-						}
-						if generation == 2 {
-							return
-						}
-						if r == gone {
-							w.Leave(limit)
-						}
-						for _, name := range []string{"pending", "later"} {
-							if _, err := add(w, name, 1); err == nil || err.Code != engine.UnknownError ||
-								!strings.HasPrefix(err.Reason, "Horovod has been shut down") {
-								t.Errorf("rank %d: %s: %v", r, name, err)
-							}
-						}
-					})
-				}
+				each(refusalRanks, func(r int) {
+					outliveShutdown(t, l.config(r, refusalRanks, transport), r == gone)
+				})
+				each(refusalRanks, func(r int) {
+					w, err := join(context.Background(), l.config(r, refusalRanks, transport), 2, quiet())
+					if err != nil {
+						t.Errorf("rank %d: %v", r, err)
+						return
+					}
+					defer w.Leave(limit)
+					addOnes(t, w)
+				})
 			})
 		}
+	}
+}
+
+// outliveShutdown has a rank of the first generation leave, or see that another one has left.
+func outliveShutdown(t *testing.T, c *config.Config, leaves bool) {
+	w, err := join(context.Background(), c, 1, quiet())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	addOnes(t, w)
+	if leaves {
+		w.Leave(limit)
+	} else {
+		defer w.Leave(limit)
+	}
+	for _, name := range []string{"pending", "later"} {
+		_, err := add(w, name, 1)
+		if err == nil || err.Code != engine.UnknownError || !strings.HasPrefix(err.Reason, "Horovod has been shut down") {
+			t.Errorf("rank %d: %s: %v", w.Place.Rank, name, err)
+		}
+	}
+}
+
+func addOnes(t *testing.T, w *World) {
+	if v, err := add(w, "x", 1); err != nil || v != refusalRanks {
+		t.Errorf("rank %d: %v %v", w.Place.Rank, v, err)
 	}
 }
