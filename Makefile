@@ -122,6 +122,15 @@ test-jax: build ## the JAX tests on 1 and 2 ranks
 	@scripts/prepare.sh jax
 	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --ranks 1,2 --together --logs build/test-logs-jax test/jax/test_*.py
 
+.PHONY: doctest
+doctest: prepare build ## the examples in the docstrings of PyTorch, TensorFlow, Keras and JAX; parts of the three targets above
+	@scripts/prepare.sh tensorflow jax
+	$(python) scripts/python_tests.py --logs build/test-logs-doctest test/python/test_docstrings.py
+	for python in $$(cat build/tensorflows); do \
+	  $$python scripts/python_tests.py --logs build/test-logs-doctest test/tensorflow/test_tensorflow_docstrings.py; \
+	done
+	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --logs build/test-logs-doctest test/jax/test_jax_docstrings.py
+
 .PHONY: lint
 lint: tools gofmt ## gofmt, lines of at most 120 columns, vet (for arm64 and darwin, too), staticcheck, ruff, mypy
 	scripts/line_lengths.py

@@ -7,11 +7,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="one process")
 
-MEMBERS = {
-    f"{module}.{name}": member
-    for module in ("horovod.jax", "horovod.jax.elastic")
-    for name, member in docstrings.public(module).items()
-}
+MEMBERS = docstrings.of(("horovod.jax", "horovod.jax.elastic"))
 
 
 @pytest.mark.parametrize("name", MEMBERS)

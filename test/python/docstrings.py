@@ -1,19 +1,43 @@
-"""Checks docstrings: each public name of a module has its arguments, its result, and an example that runs."""
+"""Checks docstrings: each public name of a module has its arguments, result, errors, and an example that runs."""
 
+import ast
+import builtins
 import doctest
 import importlib
 import inspect
+import os
 import re
+import textwrap
 from pathlib import Path
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 
-def public(module):
-    """The functions and classes that ``module`` exports, by name."""
-    module = importlib.import_module(module)
-    members = {name: getattr(module, name) for name in module.__all__}
+def public(name):
+    """The functions and classes of a module, by name: those of ``__all__``, or all that it defines itself."""
+    module = importlib.import_module(name)
+    if hasattr(module, "__all__"):
+        members = {name: getattr(module, name) for name in module.__all__}
+    else:
+        own = {name: m for name, m in vars(module).items() if getattr(m, "__module__", "") == module.__name__}
+        members = {name: m for name, m in own.items() if not name.startswith("_")}
     return {name: m for name, m in members.items() if inspect.isroutine(m) or inspect.isclass(m)}
+
+
+def of(modules):
+    """The public functions and classes of several modules, by their full names."""
+    return {f"{module}.{name}": member for module in modules for name, member in public(module).items()}
+
+
+def methods(member):
+    """The public methods that this package gives a class, but for those that Keras calls (``on_epoch_end``)."""
+    if not inspect.isclass(member):
+        return {}
+    found = {}
+    for cls in reversed(member.__mro__):
+        if cls.__module__.startswith("horovod."):
+            found.update({name: m for name, m in vars(cls).items() if inspect.isroutine(m) and name[0] != "_"})
+    return {name: getattr(member, name) for name in found if not name.startswith("on_")}
 
 
 def section(text, title):
@@ -31,9 +55,30 @@ def parameters(member):
     return names, signature.return_annotation
 
 
-def lacks(name, member):
-    """What the docstring of a public function or class does not have."""
+def raised(member):
+    """The exceptions that the body of a function raises by name, apart from those of functions inside it."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(member))))
+    except (OSError, TypeError, SyntaxError):
+        return set()
+    found, rest = set(), list(getattr(tree.body[0], "body", []))
+    if isinstance(rest[-1], ast.Raise) and len(rest) <= 2:
+        return set()  # a method that derived classes replace
+    while rest:
+        node = rest.pop()
+        if isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
+            continue
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+            found.add(node.exc.func.id)
+        rest += ast.iter_child_nodes(node)
+    return {name for name in found if hasattr(builtins, name) or name.endswith(("Error", "Interrupt", "Exception"))}
+
+
+def lacks_sections(name, member):
+    """What a docstring does not tell of arguments, result and errors."""
     text = inspect.getdoc(member) or ""
+    if not text:
+        return [f"{name}: no docstring"]
     names, result = parameters(member)
     if inspect.isclass(member) and "__init__" not in vars(member) and not text.count("Args:"):
         names = set()
@@ -44,23 +89,36 @@ def lacks(name, member):
     }
     missing = [f"{name}: Args has no {argument}" for argument in sorted(names - told)]
     missing += [f"{name}: Args has {argument}, which there is not" for argument in sorted(told - names)]
-    if inspect.isroutine(member) and result not in (None, "None", inspect.Signature.empty):
-        missing += [] if section(text, "Returns") else [f"{name}: no Returns"]
-    return missing + ([] if ">>>" in section(text, "Example") else [f"{name}: no Example"])
+    if inspect.isroutine(member):
+        if result not in (None, "None", "NoReturn", inspect.Signature.empty):
+            missing += [] if section(text, "Returns") else [f"{name}: no Returns"]
+        errors = section(text, "Raises")
+        missing += [f"{name}: Raises has no {error}" for error in sorted(raised(member)) if error not in errors]
+    return missing
+
+
+def lacks(name, member):
+    """What the docstrings of a public function or class, and of its methods, do not have."""
+    missing = lacks_sections(name, member)
+    for method, function in methods(member).items():
+        missing += lacks_sections(f"{name}.{method}", function)
+    example = section(inspect.getdoc(member) or "", "Example")
+    return missing + ([] if ">>>" in example else [f"{name}: no Example"])
 
 
 def fails(name, member, names, folder):
-    """What goes wrong in the examples of ``member``, run with ``names``, in an empty folder."""
+    """What goes wrong in the examples of ``member`` and its methods, run with ``names``, in an empty folder."""
     said = []
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
-    text = inspect.getdoc(member) or ""
-    test = doctest.DocTestParser().get_doctest(text, dict(names), name, getattr(member, "__module__", ""), 0)
     with_folder = Path.cwd()
     try:
-        import os
-
         os.chdir(folder)
-        runner.run(test, out=said.append)
+        for part, of_part in {"": member, **methods(member)}.items():
+            text = inspect.getdoc(of_part) or ""
+            module = getattr(of_part, "__module__", "")
+            runner.run(
+                doctest.DocTestParser().get_doctest(text, dict(names), f"{name}.{part}", module, 0), out=said.append
+            )
     finally:
         os.chdir(with_folder)
     return "".join(said)

@@ -5,15 +5,43 @@ import os
 import docstrings
 import pytest
 
+import horovod.torch
+
 pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="one process")
 
-MODULES = ("horovod.torch", "horovod.torch.elastic", "horovod.torch.distributed", "horovod.runner")
+MODULES = (
+    "horovod.torch",
+    "horovod.torch.elastic",
+    "horovod.torch.elastic.state",
+    "horovod.torch.distributed",
+    "horovod.torch.distributed.hooks",
+    "horovod.runner",
+    "horovod.runner.launch",
+    "horovod.runner.mpi_run",
+    "horovod.runner.run_task",
+    "horovod.runner.common.util.codec",
+    "horovod.runner.common.util.env",
+    "horovod.runner.common.util.host_hash",
+    "horovod.runner.common.util.hosts",
+    "horovod.runner.common.util.secret",
+    "horovod.runner.common.util.settings",
+    "horovod.runner.common.util.timeout",
+    "horovod.runner.util.threads",
+    "horovod.common.basics",
+    "horovod.common.elastic",
+    "horovod.common.exceptions",
+    "horovod.common.process_sets",
+    "horovod.common.util",
+)
 # torch.distributed makes them, and documents their methods.
 MADE_BY_PYTORCH = ("horovod.torch.distributed.ProcessGroup", "horovod.torch.distributed.Work")
 MEMBERS = {
-    f"{module}.{name}": member
-    for module in MODULES
-    for name, member in docstrings.public(module).items()
+    **docstrings.of(MODULES),
+    **{
+        f"horovod.torch.Compression.{name}": getattr(horovod.torch.Compression, name)
+        for name in ("none", "fp16", "bf16")
+    },
+    "horovod.torch.compression.Compressor": horovod.torch.compression.Compressor,
 }
 
 
@@ -43,12 +71,15 @@ def test_what_is_missing_is_seen():
             a: one number.
             c: another.
         """
+        if a < 0:
+            raise ValueError(a)
         return a + b
 
     assert docstrings.lacks("f", function) == [
         "f: Args has no b",
         "f: Args has c, which there is not",
         "f: no Returns",
+        "f: Raises has no ValueError",
         "f: no Example",
     ]
     function.__doc__ = "Example:\n    >>> 1 + 1\n    3\n"

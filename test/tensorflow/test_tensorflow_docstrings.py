@@ -5,16 +5,28 @@ import os
 import docstrings
 import pytest
 
+from horovod.tensorflow import compression
+
 pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="one process")
 
-OF_TENSORFLOW = ("horovod.tensorflow", "horovod.tensorflow.elastic")
+OF_TENSORFLOW = (
+    "horovod.tensorflow",
+    "horovod.tensorflow.elastic",
+    "horovod.tensorflow.gradient_aggregation",
+    "horovod.tensorflow.gradient_aggregation_eager",
+    "horovod.tensorflow.mpi_collectives",
+    "horovod.tensorflow.util",
+)
 OF_KERAS = ("horovod.keras", "horovod.keras.callbacks", "horovod.keras.elastic")
 OF_TF_KERAS = ("horovod.tensorflow.keras", "horovod.tensorflow.keras.callbacks", "horovod.tensorflow.keras.elastic")
-MEMBERS = {
-    f"{module}.{name}": member
-    for module in (*OF_TENSORFLOW, *OF_KERAS, *OF_TF_KERAS)
-    for name, member in docstrings.public(module).items()
-}
+MEMBERS = docstrings.of((*OF_TENSORFLOW, *OF_KERAS, *OF_TF_KERAS))
+MEMBERS.update(
+    {
+        f"horovod.tensorflow.{c.__name__}": c
+        for c in (compression.Compressor, *vars(compression.Compression).values())
+        if isinstance(c, type)
+    }
+)
 
 
 @pytest.fixture(scope="module")

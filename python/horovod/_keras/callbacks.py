@@ -70,7 +70,11 @@ class BroadcastGlobalVariables(_Callback):
         self._local_variables = {id(v): v for v in local_variables or ()}
 
     def register_local_var(self, var: Any) -> None:
-        """Let ``var``, a variable of the model, stay this rank's own."""
+        """Let a variable of the model stay this rank's own.
+
+        Args:
+            var: the variable.
+        """
         self._local_variables[id(var)] = var
 
     def _weights(self) -> list[Any]:

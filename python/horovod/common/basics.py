@@ -33,11 +33,20 @@ def _not_initialized() -> ValueError:
 class HorovodBasics:
     """The functions of Horovod that need no tensor.
 
-    ``pkg_path`` and further arguments name the extension to load in Horovod; here every front end shares one library,
-    so they are accepted and have no meaning. Attributes ``Average``, ``Sum``, ``Adasum``, ``Min``, ``Max`` and
-    ``Product`` are the numbers of the reduce operations. Raises ImportError if the library is missing.
+    Attributes ``Average``, ``Sum``, ``Adasum``, ``Min``, ``Max`` and ``Product`` are the numbers of the reduce
+    operations. Ranks and sizes raise ValueError before :meth:`init`, after :meth:`shutdown`, and in a forked child.
 
-    Ranks and sizes raise ValueError before :meth:`init`, after :meth:`shutdown`, and in a forked child.
+    Args:
+        pkg_path, args: the extension to load, in Horovod. They have no effect here, because all front ends share one
+            library.
+
+    Raises:
+        ImportError: the library is missing.
+
+    Example:
+        >>> from horovod.common.basics import HorovodBasics
+        >>> HorovodBasics().is_initialized()
+        True
     """
 
     HOROVOD_PROCESS_SET_ERROR_INIT = -1
@@ -63,22 +72,23 @@ class HorovodBasics:
         comm: Union[None, Iterable[int], object] = None,
         process_sets: Union[None, str, Sequence[ProcessSet]] = None,
     ) -> None:
-        """Join the job, and return when all its ranks have. Does nothing if that has happened already.
+        """Join the job, and return when all its ranks have joined. A second call does nothing.
 
-        In an elastic job it waits as long as the driver does for enough processes. Process sets are those that rank 0
-        has then: see :class:`ProcessSet`. Ctrl-C ends the wait.
+        In an elastic job the call waits for enough processes, as long as the driver does. The process sets are those of
+        rank 0 then: see :class:`ProcessSet`. Ctrl-C ends the wait.
 
         Args:
-            comm: a communicator of mpi4py, whose processes are the ranks then, whoever has started them; or several, of
-                which the first is the world and the others are process sets. Or a list of ranks, which are those of
-                MPI_COMM_WORLD; without MPI it has no effect, as with Horovod's Gloo controller.
+            comm: one of three things. A communicator of mpi4py: its processes are the ranks, whoever started them.
+                Several communicators: the first is the world, the others are process sets. A list of ranks of
+                MPI_COMM_WORLD: without MPI it has no effect, as with Horovod's Gloo controller.
             process_sets: a list of :class:`ProcessSet`, the same on all ranks, or ``"dynamic"``, which allows
                 :func:`add_process_set` later.
 
         Raises:
-            ValueError: the ranks do not find one another within the time-out (``HOROVOD_GLOO_TIMEOUT_SECONDS``, 30 s),
-                or an argument is wrong. The text says why.
-            SystemExit: with 0, where an elastic job has no place for this process any more.
+            ValueError: the ranks do not find one another within ``HOROVOD_GLOO_TIMEOUT_SECONDS`` (30 s), or an argument
+                is wrong. The text says why.
+            NotImplementedError: a process set is defined by a communicator, but ``comm`` is none.
+            SystemExit: with 0, if an elastic job has no place for this process any more.
 
         Example:
             >>> hvd.init()
@@ -139,9 +149,9 @@ class HorovodBasics:
         return [], things
 
     def shutdown(self) -> None:
-        """Leave the job; operations that were not executed yet fail on every rank. :meth:`init` may follow.
+        """Leave the job. Operations that have not run yet fail on every rank. You may call :meth:`init` again.
 
-        Handles that nobody synchronised are forgotten, and handles count from 1 again.
+        Handles that you did not synchronise become invalid, and the next handle is 1 again.
 
         Example:
             >>> hvd.shutdown()
@@ -166,7 +176,7 @@ class HorovodBasics:
         return bool(self.MPI_LIB_CTYPES.horovod_is_initialized())
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
-        """Write a trace from now on; rank 0 does. HOROVOD_TIMELINE must have been set at :meth:`init`.
+        """Let rank 0 write a trace from now on. HOROVOD_TIMELINE must have been set at :meth:`init`.
 
         Args:
             file_path: the file to write.

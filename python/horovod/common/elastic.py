@@ -27,10 +27,31 @@ notification_manager = WorkerNotificationManager()
 class State:
     """What a training function changes, and what must not be lost.
 
-    A derived class offers :meth:`save`, :meth:`restore` and :meth:`sync`.
+    A derived class offers :meth:`save`, :meth:`restore` and :meth:`sync`. The front ends have such classes, for
+    instance ``horovod.torch.elastic.TorchState``.
 
-    bcast_object: as ``hvd.broadcast_object`` from rank 0, of one argument.
-    get_rank: as ``hvd.rank``.
+    Args:
+        bcast_object: a function of one value. It returns rank 0's value on every rank, as ``hvd.broadcast_object``
+            does.
+        get_rank: ``hvd.rank``.
+
+    Example:
+        >>> from horovod.common.elastic import State
+        >>> class Counter(State):
+        ...     value = saved = 0
+        ...     def save(self):
+        ...         self.saved = self.value
+        ...     def restore(self):
+        ...         self.value = self.saved
+        ...     def sync(self):
+        ...         self.value = self.saved = self._bcast_object(self.value)
+        >>> counter = Counter(bcast_object=lambda value: value, get_rank=hvd.rank)
+        >>> counter.value = 1
+        >>> counter.commit()
+        >>> counter.value = 2
+        >>> counter.restore()
+        >>> counter.value
+        1
     """
 
     _commits = -1  # number of the last commit, the same on all ranks
@@ -43,7 +64,7 @@ class State:
         self._reset_callbacks: list[Callable[[], Any]] = []
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
-        """Have ``callbacks``, too, called after each reset: to scale the learning rate by the new size, say.
+        """Call further functions after each reset: to scale the learning rate by the new size, for example.
 
         Args:
             callbacks: functions without arguments.
@@ -51,7 +72,7 @@ class State:
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Called when the job has been joined anew, before :meth:`sync`."""
+        """Adapt to the new job, then call the registered callbacks. :func:`run_fn` calls this before :meth:`sync`."""
         self._take_messages()
         self.reset()
         for callback in self._reset_callbacks:
@@ -60,16 +81,23 @@ class State:
     def on_hosts_updated(self, timestamp: int, update_res: int) -> None:
         """Note a change of the hosts for :meth:`check_host_updates`.
 
-        A thread calls this as soon as the launcher has told this process: on every rank, before any of them interrupts
-        its work. A state of your own may override it, to commit early, say; it must call this one, and must not block.
+        A thread calls this on every rank as soon as the launcher has told this process. A state of your own may
+        override it, for example to commit early. It must call this method, and must not block.
+
+        Args:
+            timestamp: a number that grows with each change.
+            update_res: a ``HostUpdateResult``: what has changed.
         """
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
         """:meth:`save`, then :meth:`check_host_updates`. Each call costs both, so not every batch needs one.
 
-        With GOROVOD_CHECKPOINT_DIR rank 0 also writes every GOROVOD_CHECKPOINT_EVERY-th commit to the disk, and raises
-        OSError if it cannot.
+        With ``GOROVOD_CHECKPOINT_DIR`` rank 0 also writes every ``GOROVOD_CHECKPOINT_EVERY``-th commit to the disk.
+
+        Raises:
+            HostsUpdatedInterrupt: on all ranks, if hosts have changed.
+            OSError: on rank 0, if it cannot write the commit.
         """
         self.save()
         self._commits += 1
@@ -78,10 +106,13 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Raise HostsUpdatedInterrupt, on all ranks, if rank 0 has heard that hosts have changed. All ranks call this.
+        """Ask rank 0 whether hosts have changed. All ranks call this. Blocks until they have.
 
-        Blocks until they have. The state is not saved: what is done since the last commit is kept, but lost if an
-        error follows.
+        The state is not saved. Work done since the last commit is kept after this interrupt, but lost if an error
+        follows.
+
+        Raises:
+            HostsUpdatedInterrupt: on all ranks, if hosts have changed.
         """
         previous = last = self._last_updated_timestamp
         result = HostUpdateResult.no_update
@@ -159,7 +190,22 @@ class State:
 class ObjectState(State):
     """Picklable values, each an attribute named by its keyword.
 
-    What is saved is the value itself, no copy: replace values, such as numbers, rather than changing them in place.
+    A save keeps the value itself, and makes no copy. So replace values, such as numbers, rather than changing them in
+    place.
+
+    Args:
+        bcast_object: a function of one value. It returns rank 0's value on every rank, as ``hvd.broadcast_object``
+            does.
+        get_rank: ``hvd.rank``.
+        kwargs: the values.
+
+    Example:
+        >>> from horovod.common.elastic import ObjectState
+        >>> state = ObjectState(bcast_object=lambda value: value, get_rank=hvd.rank, epoch=0)
+        >>> state.epoch = 1
+        >>> state.restore()
+        >>> state.epoch
+        0
     """
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
@@ -172,9 +218,11 @@ class ObjectState(State):
             setattr(self, name, value)
 
     def save(self) -> None:
+        """Remember the values."""
         self._saved_state = {name: getattr(self, name) for name in self._saved_state}
 
     def restore(self) -> None:
+        """Make the values what they were at the last :meth:`save`."""
         self._assign()
 
     def _saved(self) -> Any:
@@ -184,6 +232,7 @@ class ObjectState(State):
         self._saved_state = {name: saved.get(name, value) for name, value in self._saved_state.items()}
 
     def sync(self) -> None:
+        """Make the values those of rank 0, on all ranks, and remember them. All ranks call this. Blocks."""
         if self._saved_state:
             self.save()
             self._saved_state = self._bcast_object(self._saved_state)
@@ -191,10 +240,24 @@ class ObjectState(State):
 
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
-    """Wrap ``func(state, *args, **kwargs)`` into the loop that this module describes, and return its result.
+    """Wrap a training function into the loop that this module describes.
 
-    ``reset`` leaves the job and joins it anew. What is raised other than HorovodInternalError and
-    HostsUpdatedInterrupt ends the loop, also when ``reset`` raises it.
+    Args:
+        func: the function; its first argument is a :class:`State`.
+        reset: a function without arguments that leaves the job and joins it anew.
+
+    Returns:
+        The function in its loop. It returns what ``func`` returns. HorovodInternalError and HostsUpdatedInterrupt start
+        it anew; every other exception goes through, also one that ``reset`` raises.
+
+    Example:
+        >>> from horovod.common.elastic import ObjectState, run_fn
+        >>> def reset():
+        ...     hvd.shutdown()
+        ...     hvd.init()
+        >>> state = ObjectState(bcast_object=lambda value: value, get_rank=hvd.rank, epoch=3)
+        >>> run_fn(lambda state: state.epoch, reset)(state)
+        3
     """
 
     @functools.wraps(func)

@@ -15,7 +15,16 @@ class HorovodInternalError(RuntimeError):
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """The set of hosts changed; ``skip_sync`` says that no state was lost, so none need be synchronised."""
+    """Hosts have joined or left an elastic job, so the job must be formed anew.
+
+    Args:
+        skip_sync: whether hosts have only left. Every remaining rank still has the state then, and skips the broadcast.
+
+    Example:
+        >>> from horovod.common.exceptions import HostsUpdatedInterrupt
+        >>> HostsUpdatedInterrupt(skip_sync=True).skip_sync
+        True
+    """
 
     def __init__(self, skip_sync: bool) -> None:
         super().__init__()
@@ -23,7 +32,21 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
-    """Text of :class:`HorovodVersionMismatchError` for framework ``name``."""
+    """Text of :class:`HorovodVersionMismatchError`.
+
+    Args:
+        name: the framework.
+        version: the version that the program finds.
+        installed_version: the version that Horovod was built for.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> from horovod.common.exceptions import get_version_mismatch_message
+        >>> print(get_version_mismatch_message("torch", "2.1", "2.0").splitlines()[0])
+        Framework torch installed with version 2.0 but found version 2.1.
+    """
     return (
         f"Framework {name} installed with version {installed_version} but found version {version}.\n"
         "             This can result in unexpected behavior including runtime errors.\n"
@@ -32,7 +55,18 @@ def get_version_mismatch_message(name: str, version: str, installed_version: str
 
 
 class HorovodVersionMismatchError(ImportError):
-    """The framework was upgraded after Horovod had been built for it. gorovod is built for none and never raises it."""
+    """The framework was upgraded after Horovod had been built for it. gorovod is built for none, and never raises it.
+
+    Args:
+        name: the framework.
+        version: the version that the program finds.
+        installed_version: the version that Horovod was built for.
+
+    Example:
+        >>> from horovod.common.exceptions import HorovodVersionMismatchError
+        >>> issubclass(HorovodVersionMismatchError, ImportError)
+        True
+    """
 
     def __init__(self, name: str, version: str, installed_version: str) -> None:
         super().__init__(get_version_mismatch_message(name, version, installed_version))

@@ -45,11 +45,11 @@ def _bound() -> _Basics:
 class ProcessSet:
     """A set of ranks. Ranks inside it count from 0 in ascending order.
 
-    It is usable once :func:`init` or :func:`add_process_set` has given it a ``process_set_id``. ``ranks`` is sorted.
-    Operations without a name are matched by their number among those of their kind on the set.
+    :func:`init` or :func:`add_process_set` gives it a ``process_set_id``; it is usable from then on. ``ranks`` is
+    sorted. The n-th operation of a kind without a name on one rank meets the n-th one on the other ranks of the set.
 
-    In an elastic job a set keeps its ranks when the job is formed anew, as far as there are any: ``ranks`` are those
-    below the size, and without any the set has no id until the job has grown. Who joins later adds the sets that
+    In an elastic job a set keeps its ranks when the job is formed anew, as far as they exist: ``ranks`` are those below
+    the size. If none exists, the set has no id until the job has grown. A process that joins later adds the sets that
     the others have, without waiting for them.
 
     Args:
@@ -63,6 +63,8 @@ class ProcessSet:
         >>> even = hvd.ProcessSet(range(0, 4, 2))
         >>> print(even)
         ProcessSet(process_set_id=None, ranks=[0, 2], mpi_comm=None)
+        >>> hvd.global_process_set.size(), hvd.global_process_set.rank(), hvd.global_process_set.included()
+        (1, 0, True)
     """
 
     process_set_id: Optional[int] = None
@@ -176,12 +178,13 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
 
     Raises:
         ValueError: there is such a set, a rank does not exist, the ranks disagree, or sets are not dynamic.
+        NotImplementedError: the set is defined by a communicator of MPI.
         HorovodInternalError: a rank dies or leaves meanwhile.
 
     Example:
         >>> hvd.shutdown()
         >>> hvd.init(process_sets="dynamic")
-        >>> hvd.add_process_set([0])  # there is but one rank here, and a set of all
+        >>> hvd.add_process_set([0])  # the only rank here, which the global set has
         Traceback (most recent call last):
         ValueError: Attempted to add a duplicate process set: ...
     """
@@ -209,7 +212,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
     Raises:
         ValueError: as :func:`add_process_set`.
-        HorovodInternalError: a rank dies or leaves meanwhile; then the set is there still.
+        HorovodInternalError: a rank dies or leaves meanwhile. The set still exists then.
 
     Example:
         >>> hvd.remove_process_set(hvd.global_process_set)

@@ -46,7 +46,11 @@ class JaxState(ObjectState):
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
 
     def save(self) -> None:
-        """Remember the values, once all arrays are there. Raises the error of a program that has made one."""
+        """Remember the values, once all arrays are there.
+
+        Raises:
+            HorovodInternalError: a collective in the program that makes one of the arrays has failed.
+        """
         with_values = {name: getattr(self, name) for name in self._saved_state}
         jax.block_until_ready(with_values)
         self._saved_state = with_values

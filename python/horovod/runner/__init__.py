@@ -58,7 +58,7 @@ def run(
         start_timeout: seconds until all processes must have started.
         ssh_port: of the other hosts.
         ssh_identity_file: the key for the other hosts.
-        disable_cache: check the hosts anew.
+        disable_cache: accepted as in Horovod, without effect.
         output_filename: a folder for the processes' output.
         verbose: above 0 tells more.
         use_gloo: start the processes without MPI, as happens anyway.

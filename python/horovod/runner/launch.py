@@ -22,10 +22,24 @@ _NAMES = {
 
 
 def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
-    """What ``argv`` (by default this process's arguments) says to ``horovodrun``, by Horovod's names.
+    """Read the command line of ``horovodrun``.
 
-    What was not given is None, a flag False; ``nics`` is a set, ``command`` a list. As a parser of argparse it exits
-    with code 2 for arguments that make no sense, after the message, and with 0 for ``--help`` and the like.
+    Args:
+        argv: the arguments; by default those of this process.
+
+    Returns:
+        The options, by Horovod's names. An option that was not given is None, a flag False; ``nics`` is a set,
+        ``command`` a list.
+
+    Raises:
+        SystemExit: with 2, after a message, for arguments that make no sense; with 0 for ``--help`` and the like. With
+            a text, if the launcher is missing.
+
+    Example:
+        >>> from horovod.runner.launch import parse_args
+        >>> args = parse_args(["-np", "2", "python", "train.py"])
+        >>> args.num_proc, args.command
+        (2, ['python', 'train.py'])
     """
     from horovod import _program
 
@@ -49,7 +63,15 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
 
 
 def run_commandline() -> NoReturn:
-    """Become ``horovodrun`` with this process's arguments, ``sys.argv[1:]``."""
+    """Become ``horovodrun`` with this process's arguments, ``sys.argv[1:]``. This function does not return.
+
+    Raises:
+        SystemExit: the launcher is missing; the text says what to do.
+
+    Example:
+        >>> from horovod.runner.launch import run_commandline
+        >>> run_commandline()  # doctest: +SKIP
+    """
     from horovod import _program
 
     _program.horovodrun()

@@ -38,27 +38,87 @@ def _kind(env: Optional[Mapping[str, str]]) -> Optional[str]:
 
 
 def mpi_available(env: Optional[Mapping[str, str]] = None) -> bool:
-    """Whether there is an ``mpirun`` that ``horovodrun --mpi`` can use."""
+    """Tell whether ``horovodrun --mpi`` can find an ``mpirun`` that it knows.
+
+    Args:
+        env: the environment to look in; by default that of this process.
+
+    Returns:
+        Whether it can.
+
+    Example:
+        >>> from horovod.runner.mpi_run import mpi_available
+        >>> mpi_available({"PATH": "/nowhere"})
+        False
+    """
     return _kind(env) is not None
 
 
 def is_open_mpi(env: Optional[Mapping[str, str]] = None) -> bool:
-    """Whether ``mpirun`` is Open MPI's."""
+    """Tell whether ``mpirun`` is Open MPI's.
+
+    Args:
+        env: the environment to look in; by default that of this process.
+
+    Returns:
+        Whether it is.
+
+    Example:
+        >>> from horovod.runner.mpi_run import is_open_mpi
+        >>> is_open_mpi({"PATH": "/nowhere"})
+        False
+    """
     return _kind(env) == "OpenMPI"
 
 
 def is_spectrum_mpi(env: Optional[Mapping[str, str]] = None) -> bool:
-    """Whether ``mpirun`` is IBM Spectrum MPI's."""
+    """Tell whether ``mpirun`` is IBM Spectrum MPI's.
+
+    Args:
+        env: the environment to look in; by default that of this process.
+
+    Returns:
+        Whether it is.
+
+    Example:
+        >>> from horovod.runner.mpi_run import is_spectrum_mpi
+        >>> is_spectrum_mpi({"PATH": "/nowhere"})
+        False
+    """
     return _kind(env) == "SpectrumMPI"
 
 
 def is_mpich(env: Optional[Mapping[str, str]] = None) -> bool:
-    """Whether ``mpirun`` is MPICH's."""
+    """Tell whether ``mpirun`` is MPICH's.
+
+    Args:
+        env: the environment to look in; by default that of this process.
+
+    Returns:
+        Whether it is.
+
+    Example:
+        >>> from horovod.runner.mpi_run import is_mpich
+        >>> is_mpich({"PATH": "/nowhere"})
+        False
+    """
     return _kind(env) == "MPICH"
 
 
 def is_intel_mpi(env: Optional[Mapping[str, str]] = None) -> bool:
-    """Whether ``mpirun`` is Intel MPI's."""
+    """Tell whether ``mpirun`` is Intel MPI's.
+
+    Args:
+        env: the environment to look in; by default that of this process.
+
+    Returns:
+        Whether it is.
+
+    Example:
+        >>> from horovod.runner.mpi_run import is_intel_mpi
+        >>> is_intel_mpi({"PATH": "/nowhere"})
+        False
+    """
     return _kind(env) == "IntelMPI"
 
 
@@ -70,10 +130,22 @@ def mpi_run(
     stdout: Any = None,
     stderr: Any = None,
 ) -> None:
-    """Run ``command`` in ``settings.num_proc`` processes, by ``mpirun``, to its end. RuntimeError if it fails.
+    """Run a command in several processes by ``mpirun``, to its end.
 
-    settings: of :mod:`horovod.runner.common.util.settings`. nics: the interfaces that may be used; None: all.
-    command: words, or a line for the shell. stdout, stderr: where output goes, as :mod:`subprocess` takes it.
+    Args:
+        settings: of :mod:`horovod.runner.common.util.settings`.
+        nics: the network interfaces that the job may use. None: all.
+        env: the processes' environment.
+        command: words, or a line for the shell.
+        stdout, stderr: where output goes, as :mod:`subprocess` takes it.
+
+    Raises:
+        RuntimeError: the command failed, or could not be started.
+
+    Example:
+        >>> from horovod.runner.common.util.settings import Settings
+        >>> from horovod.runner.mpi_run import mpi_run
+        >>> mpi_run(Settings(num_proc=2), None, dict(os.environ), ["hostname"])  # doctest: +SKIP
     """
     from horovod import _program
 

@@ -13,7 +13,16 @@ from horovod.runner import _handover
 
 
 def main() -> int:
-    """Call the function that the program behind horovod.run has, and hand it the result; the exit code."""
+    """Call the function that the program behind ``horovod.run`` has, and hand the result back to that program.
+
+    Returns:
+        The exit code: 0 if the function returned, 1 if it raised, 2 if no ``horovod.run`` started this process.
+
+    Example:
+        >>> from horovod.runner.run_task import main
+        >>> main()  # of a process that horovod.run did not start
+        2
+    """
     caller = os.environ.pop(_handover.VARIABLE, None)
     descriptor = os.environ.pop("GOROVOD_RESULT_FD", None)
     if caller is not None:

@@ -25,14 +25,15 @@ def broadcast_variables(
         variables: a list of variables, the same on all ranks, in the same order.
         root_rank: the rank whose variables all get.
         process_set: the ranks that take part.
-        inplace: overwrite resource variables where they are instead of assigning them, under a TensorFlow that has what
-            this needs.
+        inplace: write into the memory of resource variables instead of assigning new values, if this TensorFlow lets a
+            kernel do that.
 
     Returns:
         In a graph, the operation that does so.
 
     Raises:
         TypeError: one of them is no variable.
+        NotImplementedError: ``inplace``, and TensorFlow is older than 2.6.
 
     Example:
         >>> v = tf.Variable([1.0])
@@ -125,13 +126,18 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
         self.device = device
 
     def begin(self) -> None:
-        """Build the broadcast, unless that has been done in this graph."""
+        """Build the broadcast, once for each graph. TensorFlow calls this."""
         if self.bcast_op is None or self.bcast_op.graph != tf.compat.v1.get_default_graph():
             with tf.device(self.device):
                 self.bcast_op = broadcast_global_variables(self.root_rank, self.process_set)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Run it."""
+        """Run the broadcast. TensorFlow calls this.
+
+        Args:
+            session: the session.
+            coord: no effect.
+        """
         session.run(self.bcast_op)
 
 

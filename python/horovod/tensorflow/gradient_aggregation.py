@@ -11,20 +11,69 @@ from horovod.tensorflow._reduction import LocalGradients, to_dense
 
 
 def apply_op_to_not_none_tensors(tensor_op: Callable[..., Any], tensors: Sequence[Any], *args: Any) -> list[Any]:
-    """``tensor_op(tensor, *args)`` for each of ``tensors``; None stays None."""
+    """Apply a function to each tensor of a list.
+
+    Args:
+        tensor_op: the function.
+        tensors: the tensors. None stays None.
+        args: further arguments of the function.
+
+    Returns:
+        The results.
+
+    Example:
+        >>> from horovod.tensorflow.gradient_aggregation import apply_op_to_not_none_tensors
+        >>> apply_op_to_not_none_tensors(lambda x, y: x + y, [1, None], 2)
+        [3, None]
+    """
     return [tensor if tensor is None else tensor_op(tensor, *args) for tensor in tensors]
 
 
 def get_not_none_from_list(tensors: Sequence[Any]) -> list[Any]:
-    """``tensors`` without those that are None."""
+    """Leave out what is None.
+
+    Args:
+        tensors: a list.
+
+    Returns:
+        The list without None.
+
+    Example:
+        >>> from horovod.tensorflow.gradient_aggregation import get_not_none_from_list
+        >>> get_not_none_from_list([1, None, 2])
+        [1, 2]
+    """
     return [x for x in tensors if x is not None]
 
 
 class LocalGradientAggregationHelper:
-    """Sums gradients locally, and reduces the sums at every ``backward_passes_per_step``-th pass.
+    """Sums gradients locally, and reduces the sums at every n-th pass. For graphs;
+    :class:`.gradient_aggregation_eager.LocalGradientAggregationHelperEager` is for eager mode.
 
-    ``allreduce_func(gradients, variables)`` reduces. Sums are divided by the number of passes if
-    ``average_aggregated_gradients``. Sparse gradients need ``sparse_as_dense``, else ValueError.
+    Args:
+        backward_passes_per_step: n.
+        allreduce_func: a function of gradients and variables, which reduces the gradients.
+        sparse_as_dense: make sparse gradients dense first.
+        average_aggregated_gradients: divide the sums by n.
+        rank: this process's rank, for the names of the sums.
+        optimizer_type: of Keras or of TensorFlow 1: one of the two constants of this class.
+        process_set: the ranks that reduce.
+        scale_local_gradients: divide the gradients of local variables by the size of the set.
+        name: prefix of the names of the sums.
+
+    Raises:
+        ValueError: ``backward_passes_per_step`` is below 1.
+
+    Example:
+        >>> from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper as Helper
+        >>> with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        ...     helper = Helper(2, lambda gradients, _: gradients, False, True, 0, Helper._OPTIMIZER_TYPE_LEGACY)
+        ...     v = tf.compat.v1.get_variable("v", initializer=1.0)
+        ...     reduced = helper.compute_gradients([tf.constant(4.0)], [v])
+        ...     session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+        ...     [[float(g) for g in session.run(reduced)] for _ in range(2)]
+        [None, None]
+        [[4.0], [4.0]]
     """
 
     _OPTIMIZER_TYPE_KERAS = "optimizer_type_keras"
@@ -57,7 +106,11 @@ class LocalGradientAggregationHelper:
         self._local = LocalGradients(process_set, scale_local_gradients)
 
     def register_local_var(self, var: Any) -> None:
-        """Keep the gradient of ``var`` from being reduced."""
+        """Keep the gradient of a variable from being reduced.
+
+        Args:
+            var: the variable.
+        """
         self._local.register(var)
 
     def _make_sums(self, gradients: Sequence[Any]) -> None:
@@ -86,7 +139,18 @@ class LocalGradientAggregationHelper:
             ]
 
     def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
-        """Add ``grads`` up. Returns the reduced sums at every n-th pass, the local sums otherwise."""
+        """Add gradients up.
+
+        Args:
+            grads: the gradients of one pass; None for a variable without one.
+            vars: their variables.
+
+        Returns:
+            The reduced sums at every n-th pass, the local sums otherwise.
+
+        Raises:
+            ValueError: a gradient is sparse, and ``sparse_as_dense`` is False.
+        """
         if self.sparse_as_dense:
             grads = [to_dense(g) for g in grads]
         if any(isinstance(g, tf.IndexedSlices) for g in grads):
@@ -130,9 +194,15 @@ class LocalGradientAggregationHelper:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Run ``apply_grads_closure()`` at every n-th pass; at the others only count the step.
+        """Change the variables at every n-th pass; at the others only count the step.
 
-        The further arguments are those of the optimizer's ``apply_gradients``.
+        Args:
+            apply_grads_closure: a function without arguments that changes the variables.
+            optimizer: the optimizer, whose steps are counted.
+            args, kwargs: those of the optimizer's ``apply_gradients``.
+
+        Returns:
+            An operation that does it.
         """
         pairs = args[0] if args else kwargs["grads_and_vars"]
         gradients = [g for g, _ in pairs]

@@ -11,10 +11,25 @@ from horovod.tensorflow._reduction import LocalGradients, to_dense
 
 
 class LocalGradientAggregationHelperEager:
-    """Sums gradients locally, and reduces the sums at every ``backward_passes_per_step``-th pass.
+    """Sums gradients locally, and reduces the sums at every n-th pass. For eager mode and ``tf.function``.
 
-    ``allreduce_func(gradients, variables)`` reduces. Sums are divided by the number of passes if
-    ``average_aggregated_gradients``. Sparse gradients need ``sparse_as_dense``, else ValueError.
+    Args:
+        backward_passes_per_step: n.
+        allreduce_func: a function of gradients and variables, which reduces the gradients.
+        sparse_as_dense: make sparse gradients dense first.
+        average_aggregated_gradients: divide the sums by n.
+        process_set: the ranks that reduce.
+        scale_local_gradients: divide the gradients of local variables by the size of the set.
+
+    Raises:
+        ValueError: ``backward_passes_per_step`` is below 1.
+
+    Example:
+        >>> from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
+        >>> helper = LocalGradientAggregationHelperEager(2, lambda gradients, _: gradients, False, True)
+        >>> v = tf.Variable(1.0)
+        >>> [float(helper.compute_gradients([tf.constant(4.0)], [v])[0]) for _ in range(2)]
+        [4.0, 4.0]
     """
 
     def __init__(
@@ -38,7 +53,11 @@ class LocalGradientAggregationHelperEager:
         self._local = LocalGradients(process_set, scale_local_gradients)
 
     def register_local_var(self, var: Any) -> None:
-        """Keep the gradient of ``var`` from being reduced."""
+        """Keep the gradient of a variable from being reduced.
+
+        Args:
+            var: the variable.
+        """
         self._local.register(var)
 
     def _make_sums(self, gradients: Sequence[Any]) -> list[Any]:
@@ -53,7 +72,18 @@ class LocalGradientAggregationHelperEager:
         return self._sums
 
     def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
-        """Add ``grads`` up. Returns the reduced sums at every n-th pass, the local sums otherwise."""
+        """Add gradients up.
+
+        Args:
+            grads: the gradients of one pass; None for a variable without one.
+            vars: their variables.
+
+        Returns:
+            The reduced sums at every n-th pass, the local sums otherwise.
+
+        Raises:
+            ValueError: a gradient is sparse, and ``sparse_as_dense`` is False.
+        """
         if self.sparse_as_dense:
             grads = [to_dense(g) for g in grads]
         if any(isinstance(g, tf.IndexedSlices) for g in grads):
@@ -88,7 +118,16 @@ class LocalGradientAggregationHelperEager:
         return tf.equal(self.counter, self.backward_passes_per_step)
 
     def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Run ``apply_grads_closure()`` at every n-th pass; at the others only count the step."""
+        """Change the variables at every n-th pass; at the others only count the step.
+
+        Args:
+            apply_grads_closure: a function without arguments that changes the variables.
+            optimizer: the optimizer, whose steps are counted.
+            args, kwargs: no effect.
+
+        Returns:
+            The optimizer's count of steps.
+        """
 
         def apply() -> Any:
             apply_grads_closure()

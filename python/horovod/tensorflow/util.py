@@ -33,10 +33,36 @@ def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def vars_to_refs(vars: Any) -> Any:
-    """The hashable reference of a variable; of lists of them, in any depth, tuples of references."""
+    """Make variables hashable, for keys of a dict.
+
+    Args:
+        vars: a variable, or a list of variables or such lists.
+
+    Returns:
+        The variable's reference, or a tuple of references.
+
+    Example:
+        >>> from horovod.tensorflow.util import refs_to_vars, vars_to_refs
+        >>> v = tf.Variable(1.0)
+        >>> refs_to_vars(vars_to_refs([v]))[0] is v
+        True
+    """
     return tuple(vars_to_refs(v) for v in vars) if isinstance(vars, (list, tuple)) else vars.ref()
 
 
 def refs_to_vars(refs: Any) -> Any:
-    """The variables that :func:`vars_to_refs` has made references of, in lists."""
+    """Undo :func:`vars_to_refs`.
+
+    Args:
+        refs: what it returned.
+
+    Returns:
+        The variable, or a list of variables.
+
+    Example:
+        >>> from horovod.tensorflow.util import refs_to_vars, vars_to_refs
+        >>> v = tf.Variable(1.0)
+        >>> refs_to_vars(vars_to_refs(v)) is v
+        True
+    """
     return [refs_to_vars(r) for r in refs] if isinstance(refs, (list, tuple)) else refs.deref()

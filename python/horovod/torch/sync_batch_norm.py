@@ -55,7 +55,17 @@ class SyncBatchNorm(_BatchNorm):
 
     @between_graphs
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Normalise ``input``. Blocks while the statistics are synchronised."""
+        """Normalise a batch by the statistics of all ranks' batches, in training. All ranks call this. Blocks.
+
+        Args:
+            input: of at least two dimensions; the second is the channels.
+
+        Returns:
+            A tensor of the same shape.
+
+        Raises:
+            ValueError: the shape does not fit, or there is but one value for each channel on all ranks together.
+        """
         self._check_input_dim(input)
         of_batch = self.training or (self.running_mean is None and self.running_var is None)
         if not of_batch or size() == 1:

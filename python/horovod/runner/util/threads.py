@@ -14,9 +14,25 @@ def in_thread(
     daemon: bool = True,
     silent: bool = False,
 ) -> threading.Thread:
-    """Call ``target(*args)`` in a thread, which is returned. With ``silent`` nobody is told of an exception.
+    """Call a function in a thread.
 
-    A daemon does not keep the process alive. ``args`` is a tuple; ValueError for what is none.
+    Args:
+        target: the function.
+        args: its arguments, a tuple.
+        name: the thread's name.
+        daemon: whether the process may end while the thread runs.
+        silent: drop an exception; otherwise it goes to stderr.
+
+    Returns:
+        The thread, started.
+
+    Raises:
+        ValueError: ``args`` is not a tuple.
+
+    Example:
+        >>> from horovod.runner.util.threads import in_thread
+        >>> in_thread(print, ("hello",)).join()
+        hello
     """
     if not isinstance(args, tuple):
         raise ValueError(f"args must be a tuple, not {args!r}: for a single argument use (arg,)")

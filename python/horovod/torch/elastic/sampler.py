@@ -52,27 +52,48 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin ``epoch``, with all indices."""
+        """Begin an epoch, with all indices.
+
+        Args:
+            epoch: its number, which changes the order if the sampler shuffles.
+        """
         self.epoch = epoch
         self.processed_num = 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Note that every rank has processed a batch of ``batch_size``. ``batch_idx`` has no meaning."""
+        """Note that every rank has processed a batch.
+
+        Args:
+            batch_idx: the batch's number; it has no effect.
+            batch_size: how many indices it had on each rank.
+        """
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch, and how far it is done."""
+        """Say how far the sampler is.
+
+        Returns:
+            The epoch, and how many of its indices are done on all ranks together; for :meth:`load_state_dict`.
+        """
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a :meth:`state_dict`."""
+        """Go on from where another sampler was.
+
+        Args:
+            state_dict: what its :meth:`state_dict` returned.
+        """
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict["processed_num"]
         self.reset()
 
     def reset(self) -> None:
-        """Deal out anew, to the ranks that there are now, what the epoch has left."""
+        """Deal the rest of the epoch out anew, to the ranks that there are now.
+
+        Raises:
+            ValueError: Horovod is not initialised.
+        """
         self.num_replicas = size()
         self.rank = rank()
         indices = list(range(len(self.dataset)))

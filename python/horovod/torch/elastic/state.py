@@ -14,7 +14,23 @@ from horovod.torch.mpi_ops import rank
 
 
 class StateHandler:
-    """Saves, restores and synchronises one value of a :class:`TorchState`."""
+    """Saves, restores and synchronises one value of a :class:`TorchState`.
+
+    Derive a class for a type of your own, and register it by :func:`set_handler_registry`.
+
+    Args:
+        value: the value.
+
+    Example:
+        >>> from horovod.torch.elastic.state import ModelStateHandler
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> handler = ModelStateHandler(model)
+        >>> saved = model.weight.item()
+        >>> _ = model.weight.data.fill_(7)
+        >>> handler.restore()
+        >>> model.weight.item() == saved
+        True
+    """
 
     _saved: Any  # what save has remembered; picklable
 
@@ -34,13 +50,25 @@ class StateHandler:
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
-        """Handle ``value`` from now on, and save it."""
+        """Handle another value from now on, and save it.
+
+        Args:
+            value: the value.
+        """
         self.value = value
         self.save()
 
 
 class ModelStateHandler(StateHandler):
-    """Of a ``torch.nn.Module``: its parameters and buffers."""
+    """Handles a ``torch.nn.Module``: its parameters and buffers.
+
+    Args:
+        model: the module.
+
+    Example:
+        >>> from horovod.torch.elastic.state import ModelStateHandler
+        >>> ModelStateHandler(torch.nn.Linear(2, 1)).sync()
+    """
 
     value: torch.nn.Module
 
@@ -49,18 +77,29 @@ class ModelStateHandler(StateHandler):
         self.save()
 
     def save(self) -> None:
+        """Remember a copy of the parameters and buffers."""
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
+        """Load the copy."""
         self.value.load_state_dict(self._saved)
 
     def sync(self) -> None:
+        """Broadcast rank 0's, and save them. Blocks."""
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
 
 
 class OptimizerStateHandler(StateHandler):
-    """Of a ``torch.optim.Optimizer``, distributed or not: its state and hyper-parameters."""
+    """Handles a ``torch.optim.Optimizer``, distributed or not: its state and hyper-parameters.
+
+    Args:
+        optimizer: the optimizer.
+
+    Example:
+        >>> from horovod.torch.elastic.state import OptimizerStateHandler
+        >>> OptimizerStateHandler(torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1)).sync()
+    """
 
     value: torch.optim.Optimizer
 
@@ -69,19 +108,30 @@ class OptimizerStateHandler(StateHandler):
         self.save()
 
     def save(self) -> None:
+        """Remember a copy of the optimizer's state."""
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
+        """Load the copy."""
         # A copy, since load_state_dict keeps the tensors that fit, and the optimizer goes on to change them.
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
     def sync(self) -> None:
+        """Broadcast rank 0's, and save it. Blocks."""
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 
 
 class SamplerStateHandler(StateHandler):
-    """Of an :class:`ElasticSampler`: the epoch, and how far it is done."""
+    """Handles an :class:`ElasticSampler`: the epoch, and how far it is done.
+
+    Args:
+        sampler: the sampler.
+
+    Example:
+        >>> from horovod.torch.elastic.state import SamplerStateHandler
+        >>> SamplerStateHandler(hvd.elastic.ElasticSampler(range(4))).sync()
+    """
 
     value: ElasticSampler
 
@@ -90,12 +140,15 @@ class SamplerStateHandler(StateHandler):
         self.save()
 
     def save(self) -> None:
+        """Remember how far the sampler is."""
         self._saved = self.value.state_dict()
 
     def restore(self) -> None:
+        """Go on from there."""
         self.value.load_state_dict(self._saved)
 
     def sync(self) -> None:
+        """Take rank 0's place in the epoch, and save it. Blocks."""
         self.value.load_state_dict(broadcast_object(self.value.state_dict()))
         self.save()
 
@@ -108,12 +161,29 @@ _handler_registry: list[tuple[type, type[StateHandler]]] = [
 
 
 def get_handler_registry() -> list[tuple[type, type[StateHandler]]]:
-    """The types whose values have handlers, the first that fits counts."""
+    """Which types of values have handlers in a :class:`TorchState`.
+
+    Returns:
+        Pairs of a type and its handler's class. The first pair whose type fits a value counts.
+
+    Example:
+        >>> from horovod.torch.elastic.state import get_handler_registry
+        >>> get_handler_registry()[0][0]
+        <class 'torch.nn.modules.module.Module'>
+    """
     return _handler_registry
 
 
 def set_handler_registry(registry: list[tuple[type, type[StateHandler]]]) -> None:
-    """Replace the registry, for states that are made from now on."""
+    """Replace the registry, for states that are made from now on.
+
+    Args:
+        registry: as :func:`get_handler_registry` returns it.
+
+    Example:
+        >>> from horovod.torch.elastic.state import get_handler_registry, set_handler_registry
+        >>> set_handler_registry(get_handler_registry())
+    """
     global _handler_registry
     _handler_registry = registry
 
@@ -177,11 +247,13 @@ class TorchState(ObjectState):
             handler.set_value(value)
 
     def save(self) -> None:
+        """Remember copies of what is handled, and the plain values themselves."""
         for handler in self._handlers.values():
             handler.save()
         super().save()
 
     def restore(self) -> None:
+        """Make everything what it was at the last :meth:`save`."""
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
@@ -197,6 +269,7 @@ class TorchState(ObjectState):
         super()._take_saved(values)
 
     def sync(self) -> None:
+        """Make everything that of rank 0, on all ranks, and remember it. All ranks call this. Blocks."""
         for handler in self._handlers.values():
             handler.sync()
         super().sync()

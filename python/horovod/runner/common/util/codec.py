@@ -7,7 +7,20 @@ from typing import Any
 
 
 def dumps_base64(obj: Any, to_ascii: bool = True) -> Any:
-    """``obj``, pickled by cloudpickle, in base64: as text, or with ``to_ascii=False`` as bytes."""
+    """Pickle an object by cloudpickle, and write it in base64.
+
+    Args:
+        obj: the object.
+        to_ascii: return text; otherwise bytes.
+
+    Returns:
+        The text or the bytes, for :func:`loads_base64`.
+
+    Example:
+        >>> from horovod.runner.common.util.codec import dumps_base64, loads_base64
+        >>> loads_base64(dumps_base64({"lr": 0.1}))
+        {'lr': 0.1}
+    """
     import cloudpickle
 
     encoded = base64.b64encode(cloudpickle.dumps(obj))
@@ -15,7 +28,20 @@ def dumps_base64(obj: Any, to_ascii: bool = True) -> Any:
 
 
 def loads_base64(encoded: Any) -> Any:
-    """The object of :func:`dumps_base64`. Unpickling runs what the text says, so it must come from whom you trust."""
+    """Read an object that :func:`dumps_base64` wrote. Unpickling runs code of the sender, so the text must be from
+    somebody whom you trust.
+
+    Args:
+        encoded: the text or bytes.
+
+    Returns:
+        The object.
+
+    Example:
+        >>> from horovod.runner.common.util.codec import dumps_base64, loads_base64
+        >>> loads_base64(dumps_base64(1, to_ascii=False))
+        1
+    """
     import cloudpickle
 
     return cloudpickle.loads(base64.b64decode(encoded))

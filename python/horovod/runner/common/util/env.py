@@ -13,9 +13,19 @@ _RANK_AND_SIZE = (
 
 
 def get_env_rank_and_size() -> tuple[int, int]:
-    """Return ``(rank, size)`` of this process without initialising Horovod; ``(0, 1)`` outside any job.
+    """Read this process's rank and size from the environment, without initialising Horovod.
 
-    Raises RuntimeError if the environment has only one variable of a pair.
+    Returns:
+        ``(rank, size)``; ``(0, 1)`` outside of any job.
+
+    Raises:
+        RuntimeError: the environment has only one variable of a pair, such as ``HOROVOD_RANK`` without
+            ``HOROVOD_SIZE``.
+
+    Example:
+        >>> from horovod.runner.common.util.env import get_env_rank_and_size
+        >>> get_env_rank_and_size()
+        (0, 1)
     """
     for rank_name, size_name in _RANK_AND_SIZE:
         rank, size = os.environ.get(rank_name), os.environ.get(size_name)

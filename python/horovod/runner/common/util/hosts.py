@@ -12,14 +12,34 @@ _ENTRY = re.compile(r"^(\w[\w.-]*|\[[0-9A-Fa-f:.]+\]):([0-9]+)$")
 
 @dataclasses.dataclass(eq=False)
 class HostInfo:
-    """A host, and how many ranks it may run."""
+    """A host, and how many ranks it may run.
+
+    Args:
+        hostname: its name or address.
+        slots: the number of ranks.
+
+    Example:
+        >>> from horovod.runner.common.util.hosts import HostInfo
+        >>> HostInfo.from_string("worker-0:2")
+        HostInfo(hostname='worker-0', slots=2)
+    """
 
     hostname: str
     slots: int
 
     @staticmethod
     def from_string(host_string: str) -> "HostInfo":
-        """Parse ``"host:slots"``; ValueError if it is something else."""
+        """Parse ``"host:slots"``.
+
+        Args:
+            host_string: the text. An IPv6 address stands in brackets: ``"[::1]:2"``.
+
+        Returns:
+            The host.
+
+        Raises:
+            ValueError: the text is something else.
+        """
         match = _ENTRY.match(host_string.strip())
         if match is None:
             raise ValueError(f"Invalid host input {host_string!r}: it must look like host:slots, such as worker-0:2")
@@ -28,7 +48,19 @@ class HostInfo:
 
 @dataclasses.dataclass
 class SlotInfo:
-    """One rank's place."""
+    """One rank's place.
+
+    Args:
+        hostname: its host.
+        rank, size: its number among all ranks, and how many these are.
+        local_rank, local_size: its number among the ranks of its host, and how many these are.
+        cross_rank, cross_size: its host's number among the hosts that have this local rank, and how many these are.
+
+    Example:
+        >>> from horovod.runner.common.util.hosts import SlotInfo
+        >>> SlotInfo("worker-0", 0, 0, 0, 2, 1, 2).to_response_string()
+        '0,2,0,1,0,2'
+    """
 
     hostname: str
     rank: int
@@ -39,7 +71,11 @@ class SlotInfo:
     cross_size: Optional[int] = None
 
     def to_response_string(self) -> str:
-        """``rank,size,local_rank,local_size,cross_rank,cross_size``."""
+        """The numbers as text.
+
+        Returns:
+            ``rank,size,local_rank,local_size,cross_rank,cross_size``.
+        """
         places = (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size)
         return ",".join(map(str, places))
 
@@ -48,12 +84,44 @@ INVALID_SLOT_INFO = SlotInfo("", -1, -1, -1, -1, -1, -1)
 
 
 def parse_hosts(hosts_string: str) -> list[HostInfo]:
-    """Parse ``"a:2,b:4"``."""
+    """Parse a list of hosts, as ``horovodrun -H`` takes it.
+
+    Args:
+        hosts_string: such as ``"a:2,b:4"``.
+
+    Returns:
+        The hosts.
+
+    Raises:
+        ValueError: an entry is not of the form ``host:slots``.
+
+    Example:
+        >>> from horovod.runner.common.util.hosts import parse_hosts
+        >>> [host.slots for host in parse_hosts("a:2,b:4")]
+        [2, 4]
+    """
     return [HostInfo.from_string(entry) for entry in hosts_string.split(",")]
 
 
 def parse_host_files(filename: str) -> str:
-    """Turn a hostfile's lines, ``host slots=N``, into ``"a:2,b:4"``. Blank lines and comments are skipped."""
+    """Turn a hostfile into a list of hosts, as ``horovodrun -H`` takes it. Blank lines and comments do not count.
+
+    Args:
+        filename: a file with a line ``host slots=N`` for each host.
+
+    Returns:
+        Text such as ``"a:2,b:4"``.
+
+    Raises:
+        OSError: the file cannot be read.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from horovod.runner.common.util.hosts import parse_host_files
+        >>> _ = Path("hosts").write_text("a slots=2")
+        >>> parse_host_files("hosts")
+        'a:2'
+    """
     hosts = []
     with open(filename) as file:
         for line in file:
@@ -69,8 +137,23 @@ def get_host_assignments(
 ) -> list[SlotInfo]:
     """Give ranks their places: the hosts in the given order, all slots of a host one after the other.
 
-    Cross ranks count the hosts that have a slot with the same local rank. All slots are used, or ``max_num_proc`` of
-    them. ValueError if there are fewer than ``min_num_proc``.
+    Cross ranks count the hosts that have a slot with the same local rank.
+
+    Args:
+        hosts: the hosts.
+        min_num_proc: how many ranks there must be at least.
+        max_num_proc: how many ranks there may be at most. None: as many as there are slots.
+
+    Returns:
+        The places, by rank.
+
+    Raises:
+        ValueError: the hosts have fewer than ``min_num_proc`` slots.
+
+    Example:
+        >>> from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+        >>> [(slot.hostname, slot.local_rank) for slot in get_host_assignments(parse_hosts("a:2,b:2"), 3, 3)]
+        [('a', 0), ('a', 1), ('b', 0)]
     """
     slots: list[SlotInfo] = []
     cross: dict[int, int] = defaultdict(int)

@@ -12,15 +12,51 @@ SECRET_LENGTH_BYTES = 32
 
 
 def make_secret_key() -> bytes:
-    """A new secret, of random bytes."""
+    """Make a new secret for a job.
+
+    Returns:
+        32 random bytes.
+
+    Example:
+        >>> from horovod.runner.common.util.secret import make_secret_key
+        >>> len(make_secret_key())
+        32
+    """
     return secrets.token_bytes(SECRET_LENGTH_BYTES)
 
 
 def compute_digest(key: bytes, message: bytes) -> bytes:
-    """The HMAC-SHA256 of ``message``."""
+    """Sign a message: its HMAC-SHA256.
+
+    Args:
+        key: the secret.
+        message: the message.
+
+    Returns:
+        The digest, of 32 bytes.
+
+    Example:
+        >>> from horovod.runner.common.util.secret import check_digest, compute_digest
+        >>> check_digest(b"secret", b"hello", compute_digest(b"secret", b"hello"))
+        True
+    """
     return hmac.new(key, message, hashlib.sha256).digest()
 
 
 def check_digest(key: bytes, message: bytes, digest: bytes) -> bool:
-    """Whether ``digest`` is that of ``message``."""
+    """Tell whether a digest is that of a message. The time that this takes tells nothing of the secret.
+
+    Args:
+        key: the secret.
+        message: the message.
+        digest: what :func:`compute_digest` returned to the sender.
+
+    Returns:
+        Whether it is.
+
+    Example:
+        >>> from horovod.runner.common.util.secret import check_digest
+        >>> check_digest(b"secret", b"hello", b"something else")
+        False
+    """
     return hmac.compare_digest(compute_digest(key, message), digest)

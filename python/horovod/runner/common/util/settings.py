@@ -6,7 +6,27 @@ from typing import Any, Optional
 
 
 class BaseSettings:
-    """What all jobs have. Each argument is an attribute; further ones are, too, and mean nothing here."""
+    """The settings of every job, each an attribute.
+
+    Args:
+        num_proc: the number of processes.
+        verbose: above 0, the launcher tells what it does.
+        ssh_port: port of the other hosts' sshd.
+        ssh_identity_file: private key for the other hosts.
+        extra_mpi_args: more arguments of ``mpirun``.
+        tcp_flag: accepted as in Horovod, without effect.
+        binding_args: arguments of ``mpirun`` that bind processes.
+        key, start_timeout, run_func_mode, elastic: kept as attributes; ``mpi_run`` does not use them.
+        output_filename: directory for each process's output.
+        nics: network interfaces that the job may use.
+        prefix_output_with_timestamp: put the time before each line of output.
+        kwargs: further attributes, without effect.
+
+    Example:
+        >>> from horovod.runner.common.util.settings import BaseSettings
+        >>> BaseSettings(num_proc=2).num_proc
+        2
+    """
 
     def __init__(
         self,
@@ -44,7 +64,17 @@ class BaseSettings:
 
 
 class Settings(BaseSettings):
-    """Those of a job that is not elastic. ``hosts`` is ``"a:2,b:2"``."""
+    """The settings of a job that is not elastic.
+
+    Args:
+        hosts: where to run, such as ``"a:2,b:2"``.
+        kwargs: those of :class:`BaseSettings`.
+
+    Example:
+        >>> from horovod.runner.common.util.settings import Settings
+        >>> Settings(hosts="localhost:2", num_proc=2).hosts
+        'localhost:2'
+    """
 
     def __init__(self, hosts: Optional[str] = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

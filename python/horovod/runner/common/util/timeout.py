@@ -7,11 +7,30 @@ from typing import Type
 
 
 class TimeoutException(Exception):  # noqa: N818 (Horovod's name)
-    """The time is over."""
+    """The time is over.
+
+    Example:
+        >>> from horovod.runner.common.util.timeout import TimeoutException
+        >>> issubclass(TimeoutException, Exception)
+        True
+    """
 
 
 class Timeout:
-    """``timeout`` seconds from now. ``message`` may have ``{activity}`` and ``{timeout}`` in it."""
+    """A time limit for something that is done in several steps.
+
+    Args:
+        timeout: seconds from now.
+        message: the text of the error. ``{activity}`` and ``{timeout}`` in it are replaced.
+        exception: the class of the error.
+
+    Example:
+        >>> from horovod.runner.common.util.timeout import Timeout
+        >>> limit = Timeout(30, "{activity} took longer than {timeout} s.")
+        >>> limit.check_time_out_for("Connecting")
+        >>> limit.timed_out()
+        False
+    """
 
     def __init__(self, timeout: float, message: str, exception: Type[Exception] = TimeoutException) -> None:
         self._timeout = timeout
@@ -20,15 +39,30 @@ class Timeout:
         self._exception = exception
 
     def remaining(self) -> float:
-        """How many seconds are left, at least 0."""
+        """How much time is left.
+
+        Returns:
+            Seconds, at least 0.
+        """
         return max(0.0, self._end - time.monotonic())
 
     def timed_out(self) -> bool:
-        """Whether the time is over."""
+        """Tell whether the time is over.
+
+        Returns:
+            Whether it is.
+        """
         return time.monotonic() > self._end
 
     def check_time_out_for(self, activity: str) -> None:
-        """Raise the exception, with its message about ``activity``, if the time is over."""
+        """Raise the error if the time is over.
+
+        Args:
+            activity: what the program does now, for the text of the error.
+
+        Raises:
+            TimeoutException: the time is over. It is another class if the limit was made with one.
+        """
         if self.timed_out():
             raise self._exception(
                 self._message.format(activity=activity, timeout=self._timeout)
