@@ -33,7 +33,7 @@ func (a *allgatherShared) Advance() (bool, error) {
 	l := a.lane
 	for a.kout < a.chunks {
 		switch {
-		case a.kout < a.kin && l.reached(transport.In, a.base+uint64(a.kout)+1):
+		case a.kout < a.kin && l.allPast(transport.In, a.base+uint64(a.kout)+1):
 			a.copyOut(a.kout)
 			a.kout++
 			l.publish(transport.Out, a.base+uint64(a.kout))

@@ -38,7 +38,7 @@ func (a *allreduceSharedFlat) Advance() (bool, error) {
 		l.publish(transport.In, a.chunk+1)
 		a.entered = true
 	}
-	if !l.reached(transport.In, a.chunk+1) {
+	if !l.allPast(transport.In, a.chunk+1) {
 		return false, nil
 	}
 	a.reduce()

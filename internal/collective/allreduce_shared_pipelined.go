@@ -66,13 +66,13 @@ func (a *allreduceSharedPipelined) Advance() (bool, error) {
 	l := a.lane
 	for a.kout < a.chunks {
 		switch {
-		case a.kout < a.kmid && l.reached(transport.Mid, a.base+uint64(a.kout)+1):
+		case a.kout < a.kmid && l.allPast(transport.Mid, a.base+uint64(a.kout)+1):
 			a.begin(a.kout)
 			a.copyOut(a.kout)
 			a.end(a.kout, transport.Out)
 			a.kout++
 			l.publish(transport.Out, a.base+uint64(a.kout))
-		case a.kmid < a.kin && l.reached(transport.In, a.base+uint64(a.kmid)+1):
+		case a.kmid < a.kin && l.allPast(transport.In, a.base+uint64(a.kmid)+1):
 			a.begin(a.kmid)
 			a.reduceShare(a.kmid)
 			a.end(a.kmid, transport.Mid)

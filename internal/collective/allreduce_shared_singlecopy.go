@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// allreduceSharedSingle is the allreduce of large data between members that reach one
+// allreduceSharedSingle is the allreduce of large data between members that copy one
 // another's memory. Each puts into its staging buffer where its parts are. Then each
 // reduces its share of the layout, block by block: it copies the block from all
 // others' inputs, reduces them and its own in the order of the ranks to its output,
@@ -19,7 +19,7 @@ import (
 // memory, beyond the cache the least there can be, and nothing passes from core to core.
 // What it reads of others passes through scratch memory that stays in its second-level
 // cache, and each page costs the kernel 0.1 µs. Chosen from singleBytes on, if all members
-// can reach all of the memory and member 0 has found it faster than the pipelined one: see copyTrial.
+// can copy all of the memory and member 0 has found it faster than the pipelined one: see copyTrial.
 type allreduceSharedSingle struct {
 	lane  *Lane
 	todo  layout
@@ -75,9 +75,9 @@ func tableBytes(parts int) int { return tableParts + 16*parts }
 
 // The verdicts.
 const (
-	copiesAll  = 1 + iota // this member can reach the others, and they these parts
-	notNow                // they cannot reach all of these parts
-	copiesNone            // this member cannot reach the others, now or later
+	copiesAll  = 1 + iota // this member can copy from the others, and they these parts
+	notNow                // they cannot copy all of these parts
+	copiesNone            // this member cannot copy from the others, now or later
 )
 
 func (a *allreduceSharedSingle) start(l *Lane, s layout) Op {
@@ -104,7 +104,7 @@ func (a *allreduceSharedSingle) Advance() (bool, error) {
 		a.step++
 		fallthrough
 	case 1:
-		if !l.reached(transport.In, a.chunk+1) {
+		if !l.allPast(transport.In, a.chunk+1) {
 			return false, nil
 		}
 		if !a.agreed() {
@@ -126,7 +126,7 @@ func (a *allreduceSharedSingle) Advance() (bool, error) {
 		l.publish(transport.Mid, a.chunk+1)
 		a.step++
 	}
-	if !l.reached(transport.Mid, a.chunk+1) {
+	if !l.allPast(transport.Mid, a.chunk+1) {
 		return false, nil
 	}
 	l.publish(transport.Out, a.chunk+1)

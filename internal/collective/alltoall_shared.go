@@ -52,7 +52,7 @@ func (a *alltoallShared) Advance() (bool, error) {
 	l := a.lane
 	for !a.learned || a.kout < a.chunks {
 		switch {
-		case a.kout < a.kin && l.reached(transport.In, a.base+uint64(a.kout)+1):
+		case a.kout < a.kin && l.allPast(transport.In, a.base+uint64(a.kout)+1):
 			if !a.learned {
 				if err := a.learn(); err != nil {
 					l.end()

@@ -23,7 +23,7 @@ func (b *barrierShared) Advance() (bool, error) {
 		l.publish(transport.In, b.chunk+1)
 		b.entered = true
 	}
-	if !l.reached(transport.In, b.chunk+1) {
+	if !l.allPast(transport.In, b.chunk+1) {
 		return false, nil
 	}
 	l.publish(transport.Out, b.chunk+1)

@@ -35,7 +35,7 @@ func (b *broadcastShared) Advance() (bool, error) {
 			deliver(l.delivery.streamed, l.shared.Buffer(l.rank, at), part)
 			l.lead(transport.In, at+1)
 		} else {
-			if l.shared.Reached(b.root, transport.In) < at+1 {
+			if l.shared.Counter(b.root, transport.In) < at+1 {
 				return false, nil
 			}
 			copy(part, l.shared.Buffer(b.root, at))

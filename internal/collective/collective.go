@@ -84,7 +84,7 @@ type Lane struct {
 	// chunkLimit is the most that a chunk over Shared holds; a multiple of lineBytes×size.
 	chunkLimit int
 	delivery   delivery
-	single     transport.SingleCopy // nil where the members cannot reach one another's memory
+	single     transport.SingleCopy // nil where the members cannot copy one another's memory
 	copyTrial  copyTrial
 	scratch    []byte // grown to the largest need so far, and kept
 
@@ -238,16 +238,16 @@ func (l *Lane) chunks(n int) uint64 {
 	return first
 }
 
-// reached reports that every member's counter of phase p is at least v. It
+// allPast reports that the first v chunks have passed phase p on every member. It
 // remembers the lowest counter seen, so that a lagging member is asked once for
 // many chunks.
-func (l *Lane) reached(p transport.Phase, v uint64) bool {
+func (l *Lane) allPast(p transport.Phase, v uint64) bool {
 	if l.low[p] >= v {
 		return true
 	}
-	low := l.shared.Reached(0, p)
+	low := l.shared.Counter(0, p)
 	for m := 1; m < l.size; m++ {
-		low = min(low, l.shared.Reached(m, p))
+		low = min(low, l.shared.Counter(m, p))
 	}
 	l.low[p] = low
 	return low >= v
@@ -257,7 +257,7 @@ func (l *Lane) reached(p transport.Phase, v uint64) bool {
 // k held before, Depth chunks ago.
 func (l *Lane) free(k uint64) bool {
 	depth := uint64(l.shared.Depth())
-	return k < depth || l.reached(transport.Out, k+1-depth)
+	return k < depth || l.allPast(transport.Out, k+1-depth)
 }
 
 // temporary returns n bytes of the lane's scratch memory.

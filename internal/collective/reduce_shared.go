@@ -45,7 +45,7 @@ func (s *reduceShared) Advance() (bool, error) {
 	l := s.lane
 	for s.kout < s.chunks {
 		switch {
-		case s.kout < s.kmid && (l.rank != s.root || s.alone || l.reached(transport.Mid, s.base+uint64(s.kout)+1)):
+		case s.kout < s.kmid && (l.rank != s.root || s.alone || l.allPast(transport.Mid, s.base+uint64(s.kout)+1)):
 			if l.rank == s.root {
 				s.copyOut(s.kout)
 			}
@@ -70,7 +70,7 @@ func (s *reduceShared) Advance() (bool, error) {
 // ready reports that what this member reduces of chunk k has come from all, or is nothing.
 func (s *reduceShared) ready(k int) bool {
 	_, _, from, to := s.chunk(k, s.lane.rank)
-	return from == to || s.lane.reached(transport.In, s.base+uint64(k)+1)
+	return from == to || s.lane.allPast(transport.In, s.base+uint64(k)+1)
 }
 
 // chunk is the range of the input that chunk k holds, and within that member m's share.

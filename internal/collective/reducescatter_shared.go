@@ -79,7 +79,7 @@ func (s *reducescatterShared) Advance() (bool, error) {
 	l := s.lane
 	for s.kout < s.chunks {
 		switch {
-		case s.kout < s.kin && l.reached(transport.In, s.base+uint64(s.kout)+1):
+		case s.kout < s.kin && l.allPast(transport.In, s.base+uint64(s.kout)+1):
 			s.reduceSlice(s.kout)
 			s.kout++
 			l.publish(transport.Out, s.base+uint64(s.kout))

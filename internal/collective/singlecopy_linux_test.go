@@ -17,12 +17,12 @@ import (
 	"github.com/gorovod/gorovod/test/property"
 )
 
-// selfCopy makes members of one process reach one another, by the kernel as they would between processes.
+// selfCopy makes members of one process copy one another's memory, by the kernel as they would between processes.
 type selfCopy struct {
 	transport.Shared
 	able   bool
 	crowd  bool
-	refuse func() bool // some memory cannot be reached
+	refuse func() bool // some memory cannot be copied
 	// exposed has copies of what it was told.
 	exposed [][]transport.Span
 }
@@ -51,7 +51,7 @@ func copySelf(call uintptr, own, theirs []transport.Span) bool {
 	return got == want
 }
 
-// copying lets all members of g but one reach the others; -1: all. Refusals are drawn from rng.
+// copying lets all members of g but one copy from the others; -1: all. Refusals are drawn from rng.
 func copying(g *group, unable int, rng *rand.Rand) {
 	for m, l := range g.lanes {
 		seed := rand.New(rand.NewPCG(rng.Uint64(), 0))
@@ -71,7 +71,7 @@ func startSingle(l *Lane, s layout) Op {
 }
 
 // Members that copy from and to one another's memory have the bits of those that do
-// not, whatever the parts are, who has them, and who cannot be reached now or ever.
+// not, whatever the parts are, who has them, and who cannot be copied from now or ever.
 func TestSingleCopyMatchesTheReference(t *testing.T) {
 	property.Check(t, func(rt *property.T) {
 		size := property.Pick(rt, "size", []int{2, 3, 4, 7})
@@ -124,7 +124,7 @@ func TestSingleCopyOverSharedMemory(t *testing.T) {
 	}
 }
 
-// One member that cannot reach the others is asked once.
+// One member that cannot copy from the others is asked once.
 func TestSingleCopyIsGivenUp(t *testing.T) {
 	rng := random(t)
 	g := newGroup(t, 3, inproc.Options{Shared: true, ChunkBytes: 16 * testChunk})
@@ -162,8 +162,8 @@ func TestWhoAsks(t *testing.T) {
 	}
 }
 
-// What others reach is told, once an operation: inputs and outputs, all of them and no more.
-func TestSingleCopyTellsWhatIsReached(t *testing.T) {
+// What others copy is told, once an operation: inputs and outputs, all of them and no more.
+func TestSingleCopyTellsWhatIsCopied(t *testing.T) {
 	g := newGroup(t, 2, inproc.Options{Shared: true, ChunkBytes: 16 * testChunk})
 	copiers := make([]*selfCopy, 2)
 	var mine [2][]transport.Span

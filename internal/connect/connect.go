@@ -81,7 +81,7 @@ func (c *connector) endpoint(ctx context.Context, network transport.Network) (*p
 		key = []byte(rand.Text())                             // only this rank sends to itself
 		c.waiting = &door{l, c.toward([][]byte{nil}, 0, nil)} // nor is anything dialled for that
 	default:
-		doors, err := c.openDoors(ctx, "mail", 1) // the exchange's name on the wire
+		doors, err := c.openDoors(ctx, "messages", 1)
 		if err != nil {
 			return nil, err
 		}

@@ -64,12 +64,12 @@ func Share(what string, words ...[]byte) {
 
 // targets are the words that matter at each point.
 var targets = map[string][]string{
-	"negotiated": {"board", "cards", "mail"},
+	"negotiated": {"board", "cards", "mailboxes"},
 	"pack":       {"counters", "board"},
 	"collective": {"counters"},
 	"broadcast":  {"counters"},
 	"set":        {"lanes", "board", "cards"},
-	"shutdown":   {"board", "mail"},
+	"shutdown":   {"board", "mailboxes"},
 }
 
 // Scramble is a point at which the action corrupt changes p, which others read.

@@ -8,15 +8,15 @@ import "fmt"
 // overtake the marks that its sender made before it, and a record of the log does
 // not overtake the stale marks that were sent back before it was published.
 type modelBoard struct {
-	members int
-	remote  bool
-	cards   []modelCard
-	clock   int
-	log     []logRecord
-	mail    [][]mail      // Requests, by member
-	marks   [][][]CardGen // marks under way, by member; each time all or none
-	arrived []int         // how many times marks have arrived, by member
-	stale   [][]staleMark // marks sent back, by member
+	members   int
+	remote    bool
+	cards     []modelCard
+	clock     int
+	log       []logRecord
+	mailboxes [][]posted    // Requests, by member
+	marks     [][][]CardGen // marks under way, by member; each time all or none
+	arrived   []int         // how many times marks have arrived, by member
+	stale     [][]staleMark // marks sent back, by member
 }
 
 type modelCard struct {
@@ -27,7 +27,7 @@ type modelCard struct {
 	used   int // clock of the last use
 }
 
-type mail struct {
+type posted struct {
 	request []byte
 	behind  int // how many times marks were sent before it
 }
@@ -44,13 +44,13 @@ type logRecord struct {
 
 func newModelBoard(members, capacity int, remote bool) *modelBoard {
 	b := &modelBoard{
-		members: members,
-		remote:  remote,
-		cards:   make([]modelCard, capacity),
-		mail:    make([][]mail, members),
-		marks:   make([][][]CardGen, members),
-		arrived: make([]int, members),
-		stale:   make([][]staleMark, members),
+		members:   members,
+		remote:    remote,
+		cards:     make([]modelCard, capacity),
+		mailboxes: make([][]posted, members),
+		marks:     make([][][]CardGen, members),
+		arrived:   make([]int, members),
+		stale:     make([][]staleMark, members),
 	}
 	for i := range b.cards {
 		b.cards[i].marked = make([]bool, members)
@@ -110,12 +110,12 @@ func (b *modelBoard) mark(member int, marks []CardGen) bool {
 }
 
 func (b *modelBoard) Post(member int, request []byte) {
-	b.mail[member] = append(b.mail[member], mail{request, b.arrived[member] + len(b.marks[member])})
+	b.mailboxes[member] = append(b.mailboxes[member], posted{request, b.arrived[member] + len(b.marks[member])})
 }
 
-// mailed reports whether a Request of member can be taken.
-func (b *modelBoard) mailed(member int) bool {
-	return len(b.mail[member]) > 0 && b.mail[member][0].behind <= b.arrived[member]
+// canTake reports whether a Request of member can be taken.
+func (b *modelBoard) canTake(member int) bool {
+	return len(b.mailboxes[member]) > 0 && b.mailboxes[member][0].behind <= b.arrived[member]
 }
 
 // readable reports whether member can read record n of the log.

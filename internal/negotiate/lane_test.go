@@ -131,8 +131,8 @@ func (l *modelLane) notice(m int) string {
 // coordinate takes the first Request in m's mailbox. What it leads to is
 // published by publish, which may be later: the log may have no room.
 func (l *modelLane) coordinate(m int) ([]*Response, error) {
-	p := l.board.mail[m][0].request
-	l.board.mail[m] = l.board.mail[m][1:]
+	p := l.board.mailboxes[m][0].request
+	l.board.mailboxes[m] = l.board.mailboxes[m][1:]
 	var r Request
 	if err := r.Decode(p); err != nil {
 		return nil, err

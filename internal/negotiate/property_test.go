@@ -393,7 +393,7 @@ func (pl *player) possible(can []action) []action {
 				can = append(can, action{'j', m, 0})
 			}
 		}
-		if pl.board.mailed(m) {
+		if pl.board.canTake(m) {
 			can = append(can, action{'c', m, 0})
 		}
 		if len(pl.board.marks[m]) > 0 {

@@ -126,7 +126,7 @@ func (tr *scenario) run(t *testing.T, d *transcript.Command) {
 
 func (tr *scenario) coordinate(chosen []int, most int) {
 	for _, m := range chosen {
-		for n := 0; n < most && tr.lane.board.mailed(m); n++ {
+		for n := 0; n < most && tr.lane.board.canTake(m); n++ {
 			resps, err := tr.lane.coordinate(m)
 			if err != nil {
 				tr.printf("abort: %v", err)

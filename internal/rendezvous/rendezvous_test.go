@@ -306,7 +306,7 @@ func TestDifferentRanksAreNamed(t *testing.T) {
 		{"size", func(o *Options) { o.Size = 8 }, "rank 1 on host node1 was started as one of 8 ranks, but " +
 			"this job has 2"},
 		{"protocol", func(o *Options) { o.protocol = 99 }, "rank 1 on host node1 speaks protocol version 99, " +
-			"the launcher 4"},
+			"the launcher 5"},
 		{"shape", func(o *Options) { o.shape = "0badc0de" }, "rank 1 on host node1 has another build of gorovod, " +
 			"whose messages differ (0badc0de"},
 		{"rank", func(o *Options) { o.Rank = 5; o.Size = 8 }, "rank 5 on host node1"},

@@ -25,7 +25,7 @@ import (
 )
 
 // Protocol is the version of what ranks and launcher say to each other.
-const Protocol = 4
+const Protocol = 5
 
 // maxStrangers is how many connections, besides one for each rank, may be
 // unproved at a time.

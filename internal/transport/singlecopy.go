@@ -1,7 +1,7 @@
 package transport
 
-// Span is a range of a process's memory by its address, for those that can reach it. What
-// it stands for must be kept alive and in its place by other means.
+// Span is a range of a process's memory, by its address in that process. The owner keeps the
+// memory alive and in its place.
 type Span struct{ Addr, Bytes uintptr }
 
 // SingleCopy is what a Shared may be besides: the members' own memory can be read and
@@ -12,19 +12,20 @@ type Span struct{ Addr, Bytes uintptr }
 // returns when nobody writes to it any more, nor ever will.
 type SingleCopy interface {
 	Shared
-	// CanCopy reports that this member can reach all others of the lane now. Once it is false it remains so.
+	// CanCopy reports that this member can copy from and to the memory of all others of the lane now. Once
+	// it is false it remains so.
 	CanCopy() bool
 	// Crowded reports that ranks share cores. It is the same for all members.
 	Crowded() bool
-	// Copyable reports that others can reach these ranges of this member's memory.
+	// Copyable reports that others can copy from and to these ranges of this member's memory.
 	Copyable(own []Span) bool
-	// Expose notes that others reach these ranges of this member's memory in this operation. What is
-	// reached again and again may be moved into larger pages, which takes up to some 50 ms of an operation, rarely.
+	// Expose notes that others copy from or to these ranges of this member's memory in this operation. What
+	// they copy again and again may be moved into larger pages, which takes up to some 50 ms of an operation, rarely.
 	Expose(own []Span)
 	// Pull copies from member m's memory to this member's own, Push from its own to
 	// member m's: as many bytes as own and theirs both have, at most 1,024 spans each.
 	// They block for as long as copying takes. False means that it failed, and that
-	// the network is aborted or about to be: member m has gone, or cannot be reached.
+	// the network is aborted or about to be: member m has gone, or its memory cannot be copied.
 	Pull(m int, own, theirs []Span) bool
 	Push(m int, theirs, own []Span) bool
 }

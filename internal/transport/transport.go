@@ -222,8 +222,8 @@ type Shared interface {
 	ChunkBytes() int
 	// Buffer is member m's buffer for chunk k, aligned to 64 bytes.
 	Buffer(m int, chunk uint64) []byte
-	// Reached is member m's counter of phase p (an acquire load).
-	Reached(m int, p Phase) uint64
+	// Counter is member m's counter of phase p (an acquire load).
+	Counter(m int, p Phase) uint64
 	// Advance publishes this member's counter (a release store). If it was the last for which the lowest of all
 	// members' counters of the phase has waited, it rings those members that sleep: they wait for that one.
 	Advance(p Phase, v uint64)

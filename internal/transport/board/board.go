@@ -39,10 +39,10 @@ type Config struct {
 	Members int // how many members must mark a card to complete it
 	// Readers is how many members read the log from this memory: Members where the
 	// memory is shared by all, 1 where one process relays the log in messages.
-	Readers   int
-	Cards     int // how many requests can be remembered
-	LogBytes  int // size of the log's ring; a multiple of 64
-	MailBytes int // size of each member's mailbox; a multiple of 64
+	Readers      int
+	Cards        int // how many requests can be remembered
+	LogBytes     int // size of the log's ring; a multiple of 64
+	MailboxBytes int // size of each member's mailbox; a multiple of 64
 	// Posters is how many members, the first ones, have a mailbox; 0 stands for all.
 	Posters int
 	// Closers is how many can close the log; 0 stands for Members.
@@ -59,16 +59,16 @@ type Config struct {
 // transport.MaxRecord bytes.
 func Standard(members, readers, cards int) Config {
 	return Config{
-		Members:   members,
-		Readers:   readers,
-		Cards:     cards,
-		LogBytes:  roundUp(cards*recordHeader, 64) + 4*transport.MaxRecord,
-		MailBytes: roundUp(recordHeader+transport.MaxRecord, 64),
+		Members:      members,
+		Readers:      readers,
+		Cards:        cards,
+		LogBytes:     roundUp(cards*recordHeader, 64) + 4*transport.MaxRecord,
+		MailboxBytes: roundUp(recordHeader+transport.MaxRecord, 64),
 	}
 }
 
-// MinMail is the size of mailboxes that are not used.
-const MinMail = 64
+// MinMailbox is the size of mailboxes that are not used.
+const MinMailbox = 64
 
 // MinLog is the size of a log that holds nothing but card records.
 func MinLog(cards int) int { return roundUp(cards*recordHeader, 64) + 64 }
@@ -90,8 +90,8 @@ func (c Config) check() error {
 		return fmt.Errorf("board: %d closers, want up to %d", c.Closers, maxMembers)
 	case c.Announce && c.Learn:
 		return errors.New("board: who learns of cards has nothing to announce")
-	case c.MailBytes%64 != 0 || c.MailBytes > maxRing || c.MailBytes < 64:
-		return fmt.Errorf("board: mailbox of %d bytes, want a multiple of 64 from 64 to %d", c.MailBytes, maxRing)
+	case c.MailboxBytes%64 != 0 || c.MailboxBytes > maxRing || c.MailboxBytes < 64:
+		return fmt.Errorf("board: mailbox of %d bytes, want a multiple of 64 from 64 to %d", c.MailboxBytes, maxRing)
 	}
 	return nil
 }
@@ -146,11 +146,11 @@ type Board struct {
 	cfg  Config
 	regs *registers
 	// Views of the region's tables, see layout.
-	cards   []byte
-	log     []byte
-	cursors []byte
-	mail    []byte
-	lay     layout
+	cards     []byte
+	log       []byte
+	cursors   []byte
+	mailboxes []byte
+	lay       layout
 
 	readers []reader
 	posters []poster
@@ -175,7 +175,7 @@ func Format(mem []byte, c Config) (*Board, error) {
 		return nil, errors.New("board: the region to format is not zeroed")
 	}
 	r.members, r.readers, r.cards = uint64(c.Members), uint64(c.Readers), uint64(c.Cards)
-	r.logBytes, r.mailBytes, r.rules = uint64(c.LogBytes), uint64(c.MailBytes), c.rules()
+	r.logBytes, r.mailboxBytes, r.rules = uint64(c.LogBytes), uint64(c.MailboxBytes), c.rules()
 	r.magic.Store(magic)
 	return b, nil
 }
@@ -191,9 +191,9 @@ func Attach(mem []byte, c Config) (*Board, error) {
 		return nil, fmt.Errorf("%w: magic number %#x, want %#x", ErrCorrupt, m, uint64(magic))
 	}
 	if r.members != uint64(c.Members) || r.readers != uint64(c.Readers) || r.cards != uint64(c.Cards) ||
-		r.logBytes != uint64(c.LogBytes) || r.mailBytes != uint64(c.MailBytes) || r.rules != c.rules() {
+		r.logBytes != uint64(c.LogBytes) || r.mailboxBytes != uint64(c.MailboxBytes) || r.rules != c.rules() {
 		return nil, fmt.Errorf("%w: formatted for %d members, %d readers, %d cards, log %d, mailbox %d, rules "+
-			"%#x; want %+v", ErrCorrupt, r.members, r.readers, r.cards, r.logBytes, r.mailBytes, r.rules, c)
+			"%#x; want %+v", ErrCorrupt, r.members, r.readers, r.cards, r.logBytes, r.mailboxBytes, r.rules, c)
 	}
 	for i := range b.readers {
 		pos := b.cursor(i).Load()
@@ -204,8 +204,8 @@ func Attach(mem []byte, c Config) (*Board, error) {
 	}
 	for i := range b.posters {
 		head, tail := b.box(i).head.Load(), b.box(i).tail.Load()
-		if head%8 != 0 || tail%8 != 0 || tail-head > uint64(c.MailBytes) {
-			return nil, b.corruptMail(i, "end %d, read up to %d", tail, head)
+		if head%8 != 0 || tail%8 != 0 || tail-head > uint64(c.MailboxBytes) {
+			return nil, b.corruptMailbox(i, "end %d, read up to %d", tail, head)
 		}
 		b.posters[i].tail, b.inbox.heads[i] = tail, head
 	}
@@ -234,19 +234,19 @@ func view(mem []byte, c Config) (*Board, error) {
 		return nil, errors.New("board: region is not aligned to 64 bytes")
 	}
 	b := &Board{
-		cfg:     c,
-		regs:    (*registers)(unsafe.Pointer(&mem[0])),
-		cards:   mem[l.cards:l.cursors:l.cursors],
-		cursors: mem[l.cursors:l.mail:l.mail],
-		mail:    mem[l.mail:l.log:l.log],
-		log:     mem[l.log:l.size:l.size],
-		lay:     l,
-		readers: make([]reader, c.Readers),
-		posters: make([]poster, c.posters()),
-		inbox:   inbox{heads: make([]uint64, c.posters())},
-		own:     newOwn(c),
-		stop:    func() error { return nil },
-		wake:    func(int) {},
+		cfg:       c,
+		regs:      (*registers)(unsafe.Pointer(&mem[0])),
+		cards:     mem[l.cards:l.cursors:l.cursors],
+		cursors:   mem[l.cursors:l.mailboxes:l.mailboxes],
+		mailboxes: mem[l.mailboxes:l.log:l.log],
+		log:       mem[l.log:l.size:l.size],
+		lay:       l,
+		readers:   make([]reader, c.Readers),
+		posters:   make([]poster, c.posters()),
+		inbox:     inbox{heads: make([]uint64, c.posters())},
+		own:       newOwn(c),
+		stop:      func() error { return nil },
+		wake:      func(int) {},
 	}
 	return b, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // small is a board whose rings wrap after a few messages.
 func small(members, cards int) Config {
-	return Config{Members: members, Readers: members, Cards: cards, LogBytes: roundUp(8*cards+64, 64), MailBytes: 128}
+	return Config{Members: members, Readers: members, Cards: cards, LogBytes: roundUp(8*cards+64, 64), MailboxBytes: 128}
 }
 
 func mustNew(t testing.TB, c Config) *Board {
@@ -367,11 +367,11 @@ func TestAttach(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	for _, c := range []Config{
 		{},
-		{Members: 2, Readers: 3, Cards: 1, LogBytes: 4096, MailBytes: 4096},
-		{Members: 2, Readers: 2, Cards: 0, LogBytes: 4096, MailBytes: 4096},
-		{Members: 2, Readers: 2, Cards: 512, LogBytes: 4096, MailBytes: 4096}, // no room beside the reserve
-		{Members: 2, Readers: 2, Cards: 1, LogBytes: 4095, MailBytes: 4096},
-		{Members: 2, Readers: 2, Cards: 1, LogBytes: 4096, MailBytes: 0},
+		{Members: 2, Readers: 3, Cards: 1, LogBytes: 4096, MailboxBytes: 4096},
+		{Members: 2, Readers: 2, Cards: 0, LogBytes: 4096, MailboxBytes: 4096},
+		{Members: 2, Readers: 2, Cards: 512, LogBytes: 4096, MailboxBytes: 4096}, // no room beside the reserve
+		{Members: 2, Readers: 2, Cards: 1, LogBytes: 4095, MailboxBytes: 4096},
+		{Members: 2, Readers: 2, Cards: 1, LogBytes: 4096, MailboxBytes: 0},
 	} {
 		if _, err := NewPrivate(c); err == nil {
 			t.Errorf("%+v was accepted", c)

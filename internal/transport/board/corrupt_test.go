@@ -38,7 +38,7 @@ func FuzzCorruptRegion(f *testing.F) {
 		for range words {
 			off := rng.IntN(len(mem) / 8)
 			if rng.IntN(2) == 0 {
-				off = rng.IntN(layoutOf(c).mail / 8) // most of what is trusted lies in front
+				off = rng.IntN(layoutOf(c).mailboxes / 8) // most of what is trusted lies in front
 			}
 			if off < 6 {
 				continue // Attach would refuse

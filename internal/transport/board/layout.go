@@ -13,7 +13,7 @@ const magic = 0x676f726f766f6402
 type registers struct {
 	magic                   atomic.Uint64
 	members, readers, cards uint64
-	logBytes, mailBytes     uint64
+	logBytes, mailboxBytes  uint64
 	rules                   uint64
 	_                       uint64
 
@@ -64,19 +64,19 @@ const (
 
 // layout gives the offsets of the tables in the region.
 type layout struct {
-	cards, cursors, mail, log, size int
-	words                           int // of a card's bitmap
-	cardSize, boxSize               int
+	cards, cursors, mailboxes, log, size int
+	words                                int // of a card's bitmap
+	cardSize, boxSize                    int
 }
 
 func layoutOf(c Config) layout {
 	l := layout{words: (c.Members + 63) / 64}
 	l.cardSize = cardHead + 8*l.words
-	l.boxSize = boxHead + c.MailBytes
+	l.boxSize = boxHead + c.MailboxBytes
 	l.cards = int(unsafe.Sizeof(registers{}))
 	l.cursors = roundUp(l.cards+c.Cards*l.cardSize, 64)
-	l.mail = l.cursors + c.Readers*cursorSize
-	l.log = l.mail + c.posters()*l.boxSize
+	l.mailboxes = l.cursors + c.Readers*cursorSize
+	l.log = l.mailboxes + c.posters()*l.boxSize
 	l.size = l.log + c.LogBytes
 	return l
 }
@@ -95,10 +95,10 @@ func (b *Board) cursor(reader int) *atomic.Uint64 {
 }
 
 func (b *Board) box(member int) *box {
-	return (*box)(unsafe.Pointer(&b.mail[member*b.lay.boxSize]))
+	return (*box)(unsafe.Pointer(&b.mailboxes[member*b.lay.boxSize]))
 }
 
 func (b *Board) boxRing(member int) []byte {
-	p := b.mail[member*b.lay.boxSize:][:b.lay.boxSize]
+	p := b.mailboxes[member*b.lay.boxSize:][:b.lay.boxSize]
 	return p[boxHead:]
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func relayTo(readers int) Config {
-	return Config{Members: readers, Readers: readers, Posters: 1, Cards: 4, LogBytes: 256, MailBytes: MinMail,
+	return Config{Members: readers, Readers: readers, Posters: 1, Cards: 4, LogBytes: 256, MailboxBytes: MinMailbox,
 		Closers: 9}
 }
 

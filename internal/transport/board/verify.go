@@ -50,7 +50,7 @@ func (b *Board) Check(member int) error {
 	r := b.regs
 	if r.magic.Load() != magic || r.members != uint64(b.cfg.Members) || r.readers != uint64(b.cfg.Readers) ||
 		r.cards != uint64(b.cfg.Cards) ||
-		r.logBytes != uint64(b.cfg.LogBytes) || r.mailBytes != uint64(b.cfg.MailBytes) || r.rules != b.cfg.rules() {
+		r.logBytes != uint64(b.cfg.LogBytes) || r.mailboxBytes != uint64(b.cfg.MailboxBytes) || r.rules != b.cfg.rules() {
 		return fmt.Errorf("%w: its shape has changed", ErrCorrupt)
 	}
 	if _, err := b.isClosed(); err != nil {
@@ -100,10 +100,10 @@ func (b *Board) verifyBox(m int) error {
 	end := box.tail.Load()
 	w.mu.Unlock()
 	if posted && end != tail {
-		return b.corruptMail(m, "its end is said to be at %d, and is at %d", end, tail)
+		return b.corruptMailbox(m, "its end is said to be at %d, and is at %d", end, tail)
 	}
 	if head := box.head.Load(); b.inbox.reads && head != b.inbox.heads[m] {
-		return b.corruptMail(m, "it is said to be read up to %d, and is up to %d", head, b.inbox.heads[m])
+		return b.corruptMailbox(m, "it is said to be read up to %d, and is up to %d", head, b.inbox.heads[m])
 	}
 	return nil
 }

@@ -32,8 +32,8 @@ func TestVerifyFindsWhatLooksLikeASlowMember(t *testing.T) {
 	const members = 3
 	for name, damage := range map[string]func(b *Board, card uint32){
 		"cursor":         func(b *Board, _ uint32) { b.cursor(1).Add(8) },
-		"mail's end":     func(b *Board, _ uint32) { b.box(1).tail.Add(^uint64(7)) },
-		"mail's head":    func(b *Board, _ uint32) { b.box(2).head.Add(8) },
+		"mailbox's end":  func(b *Board, _ uint32) { b.box(1).tail.Add(^uint64(7)) },
+		"mailbox's head": func(b *Board, _ uint32) { b.box(2).head.Add(8) },
 		"mark":           func(b *Board, card uint32) { _, marks := b.card(card); marks[0] &^= 2 },
 		"mark of nobody": func(b *Board, card uint32) { _, marks := b.card(card); marks[0] &^= 2; marks[0] |= 64 },
 		"generation":     func(b *Board, card uint32) { s, _ := b.card(card); s.gen += 3 },

@@ -7,7 +7,7 @@ const vitalCards = 8
 
 // Vital lists words of the region that a board's work hangs on, 8 bytes each, by what
 // they are: for tests that damage them.
-func (b *Board) Vital() (registers, cards, mail [][]byte) {
+func (b *Board) Vital() (registers, cards, mailboxes [][]byte) {
 	r := b.regs
 	at := func(p unsafe.Pointer) []byte { return unsafe.Slice((*byte)(p), 8) }
 	registers = [][]byte{at(unsafe.Pointer(&r.lock)), at(unsafe.Pointer(&r.last)), at(unsafe.Pointer(&r.floor)),
@@ -20,7 +20,7 @@ func (b *Board) Vital() (registers, cards, mail [][]byte) {
 		cards = append(cards, at(unsafe.Pointer(s)), at(unsafe.Pointer(&marks[0])))
 	}
 	for m := range b.cfg.posters() {
-		mail = append(mail, at(unsafe.Pointer(&b.box(m).tail)), at(unsafe.Pointer(&b.box(m).head)))
+		mailboxes = append(mailboxes, at(unsafe.Pointer(&b.box(m).tail)), at(unsafe.Pointer(&b.box(m).head)))
 	}
-	return registers, cards, mail
+	return registers, cards, mailboxes
 }

@@ -165,7 +165,7 @@ func TestOneBellForBoth(t *testing.T) {
 			for k := range uint64(rounds) {
 				switch m {
 				case 1, 3:
-					until(t, n, "the neighbour", func() bool { return l.Shared.Reached(0, transport.Mid) > k })
+					until(t, n, "the neighbour", func() bool { return l.Shared.Counter(0, transport.Mid) > k })
 					l.Comm.Send((m+1)%4, out)
 					until(t, n, "the token's leaving", func() bool { return l.Comm.Sent((m + 1) % 4) })
 				default:

@@ -150,7 +150,7 @@ func TestSharedCounters(t *testing.T) {
 			if m == 0 && p == transport.Mid {
 				want = 7
 			}
-			if got := lanes[1].Shared.Reached(m, p); got != want {
+			if got := lanes[1].Shared.Counter(m, p); got != want {
 				t.Errorf("member %d, phase %d: %d, want %d", m, p, got, want)
 			}
 		}

@@ -55,7 +55,7 @@ func (s *sharedMember) Buffer(m int, chunk uint64) []byte {
 	return s.buffers[at : at+s.chunkBytes : at+s.chunkBytes]
 }
 
-func (s *sharedMember) Reached(m int, p transport.Phase) uint64 {
+func (s *sharedMember) Counter(m int, p transport.Phase) uint64 {
 	return s.counters[m][p].Load()
 }
 

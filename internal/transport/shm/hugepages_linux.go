@@ -13,7 +13,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// hugePages asks the system to back memory that other ranks reach again and again with
+// hugePages asks the system to back memory that other ranks copy again and again with
 // huge pages. To copy from a process or to it the kernel looks up each page, which with small ones
 // is a quarter of the time. The program sees no difference but in time: what would make its memory
 // grow by more than an eighth of a page is not asked for.
@@ -36,7 +36,7 @@ type hugePages struct {
 // hugePage is a place for one.
 type hugePage struct {
 	covered uintptr // bytes, in this operation
-	uses    int     // operations that reached at least half of it
+	uses    int     // operations that copied at least half of it
 	due     int     // the number of uses at which to ask
 }
 
@@ -105,7 +105,7 @@ func newHugePages(size uintptr, crowded bool) hugePages {
 	return h
 }
 
-// use notes that others reach these ranges in this operation, and asks for what is due, which takes a while.
+// use notes that others copy these ranges in this operation, and asks for what is due, which takes a while.
 func (h *hugePages) use(own []transport.Span) {
 	if h.size == 0 {
 		return
@@ -131,7 +131,7 @@ func (h *hugePages) use(own []transport.Span) {
 	h.touched = h.touched[:0]
 }
 
-// touch notes that a range is reached.
+// touch notes that a range is copied.
 func (h *hugePages) touch(s transport.Span) {
 	for at, end := s.Addr, s.Addr+s.Bytes; at < end; {
 		i := at / h.size

@@ -74,7 +74,7 @@ func TestHugePagesAreAskedFor(t *testing.T) {
 		asked = append(asked, [2]uintptr{at / size, n / size})
 		return unix.EAGAIN
 	}
-	reached := []transport.Span{
+	copied := []transport.Span{
 		{Addr: 40 * size, Bytes: 10*size + size/2}, // more than one call asks for, and half a page
 		{Addr: 9 * size, Bytes: size/2 - 1},
 		{Addr: 11*size - 1, Bytes: size/4 + 1}, {Addr: 12*size - size/4, Bytes: size / 4}, // two quarters of one
@@ -82,7 +82,7 @@ func TestHugePagesAreAskedFor(t *testing.T) {
 	}
 	for use := 1; use <= hugeDue*hugeAgain; use++ {
 		asked = asked[:0]
-		h.use(reached)
+		h.use(copied)
 		var want [][2]uintptr
 		if use == hugeDue || use == hugeDue*hugeAgain {
 			want = [][2]uintptr{{11, 1}, {40, 8}, {48, 3}}
@@ -91,7 +91,7 @@ func TestHugePagesAreAskedFor(t *testing.T) {
 			t.Errorf("use %d: asked for %v, want %v (place, pages)", use, asked, want)
 		}
 	}
-	if allocs := testing.AllocsPerRun(10, func() { h.use(reached) }); allocs > 0 {
+	if allocs := testing.AllocsPerRun(10, func() { h.use(copied) }); allocs > 0 {
 		t.Errorf("%v allocations a use", allocs)
 	}
 }
@@ -190,7 +190,7 @@ func TestHugePages(t *testing.T) {
 	}
 }
 
-// Memory that others reach does not grow by more than an eighth: a place that is emptier than that keeps its small
+// Memory that others copy does not grow by more than an eighth: a place that is emptier than that keeps its small
 // pages.
 func TestHugePagesAreFull(t *testing.T) {
 	size := hugePageSize()
@@ -202,7 +202,7 @@ func TestHugePagesAreFull(t *testing.T) {
 		t.Skip("this system gives huge pages unasked")
 	}
 	part := size/4*3 + 4096
-	reached := append(span(region[size/8:2*size]), span(region[2*size:2*size+part])...)
+	copied := append(span(region[size/8:2*size]), span(region[2*size:2*size+part])...)
 	for _, empty := range [][]byte{region[:size/8], region[2*size+part:]} {
 		if err := unix.Madvise(empty, unix.MADV_DONTNEED); err != nil {
 			t.Fatal(err)
@@ -216,7 +216,7 @@ func TestHugePagesAreFull(t *testing.T) {
 		return 0
 	}
 	for range hugeDue * hugeAgain {
-		h.use(reached)
+		h.use(copied)
 	}
 	first := [2]uintptr{uintptr(unsafe.Pointer(&region[0])), 2 * size}
 	if want := [][2]uintptr{first, first}; !slices.Equal(asked, want) {

@@ -145,10 +145,10 @@ func (n *Network) openRegion(id, me int, members, places []int, shapes []board.C
 
 // offer has tests damage what the lane hangs on.
 func (p *Part) offer() {
-	registers, cards, mail := p.Boards[0].Vital()
+	registers, cards, mailboxes := p.Boards[0].Vital()
 	failpoint.Share("board", registers...)
 	failpoint.Share("cards", cards...)
-	failpoint.Share("mail", mail...)
+	failpoint.Share("mailboxes", mailboxes...)
 	failpoint.Share("counters", p.data.words()...)
 }
 

@@ -116,7 +116,7 @@ func play(role string) error {
 	switch role {
 	case "pong":
 		for k := uint64(1); ; k++ {
-			for lane.Shared.Reached(0, transport.In) < k {
+			for lane.Shared.Counter(0, transport.In) < k {
 				if n.Err() != nil {
 					return nil
 				}
@@ -198,10 +198,10 @@ func work(n *Network, lane *transport.Lane) error {
 		if len(batch) != 1 || batch[0].Card != card {
 			return fmt.Errorf("step %d: batch %v", k, batch)
 		}
-		reached := func(p transport.Phase, v uint64) func() bool {
+		allPast := func(p transport.Phase, v uint64) func() bool {
 			return func() bool {
 				for m := range s.Size() {
-					if s.Reached(m, p) < v {
+					if s.Counter(m, p) < v {
 						return false
 					}
 				}
@@ -209,14 +209,14 @@ func work(n *Network, lane *transport.Lane) error {
 			}
 		}
 		if k+1 > uint64(s.Depth()) {
-			if err := await(n, reached(transport.Out, k+1-uint64(s.Depth()))); err != nil {
+			if err := await(n, allPast(transport.Out, k+1-uint64(s.Depth()))); err != nil {
 				return err
 			}
 		}
 		mine := s.Buffer(s.Rank(), k)
 		copy(mine, bytes.Repeat([]byte{byte(s.Rank()), byte(k)}, 512))
 		s.Advance(transport.In, k+1)
-		if err := await(n, reached(transport.In, k+1)); err != nil {
+		if err := await(n, allPast(transport.In, k+1)); err != nil {
 			return err
 		}
 		for m := range s.Size() {
@@ -331,7 +331,7 @@ func TestHeadersAreUnmapped(t *testing.T) {
 	}
 }
 
-// BenchmarkPingPong measures a round trip of Advance and Reached between two
+// BenchmarkPingPong measures a round trip of Advance and Counter between two
 // spinning processes.
 func BenchmarkPingPong(b *testing.B) {
 	_, n, lane := beside(b, "pong", nil)
@@ -339,7 +339,7 @@ func BenchmarkPingPong(b *testing.B) {
 	for b.Loop() {
 		k++
 		lane.Shared.Advance(transport.In, k)
-		for lane.Shared.Reached(1, transport.In) < k {
+		for lane.Shared.Counter(1, transport.In) < k {
 		}
 	}
 	n.Abort(errors.New("measured"))

@@ -38,8 +38,8 @@ type Config struct {
 	BoardBytes int           // room for the boards of a Part; 0: as much as a lane's own needs
 	Alarm      bool          // the bell is a transport.Alarm, at the cost of a descriptor for each rank
 	Cores      int           // cores that the ranks share; 0: enough for all
-	Staged     bool          // this rank neither reaches the others' own memory nor lets them reach its own
-	HugePages  bool          // what others reach of this rank's memory again and again may be put into huge pages
+	Staged     bool          // this rank neither copies from the others' own memory nor lets them copy from its own
+	HugePages  bool          // what others copy of this rank's memory again and again may be put into huge pages
 	// Died is called once for each peer whose process has ended, on a goroutine of
 	// the network; may be nil. It must not call Close.
 	Died func(rank, pid int)
@@ -103,7 +103,7 @@ type Network struct {
 	head     *header
 	seg      segment // the lanes; unmapped by Close
 	bell     transport.Bell
-	token    *copyToken // nil: this rank cannot be reached
+	token    *copyToken // nil: nobody can copy from this rank's memory
 	hugeSize uintptr    // see hugePages
 	seen     copyToken  // another rank's
 	err      atomic.Pointer[error]

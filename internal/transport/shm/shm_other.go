@@ -49,7 +49,7 @@ func (*Network) OpenPart(int, []int, ...board.Config) (*Part, error) {
 	return nil, errUnsupported
 }
 
-// Reaches is false.
+// CanCopy is false.
 func (*Network) CanCopy() bool { return false }
 
 // Verify finds nothing.

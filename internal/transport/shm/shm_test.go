@@ -217,7 +217,7 @@ func TestLanesShareNothing(t *testing.T) {
 					if p == transport.In {
 						want = depth
 					}
-					if got := l.Shared.Reached(m, p); got != want {
+					if got := l.Shared.Counter(m, p); got != want {
 						t.Errorf("counter %d of member %d is %d, want %d", p, m, got, want)
 					}
 				}
@@ -243,7 +243,7 @@ func TestLaneCanBeReopened(t *testing.T) {
 			if l.Board.ClosedBy() != -1 || l.Board.Next() != nil {
 				t.Fatalf("round %d: the board is not new", round)
 			}
-			if got := l.Shared.Reached(i, transport.In); got != 0 {
+			if got := l.Shared.Counter(i, transport.In); got != 0 {
 				t.Fatalf("round %d: counter %d", round, got)
 			}
 			l.Shared.Advance(transport.In, 7)
@@ -336,9 +336,9 @@ func testSleepersAreWoken(t *testing.T, bells func(*Config)) {
 				if r > 0 {
 					want = k + 1
 				}
-				for s.Reached(prev, transport.Mid) < want {
+				for s.Counter(prev, transport.Mid) < want {
 					ticket := bell.Arm()
-					if s.Reached(prev, transport.Mid) >= want {
+					if s.Counter(prev, transport.Mid) >= want {
 						bell.Disarm()
 						break
 					}
@@ -363,7 +363,7 @@ func testTheLastWakesSleepers(t *testing.T, bells func(*Config)) {
 		wg.Go(func() {
 			s, bell := lanes[r].Shared, nets[r].Bell().(transport.AmidBell)
 			all := func(v uint64) bool {
-				return min(s.Reached(0, transport.In), s.Reached(1, transport.In), s.Reached(2, transport.In)) >= v
+				return min(s.Counter(0, transport.In), s.Counter(1, transport.In), s.Counter(2, transport.In)) >= v
 			}
 			for k := uint64(1); k <= rounds; k++ {
 				if int(k)%size == r {
@@ -590,7 +590,7 @@ func TestHotPathsAllocateNothing(t *testing.T) {
 		for i, l := range lanes {
 			l.Board.Mark(card, gen)
 			l.Shared.Advance(transport.In, k)
-			l.Shared.Reached(1-i, transport.In)
+			l.Shared.Counter(1-i, transport.In)
 			nets[i].Err()
 			b := nets[i].Bell()
 			b.Sleep(b.Arm(), time.Nanosecond)

@@ -15,7 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// How ranks reach one another's memory: by process_vm_readv and process_vm_writev, one
+// How ranks copy one another's memory: by process_vm_readv and process_vm_writev, one
 // copy where staging buffers take two. Whether the kernel lets them is found by
 // reading each other rank's token, which lies in that rank's own memory: a security
 // policy may forbid it (ptrace_scope, seccomp), and so may a process id of
@@ -39,7 +39,7 @@ const (
 // copyState is what the others know of a rank, on cache lines of its own.
 type copyState struct {
 	token   [tokenBytes]byte
-	at      uint64        // the address of its own copy of the token; 0: it does not want to be reached
+	at      uint64        // the address of its own copy of the token; 0: it does not want to be copied from
 	closed  atomic.Uint32 // 1: nobody may write to its memory any more
 	writing atomic.Uint32 // 1 + the place of the rank to whose memory it writes; 0: to nobody's
 	_       [96]byte
@@ -67,7 +67,7 @@ func (n *Network) openToOthers(h *header) {
 	runtime.KeepAlive(h)
 }
 
-// worthCopying reports that ranks should reach one another's memory if they can: where more than two
+// worthCopying reports that ranks should copy one another's memory if they can: where more than two
 // share a core nothing is gained, since what one has staged is still in the cache when another takes its turn.
 func (n *Network) worthCopying() bool {
 	return !n.cfg.Staged && (n.cfg.Cores == 0 || n.cfg.Size <= 2*n.cfg.Cores)
@@ -86,7 +86,7 @@ func (n *Network) canCopy(place int) bool {
 	return got == tokenBytes && n.seen == s.token
 }
 
-// CanCopy reports that this rank can reach the memory of all others of the host, and should.
+// CanCopy reports that this rank can copy the memory of all others of the host, and should.
 func (n *Network) CanCopy() bool {
 	if !n.worthCopying() {
 		return false
@@ -108,7 +108,7 @@ func copyVM(call uintptr, pid int, own, theirs []transport.Span) (int, unix.Errn
 	return int(n), err
 }
 
-// Reaches implements transport.SingleCopy. It looks again each time, since a process may have given up its rights, or
+// CanCopy implements transport.SingleCopy. It looks again each time, since a process may have given up its rights, or
 // have become another program.
 func (s *staging) CanCopy() bool {
 	for _, p := range s.others {

@@ -24,7 +24,7 @@ func TestSingleCopy(t *testing.T) {
 	lanes := openLanes(t, nets, 0, []int{0, 1, 2})
 	single := lanes[1].Shared.(transport.SingleCopy)
 	if !single.CanCopy() {
-		t.Fatal("ranks of one process do not reach one another")
+		t.Fatal("ranks of one process do not copy one another's memory")
 	}
 	here, there := []byte("here it is"), []byte("there it was")
 	if !single.Push(2, span(there[:10]), span(here)) || string(there) != "here it isas" {
@@ -39,7 +39,7 @@ func TestSingleCopy(t *testing.T) {
 	}
 	nets[2].token[0]--
 	if single.CanCopy() {
-		t.Error("a rank that could not be reached can be again")
+		t.Error("memory that could not be copied can be again")
 	}
 	single = lanes[0].Shared.(transport.SingleCopy)
 	single.CanCopy()
@@ -50,7 +50,7 @@ func TestSingleCopy(t *testing.T) {
 	defer unix.Munmap(hole)
 	bad := transport.Span{Addr: uintptr(unsafe.Pointer(unsafe.SliceData(hole))), Bytes: 1}
 	if list := append(bytesOf(here, 200), bad); !single.Copyable(list[:200]) || single.Copyable(list) {
-		t.Error("memory that cannot be reached is not told from memory that can")
+		t.Error("memory that cannot be copied is not told from memory that can")
 	}
 	runtime.KeepAlive(there)
 }
@@ -63,7 +63,7 @@ func bytesOf(p []byte, n int) (list []transport.Span) {
 	return list
 }
 
-// A rank that wants nothing of it can neither reach nor be reached, and where more than two share a core they do not.
+// A rank that wants nothing of it neither copies nor is copied from, and where more than two share a core they do not.
 func TestSingleCopyIsRefused(t *testing.T) {
 	for why, change := range map[string]func(c *Config){
 		"one is staged":  func(c *Config) { c.Staged = c.Rank == 1 },
@@ -72,7 +72,7 @@ func TestSingleCopyIsRefused(t *testing.T) {
 		nets := openWorld(t, 3, change)
 		for m, l := range openLanes(t, nets, 0, []int{0, 1, 2}) {
 			if l.Shared.(transport.SingleCopy).CanCopy() || nets[m].CanCopy() {
-				t.Errorf("%s, and member %d reaches all others", why, m)
+				t.Errorf("%s, and member %d can copy from all others", why, m)
 			}
 		}
 	}
@@ -125,10 +125,10 @@ func TestCloseEndsSingleCopy(t *testing.T) {
 func TestAWriterThatStops(t *testing.T) {
 	p, n, lane := beside(t, "stuck", nil)
 	if !lane.Shared.(transport.SingleCopy).CanCopy() {
-		t.Error("ranks of two processes do not reach one another")
+		t.Error("ranks of two processes do not copy one another's memory")
 	}
 	told := make([]byte, 5)
-	for lane.Shared.Reached(1, transport.In) == 0 {
+	for lane.Shared.Counter(1, transport.In) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	address := lane.Shared.Buffer(1, 0)
@@ -206,7 +206,7 @@ func stuck(n *Network, lane *transport.Lane, say func(string)) {
 	hello := bytes.Clone([]byte("hello"))
 	*(*uintptr)(unsafe.Pointer(&lane.Shared.Buffer(1, 0)[0])) = uintptr(unsafe.Pointer(&hello[0]))
 	lane.Shared.Advance(transport.In, 1)
-	for lane.Shared.Reached(0, transport.In) == 0 {
+	for lane.Shared.Counter(0, transport.In) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	runtime.KeepAlive(hello)

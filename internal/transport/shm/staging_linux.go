@@ -67,9 +67,9 @@ func (s *staging) Buffer(m int, chunk uint64) []byte {
 // again, Depth chunks later, before all have passed Out.
 const maxAhead = 1 << 20
 
-// Reached aborts the network for a counter that no member can have written: to believe
+// Counter aborts the network for a counter that no member can have written: to believe
 // it would be to read what is not there yet.
-func (s *staging) Reached(m int, p transport.Phase) uint64 {
+func (s *staging) Counter(m int, p transport.Phase) uint64 {
 	v := s.counters[m*int(transport.NumPhases)+int(p)].v.Load()
 	if v > s.published[transport.Out]+maxAhead {
 		s.abort(fmt.Errorf("the shared segment is corrupt: member %d is said to have reached %d in phase %d, member "+

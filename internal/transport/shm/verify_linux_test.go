@@ -19,7 +19,7 @@ func TestCountersThatNobodyHasWritten(t *testing.T) {
 		{"behind", 2, func(n *Network, _ transport.Shared) error { return n.Verify() },
 			"lane 0: the shared segment is corrupt: member 1 is said to have reached 2 in phase 0, and has reached 5"},
 		{"far ahead", 1 << 60,
-			func(n *Network, s transport.Shared) error { s.Reached(1, transport.In); return n.Err() },
+			func(n *Network, s transport.Shared) error { s.Counter(1, transport.In); return n.Err() },
 			"the shared segment is corrupt: member 1 is said to have reached"},
 	} {
 		nets := openWorld(t, 2, nil)

@@ -12,13 +12,13 @@ type root struct {
 	leader
 
 	// Guarded by work.
-	mail    []byte // request frames that the driver has not seen: child, length, body
-	closeBy int    // what a child's close frame said
-	held    []transport.Record
-	ended   bool
+	requests []byte // request frames that the driver has not seen: child, length, body
+	closeBy  int    // what a child's close frame said
+	held     []transport.Record
+	ended    bool
 
 	// The driver's.
-	reading []byte // swapped with mail
+	reading []byte // swapped with requests
 	who     []int  // of the Request that is being decoded
 	// onRequest calls request, with one; made once, since a closure is an allocation.
 	onRequest func(from int, p []byte)
@@ -66,7 +66,7 @@ func (r *root) Receive(from int, frame []byte) error {
 		if err := r.checkRequests(c, body); err != nil {
 			return err
 		}
-		r.mail = append(put(put(r.mail, uint32(c)), uint32(len(body))), body...)
+		r.requests = append(put(put(r.requests, uint32(c)), uint32(len(body))), body...)
 	case kindClose:
 		by := number(body)
 		if int64(by) >= int64(r.size) || r.below[by] != c {
@@ -165,7 +165,7 @@ func (r *root) ClosedBy() int {
 
 func (r *root) Requests(f func(from []int, p []byte)) {
 	r.work.Lock()
-	r.mail, r.reading = r.reading[:0], r.mail
+	r.requests, r.reading = r.reading[:0], r.requests
 	r.work.Unlock()
 	r.request = f
 	r.ok(r.Up.Requests(r.onRequest))

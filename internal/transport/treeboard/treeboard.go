@@ -136,7 +136,7 @@ func UpConfig(hosts [][]int, host, cards int) board.Config {
 func DownConfig(hosts [][]int, host, cards int) board.Config {
 	n := len(hosts[host])
 	return board.Config{Members: n, Readers: n, Posters: 1, Cards: cards, LogBytes: logBytes(cards),
-		MailBytes: board.MinMail, Closers: size(hosts)}
+		MailboxBytes: board.MinMailbox, Closers: size(hosts)}
 }
 
 // logBytes is the size of the lane's log at the root, and of its relayed copies.

@@ -10,9 +10,9 @@ import (
 // there is no room now.
 func (b *Board) Post(member int, p []byte) (bool, error) {
 	need := uint64(messageSize(len(p)))
-	if len(p) > transport.MaxRecord || need > uint64(b.cfg.MailBytes) {
+	if len(p) > transport.MaxRecord || need > uint64(b.cfg.MailboxBytes) {
 		return false, fmt.Errorf("board: a request of %d bytes does not fit into the mailbox (at most %d)",
-			len(p), min(transport.MaxRecord, b.cfg.MailBytes-recordHeader))
+			len(p), min(transport.MaxRecord, b.cfg.MailboxBytes-recordHeader))
 	}
 	if member >= len(b.posters) {
 		return false, fmt.Errorf("board: a request of member %d; %d members have mailboxes", member,
@@ -30,7 +30,7 @@ func (b *Board) Post(member int, p []byte) (bool, error) {
 		room = free()
 	}
 	if room > uint64(len(ring)) {
-		return false, b.corruptMail(member, "head ahead of the end %d", w.tail)
+		return false, b.corruptMailbox(member, "head ahead of the end %d", w.tail)
 	}
 	if room < need {
 		return false, nil
@@ -67,12 +67,12 @@ func (b *Board) readBox(member int, f func(from int, p []byte)) error {
 		return nil
 	}
 	if tail-pos > uint64(len(ring)) || tail%8 != 0 {
-		return b.corruptMail(member, "end %d, read up to %d", tail, pos)
+		return b.corruptMailbox(member, "end %d, read up to %d", tail, pos)
 	}
 	for pos != tail {
 		n := *word(ring, pos)
 		if n > transport.MaxRecord || uint64(messageSize(int(n))) > tail-pos {
-			return b.corruptMail(member, "request of %d bytes, %d before the end", n, tail-pos)
+			return b.corruptMailbox(member, "request of %d bytes, %d before the end", n, tail-pos)
 		}
 		if cap(b.inbox.bytes) < int(n) {
 			b.inbox.bytes = make([]byte, roundUp(int(n), 4096))
@@ -90,6 +90,6 @@ func (b *Board) readBox(member int, f func(from int, p []byte)) error {
 	return nil
 }
 
-func (b *Board) corruptMail(member int, format string, args ...any) error {
+func (b *Board) corruptMailbox(member int, format string, args ...any) error {
 	return fmt.Errorf("%w: mailbox of member %d: %s", ErrCorrupt, member, fmt.Sprintf(format, args...))
 }
