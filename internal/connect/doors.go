@@ -58,47 +58,47 @@ func (c *connector) openDoors(ctx context.Context, purpose string, n int) (doors
 // notice tells of a rank's doors, in their order.
 type notice []doorNotice
 
-// doorNotice has Offers, or, where a door is at the addresses of the one before, the Port that it has there.
+// doorNotice has Addresses, or, where a door is at the addresses of the one before, the Port that it has there.
 type doorNotice struct {
 	Port   uint16        `json:"p,omitempty"`
-	Offers []reach.Offer `json:"o,omitempty"`
+	Addresses []reach.Address `json:"o,omitempty"`
 }
 
-// add adds a door that can be reached by offers, which have one port.
-func (n *notice) add(offers []reach.Offer) {
-	if len(*n) > 0 && len(offers) > 0 {
-		port := portOf(offers[0].Addr)
-		before, err := n.offers(len(*n) - 1)
-		if err == nil && port != 0 && slices.Equal(withPort(before, port), offers) {
+// add adds a door that can be reached by addresses, which have one port.
+func (n *notice) add(addresses []reach.Address) {
+	if len(*n) > 0 && len(addresses) > 0 {
+		port := portOf(addresses[0].Addr)
+		before, err := n.addresses(len(*n) - 1)
+		if err == nil && port != 0 && slices.Equal(withPort(before, port), addresses) {
 			*n = append(*n, doorNotice{Port: port})
 			return
 		}
 	}
-	*n = append(*n, doorNotice{Offers: offers})
+	*n = append(*n, doorNotice{Addresses: addresses})
 }
 
 var errNotice = errors.New("it does not tell of that door")
 
-// offers are those of a door.
-func (n notice) offers(door int) ([]reach.Offer, error) {
+// addresses are those of a door.
+func (n notice) addresses(door int) ([]reach.Address, error) {
 	switch {
 	case door >= len(n):
 		return nil, errNotice
 	case n[door].Port == 0:
-		return n[door].Offers, nil
+		return n[door].Addresses, nil
 	case door == 0:
 		return nil, errNotice
 	}
-	before, err := n.offers(door - 1)
+	before, err := n.addresses(door - 1)
 	return withPort(before, n[door].Port), err
 }
 
-func readNotice(value []byte, door int) ([]reach.Offer, error) {
+func readNotice(value []byte, door int) ([]reach.Address, error) {
 	var n notice
 	if err := json.Unmarshal(value, &n); err != nil {
 		return nil, err
 	}
-	return n.offers(door)
+	return n.addresses(door)
 }
 
 func portOf(addr string) uint16 {
@@ -110,12 +110,12 @@ func portOf(addr string) uint16 {
 }
 
 // withPort are the same addresses with another port. What is no address is left out.
-func withPort(offers []reach.Offer, port uint16) []reach.Offer {
-	var all []reach.Offer
-	for _, o := range offers {
-		if at, err := netip.ParseAddrPort(o.Addr); err == nil {
-			o.Addr = netip.AddrPortFrom(at.Addr(), port).String()
-			all = append(all, o)
+func withPort(addresses []reach.Address, port uint16) []reach.Address {
+	var all []reach.Address
+	for _, a := range addresses {
+		if at, err := netip.ParseAddrPort(a.Addr); err == nil {
+			a.Addr = netip.AddrPortFrom(at.Addr(), port).String()
+			all = append(all, a)
 		}
 	}
 	return all
@@ -145,11 +145,11 @@ func (v *ways) to(rank int) []reach.Way {
 	ordered, ok := v.ordered[rank]
 	if !ok {
 		near := v.Members[rank].Machine.Network == v.Members[v.Place.Rank].Machine.Network
-		offers, err := readNotice(v.notices[rank], v.door)
+		addresses, err := readNotice(v.notices[rank], v.door)
 		if err != nil {
 			v.Log.Warn("what a rank says of its addresses makes no sense", "rank", rank, "error", err)
 		}
-		ordered = reach.Order(offers, v.own, near)
+		ordered = reach.Order(addresses, v.own, near)
 		v.ordered[rank] = ordered
 	}
 	return ordered

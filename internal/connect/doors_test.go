@@ -11,11 +11,11 @@ import (
 
 // What a rank says of its doors comes back; addresses that they share are said once.
 func TestNotice(t *testing.T) {
-	at := func(addrs string) (offers []reach.Offer) {
+	at := func(addrs string) (addresses []reach.Address) {
 		for _, a := range strings.Fields(addrs) {
-			offers = append(offers, reach.Offer{Addr: a, Bridge: strings.HasPrefix(a, "172.")})
+			addresses = append(addresses, reach.Address{Addr: a, Bridge: strings.HasPrefix(a, "172.")})
 		}
-		return offers
+		return addresses
 	}
 	for _, c := range []struct {
 		doors  []string

@@ -14,11 +14,11 @@ import (
 // it. Who knocks must prove the job's secret before anything else. It listens on
 // loopback alone where all ranks are on one host, on the addresses of those
 // interfaces that the user has named, else on all.
-func (c *connector) listen() (net.Listener, []reach.Offer, error) {
+func (c *connector) listen() (net.Listener, []reach.Address, error) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if len(c.Config.Interfaces) == 0 && c.Members.OneNetwork() {
 		if l, err := link.Listen(loopback); err == nil {
-			return l, offers(l, []reach.Own{{Prefix: netip.PrefixFrom(loopback, 8)}}), nil
+			return l, listening(l, []reach.Own{{Prefix: netip.PrefixFrom(loopback, 8)}}), nil
 		} // in a fresh network namespace even loopback may be down
 	}
 	own, err := c.addresses()
@@ -39,15 +39,15 @@ func (c *connector) listen() (net.Listener, []reach.Offer, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen for the other ranks: %w", err)
 	}
-	return l, offers(l, own), nil
+	return l, listening(l, own), nil
 }
 
-// offers are l's addresses: all of its parts have one port.
-func offers(l net.Listener, own []reach.Own) []reach.Offer {
+// listening are l's addresses: all of its parts have one port.
+func listening(l net.Listener, own []reach.Own) []reach.Address {
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
-	all := make([]reach.Offer, len(own))
+	all := make([]reach.Address, len(own))
 	for i, a := range own {
-		all[i] = reach.Offer{Addr: netip.AddrPortFrom(a.Prefix.Addr(), port).String(), Bridge: a.Bridge}
+		all[i] = reach.Address{Addr: netip.AddrPortFrom(a.Prefix.Addr(), port).String(), Bridge: a.Bridge}
 	}
 	return all
 }

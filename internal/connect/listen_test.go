@@ -13,28 +13,28 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// listening is what a rank offers, its members being on those machines. Each offer
+// heard is what a rank tells the others of where it listens, its members being on those machines. Each address
 // is tried.
-func listening(t *testing.T, iface []string, machines ...roster.Machine) ([]reach.Offer, error) {
+func heard(t *testing.T, iface []string, machines ...roster.Machine) ([]reach.Address, error) {
 	t.Helper()
 	c := &connector{Options: Options{Config: &config.Config{Interfaces: iface}}}
 	for _, m := range machines {
 		c.Members = append(c.Members, roster.Member{Machine: m})
 	}
-	l, offers, err := c.listen()
+	l, addresses, err := c.listen()
 	if err != nil {
 		return nil, err
 	}
 	defer l.Close()
-	for _, o := range offers {
-		c, err := net.Dial("tcp", o.Addr)
+	for _, a := range addresses {
+		c, err := net.Dial("tcp", a.Addr)
 		if err != nil {
-			t.Errorf("offered, but not heard: %v", err)
+			t.Errorf("told, but not heard: %v", err)
 			continue
 		}
 		c.Close()
 	}
-	return offers, nil
+	return addresses, nil
 }
 
 func TestWhereRanksListen(t *testing.T) {
@@ -44,23 +44,23 @@ func TestWhereRanksListen(t *testing.T) {
 		machines []roster.Machine
 	}{{nil, []roster.Machine{here, here}}, {[]string{"lo"}, []roster.Machine{here, there}}, {[]string{"gorovod9", "lo"},
 		[]roster.Machine{here, there}}} {
-		offers, err := listening(t, c.iface, c.machines...)
-		if err != nil || len(offers) != 1 || !strings.HasPrefix(offers[0].Addr, "127.0.0.1:") {
-			t.Errorf("%+v: %v, %v", c, offers, err)
+		addresses, err := heard(t, c.iface, c.machines...)
+		if err != nil || len(addresses) != 1 || !strings.HasPrefix(addresses[0].Addr, "127.0.0.1:") {
+			t.Errorf("%+v: %v, %v", c, addresses, err)
 		}
 	}
-	if _, err := listening(t, []string{"gorovod8", "gorovod9"}, here, there); err == nil ||
+	if _, err := heard(t, []string{"gorovod8", "gorovod9"}, here, there); err == nil ||
 		!strings.Contains(err.Error(), "HOROVOD_GLOO_IFACE=gorovod8,gorovod9: none of these") ||
 		!strings.Contains(err.Error(), "it has lo") {
 		t.Errorf("an interface that is not there: %v", err)
 	}
-	switch offers, err := listening(t, nil, here, there); {
+	switch addresses, err := heard(t, nil, here, there); {
 	case err != nil && !strings.Contains(err.Error(), "no address at which ranks on other hosts"):
 		t.Error(err)
 	case err == nil:
-		for i, o := range offers {
-			if loopback := netip.MustParseAddrPort(o.Addr).Addr().IsLoopback(); loopback != (i == len(offers)-1) {
-				t.Errorf("loopback is the last: %v", offers)
+		for i, a := range addresses {
+			if loopback := netip.MustParseAddrPort(a.Addr).Addr().IsLoopback(); loopback != (i == len(addresses)-1) {
+				t.Errorf("loopback is the last: %v", addresses)
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func parseHosts(text string) ([]Host, error) {
 }
 
 // parseHostfile parses lines like "host slots=4". Blank lines and comments (#)
-// are skipped, and so is the mark that some editors put at a file's beginning.
+// are skipped, and so is the byte order mark that some editors put at a file's beginning.
 func parseHostfile(path, text string) ([]Host, error) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	var hosts []Host

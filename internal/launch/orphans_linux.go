@@ -14,11 +14,11 @@ import (
 // orphanage makes the launcher the reaper of what a killed supervisor leaves
 // behind, and ends it.
 type orphanage struct {
-	// mark is in the environment of the job's processes, but for those that
+	// tag is in the environment of the job's processes, but for those that
 	// clear it. It is asked for only where orphans may be others': the launcher
 	// has other children, or had some before the job, by the program that it was
 	// before exec, or it is the first process of a container. Else it is nil.
-	mark []byte
+	tag []byte
 
 	mu  sync.Mutex // one sweep at a time
 	all *family    // what was swept. mu
@@ -30,7 +30,7 @@ type orphanage struct {
 func adopt(secret string, others bool) (*orphanage, error) {
 	o := &orphanage{all: newFamily()}
 	if others || os.Getpid() == 1 || hasChildren() {
-		o.mark = []byte(secretVariable + "=" + secret + "\x00")
+		o.tag = []byte(secretVariable + "=" + secret + "\x00")
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become the reaper of orphans: %w", err)
@@ -103,9 +103,9 @@ func (o *orphanage) round(supervisors []int, asked map[int]time.Time) (found boo
 
 // ours is whether the process belongs to the job.
 func (o *orphanage) ours(pid int) bool {
-	if o.mark == nil {
+	if o.tag == nil {
 		return true
 	}
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	return err == nil && bytes.Contains(env, o.mark)
+	return err == nil && bytes.Contains(env, o.tag)
 }

@@ -30,19 +30,19 @@ const (
 	Bridged                 // of a bridge for containers or virtual machines
 )
 
-// Order puts what another process offers into the order in which it is tried from
+// Order puts the addresses of another process into the order in which it is tried from
 // here. own are this host's addresses, and sameNetwork says that both processes are
 // in one network namespace. Loopback leads there only then; an address that is this
 // host's own, too, leads to another host never, and is left out.
-func Order(offers []Offer, own []Own, sameNetwork bool) []Way {
+func Order(addresses []Address, own []Own, sameNetwork bool) []Way {
 	var ways []Way
 	through := make(map[string]string) // address: this host's interface to it, empty if unknown
-	for _, o := range offers {
-		at, err := netip.ParseAddrPort(o.Addr)
+	for _, a := range addresses {
+		at, err := netip.ParseAddrPort(a.Addr)
 		if err != nil {
 			continue // a peer's nonsense leads nowhere
 		}
-		w := Way{Addr: o.Addr}
+		w := Way{Addr: a.Addr}
 		ip := at.Addr().Unmap()
 		mine := slices.IndexFunc(own, func(p Own) bool { return p.Prefix.Addr() == ip })
 		neighbour := slices.IndexFunc(own, func(p Own) bool { return p.Prefix.Contains(ip) && !p.Bridge })
@@ -54,10 +54,10 @@ func Order(offers []Offer, own []Own, sameNetwork bool) []Way {
 			w.Level, w.Why = Loopback, "the same host"
 		case mine >= 0 && !sameNetwork:
 			continue
-		case o.Bridge:
+		case a.Bridge:
 			w.Level, w.Why = Bridged, "a bridge for containers, the last resort"
 		case neighbour >= 0:
-			through[o.Addr] = own[neighbour].Interface
+			through[a.Addr] = own[neighbour].Interface
 			w.speed = own[neighbour].Speed
 			w.Level, w.Why = SameSubnet, fmt.Sprintf("the subnet of %s", own[neighbour].Interface)
 		default:

@@ -24,7 +24,7 @@ func TestOrder(t *testing.T) {
 	here := slices.Concat(own("docker0", "172.17.0.1/16"), own("eth0", "10.0.0.1/24", "fd00::1/64"),
 		own("ib0", "10.1.0.1/24"))
 	for _, c := range []struct {
-		name, offers, want string
+		name, addresses, want string
 		near               bool
 	}{
 		{"the same subnet before others, bridges last", "192.168.9.9:1 172.18.0.1:1! 10.0.0.2:1 10.1.0.2:1",
@@ -37,26 +37,26 @@ func TestOrder(t *testing.T) {
 		{"nonsense", "x 10.0.0.2:1 10.0.0.2", "10.0.0.2:1", false},
 		{"nothing", "", "", false},
 	} {
-		var offers []Offer
-		for _, text := range strings.Fields(c.offers) {
+		var addresses []Address
+		for _, text := range strings.Fields(c.addresses) {
 			addr, bridge := strings.CutSuffix(text, "!")
-			offers = append(offers, Offer{addr, bridge})
+			addresses = append(addresses, Address{addr, bridge})
 		}
-		if got := strings.Join(Addrs(Order(offers, here, c.near)), " "); got != c.want {
+		if got := strings.Join(Addrs(Order(addresses, here, c.near)), " "); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
-	ways := Order([]Offer{{Addr: "10.0.0.2:1"}, {Addr: "10.1.0.2:1"}, {Addr: "8.8.8.8:1"}}, here, false)
+	ways := Order([]Address{{Addr: "10.0.0.2:1"}, {Addr: "10.1.0.2:1"}, {Addr: "8.8.8.8:1"}}, here, false)
 	if Equal(ways) != 2 || !strings.Contains(ways[1].Why, "ib0") || Equal(nil) != 0 {
 		t.Errorf("%+v", ways)
 	}
 	// An interface with two address families counts once, wherever its second one stands.
 	for _, text := range []string{"10.0.0.2:1 10.1.0.2:1 [fd00::2]:1", "10.0.0.2:1 [fd00::2]:1 10.1.0.2:1"} {
-		var offers []Offer
+		var addresses []Address
 		for _, addr := range strings.Fields(text) {
-			offers = append(offers, Offer{Addr: addr})
+			addresses = append(addresses, Address{Addr: addr})
 		}
-		ways := Order(offers, here, false)
+		ways := Order(addresses, here, false)
 		if got := strings.Join(Addrs(ways), " "); got != "10.0.0.2:1 10.1.0.2:1 [fd00::2]:1" || Equal(ways) != 2 {
 			t.Errorf("%s: %s, of which %d are equal", text, got, Equal(ways))
 		}
@@ -89,7 +89,7 @@ func TestRails(t *testing.T) {
 			t.Errorf("%v, chosen %v: %d, want %d", c.own, c.chosen, got, c.want)
 		}
 	}
-	ways := Order([]Offer{{Addr: "10.9.0.2:1"}, {Addr: "10.0.0.2:1"}, {Addr: "10.1.0.2:1"}}, slices.Concat(slow, fast0,
+	ways := Order([]Address{{Addr: "10.9.0.2:1"}, {Addr: "10.0.0.2:1"}, {Addr: "10.1.0.2:1"}}, slices.Concat(slow, fast0,
 		fast1), false)
 	if got := strings.Join(Addrs(ways), " "); got != "10.0.0.2:1 10.1.0.2:1 10.9.0.2:1" || Equal(ways) != 2 {
 		t.Errorf("%s, of which %d are equal", got, Equal(ways))

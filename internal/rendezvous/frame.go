@@ -120,7 +120,7 @@ func decode(r io.Reader) (m message, err error) {
 	if err != nil {
 		return m, err
 	}
-	if len(body) > 0 && body[0] == valuesMark {
+	if len(body) > 0 && body[0] == valuesPrefix {
 		return readValues(body)
 	}
 	err = jsonframe.Decode(body, &m)

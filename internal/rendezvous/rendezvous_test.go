@@ -546,7 +546,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		m, err := decode(bytes.NewReader(in))
-		if err != nil || in[4] != valuesMark {
+		if err != nil || in[4] != valuesPrefix {
 			return
 		}
 		again, err := encode(m)

@@ -13,13 +13,13 @@ import (
 //
 // Numbers are uvarints; a name or value is its length and its bytes.
 
-// valuesMark begins them. JSON begins with a brace.
-const valuesMark = 'v'
+// valuesPrefix begins them. JSON begins with a brace.
+const valuesPrefix = 'v'
 
 var errValues = errors.New("a frame of values that makes no sense")
 
 func appendValues(b []byte, m message) []byte {
-	b = append(b, valuesMark)
+	b = append(b, valuesPrefix)
 	b = appendBytes(b, []byte(m.Name))
 	b = binary.AppendUvarint(b, m.Use)
 	b = binary.AppendUvarint(b, uint64(m.First))

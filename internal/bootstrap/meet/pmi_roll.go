@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	// pmiPatience is how long a rank waits at the barrier before it leaves its mark. A start that goes well needs none.
+	// pmiPatience is how long a rank waits at the barrier before it leaves its sign. A start that goes well needs none.
 	pmiPatience = time.Second
-	// pmiQuiet is how long a roll call goes on after the last mark. Who has come a moment before leaves his mark after
+	// pmiQuiet is how long a roll call goes on after the last sign. Who has come a moment before leaves its sign after
 	// pmiPatience.
 	pmiQuiet = pmiPatience + 300*time.Millisecond
-	// pmiPause is between two looks for the marks that are not there.
+	// pmiPause is between two looks for the signs that are not there.
 	pmiPause = 100 * time.Millisecond
 	// pmiPauseEach is what the pause is for each rank of a large job.
 	pmiPauseEach = 500 * time.Microsecond
-	// pmiAlone is how many ranks look for all marks, each for itself; where there are more, one does it for all.
+	// pmiAlone is how many ranks look for all signs, each for itself; where there are more, one does it for all.
 	pmiAlone = 32
 	// pmiLongestList is of the list of those who are there, in bytes.
 	pmiLongestList = 600
 	// pmiRollLimit is the usual bound of a roll call.
 	pmiRollLimit = 4 * time.Second
-	// pmiLongestMark is of a host's name, which is to fit where MPI has the name of a port.
-	pmiLongestMark = 150
+	// pmiLongestHost is of a host's name, which is to fit where MPI has the name of a port.
+	pmiLongestHost = 150
 )
 
 var pmiGate = gate{"PMI", "barrier", "?"}
 
 // barrier waits until all ranks have come. Where the time is over before that the error says who has not.
 //
-// The marks are names in the process manager's name service, since what is put under keys is to be had after the
+// The signs are names in the process manager's name service, since what is put under keys is to be had after the
 // barrier only, or on the same host. A rank that waits at the barrier may speak with it. A process manager that has
 // none costs the error its list, and nothing else: answers are not waited for while the barrier may be passed.
 func (p *pmi) barrier(ctx context.Context, s *speaker) error {
@@ -54,7 +54,7 @@ func (p *pmi) barrier(ctx context.Context, s *speaker) error {
 	defer cancel()
 	_, err := s.answer(early, "barrier_in", "barrier_out")
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		if err := s.notify(ctx, "publish_name service="+s.service(p.place.Rank)+" port="+p.mark()); err != nil {
+		if err := s.notify(ctx, "publish_name service="+s.service(p.place.Rank)+" port="+p.sign()); err != nil {
 			return err
 		}
 		if _, err = s.answer(ctx, "barrier_in", "barrier_out"); err == nil {
@@ -68,23 +68,23 @@ func (p *pmi) barrier(ctx context.Context, s *speaker) error {
 	roll, end := context.WithTimeout(context.Background(), p.rollLimit)
 	defer end()
 	hosts := p.hosts(roll, s)
-	marks, err := p.callRoll(roll, s, hosts)
-	return pmiGate.overdue(ctx, waited, hosts, marks, err)
+	signs, err := p.callRoll(roll, s, hosts)
+	return pmiGate.overdue(ctx, waited, hosts, signs, err)
 }
 
-// service is the name under which a rank leaves its mark. One name service may serve many jobs.
+// service is the name under which a rank leaves its sign. One name service may serve many jobs.
 func (s *speaker) service(rank int) string { return fmt.Sprintf("gorovod-%s-%d", s.space, rank) }
 
-// mark is this process's, in letters that the protocol takes.
-func (p *pmi) mark() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(p.host[:min(len(p.host), pmiLongestMark)]))
+// sign is this process's, in letters that the protocol takes.
+func (p *pmi) sign() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(p.host[:min(len(p.host), pmiLongestHost)]))
 }
 
-// callRoll is the marks of all ranks, by rank, nil for those that have left none until pmiQuiet after the last. It is
+// callRoll is the signs of all ranks, by rank, nil for those that have left none until pmiQuiet after the last. It is
 // an error where ctx ends before all have been looked for, and where not even this rank's own is found. hosts are the
 // launcher's.
 func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byte, error) {
-	marks := make([][]byte, p.place.Size)
+	signs := make([][]byte, p.place.Size)
 	tick := time.NewTicker(max(pmiPause, time.Duration(p.place.Size)*pmiPauseEach))
 	defer tick.Stop()
 	own, err := s.look(ctx, p.place.Rank)
@@ -92,49 +92,49 @@ func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byt
 		return nil, err
 	}
 	if own == nil {
-		return nil, errors.New("this rank's own mark is not there")
+		return nil, errors.New("this rank's own sign is not there")
 	}
-	if len(marks) > pmiAlone {
-		if err := p.share(ctx, s, marks, hosts, tick.C); err != nil {
+	if len(signs) > pmiAlone {
+		if err := p.share(ctx, s, signs, hosts, tick.C); err != nil {
 			return nil, err
 		}
 	}
-	for last, complete := time.Now(), false; slices.ContainsFunc(marks, isNil) &&
+	for last, complete := time.Now(), false; slices.ContainsFunc(signs, isNil) &&
 		time.Since(last) < pmiQuiet; <-tick.C {
-		for r, mark := range marks {
-			if mark != nil {
+		for r, sign := range signs {
+			if sign != nil {
 				continue
 			}
-			mark, err := s.look(ctx, r)
+			sign, err := s.look(ctx, r)
 			if err != nil && complete {
-				return marks, nil
+				return signs, nil
 			}
 			if err != nil {
 				return nil, err
 			}
-			if marks[r] = mark; mark != nil {
+			if signs[r] = sign; sign != nil {
 				last = time.Now()
 			}
 		}
 		complete = true
 	}
-	return marks, nil
+	return signs, nil
 }
 
-func isNil(mark []byte) bool { return mark == nil }
+func isNil(sign []byte) bool { return sign == nil }
 
-// share fills in marks with what the lowest rank that is there has found, so that n ranks need not ask n times n: it
+// share fills in signs with what the lowest rank that is there has found, so that n ranks need not ask n times n: it
 // looks for all and leaves a list, for which the others wait for a while. The list may be old, if that rank's time was
-// over earlier: who is not on it may have come since. Of those on it one of each host is asked for its mark, which is
+// over earlier: who is not on it may have come since. Of those on it one of each host is asked for its sign, which is
 // empty for the others.
-func (p *pmi) share(ctx context.Context, s *speaker, marks [][]byte, hosts []string,
+func (p *pmi) share(ctx context.Context, s *speaker, signs [][]byte, hosts []string,
 	tick <-chan time.Time) (err error) {
-	list := make([]byte, (len(marks)+7)/8) // a bit for each rank
-	for r := range marks {
-		if marks[r], err = s.look(ctx, r); err != nil {
+	list := make([]byte, (len(signs)+7)/8) // a bit for each rank
+	for r := range signs {
+		if signs[r], err = s.look(ctx, r); err != nil {
 			return err
 		}
-		if marks[r] == nil {
+		if signs[r] == nil {
 			continue
 		}
 		list[r/8] |= 1 << (r % 8)
@@ -142,7 +142,7 @@ func (p *pmi) share(ctx context.Context, s *speaker, marks [][]byte, hosts []str
 			break // which is the lowest, and does that
 		}
 	}
-	if slices.IndexFunc(marks, func(m []byte) bool { return m != nil }) >= p.place.Rank {
+	if slices.IndexFunc(signs, func(m []byte) bool { return m != nil }) >= p.place.Rank {
 		if len(list) > pmiLongestList {
 			return nil
 		}
@@ -158,16 +158,16 @@ func (p *pmi) share(ctx context.Context, s *speaker, marks [][]byte, hosts []str
 			continue
 		}
 		named := map[string]bool{}
-		for r := range marks {
-			if marks[r] != nil || told[r/8]>>(r%8)&1 == 0 {
+		for r := range signs {
+			if signs[r] != nil || told[r/8]>>(r%8)&1 == 0 {
 				continue
 			}
-			marks[r] = []byte{}
+			signs[r] = []byte{}
 			if named[hosts[r]] {
 				continue
 			}
 			named[hosts[r]] = true
-			if marks[r], err = s.look(ctx, r); err != nil {
+			if signs[r], err = s.look(ctx, r); err != nil {
 				return err
 			}
 		}
@@ -179,7 +179,7 @@ func (p *pmi) share(ctx context.Context, s *speaker, marks [][]byte, hosts []str
 // listService is the name under which share leaves a list.
 func (s *speaker) listService() string { return "gorovod-" + s.space + "-list" }
 
-// look is the mark of a rank, nil if there is none.
+// look is the sign of a rank, nil if there is none.
 func (s *speaker) look(ctx context.Context, rank int) ([]byte, error) {
 	return s.lookUp(ctx, s.service(rank))
 }

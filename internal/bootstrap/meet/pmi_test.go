@@ -181,7 +181,7 @@ func TestPMI(t *testing.T) {
 		t.Errorf("not everybody has said the last word: %s", all)
 	}
 	if all := strings.Join(m.said, " "); strings.Contains(all, " publish_name") && !strings.Contains(all, "unpublish") {
-		t.Errorf("somebody has left a mark for good: %s", all)
+		t.Errorf("somebody has left a sign for good: %s", all)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestPMIThatGoesWrong(t *testing.T) {
 	}
 }
 
-// A rank that comes late is waited for, and those that have waited leave no mark behind; whether there is a name
+// A rank that comes late is waited for, and those that have waited leave no sign behind; whether there is a name
 // service or not.
 func TestPMIWaits(t *testing.T) {
 	t.Parallel()
@@ -282,7 +282,7 @@ func TestPMINamesTheMissing(t *testing.T) {
 			"there: 0, 1 on host a; 3 on host b"},
 		"no name service": {"a a - -", "(vector,(0,2,2))", "a b", "lookup_name publish_name", "",
 			" for some of 4 ranks, and PMI does not tell for which: 0, 1 on host a; 2, 3 on host b (do all"},
-		"no marks are taken": {"a a - -", "(vector,(0,2,2))", "", "publish_name", "",
+		"no signs are taken": {"a a - -", "(vector,(0,2,2))", "", "publish_name", "",
 			" for some of 4 ranks, and PMI does not tell for which: 0, 1 on host number 1 of 2; 2, 3 on host number " +
 				"2 of 2 (do all"},
 		"no answer any more": {"a -", "(vector,(0,2,1))", "", "", "lookup_name",
@@ -387,7 +387,7 @@ func TestPMIOfManyNamesTheMissing(t *testing.T) {
 					}
 				})
 			}
-			for m.heard("publish_name") < size-len(c.away) { // marks
+			for m.heard("publish_name") < size-len(c.away) { // signs
 				time.Sleep(10 * time.Millisecond)
 			}
 			close(ctx.channel)

@@ -31,7 +31,7 @@ type KeyValues interface {
 // say "not found" to the first who asks, or nothing. So such questions decide nothing: they are asked for an error's
 // words only, when the fence has not ended in time.)
 //
-// Before the fence each rank puts its mark (see gate).
+// Before the fence each rank puts its sign (see gate).
 type pmix struct {
 	space KeyValues
 	host  string // this process's, as messages name it
@@ -39,7 +39,7 @@ type pmix struct {
 
 const (
 	pmixKey  = "gorovod-rendezvous"
-	pmixMark = "gorovod-here"
+	pmixSign = "gorovod-here"
 )
 
 var pmixGate = gate{"PMIx", "fence", ", and has each host libpmix? GOROVOD_RENDEZVOUS_DIR, a directory that all " +
@@ -82,7 +82,7 @@ func (p *pmix) Read(ctx context.Context, stale *Offer) (o Offer, err error) {
 // fence waits until all ranks have come. Where the time is over before that the error says who has not.
 func (p *pmix) fence(ctx context.Context) error {
 	began := time.Now()
-	if err := p.space.Put(ctx, pmixMark, []byte(p.host)); err != nil {
+	if err := p.space.Put(ctx, pmixSign, []byte(p.host)); err != nil {
 		return err
 	}
 	err := p.space.Fence(ctx)
@@ -91,6 +91,6 @@ func (p *pmix) fence(ctx context.Context) error {
 	}
 	waited := time.Since(began)
 	hosts := p.space.Hosts()
-	marks, err := p.space.CallRoll(pmixMark)
-	return pmixGate.overdue(ctx, waited, hosts, marks, err)
+	signs, err := p.space.CallRoll(pmixSign)
+	return pmixGate.overdue(ctx, waited, hosts, signs, err)
 }

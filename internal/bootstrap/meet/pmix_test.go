@@ -17,7 +17,7 @@ type store struct {
 	waiting   int
 	passed    chan struct{}
 	done      int
-	marks     [][]byte // what a roll call brings
+	signs     [][]byte // what a roll call brings
 	hosts     []string
 	deaf      bool // does not answer a roll call
 }
@@ -60,10 +60,10 @@ func (s *store) Get(_ context.Context, rank int, key string) ([]byte, error) {
 func (s *store) CallRoll(key string) ([][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key != pmixMark || s.deaf {
+	if key != pmixSign || s.deaf {
 		return nil, errors.New("TIMEOUT")
 	}
-	return s.marks, nil
+	return s.signs, nil
 }
 
 func (s *store) Hosts() []string { return slices.Clone(s.hosts) }
@@ -127,7 +127,7 @@ func TestPMIxNamesTheMissing(t *testing.T) {
 	many := slices.Repeat([]string{"10.0.0.2"}, 12)
 	for name, c := range map[string]struct {
 		hosts []string
-		marks [][]byte
+		signs [][]byte
 		deaf  bool
 		want  string
 	}{
@@ -155,13 +155,13 @@ func TestPMIxNamesTheMissing(t *testing.T) {
 				"others": func(p *pmix) error { _, err := p.Read(short(t), nil); return err },
 			} {
 				space := newStore(len(c.hosts))
-				space.hosts, space.marks, space.deaf = c.hosts, c.marks, c.deaf
+				space.hosts, space.signs, space.deaf = c.hosts, c.signs, c.deaf
 				err := meet(&pmix{space, "a"})
 				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%s: %v\nwant %s", role, err, c.want)
 				}
-				if space.put[pmixMark] != "a" {
-					t.Errorf("%s has left no mark: %q", role, space.put)
+				if space.put[pmixSign] != "a" {
+					t.Errorf("%s has left no sign: %q", role, space.put)
 				}
 			}
 		})

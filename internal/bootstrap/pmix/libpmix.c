@@ -237,17 +237,17 @@ struct gv_pmix_roll {
   char space[GV_PMIX_NAMESPACE], key[GV_PMIX_TEXT];
   uint32_t size;
   atomic_uint answers;
-  struct mark {
+  struct sign {
     struct gv_pmix_roll *roll;
     atomic_bool due;   /* nobody has been asked for it yet, or there was an error */
     atomic_bool there; /* name is, too */
     char name[GV_PMIX_NAME];
-  } marks[];
+  } signs[];
 };
 
 /* On the library's thread, which keeps what was found. */
 static void answer(int status, value *found, void *argument) {
-  struct mark *m = argument;
+  struct sign *m = argument;
   if (status != 0 || found == NULL || found->type != TYPE_BYTES) {
     m->due = true;
     return;
@@ -259,14 +259,14 @@ static void answer(int status, value *found, void *argument) {
 }
 
 struct gv_pmix_roll *gv_pmix_new_roll(const char *space, uint32_t size, const char *key) {
-  struct gv_pmix_roll *roll = calloc(1, sizeof *roll + size * sizeof *roll->marks);
+  struct gv_pmix_roll *roll = calloc(1, sizeof *roll + size * sizeof *roll->signs);
   if (roll == NULL) return NULL;
   snprintf(roll->space, sizeof roll->space, "%s", space);
   snprintf(roll->key, sizeof roll->key, "%s", key);
   roll->size = size;
   for (uint32_t r = 0; r < size; r++) {
-    roll->marks[r].roll = roll;
-    roll->marks[r].due = true;
+    roll->signs[r].roll = roll;
+    roll->signs[r].due = true;
   }
   return roll;
 }
@@ -274,9 +274,9 @@ struct gv_pmix_roll *gv_pmix_new_roll(const char *space, uint32_t size, const ch
 void gv_pmix_roll_ask(struct gv_pmix_roll *roll) {
   under_way++;
   for (uint32_t r = 0; r < roll->size; r++) {
-    if (!atomic_exchange(&roll->marks[r].due, false)) continue;
+    if (!atomic_exchange(&roll->signs[r].due, false)) continue;
     proc p = named(roll->space, r);
-    if (lib.get_later(&p, roll->key, NULL, 0, answer, &roll->marks[r]) != 0) roll->marks[r].due = true;
+    if (lib.get_later(&p, roll->key, NULL, 0, answer, &roll->signs[r]) != 0) roll->signs[r].due = true;
   }
   under_way--;
 }
@@ -284,7 +284,7 @@ void gv_pmix_roll_ask(struct gv_pmix_roll *roll) {
 uint32_t gv_pmix_roll_answers(struct gv_pmix_roll *roll) { return roll->answers; }
 
 int gv_pmix_roll_answer(struct gv_pmix_roll *roll, uint32_t rank, char name[GV_PMIX_NAME]) {
-  struct mark *m = &roll->marks[rank];
+  struct sign *m = &roll->signs[rank];
   if (!m->there) return 0;
   memcpy(name, m->name, GV_PMIX_NAME);
   return 1;

@@ -138,13 +138,13 @@ func (n *Network) openRegion(id, me int, members, places []int, shapes []board.C
 	}
 	o.incarnation = st.incarnation.Load()
 	if failpoint.Enabled && id == 0 {
-		p.offer()
+		p.share()
 	}
 	return p, nil
 }
 
-// offer has tests damage what the lane hangs on.
-func (p *Part) offer() {
+// share has tests damage what the lane hangs on.
+func (p *Part) share() {
 	registers, cards, mailboxes := p.Boards[0].Vital()
 	failpoint.Share("board", registers...)
 	failpoint.Share("cards", cards...)

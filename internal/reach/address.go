@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Offer is an address at which a process can be reached, as it tells the others.
-type Offer struct {
+// Address is where a process can be reached, as it tells the others.
+type Address struct {
 	Addr   string `json:"a"` // host:port
 	Bridge bool   `json:"b,omitempty"`
 }
@@ -23,9 +23,9 @@ type Own struct {
 	Speed     int  // of the interface, in Mbit/s; 0: unknown
 }
 
-// maxOffers bounds what a process says of itself; a host may have an address for each
+// maxAddresses bounds what a process says of itself; a host may have an address for each
 // of its containers.
-const maxOffers = 16
+const maxAddresses = 16
 
 // OnHost lists the addresses of this host's interfaces that are up, loopback and
 // link-local ones left out: these mean something else to other processes.
@@ -100,14 +100,14 @@ func Names(own []Own) (names []string) {
 	return names
 }
 
-// Best sorts a host's addresses for its offers, and cuts their number: first the one
+// Best puts a host's addresses into the order in which it tells them, and cuts their number: first the one
 // from which first is reached, bridges last, IPv4 before IPv6.
 func Best(own []Own, first netip.Addr) ([]Own, error) {
 	if len(own) == 0 {
 		return nil, errors.New("this host has no address at which ranks on other hosts could reach it")
 	}
 	own = Sorted(own, first)
-	return own[:min(len(own), maxOffers)], nil
+	return own[:min(len(own), maxAddresses)], nil
 }
 
 // Sorted is own in the order of Best, uncut.
