@@ -103,7 +103,8 @@ func TestDeterministicLanesGiveTheSameBits(t *testing.T) {
 }
 
 // cutJobs reduces one tensor by each algorithm, cut at random places.
-func cutJobs(rng *rand.Rand, all []algorithm, dt tensor.DType, op tensor.ReduceOp, size int, hosts [][]int) (jobs []job) {
+func cutJobs(rng *rand.Rand, all []algorithm, dt tensor.DType, op tensor.ReduceOp, size int,
+	hosts [][]int) (jobs []job) {
 	const scale = 1.0 / 3
 	n := 20*testChunk/dt.Size() + rng.IntN(100)
 	ins := make([][]byte, size)

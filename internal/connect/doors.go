@@ -60,7 +60,7 @@ type notice []doorNotice
 
 // doorNotice has Addresses, or, where a door is at the addresses of the one before, the Port that it has there.
 type doorNotice struct {
-	Port   uint16        `json:"p,omitempty"`
+	Port      uint16          `json:"p,omitempty"`
 	Addresses []reach.Address `json:"o,omitempty"`
 }
 

@@ -121,7 +121,9 @@ func TestManyTensorsInAnyOrder(t *testing.T) {
 		{"all fused over messages", false, 1 << 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			engines := newWorld(t, 4, c.shared, func(o *Options) { o.FusionThreshold, o.CacheCapacity = c.threshold, 40 })
+			engines := newWorld(t, 4, c.shared, func(o *Options) {
+				o.FusionThreshold, o.CacheCapacity = c.threshold, 40
+			})
 			each(engines, func(r int, e *Engine) { submitFromThreads(t, e, r, seed) })
 			for r, e := range engines {
 				if n := e.Pending(); n != 0 {

@@ -93,7 +93,8 @@ func checkBroadcast(t *testing.T, e *Engine, rank, size, round int) {
 }
 
 func checkBarrier(t *testing.T, e *Engine, rank, _, _ int) {
-	err := do(t, e, &Op{Type: operation.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1, Postscale: 1})
+	err := do(t, e, &Op{Type: operation.Barrier, DType: tensor.Uint8, Name: "barrier.noname", Prescale: 1,
+		Postscale: 1})
 	if err != nil {
 		t.Errorf("rank %d: %v", rank, err)
 	}

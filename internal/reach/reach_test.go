@@ -25,7 +25,7 @@ func TestOrder(t *testing.T) {
 		own("ib0", "10.1.0.1/24"))
 	for _, c := range []struct {
 		name, addresses, want string
-		near               bool
+		near                  bool
 	}{
 		{"the same subnet before others, bridges last", "192.168.9.9:1 172.18.0.1:1! 10.0.0.2:1 10.1.0.2:1",
 			"10.0.0.2:1 10.1.0.2:1 192.168.9.9:1 172.18.0.1:1", false},
@@ -89,8 +89,8 @@ func TestRails(t *testing.T) {
 			t.Errorf("%v, chosen %v: %d, want %d", c.own, c.chosen, got, c.want)
 		}
 	}
-	ways := Order([]Address{{Addr: "10.9.0.2:1"}, {Addr: "10.0.0.2:1"}, {Addr: "10.1.0.2:1"}}, slices.Concat(slow, fast0,
-		fast1), false)
+	ways := Order([]Address{{Addr: "10.9.0.2:1"}, {Addr: "10.0.0.2:1"}, {Addr: "10.1.0.2:1"}},
+		slices.Concat(slow, fast0, fast1), false)
 	if got := strings.Join(Addrs(ways), " "); got != "10.0.0.2:1 10.1.0.2:1 10.9.0.2:1" || Equal(ways) != 2 {
 		t.Errorf("%s, of which %d are equal", got, Equal(ways))
 	}

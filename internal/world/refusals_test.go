@@ -611,7 +611,8 @@ func outliveShutdown(t *testing.T, c *config.Config, leaves bool) {
 	}
 	for _, name := range []string{"pending", "later"} {
 		_, err := add(w, name, 1)
-		if err == nil || err.Code != engine.UnknownError || !strings.HasPrefix(err.Reason, "Horovod has been shut down") {
+		if err == nil || err.Code != engine.UnknownError ||
+			!strings.HasPrefix(err.Reason, "Horovod has been shut down") {
 			t.Errorf("rank %d: %s: %v", w.Place.Rank, name, err)
 		}
 	}

@@ -62,7 +62,8 @@ func (s *State) changes(came []*worker) (list []string) {
 
 // finish says whose end has finished the job.
 func (s *State) finish() string {
-	return fmt.Sprintf("worker %d on host %s ended with code 0, which ends the job", s.finisher.id, s.finisher.host.name)
+	return fmt.Sprintf("worker %d on host %s ended with code 0, which ends the job", s.finisher.id,
+		s.finisher.host.name)
 }
 
 // early says whose end has finished the job, and for whom that was too early.

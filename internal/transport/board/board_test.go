@@ -11,7 +11,8 @@ import (
 
 // small is a board whose rings wrap after a few messages.
 func small(members, cards int) Config {
-	return Config{Members: members, Readers: members, Cards: cards, LogBytes: roundUp(8*cards+64, 64), MailboxBytes: 128}
+	return Config{Members: members, Readers: members, Cards: cards, LogBytes: roundUp(8*cards+64, 64),
+		MailboxBytes: 128}
 }
 
 func mustNew(t testing.TB, c Config) *Board {
