@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,43 +113,47 @@ func (c *countedComm) Send(to int, p []byte) {
 // reducescatter's, and its own contributions to each other host of an allgather's.
 func TestBytesBetweenHosts(t *testing.T) {
 	hosts := [][]int{{0, 1, 2}, {3, 4, 5}, {6, 7, 8}}
+	host := make(map[int]int)
+	for h, members := range hosts {
+		for _, m := range members {
+			host[m] = h
+		}
+	}
 	const n, size = 9 * 96 << 10, 9
 	rng := random(t)
 	counts, elems := make([]int64, size), make([]int, size)
 	for m := range counts {
 		counts[m], elems[m] = n/size, n/size/4
 	}
-	for _, options := range []Options{{}, {Deterministic: true}} {
-		for _, c := range []struct {
-			job  job
-			want int
-		}{
-			{allreduceJob(rng, algorithm{"chosen", always, chosen}, size, tensor.Int32, tensor.Sum, n/4, true, true),
-				2 * n * 2 / 3},
-			{reducescatterJob(rng, scatterAlgorithm{"chosen", false, chosenScatter}, tensor.Int32, tensor.Sum, elems),
-				n * 2 / 3},
-			{allgatherJob(rng, counts, false), n * 2 / 3},
-		} {
-			g := newGroup(t, size, inproc.Options{Hosts: hosts}, options)
-			sent := make([]int, len(hosts))
-			host := make(map[int]int)
-			for h, members := range hosts {
-				for _, m := range members {
-					host[m] = h
+	for _, c := range []struct {
+		name  string
+		job   func() job
+		limit int // bytes
+	}{
+		{"allreduce", func() job {
+			return allreduceJob(rng, algorithm{"chosen", always, chosen}, size, tensor.Int32, tensor.Sum, n/4, true, true)
+		}, 2 * n * 2 / 3},
+		{"reducescatter", func() job {
+			return reducescatterJob(rng, scatterAlgorithm{"chosen", false, chosenScatter}, tensor.Int32, tensor.Sum, elems)
+		}, n * 2 / 3},
+		{"allgather", func() job { return allgatherJob(rng, counts, false) }, n * 2 / 3},
+	} {
+		for _, deterministic := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, deterministic: %v", c.name, deterministic), func(t *testing.T) {
+				g := newGroup(t, size, inproc.Options{Hosts: hosts}, Options{Deterministic: deterministic})
+				sent := make([]int, len(hosts))
+				for r, l := range g.lanes {
+					l.piece, l.hier.cross.piece, l.hier.block = pieceBytes, pieceBytes, 256<<10
+					l.wrap(&countedComm{l.comm, host, &sent[host[r]]})
 				}
-			}
-			for r, l := range g.lanes {
-				l.piece, l.hier.cross.piece, l.hier.block = pieceBytes, pieceBytes, 256<<10
-				l.wrap(&countedComm{l.comm, host, &sent[host[r]]})
-			}
-			g.runScheduled(t, rng, []job{c.job})
-			for h, got := range sent {
-				if got > c.want {
-					t.Errorf("%s, %+v: host %d has sent %d bytes, want at most %d", c.job.name, options, h, got, c.want)
+				g.runScheduled(t, rng, []job{c.job()})
+				if most := slices.Max(sent); most > c.limit {
+					t.Errorf("a host has sent %d bytes, want at most %d: %v", most, c.limit, sent)
 				}
-			}
+			})
 		}
 	}
+
 }
 
 func TestHostsMustShareMemory(t *testing.T) {

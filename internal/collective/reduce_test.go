@@ -86,37 +86,47 @@ func TestReduceMatchesTheReference(t *testing.T) {
 
 // TestDeterministicReduce compares with the allreduce of the same floats, whose sum depends on the order.
 func TestDeterministicReduce(t *testing.T) {
-	for _, o := range []inproc.Options{{}, {Shared: true}, {Hosts: topologies[0]}, {Hosts: topologies[3]}} {
-		size := sizeOf(o.Hosts)
-		if size == 0 {
-			size = 4
-		}
-		rng := random(t)
-		g := newGroup(t, size, o, Options{Deterministic: true})
-		for _, n := range []int{1, 100, 5000} {
-			for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
-				ins, sums := make([][]byte, size), make([][]byte, size)
-				for r := range ins {
-					ins[r] = elements(rng, dt, n, false)
-					sums[r] = make([]byte, len(ins[r]))
-				}
-				got, root := make([]byte, len(ins[0])), rng.IntN(size)
-				g.runScheduled(t, rng, []job{
-					{name: "allreduce", start: func(l *Lane) Op {
-						return l.Allreduce(dt, tensor.Sum, ins[l.rank], sums[l.rank], 1)
-					},
-						check: func(int) error { return nil }},
-					{name: "reduce", start: func(l *Lane) Op {
-						if l.rank == root {
-							return l.Reduce(root, dt, tensor.Sum, ins[root], got, 1)
-						}
-						return l.Reduce(root, dt, tensor.Sum, ins[l.rank], nil, 1)
-					}, check: func(int) error { return nil }},
-				})
-				if !bytes.Equal(got, sums[root]) {
-					t.Errorf("%+v: %d %v: the reduction has other bits than the allreduce", o, n, dt)
-				}
+	for name, o := range map[string]inproc.Options{
+		"messages":         {},
+		"shared memory":    {Shared: true},
+		"equal hosts":      {Hosts: topologies[0]},
+		"hosts of one too": {Hosts: topologies[3]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			size := max(sizeOf(o.Hosts), 4)
+			rng := random(t)
+			g := newGroup(t, size, o, Options{Deterministic: true})
+			for _, n := range []int{1, 100, 5000} {
+				compareWithAllreduce(t, g, rng, tensor.Float32, n)
+				compareWithAllreduce(t, g, rng, tensor.BFloat16, n)
 			}
-		}
+		})
 	}
+}
+
+// compareWithAllreduce reduces the same elements to one rank and to all.
+func compareWithAllreduce(t *testing.T, g *group, rng *rand.Rand, dt tensor.DType, n int) {
+	size := len(g.lanes)
+	ins, sums := make([][]byte, size), make([][]byte, size)
+	for r := range ins {
+		ins[r] = elements(rng, dt, n, false)
+		sums[r] = make([]byte, len(ins[r]))
+	}
+	got, root := make([]byte, len(ins[0])), rng.IntN(size)
+	unchecked := func(int) error { return nil }
+	g.runScheduled(t, rng, []job{
+		{name: "allreduce", check: unchecked, start: func(l *Lane) Op {
+			return l.Allreduce(dt, tensor.Sum, ins[l.rank], sums[l.rank], 1)
+		}},
+		{name: "reduce", check: unchecked, start: func(l *Lane) Op {
+			if l.rank == root {
+				return l.Reduce(root, dt, tensor.Sum, ins[root], got, 1)
+			}
+			return l.Reduce(root, dt, tensor.Sum, ins[l.rank], nil, 1)
+		}},
+	})
+	if !bytes.Equal(got, sums[root]) {
+		t.Errorf("%d %v: the reduction has other bits than the allreduce", n, dt)
+	}
+
 }

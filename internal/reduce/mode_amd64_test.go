@@ -25,31 +25,47 @@ func TestThreadsModeChangesNothing(t *testing.T) {
 		binary.LittleEndian.PutUint32(a[i:], 0x0000_1001)                 // subnormal
 		binary.LittleEndian.PutUint32(b[i:], 0x3f80_0001+uint32(i/4)<<20) // a bit more than 1, and others
 	}
-	halves := [][]byte{a[:200], b[:200]}
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16} {
-		for _, srcs := range [][][]byte{{a, a}, {a, b}, {b, b}, halves} {
-			for _, v := range variants()[1:] {
-				want, got, after := make([]byte, len(srcs[0])), make([]byte, len(srcs[0])), make([]byte, len(srcs[0]))
-				reduceWith(v, dt, tensor.Sum, want, srcs, 1.1)
-				for _, mode := range []uint32{flush, roundUp} {
-					runtime.LockOSThread()
-					setMode(defaultMode | mode)
-					reduceWith(v, dt, tensor.Sum, got, srcs, 1.1)
-					still := probeMode()
-					setMode(defaultMode)
-					runtime.UnlockOSThread()
-					requireEqual(t, dt, v.String(), got, want, srcs)
-					if still != mode {
-						t.Fatalf("%v: the mode was %#x and is now %#x", v, mode, still)
+	operands := map[string][][]byte{
+		"subnormal and subnormal": {a, a},
+		"subnormal and normal":    {a, b},
+		"normal and normal":       {b, b},
+		"half of each":            {a[:200], b[:200]},
+	}
+	for name, srcs := range operands {
+		t.Run(name, func(t *testing.T) {
+			for _, dt := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16} {
+				for _, v := range variants()[1:] {
+					sum := func() []byte {
+						out := make([]byte, len(srcs[0]))
+						reduceWith(v, dt, tensor.Sum, out, srcs, 1.1)
+						return out
+					}
+					want := sum()
+					for _, mode := range []uint32{flush, roundUp} {
+						got, still := underMode(defaultMode, mode, sum)
+						requireEqual(t, dt, v.String(), got, want, srcs)
+						if still != mode {
+							t.Fatalf("%v: the mode was %#x and is now %#x", v, mode, still)
+						}
+					}
+					if !bytes.Equal(sum(), want) {
+						t.Fatalf("%v: results changed after the mode was set back", v)
 					}
 				}
-				reduceWith(v, dt, tensor.Sum, after, srcs, 1.1)
-				if !bytes.Equal(after, want) {
-					t.Fatalf("%v: results changed after the mode was set back", v)
-				}
 			}
-		}
+		})
 	}
+}
+
+// underMode calls sum on a thread of this mode, and returns the thread's mode after it, too.
+func underMode(before, mode uint32, sum func() []byte) (result []byte, after uint32) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	setMode(before | mode)
+	defer setMode(before)
+	result = sum()
+	return result, probeMode()
+
 }
 
 // Of the other kernels those that round.

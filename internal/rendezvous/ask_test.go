@@ -52,41 +52,47 @@ func mustAnswer(t *testing.T, got [][]byte, err error, want string) {
 }
 
 func TestEveryoneAnswers(t *testing.T) {
-	for _, size := range []int{1, 2, 17} {
-		srv, addr := serve(t, size)
-		srv.freshTime = 0
-		all := joinAll(t, addr, size)
-		large := MaxValue
-		if size > 2 {
-			large = 8000 // several writes all the same
-		}
-		answer := func(r int) []byte { return bytes.Repeat([]byte{byte(r)}, min(r, 1)*(large-r)) }
-		var asks atomic.Int64
-		for r, s := range all {
-			s.OnAsk(func() []byte { asks.Add(1); return answer(r) })
-		}
-		var wg sync.WaitGroup
-		for _, s := range all {
-			wg.Go(func() {
-				for range 3 {
-					got, err := s.Ask(bounded(t))
-					if err != nil {
-						t.Error(err)
-						return
+	for _, c := range []struct{ ranks, large int }{
+		{1, MaxValue},
+		{2, MaxValue},
+		{17, 8000}, // several writes all the same
+	} {
+		t.Run(fmt.Sprintf("%d ranks, up to %d bytes", c.ranks, c.large), func(t *testing.T) {
+			srv, addr := serve(t, c.ranks)
+			srv.freshTime = 0
+			all := joinAll(t, addr, c.ranks)
+			answer := func(r int) []byte { return bytes.Repeat([]byte{byte(r)}, min(r, 1)*(c.large-r)) }
+			var asks atomic.Int64
+			for r, s := range all {
+				s.OnAsk(func() []byte { asks.Add(1); return answer(r) })
+			}
+			var wg sync.WaitGroup
+			for _, s := range all {
+				wg.Go(func() {
+					for range 3 {
+						askAll(t, s, answer)
 					}
-					for r, v := range got {
-						if v == nil || !bytes.Equal(v, answer(r)) {
-							t.Errorf("%d bytes (nil: %t) from rank %d of %d", len(v), v == nil, r, size)
-						}
-					}
-				}
-			})
-		}
-		wg.Wait()
-		if n := asks.Load(); n < int64(3*size) || n > int64(3*size*size) {
-			t.Errorf("%d asks of %d ranks made them answer %d times", 3*size, size, n)
+				})
+			}
+			wg.Wait()
+			if n := asks.Load(); n < int64(3*c.ranks) || n > int64(3*c.ranks*c.ranks) {
+				t.Errorf("%d asks of %d ranks made them answer %d times", 3*c.ranks, c.ranks, n)
+			}
+		})
+	}
+}
+
+func askAll(t *testing.T, s *Session, answer func(rank int) []byte) {
+	got, err := s.Ask(bounded(t))
+	if err != nil {
+		t.Error(err)
+	}
+	for r, v := range got {
+		if v == nil || !bytes.Equal(v, answer(r)) {
+			t.Errorf("%d bytes (nil: %t) from rank %d", len(v), v == nil, r)
 		}
 	}
+
 }
 
 func TestAnswersAreCutAndEmptyWithoutOnAsk(t *testing.T) {

@@ -168,29 +168,26 @@ func TestMessagesArriveWholeAndInOrder(t *testing.T) {
 func TestTagsAreIndependent(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	endpoints := world(t, 2, nil)
 	const tags, rounds = 5, 60
+	// messages gives those of a tag one by one, the same to who sends them and who receives them.
+	messages := func(tag uint32, each func(message []byte)) {
+		rnd := rand.New(rand.NewPCG(seed, uint64(tag)))
+		for k := range rounds {
+			each(pattern(rnd.IntN(20_000), byte(k)+byte(tag)))
+		}
+	}
 	var g sync.WaitGroup
-	for me, m := range endpoints {
-		for peer := range endpoints {
-			for tag := range uint32(tags) {
-				g.Go(func() {
-					rnd := rand.New(rand.NewPCG(seed, uint64(tag)))
-					for k := range rounds {
-						mustSend(t, m, peer, tag, pattern(rnd.IntN(20_000), byte(k)+byte(tag)))
-					}
-				})
-				g.Go(func() {
-					rnd := rand.New(rand.NewPCG(seed, uint64(tag)))
-					for k := range rounds {
-						mustRecv(t, m, 1-peer, tag, pattern(rnd.IntN(20_000), byte(k)+byte(tag)))
-					}
-				})
+	endpoints := world(t, 2, nil)
+	for _, m := range endpoints {
+		for tag := range uint32(tags) {
+			for peer := range endpoints { // oneself, too
+				g.Go(func() { messages(tag, func(p []byte) { mustSend(t, m, peer, tag, p) }) })
+				g.Go(func() { messages(tag, func(p []byte) { mustRecv(t, m, peer, tag, p) }) })
 			}
 		}
-		_ = me
 	}
 	g.Wait()
+
 }
 
 func TestReceivesOfATagAreServedInOrder(t *testing.T) {

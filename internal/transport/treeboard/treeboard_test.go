@@ -214,39 +214,54 @@ func TestChains(t *testing.T) {
 
 // A member whose Requests nobody takes gets no room, and then room again.
 func TestRequestWindow(t *testing.T) {
-	request := make([]byte, transport.MaxRecord)
 	for _, m := range []int{0, 1, 2, 3, below1} {
-		l := newLink(t, deep(), 4, nil)
-		posted, taken := 0, 0
-		for round := range 3 {
-			before := posted
-			for stuck := false; !stuck; l.poll() {
-				stuck = true
-				for l.boards[m].Post(request) {
-					stuck = false
-					if posted++; posted > 100 {
-						t.Fatal("no limit")
-					}
+		t.Run(fmt.Sprintf("member %d", m), func(t *testing.T) {
+			l := newLink(t, deep(), 4, nil)
+			posted, taken := 0, 0
+			for round := range 3 {
+				n := fillRequests(t, l, m)
+				if n == 0 {
+					t.Fatalf("no room in round %d", round)
 				}
+				posted += n
+				taken += takeRequests(t, l, m)
 			}
-			if posted == before {
-				t.Fatalf("member %d has no room in round %d", m, round)
+			if taken != posted {
+				t.Errorf("posted %d requests, %d came", posted, taken)
 			}
-			for more := true; more; l.poll() {
-				more = false
-				l.boards[0].Requests(func(from []int, p []byte) {
-					if !slices.Equal(from, []int{m}) || len(p) != len(request) {
-						t.Errorf("request of %d bytes from %v", len(p), from)
-					}
-					taken++
-					more = true
-				})
+		})
+	}
+}
+
+// fillRequests posts the largest requests until there is no more room anywhere on their way.
+func fillRequests(t *testing.T, l *link, member int) (posted int) {
+	request := make([]byte, transport.MaxRecord)
+	for stuck := false; !stuck; l.poll() {
+		stuck = true
+		for l.boards[member].Post(request) {
+			stuck = false
+			if posted++; posted > 100 {
+				t.Fatal("no limit")
 			}
-		}
-		if taken != posted {
-			t.Errorf("member %d posted %d requests, %d came", m, posted, taken)
 		}
 	}
+	return posted
+}
+
+// takeRequests takes at the root what there is of a member's.
+func takeRequests(t *testing.T, l *link, member int) (taken int) {
+	for more := true; more; l.poll() {
+		more = false
+		l.boards[0].Requests(func(from []int, p []byte) {
+			if !slices.Equal(from, []int{member}) || len(p) != transport.MaxRecord {
+				t.Errorf("request of %d bytes from %v", len(p), from)
+			}
+			taken++
+			more = true
+		})
+	}
+	return taken
+
 }
 
 // A host that takes no batches holds the root back, and no queue grows without limit
