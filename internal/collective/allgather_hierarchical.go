@@ -66,20 +66,7 @@ func (a *allgatherHierarchical) start(l *Lane, in, out []byte) Op {
 	return a
 }
 
-func (a *allgatherHierarchical) Advance() (bool, error) {
-	l := a.lane
-	for {
-		before := l.Moved()
-		done, err := a.step()
-		switch {
-		case done || err != nil:
-			l.end()
-			return true, err
-		case l.Moved() == before:
-			return false, nil
-		}
-	}
-}
+func (a *allgatherHierarchical) Advance() (bool, error) { return a.lane.drive(a) }
 
 // stepLittle is step where the first members gather.
 func (a *allgatherHierarchical) stepLittle() (done bool, err error) {

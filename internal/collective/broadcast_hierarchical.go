@@ -1,5 +1,7 @@
 package collective
 
+import "slices"
+
 // broadcastHierarchical is the broadcast over several hosts. The data is cut into
 // blocks as in allreduceHierarchical. On the root's host a block is broadcast
 // inside; then each of its members that has a shard broadcasts it to those with the same index on
@@ -25,38 +27,19 @@ func (b *broadcastHierarchical) start(l *Lane, root int, buf []byte) Op {
 	shards := l.hier.shardsOf(len(buf))
 	blocks, length := l.hier.blocksOf(len(buf), shards)
 	*b = broadcastHierarchical{lane: l, buf: buf, root: root, shards: shards, length: length, blocks: blocks}
-	for host, members := range l.hier.hosts {
-		for i, m := range members {
-			if m == root {
-				b.rootHost, b.rootIndex = host, i
-			}
-		}
-	}
+	b.rootHost = l.hier.hostOf(root)
+	b.rootIndex = slices.Index(l.hier.hosts[b.rootHost], root)
 	return b
 }
 
-func (b *broadcastHierarchical) Advance() (bool, error) {
-	l := b.lane
-	for {
-		before := l.Moved()
-		err := b.step()
-		switch {
-		case err != nil || b.inside.done == b.blocks && b.across.done == b.blocks:
-			l.end()
-			return true, err
-		case l.Moved() == before:
-			return false, nil
-		}
-	}
-}
+func (b *broadcastHierarchical) Advance() (bool, error) { return b.lane.drive(b) }
 
-// step drives what runs inside and across, and starts what can be.
-func (b *broadcastHierarchical) step() error {
+func (b *broadcastHierarchical) step() (done bool, err error) {
 	if _, err := b.inside.advance(); err != nil {
-		return err
+		return true, err
 	}
 	if _, err := b.across.advance(); err != nil {
-		return err
+		return true, err
 	}
 	source := b.lane.hier.host == b.rootHost
 	if b.across.idle() && b.across.done < b.blocks && (!source || b.across.done < b.inside.done ||
@@ -66,7 +49,7 @@ func (b *broadcastHierarchical) step() error {
 	if b.inside.idle() && b.inside.done < b.blocks && (source || b.inside.done < b.across.done) {
 		b.share(b.inside.done, source)
 	}
-	return nil
+	return b.inside.done == b.blocks && b.across.done == b.blocks, nil
 }
 
 // block is the block with the given number and this member's shard of it.

@@ -100,6 +100,24 @@ func (h *hierarchy) reduceAcross(r reduction) Op {
 	return h.cross.AllreduceAs(r.wire, r.dt, r.op, r.in, r.out, r.scale)
 }
 
+// reduceShards is Reducescatter for a lane inside a host. Other than there, out
+// may be this member's part of in.
+func (l *Lane) reduceShards(r reduction, counts []int64) Op {
+	l.begin()
+	if _, err := l.deal(l.offsets, counts); err != nil {
+		panic(err)
+	}
+	if l.size == 1 {
+		return l.allreduceLocal.start(l, l.whole(r))
+	}
+	return l.reducescatterShared.start(l, r)
+}
+
+// hostOf is the host of a lane member.
+func (h *hierarchy) hostOf(member int) int {
+	return slices.IndexFunc(h.hosts, func(members []int) bool { return slices.Contains(members, member) })
+}
+
 // deal makes counts the parts of length bytes that the members of this host
 // carry, the first `shards` of them, and returns this member's.
 func (h *hierarchy) deal(length, shards int) (lo, hi int) {
@@ -153,6 +171,27 @@ func (p *pass) advance() (ended bool, err error) {
 		p.done++
 	}
 	return done, nil
+}
+
+// stepper is an operation on both lanes of a hierarchy. step drives what runs inside and across, and starts what can
+// be. An error ends it, too.
+type stepper interface {
+	step() (done bool, err error)
+}
+
+// drive is Advance of a stepper: it steps until the end, or until nothing moves.
+func (l *Lane) drive(s stepper) (bool, error) {
+	for {
+		before := l.Moved()
+		done, err := s.step()
+		switch {
+		case done || err != nil:
+			l.end()
+			return true, err
+		case l.Moved() == before:
+			return false, nil
+		}
+	}
 }
 
 // idle reports that the next operation can be started.

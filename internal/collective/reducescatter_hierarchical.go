@@ -35,28 +35,14 @@ func (s *reducescatterHierarchical) start(l *Lane, todo reduction) Op {
 	return s
 }
 
-func (s *reducescatterHierarchical) Advance() (bool, error) {
-	l := s.lane
-	for {
-		before := l.Moved()
-		err := s.step()
-		switch {
-		case err != nil || s.across.done == s.bands:
-			l.end()
-			return true, err
-		case l.Moved() == before:
-			return false, nil
-		}
-	}
-}
+func (s *reducescatterHierarchical) Advance() (bool, error) { return s.lane.drive(s) }
 
-// step drives what runs inside and across, and starts what can be.
-func (s *reducescatterHierarchical) step() error {
+func (s *reducescatterHierarchical) step() (done bool, err error) {
 	if _, err := s.inside.advance(); err != nil {
-		return err
+		return true, err
 	}
 	if _, err := s.across.advance(); err != nil {
-		return err
+		return true, err
 	}
 	if s.across.idle() && s.across.done < s.inside.done {
 		s.cross(s.across.done)
@@ -64,7 +50,7 @@ func (s *reducescatterHierarchical) step() error {
 	if s.inside.idle() && s.inside.done < min(s.bands, s.across.done+2) {
 		s.reduce(s.inside.done)
 	}
-	return nil
+	return s.across.done == s.bands, nil
 }
 
 // slice is the range of the input's bytes that is slice k of member m's part.
