@@ -1,0 +1,40 @@
+"""Where a worker runs, and with which versions: those of all workers must suit the driver's."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from typing import NamedTuple
+
+import horovod
+
+
+class Facts(NamedTuple):
+    """What one process says of itself."""
+
+    node_id: str
+    hostname: str
+    address: str
+    pid: int
+    gpu_ids: list[str]
+    python: str
+    gorovod: str
+    package: str
+
+
+def of_this_process() -> Facts:
+    """The facts of the actor, or driver, that this process is."""
+    import ray
+
+    context = ray.get_runtime_context()
+    return Facts(
+        node_id=context.get_node_id(),
+        hostname=socket.gethostname(),
+        address=ray.util.get_node_ip_address(),
+        pid=os.getpid(),
+        gpu_ids=[str(gpu) for gpu in ray.get_gpu_ids()],
+        python=platform.python_version(),
+        gorovod=horovod.__version__,
+        package=os.path.dirname(horovod.__file__),
+    )

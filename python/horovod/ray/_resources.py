@@ -1,0 +1,67 @@
+"""What a cluster has and what a job asks for, in words."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional, Sequence
+
+import ray
+from ray.util.placement_group import PlacementGroup
+
+_SHOWN = ("CPU", "GPU")
+_NOT_SHOWN = ("node:", "memory", "object_store", "bundle")
+_MOST_NODES = 16
+TIMED_OUT = (
+    "Placement group creation timed out. Make sure your cluster either has enough resources or use an autoscaling "
+    "cluster."
+)
+
+
+def words(resources: Mapping[str, float], like: Optional[Mapping[str, float]] = None) -> str:
+    """Such as ``{CPU: 4, GPU: 1}``. ``like`` says of which resources."""
+    shown = [name for name in _SHOWN if name in (like or resources)]
+    shown += [
+        n for n in resources if n not in _SHOWN and not n.startswith(("node:", "memory", "object_store", "bundle"))
+    ]
+    return "{" + ", ".join(f"{name}: {resources.get(name, 0):g}" for name in shown) + "}"
+
+
+def asked(bundles: Sequence[Mapping[str, float]], strategy: str) -> str:
+    """Such as ``4 × {CPU: 1} (PACK)``."""
+    spread = ", each on a host of its own" if strategy == "STRICT_SPREAD" else ""
+    return f"{len(bundles)} × {words(bundles[0])}{spread} ({strategy})"
+
+
+def there() -> str:
+    """What each node of the cluster has, and how much of it is free."""
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    free = _available_per_node()
+    lines = [
+        f"{node['NodeManagerAddress']} ({node['NodeID'][:8]}) has {words(node['Resources'])}, "
+        f"of which free {words(free.get(node['NodeID'], {}), node['Resources'])}"
+        for node in nodes[:_MOST_NODES]
+    ]
+    more = [f"and {len(nodes) - _MOST_NODES} nodes more"] if len(nodes) > _MOST_NODES else []
+    return f"The cluster has {len(nodes)} node{'s' * (len(nodes) != 1)}: " + "; ".join(lines + more)
+
+
+def check_room(group: PlacementGroup, per_worker: Mapping[str, float], workers: int) -> None:
+    """Raise TimeoutError if the placement group could never have room for so many workers."""
+    room = sum(_fits(bundle, per_worker) for bundle in group.bundle_specs)
+    if room < workers:
+        bundles = ", ".join(words(bundle) for bundle in group.bundle_specs)
+        raise TimeoutError(
+            f"{TIMED_OUT} The current placement group has room for {room} of {workers} workers that need "
+            f"{words(per_worker)} each: its bundles are {bundles}. Make the group larger, or give RayExecutor "
+            "use_current_placement_group=False."
+        )
+
+
+def _fits(bundle: Mapping[str, float], per_worker: Mapping[str, float]) -> int:
+    """How many workers the bundle has room for."""
+    return min((int(bundle.get(name, 0) // amount) for name, amount in per_worker.items() if amount), default=1 << 30)
+
+
+def _available_per_node() -> dict[str, Any]:
+    from ray._private import state
+
+    return dict(state.available_resources_per_node())

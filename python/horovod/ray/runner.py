@@ -1,0 +1,227 @@
+"""RayExecutor: the ranks of a job as actors of Ray."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from horovod.ray import _settings
+from horovod.ray._coordinator import Coordinator
+from horovod.ray._settings import MiniSettings
+from horovod.ray._static import StaticAdapter
+from horovod.ray.adapter import Adapter, Callbacks
+from horovod.ray.strategy import BaseStrategy, ColocatedStrategy, PGStrategy
+
+__all__ = ["Coordinator", "MiniSettings", "RayExecutor"]
+
+
+class _BothGiven(ValueError, AssertionError):
+    """Two parameters of which only one may be given; Horovod has an AssertionError here."""
+
+
+class RayExecutor:
+    """A job whose ranks are actors of Ray.
+
+    Give ``num_workers``, or ``num_hosts`` with ``num_workers_per_host``, for a job of a fixed size; or ``min_workers``
+    for an elastic one. Workers take part as soon as they call ``hvd.init()``.
+
+    Args:
+        settings: from :meth:`create_settings`; the defaults where there are none.
+        num_workers: the number of ranks, packed onto few hosts.
+        num_hosts: the number of hosts, each of which has ``num_workers_per_host`` ranks.
+        num_workers_per_host: ranks on each host.
+        cpus_per_worker: how many CPUs each rank takes of Ray's.
+        use_gpu: give each rank GPUs.
+        gpus_per_worker: how many, 1 by default.
+        use_current_placement_group: run in the placement group that this process runs in, if there is one.
+        min_workers: the fewest ranks with which an elastic job goes on.
+        max_workers: the most of an elastic job.
+        reset_limit: how often an elastic job may be formed anew.
+        cooldown_range: for how many seconds a host is left alone that has failed: the least and the most.
+        elastic_timeout: seconds until an elastic job must have its ranks again.
+        override_discovery: look for the hosts of an elastic job in Ray.
+
+    Raises:
+        ValueError: arguments exclude one another, or make no sense.
+
+    Example:
+        >>> executor = RayExecutor(num_workers=4)
+        >>> executor.start()
+        >>> losses = executor.run(train, args=[config])
+        >>> executor.shutdown()
+    """
+
+    @classmethod
+    def create_settings(
+        cls,
+        timeout_s: float = 30,
+        ssh_identity_file: Optional[str] = None,
+        ssh_str: Optional[str] = None,
+        placement_group_timeout_s: float = 100,
+        nics: Optional[Sequence[str]] = None,
+        **unknown: Any,
+    ) -> MiniSettings:
+        """Make the settings of a job.
+
+        Args:
+            timeout_s: seconds until all ranks must have met in ``hvd.init()``, once the first is there.
+            ssh_identity_file: the path of a file for ``ssh_str``.
+            ssh_str: is written to ``ssh_identity_file`` if that is not there. Nothing is started by ssh.
+            placement_group_timeout_s: seconds until the cluster must have room for all workers.
+            nics: names of the network interfaces that the ranks may use; all by default.
+            unknown: nothing else is taken.
+
+        Raises:
+            TypeError: for other parameters.
+        """
+        _settings.refuse_unknown("RayExecutor.create_settings", unknown, {"verbose": "set settings.verbose"})
+        _settings.write_identity(ssh_identity_file, ssh_str)
+        return MiniSettings(
+            nics=nics,
+            ssh_identity_file=ssh_identity_file,
+            timeout_s=timeout_s,
+            placement_group_timeout_s=placement_group_timeout_s,
+        )
+
+    def __init__(
+        self,
+        settings: Optional[MiniSettings] = None,
+        num_workers: Optional[int] = None,
+        num_hosts: Optional[int] = None,
+        num_workers_per_host: Optional[int] = 1,
+        cpus_per_worker: float = 1,
+        use_gpu: bool = False,
+        gpus_per_worker: Optional[int] = None,
+        use_current_placement_group: bool = True,
+        min_workers: Optional[int] = None,
+        max_workers: Optional[int] = None,
+        reset_limit: Optional[int] = None,
+        cooldown_range: Optional[Sequence[int]] = None,
+        elastic_timeout: float = 600,
+        override_discovery: bool = True,
+        **unknown: Any,
+    ) -> None:
+        _settings.refuse_unknown(
+            "RayExecutor",
+            unknown,
+            {"cpus_per_slot": "it is cpus_per_worker", "gpus_per_slot": "it is gpus_per_worker"},
+        )
+        self.settings = MiniSettings() if settings is None else settings
+        gpus = _gpus(use_gpu, gpus_per_worker)
+        if max_workers is not None and (min_workers is None or min_workers <= 0):
+            raise ValueError("max_workers needs min_workers, above 0: together they make the job elastic")
+        if min_workers is not None:
+            raise ValueError("min_workers: elastic jobs on Ray are not in this version yet; use horovodrun --min-np")
+        strategy = _strategy(
+            self.settings,
+            num_workers,
+            num_hosts,
+            num_workers_per_host or 1,
+            use_current_placement_group,
+            {"cpus_per_worker": cpus_per_worker, "use_gpu": use_gpu, "gpus_per_worker": gpus},
+        )
+        self.settings.elastic = False
+        self.adapter: Adapter = StaticAdapter(self.settings, strategy)
+
+    def start(
+        self,
+        executable_cls: Optional[Callable[..., Any]] = None,
+        executable_args: Optional[Sequence[Any]] = None,
+        executable_kwargs: Optional[Mapping[str, Any]] = None,
+        extra_env_vars: Optional[Mapping[str, Any]] = None,
+    ) -> None:
+        """Start the workers. Blocks until all run.
+
+        Args:
+            executable_cls: is called on each worker; :meth:`execute` hands the object to functions.
+            executable_args: its positional arguments.
+            executable_kwargs: its keyword arguments.
+            extra_env_vars: variables of the workers' environment.
+
+        Raises:
+            TimeoutError: the cluster has no room for the workers.
+            RuntimeError: nodes have another Python or gorovod than the driver.
+        """
+        self.adapter.start(executable_cls, executable_args, executable_kwargs, extra_env_vars)
+
+    def execute(self, fn: Callable[[Any], Any], callbacks: Callbacks = None) -> list[Any]:
+        """Call ``fn(executable)`` on every worker, and return the results by rank. See :meth:`run`."""
+        return self.adapter.execute(fn, callbacks)
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Optional[Sequence[Any]] = None,
+        kwargs: Optional[Mapping[str, Any]] = None,
+        callbacks: Callbacks = None,
+    ) -> list[Any]:
+        """Call ``fn(*args, **kwargs)`` on every worker, and return the results by rank. Blocks.
+
+        Args:
+            fn: the function.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+            callbacks: functions of one argument. Each is called here with every dictionary that rank 0 gives to
+                ``horovod.ray.ray_logger.log``, while the workers run.
+
+        Raises:
+            TypeError: ``fn`` cannot be pickled.
+            RayTaskError: a worker has raised; it is an instance of that exception's class, too.
+            WorkerDiedError: a worker's process has ended, or its node.
+        """
+        return self.adapter.run(fn, args, kwargs, callbacks)
+
+    def run_remote(
+        self,
+        fn: Callable[..., Any],
+        args: Optional[Sequence[Any]] = None,
+        kwargs: Optional[Mapping[str, Any]] = None,
+    ) -> list[Any]:
+        """Do as :meth:`run`, but return at once: a list of ObjectRefs, by rank."""
+        return self.adapter.run_remote(fn, args, kwargs)
+
+    def execute_single(self, fn: Callable[[Any], Any]) -> Any:
+        """Call ``fn(executable)`` on rank 0 only, and return the result."""
+        return self.adapter.execute_single(fn)
+
+    def shutdown(self) -> None:
+        """End the workers, and release what they took of the cluster. :meth:`start` may follow."""
+        self.adapter.shutdown()
+
+
+def _gpus(use_gpu: bool, gpus_per_worker: Optional[int]) -> int:
+    """GPUs per worker, checked."""
+    if gpus_per_worker is None:
+        return int(use_gpu)
+    if not use_gpu:
+        raise ValueError("gpus_per_worker is set, but use_gpu is False")
+    if gpus_per_worker < 1:
+        raise ValueError(f"gpus_per_worker must be >= 1: Got {gpus_per_worker}.")
+    return gpus_per_worker
+
+
+def _strategy(
+    settings: MiniSettings,
+    num_workers: Optional[int],
+    num_hosts: Optional[int],
+    num_workers_per_host: int,
+    use_current_placement_group: bool,
+    per_worker: dict[str, Any],
+) -> BaseStrategy:
+    if num_workers is not None and num_hosts is not None:
+        raise _BothGiven("give num_workers, or num_hosts with num_workers_per_host, not both")
+    if num_hosts is not None:
+        return ColocatedStrategy(settings, _positive("num_hosts", num_hosts), num_workers_per_host, **per_worker)
+    if num_workers is None:
+        raise ValueError("give num_workers, or num_hosts with num_workers_per_host, or min_workers for an elastic job")
+    return PGStrategy(
+        settings,
+        _positive("num_workers", num_workers),
+        force_create_placement_group=not use_current_placement_group,
+        **per_worker,
+    )
+
+
+def _positive(name: str, value: int) -> int:
+    if value < 1:
+        raise ValueError(f"{name}={value}: at least 1 is needed")
+    return value

@@ -1,0 +1,91 @@
+"""The actor that is a rank."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from horovod.ray import _facts, _failing, _rendezvous, _secret, ray_logger
+
+
+class BaseHorovodWorker:
+    """One rank of a job, as an actor. Its process is the rank's, so what a function leaves there is there for the next.
+
+    Args:
+        world_rank: the rank, until :meth:`update_env_vars` says another.
+        world_size: the number of ranks, likewise.
+    """
+
+    executable: Any = None
+
+    def __init__(self, world_rank: int = 0, world_size: int = 1) -> None:
+        os.environ.pop(_secret.VARIABLE, None)  # that of another job, in which somebody has started the cluster
+        self.update_env_vars({"HOROVOD_RANK": world_rank, "HOROVOD_SIZE": world_size})
+
+    def __repr__(self) -> str:
+        return f"rank {os.environ.get('HOROVOD_RANK', '?')}"
+
+    def node_id(self) -> str:
+        """Ray's identifier of the node that this actor runs on."""
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id())
+
+    def hostname(self) -> str:
+        """The name of the host that this actor runs on."""
+        return socket.gethostname()
+
+    def get_gpu_ids(self) -> list[Any]:
+        """The GPUs that Ray has given this actor."""
+        import ray
+
+        return list(ray.get_gpu_ids())
+
+    def update_env_vars(self, env_vars: Mapping[str, Any]) -> None:
+        """Set variables of this process's environment."""
+        os.environ.update({name: str(value) for name, value in env_vars.items()})
+
+    def env_vars(self) -> dict[str, str]:
+        """The environment of this process, without the job's secret."""
+        return {name: value for name, value in os.environ.items() if name != _secret.VARIABLE}
+
+    def start_executable(
+        self,
+        executable_cls: Optional[Callable[..., Any]] = None,
+        executable_args: Optional[Sequence[Any]] = None,
+        executable_kwargs: Optional[Mapping[str, Any]] = None,
+    ) -> None:
+        """Make the object that :meth:`execute` hands to functions."""
+        if executable_cls is not None:
+            with _failing.told():
+                self.executable = executable_cls(*(executable_args or ()), **(executable_kwargs or {}))
+
+    def start_executable_of(self, made_of: tuple[Any, Any, Any]) -> None:
+        """Do as :meth:`start_executable`, with all its arguments in one."""
+        self.start_executable(*made_of)
+
+    def execute(self, func: Callable[[Any], Any]) -> Any:
+        """Call ``func`` with the object that :meth:`start_executable` has made; None if it has made none."""
+        with _failing.told():
+            return func(self.executable)
+
+    def set_queue(self, queue: Any) -> None:
+        """Have ``ray_logger.log`` put what it is given into ``queue``."""
+        ray_logger.configure(queue)
+
+    def facts(self) -> _facts.Facts:
+        """Where this actor runs, and with which versions."""
+        return _facts.of_this_process()
+
+    def secret_key(self) -> str:
+        """The job's secret, for another process of the job. It is made here if this one has none."""
+        return _secret.own()
+
+    def adopt_secret(self, keeper: Any) -> None:
+        """Ask ``keeper``, an actor, for the job's secret."""
+        _secret.adopt(keeper)
+
+    def establish_rendezvous(self, size: int, nics: Optional[Sequence[str]] = None) -> dict[str, str]:
+        """Serve the rendezvous of the job here, and return the variables that its ranks need."""
+        return _rendezvous.establish(size, nics, _secret.own())

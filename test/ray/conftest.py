@@ -1,0 +1,26 @@
+"""Tests of horovod.ray, on real clusters of this machine: ``build/ray/bin/python -m pytest test/ray``.
+
+A module shares one cluster, and leaves nothing behind.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# The workers inherit it.
+SEARCHED = [str(ROOT / "python"), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, SEARCHED))
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+sys.path.insert(0, str(ROOT / "python"))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of one node with 4 CPUs."""
+    import ray
+
+    yield ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.shutdown()
