@@ -9,8 +9,8 @@ SHELL := bash
 
 GO       ?= go
 LDFLAGS  ?= -s -w
-# Where the command starts (internal/entry), on the architectures that it is written for.
-ENTRY    := $(if $(wildcard internal/entry/entry_linux_$(shell $(GO) env GOARCH).s),-E gorovod_entry)
+# Where the command starts (gorovod_entry), on the architectures that it is written for.
+ENTRY    := $(if $(wildcard cmd/gorovod/start_linux_$(shell $(GO) env GOARCH).s),-E gorovod_entry)
 FUZZTIME ?= 20s
 SOAKTIME ?= 600
 NP       ?= 4

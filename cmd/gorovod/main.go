@@ -5,7 +5,6 @@ package main
 import (
 	"os"
 
-	_ "github.com/gorovod/gorovod/internal/entry" // before Go's runtime
 	"github.com/gorovod/gorovod/internal/launch"
 )
 

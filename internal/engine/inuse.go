@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
-	"github.com/gorovod/gorovod/internal/spans"
 )
 
 // inUse is the memory of the operations that are pending on this rank, in all
@@ -14,7 +13,7 @@ import (
 // which one writes it, is anybody's guess. The second one is refused, unless both are of one stream, or equal: see
 // ofStream and repeats. Any number may read the same memory. Guarded by engine.mu.
 type inUse struct {
-	read, written spans.Set[*Entry]
+	read, written extents[*Entry]
 }
 
 // extent is a range of memory, [begin, end); empty if end is 0.
@@ -46,20 +45,20 @@ func (l *lane) claim(en *Entry) {
 		return
 	}
 	if en.reads.end != 0 {
-		m.read.Add(en.reads.begin, en.reads.end, en)
+		m.read.add(en.reads.begin, en.reads.end, en)
 	}
 	if en.writes.end != 0 {
-		m.written.Add(en.writes.begin, en.writes.end, en)
+		m.written.add(en.writes.begin, en.writes.end, en)
 	}
 }
 
 // release ends en's use of its memory.
 func (m *inUse) release(en *Entry) {
 	if en.reads.end != 0 {
-		m.read.Remove(en.reads.begin, en.reads.end, en)
+		m.read.remove(en.reads.begin, en.reads.end, en)
 	}
 	if en.writes.end != 0 {
-		m.written.Remove(en.writes.begin, en.writes.end, en)
+		m.written.remove(en.writes.begin, en.writes.end, en)
 	}
 	en.reads, en.writes = extent{}, extent{}
 }
@@ -80,15 +79,15 @@ func (m *inUse) clash(en *Entry) (other *Entry, what string) {
 		return false
 	}
 	if x := en.writes; x.end != 0 {
-		if other, found := m.written.Find(x.begin, x.end, counts); found {
+		if other, found := m.written.find(x.begin, x.end, counts); found {
 			return other, "writes memory that %s writes, too"
 		}
-		if other, found := m.read.Find(x.begin, x.end, counts); found {
+		if other, found := m.read.find(x.begin, x.end, counts); found {
 			return other, "writes memory that %s reads"
 		}
 	}
 	if x := en.reads; x.end != 0 {
-		if other, found := m.written.Find(x.begin, x.end, counts); found {
+		if other, found := m.written.find(x.begin, x.end, counts); found {
 			return other, "reads memory that %s writes"
 		}
 	}
@@ -147,9 +146,9 @@ func overlap(a, b []byte) bool {
 // userOf is a pending operation whose memory has the address, nil if there is none.
 func (m *inUse) userOf(address uintptr) *Entry {
 	all := func(*Entry) bool { return true }
-	en, found := m.written.Find(address, address+1, all)
+	en, found := m.written.find(address, address+1, all)
 	if !found {
-		en, _ = m.read.Find(address, address+1, all)
+		en, _ = m.read.find(address, address+1, all)
 	}
 	return en
 }

@@ -263,7 +263,7 @@ func TestFailureFreesMemory(t *testing.T) {
 		t.Error("done in spite of the abort")
 	}
 	en.Release()
-	if m := &engines[0].inUse; !m.read.Empty() || !m.written.Empty() {
+	if m := &engines[0].inUse; !m.read.empty() || !m.written.empty() {
 		t.Error("memory is in use by nothing")
 	}
 }

@@ -126,7 +126,7 @@ func TestFailureOfWhatIsFollowed(t *testing.T) {
 		}
 	})
 	for _, e := range engines {
-		if m := &e.inUse; !m.read.Empty() || !m.written.Empty() || e.world.following.Load() != 0 ||
+		if m := &e.inUse; !m.read.empty() || !m.written.empty() || e.world.following.Load() != 0 ||
 			e.world.behind.Load() != 0 {
 			t.Error("something is left")
 		}

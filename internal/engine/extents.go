@@ -1,38 +1,35 @@
-// Package spans tells whether a range of memory overlaps with ranges that are in
-// use. The engine keeps the memory of pending operations in Sets, and asks at
-// every submission: so a Set is made for the cache, and allocates only while it
-// grows. It does not lock.
-package spans
+package engine
 
 import "slices"
 
-// chunkSize is how many ranges lie in one piece of memory, in which they are moved to
+// extentsInChunk is how many ranges lie in one piece of memory, in which they are moved to
 // make room.
-const chunkSize = 64
+const extentsInChunk = 64
 
-// Set holds ranges of addresses, each with its owner. They may overlap, and be
-// equal. The zero Set is empty. It is a list of chunks, ordered by where ranges begin.
-type Set[T comparable] struct {
+// extents holds ranges of addresses, each with its owner, and finds one that overlaps with a range. They may overlap,
+// and be equal. The engine asks at every submission: so it is made for the cache, and allocates only while it grows.
+// The zero value is empty. It does not lock. It is a list of chunks, ordered by where ranges begin.
+type extents[T comparable] struct {
 	first  []uintptr // of each chunk: where its first range begins
 	last   []uintptr // of each chunk: the greatest end of a range
-	chunks []*chunk[T]
-	spare  []*chunk[T]
+	chunks []*extentChunk[T]
+	spare  []*extentChunk[T]
 }
 
-// chunk holds n ranges [begin, end), ordered by begin. It is not empty, unless it is a Set's only one.
-type chunk[T comparable] struct {
+// extentChunk holds n ranges [begin, end), ordered by begin. It is not empty, unless it is the only one of its extents.
+type extentChunk[T comparable] struct {
 	n          int
-	begin, end [chunkSize]uintptr
-	owner      [chunkSize]T
+	begin, end [extentsInChunk]uintptr
+	owner      [extentsInChunk]T
 }
 
-// Add puts [begin, end), which is not empty, into the set.
-func (s *Set[T]) Add(begin, end uintptr, owner T) {
+// add puts [begin, end), which is not empty, into the set.
+func (s *extents[T]) add(begin, end uintptr, owner T) {
 	if len(s.chunks) == 0 {
 		s.insert(0, s.unused())
 	}
 	i := s.before(begin)
-	if s.chunks[i].n == chunkSize {
+	if s.chunks[i].n == extentsInChunk {
 		s.split(i)
 		i = s.before(begin)
 	}
@@ -47,8 +44,8 @@ func (s *Set[T]) Add(begin, end uintptr, owner T) {
 	s.last[i] = max(s.last[i], end)
 }
 
-// Remove takes a range out that Add has put in, with the same arguments.
-func (s *Set[T]) Remove(begin, end uintptr, owner T) {
+// remove takes a range out that add has put in, with the same arguments.
+func (s *extents[T]) remove(begin, end uintptr, owner T) {
 	for i := s.before(begin); i >= 0; i-- { // several chunks, where many begin there
 		c := s.chunks[i]
 		for at := c.after(begin) - 1; at >= 0 && c.begin[at] >= begin; at-- {
@@ -58,11 +55,11 @@ func (s *Set[T]) Remove(begin, end uintptr, owner T) {
 			}
 		}
 	}
-	panic("spans: what is removed is not in the set")
+	panic("extents: what is removed is not in the set")
 }
 
-// Find returns an owner that counts of a range that overlaps [begin, end).
-func (s *Set[T]) Find(begin, end uintptr, counts func(T) bool) (owner T, found bool) {
+// find returns an owner that counts of a range that overlaps [begin, end).
+func (s *extents[T]) find(begin, end uintptr, counts func(T) bool) (owner T, found bool) {
 	for i, first := range s.first {
 		if first >= end {
 			break
@@ -80,11 +77,11 @@ func (s *Set[T]) Find(begin, end uintptr, counts func(T) bool) (owner T, found b
 	return owner, false
 }
 
-// Empty reports whether nothing is in the set.
-func (s *Set[T]) Empty() bool { return len(s.chunks) == 0 || s.chunks[0].n == 0 }
+// empty reports whether nothing is in the set.
+func (s *extents[T]) empty() bool { return len(s.chunks) == 0 || s.chunks[0].n == 0 }
 
 // before is the last chunk whose first range begins at begin or before; 0 if there is none.
-func (s *Set[T]) before(begin uintptr) int {
+func (s *extents[T]) before(begin uintptr) int {
 	low, high := 0, len(s.first)
 	for low < high {
 		if middle := (low + high) / 2; s.first[middle] <= begin {
@@ -97,7 +94,7 @@ func (s *Set[T]) before(begin uintptr) int {
 }
 
 // after is the first range that begins after begin.
-func (c *chunk[T]) after(begin uintptr) int {
+func (c *extentChunk[T]) after(begin uintptr) int {
 	low, high := 0, c.n
 	for low < high {
 		if middle := (low + high) / 2; c.begin[middle] <= begin {
@@ -110,7 +107,7 @@ func (c *chunk[T]) after(begin uintptr) int {
 }
 
 // removeAt takes range at of chunk i out.
-func (s *Set[T]) removeAt(i, at int) {
+func (s *extents[T]) removeAt(i, at int) {
 	c := s.chunks[i]
 	end := c.end[at]
 	copy(c.begin[at:], c.begin[at+1:c.n])
@@ -136,8 +133,8 @@ func (s *Set[T]) removeAt(i, at int) {
 }
 
 // split moves the second half of chunk i, which is full, to a new one.
-func (s *Set[T]) split(i int) {
-	const half = chunkSize / 2
+func (s *extents[T]) split(i int) {
+	const half = extentsInChunk / 2
 	c, d := s.chunks[i], s.unused()
 	copy(d.begin[:], c.begin[half:])
 	copy(d.end[:], c.end[half:])
@@ -150,14 +147,14 @@ func (s *Set[T]) split(i int) {
 }
 
 // insert makes c the chunk i; the caller sets its first and last.
-func (s *Set[T]) insert(i int, c *chunk[T]) {
+func (s *extents[T]) insert(i int, c *extentChunk[T]) {
 	s.first, s.last, s.chunks = slices.Insert(s.first, i, 0), slices.Insert(s.last, i, 0), slices.Insert(s.chunks, i, c)
 }
 
-func (s *Set[T]) unused() *chunk[T] {
+func (s *extents[T]) unused() *extentChunk[T] {
 	n := len(s.spare)
 	if n == 0 {
-		return new(chunk[T])
+		return new(extentChunk[T])
 	}
 	c := s.spare[n-1]
 	s.spare = s.spare[:n-1]
