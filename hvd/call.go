@@ -94,6 +94,13 @@ func newOp[T Element](t operation.Kind, name string, data []T, opts []Option) *c
 	return op
 }
 
+// newInPlace describes an operation whose result replaces data. root is 0 where the operation has none.
+func newInPlace[T Element](t operation.Kind, name string, data []T, root int, opts []Option) *call {
+	op := newOp(t, name, data, opts)
+	op.Root, op.Out = root, op.In
+	return op
+}
+
 // resolve finds the number of the process set.
 func (op *call) resolve() error {
 	if op.set == nil {

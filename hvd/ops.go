@@ -20,9 +20,7 @@ import (
 // later, the operation goes on, and data must be left alone until Shutdown. Who
 // means to wait again uses the asynchronous form.
 func Allreduce[T Element](ctx context.Context, name string, data []T, opts ...Option) error {
-	op := newOp(operation.Allreduce, name, data, opts)
-	op.Out = op.In
-	return run(ctx, op)
+	return run(ctx, newInPlace(operation.Allreduce, name, data, 0, opts))
 }
 
 // AllreduceAsync is Allreduce that returns at once; data may be used after Wait.
@@ -30,25 +28,19 @@ func Allreduce[T Element](ctx context.Context, name string, data []T, opts ...Op
 // that nothing has been submitted (ErrNotInitialized, ErrInvalidArgument, or
 // ErrInternal); Wait returns what the processes have found out together.
 func AllreduceAsync[T Element](name string, data []T, opts ...Option) (*Handle, error) {
-	op := newOp(operation.Allreduce, name, data, opts)
-	op.Out = op.In
-	return enqueueInPlace(op)
+	return enqueueInPlace(newInPlace(operation.Allreduce, name, data, 0, opts))
 }
 
 // Broadcast replaces data by that of the process with rank root (a rank of the
 // job, in a process set too). All processes give the same length and root. It
 // blocks as Allreduce does.
 func Broadcast[T Element](ctx context.Context, name string, data []T, root int, opts ...Option) error {
-	op := newOp(operation.Broadcast, name, data, opts)
-	op.Root, op.Out = root, op.In
-	return run(ctx, op)
+	return run(ctx, newInPlace(operation.Broadcast, name, data, root, opts))
 }
 
 // BroadcastAsync is Broadcast that returns at once; data may be used after Wait.
 func BroadcastAsync[T Element](name string, data []T, root int, opts ...Option) (*Handle, error) {
-	op := newOp(operation.Broadcast, name, data, opts)
-	op.Root, op.Out = root, op.In
-	return enqueueInPlace(op)
+	return enqueueInPlace(newInPlace(operation.Broadcast, name, data, root, opts))
 }
 
 // Reduce replaces data on the process with rank root (a rank of the job, in a process set too) by the combination of
@@ -56,16 +48,12 @@ func BroadcastAsync[T Element](name string, data []T, root int, opts ...Option) 
 // and the options of Allreduce but WithCompression; there is no Adasum. It blocks as Allreduce does: on the others
 // until their data has been read, which may be before the root has its result.
 func Reduce[T Element](ctx context.Context, name string, data []T, root int, opts ...Option) error {
-	op := newOp(operation.Reduce, name, data, opts)
-	op.Root, op.Out = root, op.In
-	return run(ctx, op)
+	return run(ctx, newInPlace(operation.Reduce, name, data, root, opts))
 }
 
 // ReduceAsync is Reduce that returns at once; data may be used after Wait.
 func ReduceAsync[T Element](name string, data []T, root int, opts ...Option) (*Handle, error) {
-	op := newOp(operation.Reduce, name, data, opts)
-	op.Root, op.Out = root, op.In
-	return enqueueInPlace(op)
+	return enqueueInPlace(newInPlace(operation.Reduce, name, data, root, opts))
 }
 
 // Allgather returns the data of all processes one after another, in the order of

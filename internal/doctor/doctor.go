@@ -99,30 +99,21 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 		return exitUsage, errors.New("--dump can't be used together with -H, --hostfile or --env")
 	case o.Bundle != "":
 		b := bundle{options: o, environ: environ, examine: examine, redact: newRedactor(environ)}
-		err := b.write(stdout)
-		switch {
-		case errors.As(err, new(Misuse)):
-			return exitUsage, err
-		case err != nil:
-			return 1, err
-		}
-		return 0, nil
+		return ended(b.write(stdout))
 	case o.Dump != "":
-		if err := Dump(stdout, o.Dump); err != nil {
-			return 1, err
-		}
-		return 0, nil
-	case !o.Env:
-		err := examine(o.Cluster, stdout)
-		switch {
-		case errors.As(err, new(Misuse)):
-			return exitUsage, err
-		case err != nil:
-			return 1, err
-		}
-		return 0, nil
+		return ended(Dump(stdout, o.Dump))
+	case o.Env:
+		return ended(Env(stdout, environ))
 	}
-	if err := Env(stdout, environ); err != nil {
+	return ended(examine(o.Cluster, stdout))
+}
+
+// ended adds the exit code to an error: 2 for arguments that make no sense, 1 for another, 0 for none.
+func ended(err error) (int, error) {
+	switch {
+	case errors.As(err, new(Misuse)):
+		return exitUsage, err
+	case err != nil:
 		return 1, err
 	}
 	return 0, nil
