@@ -390,20 +390,30 @@ func (e *elasticJob) close() {
 var inherited = lazyregexp.New(
 	`^(HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_RENDEZVOUS_ADDRS|GOROVOD_ELASTIC_(DRIVER|WORKER))=`)
 
-// environ is the environment of a worker's process. Its rank and all that it needs to
-// meet others comes from the driver at each hvd.init(). For programs that look before, the
-// variables of Horovod's launcher say what is foreseen at the start, and where the driver is.
+// environ is the environment of a worker's process.
 func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.AddrPort, interfaces []string) []string {
-	set := shared(e.key, addrs, interfaces)
-	set[elasticVariable] = set[candidatesVariable]
-	delete(set, candidatesVariable)
-	set["HOROVOD_ELASTIC"], set["GOROVOD_ELASTIC_WORKER"] = "1", strconv.Itoa(a.Worker)
 	var env []string
 	for _, v := range base {
 		if !inherited().MatchString(v) {
 			env = append(env, v)
 		}
 	}
+	return slotOf(a).environ(env, elasticVariables(e.key, a, addrs, interfaces))
+}
+
+// elasticVariables tell a worker where its driver is. The worker's rank, and all that it
+// needs to meet others, comes from the driver at each hvd.init(). For programs that look before, the variables of
+// Horovod's launcher say where the driver is.
+func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, interfaces []string) map[string]string {
+	set := shared(key, addrs, interfaces)
+	set[elasticVariable] = set[candidatesVariable]
+	delete(set, candidatesVariable)
+	set["HOROVOD_ELASTIC"], set["GOROVOD_ELASTIC_WORKER"] = "1", strconv.Itoa(a.Worker)
+	return set
+}
+
+// slotOf is what is foreseen for a worker at its start.
+func slotOf(a membership.Start) Slot {
 	p := a.Place
-	return Slot{p.Host, p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize}.environ(env, set)
+	return Slot{p.Host, p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize}
 }

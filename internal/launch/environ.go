@@ -88,7 +88,18 @@ func overlay(base, env []string) []string {
 // environ is the environment of one rank's process; job has the variables that
 // all of its host's ranks have in common.
 func (s Slot) environ(base []string, job map[string]string) []string {
-	set := map[string]string{
+	set := s.variables()
+	maps.Copy(set, job)
+	env := make([]string, 0, len(set))
+	for name, value := range set {
+		env = append(env, name+"="+value)
+	}
+	return overlay(base, env)
+}
+
+// variables say where a rank stands.
+func (s Slot) variables() map[string]string {
+	return map[string]string{
 		"HOROVOD_HOSTNAME":       s.Host,
 		"HOROVOD_RANK":           strconv.Itoa(s.Rank),
 		"HOROVOD_SIZE":           strconv.Itoa(s.Size),
@@ -100,12 +111,6 @@ func (s Slot) environ(base []string, job map[string]string) []string {
 		"HOROVOD_CPU_OPERATIONS": "gloo",
 		"PYTHONUNBUFFERED":       "1",
 	}
-	maps.Copy(set, job)
-	env := make([]string, 0, len(set))
-	for name, value := range set {
-		env = append(env, name+"="+value)
-	}
-	return overlay(base, env)
 }
 
 // shared are the variables that all ranks have that find the rendezvous at these

@@ -30,6 +30,8 @@ type Death struct {
 	// Lost is not empty where nothing is known of the end, as the launcher has lost
 	// the host: why.
 	Lost string `json:",omitempty"`
+	// Told is not empty where the program that started it knows in words only how it ended: "was killed by Ray, …".
+	Told string `json:",omitempty"`
 	// Apart is not empty where the process lives, but could not join the others: why.
 	Apart string `json:",omitempty"`
 	// Stderr holds the last lines of its stderr, without a newline at the end.
@@ -45,7 +47,7 @@ type Death struct {
 
 // Failed is false for a process that exited with code 0.
 func (d Death) Failed() bool {
-	return d.Signal != 0 || d.ExitCode != 0 || d.Lost != "" || d.Apart != ""
+	return d.Signal != 0 || d.ExitCode != 0 || d.Lost != "" || d.Told != "" || d.Apart != ""
 }
 
 // String is one line: who, and how it ended. It contains neither Stderr nor Reason.
@@ -62,6 +64,8 @@ func (d Death) How() string {
 	switch {
 	case d.Lost != "":
 		return fmt.Sprintf("is lost with its host: %s%s", d.Lost, before)
+	case d.Told != "":
+		return d.Told + before
 	case d.Apart != "":
 		return "could not join the others: " + d.Apart
 	case d.Signal != 0:

@@ -466,8 +466,8 @@ func (s *Server) Died(d Death) Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.ranks[d.Rank]
-	d.Host, d.Stderr, d.Lost, d.Apart = clip(d.Host, maxHost), clip(d.Stderr, maxText), clip(d.Lost, maxText),
-		clip(d.Apart, maxText)
+	d.Host, d.Stderr = clip(d.Host, maxHost), clip(d.Stderr, maxText)
+	d.Lost, d.Told, d.Apart = clip(d.Lost, maxText), clip(d.Told, maxText), clip(d.Apart, maxText)
 	d.NeverJoined = !r.joined
 	if r.reported {
 		d.Reason = r.report

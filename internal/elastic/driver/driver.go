@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -213,6 +214,26 @@ func (d *Driver) Gone(id int) {
 // HostLost says that a host cannot be reached any more; its workers' ends follow,
 // each with the reason.
 func (d *Driver) HostLost(host string) { d.post(func() { d.do(d.state.HostLost(d.now(), host)) }) }
+
+// Offer says which hosts there are now, where Options.Discover is nil. Hosts that are known keep their order.
+func (d *Driver) Offer(hosts []membership.Host) {
+	d.post(func() {
+		hosts = keepOrder(d.o.Hosts, hosts)
+		if !slices.Equal(d.o.Hosts, hosts) {
+			d.o.Hosts = hosts
+			d.do(d.state.Hosts(d.now(), hosts))
+		}
+	})
+}
+
+// Abandon has Run return at once: nobody is left who could start or end a process. The
+// workers see their connections end.
+func (d *Driver) Abandon() {
+	d.post(func() {
+		d.stopping = true
+		clear(d.workers)
+	})
+}
 
 // Interrupt passes a signal on to all workers and ends the job; a second one kills them.
 func (d *Driver) Interrupt(sig syscall.Signal, reason string) {

@@ -135,7 +135,7 @@ func (s *State) left(until time.Duration) string {
 		return "not used again"
 	case until == never:
 		s.advised = true
-		return "not used again (--blacklist-cooldown-range would)"
+		return fmt.Sprintf("not used again (%s would)", s.c.Terms.Cooldown)
 	}
 	return fmt.Sprintf("not used for %v", (until - s.now).Round(time.Second/10))
 }

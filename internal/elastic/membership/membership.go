@@ -19,6 +19,7 @@
 package membership
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -47,7 +48,12 @@ type Config struct {
 	Resumable bool
 	// Random is uniform in [0, 1), for cooldowns.
 	Random func() float64
+	// Terms are what the user calls Min, Timeout and Cooldown; the zero value: horovodrun's options.
+	Terms Terms
 }
+
+// Terms are names of settings, for messages that advise to change them.
+type Terms struct{ Min, Timeout, Cooldown string }
 
 // Cooldown is the range of --blacklist-cooldown-range.
 type Cooldown struct{ Min, Max time.Duration }
@@ -94,6 +100,8 @@ type State struct {
 
 // New makes the State of a job without hosts.
 func New(c Config) *State {
+	c.Terms = Terms{cmp.Or(c.Terms.Min, "--min-np"), cmp.Or(c.Terms.Timeout, "--elastic-timeout"),
+		cmp.Or(c.Terms.Cooldown, "--blacklist-cooldown-range")}
 	return &State{c: c, newest: -1, news: never, gather: never, waiting: never, holding: never, overdue: never}
 }
 

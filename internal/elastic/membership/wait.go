@@ -108,7 +108,7 @@ func (s *State) short(came, need int) bool {
 			lacking = fmt.Sprintf("%d of the %d workers that the job needs have come to hvd.init()", came, need)
 		}
 		s.stop(fmt.Sprintf("%s after %v: check that hosts with enough slots are discovered, and how they failed "+
-			"(--min-np, --elastic-timeout)", lacking, s.c.Timeout))
+			"(%s, %s)", lacking, s.c.Timeout, s.c.Terms.Min, s.c.Terms.Timeout))
 	}
 	return true
 }
@@ -121,8 +121,7 @@ func (s *State) lacking(need int) string {
 	case out == 0:
 		return text
 	case next == never:
-		return fmt.Sprintf("%s (failures have cost %d more; --blacklist-cooldown-range would use them again)",
-			text, out)
+		return fmt.Sprintf("%s (failures have cost %d more; %s would use them again)", text, out, s.c.Terms.Cooldown)
 	}
 	return fmt.Sprintf("%s (failures have cost %d more; the next is used again in %v)", text, out,
 		(next - s.now).Round(time.Second/10))
