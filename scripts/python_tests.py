@@ -38,6 +38,7 @@ ALONE = {
     "test_names.py",
     "test_patches.py",
     "test_run.py",
+    "test_startup.py",
     "test_tensorflow_docstrings.py",
     "test_tensorflow_jobs.py",
     "test_torch_distributed_jobs.py",
