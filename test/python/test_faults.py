@@ -44,8 +44,11 @@ def processes_with(mark):
 
 
 def left_in_shared_memory():
-    """Names of files that torch's processes have left there: other jobs may run, whose files name a living process."""
-    owners = {p.name: re.match(r"torch_(\d+)_", p.name) for p in Path("/dev/shm").iterdir()}
+    """Names of files that torch's processes have left there: other jobs may run, whose files name a living process.
+
+    Its names are torch_PID_NUMBER_NUMBER. With letters after the PID, a test of the launcher, which may run beside, imitates torch.
+    """
+    owners = {p.name: re.fullmatch(r"torch_(\d+)_\d+_\d+", p.name) for p in Path("/dev/shm").iterdir()}
     left = {name for name, owner in owners.items() if owner and not Path("/proc", owner[1]).exists()}
     # A segment has no name. The directory is where ranks of schedulers' jobs meet.
     return left | {name for name in owners if "gorovod" in name and name != f"gorovod-{os.geteuid()}"}
