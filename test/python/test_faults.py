@@ -46,7 +46,8 @@ def processes_with(mark):
 def left_in_shared_memory():
     """Names of files that torch's processes have left there: other jobs may run, whose files name a living process.
 
-    Its names are torch_PID_NUMBER_NUMBER. With letters after the PID, a test of the launcher, which may run beside, imitates torch.
+    Its names are torch_PID_NUMBER_NUMBER. Those with letters after the PID belong to a test of the launcher, which
+    imitates torch and may run beside this one.
     """
     owners = {p.name: re.fullmatch(r"torch_(\d+)_\d+_\d+", p.name) for p in Path("/dev/shm").iterdir()}
     left = {name for name, owner in owners.items() if owner and not Path("/proc", owner[1]).exists()}
