@@ -95,8 +95,8 @@ test: test-go test-python test-tensorflow test-jax ## all tests
 .PHONY: test-go
 test-go: build ## vet, the Go tests, and again with the race detector where goroutines meet
 	$(GO) vet ./...
-	$(GO) test ./...
-	$(GO) test -race $(RACE)
+	$(GO) test -p 4 ./... # many packages wait more than they compute
+	$(GO) test -p 4 -race $(RACE)
 
 .PHONY: test-python
 test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, demos

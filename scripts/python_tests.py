@@ -3,7 +3,7 @@
     python scripts/python_tests.py [--ranks N,…] [--together] [--smoke | --long] [FILE…]
 
 The ranks run under the Python that runs this. Files that start horovodrun themselves
-run once, alone, beside the others: they wait more than they compute. Every rank's output
+run once, two at a time, beside the others: they wait more than they compute. Every rank's output
 goes to build/test-logs; only what a failure needs is shown.
 """
 
@@ -141,7 +141,7 @@ def report_failure(logs, launcher):
     failing = [log for log in logs if Totals(text(log))["failed"]] or [log for log in logs if not last_line(text(log))]
     for log in dict.fromkeys([launcher, *failing]):
         lines = text(log).splitlines()
-        print(f"---- {log.relative_to(ROOT)}, last {min(len(lines), 150)} of {len(lines)} lines")
+        print(f"---- {os.path.relpath(log, ROOT)}, last {min(len(lines), 150)} of {len(lines)} lines")
         print("\n".join(lines[-150:]))
     print("----", flush=True)
 
@@ -213,15 +213,14 @@ def main():
             what = some[0].name if len(some) == 1 else f"{len(some)} files together"
             report.add(" ".join([f"np {ranks}", *extra.values()]), what, start, *outcome)
 
-    def alone():
-        for file in files:
-            if file.name in ALONE:
-                start = time.monotonic()
-                report.add("alone", file.name, start, *test_alone(file, 3 * args.timeout))
+    def alone(file):
+        start = time.monotonic()
+        report.add("alone", file.name, start, *test_alone(file, 3 * args.timeout))
 
-    with ThreadPoolExecutor() as lanes:
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(2) as two:  # jobs for themselves wait more than they compute
         try:
-            for lane in [lanes.submit(on_ranks), lanes.submit(alone)]:
+            lanes = [one.submit(on_ranks), *(two.submit(alone, file) for file in files if file.name in ALONE)]
+            for lane in lanes:
                 lane.result()
         except KeyboardInterrupt:
             for process in list(_running):
