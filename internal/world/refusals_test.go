@@ -357,6 +357,26 @@ func TestRefusals(t *testing.T) {
 	section(t, "refusals", tables[0])
 }
 
+// TestAnyTwoKindsUnderOneNameAreRefused has the ranks differ in the kind of operation, in every way.
+func TestAnyTwoKindsUnderOneNameAreRefused(t *testing.T) {
+	asProcesses(t)
+	all := refusing(t, "shm")
+	for _, common := range collectivesOf {
+		for _, rare := range collectivesOf {
+			if rare == common {
+				continue
+			}
+			all.disagree(disagreement{begins: "Mismatched operations: One rank did an %v, but another rank did an %v.",
+				odd: rare.kind, common: common.kind, op: func(odd bool) *engine.Op {
+					if odd {
+						return plainOp(rare.kind, 6)
+					}
+					return plainOp(common.kind, 6)
+				}})
+		}
+	}
+}
+
 // refusing joins a world with the process sets {1, 2}, {0, 2} and {0, 1}.
 func refusing(t *testing.T, transport string) *worlds {
 	all := &worlds{t: t, transport: transport, ws: make([]*World, refusalRanks), here: []int{0, 1, 2}}

@@ -126,7 +126,8 @@ func circle(all []held) []held {
 func (r *report) deadlocked() string {
 	var b strings.Builder
 	b.WriteString("deadlock")
-	for n, h := range circle(r.dead) {
+	around := circle(r.dead)
+	for n, h := range around {
 		sep := "; "
 		if n == 0 {
 			sep = ": "
@@ -144,6 +145,12 @@ func (r *report) deadlocked() string {
 		} else {
 			fmt.Fprintf(&b, "%s%s waits for %s, which %s %s not submitted", sep, r.Describe(h.rank), tensor(&h.by),
 				ranks(h.lacks), have)
+		}
+	}
+	for n, h := range around {
+		if text := namesakes(&h.by, &around[(n+1)%len(around)].by); text != "" {
+			b.WriteString(". " + text)
+			break
 		}
 	}
 	fmt.Fprintf(&b, ". For more than %s their main threads have waited so, and nothing was submitted on them "+

@@ -209,7 +209,8 @@ func (r *report) listMissing(b *strings.Builder, tensors []*stalled) {
 		if l.late {
 			bang = "!"
 		}
-		fmt.Fprintf(b, "%s%s: %s; it %s\n", r.Describe(l.rank), bang, names(l.names), r.explain(&l))
+		fmt.Fprintf(b, "%s%s: %s; it %s%s\n", r.Describe(l.rank), bang, names(l.names), r.explain(&l),
+			r.namesake(&l, tensors))
 	}
 }
 
@@ -258,6 +259,24 @@ func (r *report) explain(l *lack) string {
 		text += ", perhaps for this one too: they are too many for its answer"
 	}
 	return text
+}
+
+// namesake says that a missing rank calls another operation under the name of one that it lacks.
+func (r *report) namesake(l *lack, tensors []*stalled) string {
+	if l.rank < 0 || l.rank >= len(r.views) {
+		return ""
+	}
+	for _, t := range tensors {
+		if !slices.Contains(l.names, t.Name) {
+			continue
+		}
+		for i := range r.views[l.rank].Waiting {
+			if text := namesakes(&t.Waiting, &r.views[l.rank].Waiting[i]); text != "" {
+				return ". " + text
+			}
+		}
+	}
+	return ""
 }
 
 // lines writes a line for each of the first tensors.
