@@ -89,12 +89,15 @@ type stream struct {
 	file   io.Writer // the bytes as they are; nil for none
 	prefix string    // like [3]<stdout>:
 	stamp  bool      // put the time before the prefix
-	json   bool      // lines of the rank's log are JSON, and go without a prefix: they name the rank
-	now    func() time.Time
+	// json: lines of the rank's log are JSON, and go without a prefix: they name the rank. All lines end at \n then,
+	// as log collectors know no other end.
+	json bool
+	now  func() time.Time
 
-	partial []byte // a line that has begun, at most maxLine bytes
-	out     []byte // whole lines, prefixed, for the next Write
-	afterCR bool   // the last byte was \r: a \n that follows belongs to it
+	apart   separator // for json
+	partial []byte    // a line that has begun, at most maxLine bytes
+	out     []byte    // whole lines, prefixed, for the next Write
+	afterCR bool      // the last byte was \r: a \n that follows belongs to it
 
 	shown atomic.Int64 // the number of the output's line that was this rank's last
 
@@ -113,17 +116,18 @@ func linePrefix(rank int, name string) string { return "[" + strconv.Itoa(rank) 
 // write takes the next bytes; none are the end. What cannot be written is dropped,
 // so that a rank never blocks on it; the outputs report it.
 func (s *stream) write(p []byte) {
-	if len(p) == 0 {
-		if len(s.partial) > 0 {
-			s.line(nil, "\n")
-		}
-		s.flush()
-		return
+	end := len(p) == 0
+	if s.json {
+		p = s.apart.apart(p)
 	}
-	if s.file != nil {
+	if s.file != nil && len(p) > 0 {
 		s.file.Write(p)
 	}
 	s.take(p)
+	if end && len(s.partial) > 0 {
+		s.line(nil, "\n")
+		s.flush()
+	}
 }
 
 // take cuts p into lines, which end at \n, \r or both, and writes those that
@@ -132,7 +136,9 @@ func (s *stream) take(p []byte) {
 	if s.afterCR && len(p) > 0 {
 		s.afterCR = false
 		if p[0] == '\n' {
-			s.out = append(s.out, '\n')
+			if !s.json { // else the line has ended so already
+				s.out = append(s.out, '\n')
+			}
 			p = p[1:]
 		}
 	}
@@ -174,6 +180,9 @@ func (s *stream) line(rest []byte, end string) {
 	s.out = append(s.out, s.partial...)
 	s.out = append(s.out, rest...)
 	s.remember(s.out[begin:])
+	if s.json {
+		end = "\n"
+	}
 	s.out = append(s.out, end...)
 	s.partial = s.partial[:0]
 }

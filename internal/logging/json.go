@@ -12,11 +12,11 @@ import (
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
-// jsonPrefix is what each line in JSON begins with. By it the launcher knows a rank's log in its output.
-const jsonPrefix = `{"logger":"gorovod",`
+// JSONPrefix is what each line in JSON begins with. By it the launcher knows a rank's log in its output.
+const JSONPrefix = `{"logger":"gorovod",`
 
 // IsJSON tells whether a line of a rank's output is one of its log's, in JSON.
-func IsJSON(line []byte) bool { return bytes.HasPrefix(line, []byte(jsonPrefix)) }
+func IsJSON(line []byte) bool { return bytes.HasPrefix(line, []byte(JSONPrefix)) }
 
 // jsonForm is one object a line. Its fields come in this order, which is part of what users can rely on.
 type jsonForm struct {
@@ -70,7 +70,7 @@ func (f jsonForm) line(at time.Time, level slog.Level, text string, of []slog.At
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(f); err != nil { // of plain values, none
-		return fmt.Sprintf("%s\"level\":\"error\",\"message\":%q}\n", jsonPrefix, err.Error())
+		return fmt.Sprintf("%s\"level\":\"error\",\"message\":%q}\n", JSONPrefix, err.Error())
 	}
 	return b.String()
 }
