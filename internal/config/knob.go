@@ -18,6 +18,8 @@ type Knob struct {
 
 	section section
 	setting
+	// check says what is wrong with the value of a variable that By reads; nil where any value will do.
+	check func(v string) error
 }
 
 // Class says what becomes of a variable that is set.

@@ -217,12 +217,12 @@ var implemented = []Knob{
 
 	{Name: "GOROVOD_SSH", section: elsewhere, By: "horovodrun", Doc: "the program that reaches other hosts in place " +
 		"of `ssh`, with its first arguments; see docs/launcher.md"},
-	{Name: "HOROVOD_START_TIMEOUT", section: elsewhere, By: "horovodrun",
+	{Name: "HOROVOD_START_TIMEOUT", section: elsewhere, By: "horovodrun", check: checkSeconds(1e6),
 		Doc: "default of `--start-timeout`, in seconds"},
-	{Name: "HOROVOD_ELASTIC_TIMEOUT", section: elsewhere, By: "horovodrun",
+	{Name: "HOROVOD_ELASTIC_TIMEOUT", section: elsewhere, By: "horovodrun", check: checkSeconds(1e6),
 		Doc: "default of `--elastic-timeout`: seconds for which an elastic job waits for slots and for its " +
 			"processes; 600 if neither is given"},
-	{Name: "GOROVOD_ELASTIC_BLACKLIST", section: elsewhere, By: "horovodrun",
+	{Name: "GOROVOD_ELASTIC_BLACKLIST", section: elsewhere, By: "horovodrun", check: checkChoice("slot", "host"),
 		Doc: "what a failed process costs an elastic job. `slot`, the default: its slot, and its host after another " +
 			"failure there within the cooldown; `host`: its host at once, as in Horovod"},
 	{Name: "HOROVOD_ELASTIC", section: elsewhere, By: "Python", Doc: "1: `DistributedOptimizer` reduces gradients " +
@@ -235,7 +235,7 @@ var implemented = []Knob{
 	{Name: "PMI_SIZE", section: elsewhere, By: "Python", Doc: "like OMPI_COMM_WORLD_SIZE, after it"},
 	{Name: "GOROVOD_LIBRARY", section: elsewhere, By: "Python", Doc: "path of the libgorovod.so to load in place of " +
 		"the package's own"},
-	{Name: "GOROVOD_WITHOUT_PATCHES", section: elsewhere, By: "Python",
+	{Name: "GOROVOD_WITHOUT_PATCHES", section: elsewhere, By: "Python", check: checkPatches,
 		Doc: "names of patches, or `all`: what gorovod leaves as it is in Python and the frameworks. " +
 			"docs/patches.md lists them"},
 	{Name: "GOROVOD_JAX_CALLBACKS", section: elsewhere, By: "Python", Doc: "1: collectives in compiled programs of " +

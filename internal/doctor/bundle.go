@@ -1,9 +1,7 @@
 package doctor
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,6 +63,10 @@ var others = []string{
 
 // write makes the bundle's file, whole or not at all, and tells of it on stdout.
 func (b *bundle) write(stdout io.Writer) (err error) {
+	archiveOf, err := form(b.Bundle)
+	if err != nil {
+		return Misuse{err}
+	}
 	f, err := os.OpenFile(b.Bundle, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // EXCL: through no link, and over nothing
 	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("--bundle %s: it exists already: name a new file", b.Bundle)
@@ -79,22 +81,14 @@ func (b *bundle) write(stdout io.Writer) (err error) {
 		}
 	}()
 	fmt.Fprintf(stdout, "The bundle will have:\n%s\n", b.contents())
-	packed := gzip.NewWriter(f)
-	archive := tar.NewWriter(packed)
-	now := time.Now()
+	packed := archiveOf(f, time.Now())
 	add := func(name string, content []byte) error {
-		text := []byte(b.redact.text(string(content)))
-		h := tar.Header{Name: "gorovod-bundle/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: now}
-		err := archive.WriteHeader(&h)
-		if err == nil {
-			_, err = archive.Write(text)
-		}
-		return err
+		return packed.add("gorovod-bundle/"+name, []byte(b.redact.text(string(content))))
 	}
 	if err := b.fill(add); err != nil {
 		return err
 	}
-	if err := errors.Join(archive.Close(), packed.Close(), f.Sync()); err != nil {
+	if err := errors.Join(packed.close(), f.Sync()); err != nil {
 		return fmt.Errorf("--bundle %s: %w", b.Bundle, err)
 	}
 	info, err := f.Stat()
@@ -102,7 +96,7 @@ func (b *bundle) write(stdout io.Writer) (err error) {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "%s: %d bytes, for your eyes only. Nothing was sent. Read it before you send it: "+
-		"tar -xzOf %[1]s | less\n", b.Bundle, info.Size())
+		packed.read+" | less\n", b.Bundle, info.Size(), b.Bundle)
 	return err
 }
 

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -138,6 +139,36 @@ func TestABundleHasNoSecrets(t *testing.T) {
 	}
 }
 
+func TestABundleIsWhatItsNameSays(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"help", "help.tar.gz", "help.TGZ", "my.zip"} {
+		var stdout, stderr bytes.Buffer
+		file := filepath.Join(dir, name)
+		if code := Main("gorovod doctor", []string{"--bundle", file}, nil, &stdout, &stderr, examined); code != 0 {
+			t.Fatalf("%s: code %d: %s", name, code, &stderr)
+		}
+		if !strings.HasSuffix(name, ".zip") {
+			if unpack(t, file)["gorovod-bundle/doctor.txt"] == "" || !strings.Contains(stdout.String(), "tar -xzOf "+file) {
+				t.Errorf("%s: %s", name, &stdout)
+			}
+			continue
+		}
+		z, err := zip.OpenReader(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer z.Close()
+		f, err := z.Open("gorovod-bundle/doctor.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(f)
+		if !strings.HasPrefix(string(text), "examined") || !strings.Contains(stdout.String(), "unzip -p "+file) {
+			t.Errorf("%s: %q, %v: %s", name, text, err, &stdout)
+		}
+	}
+}
+
 func TestABundleIsNewOrNotAtAll(t *testing.T) {
 	dir := t.TempDir()
 	there := filepath.Join(dir, "there")
@@ -162,6 +193,8 @@ func TestABundleIsNewOrNotAtAll(t *testing.T) {
 		{[]string{"--bundle", fresh, "--env"}, 2, "can't be used together"},
 		{[]string{"--dump", "1", "-H", "a:1"}, 2, "can't be used together"},
 		{[]string{"--bundle", "/dev/full"}, 1, "it exists already"},
+		{[]string{"--bundle", filepath.Join(dir, "help.rar")}, 2, "a name that ends in .tar.gz, .tgz or .zip is needed"},
+		{[]string{"--bundle", filepath.Join(dir, "help.gz")}, 2, "a name that ends in .tar.gz, .tgz or .zip is needed"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := Main("gorovod doctor", c.args, nil, &stdout, &stderr, examined)
@@ -177,6 +210,7 @@ func TestABundleIsNewOrNotAtAll(t *testing.T) {
 
 func TestRedaction(t *testing.T) {
 	r := newRedactor([]string{"API_TOKEN=abcdef", "OTHER_KEY=short", "PASSWORD=abcdefghi", "MONKEY=banana",
+		"DB_PWD=pass-one", "GIT_PAT=word-two", "CLOUD_CREDS=tree-three", "PWD=/home/me/src", "OLDPWD=/home/me/src",
 		"TERM=xterm-256color"})
 	for in, want := range map[string]string{
 		"grad.abcdef.weight, abcdefghi":                    "grad.(removed).weight, (removed)",
@@ -188,6 +222,11 @@ func TestRedaction(t *testing.T) {
 		"ssh://git@host/x":                                 "ssh://(removed)host/x",
 		`"me:abc123@host:80" at 15:13:50`:                  `"(removed)host:80" at 15:13:50`,
 		"git@host:x and [::1]:80":                          "git@host:x and [::1]:80",
+		"no DEPLOY_KEY 'x y', DB_PWD: z":                   "no DEPLOY_KEY (removed), DB_PWD: (removed)",
+		`the token was \"a b\", my_pat="c"`:                `the token was (removed), my_pat=(removed)`,
+		"KEY 'value' PATH=/bin":                            "KEY (removed) PATH=/bin",
+		"values pass-one word-two tree-three":              "values (removed) (removed) (removed)",
+		"/home/me/src":                                     "/home/me/src",
 		"xterm-256color":                                   "xterm-256color",
 		"HOROVOD_SECRET_KEY  set  environment":             "HOROVOD_SECRET_KEY  set  environment",
 	} {

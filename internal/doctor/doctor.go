@@ -19,7 +19,7 @@ type options struct {
 	Cluster
 	Dump   string `placeholder:"PID|DIR" help:"Print the last operations of a job's ranks on this host, what each waits for, and which ranks are missing. PID is the launcher's process id or a rank's; DIR is what GOROVOD_DUMP_DIR was."`
 	Env    bool   `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what,pack"`
-	Bundle string `placeholder:"FILE" help:"Write what helps others to help you into a new FILE.tar.gz, without secrets: versions, this report, environment, and the last operations of the jobs that run on this host, or of that of --dump." xor:"pack"`
+	Bundle string `placeholder:"FILE" help:"Write what helps others to help you into a new FILE (.tar.gz, .tgz or .zip), without secrets: versions, this report, environment, and the last operations of the jobs that run on this host, or of that of --dump." xor:"pack"`
 }
 
 // Cluster says which hosts are to be examined, and how they are reached, as

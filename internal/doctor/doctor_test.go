@@ -85,14 +85,20 @@ func TestEnv(t *testing.T) {
 
 func TestUnusableEnv(t *testing.T) {
 	var b bytes.Buffer
-	err := Env(&b, []string{"HOROVOD_RANK=x", "HOROVOD_CPU_OPERATIONS=ccl", "HOROVOD_SECRET_KEY=hunter2"})
+	err := Env(&b, []string{"HOROVOD_RANK=x", "HOROVOD_CPU_OPERATIONS=ccl", "HOROVOD_SECRET_KEY=hunter2",
+		"GOROVOD_WITHOUT_PATCHES=excepthook, nosuch", "HOROVOD_START_TIMEOUT=soon", "HOROVOD_ELASTIC_TIMEOUT=0",
+		"GOROVOD_ELASTIC_BLACKLIST=rack"})
 	if !errors.Is(err, errUnusable) {
 		t.Errorf("error %v", err)
 	}
 	_, rest, _ := strings.Cut(b.String(), "\n\n")
 	for _, want := range []string{"Wrong:\n", "\n  HOROVOD_RANK=x: a whole number",
 		"\n  HOROVOD_CPU_OPERATIONS=ccl: there is no oneCCL backend",
-		"\n  HOROVOD_SECRET_KEY: it is not hexadecimal\n"} {
+		"\n  HOROVOD_SECRET_KEY: it is not hexadecimal\n",
+		"\n  GOROVOD_WITHOUT_PATCHES=excepthook, nosuch: there is no nosuch; the patches are excepthook, ",
+		"\n  HOROVOD_START_TIMEOUT=soon: a whole number of seconds from 1 to ",
+		"\n  HOROVOD_ELASTIC_TIMEOUT=0: a whole number of seconds from 1 to ",
+		"\n  GOROVOD_ELASTIC_BLACKLIST=rack: slot or host is needed\n"} {
 		if !strings.Contains(rest, want) {
 			t.Errorf("no %q in %s", want, rest)
 		}
@@ -131,7 +137,7 @@ func TestExitCodes(t *testing.T) {
 		out, error string
 	}{
 		{"--env", "A=1", 0, "VARIABLE", ""},
-		{"--env", "HOROVOD_SIZE=2", 1, "Wrong:", "gorovod doctor: with this environment hvd.init() fails"},
+		{"--env", "HOROVOD_SIZE=2", 1, "Wrong:", "gorovod doctor: with this environment no job starts"},
 		{"--help", "", 0, "--env", ""},
 		{"", "", 0, "examined { , port -, 30 python3 false}", ""},
 		{"-H a:1 -p 22 --python p --no-pairs", "", 0, "examined {a:1 , port 22, 30 p true}", ""},

@@ -15,27 +15,29 @@ import (
 
 // errUnusable is Env's error for an environment with which no job starts; the
 // reasons have been printed.
-var errUnusable = errors.New("with this environment hvd.init() fails")
+var errUnusable = errors.New("with this environment no job starts")
 
 // Env prints the table of variables with the values that a rank with this
 // environment has before it meets the others; then what is wrong, and what may be.
-// It returns errUnusable if init would fail, or w's error.
+// It returns errUnusable if the launcher, the front end or init would fail, or w's error.
 func Env(w io.Writer, environ []string) error {
 	values := make(map[string]string, len(environ))
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
 		values[name] = value
 	}
-	c := config.Read(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
+	lookup := func(name string) (string, bool) { v, ok := values[name]; return v, ok }
+	c := config.Read(lookup)
+	wrong := errors.Join(c.Err(), config.Elsewhere(lookup))
 
 	var b bytes.Buffer
 	table(&b, c)
-	section(&b, "Wrong:", lines(c.Err()))
+	section(&b, "Wrong:", lines(wrong))
 	section(&b, "Note:", notes(c, values))
 	if _, err := b.WriteTo(w); err != nil {
 		return err
 	}
-	if c.Err() != nil {
+	if wrong != nil {
 		return errUnusable
 	}
 	return nil

@@ -23,24 +23,27 @@ const shortestSecret = 6
 
 // secretName tells of variables whose values are secrets, as far as names tell.
 var secretName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)SECRET|TOKEN|PASS(W|PHRASE|$|_)|PWD_|CREDENTIAL|PRIVATE|KEY|AUTH|COOKIE|` +
-		`JWT|BEARER|SESSION|SIGNATURE`)
+	return regexp.MustCompile(`(?i)SECRET|TOKEN|PASS(W|PHRASE|$|_)|PWD_|_PWD|CRED|PRIVATE|KEY|AUTH|COOKIE|` +
+		`JWT|BEARER|SESSION|SIGNATURE|(^|_)PAT($|_)`)
 })
 
 // shapes are what secrets look like. What the first group holds stays.
 var shapes = sync.OnceValue(func() []*regexp.Regexp {
 	const word = `[\w.-]*(?:secret|token|passw(?:or)?d|passphrase|credential|pwd|api[_-]?key|access[_-]?key|` +
 		`private[_-]?key|auth)[\w.-]*`
+	const end = `[\w.-]*[_-](?:key|pwd|pat|pass|creds?)\b` // such as DB_PWD
+	const quoted = `\\?"[^"]*"|'[^']*'`
 	var all []*regexp.Regexp
 	for _, shape := range []string{
 		`()(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`,
-		`([a-z][a-z0-9+.-]*://)[^\s"'<>]*@`,                                   // https://user:password@host
-		`()[\w.+-]+:[^\s"'<>@/,;]+@`,                                          // user:password@host
-		`(?i)(authorization\s*[:=]\s*)(?:\w+\s+)?[^\s"']+`,                    // a header
-		`(?i)(\bbearer\s+)[\w.~+/=-]{6,}`,                                     // its value alone
-		`(?i)(` + word + `["']?\s*[:=]\s*)(?:\\?"[^"]*"|'[^']*'|[^\s&;,"']+)`, // token=…, "password": "…"
-		`(?i)(--?` + word + `\s+)[^\s"']+`,                                    // --api-key …
-		`()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b`,                                     // by their makers' marks
+		`([a-z][a-z0-9+.-]*://)[^\s"'<>]*@`,                                                       // https://user:password@host
+		`()[\w.+-]+:[^\s"'<>@/,;]+@`,                                                              // user:password@host
+		`(?i)(authorization\s*[:=]\s*)(?:\w+\s+)?[^\s"']+`,                                        // a header
+		`(?i)(\bbearer\s+)[\w.~+/=-]{6,}`,                                                         // its value alone
+		`(?i)((?:` + word + `|` + end + `)["']?\s*[:=]\s*)(?:` + quoted + `|[^\s&;,"']+)`,         // token=…, "password": "…"
+		`(?i)((?:` + word + `|` + end + `|\bkey)["']?\s+(?:(?:is|was|of)\s+)?)(?:` + quoted + `)`, // the key 'value'
+		`(?i)(--?` + word + `\s+)[^\s"']+`,                                                        // --api-key …
+		`()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b`,                                                         // by their makers' marks
 		`()\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|hf_|AIza|npm_|pypi-|dckr_pat_)[\w-]{16,}`,
 		`()\beyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?`, // a JSON web token
 		`()\b[0-9a-fA-F]{32,}\b`,

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/elastic/driver"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
@@ -47,12 +48,8 @@ func (f *flags) checkElastic() error {
 		}
 		return nil
 	}
-	if env := os.Getenv("HOROVOD_ELASTIC_TIMEOUT"); f.ElasticTimeout == nil && env != "" {
-		n, err := strconv.Atoi(env)
-		if err != nil {
-			return fmt.Errorf("HOROVOD_ELASTIC_TIMEOUT=%s: a number of seconds is needed", env)
-		}
-		f.ElasticTimeout = &n
+	if err := secondsFrom("HOROVOD_ELASTIC_TIMEOUT", &f.ElasticTimeout); err != nil {
+		return err
 	}
 	for _, v := range []struct {
 		name  string
@@ -71,19 +68,17 @@ func (f *flags) checkElastic() error {
 		return fmt.Errorf("%s %s: two numbers of seconds are needed, from 1 to 3600, the lesser first", cooldownOption,
 			strings.Trim(fmt.Sprint(c), "[]"))
 	}
-	switch rule := os.Getenv("GOROVOD_ELASTIC_BLACKLIST"); rule {
-	case "", "slot", "host":
-	default:
-		return fmt.Errorf("GOROVOD_ELASTIC_BLACKLIST=%s: slot or host is needed", rule)
-	}
-	return nil
+	return config.Check(blacklistVariable, os.Getenv(blacklistVariable))
 }
+
+// blacklistVariable says what a failure costs.
+const blacklistVariable = "GOROVOD_ELASTIC_BLACKLIST"
 
 // membership are the rules of an elastic job.
 func (f *flags) membership(env []string) membership.Config {
 	c := membership.Config{NP: f.NumProc, Min: f.NumProc, ResetLimit: -1, Timeout: defaultElasticTimeout,
 		Patience:   patience(lookEnv(env, "GOROVOD_HEARTBEAT_SECONDS")),
-		WholeHosts: os.Getenv("GOROVOD_ELASTIC_BLACKLIST") == "host", Fixed: f.DiscoveryScript == "",
+		WholeHosts: os.Getenv(blacklistVariable) == "host", Fixed: f.DiscoveryScript == "",
 		Resumable: lookEnv(env, "GOROVOD_CHECKPOINT_DIR") != "",
 		Random:    rand.Float64}
 	for _, o := range []struct {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
@@ -127,12 +128,8 @@ func (f *flags) check(options []string) error {
 		return errors.New("--binding-args is for jobs that mpirun starts: give --mpi, too, or bind inside the " +
 			"command, for instance with taskset or numactl")
 	}
-	if env := os.Getenv("HOROVOD_START_TIMEOUT"); f.StartTimeout == nil && env != "" {
-		n, err := strconv.Atoi(env)
-		if err != nil {
-			return fmt.Errorf("HOROVOD_START_TIMEOUT=%s: a number of seconds is needed", env)
-		}
-		f.StartTimeout = &n
+	if err := secondsFrom("HOROVOD_START_TIMEOUT", &f.StartTimeout); err != nil {
+		return err
 	}
 	if err := f.checkNumbers(); err != nil {
 		return err
@@ -152,6 +149,20 @@ func (f *flags) check(options []string) error {
 }
 
 // checkNumbers refuses those that are out of their range.
+// secondsFrom takes the value of an option that was not given from its variable, if that is set.
+func secondsFrom(variable string, option **int) error {
+	env := os.Getenv(variable)
+	if *option != nil || env == "" {
+		return nil
+	}
+	if err := config.Check(variable, env); err != nil {
+		return err
+	}
+	n, _ := strconv.Atoi(env) // Check has looked
+	*option = &n
+	return nil
+}
+
 func (f *flags) checkNumbers() error {
 	for _, v := range []struct {
 		name  string

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +20,14 @@ def test_the_page_is_the_table():
     page = (ROOT / "docs" / "patches.md").read_text(encoding="utf-8")
     rows = {f"| `{name}` | {' | '.join(patch)} |" for name, patch in _patches.PATCHES.items()}
     assert rows == set(re.findall(r"^\| `[a-z-]+` \|.*\|$", page, re.MULTILINE))
+
+
+def test_the_doctor_knows_the_names():
+    doctor = [os.environ.get("GOROVOD", str(ROOT / "build" / "gorovod")), "doctor", "--env"]
+    for names, code in ((f"all, {', '.join(_patches.PATCHES)}", 0), ("excepthok", 1)):
+        said = subprocess.run(doctor, env={_patches.VARIABLE: names}, stdout=subprocess.PIPE, text=True, check=False)
+        assert said.returncode == code, said.stdout
+    assert f"there is no excepthok; the patches are {', '.join(_patches.PATCHES)}, or all\n" in said.stdout
 
 
 def test_each_patch_is_made_somewhere():
