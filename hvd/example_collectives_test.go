@@ -347,6 +347,9 @@ func ExampleSend() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if err := hvd.Barrier(context.Background()); err != nil { // a Shutdown would end the others' operations
+		log.Fatal(err)
+	}
 	fmt.Println(got[:n])
 	// Output: [1 2]
 }

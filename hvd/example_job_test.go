@@ -65,6 +65,9 @@ func ExampleNewProcessSet() {
 	if err := hvd.Allreduce(context.Background(), "x", x, hvd.WithProcessSet(mine)); err != nil {
 		log.Fatal(err)
 	}
+	if err := hvd.Barrier(context.Background()); err != nil { // a Shutdown would end the others' operations
+		log.Fatal(err)
+	}
 	fmt.Println(mine.Ranks(), x) // [0 2] [1] or [1 3] [2]
 }
 

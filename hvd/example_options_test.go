@@ -85,6 +85,9 @@ func ExampleWithProcessSet() {
 			log.Fatal(err)
 		}
 	}
+	if err := hvd.Barrier(context.Background()); err != nil { // a Shutdown would end the others' operations
+		log.Fatal(err)
+	}
 	fmt.Println(x) // [2] on ranks 0 and 1
 }
 
