@@ -39,12 +39,12 @@ func WithPrescale(f float64) Option { return func(o *call) { o.Prescale = f } }
 // WithPostscale multiplies the combined data.
 func WithPostscale(f float64) Option { return func(o *call) { o.Postscale = f } }
 
-// Compression is how an allreduce travels between hosts: as it is, or in 16 bits a
-// number. Sums are made in the type of the elements, and inside a host nothing
-// is compressed. It has an effect on sums and averages of float32 and float64.
+// Compression is the form in which an allreduce travels between hosts: unchanged, or
+// as 16 bits a number. Partial sums keep the type of the elements, and nothing is
+// compressed inside a host. Only sums and averages of float32 and float64 heed it.
 type Compression = tensor.Wire
 
-// The compressions. NoCompression leaves it to the variable GOROVOD_COMPRESSION.
+// The compressions. With NoCompression the variable GOROVOD_COMPRESSION decides.
 const (
 	NoCompression = tensor.WireAsIs
 	FP16          = tensor.WireFloat16
@@ -54,18 +54,18 @@ const (
 // WithCompression asks for c, the same on all processes.
 func WithCompression(c Compression) Option { return func(o *call) { o.Wire = c } }
 
-// WithProcessSet lets the operation run among the members of s, which alone call
-// it; nil is all processes. On others the error is ErrInvalidArgument, and
-// ErrUnknownSet if s is not registered.
+// WithProcessSet runs the operation among the members of s. Only they may call it:
+// on other processes the error is ErrInvalidArgument. It is ErrUnknownSet if s is
+// not registered. nil means all processes.
 func WithProcessSet(s *ProcessSet) Option { return func(o *call) { o.set = s } }
 
-// WithHandle lets AllreduceAsync, BroadcastAsync and ReduceAsync use h, and return it, instead of
-// making a handle, so that a loop that keeps its handles and options allocates nothing. h is
-// new, or Wait has returned its last operation's outcome; else, and for other operations, the
-// error is ErrInvalidArgument.
+// WithHandle has AllreduceAsync, BroadcastAsync and ReduceAsync use and return h instead of
+// a new handle. So a loop that keeps its handles and options allocates nothing. h must be
+// the zero Handle, or its Wait must have returned its last operation's outcome. Otherwise,
+// and for other operations, the error is ErrInvalidArgument.
 func WithHandle(h *Handle) Option { return func(o *call) { o.handle = h } }
 
-// call is what is going to be submitted. It goes back to the pool when it has been.
+// call is an operation before its submission, which returns it to the pool.
 type call struct {
 	engine.Op
 	set    *ProcessSet // nil: all processes
@@ -131,7 +131,7 @@ func run(ctx context.Context, op *call) error {
 	return h.Wait(ctx)
 }
 
-// submit hands op, which is spent then, to the engine.
+// submit hands op to the engine, and recycles it.
 func submit(op *call) (*engine.Entry, error) {
 	defer op.recycle()
 	if op.handle != nil {
@@ -154,7 +154,7 @@ var (
 	errHandleBusy = fmt.Errorf("WithHandle: its last operation has not been waited for: %w", ErrInvalidArgument)
 )
 
-// enqueue submits op, which is spent then, and gives it a handle of its own.
+// enqueue submits and recycles op, and gives the operation a new handle.
 func enqueue(op *call) (*Handle, error) {
 	e, err := submit(op)
 	if err != nil {
@@ -163,7 +163,7 @@ func enqueue(op *call) (*Handle, error) {
 	return &Handle{entry: e}, nil
 }
 
-// enqueueInPlace is enqueue that uses the handle of WithHandle, if there is one.
+// enqueueInPlace is enqueue, but prefers the handle of WithHandle.
 func enqueueInPlace(op *call) (*Handle, error) {
 	h := op.handle
 	if h == nil {
@@ -183,7 +183,7 @@ func enqueueInPlace(op *call) (*Handle, error) {
 	return h, nil
 }
 
-// gather executes an operation whose output is made when its size is known.
+// gather executes an operation whose output is allocated once its size is known.
 func gather[T Element](ctx context.Context, op *call) (out []T, received []int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, op.refused(err)

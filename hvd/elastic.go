@@ -13,36 +13,36 @@ import (
 )
 
 var (
-	// ErrHostsUpdated: processes wait to join the elastic job, or are to leave it. A
-	// training function returns it, and is called again when the job has been formed anew.
+	// ErrHostsUpdated: processes wait to join the elastic job, or have to leave it. The
+	// training function returns this error, and RunElastic calls it again in the next world.
 	ErrHostsUpdated = errors.New("the hosts of the elastic job have changed")
-	// ErrDismissed: there is no place for this process in the elastic job any more. It
-	// should end, with code 0.
+	// ErrDismissed: the elastic job has no place for this process any more. It should
+	// end with code 0.
 	ErrDismissed = elastic.ErrDismissed
-	// ErrLauncherLost: the launcher of the elastic job is gone, so that it cannot go on.
+	// ErrLauncherLost: the launcher of the elastic job is gone. The job cannot go on.
 	ErrLauncherLost = elastic.ErrLost
 )
 
-// State is what a training function changes, and what must not be lost. If it is an
-// encoding.BinaryMarshaler and BinaryUnmarshaler, too, rank 0 writes commits to
-// GOROVOD_CHECKPOINT_DIR, where that is set, and a job that is started again goes on from the newest.
+// State is the state of a training, which RunElastic saves and restores. If it is also an
+// encoding.BinaryMarshaler and BinaryUnmarshaler, and GOROVOD_CHECKPOINT_DIR is set, rank 0
+// writes commits to that directory. A job that is started again goes on from the newest.
 type State interface {
 	// Save remembers the state, in this process's memory.
 	Save()
-	// Restore makes the state what it was at the last Save, or at first.
+	// Restore puts the state back to the last Save.
 	Restore()
-	// Sync makes the state that of rank 0, on all processes, by Broadcast for instance, and saves it.
+	// Sync gives all processes the state of rank 0, by Broadcast for instance, and saves it.
 	Sync(ctx context.Context) error
 }
 
-// HostListener is a State that wants to hear of changes of the hosts when they are known, to commit early, say.
+// HostListener is a State that hears of changes of the hosts at once, for example to commit early.
 type HostListener interface {
-	// OnHostsUpdated is called on another goroutine than train, on every process that the launcher
-	// has told, before Check of any returns ErrHostsUpdated for this change. It must not block.
+	// OnHostsUpdated runs on another goroutine than train, on every process that the launcher
+	// has told, before Check returns ErrHostsUpdated for this change anywhere. It must not block.
 	OnHostsUpdated(at time.Time, update HostUpdate)
 }
 
-// HostUpdate says what has become of the hosts of an elastic job.
+// HostUpdate says how the hosts of an elastic job have changed.
 type HostUpdate int
 
 // The kinds of HostUpdate.
@@ -54,7 +54,7 @@ const (
 
 func (u HostUpdate) String() string { return membership.HostUpdate(u).String() }
 
-// Elastic is what a training function of RunElastic is given.
+// Elastic is the training function's side of RunElastic: commits and checks.
 type Elastic struct {
 	state   State
 	commits int64
@@ -62,18 +62,18 @@ type Elastic struct {
 	news    news
 }
 
-// RunElastic is for programs that go on when processes of their job die or come. It calls train, again and again, until
-// it returns nil or an error that another call cannot mend: with the state of rank 0 everywhere, in a job that
-// Init has joined. After an ErrInternal, such as the death of a process, the state
-// is restored as it was committed last, and the job is formed anew of those who are
-// left, in which the process with the newest commit is rank 0. After
-// an ErrHostsUpdated the state stays as it is. train must be able to go on from any
-// state that was committed. Start the program with horovodrun -np 4 --min-np 2.
+// RunElastic calls train again and again, so that a program goes on when processes of its job die or come. Call Init
+// first, and start the program with horovodrun -np 4 --min-np 2. Before the first call all processes get the state of
+// rank 0. It ends when train returns nil, or an error other than these:
 //
-// Ranks and sizes may be others at each call. Process sets keep their ranks, as far as there
-// are any: AddProcessSet, at the beginning of train, binds a set to the world of this call, without
-// waiting where it is there already. The error is ErrDismissed where this
-// process is to leave: that is no failure.
+//   - ErrInternal, such as the death of a process: RunElastic restores the last commit. The processes that are left
+//     form the next world. In it the process with the newest commit is rank 0, and all get its state.
+//   - ErrHostsUpdated: the state stays as it is, and the processes form the next world.
+//
+// So train must be able to go on from every state that it has committed. Ranks and sizes may differ at each call. A
+// process set keeps those of its ranks that exist: call AddProcessSet at the beginning of train to bind it to the
+// world of this call. It does not wait if the set is registered already. The error is ErrDismissed if this process has
+// to leave; that is no failure.
 //
 // A State of one step and one tensor:
 //
@@ -99,8 +99,8 @@ type Elastic struct {
 //		return nil
 //	}
 //
-// The example has it whole. Restore may come before the first Sync, so Save is called once
-// before RunElastic.
+// The example is the whole program. RunElastic may call Restore before the first Sync, so call Save once before
+// RunElastic.
 func RunElastic(ctx context.Context, state State, train func(ctx context.Context, e *Elastic) error) error {
 	e := &Elastic{state: state, commits: -1}
 	defer e.listen(ctx)()
@@ -131,8 +131,7 @@ func RunElastic(ctx context.Context, state State, train func(ctx context.Context
 	}
 }
 
-// reset leaves the world for the next one. News of the next one is heard afterwards, and what was
-// heard of the last one is forgotten.
+// reset leaves the world for the next one, and forgets the news of the last one.
 func (e *Elastic) reset(ctx context.Context) error {
 	e.news.mu.Lock()
 	defer e.news.mu.Unlock()
@@ -166,8 +165,8 @@ func (e *Elastic) note() {
 	}
 }
 
-// Commit saves the state, writes it to the disk where State says so, and then checks as Check does. All processes call
-// it, at the same place. Each costs a copy of the state, so not every step needs one.
+// Commit saves the state, writes it to the disk if State says so, and then checks as Check does. All processes call
+// it at the same step. Each commit copies the state, so commit every few steps.
 func (e *Elastic) Commit(ctx context.Context) error {
 	e.state.Save()
 	e.commits++
@@ -178,8 +177,8 @@ func (e *Elastic) Commit(ctx context.Context) error {
 	return e.Check(ctx)
 }
 
-// write writes the last commit to the disk, if that is up to this process and, but for the
-// final one, the commit's turn.
+// write writes the last commit to the disk, if this process has that duty and the commit is
+// due. The final one always is.
 func (e *Elastic) write(final bool) error {
 	m, ok := e.state.(encoding.BinaryMarshaler)
 	if !ok || e.commits < 0 || !process.CheckpointDue(e.commits, final) {
@@ -192,7 +191,7 @@ func (e *Elastic) write(final bool) error {
 	return process.SaveCheckpoint(e.commits, data)
 }
 
-// read takes the state from the disk, on rank 0 of a job in which nobody has committed.
+// read reads the state from the disk, on rank 0 of a job without a commit.
 func (e *Elastic) read() error {
 	m, ok := e.state.(encoding.BinaryUnmarshaler)
 	if !ok || e.commits >= 0 || !process.CheckpointDue(0, true) {
@@ -213,8 +212,8 @@ func (e *Elastic) read() error {
 // Commits is the number of the last commit, from 0; -1 if there was none.
 func (e *Elastic) Commits() int64 { return e.commits }
 
-// Check returns ErrHostsUpdated, on all processes, if rank 0 has heard that hosts have
-// changed. All processes call it, at the same place; it blocks until they have.
+// Check returns ErrHostsUpdated on all processes if the launcher has told rank 0 that hosts
+// have changed. All processes call it at the same step, and it blocks until they have.
 func (e *Elastic) Check(ctx context.Context) error {
 	news := []int64{0, 0}
 	if stamp, update := e.news.take(); update != membership.NoUpdate && stamp > e.stamp {

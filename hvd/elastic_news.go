@@ -10,14 +10,14 @@ import (
 	"github.com/gorovod/gorovod/internal/process"
 )
 
-// news is what the launcher has said of the hosts since the job was formed, and nobody has taken.
+// news is the launcher's news of the hosts since the world was formed, until take takes it.
 type news struct {
 	mu     sync.Mutex // held during a reset, too
 	stamp  int64
 	update membership.HostUpdate
 }
 
-// hear adds what package process knows, and returns that.
+// hear adds the news that package process has, and returns it.
 func (n *news) hear() (stamp int64, update membership.HostUpdate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -27,7 +27,7 @@ func (n *news) hear() (stamp int64, update membership.HostUpdate) {
 	return stamp, update
 }
 
-// take returns the news, once; NoUpdate if there is none.
+// take returns the news and forgets it; NoUpdate if there is none.
 func (n *news) take() (stamp int64, update membership.HostUpdate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -36,8 +36,8 @@ func (n *news) take() (stamp int64, update membership.HostUpdate) {
 	return stamp, update
 }
 
-// listen starts the goroutine that hears of changes of the hosts as soon as this process knows; the result ends
-// it. Outside of elastic jobs it ends by itself.
+// listen starts a goroutine that collects the news of the hosts. stop ends it. Outside of elastic jobs it ends by
+// itself.
 func (e *Elastic) listen(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var listening sync.WaitGroup

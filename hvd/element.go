@@ -9,20 +9,20 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Element is what the elements of a tensor may be: one of Go's types of a fixed
-// size or a type defined from one, Float16, or BFloat16.
+// Element is the type of a tensor's elements: one of these types of Go, a type
+// defined from one, Float16, or BFloat16.
 //
-// Sums of bools are their "or", products their "and"; there is no average.
+// The sum of bools is "or", their product "and"; they have no average.
 type Element interface {
 	~uint8 | ~int8 | ~uint16 | ~int16 | ~int32 | ~int64 | ~float32 | ~float64 | ~bool
 }
 
-// Float16 is an IEEE 754 number of 16 bits, by its bits. It is reduced as a
-// number; a further type that is defined from it would be an integer.
+// Float16 holds the bits of an IEEE 754 number of 16 bits, and is reduced as that
+// number. A type that you define from Float16 is an integer.
 type Float16 uint16
 
-// NewFloat16 rounds f to the nearest Float16, to the even one of two; what is
-// too large becomes an infinity.
+// NewFloat16 rounds f to the nearest Float16, ties to even. Numbers beyond the range
+// become infinities.
 func NewFloat16(f float32) Float16 { return Float16(tensor.Float32ToFloat16(f)) }
 
 // Float32 is the value of h, exactly.
@@ -31,11 +31,11 @@ func (h Float16) Float32() float32 { return tensor.Float16ToFloat32(uint16(h)) }
 // String is the value of h.
 func (h Float16) String() string { return text(h.Float32()) }
 
-// BFloat16 is the upper half of a float32, by its bits. It is reduced as a
-// number; a further type that is defined from it would be an integer.
+// BFloat16 holds the upper half of a float32's bits, and is reduced as a number. A
+// type that you define from BFloat16 is an integer.
 type BFloat16 uint16
 
-// NewBFloat16 rounds f to the nearest BFloat16, to the even one of two.
+// NewBFloat16 rounds f to the nearest BFloat16, ties to even.
 func NewBFloat16(f float32) BFloat16 { return BFloat16(tensor.Float32ToBFloat16(f)) }
 
 // Float32 is the value of b, exactly.

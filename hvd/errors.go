@@ -22,21 +22,21 @@ var (
 	ErrNotInitialized = errors.New("this process is in no job: call hvd.Init() first")
 	// ErrInvalidArgument: the operation was refused on this process alone.
 	ErrInvalidArgument = errors.New("invalid argument")
-	// ErrMismatch: the processes disagree about the operation; others may follow.
+	// ErrMismatch: the processes disagree about the operation. Later operations are not affected.
 	ErrMismatch = errors.New("mismatch between ranks")
 	// ErrAborted: the operation was not executed, because its process set has been
-	// removed, or because there is no such reduction; others may follow.
+	// removed, or because there is no such reduction. Later operations are not affected.
 	ErrAborted = errors.New("aborted")
 	// ErrInternal: the job has failed, for example because a process has died, or
-	// has been shut down. Every later operation fails until Shutdown and Init. Behind the
-	// name of the operation, the words are the same on all ranks.
+	// it has been shut down. Every later operation fails until Shutdown and Init. The
+	// text after the operation's name is the same on all ranks.
 	ErrInternal = errors.New("internal error")
 
-	// ErrMessageTooLong: the message that Recv would have received does not fit
-	// into its slice. It is kept for another Recv. An ErrInvalidArgument, too.
+	// ErrMessageTooLong: the next message does not fit into Recv's slice. The message
+	// is kept for another Recv. An ErrInvalidArgument, too.
 	ErrMessageTooLong = p2p.ErrTooLong
 
-	// ErrSetExists: there is a process set of the same ranks. An
+	// ErrSetExists: a process set of the same ranks is registered. An
 	// ErrInvalidArgument, too.
 	ErrSetExists error = engine.ErrSetExists
 	// ErrUnknownSet: the process set is not registered, or no longer. An
@@ -49,25 +49,25 @@ var (
 	ErrTimelineNotEnabled = process.ErrTimelineNotEnabled
 )
 
-// opError is an error with the sentinel of its kind, which its text leaves out.
+// opError is cause, and matches the sentinel kind. Its text is the cause's alone.
 type opError struct{ kind, cause error }
 
 func (e *opError) Error() string   { return goNames().Replace(e.cause.Error()) }
 func (e *opError) Unwrap() []error { return []error{e.kind, e.cause} }
 
-// goNames puts this package's names for Python's, in which the engine speaks to most.
+// goNames replaces Python's names in the engine's texts by this package's.
 var goNames = sync.OnceValue(func() *strings.Replacer {
 	return strings.NewReplacer("hvd.init()", "hvd.Init()", "hvd.shutdown()", "hvd.Shutdown()",
 		"hvd.start_timeline()", "hvd.StartTimeline()")
 })
 
-// spoken is an error in this package's names.
+// spoken is an error whose text has this package's names.
 type spoken struct{ error }
 
 func (s spoken) Error() string { return goNames().Replace(s.error.Error()) }
 func (s spoken) Unwrap() error { return s.error }
 
-// inGo has an error speak of this package's functions.
+// inGo puts this package's names into an error's text.
 func inGo(err error) error {
 	if err == nil {
 		return nil
@@ -75,7 +75,7 @@ func inGo(err error) error {
 	return spoken{err}
 }
 
-// wrap makes the error that callers see of what the engine says.
+// wrap gives an error of the engine the sentinel that callers test for.
 func wrap(e *engine.Error) error {
 	switch {
 	case e == nil:
@@ -92,19 +92,19 @@ func wrap(e *engine.Error) error {
 	return &opError{ErrInternal, e}
 }
 
-// named has err say which operation it is of, where it does not.
+// named adds the operation's kind and name to err, unless err has the name already.
 func named(t operation.Kind, name string, err error) error {
 	what := strings.ToLower(t.Describe().Name)
 	switch {
 	case err == nil || name != "" && strings.Contains(err.Error(), strconv.Quote(name)):
 		return err
-	case t.Describe().Role == operation.Meeting: // whose names are not the caller's
+	case t.Describe().Role == operation.Meeting: // the caller has given no name
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return fmt.Errorf("%s %q: %w", what, name, err)
 }
 
-// wrapAny is wrap for functions whose error may be of another kind.
+// wrapAny is wrap for functions that also return errors which are not the engine's.
 func wrapAny(err error) error {
 	switch e, ok := err.(*engine.Error); {
 	case ok:
@@ -115,7 +115,7 @@ func wrapAny(err error) error {
 	return err
 }
 
-// wrapMessage makes the error that callers of Send and Recv see.
+// wrapMessage gives an error of Send or Recv the sentinel that callers test for.
 func wrapMessage(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

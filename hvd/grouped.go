@@ -9,10 +9,10 @@ import (
 	"github.com/gorovod/gorovod/internal/process"
 )
 
-// GroupedAllreduce is Allreduce of several slices of which none is reduced before
-// all are ready on every process. All processes give as many slices under the
-// same name; the tensors are called name_1of3 and so on. It blocks until all are
-// done or ctx is, and returns the first error.
+// GroupedAllreduce is Allreduce of several slices. It reduces none of them before all
+// are ready on every process. All processes give the same name and the same number
+// of slices. The tensors are called name_1of3 and so on. It blocks until all have
+// been reduced or ctx is done, and returns the first error.
 func GroupedAllreduce[T Element](ctx context.Context, name string, data [][]T, opts ...Option) error {
 	if err := ctx.Err(); err != nil {
 		return named(operation.Allreduce, name, err)
@@ -26,8 +26,8 @@ func GroupedAllreduce[T Element](ctx context.Context, name string, data [][]T, o
 	return err
 }
 
-// GroupedAllreduceAsync is GroupedAllreduce that returns at once. Either all
-// slices are submitted or, with an error, none. The Handles are in the order of data.
+// GroupedAllreduceAsync is GroupedAllreduce, but returns at once. Either all slices
+// are submitted or, with an error, none. The Handles are in the order of data.
 func GroupedAllreduceAsync[T Element](name string, data [][]T, opts ...Option) ([]*Handle, error) {
 	entries, err := group(operation.Allreduce, name, data, opts, func(_ int, op *engine.Op) { op.Out = op.In })
 	if err != nil {
@@ -42,7 +42,7 @@ func GroupedAllgather[T Element](ctx context.Context, name string, data [][]T, o
 	return collect(ctx, operation.Allgather, name, data, opts)
 }
 
-// GroupedAllgatherAsync is GroupedAllgather that returns at once.
+// GroupedAllgatherAsync is GroupedAllgather, but returns at once.
 func GroupedAllgatherAsync[T Element](name string, data [][]T, opts ...Option) ([]*ResultHandle[T], error) {
 	return groupOfResults(operation.Allgather, name, data, opts)
 }
@@ -53,7 +53,7 @@ func GroupedReducescatter[T Element](ctx context.Context, name string, data [][]
 	return collect(ctx, operation.Reducescatter, name, data, opts)
 }
 
-// GroupedReducescatterAsync is GroupedReducescatter that returns at once.
+// GroupedReducescatterAsync is GroupedReducescatter, but returns at once.
 func GroupedReducescatterAsync[T Element](name string, data [][]T, opts ...Option) ([]*ResultHandle[T], error) {
 	return groupOfResults(operation.Reducescatter, name, data, opts)
 }
@@ -90,7 +90,7 @@ func groupOfResults[T Element](t operation.Kind, name string, data [][]T, opts [
 	return results, nil
 }
 
-// handles are what stands for the operations of a group.
+// handles makes a Handle for each operation of a group.
 func handles(entries []*engine.Entry) []*Handle {
 	all := make([]Handle, len(entries))
 	handles := make([]*Handle, len(entries))
@@ -101,8 +101,8 @@ func handles(entries []*engine.Entry) []*Handle {
 	return handles
 }
 
-// groupMemory is what a group is described in until the engine has its copy: for a thousand tensors
-// so much that the garbage collector would have to come every few calls.
+// groupMemory describes a group until the engine has its copy. It is pooled: a thousand tensors
+// need so much of it that the garbage collector would run every few calls.
 type groupMemory struct {
 	ops     []engine.Op
 	lengths []int64 // back the Shapes
@@ -127,8 +127,7 @@ func (m *groupMemory) name(group string, n int) {
 	}
 }
 
-// group submits an operation for each of data after output has said where its
-// result goes.
+// group submits an operation for each of data. output sets where its result goes.
 func group[T Element](t operation.Kind, name string, data [][]T, opts []Option,
 	output func(i int, op *engine.Op)) ([]*engine.Entry, error) {
 	m := groupMemories.Get().(*groupMemory)

@@ -8,11 +8,11 @@ import (
 	"github.com/gorovod/gorovod/internal/engine"
 )
 
-// Handle is an operation in progress that changes the slice that it was given.
-// One goroutine at a time may use it. The zero Handle is spent: WithHandle gives it an operation.
+// Handle is an operation in progress that changes its slice. One goroutine at a time
+// may use it. The zero Handle is spent; WithHandle gives it an operation.
 type Handle struct {
 	entry  *engine.Entry
-	result func(*engine.Entry) // takes what the Entry has resulted in, before it goes
+	result func(*engine.Entry) // called before the Entry is released, if all went well
 }
 
 // Done reports whether the operation has ended, so that Wait would not block.
@@ -21,9 +21,10 @@ func (h *Handle) Done() bool { return h.entry == nil || h.entry.Poll() }
 // waitSlice bounds how late Wait sees that its context has ended.
 const waitSlice = 50 * time.Millisecond
 
-// Wait blocks until the operation has ended or ctx is done; then the operation
-// goes on, and Wait may be called again. After it has returned the operation's
-// outcome, the Handle is spent: another Wait is an error.
+// Wait blocks until the operation has ended, and returns its error. If ctx is done
+// earlier, Wait returns ctx's error, the operation goes on, and you may call Wait
+// again. Once Wait has returned the operation's outcome, the Handle is spent, and
+// another Wait is an error.
 func (h *Handle) Wait(ctx context.Context) error {
 	e := h.entry
 	if e == nil {
@@ -37,8 +38,8 @@ func (h *Handle) Wait(ctx context.Context) error {
 		} else if ctx.Done() != nil {
 			d = waitSlice
 		}
-		// Also if ctx has ended: whoever stops waiting leaves the operation to the
-		// engine's own goroutine.
+		// Also if ctx has ended: a caller that stops waiting hands the operation over to
+		// the engine's own goroutine.
 		if e.Wait(d) {
 			break
 		}
@@ -68,8 +69,8 @@ type ResultHandle[T Element] struct {
 // Done reports whether the operation has ended, so that Wait would not block.
 func (h *ResultHandle[T]) Done() bool { return h.h.Done() }
 
-// Wait blocks until the operation has ended or ctx is done, as Handle.Wait does,
-// and returns the operation's result, which is the caller's.
+// Wait blocks as Handle.Wait does, and returns the operation's result. The caller
+// owns it.
 func (h *ResultHandle[T]) Wait(ctx context.Context) ([]T, error) {
 	if err := h.h.Wait(ctx); err != nil {
 		return nil, err
@@ -79,6 +80,6 @@ func (h *ResultHandle[T]) Wait(ctx context.Context) ([]T, error) {
 	return out, nil
 }
 
-// ReceivedSplits is, after Wait on an Alltoall, how many elements each process
-// has sent to this one; nil otherwise.
+// ReceivedSplits is how many elements each process has sent to this one. Call it
+// after Wait on an Alltoall; otherwise it is nil.
 func (h *ResultHandle[T]) ReceivedSplits() []int { return h.received }

@@ -18,11 +18,11 @@
 // writes, it fails on all processes, with ErrInvalidArgument on this one.
 //
 // A slice is a tensor of one dimension. Its elements may be any [Element]. Names
-// tell operations apart: a name that is still in progress on this process is an
-// ErrInvalidArgument. Allreduce and Broadcast change their slice, the others
-// return a new one. Each function blocks, or in its Async form returns a [Handle]
-// or a [ResultHandle] to wait with; Barrier and Join only block. You may call all
-// functions on any goroutine.
+// tell operations apart: if this process submits a name that is still in progress,
+// the error is ErrInvalidArgument. Allreduce, Broadcast and Reduce change their
+// slice, the others return a new one. Each function blocks; its Async form returns
+// a [Handle] or a [ResultHandle] to wait with. Barrier and Join have no such form.
+// You may call all functions on any goroutine.
 //
 // Errors of operations match one of this package's sentinels with errors.Is, or
 // are those of the context. After ErrInternal the job is over; after any other
@@ -37,10 +37,11 @@ import (
 )
 
 // Init joins the job that the environment describes. It blocks until all
-// processes of the job have called it, at most HOROVOD_GLOO_TIMEOUT_SECONDS; the
-// error then names the ranks that are missing. Calling it again is allowed.
+// processes of the job have called it, at most HOROVOD_GLOO_TIMEOUT_SECONDS. After
+// that time its error names the missing ranks. A second call without Shutdown
+// returns at once, and cannot register further sets.
 //
-// sets are process sets to register at once, the same on all processes.
+// Init also registers sets, which must be the same on all processes.
 func Init(sets ...*ProcessSet) error { return InitContext(context.Background(), sets...) }
 
 // InitContext is Init that also ends when ctx does.
@@ -55,8 +56,10 @@ func InitContext(ctx context.Context, sets ...*ProcessSet) error {
 	return adoptIDs(sets)
 }
 
-// Shutdown leaves the job. Pending operations fail, on other processes too where
-// this one had not submitted them. Init may be called again afterwards, by all.
+// Shutdown leaves the job. It does not wait for the other processes: operations that
+// this process has not submitted fail on the others, too, with ErrInternal. Call
+// Barrier first if others may still have some. Afterwards all processes may call
+// Init again.
 func Shutdown() { process.Shutdown() }
 
 // IsInitialized reports whether Init has succeeded and Shutdown not been called.

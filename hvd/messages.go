@@ -9,13 +9,13 @@ import (
 	"github.com/gorovod/gorovod/internal/world"
 )
 
-// Send sends data to the process with rank to, which may be this one, apart from
-// the collectives. It returns when data may be reused, which may be before the
-// message is received; it blocks while the receiver has too much of this process
-// that it has not asked for. Messages with the same tag arrive in order.
+// Send sends data to the process with rank to, which may be this one. Messages are
+// independent of the collectives. Send returns as soon as the caller may reuse data,
+// which may be before the receiver has the message. It blocks while too many bytes
+// of this process wait for a Recv there. Messages with the same tag arrive in order.
 //
-// The errors are ErrNotInitialized, ErrInvalidArgument for a rank that there is
-// not, ErrInternal when the receiver has died or the job has failed, and ctx's.
+// The errors are ErrNotInitialized, ErrInvalidArgument for a rank outside the job,
+// ErrInternal if the receiver has died or the job has failed, and ctx's.
 func Send[T Element](ctx context.Context, to int, tag uint32, data []T) error {
 	w, err := peer(to)
 	if err != nil {
@@ -25,12 +25,12 @@ func Send[T Element](ctx context.Context, to int, tag uint32, data []T) error {
 }
 
 // Recv receives the next message with this tag from the process with rank from
-// into data, and returns its length in elements. It blocks until there is one or
-// ctx is done. The types of the elements should be the sender's.
+// into data, and returns its length in elements. It blocks until such a message
+// comes or ctx is done. The elements should have the sender's type.
 //
-// The errors are those of Send, ErrMessageTooLong for a message that is longer
-// than data, which another Recv can have, and ErrInvalidArgument for one that is not
-// of whole elements, which is lost.
+// The errors are those of Send, and two more. ErrMessageTooLong: the message is
+// longer than data; another Recv can have it. ErrInvalidArgument: the message does
+// not consist of whole elements; it is lost.
 func Recv[T Element](ctx context.Context, from int, tag uint32, data []T) (int, error) {
 	w, err := peer(from)
 	if err != nil {

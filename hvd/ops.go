@@ -9,49 +9,53 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// Allreduce replaces data by the combination of all processes' data, elementwise.
-// All processes give the same length; else the error is ErrMismatch on all.
+// Allreduce replaces data by the combination of all processes' data, elementwise: by
+// default the average, see [WithOp]. All processes give the same length; otherwise
+// the error is ErrMismatch on all.
 //
-// The processes match their operations by name. One whose name is empty is matched by its number among
-// those of its kind on its process set that have no name, as from 1 again after a Join.
+// The processes match their operations by name. Operations with an empty name are
+// numbered by kind and process set, and matched by that number. After a Join the
+// numbers begin at 1 again.
 //
-// It blocks until the operation has ended or ctx has. As with every operation
-// here that blocks, nothing is submitted if ctx has ended before; if it ends
-// later, the operation goes on, and data must be left alone until Shutdown. Who
-// means to wait again uses the asynchronous form.
+// Allreduce blocks until the operation has ended or ctx is done. This holds for
+// every operation here that blocks: if ctx is done before the call, nothing is
+// submitted. If it is done later, the operation goes on, and you must leave data
+// alone until Shutdown. To wait again, use the Async form.
 func Allreduce[T Element](ctx context.Context, name string, data []T, opts ...Option) error {
 	return run(ctx, newInPlace(operation.Allreduce, name, data, 0, opts))
 }
 
-// AllreduceAsync is Allreduce that returns at once; data may be used after Wait.
-// As with every asynchronous form, an error that AllreduceAsync itself returns says
-// that nothing has been submitted (ErrNotInitialized, ErrInvalidArgument, or
-// ErrInternal); Wait returns what the processes have found out together.
+// AllreduceAsync is Allreduce, but returns at once. Leave data alone until Wait has
+// returned. This holds for every Async form: if it returns an error itself
+// (ErrNotInitialized, ErrInvalidArgument or ErrInternal), nothing has been
+// submitted. Wait returns the errors that the processes find together.
 func AllreduceAsync[T Element](name string, data []T, opts ...Option) (*Handle, error) {
 	return enqueueInPlace(newInPlace(operation.Allreduce, name, data, 0, opts))
 }
 
-// Broadcast replaces data by that of the process with rank root (a rank of the
-// job, in a process set too). All processes give the same length and root. It
+// Broadcast replaces data by that of the process with rank root. In a process set,
+// too, root is a rank of the job. All processes give the same length and root. It
 // blocks as Allreduce does.
 func Broadcast[T Element](ctx context.Context, name string, data []T, root int, opts ...Option) error {
 	return run(ctx, newInPlace(operation.Broadcast, name, data, root, opts))
 }
 
-// BroadcastAsync is Broadcast that returns at once; data may be used after Wait.
+// BroadcastAsync is Broadcast, but returns at once. Leave data alone until Wait has returned.
 func BroadcastAsync[T Element](name string, data []T, root int, opts ...Option) (*Handle, error) {
 	return enqueueInPlace(newInPlace(operation.Broadcast, name, data, root, opts))
 }
 
-// Reduce replaces data on the process with rank root (a rank of the job, in a process set too) by the combination of
-// all processes' data, elementwise; on the others data stays as it is. All processes give the same length and root,
-// and the options of Allreduce but WithCompression; there is no Adasum. It blocks as Allreduce does: on the others
-// until their data has been read, which may be before the root has its result.
+// Reduce combines all processes' data elementwise, as Allreduce does, and replaces
+// data by the result on the process with rank root alone. In a process set, too,
+// root is a rank of the job. All processes give the same length and root. It takes
+// the options of Allreduce but WithCompression, and no Adasum. It blocks as
+// Allreduce does; on the other processes only until their data has been read, which
+// may be before root has its result.
 func Reduce[T Element](ctx context.Context, name string, data []T, root int, opts ...Option) error {
 	return run(ctx, newInPlace(operation.Reduce, name, data, root, opts))
 }
 
-// ReduceAsync is Reduce that returns at once; data may be used after Wait.
+// ReduceAsync is Reduce, but returns at once. Leave data alone until Wait has returned.
 func ReduceAsync[T Element](name string, data []T, root int, opts ...Option) (*Handle, error) {
 	return enqueueInPlace(newInPlace(operation.Reduce, name, data, root, opts))
 }
@@ -63,17 +67,19 @@ func Allgather[T Element](ctx context.Context, name string, data []T, opts ...Op
 	return out, err
 }
 
-// AllgatherAsync is Allgather that returns at once; data may be used after Wait.
+// AllgatherAsync is Allgather, but returns at once. Leave data alone until Wait has returned.
 func AllgatherAsync[T Element](name string, data []T, opts ...Option) (*ResultHandle[T], error) {
 	return gatherAsync[T](newOp(operation.Allgather, name, data, opts))
 }
 
-// Alltoall sends splits[r] elements of data to the process with rank r (of the
-// process set, if there is one), one after another, and returns what the
-// processes have sent to this one, in the order of the ranks, and how many
-// elements each has sent. nil splits send the same number to all. Splits that
-// are too few, negative, or in sum more than len(data) are an ErrInvalidArgument,
-// and so is a len(data) that can't be divided evenly. It blocks as Allreduce does.
+// Alltoall cuts data into one part for each process, splits[r] elements long for
+// rank r, and sends them. In a process set r counts its members. It returns the
+// elements that the processes have sent to this one, in the order of the ranks, and
+// the number of elements from each. nil splits send the same number to all.
+//
+// The error is ErrInvalidArgument for splits that are too few, negative, or in sum
+// more than len(data), and, without splits, for a len(data) that can't be divided
+// evenly. It blocks as Allreduce does.
 func Alltoall[T Element](ctx context.Context, name string, data []T, splits []int, opts ...Option) (out []T,
 	received []int, err error) {
 	op, err := newAlltoall(name, data, splits, opts)
@@ -83,8 +89,8 @@ func Alltoall[T Element](ctx context.Context, name string, data []T, splits []in
 	return gather[T](ctx, op)
 }
 
-// AlltoallAsync is Alltoall that returns at once; data may be used after Wait.
-// The number of elements of each process is then the handle's ReceivedSplits.
+// AlltoallAsync is Alltoall, but returns at once. After Wait the handle's
+// ReceivedSplits has the number of elements from each process.
 func AlltoallAsync[T Element](name string, data []T, splits []int, opts ...Option) (*ResultHandle[T], error) {
 	op, err := newAlltoall(name, data, splits, opts)
 	if err != nil {
@@ -104,17 +110,17 @@ func newAlltoall[T Element](name string, data []T, splits []int, opts []Option) 
 	return op, nil
 }
 
-// Reducescatter combines all processes' data, elementwise, and returns this
-// process's part: of n elements n/Size, and one more on the first n%Size
-// processes. All processes give the same length. Average and Sum are possible;
-// others are an ErrAborted. It blocks as Allreduce does.
+// Reducescatter combines all processes' data elementwise, and returns this process's
+// part: of n elements n/Size, and one more on the first n%Size processes. All
+// processes give the same length. It takes Average and Sum; for other operations
+// the error is ErrAborted. It blocks as Allreduce does.
 func Reducescatter[T Element](ctx context.Context, name string, data []T, opts ...Option) ([]T, error) {
 	out, _, err := gather[T](ctx, newOp(operation.Reducescatter, name, data, opts))
 	return out, err
 }
 
-// ReducescatterAsync is Reducescatter that returns at once; data may be used
-// after Wait.
+// ReducescatterAsync is Reducescatter, but returns at once. Leave data alone until
+// Wait has returned.
 func ReducescatterAsync[T Element](name string, data []T, opts ...Option) (*ResultHandle[T], error) {
 	return gatherAsync[T](newOp(operation.Reducescatter, name, data, opts))
 }
@@ -124,9 +130,9 @@ func Barrier(ctx context.Context, opts ...Option) error {
 	return run(ctx, newOp[uint8](operation.Barrier, "", nil, opts))
 }
 
-// Join says that this process has no more data: until all processes have joined
-// it takes part in the others' reductions with zeros. It blocks until then, and
-// returns the rank that joined last.
+// Join says that this process has no more data. It blocks until all processes have
+// joined, and returns the rank that joined last. Meanwhile this process takes part
+// in the others' reductions with zeros.
 func Join(ctx context.Context) (last int, err error) {
 	if err := ctx.Err(); err != nil {
 		return -1, named(operation.Join, "", err)

@@ -19,21 +19,21 @@ type ProcessSet struct {
 	there []int        // its ranks in that world
 }
 
-// NewProcessSet describes a set of ranks. It can be used once it has been given
-// to Init or AddProcessSet.
+// NewProcessSet describes a set of ranks, in any order. Give it to Init or
+// AddProcessSet before you use it.
 func NewProcessSet(ranks ...int) *ProcessSet {
 	ranks = slices.Clone(ranks)
 	slices.Sort(ranks)
 	return &ProcessSet{ranks: ranks, id: -1}
 }
 
-// Ranks are the members, ascending: in an elastic job, those of them that there are.
+// Ranks returns the members in ascending order. In an elastic job it leaves out those that the job lacks now.
 func (s *ProcessSet) Ranks() []int { return slices.Clone(s.members()) }
 
 // Size is the number of members.
 func (s *ProcessSet) Size() int { return len(s.members()) }
 
-// Rank is this process's place among the members, -1 if it is none.
+// Rank is this process's number among the members, from 0; -1 if it is not a member.
 func (s *ProcessSet) Rank() int { return slices.Index(s.members(), Rank()) }
 
 func (s *ProcessSet) members() []int {
@@ -54,11 +54,13 @@ func (s *ProcessSet) bind(w *world.World, id int) {
 // Included reports whether this process is a member.
 func (s *ProcessSet) Included() bool { return s.Rank() >= 0 }
 
-// AddProcessSet registers s. All processes of the job, members or not, call it
-// with the same ranks, in the same order of calls; it blocks until they have.
-// HOROVOD_DYNAMIC_PROCESS_SETS=1 must have been set before Init, else the error
-// is ErrSetsAreFixed. Others are ErrSetExists, ErrInvalidArgument for ranks that
-// there are not, and ErrInternal. A set lasts until RemoveProcessSet or Shutdown.
+// AddProcessSet registers s until RemoveProcessSet or Shutdown. All processes of the
+// job, members or not, call it with the same ranks, in the same order of calls. It
+// blocks until they have.
+//
+// HOROVOD_DYNAMIC_PROCESS_SETS=1 must have been set before Init, else the error is
+// ErrSetsAreFixed. The other errors are ErrSetExists, ErrInvalidArgument for ranks
+// outside the job, and ErrInternal.
 func AddProcessSet(s *ProcessSet) error {
 	id, err := process.AddSet(s.ranks)
 	if err != nil {
@@ -70,9 +72,9 @@ func AddProcessSet(s *ProcessSet) error {
 	return nil
 }
 
-// RemoveProcessSet removes s. All processes of the job call it; it blocks until
-// they have. Operations that are pending in s fail with ErrAborted. A set that is
-// not registered is an ErrUnknownSet, without waiting.
+// RemoveProcessSet removes s. All processes of the job call it, and it blocks until
+// they have. Operations that are pending in s fail with ErrAborted. If s is not
+// registered, the error is ErrUnknownSet, at once.
 func RemoveProcessSet(s *ProcessSet) error {
 	id, err := s.registered()
 	if err != nil {

@@ -12,8 +12,8 @@ type ownedExtent struct {
 	owner      int
 }
 
-// TestExtentsAreFoundAsByLooking: whatever was added and removed, Find finds a range that overlaps where there is one, of
-// those that count, and none where there is none.
+// TestExtentsAreFoundAsByLooking: whatever was added and removed, find finds a range that overlaps and counts if there
+// is one, and none otherwise.
 func TestExtentsAreFoundAsByLooking(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		var s extents[int]
