@@ -22,10 +22,10 @@ extern "C" {
 /* Status codes, as in Horovod. */
 enum {
   GOROVOD_OK = 0,
-  GOROVOD_UNKNOWN_ERROR = 1,      /* execution failed, a rank died, shut down */
-  GOROVOD_PRECONDITION_ERROR = 2, /* ranks disagree; not initialised */
-  GOROVOD_ABORTED = 3,
-  GOROVOD_INVALID_ARGUMENT = 4,
+  GOROVOD_UNKNOWN_ERROR = 1,      /* the job has failed, for example because a rank died, or has been shut down */
+  GOROVOD_PRECONDITION_ERROR = 2, /* the ranks disagree, or horovod_init has not been called */
+  GOROVOD_ABORTED = 3,            /* not executed: the process set is gone, or there is no such reduction */
+  GOROVOD_INVALID_ARGUMENT = 4,   /* refused on this rank */
   GOROVOD_IN_PROGRESS = 5
 };
 
@@ -49,8 +49,8 @@ enum {
   GOROVOD_MIN = 3, GOROVOD_MAX = 4, GOROVOD_PRODUCT = 5
 };
 
-/* How an allreduce travels between hosts: as it is, or in 16 bits a number. Sums are
- * made in the tensor's own type. Only sums and averages of float32 and float64 heed it. */
+/* The form in which an allreduce travels between hosts: unchanged, or as 16 bits a number. Partial sums
+ * keep the tensor's own type. Only sums and averages of float32 and float64 heed it. */
 enum { GOROVOD_WIRE_NONE = 0, GOROVOD_WIRE_FP16 = 1, GOROVOD_WIRE_BF16 = 2 };
 
 /* Errors of the process-set functions, as in Horovod. */
@@ -64,6 +64,11 @@ enum {
 };
 
 /* Lifecycle and topology. Ranks and sizes are -1 before horovod_init. */
+
+/* Joins the job that the environment describes, and blocks until all its processes have come, at most
+ * HOROVOD_GLOO_TIMEOUT_SECONDS. False: gorovod_last_error() has the reason. A further call without horovod_shutdown
+ * returns true at once. ranks are those of MPI_COMM_WORLD that take part, in a job that MPI starts; elsewhere they are
+ * ignored. The process sets stand one after the other in process_set_ranks, each as long as process_set_sizes says. */
 bool horovod_init(const int *ranks, int nranks, const int *process_set_ranks,
                   const int *process_set_sizes, int num_process_sets);
 /* comm is an array of ncomms MPI_Comm. The processes of the first one are the ranks, whatever the environment
@@ -72,6 +77,7 @@ bool horovod_init(const int *ranks, int nranks, const int *process_set_ranks,
 bool horovod_init_multi_comm(void *comm, int ncomms, const int *process_set_ranks_via_ranks,
                              const int *process_set_sizes_via_ranks,
                              int num_process_sets_via_ranks);
+/* Leaves the job without waiting for the others: operations that this rank has not submitted fail everywhere. */
 void horovod_shutdown(void);
 int horovod_is_initialized(void);
 int horovod_rank(void);
@@ -80,9 +86,12 @@ int horovod_local_rank(void);
 int horovod_local_size(void);
 int horovod_cross_rank(void);
 int horovod_cross_size(void);
-bool horovod_is_homogeneous(void);
+bool horovod_is_homogeneous(void); /* whether all hosts have as many ranks */
+/* Rank 0 writes a timeline to the file from now on. 1: all is well. -1: horovod_init has not been called. -2:
+ * HOROVOD_TIMELINE was not set before it. -3: the file; gorovod_last_error() has the reason. */
 int horovod_start_timeline(const char *file_name, bool mark_cycles);
-int horovod_stop_timeline(void);
+int horovod_stop_timeline(void); /* as horovod_start_timeline, but 1 instead of -2 */
+/* What this library has been built with, and what carries the job. */
 int horovod_mpi_threads_supported(void);
 bool horovod_mpi_enabled(void);
 bool horovod_mpi_built(void);
@@ -100,25 +109,27 @@ int horovod_reduce_op_min(void);
 int horovod_reduce_op_max(void);
 int horovod_reduce_op_product(void);
 
-/* Process sets. Set 0 is the world. */
+/* Process sets. Set 0 is the world. Errors are HOROVOD_PROCESS_SET_ERROR_…. All ranks of the job call
+ * horovod_add_process_set, which returns the new set's id, and horovod_remove_process_set, which returns id. Both block
+ * until they have. */
 int horovod_add_process_set(const int *ranks, int nranks);
 int horovod_remove_process_set(int id);
-int horovod_process_set_rank(int id);
+int horovod_process_set_rank(int id); /* this rank's number among the members */
 int horovod_process_set_size(int id);
-int horovod_process_set_included(int id);
+int horovod_process_set_included(int id);       /* 1: this rank is a member; 0: it is not */
 int horovod_number_of_process_sets(void);
-void horovod_process_set_ids(int *ids);
-int horovod_process_set_ranks(int id, int *ranks);
-/* comm is an MPI_Comm: an int of MPICH's is passed as a pointer. */
+void horovod_process_set_ids(int *ids);            /* fills horovod_number_of_process_sets() numbers */
+int horovod_process_set_ranks(int id, int *ranks); /* fills horovod_process_set_size(id) numbers, and returns how many */
+/* The id of the process set whose ranks are those of comm, an MPI_Comm. MPICH's, an int, is passed as a pointer. */
 int horovod_comm_process_set(void *comm);
 
-/* The caller will wait for the operation at once: no background thread is woken for it. */
+/* The caller will wait for the operation at once, so the engine wakes no background thread for it. */
 #define GOROVOD_WILL_WAIT 1u
-/* When the operation has ended well, the engine releases the handle, and an output that the engine owns. Only
- * *status tells of that, so the op must have it. After a failure the handle stays. */
+/* If the operation succeeds, the engine releases the handle, and an output that the engine owns. The op must have
+ * *status, since nothing else tells of the end. After a failure the handle stays. */
 #define GOROVOD_RELEASE_IF_OK 2u
 /* The calling thread does nothing else before the operation has ended, though it may wait elsewhere than in
- * gorovod_wait: so ranks whose main threads wait so for one another are found. */
+ * gorovod_wait. From this the engine finds ranks whose main threads wait for one another. */
 #define GOROVOD_HOLDS_CALLER 4u
 
 /*
