@@ -8,7 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// facts is what front ends in other languages have to know, as JSON; include/gorovod.h describes it.
+// facts is the table for front ends in other languages, as JSON. include/gorovod.h describes it.
 type facts struct {
 	ElementTypes []elementType `json:"element_types"`
 	ReduceOps    []numbered    `json:"reduce_ops"`
@@ -26,10 +26,11 @@ type elementType struct {
 	Bytes int `json:"bytes"`
 }
 
-// submitted is a kind that users submit.
+// submitted is a kind that users can submit.
 type submitted struct {
 	numbered
-	// What it combines elements with, and of which types each; empty if it does not.
+	// ReduceOps are its reduce operations, each with the element types that it can combine. Empty if the kind combines
+	// nothing.
 	ReduceOps []reduction `json:"reduce_ops"`
 	Output    string      `json:"output"`
 	Rooted    bool        `json:"rooted"`
@@ -44,7 +45,7 @@ type reduction struct {
 var outputs = [...]string{Nothing: "nothing", LikeInput: "like input", OfAll: "of all", Sent: "sent",
 	OwnRows: "own rows", OnRootOnly: "on root only"}
 
-// Facts is the table for front ends in other languages, as JSON.
+// Facts returns the table for front ends in other languages, as JSON.
 func Facts() string {
 	var f facts
 	for dt := range tensor.DType(tensor.NumDTypes) {
@@ -69,10 +70,11 @@ func Facts() string {
 	return string(text)
 }
 
-// Version differs where two builds know other operations, so that their ranks could not understand one another.
+// Version differs between builds that know different operations: their ranks could not understand one another.
 func Version() int { return int(crc32.ChecksumIEEE([]byte(Facts()))) }
 
-// reductions are what users can ask of k: of an allreduce what Of makes another kind of, too.
+// reductions are the reduce operations that users can ask of k. An allreduce has also those that Of turns into another
+// kind.
 func reductions(k Kind) []reduction {
 	all := []reduction{}
 	for op := range tensor.ReduceOp(tensor.NumReduceOps) {

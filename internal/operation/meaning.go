@@ -6,8 +6,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Of is the kind that a caller means who asks for k with a reduce operation: an allreduce with Adasum is a kind of
-// its own.
+// Of returns the kind that a caller means by k with a reduce operation: an allreduce with Adasum is a kind of its own.
 func Of(k Kind, op tensor.ReduceOp) Kind {
 	if k == Allreduce && op == tensor.Adasum {
 		return Adasum
@@ -15,8 +14,8 @@ func Of(k Kind, op tensor.ReduceOp) Kind {
 	return k
 }
 
-// Combine is what an operation with the given reduce operation and postscale does among size members: how elements
-// are combined, and what the result is multiplied by. An Average is a Sum that is divided by the number of members.
+// Combine translates a reduce operation and postscale for size members: it returns how to combine elements, and the
+// factor for the result. An Average is a Sum divided by the number of members.
 func Combine(op tensor.ReduceOp, postscale float64, size int) (tensor.ReduceOp, float64) {
 	if op == tensor.Average {
 		return tensor.Sum, postscale / float64(size)
@@ -24,8 +23,9 @@ func Combine(op tensor.ReduceOp, postscale float64, size int) (tensor.ReduceOp, 
 	return op, postscale
 }
 
-// Requested is what a rank's Request says of reduce operation and postscale. Where ranks compare their reduce
-// operations an Average stays one, so that a rank that has asked for a Sum is told so; elsewhere its postscale tells.
+// Requested returns the reduce operation and postscale for a rank's Request. If ranks compare their reduce operations,
+// an Average stays one, so that a rank that has asked for a Sum gets an error. Otherwise the postscale tells them
+// apart.
 func (d *Descriptor) Requested(op tensor.ReduceOp, postscale float64, size int) (tensor.ReduceOp, float64) {
 	if d.Has(Op) || !d.Ops.Has(tensor.Average) {
 		return op, postscale
@@ -33,7 +33,7 @@ func (d *Descriptor) Requested(op tensor.ReduceOp, postscale float64, size int) 
 	return Combine(op, postscale, size)
 }
 
-// Agreed is the reduce operation that all ranks mean whose Requests agree; op is what they say.
+// Agreed returns the reduce operation that all ranks mean, given the op in which their Requests agree.
 func (k Kind) Agreed(op tensor.ReduceOp) tensor.ReduceOp {
 	switch d := k.Describe(); {
 	case d.Has(Op):
@@ -46,8 +46,8 @@ func (k Kind) Agreed(op tensor.ReduceOp) tensor.ReduceOp {
 	return tensor.Average // it combines nothing: the zero value
 }
 
-// Share is how many of the rows of a tensor are those of member m of size. Members before rows modulo size have one
-// more than the others.
+// Share returns how many of a tensor's rows member m of size gets. The first rows%size members get one more than the
+// others.
 func Share(rows int64, m, size int) int64 {
 	share := rows / int64(size)
 	if int64(m) < rows%int64(size) {
@@ -56,11 +56,11 @@ func Share(rows int64, m, size int) int64 {
 	return share
 }
 
-// Ranks match operations by name. A collective without a name gets Noname and a number, counted among those of its
-// process set for which Noname is the same, from 1. A meeting is always called Noname.
+// Ranks match operations by name. A collective without a name gets Noname and a number. The number counts the
+// operations with the same Noname on its process set, from 1. A meeting is always called Noname.
 
-// Noname begins the name of operations that have none, or is all of it: "allreduce.noname". "" for what is not
-// submitted by users.
+// Noname begins the name of operations without one: "allreduce.noname". For a meeting it is the whole name. "" for
+// kinds that users cannot submit.
 func (d *Descriptor) Noname() string { return d.noname }
 
 // NonameGrouped is Noname for groups: "grouped_allreduce.noname".

@@ -1,15 +1,17 @@
-// Package operation describes each kind of operation once: how it is called, what ranks must agree on, what comes
-// out, how it combines elements, and what fuses. The table in table.go says it; the negotiation, the engine, the Go
-// and C interfaces, and through these the Python front ends read it there. The package holds no state and no data.
+// Package operation describes each kind of operation once: its names, the fields in which ranks must agree, its
+// output, the element types that it combines, and what fuses. The table in table.go is the one place. The negotiation,
+// the engine, the Go and C interfaces, and through these the Python front ends read it. The package holds no state and
+// no data.
 package operation
 
-// Kind is what is asked for. The numbers below 64 are Horovod's request types. C callers and the wire see the numbers.
+// Kind numbers the kinds of operation. The numbers below 64 are Horovod's request types. C callers and the wire see
+// them.
 type Kind uint8
 
-// Role is what a kind is for.
+// Role says what a kind is for.
 type Role uint8
 
-// The roles. The zero value is that of a number which is no kind.
+// The roles. The zero value is that of a number without a kind.
 const (
 	unknown    Role = iota
 	Collective      // users submit it with a tensor
@@ -18,8 +20,8 @@ const (
 	Step            // the coordinator and the engine use it between them; nobody submits it
 )
 
-// Field is a set of what the Requests of all ranks must have in common, besides the kind, the element type and the
-// kind of device. What is not in a kind's set has no meaning for it, and is not compared, sent on or cached.
+// Field is a set of fields in which the Requests of all ranks must agree, besides the kind, the element type and the
+// kind of device. A field outside a kind's set has no meaning for it: it is neither compared nor sent nor cached.
 type Field uint16
 
 // The fields.
@@ -35,7 +37,7 @@ const (
 	Set                       // the number of a process set
 )
 
-// Output is what comes out on a rank.
+// Output says what a rank gets.
 type Output uint8
 
 // The outputs.
@@ -48,7 +50,7 @@ const (
 	OnRootOnly        // as LikeInput on the root; the other members have no output
 )
 
-// Absence is what becomes of the operation when members that have joined have not asked for it.
+// Absence says how the operation runs when members have joined and not asked for it.
 type Absence uint8
 
 // The ways.
@@ -58,7 +60,7 @@ const (
 	NeedsTheRoot                // they take part with zeros, but it fails if the root is among them
 )
 
-// Descriptor is what there is to know of a kind. It must not be changed.
+// Descriptor is the table's line for a kind. Do not change it.
 type Descriptor struct {
 	Name     string // for errors, such as "Allreduce"
 	Label    string // for Horovod's messages, records and the timeline, such as "ALLREDUCE"
@@ -67,7 +69,7 @@ type Descriptor struct {
 	Output   Output
 	Activity string // how the timeline calls the moving of the data
 
-	// Alike names the kind whose operations without a name are counted with this one's; see Noname.
+	// Alike is the kind with which this one shares the numbers of operations without a name; see Noname.
 	Alike string
 
 	Ops    Ops    // the reduce operations that it can do; none if it does not combine elements
@@ -77,14 +79,14 @@ type Descriptor struct {
 
 	// Fuses says that several operations which agree on all fields but the shape can run as one.
 	Fuses bool
-	// Repeats says that an operation which was agreed on before can be asked for by a mark on the board.
+	// Repeats says that a mark on the board can ask for an operation which the ranks have agreed on before.
 	Repeats bool
-	// TakesTurns says that operations of one process set from one root may write the same memory: they do not overlap
-	// in time and bring the same values, as of weights that a model has under two names.
+	// TakesTurns says that operations of one process set from one root may write the same memory, for example weights
+	// that a model has under two names: the operations run one after the other, and bring the same values.
 	TakesTurns bool
 	// Idempotent are the reduce operations that change nothing when they run again on their result, without factors:
-	// the average of averages is the average. Such operations of one process set may have the same memory, in place;
-	// they run one after the other then.
+	// the average of averages is the average. Such operations of one process set may use the same memory, in place.
+	// They run one after the other then.
 	Idempotent Ops
 	// PrescaleFused says that a prescale needs room in the fusion buffer, as in Horovod.
 	PrescaleFused bool
@@ -95,7 +97,7 @@ type Descriptor struct {
 // Has reports whether all of fields are among those that ranks agree on.
 func (d *Descriptor) Has(fields Field) bool { return d.Agree&fields == fields }
 
-// Describe returns what there is to know of k. For a number that is no kind it has no Role.
+// Describe returns the table's line for k. For a number without a kind it has no Role.
 func (k Kind) Describe() *Descriptor { return byKind[k] }
 
 // Valid reports whether k is one of the constants.

@@ -20,23 +20,22 @@ const (
 
 	// The numbers from here on are gorovod's.
 
-	// AddProcessSet and RemoveProcessSet are sent on the world's lane, by all of
-	// its members. They take no notice of Join: joined members send them too.
+	// AddProcessSet and RemoveProcessSet are sent on the world's lane by all of its members, also by those that have
+	// joined.
 	AddProcessSet    Kind = 64
 	RemoveProcessSet Kind = 65
-	// Settle asks the coordinator to retire all cards. A member that has read the
-	// Response with its own rank as Root has no mark under way any more: each has
-	// led to a record that it has read, been taken over by the coordinator, or
-	// come back as stale. Before it joins, a member must have no mark under way.
+	// Settle asks the coordinator to retire all cards. A member that has read the Response with its own rank as Root
+	// has no mark under way any more: each has led to a record that it has read, has been taken over by the
+	// coordinator, or has come back as stale. A member must have no mark under way when it joins.
 	Settle Kind = 66
-	// Tune is nobody's Request. As a Response, which member 0 publishes by itself,
-	// it changes the lane's settings to FirstDims for all that comes after it.
+	// Tune is a Response without a Request. Member 0 publishes it. It changes the lane's settings to FirstDims for all
+	// later records.
 	Tune Kind = 67
 
 	Reduce Kind = 68
 )
 
-// table has a line for each kind. The activities are Horovod's, whose Gloo the native transports replace.
+// table has a line for each kind. The activities are those of Horovod's Gloo, which the native transports replace.
 var table = map[Kind]Descriptor{
 	Allreduce: {
 		Name: "Allreduce", Label: "ALLREDUCE", Role: Collective, Agree: Shape | Factors | Op | Wire, Output: LikeInput,
@@ -45,7 +44,7 @@ var table = map[Kind]Descriptor{
 	},
 	Adasum: { // an allreduce whose reduce operation is Adasum: see Of
 		Name: "Adasum", Label: "ADASUM", Role: Collective, Agree: Shape | Factors, Output: LikeInput,
-		// Horovod has it over MPI alone
+		// Horovod has it only over MPI.
 		Activity: "MPI_ADASUM_ALLREDUCE", Alike: "allreduce", Ops: adasum, Types: floats,
 		Fuses: true, Repeats: true,
 	},

@@ -6,22 +6,20 @@ import (
 	"strings"
 )
 
-// Claim is what Horovod's variables tell a rank of its place, as far as they do: a size
-// that is 0 has not been told, and what another launcher, MPI or a default says does not
-// count. Programs choose GPUs and shards of data by it, so that claims that cannot be are
-// refused rather than passed on.
+// Claim is the part of a rank's place that Horovod's variables set. A size of 0 has not been set. Values from another
+// launcher, from MPI or from a default are not part of it. Programs choose GPUs and shards of data by these variables,
+// so impossible claims are refused rather than passed on.
 type Claim struct {
 	LocalRank, LocalSize int
 	CrossRank, CrossSize int
 }
 
-// CheckClaims refuses places that no ranks on hosts of these names can have; all ranks
-// come to the same. Only where all have been told theirs, anything is said.
+// CheckClaims returns an error for places that no ranks on hosts of these names can have. All ranks come to the same
+// result. It checks only if all ranks have a claim.
 //
-// The ranks of a host name may be several groups, as those of several hosts are that nobody has
-// given a name, or of a host that stands for several: each group of n ranks has LOCAL_SIZE n
-// and the local ranks 0 to n-1. Across the groups, CROSS_RANK and CROSS_SIZE number the ranks of
-// each local rank, or else, as some launchers have it, the groups.
+// The ranks of one host name may form several groups, for example if several hosts have no name of their own, or one
+// host stands for several. Each group of n ranks has LOCAL_SIZE n and the local ranks 0 to n-1. Across the groups,
+// CROSS_RANK and CROSS_SIZE number the ranks of each local rank, or, as some launchers do it, the groups.
 func (members Members) CheckClaims() error {
 	if members.usualClaims() {
 		return nil
@@ -72,8 +70,8 @@ func (members Members) CheckClaims() error {
 	return nil
 }
 
-// usualClaims reports that the places are those that horovodrun gives, host after host. They
-// are right then, which costs a rank of a large world much less to see than otherwise.
+// usualClaims reports whether the places are those that horovodrun gives, host after host. Such claims are right, and
+// in a large world this check is much cheaper than the full one.
 func (members Members) usualClaims() bool {
 	var across []int // by local rank: how many there have been
 	for r := 0; r < len(members); {
@@ -99,9 +97,9 @@ func (members Members) usualClaims() bool {
 const placeAdvice = "correct what sets these variables, as horovodrun does (ranks of one HOROVOD_HOSTNAME are " +
 	"on one host)"
 
-// SharedPlace finds two ranks that run side by side on one host with one local rank, as
-// where somebody tells all ranks that they are alone: a program would give both one GPU.
-// That can be meant, if one host stands for several. b is 0 where there are none.
+// SharedPlace finds two ranks on one host with the same local rank, for example if every rank was told that it is
+// alone. A program would give both the same GPU. This can be intended, if one host stands for several. b is 0 if there
+// are none.
 func (members Members) SharedPlace() (a, b int) {
 	type at struct {
 		host string
@@ -134,8 +132,8 @@ func count(ranks []int, of func(rank int) numbered) map[numbered]int {
 	return n
 }
 
-// oddOnes returns, where ranks cannot be put into groups in which each has its number, those
-// that say the size of such a group; nil where they can.
+// oddOnes returns nil if the ranks can be put into groups in which each has its number. Otherwise it returns the ranks
+// that claim the size of the group that cannot be.
 func oddOnes(ranks []int, of func(rank int) numbered) (odd []int, size int) {
 	counts := count(ranks, of)
 	total := make(map[int]int) // by size: how many ranks
@@ -157,7 +155,7 @@ func oddOnes(ranks []int, of func(rank int) numbered) (odd []int, size int) {
 	return nil, 0
 }
 
-// listOdder names those that are odd besides the ranks: one of them may be the one that is missing among these.
+// listOdder names the other odd ranks: one of them may have the number that is missing among ranks.
 func listOdder(byHost map[string][]int, hosts []string, besides []int, local func(rank int) numbered) string {
 	var list []string
 	for _, host := range hosts {
@@ -183,7 +181,7 @@ func listOdder(byHost map[string][]int, hosts []string, besides []int, local fun
 	return "; ranks are also missing beside " + strings.Join(list, ", ")
 }
 
-// covers reports that no number has more ranks in part than in all.
+// covers reports whether each number has at least as many ranks in all as in part.
 func covers(all, part map[numbered]int) bool {
 	for at, n := range part {
 		if n > all[at] {

@@ -2,10 +2,9 @@ package roster
 
 import "slices"
 
-// SupposedHosts are the ranks by host, as far as names and machines tell: the
-// same lists on all ranks, each ascending, in the order of their first ranks.
-// Whether the ranks of a host can share memory is found out by trying. Ranks that
-// were given different host names are on different hosts, wherever they are.
+// SupposedHosts lists the ranks of each host, according to names and machines: the same lists on all ranks, each
+// ascending, in the order of their first ranks. Only a trial shows whether the ranks of a host can share memory. Ranks
+// with different host names count as on different hosts.
 func (members Members) SupposedHosts() [][]int {
 	type place struct {
 		host string
@@ -26,7 +25,7 @@ func (members Members) SupposedHosts() [][]int {
 	return hosts
 }
 
-// HostOf is the list that holds the rank.
+// HostOf returns the index of the list that holds the rank.
 func HostOf(hosts [][]int, rank int) []int {
 	i := slices.IndexFunc(hosts, func(ranks []int) bool { return slices.Contains(ranks, rank) })
 	return hosts[i]

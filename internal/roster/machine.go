@@ -6,15 +6,14 @@ import (
 	"os"
 )
 
-// Machine tells where a process runs, as far as that can be found out: ranks of
-// one network find one another on loopback, and those with the same process ids
-// can watch one another.
+// Machine says where a process runs, as far as the kernel tells. Ranks of one Network find one another on loopback.
+// Ranks with the same Processes can watch one another.
 type Machine struct {
 	Network, Processes string
 }
 
-// ThisMachine is made of the kernel's boot and the names of its namespaces, which are
-// numbers that two hosts may share. What is not known counts as empty.
+// ThisMachine combines the kernel's boot id with the numbers of the process's namespaces, which two hosts may share.
+// What the kernel does not tell stays empty.
 func ThisMachine() Machine {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	network, _ := os.Readlink("/proc/self/ns/net")
@@ -26,7 +25,7 @@ func ThisMachine() Machine {
 	return Machine{short(network), short(processes)}
 }
 
-// OneNetwork reports that all ranks are on one host's network.
+// OneNetwork reports whether all ranks are on one host's network.
 func (members Members) OneNetwork() bool {
 	for r := range members {
 		if members[r].Machine.Network != members[0].Machine.Network {

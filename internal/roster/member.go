@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Member is what one rank tells the others of itself.
+// Member is what a rank tells the others about itself.
 type Member struct {
 	Host      string
 	PID       int
@@ -18,15 +18,15 @@ type Member struct {
 	Rails int
 }
 
-// Every rank reads every other one's: it is what starting grows by. So it is no JSON,
-// and what neighbours have in common is kept once.
+// Every rank reads every other one's Member, so its size decides how starting grows with the job. Hence it is not
+// JSON, and members share in memory what they have in common.
 //
 //	host  network  processes  pid  local size  claim: local rank  size  cross rank  size
 //	MPI's rank + 1  rails  count  count × (name  value)
 //
 // Numbers are uvarints; a text is its length and its bytes.
 
-// Encode is what the rank sends.
+// Encode returns the bytes that the rank sends.
 func (m *Member) Encode() []byte {
 	b := appendText(nil, m.Host)
 	b = appendText(b, m.Machine.Network)
@@ -47,7 +47,7 @@ func appendText(b []byte, s string) []byte {
 
 var errMember = errors.New("it makes no sense")
 
-// decode is the way back of Encode. What is as in before, another rank's, is shared with it.
+// decode undoes Encode. It shares with before, another rank's Member, what is equal.
 func (m *Member) decode(b []byte, before *Member) error {
 	r := memberReader{b: b}
 	m.Host = r.text(before.Host)
@@ -71,7 +71,7 @@ func (m *Member) decode(b []byte, before *Member) error {
 	return nil
 }
 
-// memberReader reads fields; after one that is not there it is bad, and reads nothing.
+// memberReader reads fields. After a missing field it is bad and reads nothing more.
 type memberReader struct {
 	b   []byte
 	bad bool
@@ -87,7 +87,7 @@ func (r *memberReader) number() int {
 	return int(n)
 }
 
-// text is likely, if it is the same.
+// text returns likely if the text is equal, so that members share it.
 func (r *memberReader) text(likely string) string {
 	n := r.number()
 	if r.bad || n > len(r.b) {

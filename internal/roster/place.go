@@ -2,19 +2,19 @@ package roster
 
 import "slices"
 
-// Place is where a rank stands among the others.
+// Place is a rank's place among the others.
 type Place struct {
 	Rank, Size int
-	// LocalSize is 0 until it is known how many ranks this host has, and CrossSize until it
-	// is known how the ranks lie on the hosts.
+	// LocalSize is 0 until the number of ranks on this host is known, and CrossSize is 0 until the ranks' hosts are
+	// known.
 	LocalRank, LocalSize int
 	CrossRank, CrossSize int
-	// Host is this host's name, as messages have it.
+	// Host is this host's name in messages.
 	Host string
 }
 
-// Complete finds out what nobody has told of how the ranks lie on the hosts: hosts with their names are
-// counted in the order of their first ranks, ranks on a host in their own.
+// Complete fills in the local and cross ranks and sizes that nobody has set. It numbers the host names in the order of
+// their first ranks, and the ranks on a host in their own.
 func (p *Place) Complete(names []string) {
 	hosts, mine := byName(names, p.Rank)
 	if p.LocalSize == 0 {
@@ -51,8 +51,8 @@ func (members Members) Names() []string {
 	return names
 }
 
-// Homogeneous reports that all hosts have the same number of ranks. Where the ranks have not been told how
-// many their host has, those of one name are counted.
+// Homogeneous reports whether all hosts have the same number of ranks. If the ranks have no LocalSize, it counts the
+// ranks of each host name.
 func (members Members) Homogeneous() bool {
 	count := make(map[string]int)
 	for r := range members {

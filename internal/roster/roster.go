@@ -1,6 +1,6 @@
-// Package roster is what the ranks of a world tell one another of themselves when they
-// meet, and what follows from that alike on all of them: who is where, which of them share a
-// host, and whether the places that they were told can be.
+// Package roster holds what the ranks of a world tell one another about themselves when they meet, and what follows
+// from it, equally on all ranks: who is where, which ranks may share a host, and whether the claimed places are
+// possible.
 //
 // It does no I/O. Package world exchanges the members.
 package roster
@@ -11,10 +11,10 @@ import (
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
-// Members are those of a world, by rank. All ranks have the same list.
+// Members are the members of a world, by rank. All ranks have the same list.
 type Members []Member
 
-// Decode reads what the ranks have sent, by rank.
+// Decode decodes what the ranks have sent, by rank.
 func Decode(sent [][]byte) (Members, error) {
 	members := make(Members, len(sent))
 	for r, b := range sent {
@@ -25,7 +25,7 @@ func Decode(sent [][]byte) (Members, error) {
 	return members, nil
 }
 
-// Describe names a rank for people.
+// Describe names a rank in messages.
 func (members Members) Describe(rank int) string {
 	if rank < 0 || rank >= len(members) {
 		return fmt.Sprintf("rank %d", rank)
@@ -33,7 +33,7 @@ func (members Members) Describe(rank int) string {
 	return fmt.Sprintf("rank %d on host %s (pid %d)", rank, printable.Text(members[rank].Host), members[rank].PID)
 }
 
-// RankOfMPI is the rank of a process of MPI, -1 for a stranger.
+// RankOfMPI returns the rank of a process of MPI, -1 if it is not in the world.
 func (members Members) RankOfMPI(process int) int {
 	for r := range members {
 		if members[r].MPIRank == process {

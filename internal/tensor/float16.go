@@ -11,7 +11,7 @@ import "math"
 
 const quiet32 = 0x0040_0000 // the bit of a float32 NaN that makes it quiet
 
-// Float16ToFloat32 widens an IEEE 754 binary16.
+// Float16ToFloat32 converts the bits of an IEEE 754 binary16, exactly.
 func Float16ToFloat32(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp := uint32(h>>10) & 0x1f
@@ -28,7 +28,7 @@ func Float16ToFloat32(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+127-15)<<23 | man<<13)
 }
 
-// Float32ToFloat16 narrows to an IEEE 754 binary16.
+// Float32ToFloat16 rounds to an IEEE 754 binary16, ties to even, and returns its bits.
 func Float32ToFloat16(f float32) uint16 {
 	bits := math.Float32bits(f)
 	sign := uint16(bits>>16) & 0x8000
@@ -44,8 +44,7 @@ func Float32ToFloat16(f float32) uint16 {
 	case exp < 127-25: // less than half of the smallest subnormal
 		return sign
 	default:
-		// A subnormal counts units of 2⁻²⁴. A carry into bit 10 gives the
-		// smallest normal number, as it should.
+		// A subnormal counts units of 2⁻²⁴. A carry into bit 10 correctly gives the smallest normal number.
 		man := abs&0x7f_ffff | 0x80_0000
 		shift := 126 - exp
 		q, rest, half := man>>shift, man&(1<<shift-1), uint32(1)<<(shift-1)
@@ -56,7 +55,7 @@ func Float32ToFloat16(f float32) uint16 {
 	}
 }
 
-// BFloat16ToFloat32 widens a bfloat16, the upper half of a float32.
+// BFloat16ToFloat32 converts a bfloat16, the upper half of a float32, exactly.
 func BFloat16ToFloat32(h uint16) float32 {
 	bits := uint32(h) << 16
 	if bits&^(1<<31) > 0x7f80_0000 {
@@ -65,7 +64,7 @@ func BFloat16ToFloat32(h uint16) float32 {
 	return math.Float32frombits(bits)
 }
 
-// Float32ToBFloat16 narrows to a bfloat16.
+// Float32ToBFloat16 rounds to a bfloat16, ties to even.
 func Float32ToBFloat16(f float32) uint16 {
 	bits := math.Float32bits(f)
 	if bits&^(1<<31) > 0x7f80_0000 {

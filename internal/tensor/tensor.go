@@ -1,6 +1,5 @@
-// Package tensor names what a tensor is made of: element types, shapes and
-// reduce operations. It holds no data and knows no collective. Every other
-// package may import it; it imports nothing of this module.
+// Package tensor defines element types, shapes and reduce operations. It holds no data and knows no collective. Every
+// other package may import it; it imports nothing of this module.
 package tensor
 
 import (
@@ -10,8 +9,8 @@ import (
 	"strings"
 )
 
-// DType is the type of a tensor's elements. The numbers are Horovod's, which
-// C callers and the wire see; BFloat16 is ours.
+// DType is the type of a tensor's elements. C callers and the wire see the numbers, which are Horovod's; BFloat16 is
+// an addition.
 type DType uint8
 
 // The element types.
@@ -42,7 +41,7 @@ var dtypes = [NumDTypes]struct {
 // Valid reports whether d is one of the constants above.
 func (d DType) Valid() bool { return d < NumDTypes }
 
-// Size is the number of bytes of one element; 0 for an invalid type.
+// Size returns the bytes of one element; 0 for an invalid type.
 func (d DType) Size() int {
 	if !d.Valid() {
 		return 0
@@ -58,7 +57,7 @@ func (d DType) String() string {
 	return dtypes[d].name
 }
 
-// ReduceOp says how the members' elements are combined. The numbers are Horovod's.
+// ReduceOp says how the members' elements are combined. C callers and the wire see the numbers, which are Horovod's.
 type ReduceOp uint8
 
 // The reduce operations.
@@ -89,8 +88,8 @@ func (op ReduceOp) String() string {
 // Shape is the length of a tensor in each dimension; empty for a scalar.
 type Shape []int64
 
-// NumElements is the product of the dimensions, 1 for a scalar. A negative
-// dimension or a product beyond int64 is an error.
+// NumElements returns the product of the dimensions, 1 for a scalar. A negative dimension or a product beyond int64 is
+// an error.
 func (s Shape) NumElements() (int64, error) {
 	n := int64(1)
 	for i, d := range s {
@@ -118,7 +117,7 @@ func (s Shape) Equal(o Shape) bool {
 	return true
 }
 
-// String is Horovod's form, "[2, 3]".
+// String returns Horovod's form, "[2, 3]".
 func (s Shape) String() string {
 	var b strings.Builder
 	b.WriteByte('[')

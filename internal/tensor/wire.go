@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Wire says in which form the elements of a reduction travel between hosts.
-// Inside a host they never change their form. C callers and the wire see the numbers.
+// Wire is the form in which the elements of a reduction travel between hosts. Inside a host they never change their
+// form. C callers and the wire see the numbers.
 type Wire uint8
 
 // The forms.
@@ -34,7 +34,7 @@ func (w Wire) String() string {
 	return wires[w].name
 }
 
-// ParseWire is the inverse of String.
+// ParseWire parses what String returns.
 func ParseWire(s string) (Wire, error) {
 	for w := range Wire(NumWires) {
 		if s == wires[w].name {
@@ -44,8 +44,8 @@ func ParseWire(s string) (Wire, error) {
 	return WireAsIs, fmt.Errorf("none, fp16 or bf16 is needed")
 }
 
-// For is w where it makes elements of type dt shorter and op bears the rounding:
-// sums and averages of float32 and float64. Otherwise it is WireAsIs.
+// For returns w if it makes elements of type dt shorter and op tolerates the rounding: sums and averages of float32
+// and float64. Otherwise it returns WireAsIs.
 func (w Wire) For(dt DType, op ReduceOp) Wire {
 	if (dt == Float32 || dt == Float64) && (op == Sum || op == Average) {
 		return w
@@ -53,7 +53,7 @@ func (w Wire) For(dt DType, op ReduceOp) Wire {
 	return WireAsIs
 }
 
-// DType is the type of the elements on the wire, of those of type dt.
+// DType returns the type that elements of type dt have on the wire.
 func (w Wire) DType(dt DType) DType {
 	if w == WireAsIs {
 		return dt
