@@ -1,7 +1,6 @@
-// Package auth proves, on a fresh connection and before anything else is read
-// from it, that both ends know the job's secret. The dialler calls Initiate, and
-// the acceptor calls Accept. Afterwards the connection is like a new one, and
-// belongs to the caller's protocol.
+// Package auth proves to both ends of a fresh connection that the other end knows the job's secret, before anything
+// else is read from it. The dialler calls Initiate, and the acceptor calls Accept. Afterwards the connection is like a
+// new one, and belongs to the caller's protocol.
 //
 // The exchange, with T(role) = HMAC-SHA256(key, role ‖ nonceI ‖ nonceA ‖ hello):
 //
@@ -31,14 +30,13 @@ import (
 const MaxHello = 4 << 10
 
 var (
-	// ErrProof says that the other end belongs to another job, or to none.
+	// ErrProof: the other end belongs to another job, or to none.
 	ErrProof = errors.New("the peer does not know this job's secret")
-	// ErrForeign says that the other end does not speak this protocol at all, or
-	// speaks another version of it.
+	// ErrForeign: the other end does not speak this protocol, or speaks another version of it.
 	ErrForeign = errors.New("the peer does not speak this version of gorovod's handshake")
 )
 
-// errLeft says that the other end has left after this one's proof.
+// errLeft: the other end has left after this end's proof.
 var errLeft = fmt.Errorf("it has gone elsewhere: %w", io.EOF)
 
 // magic names the protocol and its version.
@@ -55,10 +53,9 @@ const (
 	roleAcceptor  byte = 'A'
 )
 
-// Initiate is the dialling side. It returns nil once the other end has proved
-// that it knows key; the other end has then all it needs to check this one and
-// hello (at most MaxHello bytes). It blocks as conn does: set deadlines there.
-// It reads not one byte beyond the handshake. After an error, close conn.
+// Initiate is the dialling side. It sends hello (at most MaxHello bytes), and returns nil once the other end has
+// proved that it knows key. The other end can then check this end's proof and hello. Initiate blocks as conn does: set
+// deadlines there. It reads nothing beyond the handshake. After an error, close conn.
 func Initiate(conn io.ReadWriter, key, hello []byte) error {
 	finish, err := Begin(conn, key, hello)
 	if err != nil {
@@ -67,9 +64,8 @@ func Initiate(conn io.ReadWriter, key, hello []byte) error {
 	return finish()
 }
 
-// Begin is Initiate up to the other end's proof; finish then gives this end's.
-// So who dials several addresses at once can have all of them prove themselves,
-// and make itself known on one. It blocks as Initiate does; finish may be called
+// Begin is Initiate up to the other end's proof; finish then sends this end's. A caller that dials several addresses
+// at once has all of them prove themselves, and calls finish on one. Both block as Initiate does. Call finish at most
 // once.
 func Begin(conn io.ReadWriter, key, hello []byte) (finish func() error, err error) {
 	if err := check(key, hello); err != nil {
@@ -95,8 +91,8 @@ func Begin(conn io.ReadWriter, key, hello []byte) (finish func() error, err erro
 	theirs := answer[len(magic):][:nonceSize]
 	proved := hmac.Equal(answer[len(magic)+nonceSize:], proof(key, roleAcceptor, nonce, theirs, hello))
 	if !proved || bytes.Equal(nonce, theirs) {
-		// A proof that cannot be right tells the other end at once that the
-		// secrets differ, and gives it nothing of this side's.
+		// A wrong proof tells the other end at once that the secrets differ, and reveals nothing of this side's
+		// secret.
 		var refusal [sha256.Size]byte
 		conn.Write(refusal[:])
 		return nil, fmt.Errorf("auth: %w", ErrProof)
@@ -109,10 +105,9 @@ func Begin(conn io.ReadWriter, key, hello []byte) (finish func() error, err erro
 	}, nil
 }
 
-// Accept is the accepting side. It returns the initiator's hello, and only
-// after the initiator has proved that it knows key. It blocks as conn does: set
-// deadlines there. It reads not one byte beyond the handshake, and never more
-// than MaxHello and a few bytes. After an error, close conn.
+// Accept is the accepting side. It returns the initiator's hello once the initiator has proved that it knows key. It
+// blocks as conn does: set deadlines there. It reads nothing beyond the handshake, and at most MaxHello and a few
+// bytes. After an error, close conn.
 func Accept(conn io.ReadWriter, key []byte) (hello []byte, err error) {
 	if err := check(key, nil); err != nil {
 		return nil, err
@@ -156,8 +151,7 @@ func Accept(conn io.ReadWriter, key []byte) (hello []byte, err error) {
 	return hello, nil
 }
 
-// proof is T(role). Every part but the last has a fixed size, so that no two
-// different inputs give the same text.
+// proof returns T(role). Every part but the last has a fixed size, so different inputs never give the same text.
 func proof(key []byte, role byte, nonceI, nonceA, hello []byte) []byte {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(magic))

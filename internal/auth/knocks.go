@@ -13,16 +13,15 @@ import (
 	"time"
 )
 
-// knockPause lies between two lines about strangers.
+// knockPause is the least time between two lines about strangers.
 const knockPause = 10 * time.Second
 
 // maxKnockers bounds how many addresses a line names.
 const maxKnockers = 8
 
-// Knocks tells who has come to a job's listeners and could not prove that it knows the
-// secret: at once of the first, then of all that have come since in one line every ten
-// seconds, as long as some come. Nothing ticks while nobody does. Its methods are safe
-// on any goroutine, and may be called on nil.
+// Knocks reports strangers: addresses that came to a job's listeners and did not prove that they know the secret. It
+// reports the first at once, then one line every ten seconds while more come. It uses no CPU otherwise. Its methods
+// are safe on any goroutine, and on nil.
 type Knocks struct {
 	tell  func(text string)
 	pause time.Duration
@@ -34,20 +33,20 @@ type Knocks struct {
 	from    map[netip.Addr]*knocker
 }
 
-// knocker is what came from one address.
+// knocker counts the strangers of one address.
 type knocker struct {
 	count   int
 	reasons map[string]int // how often each; reasonOf has a few
 }
 
-// NewKnocks makes one. tell is called with each line, on any goroutine, never twice at
-// once, and must not block for long.
+// NewKnocks returns a Knocks that calls tell with each line, on any goroutine, one call at a time. tell must not block
+// for long.
 func NewKnocks(tell func(text string)) *Knocks {
 	return &Knocks{tell: tell, pause: knockPause, from: make(map[netip.Addr]*knocker)}
 }
 
-// Note takes note of a connection on which Accept has failed. Who leaves after this
-// end's proof counts not: a rank does so that has tried several addresses.
+// Note notes a connection on which Accept has failed with err. It ignores an end that left after this end's proof, as
+// a rank does that has tried several addresses.
 func (k *Knocks) Note(c net.Conn, err error) {
 	if k == nil || errors.Is(err, errLeft) {
 		return
@@ -72,7 +71,7 @@ func (k *Knocks) Note(c net.Conn, err error) {
 	}
 }
 
-// again tells of those who have come during the pause.
+// again reports the strangers that came during the pause.
 func (k *Knocks) again() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,7 +82,7 @@ func (k *Knocks) again() {
 	}
 }
 
-// Close tells of those who have not been told of.
+// Close reports the strangers that have not been reported.
 func (k *Knocks) Close() {
 	if k == nil {
 		return
@@ -99,7 +98,7 @@ func (k *Knocks) Close() {
 	}
 }
 
-// say tells of all since the last line. k.mu is held.
+// say reports all strangers since the last line. k.mu is held.
 func (k *Knocks) say() {
 	var parts []string
 	addrs := make([]netip.Addr, 0, len(k.from))
@@ -127,8 +126,7 @@ func (k *Knocks) say() {
 	clear(k.from)
 }
 
-// reasonOf says in a few words of this package's own what went wrong: nothing that
-// came over the connection.
+// reasonOf describes an error in a few words of this package. They contain nothing that came over the connection.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, ErrProof):

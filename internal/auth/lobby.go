@@ -7,12 +7,10 @@ import (
 	"sync"
 )
 
-// Lobby holds the connections that have not proved themselves yet, and bounds their
-// number: where it is full, one gives way to who comes. That is the oldest of the
-// address with the most, so that a crowd from one address does not displace who comes
-// from another; and as a proof takes milliseconds, the oldest is the least likely to
-// come to one. A holder of the secret that it hits nevertheless tries again: the proof
-// itself is refused to nobody.
+// Lobby holds the connections that have not proved themselves yet, up to a limit. When it is full, it closes one for
+// each newcomer: the oldest connection of the address with the most. So a crowd from one address does not displace
+// other addresses. A proof takes milliseconds, so the oldest connection is the least likely to bring one. If the Lobby
+// closes a peer that knows the secret, that peer tries again.
 type Lobby struct {
 	limit int
 
@@ -27,12 +25,12 @@ type guest struct {
 	addr netip.Addr
 }
 
-// NewLobby makes one for so many connections.
+// NewLobby returns a Lobby for so many connections.
 func NewLobby(limit int) *Lobby {
 	return &Lobby{limit: limit, from: make(map[netip.Addr]int)}
 }
 
-// Enter takes a connection in, and closes the one that gives way, if one does.
+// Enter adds a connection. In a full Lobby it closes another one.
 func (l *Lobby) Enter(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,8 +53,8 @@ func (l *Lobby) Enter(c net.Conn) {
 	l.from[a]++
 }
 
-// Leave takes a connection out, whatever has become of it. It is false if it has given
-// way before.
+// Leave removes a connection, whether it has proved itself or not. It returns false if the Lobby has closed the
+// connection before.
 func (l *Lobby) Leave(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +65,7 @@ func (l *Lobby) Leave(c net.Conn) bool {
 	return i >= 0
 }
 
-// Close closes all that are there, and who enters later.
+// Close closes all connections, and those that enter later.
 func (l *Lobby) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +77,7 @@ func (l *Lobby) Close() {
 	clear(l.from)
 }
 
-// Len is how many there are.
+// Len returns the number of connections.
 func (l *Lobby) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +92,7 @@ func (l *Lobby) remove(i int) {
 	l.guests = slices.Delete(l.guests, i, i+1)
 }
 
-// addrOf is the address at the other end; invalid if it has none.
+// addrOf returns the address of the other end; invalid if it has none.
 func addrOf(c net.Conn) netip.Addr {
 	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()

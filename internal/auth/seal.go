@@ -18,9 +18,8 @@ import (
 	"time"
 )
 
-// Sealed is a proved connection under TLS 1.3: what follows is encrypted, and nobody
-// can change it unnoticed. Its end alone proves nothing: who needs to know that all has
-// come says so in its own protocol.
+// Sealed is a proved connection under TLS 1.3: nobody else can read it, or change it unnoticed. Its end proves
+// nothing: a protocol that needs to know that everything has arrived must say so itself.
 type Sealed struct {
 	*tls.Conn
 	raw net.Conn
@@ -28,11 +27,10 @@ type Sealed struct {
 
 var errSeal = errors.New("the other end of TLS is not the one that has proved itself: somebody sits between")
 
-// Seal begins TLS on a connection that both ends have proved just now; initiator is
-// who has dialled. The certificates are made for this process and say nothing: what
-// binds the session to the job is a second proof by each end, over the session's
-// exporter, which is another one at each end where somebody sits between. It blocks as
-// conn does. After an error, close conn.
+// Seal begins TLS on a connection on which both ends have just proved themselves. initiator is true on the dialling
+// end. Each process makes its own certificate, which proves nothing. Instead each end proves itself a second time,
+// over the session's exporter, which would differ if somebody sat between the ends. Seal blocks as conn does. After an
+// error, close conn.
 func Seal(conn net.Conn, key []byte, initiator bool) (*Sealed, error) {
 	var session *tls.Conn
 	if initiator {
@@ -83,7 +81,7 @@ func sealProof(key []byte, role byte, exporter []byte) []byte {
 	return m.Sum(nil)
 }
 
-// CloseWrite tells the other end that nothing more comes.
+// CloseWrite tells the other end that this end sends nothing more.
 func (s *Sealed) CloseWrite() error {
 	err := s.Conn.CloseWrite()
 	if raw, ok := s.raw.(interface{ CloseWrite() error }); ok {
@@ -95,10 +93,10 @@ func (s *Sealed) CloseWrite() error {
 // Close ends the connection at once, and does not wait to tell the other end.
 func (s *Sealed) Close() error { return s.raw.Close() }
 
-// NetConn is the connection below.
+// NetConn returns the connection below TLS.
 func (s *Sealed) NetConn() net.Conn { return s.raw }
 
-// SyscallConn is that of the connection below.
+// SyscallConn returns that of the connection below TLS.
 func (s *Sealed) SyscallConn() (syscall.RawConn, error) {
 	if raw, ok := s.raw.(syscall.Conn); ok {
 		return raw.SyscallConn()
@@ -106,7 +104,7 @@ func (s *Sealed) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// certificate is one for this process, signed by itself.
+// certificate makes a self-signed certificate for this process.
 var certificate = sync.OnceValues(func() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// listenFor listens for the other ranks where they will look: at the addresses that
-// they know already, on loopback where they are on this host, else on this host's
-// addresses. l is nil where somebody else serves.
+// listenFor listens at the addresses where the other ranks will look: those that they know already; else loopback, if
+// they are on this host; else this host's addresses. l is nil if another process serves.
 func listenFor(m meeting) (l net.Listener, addrs []string, err error) {
 	if f, ok := m.store.(*meet.Fixed); ok {
 		l, err := listenAt(f.Listen)
@@ -26,7 +25,7 @@ func listenFor(m meeting) (l net.Listener, addrs []string, err error) {
 	return listenAcross(m.interfaces, m.oneHost)
 }
 
-// listenAcross listens on loopback where all ranks are on this host, else on the addresses of these
+// listenAcross listens on loopback if all ranks are on this host. Otherwise it listens on the addresses of these
 // interfaces, or of all.
 func listenAcross(interfaces []string, oneHost bool) (l net.Listener, addrs []string, err error) {
 	if oneHost && len(interfaces) == 0 {
@@ -63,7 +62,7 @@ func listenAcross(interfaces []string, oneHost bool) (l net.Listener, addrs []st
 	return all, addrs, nil
 }
 
-// listenAt listens at the first of these addresses that is this host's and free.
+// listenAt listens at the first address that is this host's and free.
 func listenAt(addrs []string) (net.Listener, error) {
 	var all []error
 	for _, a := range addrs {

@@ -16,7 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// meeting is where ranks that were not told of a rendezvous come to one.
+// meeting is a way for ranks without a rendezvous to find one another.
 type meeting struct {
 	store      meet.Store
 	interfaces []string // on which rank 0 may serve; empty: all
@@ -24,8 +24,8 @@ type meeting struct {
 	log        *slog.Logger
 }
 
-// meet is for ranks that another launcher has started. Rank 0 serves a rendezvous and tells the others where,
-// and the secret; then each calls join. Where they have met once they meet again.
+// meet is for ranks that another launcher has started. Rank 0 serves a rendezvous, and tells the others its address
+// and the secret. Then each rank calls join. Ranks that have met once meet again at the same place.
 func (p *Process) meet(ctx context.Context, c *config.Config, s Start, log *slog.Logger, join Join) error {
 	if p.met != nil {
 		return s.at(*p.met, ctx, join)
@@ -53,7 +53,7 @@ func (p *Process) meet(ctx context.Context, c *config.Config, s Start, log *slog
 	return err
 }
 
-// meetBy has the ranks meet by a store, and join. It returns the offer that led them together.
+// meetBy lets the ranks meet by a store and join. It returns the offer by which they met.
 func (p *Process) meetBy(ctx context.Context, s Start, m meeting, join Join) (meet.Offer, error) {
 	if s.Place.Rank == 0 {
 		return p.offer(ctx, s, m, join)
@@ -65,8 +65,8 @@ func (p *Process) meetBy(ctx context.Context, s Start, m meeting, join Join) (me
 	return met, err
 }
 
-// offer is rank 0's part: it serves, tells the others, and joins. The secret is a fresh one, unless all ranks have
-// been given one: then nobody is told.
+// offer is rank 0's part: it serves, publishes its offer, and joins. It makes a fresh secret. If all ranks have been
+// given a secret, the offer has none.
 func (p *Process) offer(ctx context.Context, s Start, m meeting, join Join) (meet.Offer, error) {
 	mine := meet.Offer{}
 	key := s.Secret
@@ -133,8 +133,8 @@ func home() string {
 	return dir
 }
 
-// runtimeDir is this user's directory on this host, the same for all processes,
-// whatever their environment: in memory, if there is such a place.
+// runtimeDir is this user's directory on this host, in memory if possible. It is the same for all processes, whatever
+// their environment.
 func runtimeDir() string {
 	name := "gorovod-" + strconv.Itoa(os.Geteuid())
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {

@@ -15,14 +15,14 @@ import (
 	"github.com/gorovod/gorovod/internal/roster"
 )
 
-// processes are those of MPI that make up the world.
+// processes are the MPI processes that make up the world.
 type processes struct {
 	*mpi.Communicator
 	library string
 	sets    []uintptr // communicators of the program, each of them a process set
 }
 
-// openMPI initialises MPI, and makes a communicator of the processes of the world: those that o gives, else all.
+// openMPI initialises MPI, and makes a communicator of the world's processes: those of o, else all.
 func (p *Process) openMPI(ctx context.Context, c *config.Config, o Options) (*processes, error) {
 	l, err := mpi.Load(c.MPILibrary)
 	if err != nil {
@@ -55,8 +55,8 @@ func (p *Process) openMPI(ctx context.Context, c *config.Config, o Options) (*pr
 	return all, nil
 }
 
-// meetOverMPI is for processes of MPI: rank 0 tells the others by it where it serves the rendezvous. It fills in what
-// MPI tells of s.
+// meetOverMPI is for processes of MPI. Rank 0 tells the others over MPI where it serves the rendezvous. The function
+// completes s with what MPI knows.
 func (p *Process) meetOverMPI(ctx context.Context, c *config.Config, all *processes, s *Start,
 	log func(roster.Place) *slog.Logger, join Join) error {
 	failed := func(err error) error {
@@ -83,8 +83,8 @@ type presence struct {
 	Network string `json:"network"`
 }
 
-// place finds out where this process stands among the others: the ranks are MPI's, hosts have their names. oneHost
-// says that all of them are on this one's network.
+// place returns this process's place: the ranks are MPI's, and hosts are told apart by name. oneHost says that all
+// processes are on this one's network.
 func (all *processes) place(ctx context.Context, c *config.Config) (p roster.Place, oneHost bool, err error) {
 	here := presence{Host: hostname(c)}
 	network, _ := os.Readlink("/proc/self/ns/net")
@@ -105,7 +105,7 @@ func (all *processes) place(ctx context.Context, c *config.Config) (p roster.Pla
 	return p, oneHost, nil
 }
 
-// allgather is a store that MPI makes: rank 0 tells all in one call.
+// allgather is a Store over MPI: rank 0 tells all in one call.
 type allgather struct{ all *mpi.Communicator }
 
 var _ meet.Store = allgather{}
@@ -125,8 +125,8 @@ func (g allgather) Read(ctx context.Context, stale *meet.Offer) (meet.Offer, err
 	return offers[0], err
 }
 
-// listSets lists the process sets that the processes have given as communicators, each on its own: all
-// different ones, in the order of their ranks, the same on all.
+// listSets lists the different process sets that the processes have given as communicators, in the order of their
+// ranks, the same on all.
 func (all *processes) listSets(ctx context.Context) ([][]int, error) {
 	if len(all.sets) == 0 {
 		return nil, nil
@@ -160,7 +160,7 @@ func (all *processes) listSets(ctx context.Context) ([][]int, error) {
 	return slices.CompactFunc(sets, slices.Equal[[]int]), nil
 }
 
-// exchange tells all processes something, and fills in what each says.
+// exchange sends mine to all processes, and fills in theirs.
 func exchange[T any](ctx context.Context, all *mpi.Communicator, mine T, theirs []T) error {
 	raw, err := json.Marshal(mine)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 )
 
-// openPMIx is the space of keys and values of the PMIx that has started this process. mpirun of Open MPI and the ranks'
-// MPI are of one installation, which srun's PMIx need not be.
+// openPMIx opens the key-value space of the PMIx that has started this process. Open MPI's mpirun and the ranks' MPI
+// come from one installation; srun's PMIx may come from another.
 func (p *Process) openPMIx(ctx context.Context, c *config.Config, log *slog.Logger) (meet.KeyValues, error) {
 	client, err := pmix.Open(ctx, pmix.Options{
 		Namespace: c.Told.Place.PMIx, Rank: c.Told.Rank, Size: c.Told.Size,

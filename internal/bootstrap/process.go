@@ -14,10 +14,10 @@ import (
 	"github.com/gorovod/gorovod/internal/roster"
 )
 
-// Process is what outlives a generation in this process: where its ranks have met, and the rendezvous that it
-// serves to them.
+// Process is the part of bootstrap that outlives a generation in this process: where its ranks have met, and the
+// rendezvous that it serves.
 type Process struct {
-	// TrackFD, if set, is told of every descriptor that lives as long as the rendezvous.
+	// TrackFD, if set, is called with every descriptor that lives as long as the rendezvous.
 	TrackFD func(fd int, open bool)
 	// EndsByExit says that the process ends by C's exit, so that libraries can be finalized then.
 	EndsByExit bool
@@ -25,29 +25,30 @@ type Process struct {
 	met *meet.Offer // nil before the ranks have met
 
 	mu sync.Mutex
-	// server is the rendezvous that this process offers to a job that no launcher of ours has started: another
-	// Init of the job meets there.
+	// server is the rendezvous of a job that another launcher has started. The job's next Init meets there again.
 	server *rendezvous.Server
 }
 
-// Join joins the world that a Start leads to. Its error is rendezvous.ErrNoServer where the Start leads nowhere.
+// Join joins the world of a Start. Its error is rendezvous.ErrNoServer if nobody serves there.
 type Join func(context.Context, Start) error
 
-// Options are what the ways to begin need.
+// Options is the input of Begin.
 type Options struct {
 	Generation uint64
 	Deadline   time.Time
-	// MPIRanks, if not empty, makes the world these processes of MPI_COMM_WORLD, this one among them, in this order.
+	// MPIRanks, if not empty, are the processes of MPI_COMM_WORLD that make up the world, in the order of its ranks.
+	// This process is one of them.
 	MPIRanks []int
-	// MPIComms, if not nil, gives communicators of the program: the world is the processes of the first, and each other
-	// one makes a process set.
+	// MPIComms, if not nil, returns communicators of the program. The processes of the first one are the world. Each
+	// other one makes a process set.
 	MPIComms func(*mpi.Library) []uintptr
-	// Log makes the logger of a rank.
+	// Log returns a rank's logger.
 	Log func(roster.Place) *slog.Logger
 }
 
-// Begin finds out how this process has been started, and calls join with the Start, again where one leads nowhere.
-// It is not for members of elastic jobs, see Assigned. One goroutine calls it at a time.
+// Begin finds out how this process has been started, and calls join with the Start. If nobody serves at one Start, it
+// tries the next. It is not for members of elastic jobs, see Assigned. One goroutine calls it at a time. It blocks
+// until the ranks have met and join has returned.
 func (p *Process) Begin(ctx context.Context, c *config.Config, o Options, join Join) error {
 	ctx, cancel := context.WithDeadline(ctx, o.Deadline)
 	defer cancel()

@@ -13,9 +13,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// Serve starts a rendezvous, in the process that will be rank 0, for a job of size
-// ranks whose secret is key, and returns the port, chosen by the system, on the address host. It ends with the
-// process, or with the next call. Any goroutine may call it.
+// Serve starts a rendezvous in the process that will be rank 0, for a job of size ranks whose secret is key. It
+// listens at the address host on a port that the system chooses, and returns the port. It serves until the process
+// ends or calls Serve again. Any goroutine may call it.
 func (p *Process) Serve(host string, key []byte, size int, log *slog.Logger) (port int, err error) {
 	if size < 1 || len(key) == 0 {
 		return 0, fmt.Errorf("rendezvous: %d ranks and a secret of %d bytes", size, len(key))
@@ -28,7 +28,7 @@ func (p *Process) Serve(host string, key []byte, size int, log *slog.Logger) (po
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// serve is Serve on a listener, which it takes over.
+// serve is Serve on a listener, which it owns from then on.
 func (p *Process) serve(l net.Listener, key []byte, size int, log *slog.Logger) {
 	s := rendezvous.NewServer(key, size)
 	s.Knocks = auth.NewKnocks(func(text string) { log.Warn(text) })
@@ -42,15 +42,15 @@ func (p *Process) serve(l net.Listener, key []byte, size int, log *slog.Logger) 
 	guard.Go("the rendezvous", func(error) { s.Close() }, func() { s.Serve(p.track(l)) })
 }
 
-// trackedListener tells TrackFD of the descriptors behind a rendezvous, so that a
-// forked child does not keep the port, or the ranks' connections, open.
+// trackedListener reports the descriptors behind a rendezvous to TrackFD, so that a forked child keeps neither the
+// port nor the ranks' connections open.
 type trackedListener struct {
 	net.Listener
 	fds   []int
 	track descriptors
 }
 
-// descriptors tells of those that a forked child must close; nil tells nobody.
+// descriptors is called with the descriptors that a forked child must close. nil ignores them.
 type descriptors func(fd int, open bool)
 
 func (p *Process) track(l net.Listener) net.Listener {
@@ -92,7 +92,7 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// opened tells of the descriptor of c, and returns it; -1 if it has none.
+// opened reports and returns the descriptor of c; -1 if it has none.
 func (track descriptors) opened(c any) int {
 	fd := -1
 	if s, ok := c.(syscall.Conn); ok && track != nil {

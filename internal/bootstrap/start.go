@@ -1,9 +1,9 @@
-// Package bootstrap is how this process comes to be rank r of n: horovodrun has told it all (Launched), the
-// driver of an elastic job has given it a place (Assigned), another launcher has started it (meet.go), or MPI has
-// (mpi.go). Each way ends in the same value, a Start, with which package world joins.
+// Package bootstrap finds out that this process is rank r of n. There are four ways: horovodrun has set all variables
+// (Launched), the driver of an elastic job assigns a place (Assigned), another launcher has started the process
+// (meet.go), or MPI has (mpi.go). Each way ends in the same value, a Start, with which package world joins.
 //
-// A new environment, such as another scheduler's, is one file in package environment: a pure function of its
-// variables. Where its ranks need a way of their own to find one another, that is a Store in package meet.
+// To support another scheduler, add one file to package environment: a pure function of its variables. If its ranks
+// need a way of their own to find one another, add a Store to package meet.
 package bootstrap
 
 import (
@@ -19,24 +19,25 @@ import (
 // Start is what a process needs to join its peers, however it was started.
 type Start struct {
 	Place roster.Place
-	// Claim is what Horovod's variables have told of the Place. The ranks check it together.
+	// Claim is the part of Place that Horovod's variables have set. The ranks check their claims together.
 	Claim roster.Claim
-	// Peers are where the rendezvous may be (host:port), the likeliest first; empty for a world of one.
+	// Peers are the addresses (host:port) at which the rendezvous may be, the likeliest first; empty for a world of
+	// one.
 	Peers []string
-	// Secret is the job's: ranks prove to one another that they know it.
+	// Secret is the job's secret. Ranks prove to one another that they know it.
 	Secret []byte
-	// Generation counts the worlds that the job has had.
+	// Generation is the number of the world among the job's worlds.
 	Generation uint64
-	// Deadline is until when all ranks must have joined; zero: for ever.
+	// Deadline is when all ranks must have joined; zero: never.
 	Deadline time.Time
 
-	// MPI are the processes of the world, not always in the order of the ranks; nil if MPI has no part in it.
+	// MPI holds the processes of the world, not always in the order of the ranks; nil if MPI has no part in it.
 	MPI *mpi.Communicator
-	// Sets are the process sets that the program has given as communicators of MPI.
+	// Sets are the process sets that the program has given as MPI communicators.
 	Sets [][]int
 }
 
-// Launched is the start of a process that horovodrun has started, or whoever else sets Horovod's variables.
+// Launched returns the Start of a process for which horovodrun, or anybody else, has set Horovod's variables.
 func Launched(c *config.Config, generation uint64, deadline time.Time) Start {
 	s := Start{Place: placeOf(c), Peers: c.Told.Rendezvous, Secret: c.Told.Key, Generation: generation,
 		Deadline: deadline}
@@ -49,8 +50,8 @@ func Launched(c *config.Config, generation uint64, deadline time.Time) Start {
 	return s
 }
 
-// Assigned is the start of a worker of an elastic job in one epoch. key is the job's secret, of which each epoch has
-// its own.
+// Assigned returns the Start of an elastic job's worker in one epoch. key is the job's secret, from which each epoch
+// derives its own.
 func Assigned(c *config.Config, key []byte, a elastic.Assignment, deadline time.Time) Start {
 	p := a.Place
 	return Start{
@@ -62,13 +63,13 @@ func Assigned(c *config.Config, key []byte, a elastic.Assignment, deadline time.
 	}
 }
 
-// placeOf is the place that Horovod's variables tell.
+// placeOf returns the place that Horovod's variables set.
 func placeOf(c *config.Config) roster.Place {
 	return roster.Place{Rank: c.Told.Rank, Size: c.Told.Size, LocalRank: c.Told.LocalRank, LocalSize: c.Told.LocalSize,
 		CrossRank: c.Told.CrossRank, CrossSize: c.Told.CrossSize, Host: c.Told.Hostname}
 }
 
-// launchersPlace is the place that another launcher's variables tell, as far as they do.
+// launchersPlace returns the place that another launcher's variables set, as far as they do.
 func launchersPlace(c *config.Config) roster.Place {
 	p := c.Told.Place
 	host := p.Host
@@ -79,7 +80,7 @@ func launchersPlace(c *config.Config) roster.Place {
 		CrossRank: p.CrossRank, CrossSize: p.CrossSize, Host: host}
 }
 
-// hostname is the name that HOROVOD_HOSTNAME gives this host, else its own.
+// hostname returns HOROVOD_HOSTNAME, or else this host's own name.
 func hostname(c *config.Config) string {
 	if !c.IsSet("HOROVOD_HOSTNAME") {
 		if name, err := os.Hostname(); err == nil {

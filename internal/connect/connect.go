@@ -1,5 +1,5 @@
-// Package connect makes the connections between the ranks of a world: it finds out which of them can share
-// memory, chooses the transport, tells the others where this rank listens, and opens the messages between ranks.
+// Package connect connects the ranks of a world. It finds out which ranks can share memory, chooses the transport,
+// tells the others where this rank listens, and opens the endpoint for messages between ranks.
 package connect
 
 import (
@@ -17,37 +17,38 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/p2p"
 )
 
-// Options are what connecting needs.
+// Options is the input of Ranks.
 type Options struct {
 	Config  *config.Config // its knobs; the agreed ones are rank 0's
 	Place   roster.Place
 	Members roster.Members
 	// Session is nil in a world of one.
 	Session *rendezvous.Session
-	// Peers name the job, and Secret and Generation are what every connection proves to know.
+	// Peers name the job. Every connection proves that it knows Secret and Generation.
 	Peers      []string
 	Secret     []byte
 	Generation uint64
 	Knocks     *auth.Knocks
 
-	// NextDeath is a channel that is closed when the next rank dies; dead says that one has.
+	// NextDeath returns a channel that is closed when the next rank dies; dead says that one has died already.
 	NextDeath func() (news <-chan struct{}, dead bool)
-	// Vanished is told that the process of a rank of this host is gone.
+	// Vanished is called when the process of a rank of this host is gone.
 	Vanished func(rank, pid int)
 	// Wake wakes the engine.
 	Wake func()
-	// TrackFD, if set, is told of every descriptor that lives as long as the world.
+	// TrackFD, if set, is called with every descriptor that lives as long as the world.
 	TrackFD func(fd int, open bool)
 	Log     *slog.Logger
 }
 
-// connector is a rank that is connecting.
+// connector connects one rank.
 type connector struct {
 	Options
 	waiting *door // for the messages between ranks, between its opening and endpoint
 }
 
-// Ranks connects this rank with the others. It returns the network, and the messages between ranks.
+// Ranks connects this rank with the others, and blocks until all are connected. It returns the network, and the
+// endpoint for messages between ranks.
 func Ranks(ctx context.Context, o Options) (network transport.Network, messages *p2p.Endpoint, err error) {
 	c := &connector{Options: o}
 	if o.Place.Size == 1 {
@@ -65,10 +66,10 @@ func Ranks(ctx context.Context, o Options) (network transport.Network, messages 
 	return network, messages, nil
 }
 
-// cards is the size of a board: it exists even if the cache is disabled.
+// cards is the number of cards of a board, which exists even if the cache is disabled.
 func (c *connector) cards() int { return max(1, c.Config.CacheCapacity) }
 
-// endpoint opens the messages between ranks.
+// endpoint opens the endpoint for messages between ranks.
 func (c *connector) endpoint(ctx context.Context, network transport.Network) (*p2p.Endpoint, error) {
 	key := c.Secret
 	switch {

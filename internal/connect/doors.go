@@ -12,14 +12,14 @@ import (
 	"github.com/gorovod/gorovod/internal/reach"
 )
 
-// door is where the other ranks can come to this one for one purpose, and how this one comes to theirs.
+// door is a listener of this rank for one purpose, and the ways to the other ranks' listeners for it.
 type door struct {
 	net.Listener
 	*ways
 }
 
-// openDoors opens n doors, and tells all ranks of them; all must open as many at a time. One exchange serves
-// all of them, since every rank reads what every other one says.
+// openDoors opens n doors, and exchanges their addresses with all ranks, which must open as many at a time. One
+// exchange serves all doors, because every rank reads all the others' addresses.
 func (c *connector) openDoors(ctx context.Context, purpose string, n int) (doors []door, err error) {
 	defer func() {
 		if err != nil {
@@ -55,16 +55,16 @@ func (c *connector) openDoors(ctx context.Context, purpose string, n int) (doors
 	return doors, nil
 }
 
-// notice tells of a rank's doors, in their order.
+// notice lists the addresses of a rank's doors, in their order.
 type notice []doorNotice
 
-// doorNotice has Addresses, or, where a door is at the addresses of the one before, the Port that it has there.
+// doorNotice has Addresses. A door with the addresses of the one before has only its Port.
 type doorNotice struct {
 	Port      uint16          `json:"p,omitempty"`
 	Addresses []reach.Address `json:"o,omitempty"`
 }
 
-// add adds a door that can be reached by addresses, which have one port.
+// add adds a door with these addresses, which have one port.
 func (n *notice) add(addresses []reach.Address) {
 	if len(*n) > 0 && len(addresses) > 0 {
 		port := portOf(addresses[0].Addr)
@@ -79,7 +79,7 @@ func (n *notice) add(addresses []reach.Address) {
 
 var errNotice = errors.New("it does not tell of that door")
 
-// addresses are those of a door.
+// addresses returns the addresses of a door.
 func (n notice) addresses(door int) ([]reach.Address, error) {
 	switch {
 	case door >= len(n):
@@ -109,7 +109,7 @@ func portOf(addr string) uint16 {
 	return at.Port()
 }
 
-// withPort are the same addresses with another port. What is no address is left out.
+// withPort returns the same addresses with another port, without those that it cannot parse.
 func withPort(addresses []reach.Address, port uint16) []reach.Address {
 	var all []reach.Address
 	for _, a := range addresses {
@@ -121,8 +121,8 @@ func withPort(addresses []reach.Address, port uint16) []reach.Address {
 	return all
 }
 
-// ways are how this rank reaches the others for one purpose. What a rank has offered is
-// read, and put into its order, when it is first asked for: most never are.
+// ways are the ways from this rank to the others for one purpose. It reads and sorts a rank's addresses on first use,
+// since most are never used.
 type ways struct {
 	*connector
 	notices [][]byte // by rank
@@ -133,12 +133,12 @@ type ways struct {
 	ordered map[int][]reach.Way
 }
 
-// toward are the ways to a door of ranks that have given these notices.
+// toward returns the ways to a door of the ranks that have sent these notices.
 func (c *connector) toward(notices [][]byte, door int, own []reach.Own) *ways {
 	return &ways{connector: c, notices: notices, door: door, own: own, ordered: make(map[int][]reach.Way)}
 }
 
-// to are the ways to a rank, the best first.
+// to returns the ways to a rank, the best first.
 func (v *ways) to(rank int) []reach.Way {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -157,11 +157,10 @@ func (v *ways) to(rank int) []reach.Way {
 
 func (v *ways) addrs(rank int) []string { return reach.Addrs(v.to(rank)) }
 
-// paths is over how many of the first addresses the connections to a rank may be
-// spread.
+// paths returns how many of the first addresses may share the connections to a rank.
 func (v *ways) paths(rank int) int { return reach.Equal(v.to(rank)) }
 
-// reached tells which way to a rank was taken.
+// reached logs which way to a rank was taken.
 func (v *ways) reached(rank, route int) {
 	ways := v.to(rank)
 	v.Log.Debug("connected to "+v.Members.Describe(rank), "address", ways[route].Addr, "because", ways[route].Why, "of",

@@ -10,10 +10,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// listen opens a listener for the other ranks, and says at which addresses they find
-// it. Who knocks must prove the job's secret before anything else. It listens on
-// loopback alone where all ranks are on one host, on the addresses of those
-// interfaces that the user has named, else on all.
+// listen opens a listener for the other ranks, and returns its addresses. A caller must prove the job's secret before
+// anything else. It listens on loopback alone if all ranks are on one host, else on the interfaces that the user has
+// named, else on all.
 func (c *connector) listen() (net.Listener, []reach.Address, error) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if len(c.Config.Interfaces) == 0 && c.Members.OneNetwork() {
@@ -42,7 +41,7 @@ func (c *connector) listen() (net.Listener, []reach.Address, error) {
 	return l, listening(l, own), nil
 }
 
-// listening are l's addresses: all of its parts have one port.
+// listening returns l's addresses. All its parts have one port.
 func listening(l net.Listener, own []reach.Own) []reach.Address {
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
 	all := make([]reach.Address, len(own))
@@ -52,8 +51,7 @@ func listening(l net.Listener, own []reach.Own) []reach.Address {
 	return all
 }
 
-// addresses are those at which other hosts may reach this one: first the one from
-// which the launcher is reached.
+// addresses returns the addresses at which other hosts may reach this one. The first is the one toward the launcher.
 func (c *connector) addresses() ([]reach.Own, error) {
 	own, err := c.onInterfaces()
 	if err != nil {
@@ -68,7 +66,7 @@ func (c *connector) addresses() ([]reach.Own, error) {
 
 func (c *connector) onInterfaces() ([]reach.Own, error) { return onInterfaces(c.Config.Interfaces) }
 
-// onInterfaces are the addresses of those interfaces that the user has named, else of all.
+// onInterfaces returns the addresses of the interfaces that the user has named, else of all.
 func onInterfaces(names []string) ([]reach.Own, error) {
 	if len(names) == 0 {
 		return reach.OnHost()

@@ -13,11 +13,10 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/shm"
 )
 
-// shareMemory attaches the ranks of each host to a segment of its own. It returns
-// which ranks share memory in truth, the same on all ranks: where one could
-// not attach, all of its host's are hosts of their own, and trouble says why of
-// the first such host. local is nil where this rank is alone. It leaves time for TCP,
-// and does not wait for a rank that has died.
+// shareMemory attaches the ranks of each host to a segment of its own. It returns the lists of ranks that really share
+// memory, the same on all ranks. If one rank cannot attach, each rank of its host is in a list of its own, and trouble
+// has the first such host's reason. local is nil if this rank is alone. It leaves time for TCP, and does not wait for
+// a rank that has died.
 func (c *connector) shareMemory(ctx context.Context) (byHost [][]int, local *shm.Network, trouble string, err error) {
 	insisted := c.Config.Transport == "shm"
 	supposed := c.Members.SupposedHosts()
@@ -73,8 +72,7 @@ func (c *connector) shareMemory(ctx context.Context) (byHost [][]int, local *shm
 	return byHost, local, trouble, nil
 }
 
-// attach attaches this rank to the segment of its host; several says that there are
-// others.
+// attach attaches this rank to the segment of its host. several says that the job has other hosts.
 func (c *connector) attach(ctx context.Context, ranks []int, several bool) (*shm.Network, error) {
 	limit := c.Config.Timeout
 	if deadline, ok := ctx.Deadline(); ok {

@@ -12,9 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp"
 )
 
-// network chooses the transport: shared memory between the ranks of a host, if
-// all of them could map the segment, and TCP between hosts. All ranks choose
-// alike, because they exchange how it went.
+// network chooses the transport: shared memory between the ranks of a host if all of them could map the segment, and
+// TCP between hosts. All ranks choose alike, because they exchange the outcome.
 func (c *connector) network(ctx context.Context) (transport.Network, error) {
 	failpoint.Here("attach")
 	var byHost [][]int
@@ -56,8 +55,8 @@ func (c *connector) network(ctx context.Context) (transport.Network, error) {
 	return network, nil
 }
 
-// overTCP tells the other ranks where this one listens, for the messages between ranks, too, and returns
-// what the network over TCP needs, the listener included.
+// overTCP tells the other ranks where this one listens, also for messages between ranks, and returns the configuration
+// of the network over TCP with its listener.
 func (c *connector) overTCP(ctx context.Context) (tcp.Config, error) {
 	doors, err := c.openDoors(ctx, "tcp", 2)
 	if err != nil {

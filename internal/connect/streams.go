@@ -6,8 +6,8 @@ import (
 	"github.com/gorovod/gorovod/internal/roster"
 )
 
-// Rails is what this rank knows of over how many of its host's interfaces data may be spread:
-// 0 where no other host takes part, or the user has chosen the number of connections.
+// Rails returns over how many of its host's interfaces this rank could spread data: 0 if no other host takes part, or
+// the user has chosen the number of connections.
 func Rails(c *config.Config, p roster.Place) int {
 	if c.TCPStreams != 0 || p.LocalSize == p.Size {
 		return 0
@@ -19,9 +19,8 @@ func Rails(c *config.Config, p roster.Place) int {
 	return reach.Rails(own, len(c.Interfaces) > 0)
 }
 
-// Streams is how many connections carry the data from a rank to another, if that is
-// left to the ranks: enough for the interfaces of the host that has the most. All ranks
-// come to the same.
+// Streams returns how many connections carry the data from a rank to another, if the user has not chosen: enough for
+// the interfaces of the host with the most. All ranks come to the same number.
 func Streams(members roster.Members) int {
 	n := 1
 	for r := range members {
