@@ -15,13 +15,16 @@ import (
 type ReduceOp = tensor.ReduceOp
 
 // The reduce operations. Average of integers truncates towards zero. Min and Max
-// propagate NaN.
+// propagate NaN. BitAnd, BitOr and BitXor combine the bits of integers, and bools.
 const (
 	Average = tensor.Average
 	Sum     = tensor.Sum
 	Min     = tensor.Min
 	Max     = tensor.Max
 	Product = tensor.Product
+	BitAnd  = tensor.BitAnd
+	BitOr   = tensor.BitOr
+	BitXor  = tensor.BitXor
 	// Adasum combines gradients so that orthogonal ones add and parallel ones
 	// average (arXiv:2006.02924).
 	Adasum = tensor.Adasum

@@ -43,10 +43,11 @@ enum {
   GOROVOD_REDUCE = 68
 };
 
-/* Reduce operations, as in Horovod. */
+/* Reduce operations. Those up to 5 are Horovod's; those of bits are additions, for integers and bool. */
 enum {
   GOROVOD_AVERAGE = 0, GOROVOD_SUM = 1, GOROVOD_ADASUM = 2,
-  GOROVOD_MIN = 3, GOROVOD_MAX = 4, GOROVOD_PRODUCT = 5
+  GOROVOD_MIN = 3, GOROVOD_MAX = 4, GOROVOD_PRODUCT = 5,
+  GOROVOD_BAND = 6, GOROVOD_BOR = 7, GOROVOD_BXOR = 8
 };
 
 /* The form in which an allreduce travels between hosts: unchanged, or as 16 bits a number. Partial sums
@@ -157,8 +158,8 @@ typedef struct gorovod_op {
   /* Contiguous data. It must stay valid and untouched until the operation is done. Other operations may read it
    * meanwhile. If an operation writes memory that another one in progress reads or writes, it fails on all ranks, as
    * GOROVOD_INVALID_ARGUMENT on this one. Three kinds may share memory, and run one after the other: operations of
-   * one stream, broadcasts of one process set from one root, and equal allreduces in place with AVERAGE, MIN or MAX
-   * without factors. */
+   * one stream, broadcasts of one process set from one root, and equal allreduces in place with AVERAGE, MIN, MAX, BAND
+   * or BOR without factors. */
   const void *input;
   /* Allreduce and broadcast: as large as input. It may equal input, but not overlap with it.
    * Reducescatter: room for this member's rows. These are shape[0] / size, and one more for the first

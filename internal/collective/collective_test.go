@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,20 @@ var (
 	sizes = []int{1, 2, 3, 4, 5, 8}
 	ops   = []tensor.ReduceOp{tensor.Sum, tensor.Min, tensor.Max, tensor.Product}
 )
+
+// opsOf are the operations that are defined for elements of type dt.
+func opsOf(dt tensor.DType) []tensor.ReduceOp {
+	if slices.Contains(floats, dt) {
+		return ops
+	}
+	return append(slices.Clone(ops), tensor.BitAnd, tensor.BitOr, tensor.BitXor)
+}
+
+// anyOf is one of them.
+func anyOf(rng *rand.Rand, dt tensor.DType) tensor.ReduceOp {
+	all := opsOf(dt)
+	return all[rng.IntN(len(all))]
+}
 
 // lengths are in elements. Among them are those about a buffer of 1024 bytes
 // (1152 for three members, 1280 for five) and about a piece of 128.
@@ -95,6 +110,7 @@ func TestAllreduceMatchesTheReference(t *testing.T) {
 		var jobs []job
 		for _, a := range algorithms(o) {
 			for dt := range tensor.DType(tensor.NumDTypes) {
+				ops := opsOf(dt)
 				turn := rng.IntN(len(ops))
 				for _, n := range lengths(dt) {
 					if !a.fits(n*dt.Size(), size) {
@@ -181,7 +197,7 @@ func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 			all := scatterAlgorithms(o.Shared, size)
 			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
 			for _, p := range parts(rng, size, length()/dt.Size()) {
-				jobs = append(jobs, reducescatterJob(rng, all[rng.IntN(len(all))], dt, ops[rng.IntN(4)], p))
+				jobs = append(jobs, reducescatterJob(rng, all[rng.IntN(len(all))], dt, anyOf(rng, dt), p))
 			}
 		case 1:
 			for _, sizes := range matrices(rng, size, length()) {
@@ -198,7 +214,7 @@ func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 			a := all[rng.IntN(len(all))]
 			n := length() / dt.Size()
 			if a.fits(n*dt.Size(), size) {
-				jobs = append(jobs, allreduceJob(rng, a, size, dt, ops[rng.IntN(4)], n, !o.Shared, rng.IntN(2) == 0))
+				jobs = append(jobs, allreduceJob(rng, a, size, dt, anyOf(rng, dt), n, !o.Shared, rng.IntN(2) == 0))
 			}
 		case 5:
 			counts := make([]int64, size)
@@ -211,7 +227,7 @@ func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 		case 7:
 			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
 			form := []string{"chosen", "tree", "chain"}[rng.IntN(3)]
-			jobs = append(jobs, reduceJob(rng, form, size, rng.IntN(size), dt, ops[rng.IntN(4)], length()/dt.Size(),
+			jobs = append(jobs, reduceJob(rng, form, size, rng.IntN(size), dt, anyOf(rng, dt), length()/dt.Size(),
 				!o.Shared))
 		default:
 			jobs = append(jobs, barrierJob(size))

@@ -38,7 +38,7 @@ func TestReducescatterMatchesTheReference(t *testing.T) {
 		for _, a := range scatterAlgorithms(o.Shared, size) {
 			for dt := range tensor.DType(tensor.NumDTypes) {
 				turn := rng.IntN(3)
-				for i, op := range ops {
+				for i, op := range opsOf(dt) {
 					for j, bytes := range []int{0, 1, 64 * size, testPiece * bandPieces, testChunk, 5*testChunk + 8} {
 						if (turn+i+j)%3 != 0 {
 							continue // each operation meets two of the lengths, and each length some

@@ -66,7 +66,7 @@ func TestReduceMatchesTheReference(t *testing.T) {
 		for form := range reduceForms {
 			for dt := range tensor.DType(tensor.NumDTypes) {
 				turn := rng.IntN(3)
-				for i, op := range ops {
+				for i, op := range opsOf(dt) {
 					for j, bytes := range []int{0, 8, 64 * size, 3*testPiece + 8, testChunk, 5*testChunk + 8} {
 						if (turn+i+j)%3 == 0 { // each operation meets two of the lengths, and each length some
 							jobs = append(jobs, reduceJob(rng, form, size, rng.IntN(size), dt, op, bytes/dt.Size(),

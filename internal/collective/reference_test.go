@@ -37,9 +37,12 @@ func naiveAllreduce(dt tensor.DType, op tensor.ReduceOp, ins [][]byte, scale flo
 		case tensor.Bool:
 			acc := ins[0][at] != 0
 			for _, in := range ins[1:] {
-				if op == tensor.Sum || op == tensor.Max {
+				switch op {
+				case tensor.Sum, tensor.Max, tensor.BitOr:
 					acc = acc || in[at] != 0
-				} else {
+				case tensor.BitXor:
+					acc = acc != (in[at] != 0)
+				default:
 					acc = acc && in[at] != 0
 				}
 			}
@@ -49,7 +52,7 @@ func naiveAllreduce(dt tensor.DType, op tensor.ReduceOp, ins [][]byte, scale flo
 		default:
 			acc := decodeInt(dt, load(ins[0][at:], size))
 			for _, in := range ins[1:] {
-				acc = decodeInt(dt, uint64(combine(op, acc, decodeInt(dt, load(in[at:], size)))))
+				acc = decodeInt(dt, uint64(combineInt(op, acc, decodeInt(dt, load(in[at:], size)))))
 			}
 			if scale != 1 {
 				acc = scaleInt(dt, acc, scale)
@@ -59,6 +62,18 @@ func naiveAllreduce(dt tensor.DType, op tensor.ReduceOp, ins [][]byte, scale flo
 		store(out[at:], size, bits)
 	}
 	return out
+}
+
+func combineInt(op tensor.ReduceOp, a, b int64) int64 {
+	switch op {
+	case tensor.BitAnd:
+		return a & b
+	case tensor.BitOr:
+		return a | b
+	case tensor.BitXor:
+		return a ^ b
+	}
+	return combine(op, a, b)
 }
 
 func combine[T int64 | float32 | float64](op tensor.ReduceOp, a, b T) T {

@@ -26,6 +26,9 @@ func (l *lane) check(op *Op) *Error {
 	case d.Ops != 0 && op.Type != operation.Adasum && op.ReduceOp.Valid() && !d.Ops.Has(op.ReduceOp):
 		return errorf(Aborted, "%s of tensor %q: %v is not possible: it currently only supports %v.", d.Name, op.Name,
 			op.ReduceOp, d.Ops)
+	case d.Ops != 0 && op.Type != operation.Adasum && op.ReduceOp.Valid() && !d.TypesOf(op.ReduceOp).Has(op.DType):
+		return errorf(InvalidArgument, "%s of tensor %q: there is no %v of %v; it takes %v.", d.Name, op.Name,
+			op.ReduceOp, op.DType, d.TypesOf(op.ReduceOp))
 	case d.Has(operation.Root) && l.member(op.Root) < 0:
 		return invalidRoot(op, fmt.Sprintf("size %d", len(l.members)))
 	case d.Has(operation.Rows) && len(op.Shape) == 0:

@@ -229,13 +229,16 @@ func TestRefusedAtOnce(t *testing.T) {
 		"less": {func(o *Op) { o.Type, o.Splits = operation.Alltoall, []int32{-1, 2} }, "negative"},
 		"odd": {func(o *Op) { o.Type, o.Shape, o.In = operation.Alltoall, tensor.Shape{3}, make([]byte, 12) },
 			"not divisible"},
-		"min": {func(o *Op) { o.Type, o.ReduceOp = operation.Reducescatter, tensor.Min },
-			"only supports AVERAGE and SUM"},
+		"adasum of rows": {func(o *Op) { o.Type, o.ReduceOp = operation.Reducescatter, tensor.Adasum },
+			"only supports AVERAGE, SUM, MIN"},
+		"bits of floats": {func(o *Op) { o.ReduceOp = tensor.BitXor }, "there is no bxor of float32; it takes uint8"},
+		"average of bools": {func(o *Op) { o.DType, o.ReduceOp, o.Shape = tensor.Bool, tensor.Average, tensor.Shape{8} },
+			"there is no average of bool; it takes uint8"},
 		"int": {func(o *Op) { o.Type, o.DType = operation.Adasum, tensor.Int32 }, "floating-point"},
 	} {
 		op := sum("x", make([]byte, 8))
 		c.change(op)
-		if _, err := e.Enqueue(op); err == nil || err.Code != InvalidArgument && name != "min" && name != "adasum" ||
+		if _, err := e.Enqueue(op); err == nil || err.Code != InvalidArgument && !strings.HasPrefix(name, "adasum") ||
 			!strings.Contains(err.Reason, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

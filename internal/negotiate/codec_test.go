@@ -131,7 +131,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"rank out of range", new(Request), append(bytes.TrimSuffix(request(func(*Request) {}), []byte{0, 0}), 2, 0xff,
 			0xff, 0xff, 0xff, 7, 1)},
 		{"unknown dtype(11)", new(Request), request(func(r *Request) { r.DType = tensor.NumDTypes })},
-		{"unknown reduce op(6)", new(Request), request(func(r *Request) { r.ReduceOp = tensor.NumReduceOps })},
+		{"unknown reduce op(9)", new(Request), request(func(r *Request) { r.ReduceOp = tensor.NumReduceOps })},
 		{"unknown wire(3)", new(Request), request(func(r *Request) { r.Wire = tensor.NumWires })},
 		{"unknown wire(3)", new(Response), response(func(r *Response) { r.Wire = tensor.NumWires })},
 		{"too long", new(Request), request(func(r *Request) { r.Name = strings.Repeat("n", MaxName+1) })},

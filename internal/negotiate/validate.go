@@ -281,6 +281,8 @@ func (c *Coordinator) implausible(reqs []*Request) string {
 		return ""
 	case d.Has(operation.Op) && !d.Ops.Has(first.ReduceOp):
 		return fmt.Sprintf("%v with %v is not supported.", first.Type, first.ReduceOp)
+	case d.Has(operation.Op) && first.DType.Valid() && !d.TypesOf(first.ReduceOp).Has(first.DType):
+		return fmt.Sprintf("%v with %v of %v is not supported.", first.Type, first.ReduceOp, first.DType)
 	case first.DType.Valid() && !d.Types.Has(first.DType):
 		return fmt.Sprintf("%v of %v is not supported.", first.Type, first.DType)
 	case d.Has(operation.Root) && !c.isMember(first.Root):

@@ -80,7 +80,7 @@ func reductions(k Kind) []reduction {
 	for op := range tensor.ReduceOp(tensor.NumReduceOps) {
 		if d := Of(k, op).Describe(); d.Ops.Has(op) {
 			r := reduction{Number: int(op), ElementTypes: []int{}}
-			for _, dt := range d.Types.List() {
+			for _, dt := range d.TypesOf(op).List() {
 				r.ElementTypes = append(r.ElementTypes, int(dt))
 			}
 			all = append(all, r)

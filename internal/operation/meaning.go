@@ -23,11 +23,10 @@ func Combine(op tensor.ReduceOp, postscale float64, size int) (tensor.ReduceOp, 
 	return op, postscale
 }
 
-// Requested returns the reduce operation and postscale for a rank's Request. If ranks compare their reduce operations,
-// an Average stays one, so that a rank that has asked for a Sum gets an error. Otherwise the postscale tells them
-// apart.
+// Requested returns the reduce operation and postscale for a rank's Request. An Average stays one, so that a rank that
+// has asked for a Sum gets an error. If d is AverageInPostscale, it becomes a Sum, and the postscale tells them apart.
 func (d *Descriptor) Requested(op tensor.ReduceOp, postscale float64, size int) (tensor.ReduceOp, float64) {
-	if d.Has(Op) || !d.Ops.Has(tensor.Average) {
+	if !d.AverageInPostscale {
 		return op, postscale
 	}
 	return Combine(op, postscale, size)
@@ -40,8 +39,6 @@ func (k Kind) Agreed(op tensor.ReduceOp) tensor.ReduceOp {
 		return op
 	case k == Adasum:
 		return tensor.Adasum
-	case d.Ops != 0:
-		return tensor.Sum
 	}
 	return tensor.Average // it combines nothing: the zero value
 }

@@ -73,7 +73,7 @@ type Descriptor struct {
 	Alike string
 
 	Ops    Ops    // the reduce operations that it can do; none if it does not combine elements
-	Types  DTypes // the element types that it takes
+	Types  DTypes // the element types that it takes; see also TypesOf
 	Absent Absence
 	Advice string // for who meets the failure of NeedsAll
 
@@ -88,6 +88,8 @@ type Descriptor struct {
 	// the average of averages is the average. Such operations of one process set may use the same memory, in place.
 	// They run one after the other then.
 	Idempotent Ops
+	// AverageInPostscale says that Requests name an Average a Sum, and their postscales tell the two apart, as in Horovod.
+	AverageInPostscale bool
 	// PrescaleFused says that a prescale needs room in the fusion buffer, as in Horovod.
 	PrescaleFused bool
 

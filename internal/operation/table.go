@@ -39,7 +39,7 @@ const (
 var table = map[Kind]Descriptor{
 	Allreduce: {
 		Name: "Allreduce", Label: "ALLREDUCE", Role: Collective, Agree: Shape | Factors | Op | Wire, Output: LikeInput,
-		Activity: "GLOO_ALLREDUCE", Alike: "allreduce", Ops: elementwise, Types: allTypes,
+		Activity: "GLOO_ALLREDUCE", Alike: "allreduce", Ops: elementwise | bits, Types: allTypes,
 		Fuses: true, Repeats: true, Idempotent: idempotent,
 	},
 	Adasum: { // an allreduce whose reduce operation is Adasum: see Of
@@ -63,14 +63,14 @@ var table = map[Kind]Descriptor{
 		Activity: "MPI_ALLTOALL", Alike: "alltoall", Types: allTypes, // Horovod's name over Gloo, too
 		Absent: NeedsAll, Repeats: true,
 	},
-	Reducescatter: { // an Average is in its postscale: see Combine
-		Name: "Reducescatter", Label: "REDUCESCATTER", Role: Collective, Agree: Shape | Rows | Factors, Output: OwnRows,
-		Activity: "GLOO_REDUCESCATTER", Alike: "reducescatter", Ops: sums, Types: allTypes,
-		Absent: NeedsAll, Repeats: true, PrescaleFused: true,
+	Reducescatter: {
+		Name: "Reducescatter", Label: "REDUCESCATTER", Role: Collective, Agree: Shape | Rows | Factors | Op,
+		Output: OwnRows, Activity: "GLOO_REDUCESCATTER", Alike: "reducescatter", Ops: elementwise | bits, Types: allTypes,
+		Absent: NeedsAll, Repeats: true, PrescaleFused: true, AverageInPostscale: true,
 	},
 	Reduce: {
 		Name: "Reduce", Label: "REDUCE", Role: Collective, Agree: Shape | Factors | Op | Root, Output: OnRootOnly,
-		Activity: "GLOO_REDUCE", Alike: "reduce", Ops: elementwise, Types: allTypes,
+		Activity: "GLOO_REDUCE", Alike: "reduce", Ops: elementwise | bits, Types: allTypes,
 		Absent: NeedsTheRoot, Repeats: true,
 	},
 	Barrier: {Name: "Barrier", Label: "BARRIER", Role: Meeting, Alike: "barrier", Types: allTypes, Repeats: true},
@@ -102,20 +102,31 @@ var byKind = func() (all [256]*Descriptor) {
 }()
 
 // Ops is a set of reduce operations.
-type Ops uint8
+type Ops uint16
 
 // DTypes is a set of element types.
 type DTypes uint16
 
 const (
-	elementwise Ops = sums | 1<<tensor.Min | 1<<tensor.Max | 1<<tensor.Product
-	sums        Ops = 1<<tensor.Average | 1<<tensor.Sum
+	elementwise Ops = 1<<tensor.Average | 1<<tensor.Sum | 1<<tensor.Min | 1<<tensor.Max | 1<<tensor.Product
+	bits        Ops = 1<<tensor.BitAnd | 1<<tensor.BitOr | 1<<tensor.BitXor
 	adasum      Ops = 1 << tensor.Adasum
-	idempotent  Ops = 1<<tensor.Average | 1<<tensor.Min | 1<<tensor.Max
+	idempotent  Ops = 1<<tensor.Average | 1<<tensor.Min | 1<<tensor.Max | 1<<tensor.BitAnd | 1<<tensor.BitOr
 
 	allTypes DTypes = 1<<tensor.NumDTypes - 1
 	floats   DTypes = 1<<tensor.Float16 | 1<<tensor.BFloat16 | 1<<tensor.Float32 | 1<<tensor.Float64
 )
+
+// TypesOf are the element types that d takes with op: bits are those of integers and of bool, which has no average.
+func (d *Descriptor) TypesOf(op tensor.ReduceOp) DTypes {
+	switch {
+	case bits.Has(op):
+		return d.Types &^ floats
+	case op == tensor.Average:
+		return d.Types &^ (1 << tensor.Bool)
+	}
+	return d.Types
+}
 
 // Has reports whether op is in the set.
 func (s Ops) Has(op tensor.ReduceOp) bool { return op.Valid() && s&(1<<op) != 0 }
@@ -133,16 +144,24 @@ func (s Ops) List() []tensor.ReduceOp {
 
 // String lists them as Horovod's messages do: "AVERAGE, MIN and SUM".
 func (s Ops) String() string {
+	var names []string
+	for _, op := range s.List() {
+		names = append(names, strings.ToUpper(op.String()))
+	}
+	return listed(names)
+}
+
+// listed is a list in words: "a, b and c".
+func listed(names []string) string {
 	var b strings.Builder
-	all := s.List()
-	for i, op := range all {
+	for i, name := range names {
 		switch {
-		case i > 0 && i == len(all)-1:
+		case i > 0 && i == len(names)-1:
 			b.WriteString(" and ")
 		case i > 0:
 			b.WriteString(", ")
 		}
-		b.WriteString(strings.ToUpper(op.String()))
+		b.WriteString(name)
 	}
 	return b.String()
 }
@@ -159,4 +178,13 @@ func (s DTypes) List() []tensor.DType {
 		}
 	}
 	return all
+}
+
+// String lists them: "uint8, int8 and bool".
+func (s DTypes) String() string {
+	var names []string
+	for _, dt := range s.List() {
+		names = append(names, dt.String())
+	}
+	return listed(names)
 }

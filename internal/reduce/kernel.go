@@ -42,6 +42,10 @@ const (
 	maxInt32
 	minInt64
 	maxInt64
+	and8 // these combine bits, whatever elements they are of
+	or8
+	xor8
+	xorBool
 
 	// Conversions between floats; their ranges count elements, not bytes.
 	float16ToBFloat16
@@ -111,12 +115,18 @@ const (
 )
 
 var kernels = [tensor.NumDTypes][tensor.NumReduceOps]kernel{
-	tensor.Uint8:  {tensor.Sum: sum8, tensor.Product: product8, tensor.Min: minUint8, tensor.Max: maxUint8},
-	tensor.Int8:   {tensor.Sum: sum8, tensor.Product: product8, tensor.Min: minInt8, tensor.Max: maxInt8},
-	tensor.Uint16: {tensor.Sum: sum16, tensor.Product: product16, tensor.Min: minUint16, tensor.Max: maxUint16},
-	tensor.Int16:  {tensor.Sum: sum16, tensor.Product: product16, tensor.Min: minInt16, tensor.Max: maxInt16},
-	tensor.Int32:  {tensor.Sum: sum32, tensor.Product: product32, tensor.Min: minInt32, tensor.Max: maxInt32},
-	tensor.Int64:  {tensor.Sum: sum64, tensor.Product: product64, tensor.Min: minInt64, tensor.Max: maxInt64},
+	tensor.Uint8: {tensor.Sum: sum8, tensor.Product: product8, tensor.Min: minUint8, tensor.Max: maxUint8,
+		tensor.BitAnd: and8, tensor.BitOr: or8, tensor.BitXor: xor8},
+	tensor.Int8: {tensor.Sum: sum8, tensor.Product: product8, tensor.Min: minInt8, tensor.Max: maxInt8,
+		tensor.BitAnd: and8, tensor.BitOr: or8, tensor.BitXor: xor8},
+	tensor.Uint16: {tensor.Sum: sum16, tensor.Product: product16, tensor.Min: minUint16, tensor.Max: maxUint16,
+		tensor.BitAnd: and8, tensor.BitOr: or8, tensor.BitXor: xor8},
+	tensor.Int16: {tensor.Sum: sum16, tensor.Product: product16, tensor.Min: minInt16, tensor.Max: maxInt16,
+		tensor.BitAnd: and8, tensor.BitOr: or8, tensor.BitXor: xor8},
+	tensor.Int32: {tensor.Sum: sum32, tensor.Product: product32, tensor.Min: minInt32, tensor.Max: maxInt32,
+		tensor.BitAnd: and8, tensor.BitOr: or8, tensor.BitXor: xor8},
+	tensor.Int64: {tensor.Sum: sum64, tensor.Product: product64, tensor.Min: minInt64, tensor.Max: maxInt64,
+		tensor.BitAnd: and8, tensor.BitOr: or8, tensor.BitXor: xor8},
 	tensor.Float16: {tensor.Sum: sumFloat16, tensor.Product: productFloat16, tensor.Min: extremeFloat16,
 		tensor.Max: extremeFloat16},
 	tensor.Float32: {tensor.Sum: sumFloat32, tensor.Product: productFloat32, tensor.Min: extremeFloat32,
@@ -125,7 +135,8 @@ var kernels = [tensor.NumDTypes][tensor.NumReduceOps]kernel{
 		tensor.Max: extremeFloat64},
 	tensor.BFloat16: {tensor.Sum: sumBFloat16, tensor.Product: productBFloat16, tensor.Min: extremeBFloat16,
 		tensor.Max: extremeBFloat16},
-	tensor.Bool: {tensor.Sum: maxUint8, tensor.Product: minUint8, tensor.Min: minUint8, tensor.Max: maxUint8},
+	tensor.Bool: {tensor.Sum: maxUint8, tensor.Product: minUint8, tensor.Min: minUint8, tensor.Max: maxUint8,
+		tensor.BitAnd: minUint8, tensor.BitOr: maxUint8, tensor.BitXor: xorBool},
 }
 
 // casts has 0 where nothing is to be converted.

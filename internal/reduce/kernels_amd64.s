@@ -204,6 +204,22 @@ TEXT maxInt64AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_64, STORE1_64, NONE, MAX_I64, NONE, NONE2, 32, 8)
 	RET
 
+TEXT and8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_8, STORE1_8, NONE, AND_BITS, NONE, NONE2, 32, 1)
+	RET
+
+TEXT or8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_8, STORE1_8, NONE, OR_BITS, NONE, NONE2, 32, 1)
+	RET
+
+TEXT xor8AVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_8, STORE1_8, NONE, XOR_BITS, NONE, NONE2, 32, 1)
+	RET
+
+TEXT xorBoolAVX2<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_8, STORE1_8, AS_BOOL, XOR_BITS, NONE, NONE2, 32, 1)
+	RET
+
 // Stores past the caches are weakly ordered: the fence puts them before what comes next.
 TEXT streamLinesAVX2<>(SB), NOSPLIT|NOFRAME, $0
 	MOVQ (SI), R8
@@ -569,6 +585,22 @@ TEXT maxInt64AVX512<>(SB), NOSPLIT|NOFRAME, $0
 	KERNEL512(LOAD4, STORE4, NONE, MAX_I64, NONE, NONE2, 64)
 	JMP maxInt64AVX2<>(SB)
 
+TEXT and8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, AND_BITS, NONE, NONE2, 64)
+	JMP and8AVX2<>(SB)
+
+TEXT or8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, OR_BITS, NONE, NONE2, 64)
+	JMP or8AVX2<>(SB)
+
+TEXT xor8AVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, NONE, XOR_BITS, NONE, NONE2, 64)
+	JMP xor8AVX2<>(SB)
+
+TEXT xorBoolAVX512<>(SB), NOSPLIT|NOFRAME, $0
+	KERNEL512(LOAD4, STORE4, AS_BOOL, XOR_BITS, NONE, NONE2, 64)
+	JMP xorBoolAVX2<>(SB)
+
 #include "elements_avx512_amd64.h"
 
 TEXT float16ToBFloat16AVX512<>(SB), NOSPLIT|NOFRAME, $0
@@ -810,6 +842,10 @@ ENTRY(const_minInt32, minInt32AVX2)
 ENTRY(const_maxInt32, maxInt32AVX2)
 ENTRY(const_minInt64, minInt64AVX2)
 ENTRY(const_maxInt64, maxInt64AVX2)
+ENTRY(const_and8, and8AVX2)
+ENTRY(const_or8, or8AVX2)
+ENTRY(const_xor8, xor8AVX2)
+ENTRY(const_xorBool, xorBoolAVX2)
 ENTRY(const_float16ToBFloat16, float16ToBFloat16AVX2)
 ENTRY(const_float16ToFloat32, float16ToFloat32AVX2)
 ENTRY(const_float16ToFloat64, float16ToFloat64AVX2)
@@ -883,6 +919,10 @@ ENTRY(const_minInt32+const_numKernels, minInt32AVX512)
 ENTRY(const_maxInt32+const_numKernels, maxInt32AVX512)
 ENTRY(const_minInt64+const_numKernels, minInt64AVX512)
 ENTRY(const_maxInt64+const_numKernels, maxInt64AVX512)
+ENTRY(const_and8+const_numKernels, and8AVX512)
+ENTRY(const_or8+const_numKernels, or8AVX512)
+ENTRY(const_xor8+const_numKernels, xor8AVX512)
+ENTRY(const_xorBool+const_numKernels, xorBoolAVX512)
 ENTRY(const_float16ToBFloat16+const_numKernels, float16ToBFloat16AVX512)
 ENTRY(const_float16ToFloat32+const_numKernels, float16ToFloat32AVX512)
 ENTRY(const_float16ToFloat64+const_numKernels, float16ToFloat64AVX512)

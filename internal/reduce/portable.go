@@ -1,6 +1,7 @@
 package reduce
 
 import (
+	"crypto/subtle"
 	"math"
 
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -71,20 +72,28 @@ func reduceFloats[T float](op tensor.ReduceOp, dst []byte, srcs [][]byte, scale 
 	}
 }
 
+// reduceBools makes each element 0 or 1, and combines them as integers.
 func reduceBools(op tensor.ReduceOp, dst []byte, srcs [][]byte) {
 	var accBlock, inBlock [blockLen]uint8
 	for off := 0; off < len(dst); {
-		acc, end := gather(boolOp(op), accBlock[:], inBlock[:], dst, srcs, off)
-		for i := range acc {
-			acc[i] = min(acc[i], 1)
+		n := min(blockLen, len(dst)-off)
+		acc, in := accBlock[:n], inBlock[:n]
+		for i, src := range srcs {
+			for k, x := range src[off : off+n] {
+				in[k] = min(x, 1)
+			}
+			if i == 0 {
+				acc, in = in, acc
+				continue
+			}
+			combine(boolOp(op), acc, in)
 		}
-		copy(dst[off:end], acc)
-		off = end
+		copy(dst[off:], acc)
+		off += n
 	}
 }
 
-// boolOp is the operation on uint8 that gives zero exactly where op on bools
-// gives false.
+// boolOp is op on bools as an operation on 0 and 1.
 func boolOp(op tensor.ReduceOp) tensor.ReduceOp {
 	switch op {
 	case tensor.Sum:
@@ -181,6 +190,24 @@ func combine[T number](op tensor.ReduceOp, acc, in []T) {
 		for i := range acc {
 			acc[i] = max(acc[i], in[i])
 		}
+	case tensor.BitAnd, tensor.BitOr, tensor.BitXor:
+		combineBits(op, bytesOf(acc), bytesOf(in))
+	}
+}
+
+// combineBits is combine for operations to which it is all the same what elements the bits are of.
+func combineBits(op tensor.ReduceOp, acc, in []byte) {
+	switch op {
+	case tensor.BitAnd:
+		for i := range acc {
+			acc[i] &= in[i]
+		}
+	case tensor.BitOr:
+		for i := range acc {
+			acc[i] |= in[i]
+		}
+	case tensor.BitXor:
+		subtle.XORBytes(acc, acc, in)
 	}
 }
 

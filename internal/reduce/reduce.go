@@ -1,7 +1,6 @@
 // Package reduce combines equally long arrays element by element: sums,
-// products, minima and maxima of every element type, scaling, and conversions
-// between the floats. The
-// collectives call it on memory that may be shared with other processes; it
+// products, minima and maxima of every element type, AND, OR and XOR of the bits of
+// integers, scaling, and conversions between the floats. The collectives call it on memory that may be shared with other processes; it
 // owns no memory, allocates none, and never blocks. All functions may be called
 // from any goroutine.
 //
@@ -17,8 +16,8 @@
 //   - Min and Max order -0 before +0.
 //   - Integer sums and products wrap. Scaling an integer multiplies in float64,
 //     truncates toward zero, saturates at the type's limits, and makes 0 of a NaN.
-//   - A bool is true if its byte is not zero. Results are 0 or 1. Sum and Max are OR,
-//     Product and Min are AND.
+//   - A bool is true if its byte is not zero. Results are 0 or 1. Sum, Max and BitOr are
+//     OR, Product, Min and BitAnd are AND. BitXor is XOR.
 //   - One source and scale 1 make a copy, bit for bit (but see bool).
 //
 // The assembly does not depend on the thread's floating-point mode either: a
@@ -41,6 +40,11 @@ func Check(dt tensor.DType, op tensor.ReduceOp) error {
 	}
 	switch op {
 	case tensor.Sum, tensor.Min, tensor.Max, tensor.Product:
+		return nil
+	case tensor.BitAnd, tensor.BitOr, tensor.BitXor:
+		if isFloat(dt) {
+			return fmt.Errorf("reduce: %v is for integers and bool, not for %v", op, dt)
+		}
 		return nil
 	case tensor.Average, tensor.Adasum:
 		return fmt.Errorf("reduce: %v is not an elementwise operation", op)

@@ -125,8 +125,11 @@ func referenceBool(op tensor.ReduceOp, xs []uint64) uint64 {
 			trues++
 		}
 	}
-	if op == tensor.Sum || op == tensor.Max {
+	switch op {
+	case tensor.Sum, tensor.Max, tensor.BitOr:
 		return min(trues, 1)
+	case tensor.BitXor:
+		return trues % 2
 	}
 	return trues / uint64(len(xs))
 }
@@ -140,6 +143,12 @@ func referenceInteger(dt tensor.DType, op tensor.ReduceOp, xs []uint64, scale fl
 			acc.Add(acc, b)
 		case tensor.Product:
 			acc.Mul(acc, b)
+		case tensor.BitAnd:
+			acc.And(acc, b)
+		case tensor.BitOr:
+			acc.Or(acc, b)
+		case tensor.BitXor:
+			acc.Xor(acc, b)
 		default:
 			if (b.Cmp(acc) < 0) == (op == tensor.Min) {
 				acc = b

@@ -139,5 +139,13 @@
 #define MIN_I32(src, acc, tmp) VPMINSD src, acc, acc
 #define MAX_I32(src, acc, tmp) VPMAXSD src, acc, acc
 
+// The forms for floats exist in both, and take the bits as they are.
+#define AND_BITS(src, acc, tmp) VANDPS src, acc, acc
+#define OR_BITS(src, acc, tmp) VORPS src, acc, acc
+#define XOR_BITS(src, acc, tmp) VXORPS src, acc, acc
+
+// AS_BOOL makes bytes of a bool, which is true if it is not 0, 0 or 1. That is canon.
+#define AS_BOOL(reg) VPMINUB V14, reg, reg
+
 // Results of uint8 extremes are at most canon: 255, or 1 for a bool.
 #define CLAMP_U8(reg, tmp) VPMINUB V14, reg, reg

@@ -58,6 +58,7 @@ func (d DType) String() string {
 }
 
 // ReduceOp says how the members' elements are combined. C callers and the wire see the numbers, which are Horovod's.
+// Those of bits are additions.
 type ReduceOp uint8
 
 // The reduce operations.
@@ -68,11 +69,14 @@ const (
 	Min     ReduceOp = 3
 	Max     ReduceOp = 4
 	Product ReduceOp = 5
+	BitAnd  ReduceOp = 6
+	BitOr   ReduceOp = 7
+	BitXor  ReduceOp = 8
 
-	NumReduceOps = 6
+	NumReduceOps = 9
 )
 
-var reduceOps = [NumReduceOps]string{"average", "sum", "adasum", "min", "max", "product"}
+var reduceOps = [NumReduceOps]string{"average", "sum", "adasum", "min", "max", "product", "band", "bor", "bxor"}
 
 // Valid reports whether op is one of the constants above.
 func (op ReduceOp) Valid() bool { return op < NumReduceOps }

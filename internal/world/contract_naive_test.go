@@ -165,12 +165,15 @@ func naiveReduce(dt tensor.DType, op tensor.ReduceOp, ins [][]byte, pre, post fl
 	for i := range len(ins[0]) / dt.Size() {
 		switch {
 		case dt == tensor.Bool:
-			all, any := byte(1), byte(0)
+			all, any, odd := byte(1), byte(0), byte(0)
 			for _, in := range ins {
-				all, any = all&in[i], any|in[i]
+				all, any, odd = all&in[i], any|in[i], odd^in[i]
 			}
-			if op == tensor.Min || op == tensor.Product {
+			switch op {
+			case tensor.Min, tensor.Product, tensor.BitAnd:
 				any = all
+			case tensor.BitXor:
+				any = odd
 			}
 			out = append(out, any)
 		case isFloat(dt):
@@ -193,12 +196,29 @@ func naiveReduce(dt tensor.DType, op tensor.ReduceOp, ins [][]byte, pre, post fl
 		default:
 			acc := scaleInt(dt, intAt(ins[0], dt, i), pre)
 			for _, in := range ins[1:] {
-				acc = wrap(dt, combine(op, acc, scaleInt(dt, intAt(in, dt, i), pre)))
+				acc = wrap(dt, combineInt(op, acc, scaleInt(dt, intAt(in, dt, i), pre)))
 			}
 			out = appendInt(out, dt, scaleInt(dt, acc, post))
 		}
 	}
 	return out
+}
+
+func combineInt(op tensor.ReduceOp, a, b int64) int64 {
+	switch op {
+	case tensor.BitAnd:
+		return a & b
+	case tensor.BitOr:
+		return a | b
+	case tensor.BitXor:
+		return a ^ b
+	}
+	return combine(op, a, b)
+}
+
+// ofBits reports whether op is for integers and bool only.
+func ofBits(op tensor.ReduceOp) bool {
+	return op == tensor.BitAnd || op == tensor.BitOr || op == tensor.BitXor
 }
 
 func combine[T int64 | float64](op tensor.ReduceOp, a, b T) T {

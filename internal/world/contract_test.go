@@ -41,6 +41,7 @@ var rows = []struct {
 	{"allreduce, Min", allreduces(tensor.Min)},
 	{"allreduce, Max", allreduces(tensor.Max)},
 	{"allreduce, Product", allreduces(tensor.Product)},
+	{"allreduce, BitAnd, BitOr and BitXor in turn", inTurn(allreduces, tensor.BitAnd, tensor.BitOr, tensor.BitXor)},
 	{"allreduce, Adasum", allreduces(tensor.Adasum)},
 	{"grouped allreduce", groupedAllreduces},
 	{"allgather", allgathers},
@@ -51,9 +52,13 @@ var rows = []struct {
 	{"reduce, Min", reduces(tensor.Min)},
 	{"reduce, Max", reduces(tensor.Max)},
 	{"reduce, Product", reduces(tensor.Product)},
+	{"reduce, BitAnd, BitOr and BitXor in turn", inTurn(reduces, tensor.BitAnd, tensor.BitOr, tensor.BitXor)},
 	{"alltoall", alltoalls},
 	{"reducescatter, Sum", reducescatters(tensor.Sum)},
 	{"reducescatter, Average", reducescatters(tensor.Average)},
+	{"reducescatter, Min, Max and Product in turn", inTurn(reducescatters, tensor.Min, tensor.Max, tensor.Product)},
+	{"reducescatter, BitAnd, BitOr and BitXor in turn", inTurn(reducescatters, tensor.BitAnd, tensor.BitOr,
+		tensor.BitXor)},
 	{"grouped reducescatter", groupedReducescatters},
 }
 

@@ -171,6 +171,22 @@ func singles(trials []*trial) []step {
 	return steps
 }
 
+// inTurn is what the operations make of, one after the other: the first step of the first, the second of the second, ….
+func inTurn(of func(op tensor.ReduceOp) func(dt tensor.DType, n int) []step,
+	ops ...tensor.ReduceOp) func(dt tensor.DType, n int) []step {
+	return func(dt tensor.DType, n int) []step {
+		var steps []step
+		for i, op := range ops {
+			for k, s := range of(op)(dt, n) {
+				if k%len(ops) == i {
+					steps = append(steps, s)
+				}
+			}
+		}
+		return steps
+	}
+}
+
 // refused turns trials that mean nothing into the refusals that answer them.
 func (t *trial) refused(code engine.Code, format string, args ...any) *trial {
 	t.code, t.refusal, t.want = code, fmt.Sprintf(format, args...), nil
@@ -193,8 +209,8 @@ func allreduce(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f fac
 		want = naiveAdasum(dt, t.ins, f.pre, f.post)
 		t.equal = within(float64(4*n), float64(4*n)*max(1, f.pre)*max(1, f.post))
 	} else {
-		scales := f != plain || op == tensor.Average && n > 1
-		if dt == tensor.Bool && scales {
+		scales := f != plain || op == tensor.Average
+		if dt == tensor.Bool && scales || isFloat(dt) && ofBits(op) {
 			return t.refused(engine.InvalidArgument, "Allreduce of tensor")
 		}
 		want = naiveReduce(dt, op, t.ins, f.pre, f.post)
@@ -425,7 +441,7 @@ func reducescatter(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f
 	for r := range n {
 		t.ins = append(t.ins, draw(dt, op, kind, r, elements(s)))
 	}
-	if dt == tensor.Bool && (f != plain || op == tensor.Average && n > 1) {
+	if dt == tensor.Bool && (f != plain || op == tensor.Average) || isFloat(dt) && ofBits(op) {
 		return t.refused(engine.InvalidArgument, "Reducescatter of tensor")
 	}
 	all := naiveReduce(dt, op, t.ins, f.pre, f.post)
@@ -438,7 +454,7 @@ func reducescatter(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f
 		t.want = append(t.want, outcome{data: all[:rows*row], shape: append(tensor.Shape{int64(rows)}, s[1:]...)})
 		all = all[rows*row:]
 	}
-	if kind == rough && isFloat(dt) {
+	if kind == rough && isFloat(dt) && op != tensor.Min && op != tensor.Max {
 		t.equal = within(float64(2*n), float64(4*n)*max(1, f.pre)*max(1, f.post))
 	}
 	return t
@@ -458,6 +474,9 @@ func reducescatters(op tensor.ReduceOp) func(dt tensor.DType, n int) []step {
 			trials = append(trials, reducescatter(dt, op, n, tensor.Shape{11, 3}, f, exact, true))
 		}
 		for _, kind := range []data{extreme, rough} {
+			if kind == rough && op == tensor.Product {
+				continue
+			}
 			trials = append(trials, reducescatter(dt, op, n, tensor.Shape{67}, plain, kind, true),
 				reducescatter(dt, op, n, tensor.Shape{1001, 4}, scaled, kind, false))
 		}

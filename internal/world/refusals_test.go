@@ -125,6 +125,17 @@ func disagreements() []disagreement {
 				"but another " +
 				"rank sent reduction op %v.", odd: 4, common: 1,
 			op: changed(operation.Allreduce, func(op *engine.Op) { op.ReduceOp = tensor.Max })},
+		disagreement{check: "5", condition: "the reduce operations differ, of a reducescatter", horovods: "–",
+			begins: "Mismatched reduction operation: One rank sent reduction op %v, but another rank sent reduction " +
+				"op %v.", odd: 7, common: 6,
+			op: func(odd bool) *engine.Op {
+				return with(operation.Reducescatter, func(op *engine.Op) {
+					op.DType, op.ReduceOp = tensor.Int32, tensor.BitAnd
+					if odd {
+						op.ReduceOp = tensor.BitOr
+					}
+				})
+			}},
 		disagreement{check: "6a", condition: "a rank has joined", horovods: "Allgather is not supported with Join at " +
 			"this time. Specify sparse_to_dense=True if using DistributedOptimizer",
 			begins: "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using " +
@@ -284,16 +295,19 @@ func refusals() []refusal {
 	add("§1.4, 4", "no splits, rows not divisible", "INVALID_ARGUMENT", engine.InvalidArgument,
 		`Alltoall of tensor "x": splits are not given, and the first dimension 7 is not divisible by the number of processes 3.`,
 		same(operation.Alltoall, func(op *engine.Op) { op.Shape = tensor.Shape{7} }))
-	for _, op := range []tensor.ReduceOp{tensor.Min, tensor.Max, tensor.Product, tensor.Adasum} {
-		add("§1.4, 4", "reducescatter, "+op.String(), "ABORTED, currently only supports AVERAGE and SUM",
-			engine.Aborted,
-			fmt.Sprintf(`Reducescatter of tensor "x": %v is not possible: it currently only supports AVERAGE and SUM.`,
-				op),
-			same(operation.Reducescatter, func(o *engine.Op) { o.ReduceOp = op }))
-	}
-	add("§1.4, 4", "scaling of bool", "UNKNOWN_ERROR, not supported by ScaleBufferCPUImpl", engine.InvalidArgument,
-		`Allreduce of tensor "x" (average): reduce: bool elements cannot be scaled`, same(operation.Allreduce,
+	add("§1.4, 4", "reducescatter, adasum", "ABORTED, currently only supports AVERAGE and SUM", engine.Aborted,
+		`Reducescatter of tensor "x": adasum is not possible: it currently only supports AVERAGE, SUM, MIN, MAX, `+
+			`PRODUCT, BAND, BOR and BXOR.`,
+		same(operation.Reducescatter, func(op *engine.Op) { op.ReduceOp = tensor.Adasum }))
+	add("§1.4, 4", "average of bool", "UNKNOWN_ERROR, not supported by ScaleBufferCPUImpl", engine.InvalidArgument,
+		`Allreduce of tensor "x": there is no average of bool; it takes uint8, `, same(operation.Allreduce,
 			func(op *engine.Op) { op.DType, op.ReduceOp = tensor.Bool, tensor.Average }))
+	add("§1.4, 4", "scaling of bool", "UNKNOWN_ERROR, not supported by ScaleBufferCPUImpl", engine.InvalidArgument,
+		`Allreduce of tensor "x" (sum): reduce: bool elements cannot be scaled`, same(operation.Allreduce,
+			func(op *engine.Op) { op.DType, op.Prescale = tensor.Bool, 0.5 }))
+	add("–", "bits of floats", "–", engine.InvalidArgument,
+		`Allreduce of tensor "x": there is no bxor of float32; it takes uint8, int8, uint16, int16, int32, int64 and bool.`,
+		same(operation.Allreduce, func(op *engine.Op) { op.ReduceOp = tensor.BitXor }))
 	add("§1.4, 4", "Adasum of integers", "UNKNOWN_ERROR", engine.InvalidArgument,
 		`Adasum of tensor "x": int32 is not supported; floating-point types are.`,
 		same(operation.Adasum, func(op *engine.Op) { op.DType = tensor.Int32 }))

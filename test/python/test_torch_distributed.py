@@ -92,10 +92,47 @@ def test_allreduce(op, dtype, shape):
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, torch.bool])
 @pytest.mark.parametrize("op", ["BAND", "BOR", "BXOR"])
-def test_allreduce_of_bits(op, dtype):
+def test_bits(op, dtype):
+    expected = reduced(of_all((5, 3), dtype), op)
     t = mine((5, 3), dtype)
     dist.all_reduce(t, getattr(ReduceOp, op))
-    assert torch.equal(t, reduced(of_all((5, 3), dtype), op))
+    assert torch.equal(t, expected)
+    t = mine((5, 3), dtype).t()  # goes through a copy
+    dist.reduce(t, size() - 1, getattr(ReduceOp, op))
+    assert torch.equal(t.t(), expected if rank() == size() - 1 else mine((5, 3), dtype))
+    t = torch.zeros((5, 3), dtype=dtype)
+    dist.reduce_scatter(t, [mine((5, 3), dtype)] * size(), getattr(ReduceOp, op))
+    assert torch.equal(t, expected)
+
+
+def ranks_disagree(odd, common, why):
+    """The last rank does one thing and the others another; all are told why that cannot be."""
+    with pytest.raises(HorovodInternalError, match=why):
+        (odd if rank() == size() - 1 else common)()
+
+
+@several()
+def test_disagreement_about_bits():
+    n, last = size(), size() - 1
+    x = torch.arange(n, dtype=torch.int32)
+
+    def scatter(op):
+        return lambda: dist.reduce_scatter(torch.zeros(1, dtype=torch.int32), list(x.split(1)), op)
+
+    def allreduce(op):
+        return lambda: dist.all_reduce(x, op)
+
+    def reduce(root):
+        return lambda: dist.reduce(x, root, ReduceOp.BXOR)
+
+    band, bor = ReduceOp.BAND, ReduceOp.BOR
+    ranks_disagree(allreduce(bor), allreduce(band), "Mismatched reduction operation")
+    ranks_disagree(scatter(bor), scatter(band), "Mismatched reduction operation")
+    ranks_disagree(reduce(last), reduce(0), "Mismatched REDUCE root ranks")
+    ranks_disagree(reduce(0), allreduce(band), "Mismatched operations")
+    ranks_disagree(scatter(band), allreduce(band), "Mismatched operations")
+    ranks_disagree(scatter(ReduceOp.MAX), allreduce(ReduceOp.MAX), "Mismatched operations")
+    assert torch.equal(x, torch.arange(n, dtype=torch.int32))
 
 
 @pytest.mark.smoke
@@ -212,7 +249,7 @@ def test_allgather_coalesced():
         check(outputs[r][n], of_rank(r, (n + 1,), torch.float32, seed=n))
 
 
-@pytest.mark.parametrize("op", ["SUM", "MAX", "PRODUCT"])
+@pytest.mark.parametrize("op", ["SUM", "MAX", "MIN", "PRODUCT"])
 def test_reduce_scatter(op):
     inputs = [mine((2, 3), torch.float32, seed=r) for r in range(size())]
     output = torch.empty(2, 3)
@@ -596,7 +633,8 @@ def test_bad_arguments():
     n = size()
     for start, why in [
         (lambda: group.allreduce([torch.ones(1), torch.ones(1)]), "one tensor"),
-        (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "integers"),
+        (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "there is no band of float32; it takes uint8"),
+        (lambda: dist.all_reduce(torch.ones(2) > 0, ReduceOp.AVG), "there is no average of bool"),
         (lambda: group.allreduce([torch.ones(2).to_sparse()]), "layout"),
         (lambda: group.allgather([[torch.ones(2)] * (n + 1)], [torch.ones(2)]), "one for each rank"),
         (lambda: group.allgather([[torch.ones(3)] * n], [torch.ones(2)]), "one size"),

@@ -36,7 +36,7 @@ enum { GV_FINALIZED = -1 };
 
 /* Element types and operations, in the order of package tensor. The types without one
  * in MPI, float16, bfloat16 and bool, stand in for others of the same size. */
-enum { GV_DTYPES = 11, GV_OPS = 6 };
+enum { GV_DTYPES = 11, GV_OPS = 9 };
 
 /* A loaded libmpi. */
 struct gv_library {

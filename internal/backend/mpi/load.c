@@ -143,7 +143,8 @@ static int open_mpi(struct gv_library *m, void *l, char *why) {
   static const char *const dtypes[GV_DTYPES] = {"ompi_mpi_uint8_t", "ompi_mpi_int8_t", "ompi_mpi_uint16_t", "ompi_mpi_int16_t",
                                                 "ompi_mpi_int32_t", "ompi_mpi_int64_t", "ompi_mpi_uint16_t", "ompi_mpi_float",
                                                 "ompi_mpi_double", "ompi_mpi_uint8_t", "ompi_mpi_uint16_t"};
-  static const char *const ops[GV_OPS] = {NULL, "ompi_mpi_op_sum", NULL, "ompi_mpi_op_min", "ompi_mpi_op_max", "ompi_mpi_op_prod"};
+  static const char *const ops[GV_OPS] = {NULL, "ompi_mpi_op_sum", NULL, "ompi_mpi_op_min", "ompi_mpi_op_max", "ompi_mpi_op_prod",
+                                         "ompi_mpi_op_band", "ompi_mpi_op_bor", "ompi_mpi_op_bxor"};
   for (int i = 0; i < GV_DTYPES; i++) {
     if ((m->dtype[i] = object(l, dtypes[i], why)) == 0) return -1;
   }
@@ -162,7 +163,7 @@ static int open_mpi(struct gv_library *m, void *l, char *why) {
 static void mpich(struct gv_library *m) {
   static const uintptr_t dtypes[GV_DTYPES] = {0x4c00013b, 0x4c000137, 0x4c00023c, 0x4c000238, 0x4c000439, 0x4c00083a,
                                               0x4c00023c, 0x4c00040a, 0x4c00080b, 0x4c00013b, 0x4c00023c};
-  static const uintptr_t ops[GV_OPS] = {0, 0x58000003, 0, 0x58000002, 0x58000001, 0x58000004};
+  static const uintptr_t ops[GV_OPS] = {0, 0x58000003, 0, 0x58000002, 0x58000001, 0x58000004, 0x58000006, 0x58000008, 0x5800000a};
   memcpy(m->dtype, dtypes, sizeof dtypes);
   memcpy(m->op, ops, sizeof ops);
   m->world = 0x44000000, m->null = 0x04000000, m->byte = 0x4c00010d, m->errors_return = 0x54000001;
@@ -172,7 +173,7 @@ static void mpich(struct gv_library *m) {
 
 static void standard(struct gv_library *m) {
   static const uintptr_t dtypes[GV_DTYPES] = {0x241, 0x240, 0x249, 0x248, 0x250, 0x258, 0x249, 0x210, 0x214, 0x241, 0x249};
-  static const uintptr_t ops[GV_OPS] = {0, 0x21, 0, 0x22, 0x23, 0x24};
+  static const uintptr_t ops[GV_OPS] = {0, 0x21, 0, 0x22, 0x23, 0x24, 0x28, 0x29, 0x2a};
   memcpy(m->dtype, dtypes, sizeof dtypes);
   memcpy(m->op, ops, sizeof ops);
   m->world = 0x101, m->null = 0x100, m->byte = 0x247, m->errors_return = 0x143;

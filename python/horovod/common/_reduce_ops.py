@@ -10,6 +10,10 @@ Min = basics.Min
 Max = basics.Max
 Product = basics.Product
 
+# What Horovod's functions take. The engine takes more: torch.distributed has further operations.
+ALLREDUCE_OPS = frozenset((Average, Sum, Adasum, Min, Max, Product))
+SCATTER_OPS = frozenset((Average, Sum))
+
 __all__ = ["Adasum", "Average", "Max", "Min", "Product", "Sum"]
 
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(basics)

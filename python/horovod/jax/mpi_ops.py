@@ -21,7 +21,7 @@ from horovod.common import _arguments, _facts, _lib, _pickling
 from horovod.common._job import *  # noqa: F403  what every front end has
 from horovod.common._job import ProcessSet, global_process_set, rank
 from horovod.common._job import basics as _basics  # noqa: F401
-from horovod.common._reduce_ops import Average
+from horovod.common._reduce_ops import ALLREDUCE_OPS, SCATTER_OPS, Average
 from horovod.common._reduce_ops import handle_average_backwards_compatibility as _average_or
 from horovod.jax import _bits, _host, _traced
 
@@ -39,8 +39,6 @@ class Compression:
     bf16 = _lib.WIRE_BF16
 
 
-_REDUCE_OPS = _facts.kinds()["allreduce"].reduce_ops
-_SCATTER_OPS = _facts.kinds()["reducescatter"].reduce_ops
 _WIRES = frozenset((Compression.none, Compression.fp16, Compression.bf16))
 
 
@@ -110,7 +108,9 @@ def allreduce(
         >>> jax.jit(hvd.allreduce)({"weight": jnp.array([4.0])})
         {'weight': Array([4.], dtype=float32)}
     """
-    reduce_op = _arguments.reduce_op(_average_or(op, average), _REDUCE_OPS, "Average, Sum, Adasum, Min, Max or Product")
+    reduce_op = _arguments.reduce_op(
+        _average_or(op, average), ALLREDUCE_OPS, "Average, Sum, Adasum, Min, Max or Product"
+    )
     scales = (
         _arguments.number(prescale_factor, "prescale_factor"),
         _arguments.number(postscale_factor, "postscale_factor"),
@@ -228,7 +228,7 @@ def reducescatter(
     process_set_id = _arguments.process_set_id(process_set)
     shapes = [(_facts.share(leaf.shape[0], process_set_id) or 0, *leaf.shape[1:]) for leaf in leaves]
     of = {
-        "reduce_op": _arguments.reduce_op(op, _SCATTER_OPS, "Average or Sum"),
+        "reduce_op": _arguments.reduce_op(op, SCATTER_OPS, "Average or Sum"),
         "prescale": _arguments.number(prescale_factor, "prescale_factor"),
         "postscale": _arguments.number(postscale_factor, "postscale_factor"),
     }

@@ -17,31 +17,27 @@ from typing import Any, Optional, Sequence
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from horovod.common import _arguments, _facts, _lib
+from horovod.common import _arguments, _lib
 from horovod.common._job import *  # noqa: F403  what every front end has
 from horovod.common._job import ProcessSet, global_process_set
 from horovod.common._job import basics as _basics  # noqa: F401
-from horovod.common._reduce_ops import Adasum, Average, Max, Min, Product, Sum  # noqa: F401
+from horovod.common._reduce_ops import ALLREDUCE_OPS, SCATTER_OPS, Adasum, Average, Max, Min, Product, Sum  # noqa: F401
 from horovod.common._reduce_ops import handle_average_backwards_compatibility as handle_average_backwards_compatibility
 from horovod.tensorflow import _library
 
 _native = _library.load()
 
 
-_REDUCE_OPS = _facts.kinds()["allreduce"].reduce_ops
-_SCATTER_OPS = _facts.kinds()["reducescatter"].reduce_ops
-
-
 def check_reduce_op(op: Any) -> int:
     """``op``, an operation of allreduces. ValueError for what is none."""
-    return _arguments.reduce_op(op, _REDUCE_OPS, "Average, Sum, Adasum, Min, Max or Product")
+    return _arguments.reduce_op(op, ALLREDUCE_OPS, "Average, Sum, Adasum, Min, Max or Product")
 
 
 def check_scatter_op(op: Any) -> int:
     """``op``, an operation of reducescatters. NotImplementedError for Adasum, ValueError for what else is none."""
     if op == Adasum:
         raise NotImplementedError("The Adasum reduction is not supported for reducescatter.")
-    return _arguments.reduce_op(op, _SCATTER_OPS, "Average or Sum")
+    return _arguments.reduce_op(op, SCATTER_OPS, "Average or Sum")
 
 
 def _normalize_name(name: str) -> str:

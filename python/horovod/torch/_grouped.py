@@ -14,7 +14,7 @@ from horovod.common._reduce_ops import Average, handle_average_backwards_compati
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _graph
 from horovod.torch._collectives import allgather
-from horovod.torch._collectives._common import check_known_op, check_reduce_op, needs_grad, write_into
+from horovod.torch._collectives._common import check_reduce_op, needs_grad, write_into
 from horovod.torch._collectives._reducescatter import check_scattered, scattered_gradient_factor
 from horovod.torch._compiling import between_graphs
 from horovod.torch._graph import in_graph
@@ -350,9 +350,8 @@ def _grouped_reducescatter_async(
     wait: bool,
 ) -> int:
     tensors = list(tensors)
-    check_known_op(op)
     for tensor in tensors:
-        check_scattered(tensor)
+        check_scattered(tensor, op)
     outputs = [empty_share(tensor, process_set, name) for tensor in tensors]
     return submit_group(
         "reducescatter", tensors, outputs, name, process_set, wait, op, prescale_factor, postscale_factor
@@ -451,7 +450,7 @@ def grouped_reducescatter(
     arguments = (name, op, process_set, prescale_factor, postscale_factor)
     if any(map(needs_grad, compressed)):
         for tensor in compressed:
-            check_scattered(tensor)
+            check_scattered(tensor, op)
         scattered = HorovodGroupedReducescatter.apply(*arguments, *compressed)
     else:
         scattered = synchronize(_grouped_reducescatter_async(compressed, *arguments, wait=True))

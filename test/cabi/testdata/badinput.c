@@ -126,9 +126,9 @@ static void refused(void) {
   REFUSED(GOROVOD_ALLTOALL, GOROVOD_INVALID_ARGUMENT, "Alltoall of tensor \"x\": the sum of the splits 7", op.splits = splits; op.nsplits = 3);
   REFUSED(GOROVOD_ALLTOALL, GOROVOD_INVALID_ARGUMENT, "Alltoall of tensor \"x\": split 1 is negative", op.splits = negative; op.nsplits = 3);
   REFUSED(GOROVOD_ALLTOALL, GOROVOD_INVALID_ARGUMENT, "Alltoall of tensor \"x\": splits are not given, and the first dimension 7", op.shape = seven);
-  for (int r = GOROVOD_ADASUM; r <= GOROVOD_PRODUCT; r++)
-    REFUSED(GOROVOD_REDUCESCATTER, GOROVOD_ABORTED, "Reducescatter of tensor \"x\"", op.reduce_op = r);
-  REFUSED(GOROVOD_ALLREDUCE, GOROVOD_INVALID_ARGUMENT, "Allreduce of tensor \"x\" (average)", op.dtype = GOROVOD_BOOL; op.reduce_op = GOROVOD_AVERAGE);
+  REFUSED(GOROVOD_REDUCESCATTER, GOROVOD_ABORTED, "Reducescatter of tensor \"x\"", op.reduce_op = GOROVOD_ADASUM);
+  REFUSED(GOROVOD_ALLREDUCE, GOROVOD_INVALID_ARGUMENT, "Allreduce of tensor \"x\": there is no average of bool", op.dtype = GOROVOD_BOOL; op.reduce_op = GOROVOD_AVERAGE);
+  REFUSED(GOROVOD_ALLREDUCE, GOROVOD_INVALID_ARGUMENT, "Allreduce of tensor \"x\": there is no bxor of float32", op.reduce_op = GOROVOD_BXOR);
   REFUSED(GOROVOD_ALLREDUCE, GOROVOD_INVALID_ARGUMENT, "Adasum of tensor \"x\": int32", op.dtype = GOROVOD_INT32; op.reduce_op = GOROVOD_ADASUM);
 }
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from horovod.common import _facts
-from horovod.common._reduce_ops import Adasum
+from horovod.common._reduce_ops import ALLREDUCE_OPS, Adasum
 from horovod.common.process_sets import ProcessSet
 
-_REDUCE_OPS = _facts.kinds()["allreduce"].reduce_ops
-_PLAIN_OPS = _REDUCE_OPS - {Adasum}
+_PLAIN_OPS = ALLREDUCE_OPS - {Adasum}
 
 
 def check_known_op(op: int) -> None:
     """Raise ValueError for what is no reduce operation."""
-    if op not in _REDUCE_OPS:
+    if op not in ALLREDUCE_OPS:
         raise ValueError(f"unknown reduce operation {op!r}; use Average, Sum, Adasum, Min, Max or Product.")
 
 

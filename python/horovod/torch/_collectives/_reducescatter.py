@@ -6,7 +6,8 @@ from typing import Any, Optional
 
 import torch
 
-from horovod.common._reduce_ops import Average, Sum
+from horovod.common._reduce_ops import SCATTER_OPS, Average, Sum
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _graph
 from horovod.torch._collectives._allgather import allgather
@@ -16,10 +17,13 @@ from horovod.torch._submission import empty_share, process_set_id, submit, synch
 from horovod.torch.compression import Compression, Compressor
 
 
-def check_scattered(tensor: torch.Tensor) -> None:
-    """Raise ValueError if ``tensor`` has no rows."""
+def check_scattered(tensor: torch.Tensor, op: int) -> None:
+    """Raise ValueError if ``tensor`` has no rows, HorovodInternalError for what Horovod cannot scatter."""
     if isinstance(tensor, torch.Tensor) and tensor.dim() == 0:
         raise ValueError("reducescatter does not support scalar inputs.")
+    check_known_op(op)
+    if op not in SCATTER_OPS:
+        raise HorovodInternalError("Reducescatter currently only supports AVERAGE and SUM.")
 
 
 def _reducescatter_async(
@@ -31,8 +35,7 @@ def _reducescatter_async(
     postscale_factor: float,
     wait: bool,
 ) -> int:
-    check_scattered(tensor)
-    check_known_op(op)
+    check_scattered(tensor, op)
     output = empty_share(tensor, process_set, name)
     return submit("reducescatter", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor)
 
@@ -131,12 +134,12 @@ def reducescatter(
     compressed, ctx = compression.compress(tensor)
     arguments = (name, op, process_set, prescale_factor, postscale_factor)
     if in_graph():
-        check_scattered(compressed)
+        check_scattered(compressed, op)
         scattered = _graph.reducescatter(
             compressed, name, op, float(prescale_factor), float(postscale_factor), process_set_id(process_set)
         )
     elif needs_grad(compressed):
-        check_scattered(compressed)
+        check_scattered(compressed, op)
         scattered = HorovodReducescatter.apply(compressed, *arguments)
     else:
         scattered = synchronize(_reducescatter_async(compressed, *arguments, wait=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Sequence, Union
 
 import torch
@@ -14,18 +13,16 @@ from horovod.torch.distributed import _memory
 from horovod.torch.distributed._base import Base, Tensors, one
 from horovod.torch.distributed._work import Work
 
-# What an allreduce and, with some, a reduce-scatter of the engine is called there.
+# The engine's reduce operations, by torch.distributed's names.
 _ENGINE_OPS = {"AVG" if name == "average" else name.upper(): op for name, op in _facts.reduce_ops().items()}
 del _ENGINE_OPS["ADASUM"]
-_SCATTERED_OPS = {name for name, op in _ENGINE_OPS.items() if op in _facts.kinds()["reducescatter"].reduce_ops}
-_BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
 
 
 def _reduce_op(options: Any) -> str:
     """The name of an options object's ReduceOp, or of one itself. Raises ValueError for one that is not supported."""
     op = getattr(options, "reduceOp", options)
     name = getattr(op, "op", op).name
-    if name not in _ENGINE_OPS and name not in _BITWISE:
+    if name not in _ENGINE_OPS:
         raise ValueError(f"ReduceOp.{name} is not supported by gorovod; use SUM or AVG, and scale the tensor")
     return name
 
@@ -49,8 +46,6 @@ class Reductions(Base):
         """``wire`` is how float32 and float64 travel between hosts."""
         opts = dist.ReduceOp.SUM if opts is None else opts
         op = _reduce_op(opts)
-        if op in _BITWISE:
-            return self._allreduce_bits(tensors, op, opts)
         hosts = [self._readable(t) for t in tensors]
         parts = [_memory.reducible(h, op) for h in hosts]
 
@@ -69,33 +64,10 @@ class Reductions(Base):
 
         return self._start("allreduce", describe, tensors, opts, finish)
 
-    def _allreduce_bits(self, tensors: Tensors, op: str, opts: Any) -> Work:
-        for tensor in tensors:
-            if tensor.is_floating_point() or tensor.is_complex():
-                raise ValueError(f"ReduceOp.{op} is for integers and bool, not for {tensor.dtype}")
-        hosts = [self._readable(t) for t in tensors]
-        self._settle(tensors)
-        gathered = [torch.empty((self.size(), *h.shape), dtype=h.dtype) for h in hosts]
-
-        def describe(name: str) -> list[Operation]:
-            return [
-                self._op(_lib.ALLGATHER, name if len(hosts) == 1 else None, h, (1, *h.shape), g, False)
-                for h, g in zip(hosts, gathered)
-            ]
-
-        def finish(_: Sequence[int]) -> None:
-            for parts, tensor in zip(gathered, tensors):
-                tensor.detach().copy_(functools.reduce(_BITWISE[op], parts))
-
-        return self._start("allreduce", describe, tensors, opts, finish)
-
     def reduce(self, tensors: Union[torch.Tensor, Tensors], opts: Any) -> Work:
         """As :meth:`allreduce`, but only rank ``opts.rootRank`` gets the result; the other tensors stay as they are."""
         tensor, root, op = one(tensors, "reduce"), self._root(opts), _reduce_op(opts)
         mine = root == self._rank
-        if op in _BITWISE:
-            self._settle([tensor])
-            return self.allreduce([tensor if mine else tensor.detach().clone()], opts)
         host = self._readable(tensor)
         part = _memory.reducible(host, op)
 
@@ -136,8 +108,6 @@ class Reductions(Base):
         n = self.size()
         for output, input in zip(outputs, inputs):
             self._check_share(input, output, "input", "output")
-        if op not in _SCATTERED_OPS:
-            return self._reduce_and_cut(outputs, inputs, opts)
         sources = [self._readable(t) for t in inputs]
         targets = [self._writable(t) for t in outputs]
         parts = [(_memory.reducible(s, op), _memory.reducible(t, op)) for s, t in zip(sources, targets)]
@@ -156,22 +126,6 @@ class Reductions(Base):
                 _memory.store(target, output)
 
         return self._start("reduce_scatter", describe, outputs, opts, finish)
-
-    def _reduce_and_cut(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
-        """For operations with which the engine does not scatter."""
-        self._settle([*inputs, *outputs])
-        whole = [t.detach().clone(memory_format=torch.contiguous_format) for t in inputs]
-        work = self._allreduce(whole, opts)
-        reduced = work._finish
-
-        def finish(handles: Sequence[int]) -> None:
-            reduced(handles)
-            for tensor, output in zip(whole, outputs):
-                mine = tensor.view(self.size(), -1)[self._rank]
-                output.detach().copy_(mine.view(output.shape))
-
-        self._late.append(work)
-        return work._finish_with(finish, outputs)
 
     def barrier(self, opts: Any = None) -> Work:
         """Ends when all ranks have started it."""
