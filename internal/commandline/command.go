@@ -74,14 +74,14 @@ func (o *Option) offers() string {
 }
 
 // Parser makes a parser that fills grammar, which c.Grammar has made; help is what it
-// prints where it is asked to.
+// prints where it is asked to. Plain makes its errors plain.
 func (c *Command) Parser(name string, grammar any) (parser *kong.Kong, help *bytes.Buffer, err error) {
 	help = &bytes.Buffer{}
-	parser, err = kong.New(grammar, kong.Name(name), kong.Writers(help, help), kong.Exit(func(int) {}),
-		kong.Help(func(kong.HelpOptions, *kong.Context) error {
+	parser, err = kong.New(grammar, append(numbers(), kong.Name(name), kong.Writers(help, help),
+		kong.Exit(func(int) {}), kong.Help(func(kong.HelpOptions, *kong.Context) error {
 			c.WriteHelp(help, name)
 			return nil
-		}))
+		}))...)
 	return parser, help, err
 }
 
@@ -106,7 +106,7 @@ func (c *Command) Parse(name string, grammar any, args []string) (help string, e
 	if text.Len() > 0 { // whatever else may be missing
 		return text.String(), nil
 	}
-	return "", err
+	return "", Plain(err, args)
 }
 
 // Options is the command's table, in the order of its grammar.

@@ -51,7 +51,7 @@ func parseFlags(name string, args []string) (*flags, error) {
 		return nil, err
 	}
 	if _, err := parser.Parse(options); err != nil {
-		return nil, err
+		return nil, commandline.Plain(err, options)
 	}
 	if help.Len() > 0 {
 		f.help = help.String()

@@ -1,0 +1,127 @@
+package commandline
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// misread is an option whose value cannot be read: which option, with what leads its value, what it got and wants.
+type misread struct{ option, got, want string }
+
+func (m *misread) Error() string {
+	got := shown(m.got)
+	if got == "" || strings.Contains(got, " ") {
+		got = strconv.Quote(m.got)
+	}
+	return fmt.Sprintf("%s%s: %s is needed", m.option, got, m.want)
+}
+
+// Plain is in plain words the error of a parser that has read args.
+func Plain(err error, args []string) error {
+	if m := (*misread)(nil); errors.As(err, &m) {
+		return m
+	}
+	if err != nil && strings.HasPrefix(err.Error(), "bool value ") { // a parser says so of a negated switch alone
+		for _, arg := range args {
+			name, value, given := strings.Cut(arg, "=")
+			if _, ok := truth(value); given && !ok && strings.HasPrefix(name, "--no-") {
+				return &misread{name + "=", value, truths}
+			}
+		}
+	}
+	return err
+}
+
+// wants are the numbers that options want, by the name of the value, where the type does not say it all.
+var wants = map[string]string{
+	"SECONDS": "a whole number of seconds",
+	"MS":      "a number of milliseconds",
+	"MIB":     "a whole number of MiB",
+	"PORT":    "the number of a port",
+}
+
+// numbers read the values that are numbers and switches.
+func numbers() []kong.Option {
+	whole := reading("a whole number", func(text string, target reflect.Value) error {
+		n, err := strconv.ParseInt(text, 0, target.Type().Bits())
+		target.SetInt(n)
+		return err
+	})
+	return []kong.Option{
+		kong.KindMapper(reflect.Int, whole),
+		kong.KindMapper(reflect.Float64, reading("a number", func(text string, target reflect.Value) error {
+			x, err := strconv.ParseFloat(text, 64)
+			target.SetFloat(x)
+			return err
+		})),
+		kong.KindMapper(reflect.Bool, toggle{}),
+	}
+}
+
+// reading takes a value by a function that reads what is wanted.
+func reading(want string, read func(text string, target reflect.Value) error) kong.Mapper {
+	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+		text := ""
+		err := ctx.Scan.PopValueInto("value", &text)
+		if err == nil {
+			err = read(text, target)
+		}
+		if err == nil {
+			return nil
+		}
+		want := want
+		if flag := ctx.Value.Flag; flag != nil && wants[flag.PlaceHolder] != "" {
+			want = wants[flag.PlaceHolder]
+		}
+		if errors.Is(err, strconv.ErrRange) {
+			want += " that is not so large"
+		}
+		return &misread{asTyped(ctx.Value) + " ", text, want}
+	})
+}
+
+// toggle is an option that needs no value.
+type toggle struct{}
+
+// IsBool tells kong so.
+func (toggle) IsBool() bool { return true }
+
+// Decode sets the option, or takes the value after its "=".
+func (toggle) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	if ctx.Scan.Peek().Type != kong.FlagValueToken {
+		target.SetBool(true)
+		return nil
+	}
+	text := fmt.Sprint(ctx.Scan.Pop().Value)
+	value, ok := truth(text)
+	if !ok {
+		return &misread{asTyped(ctx.Value) + "=", text, truths}
+	}
+	target.SetBool(value)
+	return nil
+}
+
+const truths = "true or false"
+
+func truth(text string) (value, ok bool) {
+	switch strings.ToLower(text) {
+	case "true", "1", "yes":
+		return true, true
+	case "false", "0", "no":
+		return false, true
+	}
+	return false, false
+}
+
+// asTyped is the option as users type it.
+func asTyped(v *kong.Value) string {
+	if name := v.Tag.Get("onedash"); name != "" {
+		return "-" + name
+	}
+	return "--" + v.Name
+}
