@@ -71,20 +71,32 @@ func TestJobs(t *testing.T) {
 // rank is one rank's part of TestJobs; it returns the first thing that is wrong.
 func rank() error {
 	ctx := context.Background()
-	all := hvd.NewProcessSet()
 	if err := hvd.Init(); err != nil {
 		return err
 	}
 	defer hvd.Shutdown()
+	parts := []func(ctx context.Context, r, n int) error{reductions, movements, handles}
 	r, n := hvd.Rank(), hvd.Size()
-	for i := range n {
-		all = hvd.NewProcessSet(append(all.Ranks(), i)...)
+	if n > 1 {
+		parts = append(parts, mismatch, patience, aMessage, aSetOfOne)
 	}
+	parts = append(parts, theWorldAsASet, grouped, twice, async, elements, unregistered, ended, messages, traced)
+	for _, part := range parts {
+		if err := part(ctx, r, n); err != nil {
+			return err
+		}
+	}
+	if last, err := hvd.Join(ctx); err != nil || last < 0 || last >= n {
+		return fmt.Errorf("join %d: %w", last, err)
+	}
+	return deadPeer(ctx, r, n)
+}
 
+func reductions(ctx context.Context, r, n int) error {
 	for range 4 {
 		sum := []int64{int64(r), 1}
-		if err := hvd.Allreduce(ctx, "sum", sum, hvd.WithOp(hvd.Sum)); err != nil || sum[0] != int64(n*(n-1)/2) ||
-			sum[1] != int64(n) {
+		err := hvd.Allreduce(ctx, "sum", sum, hvd.WithOp(hvd.Sum))
+		if err != nil || sum[0] != int64(n*(n-1)/2) || sum[1] != int64(n) {
 			return fmt.Errorf("sum %v: %w", sum, err)
 		}
 		avg := []float64{float64(r), 3}
@@ -92,16 +104,11 @@ func rank() error {
 			return fmt.Errorf("average %v: %w", avg, err)
 		}
 		group := [][]float32{{1}, {float32(r), 2}}
-		if err := hvd.GroupedAllreduce(ctx, "group", group, hvd.WithOp(hvd.Max)); err != nil ||
-			group[1][0] != float32(n-1) {
+		err = hvd.GroupedAllreduce(ctx, "group", group, hvd.WithOp(hvd.Max))
+		if err != nil || group[1][0] != float32(n-1) {
 			return fmt.Errorf("group %v: %w", group, err)
 		}
 	}
-	gathered, err := hvd.Allgather(ctx, "rows", slices.Repeat([]uint16{uint16(r)}, r))
-	if err != nil || len(gathered) != n*(n-1)/2 {
-		return fmt.Errorf("allgather %v: %w", gathered, err)
-	}
-	b := []int32{int32(r)}
 	sum, want := []int64{int64(r), 10}, []int64{int64(r), 10}
 	if r == n-1 {
 		want = []int64{int64(n * (n - 1) / 2), int64(10 * n)}
@@ -109,6 +116,19 @@ func rank() error {
 	if err := hvd.Reduce(ctx, "r", sum, n-1, hvd.WithOp(hvd.Sum)); err != nil || !slices.Equal(sum, want) {
 		return fmt.Errorf("reduce %v: %w", sum, err)
 	}
+	part, err := hvd.Reducescatter(ctx, "rs", slices.Repeat([]float32{1}, 2*n+1), hvd.WithOp(hvd.Sum))
+	if want := 2; err != nil || r > 0 && len(part) != want || r == 0 && len(part) != want+1 || part[0] != float32(n) {
+		return fmt.Errorf("reducescatter %v: %w", part, err)
+	}
+	return nil
+}
+
+func movements(ctx context.Context, r, n int) error {
+	gathered, err := hvd.Allgather(ctx, "rows", slices.Repeat([]uint16{uint16(r)}, r))
+	if err != nil || len(gathered) != n*(n-1)/2 {
+		return fmt.Errorf("allgather %v: %w", gathered, err)
+	}
+	b := []int32{int32(r)}
 	if err := hvd.Broadcast(ctx, "b", b, n-1); err != nil || b[0] != int32(n-1) {
 		return fmt.Errorf("broadcast %v: %w", b, err)
 	}
@@ -122,95 +142,91 @@ func rank() error {
 	if err != nil || len(got) != n*r || len(received) != n || received[0] != r {
 		return fmt.Errorf("alltoall %v %v: %w", got, received, err)
 	}
-	part, err := hvd.Reducescatter(ctx, "rs", slices.Repeat([]float32{1}, 2*n+1), hvd.WithOp(hvd.Sum))
-	if want := 2; err != nil || r > 0 && len(part) != want || r == 0 && len(part) != want+1 || part[0] != float32(n) {
-		return fmt.Errorf("reducescatter %v: %w", part, err)
-	}
-	if err := hvd.Barrier(ctx); err != nil {
-		return err
-	}
+	return hvd.Barrier(ctx)
+}
 
+func handles(ctx context.Context, _, _ int) error {
 	h, err := hvd.AllreduceAsync("async", []float32{1})
 	if err != nil {
 		return err
 	}
-	if err := h.Wait(ctx); err != nil || !h.Done() {
+	if err := h.Wait(ctx); err != nil {
 		return err
+	}
+	if !h.Done() {
+		return errors.New("a handle that was waited for is not done")
 	}
 	if err := h.Wait(ctx); err == nil {
 		return errors.New("a handle can be waited for twice")
 	}
+	return nil
+}
 
-	if n > 1 {
-		bad := make([]float32, 1+r%2)
-		if err := hvd.Allreduce(ctx, "bad", bad); !errors.Is(err, hvd.ErrMismatch) || !strings.Contains(err.Error(),
-			"Mismatched ALLREDUCE tensor shapes") {
-			return fmt.Errorf("mismatch: %w", err)
-		}
-		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-		defer cancel()
-		if r == 0 {
-			late := []float32{1}
-			h, err := hvd.AllreduceAsync("late", late)
-			if err != nil {
-				return err
-			}
-			if err := h.Wait(short); !errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("wait with a time-out: %w", err)
-			}
-			if err := hvd.Barrier(ctx); err != nil {
-				return err
-			}
-			if err := h.Wait(ctx); err != nil {
-				return err
-			}
-		} else {
-			if err := hvd.Barrier(ctx); err != nil {
-				return err
-			}
-			if err := hvd.Allreduce(ctx, "late", []float32{1}); err != nil {
-				return err
-			}
-		}
-		if r < 2 {
-			text := []uint8("hello")
-			if r == 0 {
-				if err := hvd.Send(ctx, 1, 5, text); err != nil {
-					return err
-				}
-			} else {
-				buf := make([]uint8, 100)
-				k, err := hvd.Recv(ctx, 0, 5, buf)
-				if err != nil || string(buf[:k]) != "hello" {
-					return fmt.Errorf("received %q: %w", buf[:k], err)
-				}
-			}
-		}
-		set := hvd.NewProcessSet(0)
-		if err := hvd.AddProcessSet(set); err != nil {
+func mismatch(ctx context.Context, r, _ int) error {
+	err := hvd.Allreduce(ctx, "bad", make([]float32, 1+r%2))
+	if !errors.Is(err, hvd.ErrMismatch) || !strings.Contains(err.Error(), "Mismatched ALLREDUCE tensor shapes") {
+		return fmt.Errorf("mismatch: %w", err)
+	}
+	return nil
+}
+
+// patience has rank 0 wait twice for what the others submit after its first wait.
+func patience(ctx context.Context, r, _ int) error {
+	if r > 0 {
+		if err := hvd.Barrier(ctx); err != nil {
 			return err
 		}
-		err := hvd.Allreduce(ctx, "alone", []float32{1}, hvd.WithProcessSet(set))
-		if set.Included() != (err == nil) || err != nil && !errors.Is(err, hvd.ErrInvalidArgument) {
-			return fmt.Errorf("in a set of one: %w", err)
+		return hvd.Allreduce(ctx, "late", []float32{1})
+	}
+	h, err := hvd.AllreduceAsync("late", []float32{1})
+	if err != nil {
+		return err
+	}
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if err := h.Wait(short); !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("wait with a time-out: %w", err)
+	}
+	if err := hvd.Barrier(ctx); err != nil {
+		return err
+	}
+	return h.Wait(ctx)
+}
+
+func aMessage(ctx context.Context, r, _ int) error {
+	if r == 0 {
+		return hvd.Send(ctx, 1, 5, []uint8("hello"))
+	}
+	buf := make([]uint8, 100)
+	if r == 1 {
+		if k, err := hvd.Recv(ctx, 0, 5, buf); err != nil || string(buf[:k]) != "hello" {
+			return fmt.Errorf("received %q: %w", buf[:k], err)
 		}
-		if err := hvd.RemoveProcessSet(set); err != nil {
-			return err
-		}
+	}
+	return nil
+}
+
+func aSetOfOne(ctx context.Context, _, _ int) error {
+	set := hvd.NewProcessSet(0)
+	if err := hvd.AddProcessSet(set); err != nil {
+		return err
+	}
+	err := hvd.Allreduce(ctx, "alone", []float32{1}, hvd.WithProcessSet(set))
+	if set.Included() != (err == nil) || err != nil && !errors.Is(err, hvd.ErrInvalidArgument) {
+		return fmt.Errorf("in a set of one: %w", err)
+	}
+	return hvd.RemoveProcessSet(set)
+}
+
+func theWorldAsASet(_ context.Context, _, n int) error {
+	all := hvd.NewProcessSet()
+	for i := range n {
+		all = hvd.NewProcessSet(append(all.Ranks(), i)...)
 	}
 	if err := hvd.AddProcessSet(all); !errors.Is(err, hvd.ErrSetExists) || !errors.Is(err, hvd.ErrInvalidArgument) {
 		return fmt.Errorf("the world as a set: %w", err)
 	}
-	for _, part := range []func(ctx context.Context, r, n int) error{grouped, twice, async, elements, unregistered,
-		ended, messages, traced} {
-		if err := part(ctx, r, n); err != nil {
-			return err
-		}
-	}
-	if last, err := hvd.Join(ctx); err != nil || last < 0 || last >= n {
-		return fmt.Errorf("join %d: %w", last, err)
-	}
-	return deadPeer(ctx, r, n)
+	return nil
 }
 
 func TestBeforeInit(t *testing.T) {

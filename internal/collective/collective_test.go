@@ -450,35 +450,23 @@ func TestOneOperationAtATime(t *testing.T) {
 
 // Repeated operations allocate nothing.
 func TestNoAllocations(t *testing.T) {
-	for _, shared := range []bool{true, false} {
-		for _, size := range []int{1, 2, 3} {
-			checkAllocations(t, inproc.Options{Shared: shared}, size)
-		}
+	check := func(name string, o inproc.Options, size int, options ...Options) {
+		t.Run(name, func(t *testing.T) { checkAllocations(t, newGroup(t, size, o, options...), o.Shared) })
 	}
+	for _, size := range []int{1, 2, 3} {
+		check(fmt.Sprintf("%d over shared memory", size), inproc.Options{Shared: true}, size)
+		check(fmt.Sprintf("%d over messages", size), inproc.Options{}, size)
+	}
+	check("3 over messages, deterministic", inproc.Options{}, 3, Options{Deterministic: true})
 	for _, hosts := range topologies[:4] {
-		checkAllocations(t, inproc.Options{Hosts: hosts}, sizeOf(hosts))
-		checkAllocations(t, inproc.Options{Hosts: hosts}, sizeOf(hosts), Options{Deterministic: true})
+		o := inproc.Options{Hosts: hosts}
+		check(fmt.Sprint("hosts ", hosts), o, sizeOf(hosts))
+		check(fmt.Sprintf("hosts %v, deterministic", hosts), o, sizeOf(hosts), Options{Deterministic: true})
 	}
-	checkAllocations(t, inproc.Options{}, 3, Options{Deterministic: true})
 }
 
-func checkAllocations(t *testing.T, o inproc.Options, size int, options ...Options) {
-	shared := o.Shared
-	g := newGroup(t, size, o, options...)
-	small, large := make([][]byte, size), make([][]byte, size)
-	outs := make([][]byte, size)
-	counts, most := make([]int64, size), make([]int64, size)
-	most[0] = 20 * testChunk
-	received := make([][]int64, size)
-	segments := []int{8, 20*testChunk - 8}
-	parts := make([][]Part, size)
-	for r := range size {
-		received[r] = make([]int64, size)
-		small[r], large[r] = make([]byte, 64), make([]byte, 20*testChunk)
-		outs[r] = make([]byte, 64*size, 20*testChunk)
-		counts[r] = 64
-		parts[r] = []Part{{small[r], small[r], 64}, {large[r], large[r], len(large[r])}, {nil, nil, 8}}
-	}
+func checkAllocations(t *testing.T, g *group, shared bool) {
+	size := len(g.lanes)
 	live := make([]Op, size)
 	finish := func() {
 		for left := size; left > 0; {
@@ -486,86 +474,91 @@ func checkAllocations(t *testing.T, o inproc.Options, size int, options ...Optio
 			for r, op := range live {
 				if op == nil {
 					left--
-				} else if done, _ := op.Advance(); done {
+				} else if done, err := op.Advance(); err != nil {
+					t.Fatal(err)
+				} else if done {
 					live[r] = nil
 				}
 			}
 		}
 	}
-	round := func() {
-		for r, l := range g.lanes {
-			live[r] = l.Allreduce(tensor.Float32, tensor.Sum, small[r], small[r], 0.5)
-		}
-		finish()
-		for r, l := range g.lanes {
-			live[r] = l.Allreduce(tensor.Float16, tensor.Sum, large[r], large[r], 0.5)
-		}
-		finish()
-		for r, l := range g.lanes {
-			live[r] = l.AllreduceAs(tensor.WireBFloat16, tensor.Float32, tensor.Sum, large[r], large[r], 0.5)
-		}
-		finish()
-		for r, l := range g.lanes {
-			if size > 1 && !shared {
-				l.begin()
-				live[r] = l.ring.startAllreduce(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r],
-					out: large[r], scale: 1})
-			}
-		}
-		finish()
-		for r, l := range g.lanes {
-			if l.TakesParts() {
-				live[r] = l.AllreduceParts(tensor.Float32, tensor.Sum, parts[r], 0.5, 0.5)
-			}
-		}
-		finish()
-		for r, l := range g.lanes {
-			live[r] = l.Allgather(small[r], outs[r], counts)
-		}
-		finish()
-		for r, l := range g.lanes {
-			live[r] = l.Broadcast(size-1, large[r])
-		}
-		finish()
-		for _, in := range [][][]byte{small, large} {
+	for name, start := range repeatable(size, size > 1 && !shared) {
+		allocations := testing.AllocsPerRun(20, func() {
 			for r, l := range g.lanes {
-				live[r] = l.Reduce(size-1, tensor.Float32, tensor.Sum, in[r], in[r][:len(in[r])*((r+1)/size)], 0.5)
+				live[r] = start(r, l)
 			}
 			finish()
+		})
+		if allocations != 0 {
+			t.Errorf("%s: %v allocations a round", name, allocations)
 		}
-		for r, l := range g.lanes {
-			live[r] = l.Reducescatter(tensor.Float32, tensor.Sum, outs[r], small[r], counts, 0.5)
+	}
+}
+
+// repeatable gives operations on memory of their own, which r of size members may start again and again.
+func repeatable(size int, rings bool) map[string]func(r int, l *Lane) Op {
+	small, large, outs := make([][]byte, size), make([][]byte, size), make([][]byte, size)
+	counts, most := make([]int64, size), make([]int64, size)
+	most[0] = 20 * testChunk
+	received := make([][]int64, size) // of an alltoall: each sends 64 bytes to each
+	segments := []int{8, 20*testChunk - 8}
+	parts := make([][]Part, size)
+	for r := range size {
+		received[r] = slices.Repeat([]int64{64}, size)
+		small[r], large[r] = make([]byte, 64), make([]byte, 20*testChunk)
+		outs[r] = make([]byte, 64*size, 20*testChunk)
+		counts[r] = 64
+		parts[r] = []Part{{small[r], small[r], 64}, {large[r], large[r], len(large[r])}, {nil, nil, 8}}
+	}
+	reduce := func(in [][]byte) func(r int, l *Lane) Op {
+		return func(r int, l *Lane) Op {
+			return l.Reduce(size-1, tensor.Float32, tensor.Sum, in[r], in[r][:len(in[r])*((r+1)/size)], 0.5)
 		}
-		finish()
-		for r, l := range g.lanes {
-			if size > 1 && !shared {
-				l.begin()
-				l.deal(l.offsets, most)
-				live[r] = l.reducescatterRing.start(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r],
-					out: outs[r][:most[r]], scale: 1})
+	}
+	all := map[string]func(r int, l *Lane) Op{
+		"a small allreduce": func(r int, l *Lane) Op {
+			return l.Allreduce(tensor.Float32, tensor.Sum, small[r], small[r], 0.5)
+		},
+		"a large allreduce": func(r int, l *Lane) Op {
+			return l.Allreduce(tensor.Float16, tensor.Sum, large[r], large[r], 0.5)
+		},
+		"a compressed allreduce": func(r int, l *Lane) Op {
+			return l.AllreduceAs(tensor.WireBFloat16, tensor.Float32, tensor.Sum, large[r], large[r], 0.5)
+		},
+		"an allreduce in parts": func(r int, l *Lane) Op {
+			if !l.TakesParts() {
+				return nil
 			}
-		}
-		finish()
-		for r, l := range g.lanes {
-			live[r] = l.AlltoallCounts(counts, received[r])
-		}
-		finish()
-		for r, l := range g.lanes {
-			live[r] = l.Alltoall(outs[r], counts, large[r][:len(outs[r])], received[r])
-		}
-		finish()
-		for r, l := range g.lanes {
-			live[r] = l.Adasum(tensor.Float32, large[r], segments, 1)
-		}
-		finish()
-		for r, l := range g.lanes {
-			live[r] = l.Barrier()
-		}
-		finish()
+			return l.AllreduceParts(tensor.Float32, tensor.Sum, parts[r], 0.5, 0.5)
+		},
+		"allgather":      func(r int, l *Lane) Op { return l.Allgather(small[r], outs[r], counts) },
+		"broadcast":      func(r int, l *Lane) Op { return l.Broadcast(size-1, large[r]) },
+		"a small reduce": reduce(small),
+		"a large reduce": reduce(large),
+		"reducescatter": func(r int, l *Lane) Op {
+			return l.Reducescatter(tensor.Float32, tensor.Sum, outs[r], small[r], counts, 0.5)
+		},
+		"alltoall's counts": func(r int, l *Lane) Op { return l.AlltoallCounts(counts, received[r]) },
+		"alltoall": func(r int, l *Lane) Op {
+			return l.Alltoall(outs[r], counts, large[r][:len(outs[r])], received[r])
+		},
+		"adasum":  func(r int, l *Lane) Op { return l.Adasum(tensor.Float32, large[r], segments, 1) },
+		"barrier": func(r int, l *Lane) Op { return l.Barrier() },
 	}
-	if n := testing.AllocsPerRun(20, round); n != 0 {
-		t.Errorf("%+v, %d members: %v allocations a round", o, size, n)
+	if rings {
+		all["the ring of an allreduce"] = func(r int, l *Lane) Op {
+			l.begin()
+			return l.ring.startAllreduce(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r], out: large[r], scale: 1})
+		}
+		all["the ring of a reducescatter"] = func(r int, l *Lane) Op {
+			l.begin()
+			l.deal(l.offsets, most)
+			return l.reducescatterRing.start(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r],
+				out: outs[r][:most[r]], scale: 1})
+		}
 	}
+	return all
+
 }
 
 // Parts cover the data without gaps, also where it has more bytes than an int32
