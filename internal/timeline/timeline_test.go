@@ -98,22 +98,7 @@ func TestFileOfASmallJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := time.Now()
-	a, b := `layer "1"/weight`, "bärrier\n"
-	tl.NegotiateStart(a, "ALLREDUCE")
-	tl.RankReady(a, 0)
-	tl.RankReady(a, 11)
-	tl.NegotiateEnd(a)
-	tl.CycleStart()
-	tl.OpStart(a, "ALLREDUCE")
-	tl.ActivityStart(a, MemcpyInFusionBuffer)
-	tl.ActivityEnd(a)
-	tl.ActivityStart(a, GlooAllreduce)
-	tl.ActivityEnd(a)
-	tl.OpEnd(a, tensor.Float16, tensor.Shape{2, 3})
-	tl.OpStart(b, "BARRIER")
-	tl.OpEnd(b, tensor.NumDTypes, nil)
-	tl.OpStart(a, "ALLGATHER")
-	tl.OpEnd(a, tensor.Int64, tensor.Shape{})
+	recordSmallJob(tl)
 	if err := tl.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +123,43 @@ func TestFileOfASmallJob(t *testing.T) {
 		}
 	}
 	var want []record
-	if err := json.Unmarshal([]byte(`[
+	if err := json.Unmarshal([]byte(smallJob), &want); err != nil {
+		t.Fatal(err)
+	}
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			t.Errorf("record %d is missing: %v", i, want[i])
+		case i >= len(want):
+			t.Errorf("record %d is too many: %v", i, got[i])
+		case !reflect.DeepEqual(got[i], want[i]):
+			t.Errorf("record %d: %v, want %v", i, got[i], want[i])
+		}
+	}
+}
+
+// recordSmallJob tells tl of an allreduce, a barrier and an allgather.
+func recordSmallJob(tl *Timeline) {
+	a, b := `layer "1"/weight`, "bärrier\n"
+	tl.NegotiateStart(a, "ALLREDUCE")
+	tl.RankReady(a, 0)
+	tl.RankReady(a, 11)
+	tl.NegotiateEnd(a)
+	tl.CycleStart()
+	tl.OpStart(a, "ALLREDUCE")
+	tl.ActivityStart(a, MemcpyInFusionBuffer)
+	tl.ActivityEnd(a)
+	tl.ActivityStart(a, GlooAllreduce)
+	tl.ActivityEnd(a)
+	tl.OpEnd(a, tensor.Float16, tensor.Shape{2, 3})
+	tl.OpStart(b, "BARRIER")
+	tl.OpEnd(b, tensor.NumDTypes, nil)
+	tl.OpStart(a, "ALLGATHER")
+	tl.OpEnd(a, tensor.Int64, tensor.Shape{})
+}
+
+// smallJob is its file; each T is a time.
+const smallJob = `[
 {"name":"process_name","ph":"M","pid":0,"args":null},
 {"name":"process_sort_index","ph":"M","pid":0,"args":{"sort_index":0}},
 {"name":"process_name","ph":"M","pid":1,"args":{"name":"layer \"1\"/weight"}},
@@ -160,20 +181,7 @@ func TestFileOfASmallJob(t *testing.T) {
 {"ph":"E","ts":"T","pid":2},
 {"ph":"B","name":"ALLGATHER","ts":"T","pid":1},
 {"ph":"E","ts":"T","pid":1,"args":{"dtype":"int64","shape":"[]"}}
-]`), &want); err != nil {
-		t.Fatal(err)
-	}
-	for i := range max(len(got), len(want)) {
-		switch {
-		case i >= len(got):
-			t.Errorf("record %d is missing: %v", i, want[i])
-		case i >= len(want):
-			t.Errorf("record %d is too many: %v", i, got[i])
-		case !reflect.DeepEqual(got[i], want[i]):
-			t.Errorf("record %d: %v, want %v", i, got[i], want[i])
-		}
-	}
-}
+]`
 
 // TestTimeIsTakenAtTheCall would fail if the writer stamped the events.
 func TestTimeIsTakenAtTheCall(t *testing.T) {

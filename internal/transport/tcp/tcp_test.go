@@ -193,90 +193,121 @@ func TestLanesAreIndependent(t *testing.T) {
 func TestBoardConversation(t *testing.T) {
 	var woken [4]atomic.Int32
 	networks := world(t, 4, func(r int, c *Config) { c.Wake = func() { woken[r].Add(1) } })
-	lanes := openAll(t, networks, 3)
-	coordinator := lanes[0].Board
+	c := &conversation{t, networks, openAll(t, networks, 3)}
+	c.request()
+	eventually(t, func() bool { return woken[0].Load() >= 3 })
+	card, gen := c.respond()
+	for range 100 {
+		c.complete(card, gen)
+	}
+	c.retire(card, gen)
+	c.close()
+}
 
-	for m, l := range lanes {
+// A conversation is of all members of a lane by its board. Member 0 is the coordinator.
+type conversation struct {
+	t        *testing.T
+	networks []*Network
+	lanes    []*transport.Lane
+}
+
+// next is what member m reads next.
+func (c *conversation) next(m int) (records []transport.Record) {
+	until(c.t, c.networks[m], func() bool {
+		if err := c.networks[m].Err(); err != nil {
+			c.t.Fatal(err)
+		}
+		records = c.lanes[m].Board.Next()
+		return records != nil
+	})
+	return records
+}
+
+// request has each member post a request, which the coordinator reads.
+func (c *conversation) request() {
+	for m, l := range c.lanes {
 		if !post(l, fmt.Appendf(nil, "request of %d", m)) {
-			t.Fatal("no room")
+			c.t.Fatal("no room")
 		}
 	}
 	seen := map[int]string{}
-	until(t, networks[0], func() bool {
-		coordinator.Requests(func(from []int, p []byte) { seen[from[0]] = string(p) })
+	until(c.t, c.networks[0], func() bool {
+		c.lanes[0].Board.Requests(func(from []int, p []byte) { seen[from[0]] = string(p) })
 		return len(seen) == 4
 	})
 	for m, text := range seen {
 		if text != fmt.Sprintf("request of %d", m) {
-			t.Errorf("from %d: %q", m, text)
+			c.t.Errorf("from %d: %q", m, text)
 		}
 	}
-	eventually(t, func() bool { return woken[0].Load() >= 3 })
+}
 
-	card, gen, ok := coordinator.Acquire()
-	if !ok || !coordinator.Publish([]byte("response")) {
-		t.Fatal("cannot publish")
+// respond publishes a response, which all read, and acquires a card.
+func (c *conversation) respond() (card, gen uint32) {
+	card, gen, ok := c.lanes[0].Board.Acquire()
+	if !ok || !c.lanes[0].Board.Publish([]byte("response")) {
+		c.t.Fatal("cannot publish")
 	}
-	next := func(m int) (records []transport.Record) {
-		until(t, networks[m], func() bool {
-			if networks[m].Err() != nil {
-				t.Fatal(networks[m].Err())
-			}
-			records = lanes[m].Board.Next()
-			return records != nil
-		})
-		return records
-	}
-	for m := range lanes {
-		if r := next(m); len(r) != 1 || r[0].Kind != transport.RecordResponse || string(r[0].Payload) != "response" {
-			t.Errorf("member %d: %v", m, r)
+	for m := range c.lanes {
+		if r := c.next(m); len(r) != 1 || r[0].Kind != transport.RecordResponse || string(r[0].Payload) != "response" {
+			c.t.Errorf("member %d: %v", m, r)
 		}
 	}
-	for range 100 {
-		for _, m := range rand.Perm(4) {
-			if !mark(lanes[m], card, gen) {
-				t.Fatal("refused")
-			}
-		}
-		for m := range lanes {
-			if r := next(m); len(r) != 1 || r[0].Kind != transport.RecordCard || r[0].Card != card {
-				t.Errorf("member %d: %v", m, r)
-			}
-		}
-	}
+	return card, gen
+}
 
-	coordinator.Retire(card)
-	mark(lanes[2], card, gen)
-	until(t, networks[2], func() bool {
+// complete has all members mark a card, in any order, and read that it is complete.
+func (c *conversation) complete(card, gen uint32) {
+	for _, m := range rand.Perm(len(c.lanes)) {
+		if !mark(c.lanes[m], card, gen) {
+			c.t.Fatal("refused")
+		}
+	}
+	for m := range c.lanes {
+		if r := c.next(m); len(r) != 1 || r[0].Kind != transport.RecordCard || r[0].Card != card {
+			c.t.Errorf("member %d: %v", m, r)
+		}
+	}
+}
+
+// retire has a member mark a card that has been retired, and read that its mark is stale.
+func (c *conversation) retire(card, gen uint32) {
+	c.lanes[0].Board.Retire(card)
+	mark(c.lanes[2], card, gen)
+	until(c.t, c.networks[2], func() bool {
 		stale := false
 		for _, m := range []int{0, 2} { // it is the log that says so
-			if r := lanes[m].Board.Next(); r != nil {
-				t.Errorf("member %d: %v", m, r)
+			if r := c.lanes[m].Board.Next(); r != nil {
+				c.t.Errorf("member %d: %v", m, r)
 			}
 		}
-		lanes[2].Board.Stale(func(s, g uint32) { stale = s == card && g == gen })
+		c.lanes[2].Board.Stale(func(s, g uint32) { stale = s == card && g == gen })
 		return stale
 	})
+}
 
-	coordinator.Publish([]byte("last"))
-	lanes[3].Board.Close()
-	until(t, networks[0], func() bool { return coordinator.ClosedBy() == 3 })
-	for m := range lanes {
-		if r := next(m); len(r) != 1 || string(r[0].Payload) != "last" {
-			t.Errorf("member %d: %v", m, r)
+// close has member 3 close the board, of which all read the end.
+func (c *conversation) close() {
+	c.lanes[0].Board.Publish([]byte("last"))
+	c.lanes[3].Board.Close()
+	until(c.t, c.networks[0], func() bool { return c.lanes[0].Board.ClosedBy() == 3 })
+	for m := range c.lanes {
+		if r := c.next(m); len(r) != 1 || string(r[0].Payload) != "last" {
+			c.t.Errorf("member %d: %v", m, r)
 		}
 	}
-	for m, n := range networks {
-		until(t, n, func() bool {
-			if lanes[m].Board.Next() != nil {
-				t.Error("a batch after the last")
+	for m, n := range c.networks {
+		until(c.t, n, func() bool {
+			if c.lanes[m].Board.Next() != nil {
+				c.t.Error("a batch after the last")
 			}
-			return lanes[m].Board.Closed()
+			return c.lanes[m].Board.Closed()
 		})
-		if by := lanes[m].Board.ClosedBy(); by != 3 {
-			t.Errorf("member %d: closed by %d", m, by)
+		if by := c.lanes[m].Board.ClosedBy(); by != 3 {
+			c.t.Errorf("member %d: closed by %d", m, by)
 		}
 	}
+
 }
 
 // A rank that is a step ahead talks to a lane that its peer has not opened yet.
