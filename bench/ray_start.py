@@ -1,0 +1,114 @@
+"""How long 4 workers of Ray take from the call to their first allreduce, beside Ray Train's own TorchTrainer.
+
+    build/ray/bin/python bench/ray_start.py --rounds 3
+
+Starts a cluster on this machine. In each round every way starts once, by turns, in an order that rotates; TorchTrainer
+twice, as A and A', so that the table shows how far two measurements of one thing are apart. The round before the first
+is not counted. The time ends when rank 0 has the result of its first allreduce. It includes the start of the workers'
+processes and their imports of PyTorch, not that of the cluster.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+from ray.train import RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from horovod.ray import RayExecutor
+from horovod.ray.train import HorovodTrainer
+
+
+def first_allreduce():
+    """When the first allreduce of this rank has ended."""
+    import torch
+
+    import horovod.torch as hvd
+
+    hvd.init()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+    return time.time()
+
+
+def first_allreduce_of_gloo():
+    import torch
+    import torch.distributed as dist
+
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    assert total.item() == dist.get_world_size()
+    return time.time()
+
+
+def by_executor(workers, storage):
+    executor = RayExecutor(num_workers=workers)
+    executor.start()
+    ended = executor.run(first_allreduce)[0]
+    executor.shutdown()
+    return ended
+
+
+def by_horovod_trainer(workers, storage):
+    return (
+        HorovodTrainer(
+            first_allreduce,
+            scaling_config=ScalingConfig(num_workers=workers),
+            run_config=RunConfig(storage_path=storage),
+        )
+        .fit()
+        .return_value
+    )
+
+
+def by_torch_trainer(workers, storage):
+    return (
+        TorchTrainer(
+            first_allreduce_of_gloo,
+            torch_config=TorchConfig(backend="gloo"),
+            scaling_config=ScalingConfig(num_workers=workers),
+            run_config=RunConfig(storage_path=storage),
+        )
+        .fit()
+        .return_value
+    )
+
+
+WAYS = {
+    "RayExecutor": by_executor,
+    "HorovodTrainer": by_horovod_trainer,
+    "TorchTrainer, gloo (A)": by_torch_trainer,
+    "TorchTrainer, gloo (A')": by_torch_trainer,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    ray.init(address="local", num_cpus=args.workers, include_dashboard=False, log_to_driver=False)
+    seconds = {way: [] for way in WAYS}
+    names = list(WAYS)
+    with tempfile.TemporaryDirectory() as storage:
+        for turn in range(args.rounds + 1):
+            for name in names[turn % len(names) :] + names[: turn % len(names)]:
+                start = time.time()
+                took = WAYS[name](args.workers, storage) - start
+                print(f"round {turn}  {name:24}{took:7.2f} s{'' if turn else '  (not counted)'}", flush=True)
+                if turn:
+                    seconds[name].append(took)
+    ray.shutdown()
+    base = statistics.median(seconds["TorchTrainer, gloo (A)"])
+    print(f"\n| {args.workers} workers by | median, s | least, s | most, s | of A |\n| --- | --- | --- | --- | --- |")
+    for name, all_seconds in seconds.items():
+        middle = statistics.median(all_seconds)
+        print(f"| {name} | {middle:.2f} | {min(all_seconds):.2f} | {max(all_seconds):.2f} | {middle / base:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
