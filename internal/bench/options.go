@@ -25,17 +25,17 @@ var allPeers = []string{PeerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
 // options are those of gorovod bench.
 type options struct {
 	NumProc int      `name:"num-proc" short:"n" onedash:"np" aliases:"np" default:"2" placeholder:"N" help:"Number of ranks. Default: 2."`
-	Quick   bool     `help:"Fewer sizes, and by default 20 seconds from when all jobs have started."`
-	Time    *float64 `placeholder:"SECONDS" help:"How long it may take in all; a quarter of that is for measuring in any case. Default: 90 from when all jobs have started."`
-	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"The largest tensor. Default: 256."`
-	BERT    bool     `name:"bert" help:"The gradients of BERT-large, too: 1.3 GB for each rank of each contender."`
+	Quick   bool     `help:"Measure fewer sizes, and set the default of --time to 20. Default: all sizes."`
+	Time    *float64 `placeholder:"SECONDS" help:"Seconds that the run may take in all; at least a quarter of them is for measuring. Default: 90, counted from when all jobs have started."`
+	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"Size of the largest tensor, in MiB. Default: 256."`
+	BERT    bool     `name:"bert" help:"Measure the gradients of BERT-large, too. Each rank of each contender needs 1.3 GB for them. Default: off."`
 	Peers   []string `placeholder:"NAME,..." words:"go,python,gloo,openmpi,horovod" help:"What to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
-	Python  string   `env:"PYTHON" placeholder:"FILE" help:"A Python with torch, for python and gloo. Default: python3."`
-	Horovod string   `placeholder:"FILE" help:"A Python with upstream's horovod and torch."`
-	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; mpirun is looked for beside it. Default: mpicc."`
-	JSON    string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE."`
-	Plot    string   `placeholder:"FILE" help:"Draw time and bandwidth over the size into FILE, which ends in .svg or .png."`
-	Verbose bool     `short:"v" help:"Show what the jobs print."`
+	Python  string   `env:"PYTHON" placeholder:"FILE" help:"A Python with torch, for the peers python and gloo. Default: $$PYTHON, or python3."`
+	Horovod string   `placeholder:"FILE" help:"A Python with Horovod itself and torch, for the peer horovod. Default: leave that peer out."`
+	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; its mpirun must be beside it. Default: mpicc."`
+	JSON    string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE, as JSON. Default: no file."`
+	Plot    string   `placeholder:"FILE" help:"Draw time and bandwidth over the size into FILE, which ends in .svg or .png. Default: no picture."`
+	Verbose bool     `short:"v" help:"Show what the jobs print. Default: off."`
 
 	tiny bool // for tests: the smallest work there is
 }
@@ -45,10 +45,10 @@ var Command = &commandline.Command{
 	Name:  "bench",
 	Usage: "[options]",
 	About: "Measure this machine, this engine and its peers",
-	Detail: "All of them take turns in one run: the machine's limits, the allreduce of this engine (float32, sum, in " +
-		"place), and that of its peers.",
+	Detail: "The machine's limits, the allreduce of this engine (float32, sum, in place) and that of its peers take " +
+		"turns in one run.",
 	Examples: []commandline.Example{
-		{Line: "gorovod bench --quick", About: "Some sizes on 2 ranks, in 20 seconds or little more."},
+		{Line: "gorovod bench --quick", About: "Some sizes on 2 ranks, in a little more than 20 seconds."},
 		{Line: "gorovod bench --plot bench.svg", About: "All sizes, in two minutes, and a picture."},
 		{Line: "gorovod bench -n 4 --peers go,gloo --json bench.json", About: "This engine beside gloo on 4 ranks; " +
 			"all figures go into a file."},

@@ -17,34 +17,34 @@ import (
 // options are those of gorovod doctor.
 type options struct {
 	Cluster
-	Dump   string `placeholder:"PID|DIR" help:"Print the last operations of a job's ranks on this host, what each waits for, and which ranks are missing. PID is the launcher's process id or a rank's; DIR is what GOROVOD_DUMP_DIR was."`
+	Dump   string `placeholder:"PID|DIR" help:"Print the last operations of a job's ranks on this host, what each rank waits for, and which ranks are missing. PID is the process id of the launcher or of a rank; DIR is the job's GOROVOD_DUMP_DIR. Default: examine hosts."`
 	Env    bool   `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what,pack"`
-	Bundle string `placeholder:"FILE" help:"Write what helps others to help you into a new FILE (.tar.gz, .tgz or .zip), without secrets: versions, this report, environment, and the last operations of the jobs that run on this host, or of that of --dump." xor:"pack"`
+	Bundle string `placeholder:"FILE" help:"Write a report for others into a new FILE (.tar.gz, .tgz or .zip), without secrets: versions, the doctor's findings, variables, and the last operations of the jobs that run on this host, or of the job of --dump. Default: print the findings." xor:"pack"`
 }
 
 // Cluster says which hosts are to be examined, and how they are reached, as
 // horovodrun's options do.
 type Cluster struct {
-	Hosts           string `short:"H" placeholder:"HOST:SLOTS,..." help:"The hosts to examine, and the ways between them. Default: this host." xor:"what"`
-	Hostfile        string `placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"what"`
-	SSHPort         *int   `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
-	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
-	RemoteCommand   string `placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts."`
-	StartTimeout    int    `default:"30" placeholder:"SECONDS" help:"How long the other hosts may take to be connected. Default: 30."`
-	Python          string `default:"python3" placeholder:"PROGRAM" help:"The Python whose frameworks count. Default: python3."`
-	NoPairs         bool   `help:"Do not measure the ways between the hosts."`
+	Hosts           string `short:"H" placeholder:"HOST:SLOTS,..." help:"The hosts to examine, with the connections between them. Default: this host." xor:"what"`
+	Hostfile        string `placeholder:"FILE" help:"Read the hosts from a file, with a line 'HOST slots=SLOTS' for each. Default: --hosts." xor:"what"`
+	SSHPort         *int   `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: what ssh's configuration says."`
+	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: what ssh's configuration says."`
+	RemoteCommand   string `placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts. Default: the first of this program's own path, gorovod in the PATH there, and gorovod beside the job's Python."`
+	StartTimeout    int    `default:"30" placeholder:"SECONDS" help:"Seconds that it may take to connect to the other hosts. Default: 30."`
+	Python          string `default:"python3" placeholder:"PROGRAM" help:"The Python whose frameworks the report lists. Default: python3."`
+	NoPairs         bool   `help:"Do not measure the connections between the hosts. Default: measure them."`
 }
 
 // Command is gorovod doctor.
 var Command = &commandline.Command{
 	Name:  "doctor",
 	Usage: "[options]",
-	About: "Examine this host, or several and the ways between them",
-	Detail: "The exit code is 0 if a job can run, 1 if it could not, 2 if the arguments make no sense. With --bundle " +
+	About: "Examine this host, or several hosts and their connections",
+	Detail: "The exit code is 0 if a job can run, 1 if it cannot, 2 if the arguments make no sense. With --bundle " +
 		"it is 0 if the file was written.",
 	Examples: []commandline.Example{
 		{Line: "gorovod doctor", About: "This host."},
-		{Line: "gorovod doctor -H node1:4,node2:4", About: "Two hosts and the ways between them."},
+		{Line: "gorovod doctor -H node1:4,node2:4", About: "Two hosts and the connection between them."},
 		{Line: "gorovod doctor --env", About: "The environment variables that are known here, and their values."},
 		{Line: "gorovod doctor --bundle help.tar.gz", About: "All of this in a file to send, without secrets."},
 		{Line: "gorovod doctor --dump 4711", About: "What the ranks of a running job wait for; 4711 is its " +

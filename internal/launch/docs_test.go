@@ -45,3 +45,22 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		}
 	}
 }
+
+// Every option says its default and the unit of its value, unless it only prints something or has no effect.
+func TestEveryOptionSaysItsDefaultAndUnit(t *testing.T) {
+	units := map[string]string{"SECONDS": "econds", "MS": "illiseconds", "MIB": "MiB", "MIN MAX": "econds"}
+	for _, c := range gorovod().Commands {
+		for _, o := range c.Options() {
+			if o.Hidden || strings.HasPrefix(o.Help, "No effect") || o.Value == "" && (strings.HasPrefix(o.Help, "Print ") ||
+				strings.HasPrefix(o.Help, "Show this help")) {
+				continue
+			}
+			if !strings.Contains(o.Help, "Default: ") && !strings.HasSuffix(o.Help, " Required.") {
+				t.Errorf("gorovod %s %s does not say its default: %s", c.Name, o.Names, o.Help)
+			}
+			if unit := units[o.Value]; !strings.Contains(o.Help, unit) {
+				t.Errorf("gorovod %s %s does not say its unit, %q: %s", c.Name, o.Names, unit, o.Help)
+			}
+		}
+	}
+}

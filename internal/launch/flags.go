@@ -17,62 +17,62 @@ import (
 type flags struct {
 	Version    bool   `short:"v" help:"Print the version."`
 	CheckBuild bool   `onedash:"cb" aliases:"cb" help:"Print which frameworks the job's Python has, and what else this installation offers."`
-	NumProc    int    `onedash:"np" aliases:"np" placeholder:"N" help:"Number of processes."`
-	Verbose    bool   `help:"Tell what the launcher does."`
-	ConfigFile string `placeholder:"FILE" help:"YAML file with settings; options win over it."`
+	NumProc    int    `onedash:"np" aliases:"np" placeholder:"N" help:"Number of processes. Required."`
+	Verbose    bool   `help:"Say what the launcher does. Default: only problems."`
+	ConfigFile string `placeholder:"FILE" help:"Read settings from a YAML file; options win over it. Default: none."`
 
-	Hosts              string   `group:"Hosts" short:"H" placeholder:"HOST:SLOTS,..." help:"Where to run; IPv6 addresses as [::1]:2. Default: localhost with N slots." xor:"hosts"`
-	Hostfile           string   `group:"Hosts" onedash:"hostfile" placeholder:"FILE" help:"File with a line 'HOST slots=SLOTS' for each host." xor:"hosts"`
-	SSHPort            *int     `group:"Hosts" name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: ssh's own."`
-	SSHIdentityFile    string   `group:"Hosts" name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: ssh's own."`
-	RemoteCommand      string   `group:"Hosts" own:"" placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts. Default: this program's own path, or gorovod in the PATH there, or beside the job's Python."`
-	NetworkInterfaces  []string `group:"Hosts" aliases:"network-interface" placeholder:"NAME,..." help:"Network interfaces that a job over several hosts may use. Each host uses those that it has, and must have one. Default: all that work."`
-	StartTimeout       *int     `group:"Hosts" placeholder:"SECONDS" help:"How long the other hosts may take to be connected, how long the processes wait for one another in hvd.init(), and how long the first run of --host-discovery-script may take. Default: $$HOROVOD_START_TIMEOUT, or 30 (60 for the script)."`
-	GlooTimeoutSeconds *int     `group:"Hosts" placeholder:"SECONDS" help:"How long the processes wait for one another in hvd.init(). Default: 30."`
+	Hosts              string   `group:"Hosts" short:"H" placeholder:"HOST:SLOTS,..." help:"Hosts, and how many processes each may run; IPv6 addresses as [::1]:2. Default: localhost:N." xor:"hosts"`
+	Hostfile           string   `group:"Hosts" onedash:"hostfile" placeholder:"FILE" help:"Read the hosts from a file, with a line 'HOST slots=SLOTS' for each. Default: --hosts." xor:"hosts"`
+	SSHPort            *int     `group:"Hosts" name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: what ssh's configuration says."`
+	SSHIdentityFile    string   `group:"Hosts" name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: what ssh's configuration says."`
+	RemoteCommand      string   `group:"Hosts" own:"" placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts. Default: the first of this program's own path, gorovod in the PATH there, and gorovod beside the job's Python."`
+	NetworkInterfaces  []string `group:"Hosts" aliases:"network-interface" placeholder:"NAME,..." help:"Network interfaces that a job over several hosts may use. Each host uses those that it has, and must have one. Default: all."`
+	StartTimeout       *int     `group:"Hosts" placeholder:"SECONDS" help:"Seconds that the launcher may need to connect to the other hosts, that the processes wait for one another in hvd.init(), and that the first run of --host-discovery-script may take. Default: $$HOROVOD_START_TIMEOUT, or 30 (60 for the script)."`
+	GlooTimeoutSeconds *int     `group:"Hosts" placeholder:"SECONDS" help:"Seconds that the processes wait for one another in hvd.init(). Default: 30."`
 
-	MinNP             *int   `group:"Elastic jobs" name:"min-np" aliases:"min-num-proc" placeholder:"N" help:"Make the job elastic: it goes on while at least N processes are left. Default: the number of processes."`
-	MaxNP             *int   `group:"Elastic jobs" name:"max-np" aliases:"max-num-proc" placeholder:"N" help:"The largest number of processes of an elastic job. Default: as many as there are slots."`
-	DiscoveryScript   string `group:"Elastic jobs" name:"host-discovery-script" placeholder:"COMMAND" xor:"hosts" help:"Make the job elastic: the launcher runs the command every second, and the command prints a line HOST or HOST:SLOTS for each host."`
-	SlotsPerHost      *int   `group:"Elastic jobs" placeholder:"N" help:"Slots of discovered hosts that do not say how many they have. Default: 1."`
-	ElasticTimeout    *int   `group:"Elastic jobs" placeholder:"SECONDS" help:"How long an elastic job waits for slots and for its processes. Default: $$HOROVOD_ELASTIC_TIMEOUT, or 600."`
-	ResetLimit        *int   `group:"Elastic jobs" placeholder:"N" help:"How often an elastic job may be formed anew. Default: any number of times."`
-	BlacklistCooldown []int  `group:"Elastic jobs" name:"blacklist-cooldown-range" sep:"," placeholder:"MIN MAX" help:"For how many seconds an elastic job leaves out a slot or host that has failed. Default: for ever."`
+	MinNP             *int   `group:"Elastic jobs" name:"min-np" aliases:"min-num-proc" placeholder:"N" help:"Make the job elastic: it goes on while at least N processes are left. Default: the number of -np."`
+	MaxNP             *int   `group:"Elastic jobs" name:"max-np" aliases:"max-num-proc" placeholder:"N" help:"The largest number of processes of an elastic job. Default: the number of slots."`
+	DiscoveryScript   string `group:"Elastic jobs" name:"host-discovery-script" placeholder:"COMMAND" xor:"hosts" help:"Make the job elastic: the launcher runs the command every second, and the command prints a line HOST or HOST:SLOTS for each host. Default: the hosts do not change."`
+	SlotsPerHost      *int   `group:"Elastic jobs" placeholder:"N" help:"Slots of a discovered host whose line does not say how many it has. Default: 1."`
+	ElasticTimeout    *int   `group:"Elastic jobs" placeholder:"SECONDS" help:"Seconds that an elastic job waits for slots and for its processes. Default: $$HOROVOD_ELASTIC_TIMEOUT, or 600."`
+	ResetLimit        *int   `group:"Elastic jobs" placeholder:"N" help:"How often an elastic job may be formed anew. Default: no limit."`
+	BlacklistCooldown []int  `group:"Elastic jobs" name:"blacklist-cooldown-range" sep:"," placeholder:"MIN MAX" help:"Seconds for which an elastic job does not use a slot or host that has failed: MIN, doubled with each failure, at most MAX. Default: for ever."`
 
-	Export          []string `group:"Processes" own:"" name:"export" short:"x" sep:"none" placeholder:"NAME[=VALUE]" help:"Set a variable in the processes' environment, or hand on one that they would not inherit. They inherit all others anyway."`
-	OutputFilename  string   `group:"Processes" placeholder:"DIR" help:"Write each process's output to DIR/rank.N/stdout and stderr, too."`
-	PrefixTimestamp bool     `group:"Processes" onedash:"prefix-timestamp" name:"prefix-output-with-timestamp" aliases:"prefix-timestamp" help:"Put the time before each line of output."`
-	GracePeriod     *float64 `group:"Processes" own:"" placeholder:"SECONDS" help:"How long the other processes may go on after the first has failed, before the launcher terminates them. Default: 5."`
+	Export          []string `group:"Processes" own:"" name:"export" short:"x" sep:"none" placeholder:"NAME[=VALUE]" help:"Set a variable in the processes' environment, or pass on one that they do not inherit, such as CUDA_VISIBLE_DEVICES. They inherit almost all others. Default: none."`
+	OutputFilename  string   `group:"Processes" placeholder:"DIR" help:"Write each process's output also to DIR/rank.N/stdout and DIR/rank.N/stderr. Default: no files."`
+	PrefixTimestamp bool     `group:"Processes" onedash:"prefix-timestamp" name:"prefix-output-with-timestamp" aliases:"prefix-timestamp" help:"Put the time before each line of output. Default: no time."`
+	GracePeriod     *float64 `group:"Processes" own:"" placeholder:"SECONDS" help:"Seconds that the other processes may go on after the first one has failed; then the launcher ends them. Default: 5."`
 
-	FusionThresholdMB     *int     `group:"Performance" name:"fusion-threshold-mb" placeholder:"MIB" help:"How much is reduced together; 0 disables fusion. Default: 128."`
-	CacheCapacity         *int     `group:"Performance" placeholder:"N" help:"Number of tensors whose negotiation is remembered; 0 disables the cache. Default: 1024."`
-	CycleTimeMS           *float64 `group:"Performance" name:"cycle-time-ms" placeholder:"MS" help:"How long a small tensor that is ready waits for others to travel with it. Default: 0."`
-	HierarchicalAllreduce *bool    `group:"Performance" negatable:"" help:"Reduce inside each host first, then between hosts; no-: do not. Default: where a model of the cost expects it to be faster."`
-	HierarchicalAllgather *bool    `group:"Performance" negatable:"" help:"The same for allgathers."`
-	TorusAllreduce        *bool    `group:"Performance" negatable:"" help:"Another name for --hierarchical-allreduce: both do the same."`
+	FusionThresholdMB     *int     `group:"Performance" name:"fusion-threshold-mb" placeholder:"MIB" help:"MiB of small tensors that are reduced together; 0 turns fusion off. Default: 128."`
+	CacheCapacity         *int     `group:"Performance" placeholder:"N" help:"Number of tensors that the ranks need not agree on again; 0 turns the cache off. Default: 1024."`
+	CycleTimeMS           *float64 `group:"Performance" name:"cycle-time-ms" placeholder:"MS" help:"Milliseconds that a small tensor waits for others to travel with it. Default: 0."`
+	HierarchicalAllreduce *bool    `group:"Performance" negatable:"" help:"Reduce inside each host first, then between hosts; no-: do not. Default: if a model of the cost expects it to be faster."`
+	HierarchicalAllgather *bool    `group:"Performance" negatable:"" help:"The same for allgathers. Default: if the model expects it to be faster."`
+	TorusAllreduce        *bool    `group:"Performance" negatable:"" help:"Another name of --hierarchical-allreduce. Default: as there."`
 
-	Autotune                     *bool    `group:"Search for better settings" negatable:"" help:"Search while the job runs."`
-	AutotuneLogFile              string   `group:"Search for better settings" placeholder:"FILE" help:"Write the measurements of the search to FILE, as CSV."`
-	AutotuneWarmupSamples        *int     `group:"Search for better settings" placeholder:"N" help:"How many measurements at the start do not count. Default: 3."`
-	AutotuneStepsPerSample       *int     `group:"Search for better settings" placeholder:"N" help:"Steps that make a sample. Default: 10."`
-	AutotuneBayesOptMaxSamples   *int     `group:"Search for better settings" placeholder:"N" help:"How many measurements the search may make. Default: 20."`
-	AutotuneGaussianProcessNoise *float64 `group:"Search for better settings" placeholder:"X" help:"How much measurements scatter, 0 to 1. Default: 0.8."`
+	Autotune                     *bool    `group:"Search for better settings" negatable:"" help:"Search for faster settings while the job runs. Default: off."`
+	AutotuneLogFile              string   `group:"Search for better settings" placeholder:"FILE" help:"Write the measurements of the search to FILE, as CSV. Default: no file."`
+	AutotuneWarmupSamples        *int     `group:"Search for better settings" placeholder:"N" help:"Number of measurements at the start that do not count. Default: 3."`
+	AutotuneStepsPerSample       *int     `group:"Search for better settings" placeholder:"N" help:"Number of training steps in a sample; five samples make a measurement. Default: 10."`
+	AutotuneBayesOptMaxSamples   *int     `group:"Search for better settings" placeholder:"N" help:"Number of measurements that the search may make. Default: 20."`
+	AutotuneGaussianProcessNoise *float64 `group:"Search for better settings" placeholder:"X" help:"How much measurements scatter: the variance of bytes per microsecond, from 0 to 1. Default: 0.8."`
 
-	TimelineFilename              string `group:"Reports" placeholder:"FILE" help:"Write a Chrome trace of all operations to FILE; DYNAMIC: none until hvd.start_timeline()."`
-	TimelineMarkCycles            *bool  `group:"Reports" negatable:"" help:"Mark each batch of operations in the timeline."`
-	StallCheck                    *bool  `group:"Reports" negatable:"" help:"Report tensors that only some processes have submitted, which is the default."`
-	StallCheckWarningTimeSeconds  *int   `group:"Reports" placeholder:"SECONDS" help:"When such a tensor is reported, and how often. Default: 60."`
-	StallCheckShutdownTimeSeconds *int   `group:"Reports" placeholder:"SECONDS" help:"When such a tensor ends the job; 0: never. Default: 0."`
-	LogLevel                      string `group:"Reports" placeholder:"LEVEL" words:"TRACE,DEBUG,INFO,WARNING,ERROR,FATAL" help:"TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
-	LogTime                       *bool  `group:"Reports" name:"log-with-timestamp" negatable:"log-without-timestamp" help:"Put the time before each line of gorovod's own log, which is the default."`
+	TimelineFilename              string `group:"Reports" placeholder:"FILE" help:"Write a Chrome trace of all operations to FILE; DYNAMIC: only after hvd.start_timeline(). Default: no trace."`
+	TimelineMarkCycles            *bool  `group:"Reports" negatable:"" help:"Mark each batch of operations in the timeline. Default: off."`
+	StallCheck                    *bool  `group:"Reports" negatable:"" help:"Report tensors that only some processes have submitted. Default: on."`
+	StallCheckWarningTimeSeconds  *int   `group:"Reports" placeholder:"SECONDS" help:"Seconds until such a tensor is reported, and between two reports. Default: 60."`
+	StallCheckShutdownTimeSeconds *int   `group:"Reports" placeholder:"SECONDS" help:"Seconds until such a tensor ends the job; 0: it never does. Default: 0."`
+	LogLevel                      string `group:"Reports" placeholder:"LEVEL" words:"TRACE,DEBUG,INFO,WARNING,ERROR,FATAL" help:"How much gorovod logs: TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
+	LogTime                       *bool  `group:"Reports" name:"log-with-timestamp" negatable:"log-without-timestamp" help:"Put the time before each line of gorovod's own log. Default: on."`
 
-	MPI               bool   `group:"MPI" name:"mpi" help:"Let mpirun start the processes, and MPI carry the data."`
-	MPIArgs           string `group:"MPI" name:"mpi-args" placeholder:"ARGS" help:"More arguments of mpirun (give it as --mpi-args=...)."`
+	MPI               bool   `group:"MPI" name:"mpi" help:"Let mpirun start the processes, and MPI carry the data. Default: off."`
+	MPIArgs           string `group:"MPI" name:"mpi-args" placeholder:"ARGS" help:"More arguments of mpirun; write --mpi-args=... Default: none."`
 	BindingArgs       string `group:"MPI" placeholder:"ARGS" help:"Arguments of mpirun that bind processes. Default: -bind-to none -map-by slot."`
-	MPIThreadsDisable *bool  `group:"MPI" name:"mpi-threads-disable" negatable:"" help:"Ask MPI for no threads."`
+	MPIThreadsDisable *bool  `group:"MPI" name:"mpi-threads-disable" negatable:"" help:"Initialise MPI for one thread only. Default: off."`
 
 	Gloo           bool `group:"Accepted for compatibility" help:"No effect: gorovod's own transports take the place of Gloo."`
 	TCP            bool `group:"Accepted for compatibility" name:"tcp" help:"No effect: hosts use TCP anyway. GOROVOD_TRANSPORT=tcp makes processes of one host use it, too."`
-	DisableCache   bool `group:"Accepted for compatibility" help:"No effect: gorovod caches no results of checks."`
+	DisableCache   bool `group:"Accepted for compatibility" help:"No effect: gorovod does not cache the results of checks."`
 	NumNCCLStreams *int `group:"Accepted for compatibility" name:"num-nccl-streams" placeholder:"N" help:"No effect: gorovod does not use NCCL."`
 	ThreadAffinity *int `group:"Accepted for compatibility" placeholder:"CORE" help:"No effect: the engine has no thread of its own to bind."`
 

@@ -13,9 +13,9 @@ import (
 var runCommand = &commandline.Command{
 	Name:  "run",
 	Usage: "-np N [options] command…",
-	About: "Start N processes of a command, connect them, and watch over them",
+	About: "Start N processes of a command, connect them, and watch them",
 	Detail: `The processes run on this host or on several. The command begins at the first argument that is no option.
-An option may be cut short where no other one begins so: --verb is --verbose.`,
+You may cut an option short if no other one begins the same way: --verb is --verbose.`,
 	Examples: []commandline.Example{
 		{Line: "horovodrun -np 4 python train.py", About: "4 processes on this host."},
 		{Line: "horovodrun -np 8 -H node1:4,node2:4 python train.py", About: "4 on each of two hosts, by ssh."},

@@ -20,9 +20,8 @@ func gorovod() *commandline.Program {
 			completionCommand, manCommand},
 		Footer: "gorovod " + version.Version,
 		Sections: []commandline.Section{
-			{Title: "EXIT STATUS", Text: "That of the first process that has failed; 128+n where signal n has " +
-				"ended it or " +
-				"the launcher; 2 where the arguments make no sense; 126 or 127 where the command cannot be run."},
+			{Title: "EXIT STATUS", Text: "That of the first process that failed; 128+n if signal n ended that " +
+				"process or the launcher; 2 if the arguments make no sense; 126 or 127 if the command cannot be run."},
 			{Title: "ENVIRONMENT", Text: "gorovod doctor --env lists all variables, their values and what they mean."},
 		},
 	}
@@ -62,11 +61,11 @@ func misspelt(word string) error {
 var completionCommand = &commandline.Command{
 	Name:  "completion",
 	Usage: strings.Join(commandline.Shells, "|"),
-	About: "Print what makes a shell complete command lines",
-	Detail: `The wheel has installed it already where the shells look for it under the prefix of its Python,
-such as /usr/local or ~/.local. Elsewhere:`,
+	About: "Print the script by which a shell completes command lines",
+	Detail: `The wheel installs the completion under the prefix of its Python. Shells find it there if the prefix is
+/usr/local or ~/.local. Otherwise, for example in a virtual environment, run one of these:`,
 	Examples: []commandline.Example{
-		{Line: "source <(gorovod completion bash)", About: "In bash; in ~/.bashrc for ever."},
+		{Line: "source <(gorovod completion bash)", About: "In bash; write it into ~/.bashrc to keep it."},
 		{Line: "source <(gorovod completion zsh)", About: "In zsh, after compinit."},
 		{Line: "gorovod completion fish | source", About: "In fish."},
 	},

@@ -18,18 +18,19 @@ import (
 
 // meeting are the options of gorovod rendezvous.
 type meeting struct {
-	NumProc int    `name:"num-proc" short:"n" onedash:"np" aliases:"np" required:"" placeholder:"N" help:"Number of ranks of the job."`
-	Listen  string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"This host's address at which all ranks reach it; port 0 takes a free one. Default: 127.0.0.1:0, for ranks on this host."`
+	NumProc int    `name:"num-proc" short:"n" onedash:"np" aliases:"np" required:"" placeholder:"N" help:"Number of ranks of the job. Required."`
+	Listen  string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"The address of this host at which all ranks reach it; with port 0 the system chooses the port. Default: 127.0.0.1:0, for ranks on this host."`
 }
 
 var meetingCommand = &commandline.Command{
 	Name:  "rendezvous",
 	Usage: "-n N [--listen HOST:PORT]",
-	About: "Let ranks meet that were started by other means",
-	Detail: `It prints the variables that all ranks of the job need; each needs HOROVOD_RANK, and should have HOROVOD_LOCAL_RANK, _LOCAL_SIZE,
-_CROSS_RANK, _CROSS_SIZE and HOROVOD_HOSTNAME besides. The secret is that of HOROVOD_SECRET_KEY, if it is set, and is made otherwise.
+	About: "Let ranks meet that another program starts",
+	Detail: `The command prints the variables that all ranks of the job need. Give each rank HOROVOD_RANK, too, and if you can
+HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE, HOROVOD_CROSS_RANK, HOROVOD_CROSS_SIZE and HOROVOD_HOSTNAME.
+The secret is that of HOROVOD_SECRET_KEY, or a new one if this variable is not set.
 
-It serves until it is interrupted, and knows nothing of the processes: whoever starts them must end them, too.`,
+The command serves until you interrupt it. It does not watch the ranks: end them yourself.`,
 	Examples: []commandline.Example{
 		{Line: "gorovod rendezvous -n 4", About: "For 4 ranks on this host."},
 		{Line: "gorovod rendezvous -n 8 --listen node1:4711", About: "For 8 ranks on any host that reaches this " +
