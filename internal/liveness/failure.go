@@ -12,12 +12,12 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// shutDown is how Horovod begins what operations say after a failure.
+// shutDown begins the errors of operations after a failure, as in Horovod.
 const shutDown = "Horovod has been shut down"
 
-// Fail says that this rank's program has failed, and how ("raised ValueError: …"):
-// every operation of every rank fails with that, and the launcher is told. It does
-// nothing after a failure: this one is a consequence then.
+// Fail reports that this rank's program has failed, and how ("raised ValueError: …"). Every operation of every rank
+// fails with that text, and the launcher gets it. After a failure Fail does nothing, because this one is then a
+// consequence.
 func (m *Monitor) Fail(reason string) {
 	if m.Failure() != "" {
 		return
@@ -30,8 +30,7 @@ func (m *Monitor) Fail(reason string) {
 	m.Failure() // latches it with this rank's view, and keeps the record
 }
 
-// Failure is why the operations of this rank have come to their end; "" while they
-// have not, and after a shutdown.
+// Failure says why the operations of this rank have ended; "" before, and after a shutdown.
 func (m *Monitor) Failure() string {
 	if e, _ := m.state(); e != nil {
 		if f := e.Failure(); f != nil {
@@ -41,14 +40,14 @@ func (m *Monitor) Failure() string {
 	return ""
 }
 
-// failed is told of the network's abort: the launcher is, and the record is kept.
+// failed runs when the network aborts: it reports to the launcher, and keeps the record.
 func (m *Monitor) failed(cause error) {
 	m.report(cause)
 	m.Record()
 }
 
-// report tells the launcher of a failure that this rank has found itself: who has
-// been told by another rank, or by the launcher, is silent. It does not block.
+// report tells the launcher of a failure that this rank has found itself. It says nothing if the news came from
+// another rank or from the launcher. It does not block.
 func (m *Monitor) report(cause error) {
 	if m.Session == nil || errors.As(cause, new(*transport.Report)) || errors.As(cause, new(reported)) {
 		return
@@ -61,7 +60,7 @@ func (m *Monitor) report(cause error) {
 		func() { m.Session.ReportOn(about, m.Members.Describe(m.Rank)+" reports: "+cause.Error()) })
 }
 
-// rankLost is a cause that another rank is.
+// rankLost is the loss of another rank as a cause.
 type rankLost struct {
 	rank int
 	text string
@@ -69,11 +68,10 @@ type rankLost struct {
 
 func (l *rankLost) Error() string { return l.text }
 
-// agreeTime bounds how long the words for a failure are waited for.
+// agreeTime is the most time to wait for the words for a failure.
 const agreeTime = 300 * time.Millisecond
 
-// agree asks for the words that all ranks use for a failure: those of the rank that
-// was the first to tell the launcher.
+// agree returns the words that all ranks use for a failure: those of the rank that told the launcher first.
 func (m *Monitor) agree(cause, view string) string {
 	if m.Session == nil {
 		return cause + view
@@ -82,15 +80,15 @@ func (m *Monitor) agree(cause, view string) string {
 	return v.Cause + v.View
 }
 
-// onVictim is told that operations of this rank fail because of an abort.
+// onVictim runs when operations of this rank fail because of an abort.
 func (m *Monitor) onVictim() {
 	if m.Session != nil {
 		m.Session.ReportVictim(agreeTime)
 	}
 }
 
-// onLeft is asked for what all ranks say after a rank has left while others had operations to do: what
-// the launcher knows of its end, if that comes soon. The first rank that asks says it for all.
+// onLeft returns what all ranks say after a rank has left while others had operations to do. It includes what the
+// launcher knows of that rank's end, if that comes soon. The first rank that asks decides for all.
 func (m *Monitor) onLeft(rank int) string {
 	if m.Session == nil {
 		return engine.LeftText(m.Members.Describe(rank) + " has shut down")
@@ -108,8 +106,8 @@ func (m *Monitor) onLeft(rank int) string {
 	return v.Cause + v.View
 }
 
-// onVerdict is told, by way of the launcher, that the operations of some rank have
-// failed: the second way, for ranks that the first cannot reach.
+// onVerdict runs when the launcher passes on that the operations of some rank have failed. It reaches ranks that the
+// failed rank itself cannot reach.
 func (m *Monitor) onVerdict(v rendezvous.Verdict) {
 	e, left := m.state()
 	if left {
@@ -121,5 +119,5 @@ func (m *Monitor) onVerdict(v rendezvous.Verdict) {
 	m.Abort(reported{errors.New(v.Cause)})
 }
 
-// reported is a cause that the launcher knows already.
+// reported is a cause that the launcher already knows.
 type reported struct{ error }

@@ -16,26 +16,23 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// firstBeat is how long somebody must have waited before anybody is asked.
+// firstBeat is the time that somebody must have waited before the first question.
 const firstBeat = time.Second
 
-// leastSilence is what a connection's silence must last at least: the kernel asks
-// once a second, if that is not too often.
+// leastSilence is the least silence of a connection that counts: the kernel asks at most once a second.
 const leastSilence = 2500 * time.Millisecond
 
-// heartbeat finds out, while somebody waits and only then, whether those that he
-// may be waiting for are alive. The launcher asks each rank's session, which
-// answers by itself: a stopped process or a host that is gone does not. The
-// kernels at both ends of each connection ask each other, which notices a cut
-// between two hosts that both reach the launcher. What is silent for the limit ends
-// the job with its name. A long computation is no silence.
+// heartbeat finds out whether the ranks are alive for which somebody waits, and only while somebody does. The launcher
+// asks each rank's session, which answers by itself; a stopped process or a lost host does not. The kernels at both
+// ends of each connection ask each other, which finds a cut between two hosts that both reach the launcher. Silence
+// for the limit ends the job with the name of the silent rank. A long computation is not silence.
 type heartbeat struct {
-	// limit is the bound on the time from somebody's wait for a lost rank to the abort.
+	// limit is the most time from the first wait for a lost rank to the abort.
 	limit, every time.Duration
 	beat         func(context.Context) ([]rendezvous.Silence, error) // nil in a world of one
 	links        []transport.Pulsed
-	// mute is for how long the launcher's kernel has acknowledged nothing. A launcher
-	// that is stopped, as by Ctrl-Z, is no failure.
+	// mute is the time for which the launcher's kernel has acknowledged nothing. A launcher that is stopped, for
+	// example by Ctrl-Z, is no failure.
 	server   string // who serves instead of the launcher; its being stopped is a failure
 	mute     func() (silent time.Duration, known bool)
 	describe func(rank int) string
@@ -60,7 +57,7 @@ func newHeartbeat(limit time.Duration) *heartbeat {
 	return h
 }
 
-// waiting is told that something has not come for so long. It never blocks.
+// waiting notes that somebody has waited for that time. It never blocks.
 func (h *heartbeat) waiting(d time.Duration) {
 	if h.limit <= 0 || d < firstBeat {
 		return
@@ -75,7 +72,7 @@ func (h *heartbeat) waiting(d time.Duration) {
 	guard.In(&h.wg, "the heartbeat", h.abort, h.run)
 }
 
-// close ends it, and waits.
+// close ends the heartbeat, and waits for its end.
 func (h *heartbeat) close() {
 	h.mu.Lock()
 	h.closed = true
@@ -132,13 +129,12 @@ func (h *heartbeat) ask() ([]rendezvous.Silence, error) {
 	return h.beat(ctx)
 }
 
-// patience is what is left of the limit for silence: before it begins somebody has
-// waited for firstBeat, and it is looked at now and then.
+// patience is the part of the limit that is left for silence, after firstBeat and the time between two looks.
 func (h *heartbeat) patience() time.Duration {
 	return max(h.limit/2, h.limit-firstBeat-2*h.every)
 }
 
-// judge says what is lost; nil: nothing.
+// judge returns the loss that it finds; nil if there is none.
 func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error {
 	limit := fmt.Sprintf("GOROVOD_HEARTBEAT_SECONDS is %v", h.limit.Seconds())
 	if len(silent) > 0 && silent[0].For >= h.patience() {
@@ -184,7 +180,7 @@ func (m *Monitor) prepareHeartbeat(links []transport.Pulsed) {
 	m.heartbeat = h
 }
 
-// whySilent looks at a silent rank's process where it runs on this machine.
+// whySilent examines a silent rank's process if it runs on this machine.
 func (m *Monitor) whySilent(rank int) string {
 	me, it := m.Members[m.Rank], m.Members[rank]
 	if runtime.GOOS != "linux" || me.Machine.Processes == "" || me.Machine != it.Machine {
@@ -206,8 +202,7 @@ func (m *Monitor) whySilent(rank int) string {
 	return ""
 }
 
-// Attention is a wait for a message: while it lasts, the heartbeat goes on once it
-// has begun. Timers are reused, so that no wait allocates one.
+// Attention is a wait for a message. While it lasts, the heartbeat runs. Timers are reused, so a wait allocates none.
 type Attention struct {
 	h     *heartbeat
 	timer *time.Timer
@@ -215,7 +210,7 @@ type Attention struct {
 
 var attentions sync.Pool
 
-// Attend begins a wait; the caller ends it with Done.
+// Attend begins a wait. Call Done at its end.
 func (m *Monitor) Attend() *Attention {
 	a, _ := attentions.Get().(*Attention)
 	if a == nil {

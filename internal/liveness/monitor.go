@@ -1,7 +1,7 @@
-// Package liveness is who of a world's ranks is alive, and who failed first. A Monitor takes the launcher's news
-// of deaths, sees processes of its own host vanish, asks the ranks that nobody hears of (heartbeat), and has
-// ranks that wait for long ask one another for what (package stall). It aborts the network with the cause, and has all
-// ranks agree on the words for it.
+// Package liveness finds out which ranks of a world are alive, and which failed first. A Monitor gets the launcher's
+// news of deaths, sees processes of its own host vanish, asks silent ranks (heartbeat), and lets ranks that wait for
+// long ask one another why (package stall). It aborts the network with the cause, and lets all ranks agree on its
+// words.
 //
 // It never joins, connects or moves data: packages world and connect do.
 package liveness

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// inquiries is the part of a Session that asks and answers.
+// inquiries is the part of a Session for questions and answers.
 type inquiries struct {
 	questions chan struct{} // capacity 1: the server waits for an answer
 
@@ -24,28 +24,24 @@ type inquiry struct {
 	done    chan struct{} // closed when no more answers will come
 }
 
-// OnAsk sets what this rank answers when a rank asks, itself included: what f
-// returns, cut to MaxValue bytes. f is called on a goroutine of the session,
-// never twice at once, and possibly once more after Close has returned. While
-// it blocks this rank does not answer; nothing else waits for it. Before OnAsk
-// the answer is empty.
+// OnAsk sets the function that answers when any rank asks, this one included. Its result is cut to MaxValue bytes. f
+// runs on a goroutine of the session, one call at a time, and possibly once more after Close has returned. While f
+// blocks, this rank does not answer, but nothing else waits. Before OnAsk the answer is empty.
 func (s *Session) OnAsk(f func() []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onAsk = f
 }
 
-// Ask collects the answers of all ranks of this generation, this one's
-// included, by rank. An answer needs nothing of the rank but its session, so it
-// also comes from a rank whose other threads are busy or stuck. It may have been
-// given up to a second before Ask was called, where another rank had asked.
+// Ask returns the answers of all ranks of this generation, this one included, by rank. A rank's session answers by
+// itself, also while the rank's other threads are busy or stuck. If another rank has just asked, an answer may be up
+// to a second old.
 //
-// Ask blocks until all who can have answered, or ctx has ended, which is no
-// error: the answer of a rank that gave none is nil, be it stopped, slow, gone or
-// not joined yet. An empty answer is not nil. The error, if the launcher has gone
-// (ErrLost) or Close was called, comes with the answers so far.
+// Ask blocks until all ranks that can answer have answered, or ctx ends. The end of ctx is no error: the answer is nil
+// for a rank that gave none because it is stopped, slow, gone or has not joined yet. An empty answer is not nil. If
+// the launcher has gone (ErrLost) or Close was called, the error comes with the answers so far.
 //
-// Answers are shared among the callers: they must not be changed.
+// Callers share the answers and must not change them.
 func (s *Session) Ask(ctx context.Context) ([][]byte, error) {
 	q := &inquiry{answers: make([][]byte, s.o.Size), done: make(chan struct{})}
 	s.mu.Lock()
@@ -80,8 +76,7 @@ func (s *Session) Ask(ctx context.Context) ([][]byte, error) {
 	return q.answers, err
 }
 
-// hear takes the frames that belong to questions; false for all others. The
-// caller holds s.mu.
+// hear handles the frames of questions; false for all others. The caller holds s.mu.
 func (s *Session) hear(m message) bool {
 	switch m.Type {
 	case typeQuestion:
@@ -117,8 +112,7 @@ func (s *Session) hear(m message) bool {
 	return true
 }
 
-// reply is the goroutine that answers, so that an answer that is slow to come
-// does not hold up the news.
+// reply is the goroutine that answers, so that a slow answer does not hold up the news.
 func (s *Session) reply() {
 	for {
 		select {

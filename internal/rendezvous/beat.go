@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// pingPause is how long a rank that has just been heard of is not asked again.
+	// pingPause is the time for which a rank that has just been heard of is not asked again.
 	pingPause = time.Second / 2
-	// maxTick bounds how much silence may pass between two looks at it: longer than
-	// that nobody has looked, so that nobody knows.
+	// maxTick is the most silence that may pass between two looks. A longer gap does not count as silence, since
+	// nobody has looked.
 	maxTick = 10 * time.Second
-	// maxSilent is how many silent ranks one answer lists.
+	// maxSilent is the most silent ranks in one answer.
 	maxSilent = 64
 )
 
-// Silence says for how long a rank has not answered. Its session answers by
-// itself, so it is not a rank that computes, but one whose process is stopped or
-// whose host cannot be reached.
+// Silence is the time for which a rank has not answered. A session answers by itself, so a silent rank is not one that
+// computes: its process is stopped, or its host cannot be reached.
 type Silence struct {
 	Rank int
 	For  time.Duration
@@ -37,10 +36,10 @@ type liveness struct {
 	silent time.Duration // since the ping
 }
 
-// alive notes that something has come.
+// alive notes that something has arrived from the peer.
 func (p *liveness) alive(now time.Time) { p.heard, p.asked, p.silent = now, false, 0 }
 
-// look counts the silence, and reports whether a ping is due.
+// look adds to the silence, and reports whether a ping is due.
 func (p *liveness) look(now time.Time) (ping bool) {
 	if p.asked {
 		p.silent += min(now.Sub(p.looked), maxTick)
@@ -54,8 +53,8 @@ func (p *liveness) look(now time.Time) (ping bool) {
 	return true
 }
 
-// beat pings the other members of p's generation, and tells p at once who has not
-// answered earlier pings. Nothing is kept for p: who wants to know asks again.
+// beat pings the other members of p's generation, and tells p at once which of them have not answered earlier pings.
+// It keeps nothing for p, which has to ask again.
 func (s *Server) beat(p *peer, now time.Time) {
 	m := message{Type: typeBeats}
 	for r, q := range p.gen.members {
@@ -74,10 +73,9 @@ func (s *Server) beat(p *peer, now time.Time) {
 	s.send(p, m)
 }
 
-// Beat asks the launcher which ranks are silent, the longest first. The answer
-// comes at once, and is about the pings of earlier Beats, of whichever rank: who
-// waits calls it every few seconds. One Beat at a time. The error, where the
-// launcher has not answered before ctx ended, wraps that of ctx.
+// Beat asks the launcher which ranks are silent, the longest first. The answer comes at once, and is about the pings
+// of earlier Beats, of any rank: so call it every few seconds while you wait, one call at a time. If the launcher does
+// not answer before ctx ends, the error wraps that of ctx.
 func (s *Session) Beat(ctx context.Context) ([]Silence, error) {
 	select {
 	case <-s.beats: // too late for an earlier one
@@ -96,7 +94,7 @@ func (s *Session) Beat(ctx context.Context) ([]Silence, error) {
 	}
 }
 
-// hearBeats takes the answer to a Beat; false for other frames.
+// hearBeats handles the answer to a Beat; false for other frames.
 func (s *Session) hearBeats(m message) bool {
 	if m.Type != typeBeats {
 		return false
@@ -109,8 +107,8 @@ func (s *Session) hearBeats(m message) bool {
 	return true
 }
 
-// Mute is for how long the launcher's kernel has acknowledged nothing, not even
-// Beats. Where it is short a launcher that does not answer is stopped, not gone.
+// Mute is the time for which the launcher's kernel has acknowledged nothing, not even Beats. If it is short, a
+// launcher that does not answer is stopped, not gone.
 func (s *Session) Mute() (silent time.Duration, known bool) {
 	conn := s.conn
 	if w, wraps := conn.(interface{ NetConn() net.Conn }); wraps {

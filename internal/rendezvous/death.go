@@ -8,40 +8,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Linux's signals: those with names, and the real-time ones.
+// The signals of Linux: those with names, and the real-time ones.
 const (
 	lastNamedSignal     = 31
 	firstRealTimeSignal = 34
 	lastSignal          = 64
 )
 
-// Death tells how the process of one rank ended. It is also an error, so that
-// what failed because of it can be asked for it with errors.As.
+// Death says how the process of one rank ended. It is also an error: errors.As finds it in the failures that it
+// caused.
 type Death struct {
 	Rank int
 	Host string
-	// PID is the process that the launcher started; a rank that runs under a
-	// wrapper has joined with another one.
+	// PID is the process that the launcher started. A rank that runs under a wrapper has joined with another one.
 	PID int
-	// Signal is the signal that killed it, 0 where it exited by itself.
+	// Signal is the signal that killed it; 0 if it exited by itself.
 	Signal int
-	// ExitCode is meaningful where Signal is 0.
+	// ExitCode is meaningful if Signal is 0.
 	ExitCode int
-	// Lost is not empty where nothing is known of the end, as the launcher has lost
-	// the host: why.
+	// Lost says why the launcher has lost the host. Then nothing is known of the end. Otherwise empty.
 	Lost string `json:",omitempty"`
-	// Told is not empty where the program that started it knows in words only how it ended: "was killed by Ray, …".
+	// Told is the end in words, if the program that started the process knows no more: "was killed by Ray, …".
+	// Otherwise empty.
 	Told string `json:",omitempty"`
-	// Apart is not empty where the process lives, but could not join the others: why.
+	// Apart says why the process, which lives, could not join the others. Otherwise empty.
 	Apart string `json:",omitempty"`
 	// Stderr holds the last lines of its stderr, without a newline at the end.
 	Stderr string `json:",omitempty"`
 	// Reason is what the rank itself reported (Session.Report). The server sets it.
 	Reason string `json:",omitempty"`
-	// NeverJoined says that it ended before it came to the rendezvous. The server sets it.
+	// NeverJoined says that the process ended before it came to the rendezvous. The server sets it.
 	NeverJoined bool `json:",omitempty"`
-	// At is when it ended, by this host's clock. Where it is zero, the server takes the time
-	// of the news.
+	// At is when it ended, by this host's clock. If it is zero, the server sets the time of the news.
 	At time.Time `json:"-"`
 }
 
@@ -50,12 +48,12 @@ func (d Death) Failed() bool {
 	return d.Signal != 0 || d.ExitCode != 0 || d.Lost != "" || d.Told != "" || d.Apart != ""
 }
 
-// String is one line: who, and how it ended. It contains neither Stderr nor Reason.
+// String is one line: which rank, and how it ended. It contains neither Stderr nor Reason.
 func (d Death) String() string {
 	return fmt.Sprintf("rank %d on host %s (pid %d) %s", d.Rank, d.Host, d.PID, d.How())
 }
 
-// How is how it ended, such as "exited with code 1".
+// How says how it ended, such as "exited with code 1".
 func (d Death) How() string {
 	before := ""
 	if d.NeverJoined {
@@ -74,8 +72,8 @@ func (d Death) How() string {
 	return fmt.Sprintf("exited with code %d%s%s", d.ExitCode, d.passedOn(), before)
 }
 
-// passedOn names the signal in an exit code of 128+n: a shell ends so when what
-// it ran was killed, and the rank may run under one.
+// passedOn names the signal in an exit code of 128+n. A shell ends with this code when its command was killed, and a
+// rank may run under a shell.
 func (d Death) passedOn() string {
 	n := d.ExitCode - 128
 	// The C library keeps the two signals below its first real-time one for itself.
@@ -85,7 +83,7 @@ func (d Death) passedOn() string {
 	return fmt.Sprintf(" (128+%d: %s)", n, SignalName(n))
 }
 
-// Error is String, with the reason that the rank gave.
+// Error is String with the rank's Reason.
 func (d Death) Error() string {
 	if d.Reason == "" {
 		return d.String()

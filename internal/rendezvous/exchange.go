@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// generation is one world: the ranks that joined with the same number, each at
-// most once. Where a rank joins twice with one number (its command runs two
-// programs, one after the other), the second time belongs to a generation of
-// its own. Guarded by Server.mu.
+// generation is one world: the ranks that joined with the same number, each at most once. If a rank joins twice with
+// one number, because its command runs two programs one after the other, it comes into another generation the second
+// time. Guarded by Server.mu.
 type generation struct {
 	number    uint64 // agreed: unique in the job
 	claimed   uint64 // by the ranks
@@ -33,7 +32,7 @@ type exchange struct {
 	from   []*peer
 }
 
-// next is the first generation with the claimed number that rank has not been in.
+// next is the first generation with the claimed number to which rank has not belonged.
 func (s *Server) next(rank int, claimed uint64) *generation {
 	for _, g := range s.gens {
 		if g.claimed == claimed && g.members[rank] == nil {
@@ -65,7 +64,7 @@ func (s *Server) open(claimed uint64) *generation {
 	return g
 }
 
-// otherArch says how the processor of p, which is new, differs from the others'.
+// otherArch describes how the processor of p, which is new, differs from the others'.
 func (g *generation) otherArch(p *peer) string {
 	if g.first == nil {
 		g.first = p
@@ -77,7 +76,7 @@ func (g *generation) otherArch(p *peer) string {
 		"architecture", p.Rank, p.Host, clip(p.Arch, 64), g.first.Rank, g.first.Host, clip(g.first.Arch, 64))
 }
 
-// contribute takes p's value. False where p breaks the rules.
+// contribute takes p's value. False if p breaks the rules.
 func (s *Server) contribute(p *peer, m message) bool {
 	if len(m.Name) > maxName || len(m.Value) > MaxValue {
 		return false
@@ -106,7 +105,7 @@ func (s *Server) contribute(p *peer, m message) bool {
 	return true
 }
 
-// endExchanges ends those of g that are complete and those that can never be.
+// endExchanges ends the exchanges of g that are complete, and those that can never be.
 func (s *Server) endExchanges(g *generation) {
 	for key, x := range g.exchanges {
 		if len(x.values) == s.size && g.odd == "" {
@@ -122,7 +121,7 @@ func (s *Server) endExchanges(g *generation) {
 	}
 }
 
-// hopeless says why x cannot be completed any more.
+// hopeless says why x can never be completed.
 func (s *Server) hopeless(g *generation, x *exchange) (message, bool) {
 	m := message{Type: typeFailed, Name: x.name, Use: x.use, Text: g.odd}
 	if len(s.deaths) > 0 {
@@ -149,8 +148,8 @@ func (s *Server) hopeless(g *generation, x *exchange) (message, bool) {
 	return m, false
 }
 
-// complete sends all values to all, in frames of bounded size that are encoded
-// once for all ranks. Where all are alike, which is common, one stands for them.
+// complete sends all values to all, in frames of bounded size, encoded once for all ranks. If all values are equal,
+// which is common, the frame has one.
 func (s *Server) complete(x *exchange) {
 	alike := true
 	for _, v := range x.values {
@@ -179,8 +178,8 @@ func (s *Server) complete(x *exchange) {
 	}
 }
 
-// giveUp tells p, whose time is over, who is missing. The others that wait
-// need not find out by themselves: p will not be there for what follows.
+// giveUp tells p, whose time is over, who is missing. It tells the others that wait, too, because p will not take part
+// in what follows.
 func (s *Server) giveUp(p *peer, m message) {
 	key := exchangeKey{m.Name, m.Use}
 	x := p.gen.exchanges[key]
@@ -199,8 +198,7 @@ func (s *Server) giveUp(p *peer, m message) {
 	delete(p.gen.exchanges, key)
 }
 
-// missing describes an exchange that is not complete: for whom it waits, what
-// is known of them, and who is there.
+// missing describes an incomplete exchange: for whom it waits, what is known of them, and who is there.
 func (s *Server) missing(g *generation, x *exchange) string {
 	var there, away []int
 	for r := range s.ranks {
@@ -218,7 +216,7 @@ func (s *Server) missing(g *generation, x *exchange) string {
 	}.String()
 }
 
-// stage is whereabouts without what differs from rank to rank.
+// stage is whereabouts without the details that differ from rank to rank.
 func (s *Server) stage(g *generation, rank int) string {
 	if p := g.members[rank]; p != nil {
 		return fmt.Sprintf("on host %s (joined, but not come this far)", p.Host)

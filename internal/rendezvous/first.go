@@ -17,11 +17,11 @@ type Failure struct {
 	reported bool // by a rank: it is not the end of a process
 }
 
-// wake is how long what fails is taken for a consequence of what failed before it.
+// wake is the time within which a failure counts as a consequence of an earlier one.
 const wake = 30 * time.Second
 
-// note keeps a failure in the order in which failures happened. News can come in another
-// order: all at once, for instance, to a launcher that was stopped for a while.
+// note inserts a failure in the order in which failures happened. News can arrive in another order: for instance all
+// at once, at a launcher that was stopped for a while.
 func (s *Server) note(f Failure) {
 	i := len(s.failures)
 	for i > 0 && f.At.Before(s.failures[i-1].At) {
@@ -30,8 +30,8 @@ func (s *Server) note(f Failure) {
 	s.failures = slices.Insert(s.failures, i, f)
 }
 
-// First is the report, not long ago, that came before other reports and before any
-// process had failed: the cause of what has failed after it. Nil if there is none.
+// First returns the recent report that came before other reports and before any process had failed: it is the cause of
+// the later failures. Nil if there is none.
 func (s *Server) First() *Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,16 +48,16 @@ func (s *Server) First() *Failure {
 	return &found
 }
 
-// Clock translates the times of another host's clock into this one's. The zero value is
-// the clock of this host. What is sent from there to here bounds how far the clocks are apart; within
-// the bounds they are taken for equal, as those of most clusters are.
+// Clock translates the times of another host's clock into this one's. Each message from there bounds how far the
+// clocks differ. Within these bounds they count as equal, as the clocks of most clusters are. The zero value is the
+// clock of this host.
 type Clock struct {
 	least, most time.Duration // by which the other clock is behind this one
 	heard       bool
 }
 
-// Hear takes note of a message that was sent at then by the other clock, as Unix time in
-// ns: not before earliest, where that is known, and not after now.
+// Hear notes a message that the other host sent at then by its clock, in Unix ns: not before earliest, if that is
+// known, and not after now.
 func (c *Clock) Hear(then int64, earliest, now time.Time) {
 	if then == 0 {
 		return
@@ -76,11 +76,10 @@ func (c *Clock) Hear(then int64, earliest, now time.Time) {
 	c.least = min(c.least, c.most)
 }
 
-// behind is by how much the other clock is behind.
+// behind is the time by which the other clock is behind.
 func (c *Clock) behind() time.Duration { return min(max(0, c.least), c.most) }
 
-// Here is a time of the other clock's by this one: now where the other has told none, or
-// one that has not come yet.
+// Here translates a time of the other clock. It returns now if the other host has told no time, or one in the future.
 func (c *Clock) Here(then int64, now time.Time) time.Time {
 	if then == 0 {
 		return now
@@ -91,7 +90,7 @@ func (c *Clock) Here(then int64, now time.Time) time.Time {
 	return now
 }
 
-// sameHost tells that both ends of a connection have one address, and so one clock.
+// sameHost reports whether both ends of a connection have one address, and so one clock.
 func sameHost(conn net.Conn) bool {
 	ours, ok := conn.LocalAddr().(*net.TCPAddr)
 	theirs, ok2 := conn.RemoteAddr().(*net.TCPAddr)

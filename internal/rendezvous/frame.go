@@ -12,13 +12,13 @@ import (
 	"github.com/gorovod/gorovod/internal/shape"
 )
 
-// Limits of what one side takes from the other.
+// Limits of what each side accepts from the other.
 const (
 	// MaxValue is the largest value of an Exchange, and the largest answer, in bytes.
 	MaxValue = 64 << 10
 	// maxName is the longest name of an Exchange.
 	maxName = 256
-	// maxHost is the longest name of a host that is shown.
+	// maxHost is the longest host name that messages show.
 	maxHost = 256
 	// maxText is the longest report or error text that travels.
 	maxText = 4 << 10
@@ -26,14 +26,14 @@ const (
 	// values: at most batchBytes of them.
 	maxFrame   = 192 << 10
 	batchBytes = 96 << 10
-	// maxPending is how many Exchanges one rank may have open at a time, and how many Asks.
+	// maxPending is the most Exchanges that one rank may have open at a time, and the most Asks.
 	maxPending = 64
 	// maxQueue bounds the bytes that wait to be sent to one rank.
 	maxQueue = 64 << 20
 )
 
-// hello is what a rank says of itself inside the proof. Its fields keep their
-// meaning in all versions: it is how two versions can tell each other apart.
+// hello is what a rank says about itself inside the proof. Its fields keep their meaning in all versions, so that two
+// versions can recognise each other.
 type hello struct {
 	Protocol   int
 	Arch       string
@@ -50,7 +50,7 @@ type hello struct {
 type message struct {
 	Type string
 
-	// The k-th use of a name on one rank meets the k-th on the others.
+	// The k-th use of a name on one rank belongs to the k-th on the others.
 	Name string `json:",omitempty"`
 	Use  uint64 `json:",omitempty"` // ask, asking, answered: the number of the asker's Ask
 
@@ -89,20 +89,20 @@ const (
 	typeMissing = "missing"
 	typeDeath   = "death"
 	typeVerdict = "verdict" // why those of all ranks end
-	// What another rank's Ask makes of it.
+	// The server sends this because of another rank's Ask.
 	typeQuestion = "question"
 	// The answers that follow are to the Ask with this number; there are no more of them.
 	typeAsking   = "asking"
 	typeAnswered = "answered"
-	// What another rank's Beat makes of it, and the answer to that.
+	// The server sends this because of another rank's Beat, and the rank answers it.
 	typePing  = "ping"
 	typeBeats = "beats"
 )
 
-// Shape differs where two builds have other messages or know other operations, even if nobody has thought of Protocol.
+// Shape differs between builds that have other messages or know other operations, even if nobody has raised Protocol.
 var Shape = sync.OnceValue(func() string { return shape.Digest(Protocol, operation.Version(), hello{}, message{}) })
 
-// encode returns the frame: JSON, or what appendValues makes.
+// encode returns the frame: JSON, or the form of appendValues.
 func encode(m message) (frame []byte, err error) {
 	if m.Type == typeValues {
 		frame, err = jsonframe.AppendBody(nil, appendValues(nil, m), maxFrame)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// NotCome is how a message names ranks for which others wait, and who is there, where these have not met at a server:
-// come and hosts, which are as long, are by rank. A host is empty where it is not known. Some rank has not come.
+// NotCome describes, for a message, which ranks have not come and which have, if they have not met at a server. come
+// and hosts are by rank, and equally long. A host is empty if it is not known. Some rank has not come.
 func NotCome(come []bool, hosts []string) string {
 	var a absence
 	for r, here := range come {
@@ -33,7 +33,7 @@ func NotCome(come []bool, hosts []string) string {
 	return a.String()
 }
 
-// Places lists which ranks are on which hosts, known or not.
+// Places lists which ranks are on which hosts, also unknown ones.
 func Places(hosts []string) string {
 	ranks := make([]int, len(hosts))
 	for r := range ranks {
@@ -42,16 +42,16 @@ func Places(hosts []string) string {
 	return byHost(ranks, func(r int) string { return on(hosts[r]) })
 }
 
-// absence is what is known where some ranks wait for others.
+// absence is what is known while some ranks wait for others.
 type absence struct {
 	there, away []int                 // ascending
 	host        func(rank int) string // of one that is there; empty if unknown
-	// stage and whereabouts say of one that is away where it is and how far it has come; stage, which is nowhere if it
-	// is not known, says the same of many.
+	// stage and whereabouts say where a missing rank is, and how far it has come. stage is short, for many ranks; it
+	// is nowhere if nothing is known.
 	stage, whereabouts func(rank int) string
 }
 
-// String lists who is away, and who is there.
+// String lists the missing ranks, and those that are there.
 func (a absence) String() string {
 	size := len(a.there) + len(a.away)
 	who := are(a.there) + " there"
@@ -70,11 +70,10 @@ func (a absence) String() string {
 	return fmt.Sprintf("%s; %s", strings.Join(parts, ", "), who)
 }
 
-// nowhere is the stage of a rank of which nothing is known: another launcher than
-// horovodrun has started it, or has not.
+// nowhere is the stage of an unknown rank: a launcher other than horovodrun has started it, or nobody has.
 const nowhere = "(not heard of)"
 
-// placed is the stage of a rank of which only its launcher knows.
+// placed is the stage of a rank that only its launcher knows.
 func placed(host string) string { return fmt.Sprintf("on host %s (started, but not heard of)", host) }
 
 func on(host string) string {
@@ -84,11 +83,10 @@ func on(host string) string {
 	return "on host " + host
 }
 
-// maxGroups bounds how many hosts a message lists.
+// maxGroups is the most hosts that a message lists.
 const maxGroups = 32
 
-// byHost lists many ranks, those together of whom the same is to be said: on which host
-// they are, and how far they have come.
+// byHost lists many ranks. It puts those together that have the same host and stage.
 func byHost(ranks []int, say func(rank int) string) string {
 	members := map[string][]int{}
 	var groups []string

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// relay is what the server keeps of one peer for the questions among the
-// members of a generation. A member is asked at most once at a time, however
-// many want to know: its next answer goes to all of them. Each keeps only its
-// last answer, and who asks takes the answers as fast as it reads them, so that
-// neither many nor slow askers make anything grow. Guarded by Server.mu.
+// relay is the server's state of one peer for questions among the members of a generation. The server asks a member
+// one question at a time, however many ranks ask: its next answer goes to all of them. Each member keeps only its last
+// answer, and an asker gets answers as fast as it reads them. So neither many nor slow askers use much memory. Guarded
+// by Server.mu.
 type relay struct {
 	asked    bool      // its answer is awaited
 	answer   []byte    // the last one, as the frame that askers get; nil if there is none
@@ -18,14 +17,14 @@ type relay struct {
 	survey   *survey   // its own ask, nil if it has none open
 }
 
-// survey is one peer's ask that has not been answered in full.
+// survey is one peer's ask that is not complete.
 type survey struct {
 	use      uint64
 	awaiting map[*peer]struct{} // have not answered
 	ready    []*peer            // have, which the asker has not been told
 }
 
-// ask begins a survey for p, in place of one that it had.
+// ask begins a survey for p. It replaces an earlier one.
 func (s *Server) ask(p *peer, use uint64) {
 	if use <= p.asks {
 		return // overtaken on the way by a later one, whose answers serve both
@@ -50,7 +49,7 @@ func (s *Server) ask(p *peer, use uint64) {
 	}
 }
 
-// passOn takes p's answer. False where p breaks the rules.
+// passOn handles p's answer. False if p breaks the rules.
 func (s *Server) passOn(p *peer, value []byte) bool {
 	if !p.asked || len(value) > MaxValue {
 		return false
@@ -70,7 +69,7 @@ func (s *Server) passOn(p *peer, value []byte) bool {
 	return true
 }
 
-// unask forgets p, from whom no answer will come any more.
+// unask forgets p, which will not answer any more.
 func (s *Server) unask(p *peer) {
 	p.relay = relay{}
 	for _, q := range p.gen.members {
@@ -87,8 +86,7 @@ func (v *survey) drop(p *peer) bool {
 	return awaited
 }
 
-// answers takes some of the frames that p's survey has ready. What is left
-// comes after they have been written.
+// answers removes some of the ready frames of p's survey. The rest follows after they have been written.
 func (p *peer) answers() (frames net.Buffers) {
 	v := p.survey
 	if v == nil {

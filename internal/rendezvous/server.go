@@ -1,11 +1,9 @@
-// Package rendezvous is how the ranks of a job find one another, through one
-// server in the launcher, and how they get the job's news: who died, and of
-// what. Package world joins through it; package launch runs the server.
+// Package rendezvous lets the ranks of a job find one another, through one server in the launcher, and brings them the
+// job's news: who died, and how. Package world joins through it; package launch runs the server.
 //
-// Each rank keeps one connection, proved by package auth, for as long as its
-// generation lives. It carries all-gathers of small values (Exchange), questions
-// that a rank's session answers by itself (Ask), deaths from the launcher, and
-// reports to it. It carries no tensors, and an idle connection wakes nobody.
+// Each rank keeps one connection, proved by package auth, while its generation lives. The connection carries
+// all-gathers of small values (Exchange), questions that a rank's session answers by itself (Ask), deaths from the
+// launcher, and reports to it. It carries no tensors, and an idle connection uses no CPU.
 package rendezvous
 
 import (
@@ -24,44 +22,38 @@ import (
 	"github.com/gorovod/gorovod/internal/logging"
 )
 
-// Protocol is the version of what ranks and launcher say to each other.
+// Protocol is the version of the messages between ranks and launcher.
 const Protocol = 5
 
-// maxStrangers is how many connections, besides one for each rank, may be
-// unproved at a time.
+// maxStrangers is the most unproved connections at a time, besides one for each rank.
 const maxStrangers = 64
 
 const (
 	proofTimeout = 10 * time.Second // for a connection to prove itself
 	writeTimeout = 10 * time.Second // for a rank to take one frame
-	// successionTime is how long a rank that joins waits for the connection of
-	// the same rank's earlier process to be seen closed.
+	// successionTime is the time for which a joining rank waits for the connection of its earlier process to close.
 	successionTime = 2 * time.Second
-	// lossTime is how long a lost connection waits for the launcher's report of
-	// a death, which says more.
+	// lossTime is the time for which a lost connection waits for the launcher's report of a death, which says more.
 	lossTime = time.Second
-	// freshTime is how old an answer may be to be given to one more that asks.
+	// freshTime is the greatest age of an answer that the server gives to another asker.
 	freshTime = time.Second
-	// drainTime is how long Died waits to see the connection of a process that
-	// ended with code 0 closed: was it left properly?
+	// drainTime is the time for which Died waits until the connection of a process that ended with code 0 is closed,
+	// to learn whether the process had left properly.
 	drainTime = 250 * time.Millisecond
 )
 
 // Server is the launcher's end. All methods are safe on any goroutine.
 type Server struct {
-	// ServedBy names the process that serves, such as "rank 0", where that is not
-	// the launcher. Set before Serve.
+	// ServedBy names the process that serves, such as "rank 0", if it is not the launcher. Set before Serve.
 	ServedBy string
-	// Knocks is told of connections that do not prove themselves. Optional. Set before
-	// Serve; Close closes it.
+	// Knocks notes connections that do not prove themselves. Optional. Set before Serve; Close closes it.
 	Knocks *auth.Knocks
-	// Epoch tells the generations of this server from those of other servers of the
-	// job. Set before Serve.
+	// Epoch distinguishes the generations of this server from those of the job's other servers. Set before Serve.
 	Epoch uint64
 
 	key  []byte
 	size int
-	// How long to wait for what a closed connection should bring; tests shorten them.
+	// How long to wait for news after a connection has closed; tests shorten it.
 	successionTime, lossTime time.Duration
 	freshTime                time.Duration
 	wg                       sync.WaitGroup
@@ -109,7 +101,7 @@ type peer struct {
 	clock Clock // of its host
 }
 
-// NewServer makes the server of a job of size ranks whose secret is key.
+// NewServer returns the server of a job of size ranks whose secret is key. Call Serve next.
 func NewServer(key []byte, size int) *Server {
 	return &Server{
 		key:            bytes.Clone(key),
@@ -156,8 +148,8 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// failed ends the rendezvous after a panic in it: every rank learns that its server
-// is gone, and nobody waits for what will never come.
+// failed ends the rendezvous after a panic in it: every rank learns that its server is gone, and nobody waits for
+// ever.
 func (s *Server) failed(err error) {
 	logging.Print(slog.LevelError, "gorovod", err.Error())
 	guard.Go("the end of the rendezvous", func(error) {}, func() { s.Close() })
@@ -241,7 +233,7 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// admit takes p into its generation, or says why not.
+// admit puts p into its generation, or says why not.
 func (s *Server) admit(p *peer) (refusal string) {
 	deadline := time.Now().Add(s.successionTime)
 	s.mu.Lock()
@@ -292,7 +284,7 @@ func (s *Server) admit(p *peer) (refusal string) {
 	return ""
 }
 
-// strange says in which way p does not belong to this job.
+// strange says why p does not belong to this job.
 func (s *Server) strange(p *peer) string {
 	switch {
 	case p.Protocol != Protocol:
@@ -317,7 +309,7 @@ func (s *Server) connected(rank int, claimed uint64) *peer {
 	return nil
 }
 
-// dismiss takes p out of the server. Its generation is told.
+// dismiss removes p from the server, and tells its generation.
 func (s *Server) dismiss(p *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -388,7 +380,7 @@ func (s *Server) take(p *peer, m message) bool {
 	return true
 }
 
-// send queues m for p. It never blocks; a rank that does not read is cut off.
+// send queues m for p. It never blocks; the server cuts off a rank that does not read.
 func (s *Server) send(p *peer, m message) {
 	frame, err := encode(m)
 	if err != nil {
@@ -406,7 +398,7 @@ func (s *Server) sendFrame(p *peer, frame []byte) {
 	p.rouse()
 }
 
-// rouse makes deliver look again.
+// rouse wakes deliver.
 func (p *peer) rouse() {
 	select {
 	case p.wake <- struct{}{}:
@@ -446,19 +438,16 @@ func (s *Server) deliver(p *peer) {
 	}
 }
 
-// Started tells where a rank's process runs, for the messages about ranks that
-// do not come.
+// Started notes where a rank's process runs, for the messages about ranks that do not come.
 func (s *Server) Started(rank int, host string, pid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ranks[rank].host, s.ranks[rank].pid = clip(host, maxHost), pid
 }
 
-// Died tells every rank of every generation, now and later, that the process
-// of d.Rank has ended, or takes no part (d.Apart). It returns the news with the server's own knowledge
-// added. A rank that left properly and exited with code 0 is no news to others,
-// except to those who wait for it in an Exchange. Died can block for
-// a quarter of a second.
+// Died tells every rank of every generation, now and later, that the process of d.Rank has ended, or takes no part
+// (d.Apart). It returns d with what the server knows. If the rank left properly and exited with code 0, Died tells
+// only the ranks that wait for it in an Exchange. Died can block for a quarter of a second.
 func (s *Server) Died(d Death) Death {
 	if !d.Failed() {
 		s.Drain(drainTime, d.Rank)
@@ -495,8 +484,8 @@ func (s *Server) Died(d Death) Death {
 	return d
 }
 
-// Drain waits until what ended processes have sent was read, for limit at most: a descendant can hold
-// a connection open.
+// Drain waits until the server has read what ended processes have sent, at most limit: a descendant can hold a
+// connection open.
 func (s *Server) Drain(limit time.Duration, ranks ...int) {
 	timeout := time.After(limit)
 	var peers []*peer
@@ -531,8 +520,7 @@ func (s *Server) list(joined bool) (ranks []int) {
 	return ranks
 }
 
-// Close ends every connection and listener and waits for the goroutines of
-// the connections. Closing twice is allowed.
+// Close ends every connection and listener, and waits for the connections' goroutines. Closing twice is allowed.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

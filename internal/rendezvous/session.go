@@ -15,31 +15,31 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// ErrLost is the cause when the connection to the launcher ends on its own.
+// ErrLost: the connection to the launcher has ended by itself.
 var ErrLost = errors.New("the launcher is gone")
 
 var errClosed = errors.New("the session has been closed")
 
 const (
-	// joinTimeout bounds Join where its context does not.
+	// joinTimeout limits Join if its context does not.
 	joinTimeout = 30 * time.Second
-	// askTimeout is how long the server may take to say who is missing.
+	// askTimeout is the time that the server has to say who is missing.
 	askTimeout = time.Second
 )
 
-// Options say who joins.
+// Options is the input of Join.
 type Options struct {
 	Rank, Size int
 	Host       string
 	PID        int
-	// Generation counts this process's Inits, from 1. Ranks meet whose numbers are equal.
+	// Generation counts this process's Inits, from 1. Ranks with equal numbers meet.
 	Generation uint64
-	// TLS encrypts what is said after the proof.
+	// TLS encrypts everything after the proof.
 	TLS bool
 	// Arch is the architecture that all ranks must share; runtime.GOARCH if empty.
 	Arch string
-	// TrackFD, if set, is told of the connection's descriptor when it is opened
-	// and before it is closed, so that a forked child can close its copy.
+	// TrackFD, if set, is called with the connection's descriptor when it is opened and before it is closed, so that a
+	// forked child can close its copy.
 	TrackFD func(fd int, open bool)
 
 	// 0: Protocol, and empty: Shape(). Tests pretend to be another version.
@@ -47,8 +47,7 @@ type Options struct {
 	shape    string
 }
 
-// Session is one rank's attachment to one generation. Its methods are safe on
-// any goroutine.
+// Session is one rank's connection to one generation. Its methods are safe on any goroutine.
 type Session struct {
 	o      Options
 	conn   net.Conn
@@ -83,11 +82,9 @@ type wait struct {
 	missing chan string // capacity 1
 }
 
-// Join connects to the server, proves the secret both ways and enters the
-// generation. addrs are where the server may be, the likeliest first: they are tried
-// side by side, each a little after the one before, and the first that proves that
-// it knows the secret is kept. Join fails at once where nobody listens at any of
-// them, and after 30 s or when ctx ends.
+// Join connects to the server, proves the secret both ways and enters the generation. addrs are where the server may
+// be, the likeliest first. Join tries them side by side, each a little after the one before, and keeps the first that
+// proves that it knows the secret. It fails at once if nobody listens at any of them, and after 30 s or when ctx ends.
 func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session, error) {
 	if o.Rank < 0 || o.Rank >= o.Size {
 		return nil, fmt.Errorf("rendezvous: rank %d of %d", o.Rank, o.Size)
@@ -119,7 +116,7 @@ func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session,
 	s.beats = make(chan []Silence, 1)
 	s.changed.L = &s.mu
 	s.track()
-	// The context ends whatever blocks.
+	// The end of the context interrupts blocked calls.
 	stop := context.AfterFunc(ctx, func() { a.conn.SetDeadline(time.Unix(1, 0)) })
 	err = s.enter(a.finish, key)
 	if !stop() && err == nil {
@@ -160,17 +157,17 @@ func (s *Session) enter(finish func() error, key []byte) error {
 	return nil
 }
 
-// Addr is the address at which the server was found.
+// Addr returns the server's address.
 func (s *Session) Addr() string { return s.addr }
 
-// Generation is the agreed number of this generation: the same on all its
-// ranks, and given to no other generation of the job.
+// Generation returns the agreed number of this generation: the same on all its ranks, and different from all others of
+// the job.
 func (s *Session) Generation() uint64 { return s.agreed }
 
 // ServedBy names the process that serves, such as "rank 0"; empty for the launcher.
 func (s *Session) ServedBy() string { return s.server }
 
-// read is the goroutine that takes frames until the connection ends.
+// read is the goroutine that reads frames until the connection ends.
 func (s *Session) read() {
 	for {
 		m, err := decode(s.conn)
@@ -234,14 +231,12 @@ func (s *Session) take(m message) {
 	close(w.done)
 }
 
-// Exchange gives value (at most MaxValue bytes) to all ranks of this generation
-// and returns everyone's, by rank; an empty value comes back empty, not nil. Equal
-// values may share memory.
-// All ranks must call it, with the same name; several names can be exchanged
-// at the same time, and one name many times. It blocks until the last rank has
-// called, ctx ends here or on another rank (the error says who is missing), or a rank cannot come any
-// more (the error wraps its Death where it died, and ErrLost where the
-// launcher did).
+// Exchange sends value (at most MaxValue bytes) to all ranks of this generation and returns everyone's, by rank. An
+// empty value stays empty, not nil. Equal values may share memory. All ranks call it with the same name, which may be
+// used again; several names may be under way at a time.
+// Exchange blocks until the last rank has called it, or ctx ends here or on another rank: then the error says who is
+// missing. It fails at once if a rank can never come: the error wraps the Death of a rank that died, and ErrLost if
+// the launcher is gone.
 func (s *Session) Exchange(ctx context.Context, name string, value []byte) ([][]byte, error) {
 	if len(name) > maxName || len(value) > MaxValue {
 		return nil, fmt.Errorf("rendezvous %q: a name of %d and a value of %d bytes, at most %d and %d are allowed",
@@ -297,7 +292,7 @@ func (s *Session) Exchange(ctx context.Context, name string, value []byte) ([][]
 	return nil, &timeoutError{fmt.Sprintf("rendezvous %q: waited %v for %s", name, waited, text)}
 }
 
-// result may be called once done is closed.
+// Call result once done is closed.
 func (w *wait) result() ([][]byte, error) {
 	if w.err != nil {
 		return nil, w.err
@@ -305,8 +300,7 @@ func (w *wait) result() ([][]byte, error) {
 	return w.values, nil
 }
 
-// orEnded is the answer where the connection has ended: an answer that came
-// before that counts.
+// orEnded returns the answer of an ended connection: an answer that arrived before the end counts.
 func (w *wait) orEnded(s *Session, name string) ([][]byte, error) {
 	select {
 	case <-w.done:
@@ -316,16 +310,15 @@ func (w *wait) orEnded(s *Session, name string) ([][]byte, error) {
 	}
 }
 
-// timeoutError says in its own words that the context's deadline has passed.
+// timeoutError is the end of the context's time with a text of its own.
 type timeoutError struct{ text string }
 
 func (e *timeoutError) Error() string { return e.text }
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// OnDeath calls f for each rank that died, those of the past included, one
-// after the other on a goroutine of its own, until the session ends. A rank
-// that left properly (Close) and exited with code 0 is not among them; one
-// that exited with code 0 without leaving is.
+// OnDeath calls f for each rank that has died, also in the past, one after the other on a goroutine of its own, until
+// the session ends. It leaves out a rank that left properly (Close) and exited with code 0, but not one that exited
+// with code 0 without leaving.
 func (s *Session) OnDeath(f func(Death)) {
 	guard.Go("the news of deaths", s.end, func() {
 		s.mu.Lock()
@@ -349,8 +342,8 @@ func (s *Session) unlocked(f func(Death), d Death) {
 	f(d)
 }
 
-// OnLost calls f once, on a goroutine of its own, when the connection to the
-// launcher has ended (or had already) other than by Close. The error wraps ErrLost.
+// OnLost calls f once, on a goroutine of its own, when the connection to the launcher has ended other than by Close,
+// also if it had ended before. The error wraps ErrLost.
 func (s *Session) OnLost(f func(error)) {
 	guard.Go("the news of the launcher's end", s.end, func() {
 		<-s.ended
@@ -360,16 +353,17 @@ func (s *Session) OnLost(f func(error)) {
 	})
 }
 
-// Report tells the launcher why this rank failed. The first report counts. It
-// is best effort: nothing is returned, and it blocks at most 10 s.
+// Report tells the launcher why this rank failed. The first report counts. It is best effort: it returns nothing, and
+// blocks at most 10 s.
 func (s *Session) Report(text string) { s.ReportOn(s.o.Rank, text) }
 
-// ReportOn tells the launcher of a failure that this rank has noticed, of another.
+// ReportOn tells the launcher of another rank's failure that this rank has noticed.
 func (s *Session) ReportOn(rank int, text string) {
 	s.write(message{Type: typeReport, About: 1 + rank, Text: clip(text, maxText), At: time.Now().UnixNano()})
 }
 
-// ReportVictim tells the launcher that operations of this rank have failed for the verdict. It blocks at most limit.
+// ReportVictim tells the launcher that operations of this rank have failed because of the verdict. It blocks at most
+// limit.
 func (s *Session) ReportVictim(limit time.Duration) {
 	written := make(chan struct{})
 	guard.Go("the report of a victim", s.end, func() {
@@ -382,8 +376,8 @@ func (s *Session) ReportVictim(limit time.Duration) {
 	}
 }
 
-// Close leaves the generation. Every Exchange under way fails, here and, where
-// this rank has not contributed, on the other ranks too. Closing twice is allowed.
+// Close leaves the generation. Every Exchange under way fails here, and on other ranks if this rank has not
+// contributed. Closing twice is allowed.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.closing = true
@@ -432,7 +426,7 @@ func (s *Session) end(cause error) {
 	s.changed.Broadcast()
 }
 
-// cause is why the session ended.
+// cause returns why the session ended.
 func (s *Session) cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,15 +5,14 @@ import (
 	"errors"
 )
 
-// Every rank reads a value of every other one, several times in a start: what one costs
-// is what starting grows by. So frames of values are not JSON: their bytes are taken as
-// they stand.
+// Every rank reads a value of every other one, several times while a job starts, so the cost of a value decides how
+// starting grows with the job. Hence frames of values are not JSON:
 //
 //	'v'  name  use  first  alike (0 or 1)  count  count × value
 //
 // Numbers are uvarints; a name or value is its length and its bytes.
 
-// valuesPrefix begins them. JSON begins with a brace.
+// valuesPrefix begins these frames. JSON begins with a brace.
 const valuesPrefix = 'v'
 
 var errValues = errors.New("a frame of values that makes no sense")
@@ -39,7 +38,7 @@ func appendBytes(b, p []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(p))), p...)
 }
 
-// readValues is the way back. The values are parts of body; an empty one is not nil.
+// readValues undoes appendValues. The values are parts of body; an empty one is not nil.
 func readValues(body []byte) (m message, err error) {
 	r := fields(body[1:])
 	m.Type = typeValues
@@ -67,10 +66,10 @@ func readValues(body []byte) (m message, err error) {
 	return m, nil
 }
 
-// fields is what is left to read of a frame.
+// fields is the unread rest of a frame.
 type fields []byte
 
-// number reads one if what came before was in order.
+// number reads a number if everything before it was valid.
 func (f *fields) number(ok bool) (uint64, bool) {
 	n, used := binary.Uvarint(*f)
 	if !ok || used <= 0 {

@@ -6,22 +6,21 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// Verdict is why a generation's operations have come to their end, in the words of the
-// rank that was the first to tell the server. All ranks use them, so that a failure
-// reads the same everywhere, whoever has seen it, and however often.
+// Verdict is why a generation's operations have ended, in the words of the rank that told the server first. All ranks
+// use these words, so that a failure reads the same everywhere.
 type Verdict struct {
 	// Cause says what has failed: rank, host, process, how.
 	Cause string
-	// View is when that was noticed, by which rank, and what it was doing.
+	// View says when which rank noticed it, and what that rank was doing.
 	View string
-	// Left: nothing has failed, but a rank has left. The operations that all have agreed on come to
-	// their ends, and each rank learns by itself when to give up the others.
+	// Left: nothing has failed, but a rank has left. The operations on which all have agreed still run, and each rank
+	// finds out by itself when to give up the others.
 	Left bool
 }
 
-// judge takes what p says why its operations end. The first to say so is believed, and
-// every member is told: also those that no other rank could reach. Where something fails
-// after a rank has left, they are told again, in the same words, that they are to end at once.
+// judge takes p's reason for the end of its operations. The first reason counts, and the server tells every member,
+// also those that no other rank can reach. If something fails after a rank has left, it tells them again, in the same
+// words, to end at once.
 func (s *Server) judge(p *peer, m message) {
 	g := p.gen
 	switch {
@@ -42,8 +41,8 @@ func (s *Server) judge(p *peer, m message) {
 	}
 }
 
-// blame notes the end of a process with code 0 as a failure, once p says that operations failed because of it. The
-// end alone is none: a rank may end without leaving when nobody has anything to do any more.
+// blame counts the end of a process with code 0 as a failure, once p says that operations failed because of it. The
+// end alone is none: a rank may end without leaving while nobody has anything to do.
 func (s *Server) blame(p *peer, m message) {
 	if p.gen.verdict == nil {
 		return
@@ -57,20 +56,19 @@ func (s *Server) blame(p *peer, m message) {
 	}
 }
 
-// Unfinished follows how a rank has ended or left where that made others fail.
+// Unfinished is appended to the end of a rank which made others fail.
 const Unfinished = " while other ranks had operations to do"
 
-// Verdict is that of the generation that was the last to fail, nil if none has.
+// Verdict returns that of the last generation that failed; nil if none has.
 func (s *Server) Verdict() *Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.verdict
 }
 
-// Agree offers this rank's account of a failure, and returns the one that counts on all
-// ranks. It blocks until the server has answered, at most limit: then, and where the
-// server cannot be reached, this rank's own account is returned. Calling it again
-// gives the same.
+// Agree sends this rank's account of a failure, and returns the one that counts on all ranks. It blocks until the
+// server has answered, at most limit. After that time, or if the server cannot be reached, it returns this rank's own
+// account. Further calls return the same.
 func (s *Session) Agree(own Verdict, limit time.Duration) Verdict {
 	agreed := s.Agreed()
 	if agreed == nil || agreed.Left && !own.Left {
@@ -96,8 +94,8 @@ func (s *Session) Agree(own Verdict, limit time.Duration) Verdict {
 	return own
 }
 
-// OnVerdict calls f once, on a goroutine of its own, when the server tells that this
-// generation's operations end at once; never if it does not before the session ends.
+// OnVerdict calls f once, on a goroutine of its own, when the server says that this generation's operations end at
+// once. If the session ends before, it never does.
 func (s *Session) OnVerdict(f func(Verdict)) {
 	guard.Go("the news of a failure", s.end, func() {
 		select {
@@ -110,14 +108,14 @@ func (s *Session) OnVerdict(f func(Verdict)) {
 	})
 }
 
-// Agreed is what the server has told, nil while it has not.
+// Agreed returns the server's verdict, nil before there is one.
 func (s *Session) Agreed() *Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.verdict
 }
 
-// hearVerdict takes the server's word; false for other frames. The caller holds mu.
+// hearVerdict handles a verdict of the server; false for other frames. The caller holds mu.
 func (s *Session) hearVerdict(m message) bool {
 	if m.Type != typeVerdict {
 		return false

@@ -5,7 +5,7 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 )
 
-// algorithms is what the configuration says of the collectives' algorithms.
+// algorithms translates the configuration of the collectives' algorithms.
 func algorithms(c *config.Config) collective.Options {
 	return collective.Options{
 		Deterministic: c.Deterministic,
@@ -14,7 +14,7 @@ func algorithms(c *config.Config) collective.Options {
 	}
 }
 
-// hint makes one of several names of it: any Yes counts, then any No.
+// hint combines several hints: any Yes wins, then any No.
 func hint(hints ...config.Hint) collective.Hint {
 	h := collective.ByModel
 	for _, said := range hints {

@@ -8,7 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/engine"
 )
 
-// startEngine starts it on the network. If that fails the network is closed.
+// startEngine starts the engine on the network. If that fails, it closes the network.
 func (w *World) startEngine(o Options) error {
 	c, p := w.Config, w.Place
 	if p.Rank == 0 && c.Timeline != "" && c.Timeline != config.TimelineDynamic {

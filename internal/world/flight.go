@@ -10,7 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// dumpLines is how much of the record goes to stderr.
+// dumpLines is how many lines of the record go to stderr.
 const dumpLines = 30
 
 // flightDesk answers gorovod doctor --dump.
@@ -19,7 +19,7 @@ type flightDesk struct {
 	close func()
 }
 
-// openFlightDesk begins to answer; where that is impossible, nobody is answered.
+// openFlightDesk starts to answer. If that is impossible, the rank answers nobody.
 func (w *World) openFlightDesk(track func(fd int, open bool)) *flightDesk {
 	d := &flightDesk{close: func() {}}
 	l, err := flight.Listen()
@@ -50,7 +50,7 @@ func (w *World) openFlightDesk(track func(fd int, open bool)) *flightDesk {
 	return d
 }
 
-// Dump is what this rank has done last. Safe on any goroutine.
+// Dump returns this rank's last operations. Safe on any goroutine.
 func (w *World) Dump() *flight.Dump {
 	p := w.Place
 	return &flight.Dump{Job: strings.Join(w.start.Peers, " "), Rank: p.Rank, Size: p.Size, Host: p.Host,
@@ -58,8 +58,7 @@ func (w *World) Dump() *flight.Dump {
 		Records: w.Engine.Records()}
 }
 
-// keepRecord writes the record to where GOROVOD_DUMP_DIR says. It does not
-// wait for the disk.
+// keepRecord writes the record to the folder GOROVOD_DUMP_DIR. It does not wait for the disk.
 func (w *World) keepRecord() {
 	dir := w.Config.DumpDir
 	if dir == "" || w.running.Load() == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/roster"
 )
 
-// introduction is what this rank tells the others of itself.
+// introduction is what this rank tells the others about itself.
 func (w *World) introduction(o Options) roster.Member {
 	c := w.Config
 	var knobs map[string]string // those of rank 0 are enough, and there may be thousands of ranks
@@ -20,7 +20,7 @@ func (w *World) introduction(o Options) roster.Member {
 		Machine: roster.ThisMachine(), Knobs: knobs, MPIRank: mpiRank(o.MPI), Rails: connect.Rails(c, w.Place)}
 }
 
-// introduce exchanges who is where.
+// introduce exchanges the introductions of all ranks.
 func (w *World) introduce(ctx context.Context, o Options) error {
 	me := w.introduction(o)
 	introduction := me.Encode()
@@ -36,7 +36,7 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 	return w.adopt(members)
 }
 
-// adopt checks the roster, and adopts what follows from it: this rank's place, and rank 0's knobs.
+// adopt checks the roster, and adopts this rank's place and rank 0's knobs.
 func (w *World) adopt(members roster.Members) error {
 	w.members = members
 	if err := members.CheckClaims(); err != nil {

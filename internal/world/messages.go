@@ -8,7 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/p2p"
 )
 
-// Send sends a message to another rank, apart from the lanes; see p2p.Endpoint.
+// Send sends a message to another rank, independently of the lanes; see p2p.Endpoint.
 func (w *World) Send(ctx context.Context, to int, tag uint32, label uint16, p []byte) error {
 	defer w.monitor.Attend().Done()
 	return w.whyEnded(ctx, w.messages.Send(ctx, to, tag, label, p))
@@ -21,15 +21,15 @@ func (w *World) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int
 	return n, label, w.whyEnded(ctx, err)
 }
 
-// RecvAny receives a message from whichever rank sends one; see p2p.Endpoint.
+// RecvAny receives a message from any rank; see p2p.Endpoint.
 func (w *World) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
 	defer w.monitor.Attend().Done()
 	from, n, label, err = w.messages.RecvAny(ctx, tag, p)
 	return from, n, label, w.whyEnded(ctx, err)
 }
 
-// whyEnded adds to the error of a call that a rank has left, if that is why there are no messages any
-// more: whoever has closed its endpoint may have done so for another's sake.
+// whyEnded adds to the error of a call which rank has left, if that is why there are no messages any more: a rank may
+// have closed its endpoint because of another one.
 func (w *World) whyEnded(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, p2p.ErrTooLong) {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/engine"
 )
 
-// compareSets makes sure that all ranks were given the same process sets.
+// compareSets checks that all ranks were given the same process sets.
 func (w *World) compareSets(ctx context.Context, sets [][]int) error {
 	mine, err := json.Marshal(sets)
 	if err != nil {
@@ -47,8 +47,8 @@ func (w *World) compareSets(ctx context.Context, sets [][]int) error {
 	return nil
 }
 
-// addSets registers the process sets that were given at the start. One that
-// exists already is left alone: the caller compares what it gave with what there is.
+// addSets registers the process sets given at the start. It leaves an existing set alone; the caller compares what it
+// gave with what exists.
 func (w *World) addSets(sets [][]int) error {
 	for i, ranks := range sets {
 		if _, err := w.Engine.AddSet(ranks); err != nil && !errors.Is(err, engine.ErrSetExists) {

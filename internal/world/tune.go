@@ -7,7 +7,7 @@ import (
 	"github.com/gorovod/gorovod/internal/engine"
 )
 
-// tune asks for autotuning on rank 0 if the configuration does.
+// tune starts autotuning on rank 0 if the configuration asks for it.
 func (w *World) tune(o *engine.Options) error {
 	c := w.Config
 	if !c.Autotune.On || w.Place.Rank != 0 {

@@ -1,7 +1,6 @@
-// Package world joins this process to a generation of the world, and leaves it. It puts together what other
-// packages do: it finds the other ranks through the rendezvous that a bootstrap.Start names, agrees with them on one
-// roster and one configuration, has package connect connect them, starts the engine, and lets package liveness watch
-// who dies.
+// Package world joins this process to a generation of the world, and leaves it. It finds the other ranks through the
+// rendezvous of a bootstrap.Start, agrees with them on one roster and one configuration, lets package connect connect
+// them, starts the engine, and lets package liveness watch for deaths.
 package world
 
 import (
@@ -29,9 +28,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/p2p"
 )
 
-// Options are what the caller of Join provides.
+// Options is the input of Join.
 type Options struct {
-	// TrackFD, if set, is told of every descriptor that lives as long as the world.
+	// TrackFD, if set, is called with every descriptor that lives as long as the world.
 	TrackFD func(fd int, open bool)
 	// MainThread, if set, is engine.Options.MainThread.
 	MainThread func() bool
@@ -44,7 +43,7 @@ type Options struct {
 
 // World is this process's part in one generation.
 type World struct {
-	// Config has the knobs, the agreed ones as rank 0 has them. Where this rank stands is in Place.
+	// Config has the knobs. The agreed ones are rank 0's.
 	Config *config.Config
 	Place  roster.Place
 	Engine *engine.Engine
@@ -66,8 +65,8 @@ type World struct {
 	running  atomic.Pointer[engine.Engine] // Engine, for who may ask before Join has returned
 }
 
-// Join blocks until all ranks have joined the generation, or ctx ends; the error
-// then lists the missing ranks. c is changed: rank 0's agreed knobs are adopted.
+// Join joins a generation, and blocks until all ranks have joined it or ctx ends; then the error lists the missing
+// ranks. It changes c: it adopts rank 0's agreed knobs.
 func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (*World, error) {
 	if !s.Deadline.IsZero() {
 		limited, cancel := context.WithDeadline(ctx, s.Deadline)
@@ -94,7 +93,7 @@ func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (
 	return w, nil
 }
 
-// meet finds the rendezvous, and meets the other ranks there.
+// meet finds the rendezvous, and waits there for the other ranks.
 func (w *World) meet(ctx context.Context, o Options) error {
 	s := w.start
 	session, err := rendezvous.Join(ctx, s.Peers, s.Secret, rendezvous.Options{Rank: s.Place.Rank, Size: s.Place.Size,
@@ -122,7 +121,7 @@ func (w *World) meet(ctx context.Context, o Options) error {
 	return err
 }
 
-// begin connects the ranks, which know of one another, and starts the engine.
+// begin connects the ranks, which know one another now, and starts the engine.
 func (w *World) begin(ctx context.Context, o Options) (err error) {
 	w.monitor = liveness.New(liveness.Options{Config: w.Config, Rank: w.Place.Rank, Members: w.members,
 		Session: w.session, Record: w.keepRecord, Log: o.Log})
@@ -141,21 +140,20 @@ func (w *World) begin(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// Describe names a rank for people.
+// Describe names a rank in messages.
 func (w *World) Describe(rank int) string { return w.members.Describe(rank) }
 
-// RankOfMPI is the rank of a process of MPI, -1 for a stranger.
+// RankOfMPI returns the rank of a process of MPI, -1 if it is not in the world.
 func (w *World) RankOfMPI(process int) int { return w.members.RankOfMPI(process) }
 
-// Fail says that this rank's program has failed, see liveness.Monitor.Fail.
+// Fail reports that this rank's program has failed, see liveness.Monitor.Fail.
 func (w *World) Fail(reason string) { w.monitor.Fail(reason) }
 
-// Failure is why the operations of this rank have come to their end; "" while they
-// have not, and after a shutdown.
+// Failure says why the operations of this rank have ended; "" before, and after a shutdown.
 func (w *World) Failure() string { return w.monitor.Failure() }
 
-// Abort fails this rank's operations, and those of the others as far as they can be
-// reached, for a cause that the world cannot see by itself.
+// Abort fails this rank's operations, and those of all ranks that it can reach, for a cause that the world cannot see
+// by itself.
 func (w *World) Abort(cause error) { w.monitor.Abort(cause) }
 
 // Leave ends this rank's membership; see engine.Shutdown.
