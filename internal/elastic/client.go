@@ -1,11 +1,8 @@
-// Package elastic is what a worker of an elastic job and the job's driver have in
-// common: what they say to each other, and the worker's end of it. Package
-// process registers through a Client before each Init; package driver, in the
-// launcher, answers.
+// Package elastic is the conversation between a worker of an elastic job and the job's driver: its messages, and the
+// worker's end. Package process registers through a Client before each Init; package driver, in the launcher, answers.
 //
-// A worker keeps one connection to the driver for its whole life, proved by package
-// auth. On it the worker asks for a place in the next epoch, and hears when the
-// hosts have changed.
+// A worker keeps one connection to the driver for its whole life, proved by package auth. On it the worker asks for a
+// place in the next epoch, and hears about changes of the hosts.
 package elastic
 
 import (
@@ -26,37 +23,37 @@ import (
 )
 
 var (
-	// ErrLost is the cause when the driver is gone: the worker can join nothing more.
+	// ErrLost: the driver is gone. The worker can join nothing more.
 	ErrLost = errors.New("the launcher of this elastic job is gone")
-	// ErrDismissed says that there is no place for the worker any more, and that it is to end.
+	// ErrDismissed: the job has no place for the worker any more. It must end.
 	ErrDismissed = errors.New("this worker has left the elastic job")
 )
 
 const (
 	dialTimeout  = 30 * time.Second
 	writeTimeout = 10 * time.Second
-	// lostPause is how long the driver's end is kept back: what carries this process's output
-	// to the same launcher finds out by itself, and what was printed before would be lost.
+	// lostPause delays the news of the driver's end. Whoever passes this process's output on to the same launcher
+	// finds out by itself; without the pause the last output would be lost.
 	lostPause = time.Second
 )
 
-// keepAlive finds out that the driver's host is gone.
+// keepAlive configures the probes that notice the loss of the driver's host.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
 
-// Options say who dials, and how.
+// Options is the input of Dial.
 type Options struct {
 	Worker int
-	// TLS encrypts what is said after the proof.
+	// TLS encrypts everything after the proof.
 	TLS bool
-	// TrackFD, if set, is told of the connection's descriptor when it is opened and
-	// before it is closed, so that a forked child can close its copy.
+	// TrackFD, if set, is called with the connection's descriptor when it is opened and before it is closed, so that a
+	// forked child can close its copy.
 	TrackFD func(fd int, open bool)
-	// Lost, if set, is called once, on a goroutine of the client's, when the driver is gone.
+	// Lost, if set, is called once, on a goroutine of the client, when the driver is gone.
 	Lost func(error)
 }
 
-// Client is a worker's connection to its driver. Its methods are safe on any
-// goroutine, but for Register, which has one caller at a time.
+// Client is a worker's connection to its driver. Its methods are safe on any goroutine, except Register, which has one
+// caller at a time.
 type Client struct {
 	conn  net.Conn
 	o     Options
@@ -74,8 +71,8 @@ type Client struct {
 	news    chan struct{} // capacity 1: an update has come
 }
 
-// Dial connects to the driver at one of addrs, which are tried as rendezvous.Join
-// tries them, and proves both ends. It blocks at most 30 s.
+// Dial connects to the driver at one of addrs, which it tries as rendezvous.Join does, and proves both ends. It blocks
+// at most 30 s.
 func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, error) {
 	hello, err := json.Marshal(Hello{Protocol: Protocol, Worker: o.Worker, PID: os.Getpid(), TLS: o.TLS})
 	if err != nil {
@@ -117,7 +114,7 @@ func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, 
 	return c, nil
 }
 
-// enter proves this end, and begins TLS where that is wanted. The result stands for conn.
+// enter proves this end, and begins TLS if that is wanted. Use the result instead of conn.
 func enter(conn net.Conn, finish func() error, key []byte, tls bool) (net.Conn, error) {
 	conn.SetDeadline(time.Now().Add(dialTimeout))
 	defer conn.SetDeadline(time.Time{})
@@ -130,9 +127,8 @@ func enter(conn net.Conn, finish func() error, key []byte, tls bool) (net.Conn, 
 	return auth.Seal(conn, key, true)
 }
 
-// Register waits for a place in the next epoch; r says what the worker brings. It
-// blocks until the driver has one, which may take as long as the job waits for
-// others, or until ctx ends. The error is ErrDismissed, ErrLost or ctx's.
+// Register asks for a place in the next epoch; r says what the worker has. It blocks until the driver gives one, which
+// may take as long as the job waits for others, or until ctx ends. The error is ErrDismissed, ErrLost or ctx's.
 func (c *Client) Register(ctx context.Context, r membership.Registration) (Assignment, error) {
 	c.mu.Lock()
 	c.number++
@@ -167,8 +163,8 @@ func answer(m Message) (Assignment, error) {
 	return *m.Assignment, nil
 }
 
-// Updates is what the driver has said of the hosts since the last place, and
-// forgets it; 0 and NoUpdate if nothing.
+// Updates returns the driver's news of the hosts since the last place, and forgets it; 0 and NoUpdate if there is
+// none.
 func (c *Client) Updates() (stamp int64, update membership.HostUpdate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,8 +173,7 @@ func (c *Client) Updates() (stamp int64, update membership.HostUpdate) {
 	return stamp, update
 }
 
-// AwaitUpdates waits until there is something for Updates to return. One goroutine may wait at a
-// time. The error is ErrLost or ctx's.
+// AwaitUpdates blocks until Updates has news. One goroutine may wait at a time. The error is ErrLost or ctx's.
 func (c *Client) AwaitUpdates(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -197,7 +192,7 @@ func (c *Client) AwaitUpdates(ctx context.Context) error {
 	}
 }
 
-// Err is nil while the driver is there, else it wraps ErrLost.
+// Err is nil while the driver is there. Otherwise it wraps ErrLost.
 func (c *Client) Err() error {
 	select {
 	case <-c.ended:
@@ -207,7 +202,7 @@ func (c *Client) Err() error {
 	}
 }
 
-// Close ends the connection. The driver then awaits the end of this process.
+// Close ends the connection. The driver then expects the end of this process.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closing = true
@@ -215,7 +210,7 @@ func (c *Client) Close() {
 	c.end(errors.New("closed"))
 }
 
-// read is the goroutine that takes frames until the connection ends.
+// read is the goroutine that reads frames until the connection ends.
 func (c *Client) read() {
 	for {
 		m, err := Decode(c.conn)

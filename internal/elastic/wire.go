@@ -11,13 +11,13 @@ import (
 	"github.com/gorovod/gorovod/internal/jsonframe"
 )
 
-// Protocol is the version of what workers and driver say to each other.
+// Protocol is the version of the messages between workers and driver.
 const Protocol = 1
 
 // maxFrame bounds every frame; the largest has the process sets of a job.
 const maxFrame = 1 << 20
 
-// Hello is what a worker says of itself inside the proof.
+// Hello is what a worker says about itself inside the proof.
 type Hello struct {
 	Protocol int
 	Worker   int
@@ -52,9 +52,9 @@ type Message struct {
 type Assignment struct {
 	Epoch uint64
 	Place membership.Place
-	// Addrs are where the epoch's rendezvous may be, the likeliest first.
+	// Addrs are the addresses at which the epoch's rendezvous may be, the likeliest first.
 	Addrs []string
-	// Sync says that not all members have the same state.
+	// Sync says that the members may have different states.
 	Sync bool
 	// Sets are the process sets of rank 0.
 	Sets [][]int `json:",omitempty"`
@@ -75,8 +75,8 @@ func Decode(r io.Reader) (m Message, err error) {
 	return m, err
 }
 
-// EpochKey is the secret of one epoch. It is made on both sides of the job's, so that
-// it never travels, and that a process of an earlier epoch can join nothing of a later one.
+// EpochKey derives the secret of one epoch from the job's. Both sides compute it, so it never travels, and a process
+// of an earlier epoch can join nothing of a later one.
 func EpochKey(key []byte, epoch uint64) []byte {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte("gorovod elastic epoch"))

@@ -1,5 +1,5 @@
-// Package checkpoint keeps the state of a job on a disk, a file for each commit. A
-// file is complete or not there, and its checksum tells whether it is intact.
+// Package checkpoint keeps the state of a job on a disk, one file for each commit. A file is complete or not there,
+// and has a checksum.
 package checkpoint
 
 import (
@@ -20,19 +20,18 @@ import (
 const (
 	// magic begins each file: the format and its version.
 	magic = "gorovod checkpoint 1\n"
-	// headerSize is what comes before the data: magic, number, length, sum.
+	// headerSize is the length of magic, number, length and sum, which precede the data.
 	headerSize = len(magic) + 8 + 8 + sha256.Size
 
 	prefix, suffix = "commit-", ".checkpoint"
 	partial        = ".partial" // of a file that is being written
-	// kept is how many of the newest files stay: should the last one be damaged,
-	// there is another.
+	// kept is how many of the newest files stay: if the last one is damaged, another one is left.
 	kept = 2
 )
 
-// Save writes the state of a commit into a directory, which it makes. When it
-// returns nil the file is on the disk, whatever happens to this host; until then the
-// earlier ones are. It removes all but the newest files. One process at a time may save into a directory.
+// Save writes the state of a commit into a directory, which it creates. When it returns nil, the file is on the disk
+// and survives a crash of this host; until then the earlier files do. It removes all but the newest files. One process
+// at a time may save into a directory.
 func Save(dir string, number int64, data []byte) (err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fmt.Errorf("checkpoint of commit %d: %w", number, err)
@@ -52,7 +51,7 @@ func Save(dir string, number int64, data []byte) (err error) {
 	return prune(dir, number)
 }
 
-// header is what comes before data.
+// header returns the bytes before the data.
 func header(number int64, data []byte) []byte {
 	h := append(make([]byte, 0, headerSize), magic...)
 	h = binary.BigEndian.AppendUint64(h, uint64(number))
@@ -77,7 +76,7 @@ func write(name string, parts ...[]byte) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// syncDir makes a renaming last.
+// syncDir makes a renaming survive a crash of the host.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -86,8 +85,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// prune removes what is older than the kept newest up to number, and what an earlier process did
-// not finish.
+// prune removes files older than the kept newest up to number, and unfinished files of an earlier process.
 func prune(dir string, number int64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -114,7 +112,7 @@ func prune(dir string, number int64) error {
 	return nil
 }
 
-// parse reads a file's name. A number that no commit can have is negative.
+// parse parses a file's name. A number that no commit can have is negative.
 func parse(name string) (number int64, ok bool) {
 	digits, ok := strings.CutPrefix(name, prefix)
 	if !ok {
@@ -135,9 +133,8 @@ func parse(name string) (number int64, ok bool) {
 	return number, true
 }
 
-// Newest reads the newest file of a directory that is as it was written; skipped is
-// told of each newer one that is not. number is -1 where there is none. The error is
-// that of a directory that is there and cannot be read.
+// Newest reads the newest intact file of a directory. It calls skipped for each newer one that is damaged. number is
+// -1 if there is none. The error is that of a directory that exists and cannot be read.
 func Newest(dir string, skipped func(error)) (number int64, data []byte, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

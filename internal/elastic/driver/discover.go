@@ -9,8 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
-// firstHosts is where the job begins, for which FirstDiscovery is the limit. An interruption ends the
-// search; then the job is over, and the hosts are none.
+// firstHosts finds the hosts with which the job begins, within FirstDiscovery. An interruption ends the search: then
+// the job is over, and the list is empty.
 func (d *Driver) firstHosts(ctx context.Context) ([]membership.Host, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.o.FirstDiscovery.Limit,
 		fmt.Errorf("it has not ended within %v (%s)", d.o.FirstDiscovery.Limit, d.o.FirstDiscovery.Option))
@@ -40,8 +40,8 @@ func (d *Driver) firstHosts(ctx context.Context) ([]membership.Host, error) {
 	}
 }
 
-// discover is the goroutine that asks for the hosts now and then. What fails after
-// the first time is told, once for each text, and asked again; that it works again is told, too.
+// discover is the goroutine that asks for the hosts now and then. It reports later failures, once for each text, tries
+// again, and reports when discovery works again.
 func (d *Driver) discover(ctx context.Context, known []membership.Host) {
 	every := time.NewTicker(d.o.DiscoverEvery)
 	defer every.Stop()
@@ -76,7 +76,7 @@ func (d *Driver) discover(ctx context.Context, known []membership.Host) {
 	}
 }
 
-// keepOrder puts the hosts that were known first, in their order.
+// keepOrder puts the known hosts first, in their order.
 func keepOrder(known, hosts []membership.Host) []membership.Host {
 	index := make(map[string]int, len(known))
 	for i, h := range known {

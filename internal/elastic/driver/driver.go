@@ -1,11 +1,9 @@
-// Package driver runs an elastic job from the launcher: it does what package
-// membership decides. Workers keep a connection each, on which they ask for a
-// place and hear of changes. Each epoch has a rendezvous of its own, with a key and
-// numbers of its own, so that nothing below has to know of elastic jobs: a death
-// is told to the epoch's rendezvous, and every rank aborts with its cause.
+// Package driver runs an elastic job from the launcher: it carries out the decisions of package membership. Each
+// worker keeps a connection, on which it asks for a place and hears about changes. Each epoch has a rendezvous of its
+// own, with its own key and numbers, so no layer below knows of elastic jobs: the driver reports a death to the
+// epoch's rendezvous, and every rank aborts with its cause.
 //
-// Processes are started and signalled by the caller, who reports what becomes of
-// them (Started, Ended).
+// The caller starts and signals processes, and reports what happens to them (Started, Ended, Gone).
 package driver
 
 import (
@@ -33,24 +31,24 @@ type Options struct {
 	membership.Config
 	// Key is the job's secret.
 	Key []byte
-	// Discover, if set, is asked for the hosts every DiscoverEvery, on a goroutine of
-	// its own. Else the job has the hosts of Hosts.
+	// Discover, if set, returns the hosts. It is called every DiscoverEvery, on a goroutine of its own. Otherwise the
+	// job has the hosts of Hosts.
 	Discover      func(ctx context.Context) ([]membership.Host, error)
 	DiscoverEvery time.Duration
-	// FirstDiscovery is how long the first discovery may take; after SlowDiscovery the user is told that
-	// it is under way.
+	// FirstDiscovery is how long the first discovery may take. After SlowDiscovery the driver tells the user that it
+	// is under way.
 	FirstDiscovery Limit
 	SlowDiscovery  time.Duration
 	Hosts          []membership.Host
-	// Start begins to start a worker, and Signal signals one: its process group, and with
-	// SIGKILL all that is below it. Both are called on the driver's goroutine, and must not block.
+	// Start begins to start a worker. Signal signals one: its process group, and for SIGKILL all its descendants. Both
+	// run on the driver's goroutine, and must not block.
 	Start  func(membership.Start)
 	Signal func(worker int, sig syscall.Signal)
-	// Meet opens an epoch's rendezvous, and tells where each host finds it.
+	// Meet opens an epoch's rendezvous, and returns its addresses for each host.
 	Meet func() ([]net.Listener, func(host string) []string, error)
 	// Say tells the user something, and Debug a user who wants to know more.
 	Say, Debug func(format string, args ...any)
-	// Grace is how long processes may take to end after they are asked to (SIGTERM).
+	// Grace is how long processes may take to end after SIGTERM.
 	Grace time.Duration
 }
 
@@ -62,14 +60,14 @@ type Limit struct {
 
 // Outcome is how a job ended.
 type Outcome struct {
-	// Reason is why it was stopped; empty if it has finished.
+	// Reason says why it was stopped; empty if it has finished.
 	Reason string
-	// Failure is the end that counts: the first failure in the last epoch, or the first
-	// at all if the job came to its end without one. Nil if there is none.
+	// Failure is the failure that counts: the first one in the last epoch, or the first of all if the job has ended
+	// without one there. Nil if there is none.
 	Failure *Failure
-	// Earlier says that others failed before it, in earlier epochs, which the job survived.
+	// Earlier says that workers failed in earlier epochs, which the job survived.
 	Earlier bool
-	// Ranks are those of the last epoch's workers, by worker; none if no epoch was formed.
+	// Ranks are the ranks of the last epoch's workers, by worker; empty if no epoch was formed.
 	Ranks map[int]int
 }
 
@@ -81,7 +79,7 @@ type Failure struct {
 	Death rendezvous.Death
 }
 
-// String is one line: who, and how it ended.
+// String is one line: which worker, and how it ended.
 func (f Failure) String() string {
 	who := fmt.Sprintf("worker %d", f.Worker)
 	if f.Epoch > 0 && f.Death.Rank != f.Worker {
@@ -110,7 +108,7 @@ type Driver struct {
 	next     <-chan time.Time // when the next stage begins
 }
 
-// worker is what the driver knows of one.
+// worker is the driver's state of one worker.
 type worker struct {
 	id      int
 	host    string
@@ -128,8 +126,8 @@ func New(o Options) *Driver {
 	return &Driver{o: o, events: make(chan func(), 256), done: make(chan struct{}), workers: map[int]*worker{}}
 }
 
-// Run runs the job to its end, and returns when no process of it is left, or none
-// that can be killed. It may be called once.
+// Run runs the job to its end. It returns when no process of it is left, except those that cannot be killed. Call it
+// once.
 func (d *Driver) Run(ctx context.Context) (Outcome, error) {
 	defer close(d.done)
 	defer func() {
@@ -174,7 +172,7 @@ func (d *Driver) Run(ctx context.Context) (Outcome, error) {
 	return d.outcome(), nil
 }
 
-// post has f run by Run's goroutine.
+// post lets Run's goroutine run f.
 func (d *Driver) post(f func()) {
 	select {
 	case d.events <- f:
@@ -184,10 +182,10 @@ func (d *Driver) post(f func()) {
 
 func (d *Driver) now() time.Duration { return time.Since(d.began) }
 
-// over says that nothing is left to wait for.
+// over reports whether nothing is left to wait for.
 func (d *Driver) over() bool { return d.stopping && (len(d.workers) == 0 || d.stage == givenUp) }
 
-// Started says that a worker's process runs.
+// Started reports that a worker's process runs.
 func (d *Driver) Started(id, pid int) {
 	d.post(func() {
 		if w := d.workers[id]; w != nil {
@@ -196,11 +194,10 @@ func (d *Driver) Started(id, pid int) {
 	})
 }
 
-// Ended says how a worker's process has ended, or that it could not start. Gone
-// follows.
+// Ended reports how a worker's process has ended, or that it could not start. Report Gone afterwards.
 func (d *Driver) Ended(id int, death rendezvous.Death) { d.post(func() { d.ended(id, death) }) }
 
-// Gone says that nothing is left of a worker, so that its slot is free.
+// Gone reports that nothing is left of a worker, so that its slot is free.
 func (d *Driver) Gone(id int) {
 	d.post(func() {
 		w := d.workers[id]
@@ -211,11 +208,10 @@ func (d *Driver) Gone(id int) {
 	})
 }
 
-// HostLost says that a host cannot be reached any more; its workers' ends follow,
-// each with the reason.
+// HostLost reports that a host cannot be reached any more. Report its workers' ends afterwards, each with the reason.
 func (d *Driver) HostLost(host string) { d.post(func() { d.do(d.state.HostLost(d.now(), host)) }) }
 
-// Offer says which hosts there are now, where Options.Discover is nil. Hosts that are known keep their order.
+// Offer reports which hosts exist now, if Options.Discover is nil. Known hosts keep their order.
 func (d *Driver) Offer(hosts []membership.Host) {
 	d.post(func() {
 		hosts = keepOrder(d.o.Hosts, hosts)
@@ -226,8 +222,8 @@ func (d *Driver) Offer(hosts []membership.Host) {
 	})
 }
 
-// Abandon has Run return at once: nobody is left who could start or end a process. The
-// workers see their connections end.
+// Abandon ends Run at once, because nobody is left who could start or end a process. The workers see their connections
+// end.
 func (d *Driver) Abandon() {
 	d.post(func() {
 		d.stopping = true
@@ -235,7 +231,7 @@ func (d *Driver) Abandon() {
 	})
 }
 
-// Interrupt passes a signal on to all workers and ends the job; a second one kills them.
+// Interrupt passes a signal on to all workers and ends the job. A second one kills them.
 func (d *Driver) Interrupt(sig syscall.Signal, reason string) {
 	d.post(func() {
 		if d.stage != trains {
@@ -277,7 +273,7 @@ func (d *Driver) ended(id int, death rendezvous.Death) {
 	d.do(d.state.Ended(d.now(), id, death.Failed()))
 }
 
-// do carries out what the state has decided.
+// do carries out the decisions of the state.
 func (d *Driver) do(actions []membership.Action) {
 	for _, a := range actions {
 		if d.stopping {
@@ -316,7 +312,7 @@ func (d *Driver) do(actions []membership.Action) {
 	}
 }
 
-// end has a worker's process ended, by force if it takes too long.
+// end ends a worker's process, by force if it takes too long.
 func (d *Driver) end(id int) {
 	w := d.workers[id]
 	if w == nil || w.ended {
@@ -333,7 +329,7 @@ func (d *Driver) end(id int) {
 	})
 }
 
-// dismiss tells a worker to end by itself, and sees to it that it does.
+// dismiss tells a worker to end by itself, and ends it if it does not.
 func (d *Driver) dismiss(id int, reason string) {
 	d.tell(id, elastic.Message{Type: elastic.TypeDismiss, Text: reason})
 	w := d.workers[id]
@@ -372,7 +368,7 @@ const (
 // killTime is how long processes may take to end after SIGKILL.
 const killTime = 12 * time.Second
 
-// enter goes to a stage, and sets the time of the next.
+// enter begins a stage, and sets the time of the next.
 func (d *Driver) enter(stage int) {
 	d.stage = stage
 	switch stage {
@@ -397,7 +393,7 @@ func (d *Driver) signal(sig syscall.Signal) {
 	}
 }
 
-// outcome is what the job comes to.
+// outcome is the job's Outcome.
 func (d *Driver) outcome() Outcome {
 	o := Outcome{Reason: d.reason, Ranks: d.ranks}
 	if i := d.rootOfEpoch(); i >= 0 {
@@ -410,8 +406,8 @@ func (d *Driver) outcome() Outcome {
 	return o
 }
 
-// rootOfEpoch is the index of the failure that made the others of the last epoch fail: that of the rank
-// that was reported first, or else the first to end. It is -1 if there is none.
+// rootOfEpoch is the index of the failure that made the others of the last epoch fail: that of the rank that was
+// reported first, or else the first to end. It is -1 if there is none.
 func (d *Driver) rootOfEpoch() int {
 	var first *rendezvous.Failure
 	if d.epoch != nil {

@@ -15,17 +15,16 @@ import (
 const (
 	proofTimeout = 10 * time.Second // for a connection to prove itself
 	writeTimeout = 10 * time.Second // for a worker to take what is sent
-	// maxStrangers is how many connections may be unproved at a time.
+	// maxStrangers is the most unproved connections at a time.
 	maxStrangers = 256
-	// maxQueue is how many frames may wait to be sent to one worker.
+	// maxQueue is the most frames that may wait to be sent to one worker.
 	maxQueue = 64
 )
 
-// keepAlive finds out that a worker's host is gone.
+// keepAlive configures the probes that notice the loss of a worker's host.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
 
-// Serve accepts workers' connections on l until l is closed, and returns when
-// all of its connections have ended.
+// Serve accepts workers' connections on l until l is closed, and returns when all of them have ended.
 func (d *Driver) Serve(l net.Listener) {
 	var attended sync.WaitGroup
 	defer attended.Wait()
@@ -60,8 +59,7 @@ func (d *Driver) Serve(l net.Listener) {
 	}
 }
 
-// prove checks that a connection is a worker's, and begins TLS where the worker wants
-// it. proved stands for c.
+// prove checks that a connection is a worker's, and begins TLS if the worker wants it. Use proved instead of c.
 func (d *Driver) prove(c net.Conn) (proved net.Conn, hello elastic.Hello, err error) {
 	c.SetDeadline(time.Now().Add(proofTimeout))
 	raw, err := auth.Accept(c, d.o.Key)
@@ -150,7 +148,7 @@ func (d *Driver) attend(raw net.Conn, hello elastic.Hello) {
 	d.post(func() { d.parted(hello.Worker, c) })
 }
 
-// hear takes a worker's message.
+// hear handles a worker's message.
 func (d *Driver) hear(id int, c *conn, m elastic.Message) {
 	w := d.workers[id]
 	if w == nil || w.conn != c {
@@ -177,8 +175,8 @@ func (d *Driver) hear(id int, c *conn, m elastic.Message) {
 	}
 }
 
-// apart tells the others of a worker's epoch that it could not join it, and why: those
-// who have joined would wait for it.
+// apart tells the others of a worker's epoch that it could not join, and why. Those that have joined would wait for
+// it.
 func (d *Driver) apart(w *worker, trouble string) {
 	if trouble != "" && d.epoch != nil && w.epoch == d.epoch.number {
 		d.o.Debug("worker %d could not join epoch %d: %s", w.id, w.epoch, trouble)
@@ -186,8 +184,7 @@ func (d *Driver) apart(w *worker, trouble string) {
 	}
 }
 
-// parted is told that a connection has ended. Its process may have ended, too: that
-// news says more.
+// parted handles the end of a connection. Its process may have ended, too; that news says more.
 func (d *Driver) parted(id int, c *conn) {
 	w := d.workers[id]
 	if w == nil || w.conn != c {
@@ -203,7 +200,7 @@ func (d *Driver) parted(id int, c *conn) {
 	})
 }
 
-// tell sends a message to a worker. It never blocks; one that does not read is cut off.
+// tell sends a message to a worker. It never blocks; a worker that does not read is cut off.
 func (d *Driver) tell(id int, m elastic.Message) {
 	w := d.workers[id]
 	if w == nil || w.conn == nil {

@@ -8,15 +8,14 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// epoch is one world of workers, and the place where its ranks meet.
+// epoch is one world of workers, and its rendezvous.
 type epoch struct {
 	number    uint64
 	server    *rendezvous.Server
 	listeners []net.Listener
 }
 
-// close ends the rendezvous. Ranks that still hold to it, because they were stopped,
-// say, find it gone.
+// close ends the rendezvous. Ranks that are still connected, for example because they were stopped, find it gone.
 func (e *epoch) close() {
 	e.server.Close()
 	for _, l := range e.listeners {
@@ -24,8 +23,8 @@ func (e *epoch) close() {
 	}
 }
 
-// form opens an epoch's rendezvous and sends its members there. The rendezvous of
-// the last epoch is closed: all members of this one have left it.
+// form opens an epoch's rendezvous and sends its members there. It closes the rendezvous of the last epoch, which all
+// its members have left.
 func (d *Driver) form(a membership.Form) error {
 	listeners, addrs, err := d.o.Meet()
 	if err != nil {

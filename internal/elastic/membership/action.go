@@ -2,7 +2,7 @@ package membership
 
 import "fmt"
 
-// Action is something that the caller is to do. Actions are done in order.
+// Action is something that the caller must do. Actions are done in order.
 type Action interface{ String() string }
 
 // Start starts a worker.
@@ -10,52 +10,50 @@ type Start struct {
 	Worker int
 	Host   string
 	Slot   int // the worker's number among the slots of the host
-	// Place is where the worker would stand if all came whom the job has now. LocalRank is the
-	// slot, which no other worker of the host has. The place that counts comes with Form.
+	// Place is the worker's place if all workers came that the job has now. LocalRank is the slot, which no other
+	// worker of the host has. The real place comes with Form.
 	Place Place
 }
 
-// End ends a worker's process. Ended is awaited.
+// End ends a worker's process. Report it by Ended.
 type End struct {
 	Worker int
 	Reason string
 }
 
-// Dismiss tells a worker that waits for a place that there is none for it, so
-// that it ends by itself; should it not, it is to be ended. Ended is awaited, if the worker is known.
+// Dismiss tells a waiting worker that there is no place for it, so that it ends by itself. If it does not, end it.
+// Report its end by Ended, if the worker is known.
 type Dismiss struct {
 	Worker int
 	Reason string
 }
 
-// Form begins an epoch, of workers that all wait for a place.
+// Form begins an epoch of workers that all wait for a place.
 type Form struct {
 	Epoch  uint64
 	Places []Place // by rank
-	// Sync says that not all members have the same state already.
+	// Sync says that the members may have different states.
 	Sync bool
-	// Sets are the process sets of rank 0: lists of ranks, which may be too large for this epoch.
+	// Sets are the process sets of rank 0: lists of ranks, some of which may be beyond this epoch's size.
 	Sets [][]int
 }
 
-// Notify tells the members of the epoch that others are there, or are to go: when
-// it suits them they should become ready.
+// Notify tells the members of the epoch that workers have come, or must go. They become ready when it suits them.
 type Notify struct {
 	Workers []int
 	Update  HostUpdate
 }
 
-// Ping asks a worker whether it lives: Heard is awaited.
+// Ping asks a worker whether it lives. Report its answer by Heard.
 type Ping struct{ Worker int }
 
-// Stop ends the job: all workers that are left are to be ended. Reason is
-// empty where it has finished. Nothing follows it.
+// Stop ends the job and all workers that are left. Reason is empty if the job has finished. No action follows it.
 type Stop struct{ Reason string }
 
 // Tell is a message for the user.
 type Tell struct{ Text string }
 
-// HostUpdate says what has become of the hosts, as upstream numbers it.
+// HostUpdate says how the hosts have changed, numbered as in Horovod.
 type HostUpdate int
 
 // The kinds of HostUpdate; added and removed together are 3.
@@ -69,8 +67,7 @@ func (u HostUpdate) String() string {
 	return [...]string{"no update", "removed", "added", "mixed"}[u&3]
 }
 
-// Place is where a worker stands in an epoch. Cross ranks count the hosts that
-// have a worker with the same local rank.
+// Place is a worker's place in an epoch. Cross ranks count the hosts that have a worker with the same local rank.
 type Place struct {
 	Worker               int
 	Host                 string

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// maxStrikes is how many epochs in a row may fail to come together although
-// nobody has died.
+// maxStrikes is how many epochs in a row may fail to come together although nobody has died.
 const maxStrikes = 3
 
 // form begins the next epoch, if it can.
@@ -45,7 +44,7 @@ func (s *State) form() {
 	s.begin(came)
 }
 
-// apart is why the last epoch could not be joined, although nobody was lost.
+// apart says why the last epoch could not be joined although nobody was lost.
 func (s *State) apart(came []*worker) string {
 	if s.lost {
 		return ""
@@ -59,8 +58,7 @@ func (s *State) apart(came []*worker) string {
 	return ""
 }
 
-// begin forms an epoch of the workers that came. Who has the state goes before who
-// has not.
+// begin forms an epoch of the workers that have come. Workers with the state go first.
 func (s *State) begin(came []*worker) {
 	slices.SortStableFunc(came, func(a, b *worker) int {
 		return cmp.Or(compare(b.veteran, a.veteran), cmp.Compare(a.id, b.id))

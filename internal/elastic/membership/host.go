@@ -12,16 +12,16 @@ type Host struct {
 	Slots int
 }
 
-// host is what is known of a host; it is never forgotten, since its failures count.
+// host is the state of one host. It is never forgotten, since its failures count.
 type host struct {
 	name    string
 	offered int // slots; 0 while it is taken away
-	// barred are the slots that a failed worker has cost, with when they can be used again.
+	// barred are the slots lost to failed workers, with the time at which each can be used again.
 	barred map[int]time.Duration
-	// banned is when the whole host can be used again; 0: it can.
+	// banned is the time at which the whole host can be used again; 0: it can.
 	banned   time.Duration
 	failures int
-	// cooling is until when another failure costs the whole host.
+	// cooling is the time until which another failure costs the whole host.
 	cooling time.Duration
 	loop
 }
@@ -35,7 +35,7 @@ func (s *State) host(name string) *host {
 	return nil
 }
 
-// offer takes what was discovered. Hosts keep their order; new ones come last.
+// offer takes over the discovered hosts. Known hosts keep their order; new ones come last.
 func (s *State) offer(offered []Host) {
 	for _, h := range s.hosts {
 		h.offered = 0
@@ -50,13 +50,13 @@ func (s *State) offer(offered []Host) {
 	}
 }
 
-// usable says whether a worker may be on the slot.
+// usable reports whether a worker may be on the slot.
 func (h *host) usable(slot int) bool {
 	_, barred := h.barred[slot]
 	return slot < h.offered && !barred && h.banned == 0
 }
 
-// thaw frees what has cooled down.
+// thaw frees the slots and hosts whose cooldown is over.
 func (s *State) thaw() {
 	for _, h := range s.hosts {
 		if h.banned != 0 && h.banned <= s.now {
@@ -72,7 +72,7 @@ func (s *State) thaw() {
 	}
 }
 
-// thawing is when the next of what is left out can be used again; never if nothing can.
+// thawing is the next time at which something can be used again; never if nothing can.
 func (s *State) thawing() time.Duration {
 	next := never
 	for _, h := range s.hosts {
@@ -86,8 +86,8 @@ func (s *State) thawing() time.Duration {
 	return next
 }
 
-// fail makes a worker's slot, or its host, pay for its failure. member says that the
-// worker was a member of the epoch, which is formed anew for it.
+// fail takes a worker's slot, or its host, out of use after its failure. member says that the worker was a member of
+// the epoch, which the others then form anew.
 func (s *State) fail(w *worker, member bool) {
 	s.failures++
 	h := w.host
@@ -114,7 +114,7 @@ func (s *State) fail(w *worker, member bool) {
 	s.crashed(w, member)
 }
 
-// cost says what the failures of workers have cost: their slots.
+// cost describes the slots lost to failures.
 func (s *State) cost(failed []*worker) string {
 	until := time.Duration(0)
 	for _, w := range failed {
@@ -127,8 +127,8 @@ func (s *State) cost(failed []*worker) string {
 	return fmt.Sprintf("the slots of %s are %s", named(failed), s.left(until))
 }
 
-// left says for how long something is left out that can be used again at until; how a user can have
-// it used again, once.
+// left says for how long something stays out of use that can be used again at until. Once it also says how a user can
+// change that.
 func (s *State) left(until time.Duration) string {
 	switch {
 	case until == never && s.advised:
@@ -158,8 +158,8 @@ func (s *State) blacklist(h *host, why string) {
 	}
 }
 
-// cooled counts a failure of h, and is when what it costs can be used again:
-// upstream's formula.
+// cooled counts a failure of h, and returns the time at which the slot or host can be used again, by Horovod's
+// formula.
 func (s *State) cooled(h *host) time.Duration {
 	h.failures++
 	low, high := s.c.Cooldown.Min, s.c.Cooldown.Max
@@ -173,15 +173,15 @@ func (s *State) cooled(h *host) time.Duration {
 	return s.now + min(max(delay, low), high)
 }
 
-// elsewhere says whether the job can go on without h: others than its workers hold
-// the state. The last host that does is not blacklisted for its workers' failures.
+// elsewhere reports whether the job can go on without h: others than its workers hold the state. The last host with
+// the state is not blacklisted for its workers' failures.
 func (s *State) elsewhere(h *host) bool {
 	return slices.ContainsFunc(s.workers, func(w *worker) bool {
 		return w.host != h && w.phase != ending && (w.veteran || s.epoch == 0)
 	})
 }
 
-// offered counts the slots that there are, usable or not.
+// offered counts all slots, usable or not.
 func (s *State) offered() (n int) {
 	for _, h := range s.hosts {
 		n += h.offered
@@ -189,7 +189,7 @@ func (s *State) offered() (n int) {
 	return n
 }
 
-// slots counts those that can be used now.
+// slots counts the usable slots.
 func (s *State) slots() (n int) {
 	for _, h := range s.hosts {
 		for slot := range h.offered {

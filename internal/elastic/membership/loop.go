@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// provenTime is how long a worker has to live, from its first place or else its start, not
-	// to count as a crash.
+	// provenTime is how long a worker must live, after its first place or else its start, so that its failure is no
+	// crash.
 	provenTime = 30 * time.Second
-	// freeCrashes are crashes in a row after which others are started at once.
+	// freeCrashes is the number of crashes in a row without a pause.
 	freeCrashes = 2
-	// longestPause is the most that a host pauses after a crash.
+	// longestPause is the longest pause of a host after a crash.
 	longestPause = 30 * time.Second
 )
 
-// loop finds crash loops on a host: workers that fail soon, each started after the one
-// before it had failed, while nothing is committed.
+// loop finds crash loops on a host: workers that fail soon, each started after the failure of the one before, while
+// nothing is committed.
 type loop struct {
 	crashes int           // in a row
 	last    time.Duration // when the last of them was
@@ -26,8 +26,8 @@ type loop struct {
 	told    bool          // of the pause
 }
 
-// crashed counts a worker's failure, and pauses its host from the third crash on: for 1 s,
-// then twice as long each time.
+// crashed counts a worker's failure. From the third crash on it pauses the host: for 1 s, then twice as long each
+// time.
 func (s *State) crashed(w *worker, member bool) {
 	h := w.host
 	if h.crashes > 0 && w.started < h.last {
@@ -46,7 +46,7 @@ func (s *State) crashed(w *worker, member bool) {
 	h.paused, h.told = s.now+min(time.Second<<min(again, 10), longestPause), !s.spare(h)
 }
 
-// pauses are the hosts' pauses that have not been told.
+// pauses are the hosts' pauses that the user has not been told.
 func (s *State) pauses() (list []string) {
 	for _, h := range s.hosts {
 		if h.paused == 0 || h.told {
@@ -59,7 +59,7 @@ func (s *State) pauses() (list []string) {
 	return list
 }
 
-// tellPauses tells of them, unless a report will: survivors may yet say that they have committed something.
+// tellPauses tells the user about them, unless a report will do so: survivors may yet report a commit.
 func (s *State) tellPauses() {
 	if s.stopped || s.lost && slices.ContainsFunc(s.workers, func(w *worker) bool { return w.member }) {
 		return
@@ -69,15 +69,15 @@ func (s *State) tellPauses() {
 	}
 }
 
-// wake ends the pause in time.
+// wake ends the pauses whose time is over.
 func (l *loop) wake(now time.Duration) {
 	if l.paused <= now {
 		l.paused = 0
 	}
 }
 
-// advanced ends the loops of hosts whose newest workers had a part in the last epoch, if it has
-// committed anything. came are the workers that wait for a place.
+// advanced ends the loops of hosts whose newest workers were in the last epoch, if it has committed anything. came are
+// the workers that wait for a place.
 func (s *State) advanced(came []*worker) {
 	commits := slices.ContainsFunc(came, func(w *worker) bool { return w.Commit > s.newest })
 	for _, h := range s.hosts {
@@ -90,7 +90,7 @@ func (s *State) advanced(came []*worker) {
 	}
 }
 
-// spare says whether the host has a free slot, now or when it has cooled down.
+// spare reports whether the host has a free slot, now or after its cooldown.
 func (s *State) spare(h *host) bool {
 	for slot := range h.offered {
 		if until, barred := h.barred[slot]; !s.taken(h, slot) && (!barred || until != never) {

@@ -1,8 +1,7 @@
-// Package membership decides who takes part in an elastic job: which workers are
-// started and ended, when the job is formed anew, and in which order its workers
-// stand. It is a pure state machine: events go in, each with the time, and
-// actions come out. Package driver does what they say; there is no I/O here, no
-// clock and no goroutine. The methods of a State must not be called concurrently.
+// Package membership decides who takes part in an elastic job: which workers start and end, when the job forms anew,
+// and the order of its ranks. It is a pure state machine: events go in, each with its time, and actions come out.
+// Package driver carries them out. There is no I/O here, no clock and no goroutine. Do not call the methods of a State
+// concurrently.
 //
 // A worker is one process, on one slot of a host, for its whole life. An epoch is
 // a world of workers with ranks. Its members train until the epoch ends:
@@ -27,41 +26,39 @@ import (
 
 // Config holds the rules of a job.
 type Config struct {
-	// NP is how many slots the job needs to start, Min how many workers to go on,
-	// and Max how many it takes; 0: as many as there are slots.
+	// NP is how many slots the job needs to start, Min how many workers it needs to go on, and Max how many it takes;
+	// 0: all slots.
 	NP, Min, Max int
-	// ResetLimit is how often the job may be formed anew; below 0: any number of times.
+	// ResetLimit is how often the job may form anew; below 0: without limit.
 	ResetLimit int
-	// Timeout bounds each wait: for slots, and for a member that lives and does
-	// not come.
+	// Timeout limits each wait: for slots, and for a member that lives and does not come.
 	Timeout time.Duration
 	// Patience is how long a member may leave pings unanswered while others wait for it.
 	Patience time.Duration
-	// WholeHosts has a failed worker cost its whole host and not just its slot,
-	// as upstream does it.
+	// WholeHosts: a failed worker costs its whole host and not just its slot, as in Horovod.
 	WholeHosts bool
-	// Cooldown bounds how long what has failed is left out; the zero value: for ever.
+	// Cooldown is how long a failed slot or host stays out of use; the zero value: for ever.
 	Cooldown Cooldown
-	// Fixed says that the hosts never change, so that it makes no sense to wait for others.
+	// Fixed says that the hosts never change, so that the job does not wait for others.
 	Fixed bool
 	// Resumable says that a new worker can take the state from a disk.
 	Resumable bool
 	// Random is uniform in [0, 1), for cooldowns.
 	Random func() float64
-	// Terms are what the user calls Min, Timeout and Cooldown; the zero value: horovodrun's options.
+	// Terms are the user's names of Min, Timeout and Cooldown; the zero value: horovodrun's options.
 	Terms Terms
 }
 
-// Terms are names of settings, for messages that advise to change them.
+// Terms are names of settings, for messages that advise the user to change them.
 type Terms struct{ Min, Timeout, Cooldown string }
 
 // Cooldown is the range of --blacklist-cooldown-range.
 type Cooldown struct{ Min, Max time.Duration }
 
-// never is a time that does not come.
+// never is a time that never comes.
 const never = time.Duration(1<<63 - 1)
 
-// State is what is known of the job. Times are since its start.
+// State is the state of the job. Times count from its start.
 type State struct {
 	c       Config
 	now     time.Duration
@@ -75,7 +72,7 @@ type State struct {
 	lost    bool    // a member of the epoch has been lost, so that it cannot go on
 	lacked  bool    // since the last epoch there were too few workers for another
 	strikes int     // epochs in a row that could not be joined although nobody died
-	// Members that have been asked to come together, for the reason of either kind.
+	// The members that have been asked to come together, by the kind of reason.
 	asked HostUpdate
 
 	startup time.Duration // the longest that a worker has taken to come
@@ -105,17 +102,17 @@ func New(c Config) *State {
 	return &State{c: c, newest: -1, news: never, gather: never, waiting: never, holding: never, overdue: never}
 }
 
-// Epoch is the number of the last epoch that was formed, 0 before the first.
+// Epoch returns the number of the last epoch, 0 before the first.
 func (s *State) Epoch() uint64 { return s.epoch }
 
-// Hosts says which hosts there are, in order, with how many slots. Hosts that are
-// not among them have been taken away: their workers leave in order.
+// Hosts reports the hosts that exist, in order, with their slots. All other hosts have been taken away: their workers
+// leave in order.
 func (s *State) Hosts(now time.Duration, offered []Host) []Action {
 	s.offer(offered)
 	return s.proceed(now)
 }
 
-// Ready says that a worker waits for a place.
+// Ready reports that a worker waits for a place.
 func (s *State) Ready(now time.Duration, id int, r Registration) []Action {
 	s.now = max(s.now, now)
 	w := s.worker(id)
@@ -130,15 +127,15 @@ func (s *State) Ready(now time.Duration, id int, r Registration) []Action {
 	return s.proceed(now)
 }
 
-// Heard says that a worker has answered a ping.
+// Heard reports that a worker has answered a ping.
 func (s *State) Heard(now time.Duration, id int) {
 	if w := s.worker(id); w != nil {
 		w.heard = now
 	}
 }
 
-// Ended says that nothing is left of a worker's process. It may also never have
-// been started. failed is false where it exited with code 0.
+// Ended reports that nothing is left of a worker's process, which may never have started. failed is false if it exited
+// with code 0.
 func (s *State) Ended(now time.Duration, id int, failed bool) []Action {
 	s.now = max(s.now, now)
 	if w := s.worker(id); w != nil {
@@ -147,8 +144,7 @@ func (s *State) Ended(now time.Duration, id int, failed bool) []Action {
 	return s.proceed(now)
 }
 
-// HostLost says that a host cannot be reached any more. Its workers count as
-// dead, and their ends need not be told.
+// HostLost reports that a host cannot be reached any more. Its workers count as dead; their ends need not be reported.
 func (s *State) HostLost(now time.Duration, name string) []Action {
 	s.now = max(s.now, now)
 	if h := s.host(name); h != nil {
@@ -162,7 +158,7 @@ func (s *State) HostLost(now time.Duration, name string) []Action {
 	return s.proceed(now)
 }
 
-// Unreachable says that a worker's connection is gone while its process may live.
+// Unreachable reports that a worker's connection is gone while its process may live.
 func (s *State) Unreachable(now time.Duration, id int) []Action {
 	s.now = max(s.now, now)
 	if w := s.worker(id); w != nil && w.phase != ending {
@@ -171,10 +167,10 @@ func (s *State) Unreachable(now time.Duration, id int) []Action {
 	return s.proceed(now)
 }
 
-// Tick says that time has passed. It is needed at Next.
+// Tick reports that time has passed. Call it at Next.
 func (s *State) Tick(now time.Duration) []Action { return s.proceed(now) }
 
-// proceed does what has become possible or due.
+// proceed does everything that is possible or due.
 func (s *State) proceed(now time.Duration) []Action {
 	s.now = max(s.now, now)
 	s.thaw()
@@ -196,7 +192,7 @@ func (s *State) proceed(now time.Duration) []Action {
 	return actions
 }
 
-// remove takes a worker out whose process has ended.
+// remove removes a worker whose process has ended.
 func (s *State) remove(w *worker, failed bool) {
 	s.workers = slices.DeleteFunc(s.workers, func(o *worker) bool { return o == w })
 	if w.phase == ending {
@@ -218,7 +214,7 @@ func (s *State) remove(w *worker, failed bool) {
 	}
 }
 
-// evict gives up a worker whose process has yet to be ended.
+// evict gives up a worker whose process still has to be ended.
 func (s *State) evict(w *worker, why string) {
 	member := w.member
 	if member {
@@ -229,14 +225,14 @@ func (s *State) evict(w *worker, why string) {
 	s.fail(w, member)
 }
 
-// give has a worker's process ended; it is no part of the job any more.
+// give ends a worker's process. It no longer belongs to the job.
 func (s *State) give(w *worker, why string) {
 	w.phase, w.member = ending, false
 	s.act(End{Worker: w.id, Reason: why})
 }
 
-// dismissLeaving lets those go whose slots are gone, and who are not in an epoch. But
-// where nobody else holds the state they wait, to hand it over to those who come.
+// dismissLeaving dismisses workers without a slot that are in no epoch. If nobody else holds the state, they wait to
+// hand it over to newcomers.
 func (s *State) dismissLeaving() {
 	held := slices.ContainsFunc(s.workers,
 		func(w *worker) bool { return w.veteran && w.phase != ending && !s.leaving(w) })
@@ -252,8 +248,8 @@ func (s *State) dismissLeaving() {
 	}
 }
 
-// strand dismisses the workers whose work a job that has finished leaves undone: members that come back because
-// their operations failed and, before the first epoch, workers that wait for it.
+// strand dismisses the workers that a finished job leaves behind: members that come back because their operations
+// failed, and, before the first epoch, workers that wait for it.
 func (s *State) strand() {
 	if s.finisher == nil {
 		return
@@ -267,8 +263,7 @@ func (s *State) strand() {
 	}
 }
 
-// wind ends a job that has finished: who works goes on to its own end, and who waits
-// for a place gets none.
+// wind ends a finished job: working members go on to their own ends, and waiting workers get no place.
 func (s *State) wind() {
 	for _, w := range slices.Clone(s.workers) {
 		switch w.phase {

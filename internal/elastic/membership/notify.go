@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	// News waits for workers that start for shortGather at least, and for longGather at most.
+	// News waits for starting workers: at least shortGather, at most longGather.
 	shortGather = 2 * time.Second
 	longGather  = time.Minute
 )
 
-// notify asks the members to come together where that would change something. All that
-// one discovery has brought is one reset, as far as it comes in time.
+// notify asks the members to come together if that would change something. All workers of one discovery cause one
+// reset, if they start in time.
 func (s *State) notify() {
 	members := s.in(running)
 	if s.stopped || s.lost || s.epoch == 0 || len(members) == 0 {
@@ -48,8 +48,8 @@ func (s *State) update(members []*worker) (update HostUpdate) {
 	return update
 }
 
-// gathering says whether there is news that waits for workers which were starting when it came:
-// for twice as long, from their start, as any worker of the job has needed so far.
+// gathering reports whether news waits for workers that were starting when it came: it waits twice as long, from their
+// start, as any worker of the job has needed so far.
 func (s *State) gathering() bool {
 	s.news = min(s.news, s.now)
 	hold := min(max(2*s.startup, shortGather), longGather)

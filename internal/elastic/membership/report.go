@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// mostNamed is how many workers are named where several are spoken of.
+// mostNamed is the most workers that a message names.
 const mostNamed = 8
 
-// report tells in one line with how many workers the job goes on, of how many slots, and why.
-// came are the members of the epoch that begins.
+// report says in one line with how many workers of how many slots the job goes on, and why. came are the members of
+// the new epoch.
 func (s *State) report(came []*worker) {
 	before := s.size
 	s.size = s.count(came)
@@ -29,7 +29,7 @@ func (s *State) report(came []*worker) {
 	s.tell("%s", text)
 }
 
-// changes says what has become of the workers since the last epoch began.
+// changes describes what has happened to the workers since the last epoch began.
 func (s *State) changes(came []*worker) (list []string) {
 	var joined, coming []*worker
 	for _, w := range came {

@@ -6,14 +6,12 @@ import (
 	"time"
 )
 
-// pingInterval is how often a member is asked whether it lives, while others
-// wait for it.
+// pingInterval is the time between two pings of a member while others wait for it.
 const pingInterval = time.Second
 
-// holdOut reports whether there are workers for whom the next epoch has to
-// wait: the members that have not left the last one. While anybody waits they are asked whether they
-// live, and those who do not answer are given up. Who answers may take its time, unless
-// its epoch has ended: then it has Timeout to notice.
+// holdOut reports whether the next epoch has to wait for workers: the members that have not left the last one. While
+// anybody waits, these members are pinged, and given up if they do not answer. A member that answers may take its
+// time. Once its epoch has ended, it has Timeout to notice.
 func (s *State) holdOut() bool {
 	came := s.in(ready)
 	holdouts := s.in(running)
@@ -55,11 +53,11 @@ func (s *State) holdOut() bool {
 	return false
 }
 
-// pingEvery leaves time for several pings before patience ends.
+// pingEvery leaves time for several pings within Patience.
 func (s *State) pingEvery() time.Duration { return min(pingInterval, s.c.Patience/4) }
 
-// abandoned reports whether there is nobody to go on with: the last worker has failed,
-// or the last one that holds the state. It stops the job once all have ended.
+// abandoned reports whether the job cannot go on: the last worker has failed, or the last one that holds the state. It
+// stops the job once all have ended.
 func (s *State) abandoned() bool {
 	if s.failures == 0 || (s.epoch > 0 && s.c.Resumable) {
 		return false
@@ -76,8 +74,7 @@ func (s *State) abandoned() bool {
 	return true
 }
 
-// short reports whether there are too few workers to form an epoch. In time it
-// stops the job for it.
+// short reports whether there are too few workers to form an epoch. After Timeout it stops the job.
 func (s *State) short(came, need int) bool {
 	if came >= need {
 		s.waiting, s.replaced = never, false
@@ -113,7 +110,7 @@ func (s *State) short(came, need int) bool {
 	return true
 }
 
-// lacking says how many slots there are, and how many more there would be but for failures.
+// lacking says how many slots there are, and how many more there would be without failures.
 func (s *State) lacking(need int) string {
 	text := fmt.Sprintf("%d of the %d slots that the job needs are there", s.slots(), need)
 	out, next := s.offered()-s.slots(), s.thawing()
@@ -127,8 +124,8 @@ func (s *State) lacking(need int) string {
 		(next - s.now).Round(time.Second/10))
 }
 
-// hopeless says whether it makes no sense to wait for more slots: they never change, or nobody is
-// left who holds the state and discovery offers what would be enough, or nothing at all, but for failures.
+// hopeless reports whether waiting for more slots is useless: they never change; or nobody holds the state any more,
+// and discovery offers enough hosts, or nothing at all, apart from those lost to failures.
 func (s *State) hopeless(need int) bool {
 	usable, offered := s.slots(), s.offered()
 	if usable >= need || s.thawing() != never {
@@ -141,8 +138,8 @@ func (s *State) hopeless(need int) bool {
 	return !held && usable < offered && (usable == 0 || offered >= need)
 }
 
-// Next is when Tick is needed, if nothing else happens before; false: not at all. It lies after the
-// last event: all that was due has been done.
+// Next returns the time at which Tick is needed if nothing else happens before; false: not at all. It lies after the
+// last event, because everything due has been done.
 func (s *State) Next() (time.Duration, bool) {
 	if s.stopped {
 		return 0, false
@@ -156,7 +153,7 @@ func (s *State) Next() (time.Duration, bool) {
 	return next, next != never
 }
 
-// dates are the times at which something is, or was, due.
+// dates are the times at which something is or was due.
 func (s *State) dates() []time.Duration {
 	list := []time.Duration{s.thawing(), s.gather}
 	for _, h := range s.hosts {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Registration is what a worker says when it waits for a place.
+// Registration is what a worker reports when it waits for a place.
 type Registration struct {
 	// Commit is the number of the newest commit that it holds; below 0: none.
 	Commit int64
@@ -70,15 +70,15 @@ func (s *State) in(p phase) (list []*worker) {
 	return list
 }
 
-// leaving says that a worker's slot has been taken away.
+// leaving reports whether a worker's slot has been taken away.
 func (s *State) leaving(w *worker) bool {
 	return w.phase != ending && w.slot >= w.host.offered
 }
 
-// staying counts the workers that have a future in the job.
+// staying counts the workers that stay in the job.
 func (s *State) staying() int { return s.count(s.workers) }
 
-// count counts those of the workers that have a future in the job.
+// count counts those of the workers that stay in the job.
 func (s *State) count(workers []*worker) (n int) {
 	for _, w := range workers {
 		if w.phase != ending && !s.leaving(w) {
@@ -88,8 +88,7 @@ func (s *State) count(workers []*worker) (n int) {
 	return n
 }
 
-// fill starts workers on free slots, up to Max. A job that has not begun needs NP slots
-// for it.
+// fill starts workers on free slots, up to Max. Before the first epoch it needs NP slots.
 func (s *State) fill() {
 	if s.started == 0 && s.slots() < s.c.NP {
 		return
@@ -123,13 +122,12 @@ func (s *State) fill() {
 	}
 }
 
-// taken says whether a process, which may be ending, is on the slot.
+// taken reports whether a process, which may be ending, is on the slot.
 func (s *State) taken(h *host, slot int) bool {
 	return slices.ContainsFunc(s.workers, func(w *worker) bool { return w.host == h && w.slot == slot })
 }
 
-// foreseen are the places of the next epoch if all workers came that stay, by rank. The local
-// rank is the slot.
+// foreseen returns the places of the next epoch if all staying workers came, by rank. The local rank is the slot.
 func (s *State) foreseen() []Place {
 	var list []*worker
 	for _, w := range s.workers {
