@@ -1,7 +1,6 @@
-// Package config holds every variable of the environment in one table, Knobs: the
-// ones that are implemented, and those of Horovod that mean nothing here or are
-// refused, each with the reason. A Config is read once, at Init; nothing else in
-// the engine reads the environment.
+// Package config lists every environment variable in one table, Knobs: those with an effect, and those of Horovod that
+// have none here or are refused, each with the reason. Init reads a Config once; nothing else in the engine reads the
+// environment.
 package config
 
 import (
@@ -18,39 +17,38 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Config is what the environment says.
+// Config holds the values of the environment.
 type Config struct {
-	// Told is what the variables tell of this process as a rank. Package bootstrap makes the truth of it.
+	// Told is what the variables say about this process as a rank. Package bootstrap completes it.
 	Told          Told
 	RendezvousDir string   // shared by all ranks of a job that another launcher has started
 	Interfaces    []string // on which the other ranks find this one; empty: on all
-	// ElasticDriver is where the driver of an elastic job may be, as Rendezvous; empty in
-	// other jobs. ElasticWorker is how it knows this process.
+	// ElasticDriver lists the addresses of an elastic job's driver, like Rendezvous; empty in other jobs. The driver
+	// knows this process as ElasticWorker.
 	ElasticDriver []string
 	ElasticWorker int
-	// CheckpointDir is where rank 0 writes every CheckpointEvery-th commit of an elastic
-	// state; empty for nowhere.
+	// CheckpointDir is the directory into which rank 0 writes every CheckpointEvery-th commit of an elastic state;
+	// empty for none.
 	CheckpointDir   string
 	CheckpointEvery int
 
-	// CycleTime is how long a small tensor that is ready may be held back for
-	// others to travel with it; 0 means not at all.
+	// CycleTime is how long a small tensor that is ready may wait for others to fuse with; 0: not at all.
 	CycleTime          time.Duration
 	FusionThreshold    int64 // bytes; 0 disables fusion
 	DisableGroupFusion bool  // a group's tensors travel with no others
 	CacheCapacity      int   // of each process set; 0 disables the cache
 	DynamicSets        bool  // process sets may be added and removed after Init
-	// JoinAllOps enables what Horovod refuses while a rank has joined; such a
-	// rank contributes an empty part.
+	// JoinAllOps enables the operations that Horovod refuses while a rank has joined. Such a rank contributes an empty
+	// part.
 	JoinAllOps bool
 	// Deterministic fixes the order in which elements are combined between hosts.
 	Deterministic bool
-	// What is said about the forms of operations over several hosts.
+	// Hints about the forms of operations over several hosts.
 	HierarchicalAllreduce, HierarchicalAllgather, TorusAllreduce Hint
-	// Compression is the form of float sums between hosts that ask for none.
+	// Compression is the form of float sums between hosts for operations that ask for none.
 	Compression tensor.Wire
-	// Controller says over what the ranks find one another, and CPUOperations what carries the
-	// data: Gloo, which stands for the native transports, or MPI.
+	// Controller says over what the ranks meet, and CPUOperations what carries the data: Gloo, which stands for the
+	// native transports, or MPI.
 	Controller, CPUOperations Backend
 	MPIThreadsDisable         bool   // one thread makes all calls of MPI
 	MPILibrary                string // the libmpi to load; empty: that which is found
@@ -64,17 +62,16 @@ type Config struct {
 
 	StallCheckDisable bool
 	StallCheckTime    time.Duration // above 0: when a waiting tensor is reported, and how often
-	// StallShutdownTime is when a waiting tensor ends the job: 0 for never,
-	// else not below StallCheckTime.
+	// StallShutdownTime is the time after which a waiting tensor ends the job: 0 for never, else at least
+	// StallCheckTime.
 	StallShutdownTime time.Duration
 	DeadlockAbort     bool // ranks that wait for one another end the job
 
-	// FlightRecords is how many of the last operations are remembered, DumpDir where they are
-	// written when something goes wrong: a directory, - for stderr, or nowhere.
+	// FlightRecords is how many of the last operations a rank remembers. If something goes wrong, it writes them to
+	// DumpDir: a directory, - for stderr, or empty for nowhere.
 	FlightRecords int
 	DumpDir       string
-	// Heartbeat is for how long a rank that others wait for may be silent before it
-	// counts as lost; 0: for ever.
+	// Heartbeat is how long a rank that others wait for may be silent before it counts as lost; 0: for ever.
 	Heartbeat time.Duration
 
 	Autotune Autotune
@@ -85,8 +82,8 @@ type Config struct {
 	LogFormat          logging.Format
 	LogHideTime        bool
 
-	// Warnings are sentences about variables that are taken otherwise than
-	// their author may have meant. A user should see both.
+	// Warnings are sentences about variables that work differently than their author may have meant. Show them to the
+	// user.
 	Warnings []string
 
 	rendezvousHost, rendezvousPort string
@@ -94,22 +91,21 @@ type Config struct {
 	err                            error // what validate found
 }
 
-// Told is what horovodrun's variables or another launcher's tell of a rank.
+// Told is what the variables of horovodrun or of another launcher say about a rank.
 type Told struct {
 	Rank, Size           int
 	LocalRank, LocalSize int
 	CrossRank, CrossSize int
 	Hostname             string
-	// Rendezvous is where the server may be: host:port pairs, the likeliest first;
-	// empty for a job of one process.
+	// Rendezvous lists the server's addresses, host:port pairs, the likeliest first; empty for a job of one process.
 	Rendezvous []string
 	Key        []byte // the job's secret; empty if none is known
-	// Place is what the launcher's environment tells, where that is not Horovod's own.
-	// Then LocalSize and CrossSize may not be known before the ranks have met.
+	// Place is what the variables of another launcher say. Its LocalSize and CrossSize may be 0 until the ranks have
+	// met.
 	Place environment.Place
 }
 
-// Autotune says whether and how better settings are searched for.
+// Autotune says whether and how the engine searches for better settings.
 type Autotune struct {
 	On     bool
 	Log    string  // path of a CSV file; empty for none
@@ -119,10 +115,10 @@ type Autotune struct {
 	Noise  float64 // variance of a score
 }
 
-// IsSet reports whether the environment gives the knob a value.
+// IsSet reports whether the environment sets the knob.
 func (c *Config) IsSet(name string) bool { return c.readings[name] != nil }
 
-// Backend is one of Horovod's.
+// Backend is one of Horovod's backends.
 type Backend string
 
 const (
@@ -130,7 +126,7 @@ const (
 	MPI  Backend = "mpi"
 )
 
-// Hint is a wish that may be left open.
+// Hint is a wish: yes, no, or left open.
 type Hint int8
 
 const (
@@ -139,13 +135,13 @@ const (
 	Yes
 )
 
-// TimelineDynamic as Timeline means that a timeline may be started later.
+// TimelineDynamic, as the value of Timeline, enables timelines without starting one.
 const TimelineDynamic = "DYNAMIC"
 
-// MaxCacheCapacity bounds HOROVOD_CACHE_CAPACITY: cards live in shared memory.
+// MaxCacheCapacity is the most cards of HOROVOD_CACHE_CAPACITY, since they take shared memory.
 const MaxCacheCapacity = 1 << 16
 
-// reading is what is known of a variable that was set.
+// reading is the result of reading a variable that is set.
 type reading struct {
 	text    string // as set, quoted where it is not printable; not of secrets
 	err     error  // why it cannot be used
@@ -164,9 +160,8 @@ func defaults() *Config {
 	}
 }
 
-// Load reads the configuration. lookup is os.LookupEnv or C's getenv; a variable
-// that is empty counts as not set. An error names each variable that cannot be
-// used, its value, and what is needed.
+// Load reads the configuration. lookup is os.LookupEnv or C's getenv. A variable with an empty value counts as not
+// set. The error names each invalid variable, its value, and what is needed.
 func Load(lookup func(name string) (string, bool)) (*Config, error) {
 	c := Read(lookup)
 	if err := c.Err(); err != nil {
@@ -175,8 +170,7 @@ func Load(lookup func(name string) (string, bool)) (*Config, error) {
 	return c, nil
 }
 
-// Unknown finds names that look like knobs and are none, misspelt ones, and says so in a
-// sentence each, sorted.
+// Unknown finds misspelt knobs among names. It returns a sentence about each, sorted.
 func Unknown(names []string) []string {
 	known := make(map[string]bool)
 	for i := range Knobs {
@@ -192,8 +186,7 @@ func Unknown(names []string) []string {
 	return all
 }
 
-// Read is Load for who wants to report: it always returns a Config, in which a
-// variable that cannot be used has its default. Err says whether there are any.
+// Read is Load for reports: it always returns a Config, with the default for each invalid variable. Err reports these.
 func Read(lookup func(name string) (string, bool)) *Config {
 	c := defaults()
 	c.readings = make(map[string]*reading)
@@ -228,8 +221,7 @@ func Read(lookup func(name string) (string, bool)) *Config {
 	return c
 }
 
-// Err is nil if the Config may be used, else it says what is wrong, a line for
-// each variable.
+// Err is nil if the Config can be used. Otherwise it has a line for each invalid variable.
 func (c *Config) Err() error {
 	var all []error
 	for i := range Knobs {
@@ -243,7 +235,7 @@ func (c *Config) Err() error {
 	return errors.Join(all...) // what validate says may only follow from these
 }
 
-// pairBackends lets MPI for the one mean MPI for the other, unless that is said.
+// pairBackends: MPI for one of the two means MPI for both, unless the other is set.
 func (c *Config) pairBackends() {
 	if c.Controller == MPI && !c.IsSet("HOROVOD_CPU_OPERATIONS") {
 		c.CPUOperations = MPI
@@ -253,8 +245,7 @@ func (c *Config) pairBackends() {
 	}
 }
 
-// validate checks what one variable alone cannot tell, and puts together what
-// comes in two variables.
+// validate checks conditions on several variables, and combines values that come in two.
 func (c *Config) validate() {
 	c.validatePlacement()
 	if c.StallShutdownTime > 0 && c.StallShutdownTime < c.StallCheckTime {
@@ -266,7 +257,7 @@ func (c *Config) validate() {
 	}
 }
 
-// validatePlacement checks what tells the rank its place, unless MPI does.
+// validatePlacement checks the variables of the rank's place, unless MPI gives it.
 func (c *Config) validatePlacement() {
 	if c.Controller == MPI {
 		return
@@ -301,8 +292,8 @@ func (c *Config) validatePlacement() {
 	}
 }
 
-// findPlace takes the process's place from its launcher's variables, where Horovod's own
-// do not tell it. HOROVOD_HOSTNAME counts nevertheless.
+// findPlace reads the process's place from its launcher's variables, if Horovod's own are not set. HOROVOD_HOSTNAME
+// always counts.
 func (c *Config) findPlace(lookup func(string) (string, bool)) {
 	if c.Controller == MPI {
 		return // MPI tells
@@ -327,14 +318,14 @@ func (c *Config) findPlace(lookup func(string) (string, bool)) {
 	}
 }
 
-// StartedByOthers reports that another launcher has started this process as one of
-// several ranks. They find one another by package meet.
+// StartedByOthers reports whether another launcher has started this process as one of several ranks. Such ranks meet
+// by package meet.
 func (c *Config) StartedByOthers() bool {
 	return c.Told.Place.Launcher != environment.Nobody && c.Told.Place.Launcher != environment.Horovodrun &&
 		c.Told.Place.Size > 1
 }
 
-// Agreed are the knobs that all ranks must share, as text by name.
+// Agreed returns the knobs that all ranks must share, as text by name.
 func (c *Config) Agreed() map[string]string {
 	agreed := make(map[string]string)
 	for _, k := range Knobs {
@@ -345,8 +336,8 @@ func (c *Config) Agreed() map[string]string {
 	return agreed
 }
 
-// Adopt takes rank 0's agreed knobs, and returns the names of those that differed. Encryption that this rank was asked
-// for it does not give up: then there is an error.
+// Adopt sets the agreed knobs to rank 0's, and returns the names of those that differed. It never turns off encryption
+// that this rank was asked for: then it returns an error.
 func (c *Config) Adopt(zero map[string]string) ([]string, error) {
 	if c.TLS && zero["GOROVOD_TLS"] == "0" {
 		return nil, errors.New("GOROVOD_TLS is 1 on this rank and not on rank 0: it must be set for all ranks, for " +

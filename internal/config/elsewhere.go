@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Check says what is wrong with the value of a variable that horovodrun or Python reads; nil if nothing is known to
-// be. An empty value is none.
+// Check says what is wrong with the value of a variable that horovodrun or Python reads; nil if nothing is. An empty
+// value counts as not set.
 func Check(name, value string) error {
 	i := slices.IndexFunc(Knobs, func(k Knob) bool { return k.Name == name })
 	if i < 0 || Knobs[i].check == nil || value == "" {
@@ -21,7 +21,7 @@ func Check(name, value string) error {
 	return nil
 }
 
-// Elsewhere is Check for all such variables of an environment, an error for each that is wrong.
+// Elsewhere runs Check for all such variables of an environment. It returns an error for each invalid one.
 func Elsewhere(lookup func(name string) (string, bool)) error {
 	var all []error
 	for i := range Knobs {
@@ -32,7 +32,7 @@ func Elsewhere(lookup func(name string) (string, bool)) error {
 	return errors.Join(all...)
 }
 
-// checkSeconds wants a whole number of seconds.
+// checkSeconds accepts a whole number of seconds.
 func checkSeconds(most int) func(string) error {
 	return func(v string) error {
 		if n, err := strconv.Atoi(v); err != nil || n < 1 || n > most {
@@ -42,7 +42,7 @@ func checkSeconds(most int) func(string) error {
 	}
 }
 
-// checkChoice wants one of a few words.
+// checkChoice accepts one of a few words.
 func checkChoice(words ...string) func(string) error {
 	return func(v string) error {
 		if !slices.Contains(words, v) {
@@ -53,7 +53,7 @@ func checkChoice(words ...string) func(string) error {
 	}
 }
 
-// patches are the names of what gorovod changes in Python and frameworks. python/horovod/common/_patches.py makes these
+// patches are the names of gorovod's changes to Python and frameworks. python/horovod/common/_patches.py makes these
 // changes; a test compares the names.
 var patches = []string{"excepthook", "torch-env-rendezvous", "torch-compile-skip", "tensorflow-any-order",
 	"keras-loss-scale", "keras-no-xla", "keras-saved-name"}

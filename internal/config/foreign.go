@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Reasons that several variables share.
+// Reasons of several variables.
 const (
 	noGPU     = "there are no GPU operations in this version"
 	noNCCL    = "NCCL is not used"
@@ -45,7 +45,7 @@ var foreign = slices.Concat(
 		HOROVOD_MIXED_INSTALL HOROVOD_TEST_GPU MAKEFLAGS CCL_ROOT`),
 )
 
-// meaningless makes a knob of each name, all for the same reason.
+// meaningless makes a knob of each name, all with the same reason.
 func meaningless(why, names string) []Knob {
 	var knobs []Knob
 	for _, name := range strings.Fields(names) {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// leastKey is how many bytes a job's secret has at least. A proof of it can be
-// recorded and tried against guesses at leisure, so fewer bits would be no secret.
+// leastKey is the least length of a job's secret in bytes. An attacker can record a proof and try guesses against it,
+// so a shorter secret would not be safe.
 const leastKey = 16
 
-// ParseKey returns the secret that v has in hexadecimal. Errors do not tell v.
+// ParseKey decodes a secret from hexadecimal. Errors do not contain v.
 func ParseKey(v string) ([]byte, error) {
 	key, err := hex.DecodeString(v)
 	switch {

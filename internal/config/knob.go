@@ -6,10 +6,9 @@ import "fmt"
 type Knob struct {
 	Name  string
 	Class Class
-	// Doc is what an implemented knob means, and for the others why they are
-	// what their class says.
+	// Doc is the meaning of an implemented knob, and for the others the reason of their class.
 	Doc string
-	// By is who reads it; empty for the engine.
+	// By is the program that reads it; empty for the engine.
 	By string
 	// Agreed knobs must be the same on all ranks: rank 0's value counts.
 	Agreed bool
@@ -18,11 +17,11 @@ type Knob struct {
 
 	section section
 	setting
-	// check says what is wrong with the value of a variable that By reads; nil where any value will do.
+	// check says what is wrong with the value of a variable that By reads; nil if any value is valid.
 	check func(v string) error
 }
 
-// Class says what becomes of a variable that is set.
+// Class says what a variable does if it is set.
 type Class int
 
 const (
@@ -43,7 +42,7 @@ func (c Class) String() string {
 	return fmt.Sprintf("Class(%d)", int(c))
 }
 
-// section is where the documentation has an implemented knob.
+// section is the place of an implemented knob in the documentation.
 type section int
 
 const (
@@ -53,27 +52,25 @@ const (
 	elsewhere // read by horovodrun or Python
 )
 
-// setting is how a knob is read and shown; both are nil for a knob that the
-// engine does not read, and show is nil for one that has no field in Config.
+// setting reads and shows a knob. Both functions are nil for a knob that the engine does not read; show is nil for one
+// without a field in Config.
 type setting struct {
-	// parse sets the field from text that is not empty. A remark as error says
-	// that the field is set.
+	// parse sets the field from text that is not empty. With a remark as error, it has set the field.
 	parse func(c *Config, v string) error
-	// show is the inverse: parse(c, show(c)) changes nothing. Empty text
-	// stands for a field that is not set, which parse is never given.
+	// show is the inverse: parse(c, show(c)) changes nothing. Empty text means that the field is not set; parse never
+	// gets it.
 	show func(c *Config) string
 }
 
-// remark is a parse's error for a value that is taken, but not as its author
-// may have meant it.
+// remark is an error of parse about a value that works, but perhaps differently than its author meant.
 type remark string
 
 func (r remark) Error() string { return string(r) }
 
-// isSet is what is shown of a secret.
+// isSet is shown instead of a secret.
 const isSet = "set"
 
-// Default is the value in force while the variable is not set, empty for none.
+// Default is the value without the variable, empty for none.
 func (k *Knob) Default() string {
 	if k.show == nil {
 		return ""
@@ -81,7 +78,7 @@ func (k *Knob) Default() string {
 	return k.show(defaults())
 }
 
-// Origin says where a value comes from.
+// Origin says who has set a value.
 type Origin int
 
 const (
@@ -102,18 +99,18 @@ func (o Origin) String() string {
 	return fmt.Sprintf("Origin(%d)", int(o))
 }
 
-// Setting is what a Config says of one Knob.
+// Setting is the value of one Knob in a Config.
 type Setting struct {
 	*Knob
-	// Value is what is in force, or was set where nothing can be; empty for
-	// nothing, "set" for a secret.
+	// Value is the value in effect, or the variable's value for a knob without effect; empty for none, "set" for a
+	// secret.
 	Value  string
 	Origin Origin
-	// Err says why the variable cannot be used. It is part of Config.Err.
+	// Err says why the variable is invalid. It is part of Config.Err.
 	Err error
 }
 
-// Settings are all knobs, in the order of the table.
+// Settings lists all knobs, in the order of the table.
 func (c *Config) Settings() []Setting {
 	all := make([]Setting, len(Knobs))
 	for i := range Knobs {

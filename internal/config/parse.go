@@ -59,8 +59,8 @@ func fraction(field func(*Config) *float64) setting {
 	}
 }
 
-// duration is a number of units, which may have decimals; zero says whether it
-// may be 0, and need is the error for what it may not be.
+// duration is a number of units, which may have decimals. zero says whether it may be 0; need is the error for other
+// numbers.
 func duration(field func(*Config) *time.Duration, unit time.Duration, most float64, zero bool, need string) setting {
 	return setting{
 		parse: func(c *Config, v string) error {
@@ -75,7 +75,7 @@ func duration(field func(*Config) *time.Duration, unit time.Duration, most float
 	}
 }
 
-// units is d as a number of units, exact enough that it is read back as d.
+// units returns d as a number of units, exact enough to be read back as d.
 func units(d, unit time.Duration) string {
 	return strconv.FormatFloat(float64(d)/float64(unit), 'f', -1, 64)
 }
@@ -89,7 +89,7 @@ func text(field func(*Config) *string) setting {
 	}
 }
 
-// list is text between commas. check says what is wrong with one of them.
+// list is text between commas. check says what is wrong with an element.
 func list(field func(*Config) *[]string, check func(v string) error) setting {
 	return setting{
 		parse: func(c *Config, v string) error {
@@ -143,7 +143,7 @@ func boolean(field func(*Config) *bool) setting {
 	}
 }
 
-// protection is a boolean that is never off by mistake: what is no number is refused.
+// protection is a boolean that a typing error never turns off: text that is no number is refused.
 func protection(field func(*Config) *bool) setting {
 	s := boolean(field)
 	s.parse = func(c *Config, v string) error {
@@ -156,7 +156,7 @@ func protection(field func(*Config) *bool) setting {
 	return s
 }
 
-// hint is 0, 1, or auto where nothing is said.
+// hint is 0, 1, or auto, which leaves it open.
 func hint(field func(*Config) *Hint) setting {
 	names := []string{NoHint: "auto", No: "0", Yes: "1"}
 	return setting{
@@ -178,8 +178,7 @@ func hint(field func(*Config) *Hint) setting {
 	}
 }
 
-// truth follows Horovod: text that begins with a number other than 0 is true, all
-// other text is false.
+// truth follows Horovod: text that begins with a number other than 0 is true, and all other text is false.
 func truth(v string) bool {
 	n, _ := leadingInt(v)
 	return n != 0
@@ -190,7 +189,7 @@ func numeric(v string) bool {
 	return ok
 }
 
-// leadingInt is C's strtol; ok says whether there was a number.
+// leadingInt is C's strtol; ok reports whether there was a number.
 func leadingInt(v string) (n int64, ok bool) {
 	v = strings.TrimLeft(v, " \t\n\v\f\r")
 	end := 0
@@ -205,8 +204,7 @@ func leadingInt(v string) (n int64, ok bool) {
 	return n, end > digits
 }
 
-// backend is a choice among Horovod's backends. why are those that are not here, in
-// small letters.
+// backend is a choice among Horovod's backends. why has the reason for each missing one, by its name in small letters.
 func backend(field func(*Config) *Backend, why map[string]string) setting {
 	return setting{
 		parse: func(c *Config, v string) error {
@@ -226,8 +224,8 @@ func backend(field func(*Config) *Backend, why map[string]string) setting {
 	}
 }
 
-// refuse is for a variable without a field: an error if asks says that the value
-// asks for what this version will not have.
+// refuse is for a variable without a field: an error if asks says that the value asks for something that this version
+// does not have.
 func refuse(asks func(v string) bool, why string) setting {
 	return setting{parse: func(_ *Config, v string) error {
 		if asks(v) {
@@ -282,7 +280,7 @@ var logFormat = setting{
 	show: func(c *Config) string { return string(c.LogFormat) },
 }
 
-// printable is v as it can stand in a line of text: quoted if need be.
+// printable returns v for a line of text: quoted if need be.
 func printable(v string) string {
 	if strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
 		return strconv.Quote(v)
@@ -290,8 +288,7 @@ func printable(v string) string {
 	return v
 }
 
-// leastHeartbeat is the shortest silence that means something: nobody is asked before
-// somebody has waited for a second.
+// leastHeartbeat is the least useful value: ranks ask only after a wait of a second.
 const leastHeartbeat = 5 * time.Second
 
 // heartbeat is 0, or not below leastHeartbeat.

@@ -11,7 +11,7 @@ import (
 
 //go:generate go test -run TestDocs -update
 
-// Knobs is the table: every variable that exists here or in Horovod, once.
+// Knobs is the table of all variables of gorovod and of Horovod.
 var Knobs = slices.Concat(implemented, foreign)
 
 // implemented are the knobs that have an effect.

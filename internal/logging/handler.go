@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// form makes a line, with its newline, of a record. Nothing in it is what a terminal might obey.
+// form turns a record into a line with its newline. The line has no characters that a terminal obeys.
 type form interface {
 	line(at time.Time, level slog.Level, text string, attributes []slog.Attr) string
 }
 
-// handler hands records to the form that is in use.
+// handler passes records to the form that is in use.
 type handler struct {
 	out        io.Writer
 	options    Options
@@ -45,10 +45,10 @@ func (h *handler) WithAttrs(attributes []slog.Attr) slog.Handler {
 	return &with
 }
 
-// WithGroup is not needed by this module: a group's name is left out.
+// WithGroup ignores the group's name; this module uses none.
 func (h *handler) WithGroup(string) slog.Handler { return h }
 
-// nameOf is a level as HOROVOD_LOG_LEVEL names it.
+// nameOf names a level as HOROVOD_LOG_LEVEL does.
 func nameOf(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:

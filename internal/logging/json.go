@@ -15,10 +15,10 @@ import (
 // JSONPrefix is what each line in JSON begins with. By it the launcher knows a rank's log in its output.
 const JSONPrefix = `{"logger":"gorovod",`
 
-// IsJSON tells whether a line of a rank's output is one of its log's, in JSON.
+// IsJSON reports whether a line of a rank's output comes from its log, in JSON.
 func IsJSON(line []byte) bool { return bytes.HasPrefix(line, []byte(JSONPrefix)) }
 
-// jsonForm is one object a line. Its fields come in this order, which is part of what users can rely on.
+// jsonForm is one JSON object a line. Users can rely on the order of its fields.
 type jsonForm struct {
 	Logger     string     `json:"logger"`         // "gorovod"
 	Time       string     `json:"time,omitempty"` // UTC, RFC 3339; empty for HOROVOD_LOG_HIDE_TIME
@@ -33,7 +33,7 @@ type jsonForm struct {
 	hideTime bool
 }
 
-// attributes are what a record says besides its text, by name.
+// attributes are a record's values besides its text, by name.
 type attributes map[string]any
 
 func newJSONForm(o Options) jsonForm {
@@ -42,7 +42,7 @@ func newJSONForm(o Options) jsonForm {
 
 func messageForm(program string) jsonForm { return jsonForm{Program: program, Host: hostName("")} }
 
-// hostName is the name by which a job knows its host, unless that means every host.
+// hostName is the name of this host in the job, unless that name means every host.
 func hostName(known string) string {
 	if known != "" && known != "localhost" {
 		return known
@@ -75,7 +75,8 @@ func (f jsonForm) line(at time.Time, level slog.Level, text string, of []slog.At
 	return b.String()
 }
 
-// plain is a value as JSON has it: numbers, booleans and lists of numbers as they are, all else as text.
+// plain converts a value for JSON: numbers, booleans and lists of numbers stay as they are, everything else becomes
+// text.
 func plain(v slog.Value) any {
 	switch x := v.Resolve().Any().(type) {
 	case bool, int64, uint64, []int:

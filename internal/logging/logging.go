@@ -1,6 +1,6 @@
-// Package logging writes what gorovod itself says on stderr: the engine's log, through slog, and the messages
-// of the launcher. Both have two forms: lines for people, and one JSON object a line, for programs that collect
-// logs (GOROVOD_LOG_FORMAT=json). The form is the process's, as stderr is.
+// Package logging writes gorovod's own messages on stderr: the engine's log, through slog, and the messages of the
+// launcher. Both have two forms: lines for people, and one JSON object a line for programs that collect logs
+// (GOROVOD_LOG_FORMAT=json). A process uses one form for all.
 package logging
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
-// FormatVariable chooses the form.
+// FormatVariable is the variable that chooses the form.
 const FormatVariable = "GOROVOD_LOG_FORMAT"
 
 // Format is the form of a process's messages.
@@ -24,7 +24,7 @@ const (
 	JSON Format = "json"
 )
 
-// ParseFormat reads the value of FormatVariable; ok is false for what is no format.
+// ParseFormat parses the value of FormatVariable; ok is false for an unknown form.
 func ParseFormat(value string) (f Format, ok bool) {
 	switch f = Format(strings.ToLower(value)); f {
 	case "":
@@ -37,10 +37,10 @@ func ParseFormat(value string) (f Format, ok bool) {
 
 var asJSON atomic.Bool
 
-// Use chooses the form of all messages of this process from now on.
+// Use sets the form of all further messages of this process.
 func Use(f Format) { asJSON.Store(f == JSON) }
 
-// InUse is the form that was chosen; Text if none was.
+// InUse returns the form in use; Text before Use.
 func InUse() Format {
 	if asJSON.Load() {
 		return JSON
@@ -48,7 +48,7 @@ func InUse() Format {
 	return Text
 }
 
-// Options are those of a rank's log.
+// Options is the input of New.
 type Options struct {
 	Level    slog.Level // what is below it is left out
 	HideTime bool
@@ -56,13 +56,12 @@ type Options struct {
 	Host     string // empty: the name that the system gives
 }
 
-// New makes a rank's log, in the form that is in use when a record is written. Each record is one Write.
+// New returns a rank's log. It writes each record in the form that is in use then, by one Write.
 func New(out io.Writer, o Options) *slog.Logger {
 	return slog.New(&handler{out: out, options: o, text: textForm{o.HideTime, o.Rank}, json: newJSONForm(o)})
 }
 
-// Message is a message of a program's own as it stands on stderr, with its newline: "horovodrun: text",
-// or a JSON object.
+// Message returns a program's message for stderr, with its newline: "horovodrun: text", or a JSON object.
 func Message(level slog.Level, program, text string) string {
 	text = strings.TrimRight(text, "\n")
 	if InUse() == JSON {

@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
-// textForm is Horovod's, with a letter for the level:
+// textForm is Horovod's form, with a letter for the level:
 //
 //	[2026-01-31 12:00:00.123456: W] [rank 3]: text key=value
 //

@@ -12,8 +12,8 @@ import (
 // ErrNoCheckpoints: GOROVOD_CHECKPOINT_DIR was not set at Init.
 var ErrNoCheckpoints = errors.New("there is no directory for checkpoints: set GOROVOD_CHECKPOINT_DIR before hvd.init()")
 
-// lastWorld is that of the last Init that succeeded. It outlives Shutdown, since
-// a process whose launcher is gone writes what it has.
+// lastWorld is the world of the last Init that succeeded. It outlives Shutdown, because a process whose launcher is
+// gone still writes its state.
 var lastWorld struct {
 	sync.Mutex
 	dir   string // for checkpoints; empty: none
@@ -35,9 +35,9 @@ func checkpointDir() (dir string, log *slog.Logger) {
 	return lastWorld.dir, lastWorld.log
 }
 
-// CheckpointDue says whether this process is the one to write a commit, and it is that
-// commit's turn. final takes every commit, as of a job that goes no further. With a
-// negative number it says whether commits are written at all, the same on all processes.
+// CheckpointDue reports whether this process has to write this commit. With final every commit counts, as for a job
+// that goes no further. With a negative number it reports whether commits are written at all, the same on all
+// processes.
 func CheckpointDue(number int64, final bool) bool {
 	lastWorld.Lock()
 	defer lastWorld.Unlock()
@@ -56,8 +56,8 @@ func SaveCheckpoint(number int64, data []byte) error {
 	return checkpoint.Save(dir, number, data)
 }
 
-// LoadCheckpoint reads the newest state that was written; number is -1 if there is none. Files
-// that are damaged or foreign are skipped, with a warning.
+// LoadCheckpoint reads the newest state on the disk; number is -1 if there is none. It skips damaged and foreign files
+// with a warning.
 func LoadCheckpoint() (number int64, data []byte, err error) {
 	dir, log := checkpointDir()
 	if dir == "" {

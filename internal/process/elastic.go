@@ -15,7 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/world"
 )
 
-// elasticity is what this process knows of the elastic job that it is part of.
+// elasticity is this process's part in an elastic job.
 var elasticity struct {
 	client atomic.Pointer[elastic.Client] // nil in other jobs, and before the first Init
 	commit atomic.Int64                   // 1 + the number of the newest commit; 0: none
@@ -25,7 +25,7 @@ var elasticity struct {
 	sets [][]int // the process sets of the last epoch, as they were asked for. mu
 }
 
-// Membership says what this process is in an elastic job.
+// Membership is the standing of this process in an elastic job.
 type Membership int
 
 const (
@@ -37,7 +37,7 @@ const (
 
 var membershipNow atomic.Int32
 
-// Elastic says what this process is in an elastic job; NotElastic before Init.
+// Elastic returns the standing of this process in an elastic job; NotElastic before Init.
 func Elastic() Membership {
 	if c := elasticity.client.Load(); c != nil && c.Err() != nil && Membership(membershipNow.Load()) == Member {
 		return Abandoned
@@ -45,22 +45,19 @@ func Elastic() Membership {
 	return Membership(membershipNow.Load())
 }
 
-// Committed says that this process holds the state of a commit, from 0 on.
+// Committed notes that this process holds the state of a commit, from 0 on.
 func Committed(number int64) { elasticity.commit.Store(number + 1) }
 
-// Intact says that the state of this process is that of all members, and needs no other,
-// for the next Init only.
+// Intact notes, for the next Init only, that this process has the state of all members and needs no other.
 func Intact() { elasticity.intact.Store(true) }
 
-// NeedsSync says whether the members that the last Init has brought together may
-// have different states.
+// NeedsSync reports whether the members of the last Init may have different states.
 func NeedsSync() bool {
 	a := elasticity.place.Load()
 	return a == nil || a.Sync
 }
 
-// HostUpdates is what has been said of the hosts since the last Init, once; 0 and
-// NoUpdate if nothing.
+// HostUpdates returns the news of the hosts since the last Init, and forgets it; 0 and NoUpdate if there is none.
 func HostUpdates() (stamp int64, update membership.HostUpdate) {
 	c := elasticity.client.Load()
 	if c == nil {
@@ -69,9 +66,8 @@ func HostUpdates() (stamp int64, update membership.HostUpdate) {
 	return c.Updates()
 }
 
-// AwaitHostUpdates waits until there is something for HostUpdates to return, on one goroutine at a
-// time. The error says that nothing will come: the job is not elastic, its launcher is
-// gone, or ctx has ended.
+// AwaitHostUpdates blocks until HostUpdates has news. One goroutine may call it at a time. An error says that no news
+// will come: the job is not elastic, its launcher is gone, or ctx has ended.
 func AwaitHostUpdates(ctx context.Context) error {
 	c := elasticity.client.Load()
 	if c == nil {
@@ -82,8 +78,8 @@ func AwaitHostUpdates(ctx context.Context) error {
 
 var errNotElastic = errors.New("this process is no member of an elastic job")
 
-// elasticInit asks the driver for a place and joins that epoch. Where others die
-// meanwhile it asks again. The caller holds mu.
+// elasticInit asks the driver for a place and joins that epoch. If other workers die meanwhile, it asks again. The
+// caller holds mu.
 func elasticInit(ctx context.Context, c *config.Config, lookup func(string) (string, bool), sets [][]int) error {
 	client := elasticity.client.Load()
 	if client == nil {
@@ -129,15 +125,15 @@ func joinEpoch(ctx context.Context, key []byte, lookup func(string) (string, boo
 	return nil
 }
 
-// driverLost ends what this process waits for when its launcher is gone.
+// driverLost interrupts this process's waits when its launcher is gone.
 func driverLost(err error) {
 	if w := current.Load(); w != nil {
 		w.Abort(err)
 	}
 }
 
-// clipSets is what is left of process sets in a world of size ranks: the ranks that
-// there are. Sets without any are left out, and come back when the job has grown.
+// clipSets reduces process sets to a world of size ranks. Sets without a remaining rank are left out, and come back
+// when the job has grown.
 func clipSets(sets [][]int, size int) [][]int {
 	var clipped [][]int
 	for _, s := range sets {
@@ -152,8 +148,8 @@ func clip(ranks []int, size int) []int {
 	return slices.DeleteFunc(slices.Clone(ranks), func(r int) bool { return r >= size })
 }
 
-// known finds a process set that is there already in an elastic job: who came later than it
-// adds it as others have done before. One that has all ranks of a job that has shrunk is the world.
+// known finds an existing process set of an elastic job: a process that came later adds the set as others have done
+// before. In a job that has shrunk, a set with all ranks is the world.
 func known(w *world.World, ranks []int) (id int, ok bool) {
 	if len(w.Config.ElasticDriver) == 0 {
 		return 0, false
@@ -169,7 +165,7 @@ func known(w *world.World, ranks []int) (id int, ok bool) {
 	return id, ok
 }
 
-// rememberSet keeps a set for the epochs to come.
+// rememberSet keeps a set for later epochs.
 func rememberSet(w *world.World, ranks []int) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -179,7 +175,7 @@ func rememberSet(w *world.World, ranks []int) {
 	}
 }
 
-// forgetSet undoes rememberSet, or what Init was given.
+// forgetSet undoes rememberSet, or drops a set of Init.
 func forgetSet(w *world.World, ranks []int) {
 	mu.Lock()
 	defer mu.Unlock()

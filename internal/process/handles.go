@@ -6,8 +6,7 @@ import (
 	"github.com/gorovod/gorovod/internal/engine"
 )
 
-// Handles names Entries by numbers for callers that can't hold pointers. A
-// number is never used twice.
+// Handles numbers Entries for callers that can't hold pointers. It never uses a number twice.
 type Handles struct {
 	mu    sync.Mutex
 	cells []handle
@@ -21,15 +20,15 @@ type handle struct {
 
 const indexBits = 24
 
-// Add names e, whose holder the number becomes.
+// Add returns a number for e. The number owns e.
 func (h *Handles) Add(e *engine.Entry) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.add(e)
 }
 
-// AddUntilOK is Add for an operation whose Ended is h.ReleaseIfOK: the number
-// names nothing any more once the operation has ended well, at once if it has already.
+// AddUntilOK is Add for an operation whose Ended is h.ReleaseIfOK: if the operation succeeds, the number becomes
+// invalid, at once if it has ended already.
 func (h *Handles) AddUntilOK(e *engine.Entry) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,8 +42,7 @@ func (h *Handles) AddUntilOK(e *engine.Entry) int64 {
 	return number
 }
 
-// ReleaseIfOK removes and releases an Entry that was named by AddUntilOK and has
-// ended well. It is the Ended of such operations.
+// ReleaseIfOK removes and releases an Entry of AddUntilOK that has succeeded. It is the Ended of such operations.
 func (h *Handles) ReleaseIfOK(e *engine.Entry) {
 	if e.Err() != nil {
 		return
@@ -68,8 +66,7 @@ func (h *Handles) add(e *engine.Entry) int64 {
 	return h.cells[i].number
 }
 
-// Get returns the Entry, retained for the caller, who releases it; or nil for
-// a number that names none.
+// Get returns the Entry, retained: the caller releases it. It returns nil for an invalid number.
 func (h *Handles) Get(number int64) *engine.Entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +77,7 @@ func (h *Handles) Get(number int64) *engine.Entry {
 	return nil
 }
 
-// Remove forgets the number and returns its Entry, or nil.
+// Remove invalidates the number and returns its Entry, or nil.
 func (h *Handles) Remove(number int64) *engine.Entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()

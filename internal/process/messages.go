@@ -15,7 +15,7 @@ func Send(ctx context.Context, to int, tag uint32, label uint16, p []byte) error
 	return w.Send(ctx, to, tag, label, p)
 }
 
-// Recv receives a message of another rank; see p2p.Endpoint.
+// Recv receives a message from another rank; see p2p.Endpoint.
 func Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, label uint16, err error) {
 	w := current.Load()
 	if w == nil {
@@ -24,7 +24,7 @@ func Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, label uin
 	return w.Recv(ctx, from, tag, p)
 }
 
-// RecvAny receives a message of whichever rank sends one; see p2p.Endpoint.
+// RecvAny receives a message from any rank; see p2p.Endpoint.
 func RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
 	w := current.Load()
 	if w == nil {

@@ -7,30 +7,30 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 )
 
-// EndsByExit says that the process ends by C's exit, as one of Python does, so that MPI can be
-// finalized then, and Init may follow Shutdown. Else Shutdown finalizes it. Set before Init.
+// EndsByExit says that the process ends by C's exit, as Python does: MPI is finalized then, and Init may follow
+// Shutdown. Otherwise Shutdown finalizes MPI. Set it before Init.
 var EndsByExit bool
 
-// MPIBuilt reports that MPI can be used: a libmpi has been found and loaded, and it is not initialised by that.
+// MPIBuilt reports whether MPI can be used: it finds and loads a libmpi, without initialising it.
 func MPIBuilt(lookup func(string) (string, bool)) bool {
 	name, _ := lookup("GOROVOD_MPI_LIBRARY")
 	_, err := mpi.Load(name)
 	return err == nil
 }
 
-// MPIEnabled reports that the ranks have found one another over MPI, or that it carries the data.
+// MPIEnabled reports whether the ranks have met over MPI, or MPI carries the data.
 func MPIEnabled() bool {
 	w := current.Load()
 	return w != nil && (w.Config.Controller == config.MPI || w.Config.CPUOperations == config.MPI)
 }
 
-// GlooEnabled reports the same of Gloo, for which the native ways stand.
+// GlooEnabled reports the same about Gloo, which stands for the native transports.
 func GlooEnabled() bool {
 	w := current.Load()
 	return w == nil || w.Config.Controller == config.Gloo || w.Config.CPUOperations == config.Gloo
 }
 
-// MPIThreadsSupported reports that MPI is in use, and that the program may call it on any thread.
+// MPIThreadsSupported reports whether MPI is in use and the program may call it on any thread.
 func MPIThreadsSupported() bool {
 	if !MPIEnabled() {
 		return false
@@ -39,8 +39,8 @@ func MPIThreadsSupported() bool {
 	return err == nil && l.ThreadsSupported()
 }
 
-// MPISet is the process set whose members are the processes of a communicator of the program's.
-// argument is an MPI_Comm, passed as if it were a pointer.
+// MPISet returns the process set with the processes of one of the program's communicators. argument is an MPI_Comm,
+// passed as if it were a pointer.
 func MPISet(argument uintptr) (id int, ok bool) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -68,7 +68,7 @@ func MPISet(argument uintptr) (id int, ok bool) {
 	return 0, false
 }
 
-// withMPI is an environment in which the ranks find one another over MPI.
+// withMPI is an environment in which the ranks meet over MPI.
 func withMPI(lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		if name == "HOROVOD_CONTROLLER" {

@@ -1,8 +1,7 @@
-// Package process holds the one world that a process-wide interface needs:
-// Horovod's C functions, Python and package hvd share it. It counts the
-// generations, so that Init and Shutdown may follow one another any number of times.
+// Package process holds the one world of this process, for process-wide interfaces: Horovod's C functions, Python and
+// package hvd. It counts the generations, so that Init and Shutdown may follow one another any number of times.
 //
-// How the process comes to be a rank is package bootstrap's, how it joins package world's.
+// Package bootstrap finds out which rank the process is, and package world joins it.
 package process
 
 import (
@@ -25,16 +24,15 @@ import (
 	"github.com/gorovod/gorovod/internal/world"
 )
 
-// leaveLimit bounds how long Shutdown waits for operations that all ranks have
-// agreed to execute.
+// leaveLimit is the most time that Shutdown waits for operations that all ranks have agreed to execute.
 const leaveLimit = 10 * time.Second
 
-// TrackFD, if set before Init, is told of every descriptor that lives as long
-// as the world: a forked child must close them.
+// TrackFD, if set before Init, is called with every descriptor that lives as long as the world: a forked child must
+// close them.
 var TrackFD func(fd int, open bool)
 
-// MainThread, if set before Init, reports whether the calling goroutine runs on the process's main thread, and stays
-// there: as where C calls Go. See engine.Options.MainThread.
+// MainThread, if set before Init, reports whether the calling goroutine runs on the process's main thread and stays
+// there, as it does when C calls Go. See engine.Options.MainThread.
 var MainThread func() bool
 
 var (
@@ -43,7 +41,7 @@ var (
 	current    atomic.Pointer[world.World]
 	overMPI    *mpi.Communicator // of the current world, if it uses MPI
 
-	// starter is how this process comes to be a rank.
+	// starter finds out which rank this process is.
 	starter = bootstrap.Process{TrackFD: func(fd int, open bool) {
 		if TrackFD != nil {
 			TrackFD(fd, open)
@@ -51,15 +49,15 @@ var (
 	}}
 )
 
-// Options are what a program says in Init, apart from the environment.
+// Options is the part of Init that comes from the program, not from the environment.
 type Options struct {
 	// Sets are process sets to register, the same on all ranks.
 	Sets [][]int
-	// MPIRanks, if not empty, makes the world these processes of MPI_COMM_WORLD, this one among them, in this order.
-	// It has no effect where the ranks do not find one another over MPI.
+	// MPIRanks, if not empty, are the processes of MPI_COMM_WORLD that make up the world, in the order of its ranks.
+	// This process is one of them. It has no effect if the ranks do not meet over MPI.
 	MPIRanks []int
-	// MPIComms, if not nil, gives communicators of the program. The ranks are the processes of the first;
-	// each other one, of some of these, makes a process set, before Sets. It implies MPI.
+	// MPIComms, if not nil, returns communicators of the program. The processes of the first one are the ranks. Each
+	// other one has some of these, and makes a process set, before Sets. It implies MPI.
 	MPIComms func(*mpi.Library) []uintptr
 }
 
@@ -73,8 +71,7 @@ func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int)
 	return InitWith(ctx, lookup, Options{Sets: sets})
 }
 
-// misspelt warns, on rank 0, of variables that begin as gorovod's own do and are none. Horovod's
-// prefix is others', too.
+// misspelt lists, on rank 0, unknown variables that begin with GOROVOD_. Other software also uses Horovod's prefix.
 func misspelt(c *config.Config, lookup func(string) (string, bool)) []string {
 	if c.Told.Rank > 0 {
 		return nil
@@ -93,7 +90,7 @@ func misspelt(c *config.Config, lookup func(string) (string, bool)) []string {
 // internals are variables of tests (see package failpoint) and of horovod.run.
 var internals = []string{"GOROVOD_FAILPOINT", "GOROVOD_SEED", "GOROVOD_CUT", "GOROVOD_CHAOS_JOB", "GOROVOD_RESULT_FD"}
 
-// InitWith is Init with all that a program can say.
+// InitWith is Init with Options.
 func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options) error {
 	mu.Lock()
 	defer mu.Unlock()
@@ -146,8 +143,8 @@ func join(ctx context.Context, s bootstrap.Start, c *config.Config, sets [][]int
 	return nil
 }
 
-// Shutdown leaves the world. Operations of this process that are still pending
-// fail, and so do those of other ranks that this rank had not submitted.
+// Shutdown leaves the world. Pending operations of this process fail, and so do those of other ranks that this rank
+// had not submitted.
 func Shutdown() {
 	mu.Lock()
 	defer mu.Unlock()
@@ -168,14 +165,14 @@ func Serve(host string, key []byte, size int) (port int, err error) {
 	return starter.Serve(host, key, size, logging.New(os.Stderr, logging.Options{Level: slog.LevelWarn}))
 }
 
-// Fail says that this rank's program has failed: see world.World.Fail.
+// Fail reports that this rank's program has failed: see world.World.Fail.
 func Fail(reason string) {
 	if w := current.Load(); w != nil {
 		w.Fail(reason)
 	}
 }
 
-// Failure is the failure that has ended the current engine, "" if there is none.
+// Failure returns the failure that has ended the current engine, "" if there is none.
 func Failure() string {
 	if w := current.Load(); w != nil {
 		return w.Failure()
@@ -183,7 +180,7 @@ func Failure() string {
 	return ""
 }
 
-// World is the current membership, nil before Init and after Shutdown.
+// World returns the current world, nil before Init and after Shutdown.
 func World() *world.World { return current.Load() }
 
 // Enqueue submits an operation to the current engine.
@@ -204,7 +201,7 @@ func EnqueueGroup(name string, ops []engine.Op) ([]*engine.Entry, *engine.Error)
 	return w.Engine.EnqueueGroup(name, ops)
 }
 
-// logger makes the log of a rank as the environment asks for it.
+// logger makes a rank's log as the environment asks for it.
 func logger(c *config.Config, p roster.Place) *slog.Logger {
 	logging.Use(c.LogFormat)
 	return logging.New(os.Stderr, logging.Options{Level: c.LogLevel, HideTime: c.LogHideTime, Rank: p.Rank,

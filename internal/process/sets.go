@@ -13,9 +13,8 @@ import (
 var ErrSetsAreFixed = errors.New("process sets are fixed: set HOROVOD_DYNAMIC_PROCESS_SETS=1 before hvd.init() to " +
 	"add and remove them later")
 
-// AddSet registers a process set; see engine.AddSet. In an elastic job a set keeps
-// its ranks over the epochs, as far as there are such ranks, and one that is there already is what AddSet
-// returns at once.
+// AddSet registers a process set; see engine.AddSet. In an elastic job a set keeps those of its ranks that exist over
+// the epochs, and AddSet returns at once if the set is registered already.
 func AddSet(ranks []int) (int, error) {
 	w := current.Load()
 	if w == nil {
@@ -39,8 +38,7 @@ func AddSet(ranks []int) (int, error) {
 	return id, err
 }
 
-// ThereOf is what a process set has of its ranks in w, ascending: in an elastic job some may be
-// beyond its size.
+// ThereOf returns the ranks of a process set that w has, ascending: in an elastic job some may be beyond its size.
 func ThereOf(w *world.World, ranks []int) []int {
 	if len(w.Config.ElasticDriver) == 0 {
 		return ranks
@@ -67,8 +65,8 @@ func RemoveSet(id int) error {
 	return err
 }
 
-// Place is this rank's number among the members of a process set, and how many these are. kind says for an error
-// what operation needs to know.
+// Place returns this rank's number among the members of a process set, and their number. kind says, for an error,
+// which operation asks.
 func Place(kind string, set int) (rank, size int, err error) {
 	w := current.Load()
 	if w == nil {

@@ -11,8 +11,7 @@ import (
 var ErrTimelineNotEnabled = errors.New("the timeline is not enabled: set HOROVOD_TIMELINE=DYNAMIC, or to a file, " +
 	"before initialisation")
 
-// StartTimeline begins to record to the file at path, on rank 0; on the others it
-// does nothing. It does file I/O.
+// StartTimeline starts a timeline in the file at path, on rank 0; on the others it does nothing. It does file I/O.
 func StartTimeline(path string, markCycles bool) error {
 	w, err := recording()
 	if err != nil || w.Place.Rank != 0 {
@@ -21,7 +20,7 @@ func StartTimeline(path string, markCycles bool) error {
 	return w.Timeline.Start(path, markCycles)
 }
 
-// StopTimeline completes the file and closes it; without one it does nothing.
+// StopTimeline completes and closes the file. Without a timeline it does nothing.
 func StopTimeline() error {
 	w, err := recording()
 	if err != nil || w.Place.Rank != 0 {
@@ -30,7 +29,7 @@ func StopTimeline() error {
 	return w.Timeline.Stop()
 }
 
-// recording is the current world, if a timeline may be kept of it.
+// recording returns the current world, if timelines are enabled.
 func recording() (*world.World, error) {
 	w := current.Load()
 	switch {
