@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 from ray.train.backend import Backend
@@ -14,9 +14,6 @@ from horovod.ray._facts import Facts
 from horovod.ray._settings import MiniSettings
 from horovod.ray.train import worker
 
-if TYPE_CHECKING:
-    from horovod.ray.train.config import HorovodConfig
-
 _SHUTDOWN_S = 10  # much more than the engine takes, which waits for nobody
 
 
@@ -25,8 +22,8 @@ class HorovodBackend(Backend):
 
     share_cuda_visible_devices = True  # so that the device's number is hvd.local_rank()
 
-    def on_start(self, worker_group: Any, backend_config: HorovodConfig) -> None:
-        """Make the workers ranks. ``worker_group`` has them in the order of their ranks, node by node."""
+    def on_start(self, worker_group: Any, backend_config: Any) -> None:
+        """Make the workers ranks, with a HorovodConfig. ``worker_group`` has them by rank, node by node."""
         facts = worker_group.execute(worker.horovod_facts)
         _checks.same_as_driver(facts)
         head = worker_group.get_workers()[0].actor
@@ -43,7 +40,7 @@ class HorovodBackend(Backend):
             ]
         )
 
-    def on_shutdown(self, worker_group: Any, backend_config: HorovodConfig) -> None:
+    def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
         """Have workers that are done leave the job. A dead one answers at once, with an error that does not matter."""
         calls = worker_group.execute_async(worker.horovod_shutdown)
         ray.wait(calls, num_returns=len(calls), timeout=_SHUTDOWN_S)
