@@ -10,8 +10,8 @@ import (
 
 const notThere = "gorovod is not there under that name: say with --remote-command what it is called there"
 
-// sshAdvice says what can be done about what ssh has said: ssh is its command line, but
-// for what it was to run on the host, and code its exit code.
+// sshAdvice says what the user can do about ssh's messages. ssh is its command line without the remote command, and
+// code its exit code.
 func sshAdvice(ssh []string, host string, code int, text string) string {
 	for _, a := range []struct{ says, advice string }{
 		{"HOST IDENTIFICATION HAS CHANGED", forgetKey(host, text)},
@@ -49,15 +49,15 @@ func sshAdvice(ssh []string, host string, code int, text string) string {
 	return ""
 }
 
-// What ssh says of a key that has changed: of which name, with the port where that is
-// another than ssh's own, and in which file the old one stands. The user's configuration
-// (HostName, Port, HostKeyAlias, UserKnownHostsFile) has gone into both, and it may be a jump host's.
+// ssh's message about a changed key: the name, with the port if it is not ssh's usual one, and the file with the old
+// key. The user's configuration (HostName, Port, HostKeyAlias, UserKnownHostsFile) decides both, and the name may be a
+// jump host's.
 var (
 	changedName = lazyregexp.New(`ost key for (\S+) has changed and you have requested`)
 	changedFile = lazyregexp.New(`(?m)^Offending \S+ key in (.+):[0-9]+\s*$`)
 )
 
-// forgetKey advises on a key that has changed.
+// forgetKey is the advice about a changed key.
 func forgetKey(host, text string) string {
 	name, forget := host, []string{"ssh-keygen"}
 	if m := changedFile().FindStringSubmatch(text); m != nil {
@@ -70,8 +70,7 @@ func forgetKey(host, text string) string {
 		words(append(forget, "-R", name))
 }
 
-// copyID is the command that makes ssh work without a password on a host, by the same way
-// as ssh goes there.
+// copyID is the command that makes ssh work without a password on a host, over the way that ssh takes.
 func copyID(ssh []string, host string) []string {
 	command := []string{"ssh-copy-id"}
 	if filepath.Base(ssh[0]) == "ssh" {
@@ -101,5 +100,5 @@ func words(command []string) string {
 	return b.String()
 }
 
-// plainWord is one that no shell takes for anything else.
+// plainWord matches words that no shell interprets.
 var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)

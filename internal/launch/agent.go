@@ -18,17 +18,16 @@ import (
 	"github.com/gorovod/gorovod/internal/reach"
 )
 
-// The launcher pings each agent, and hears from it in return. Who hears nothing
-// for too long takes the connection for lost. The agent is more patient, as a user
-// may stop the launcher for a moment.
+// The launcher pings each agent, and the agent answers. The end that hears nothing for too long takes the connection
+// for lost. The agent is more patient, since a user may stop the launcher for a moment.
 const (
 	pingInterval  = 5 * time.Second
 	agentSilence  = 20 * time.Second // the launcher's patience
 	launchSilence = 2 * time.Minute  // the agent's
 )
 
-// agent is the launcher's hand on another host: a localCrew behind frames. It
-// ends all that it runs, and itself, when the connection is lost.
+// agent runs the launcher's commands on another host: a localCrew behind frames. When the connection is lost, it ends
+// them all, and itself.
 type agent struct {
 	sender
 	crew *localCrew    // nil before the job
@@ -41,9 +40,9 @@ type agent struct {
 	left    sync.WaitGroup // commands that are not gone
 }
 
-// serveAgent is the agent's whole life. It returns the exit code.
+// serveAgent is the agent's main function. It returns the exit code.
 func serveAgent(in io.Reader, out io.Writer) int {
-	// Not ignored, as that would be inherited.
+	// Not ignored: commands would inherit that.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	wakeWithParent() // should a stopped agent's sshd end
@@ -149,7 +148,7 @@ func (a *agent) obey(n *note) error {
 	return nil
 }
 
-// take gets ready for the job, or says why not.
+// take prepares for the job, or says why it cannot.
 func (a *agent) take(job *assignment) error {
 	if job.Dir != "" {
 		if err := os.Chdir(job.Dir); err != nil {
@@ -185,7 +184,7 @@ func (a *agent) take(job *assignment) error {
 	return nil
 }
 
-// answer answers a question of the doctor's.
+// answer answers a question of gorovod doctor.
 func (a *agent) answer(id int, q *query) {
 	reply := note{Type: replyNote, ID: id}
 	answer, err := q.answer(context.Background(), a.key)
@@ -212,7 +211,7 @@ func (a *agent) start(id int, c command) {
 	a.crew.Start(id, c, r)
 }
 
-// tell sends a note. Once that fails, the launcher is gone.
+// tell sends a note. An error means that the launcher is gone.
 func (a *agent) tell(n note) { a.check(a.sender.note(n)) }
 
 func (a *agent) check(err error) {
@@ -221,7 +220,7 @@ func (a *agent) check(err error) {
 	}
 }
 
-// drop makes reporters give up what they have not sent.
+// drop discards what reporters have not sent.
 func (a *agent) drop() {
 	a.once.Do(func() {
 		close(a.lost)
@@ -235,7 +234,7 @@ func (a *agent) drop() {
 	})
 }
 
-// end ends all commands and waits until nothing of them is left, or cannot be ended.
+// end ends all commands, and waits until nothing of them is left that can be ended.
 func (a *agent) end() {
 	a.drop()
 	if a.crew == nil {
@@ -253,7 +252,7 @@ func (a *agent) end() {
 	}
 }
 
-// reporter tells the launcher of one command.
+// reporter tells the launcher about one command.
 type reporter struct {
 	agent *agent
 	id    int
@@ -296,7 +295,7 @@ func (r *reporter) Output(stream int, p []byte) {
 	}
 }
 
-// take waits for credit and uses up to most bytes of it; 0 where the launcher is gone.
+// take waits for credit and takes up to most bytes of it; 0 if the launcher is gone.
 func (r *reporter) take(stream, most int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

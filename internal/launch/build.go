@@ -12,16 +12,14 @@ import (
 	"github.com/gorovod/gorovod/internal/version"
 )
 
-// build names what this program understands, such as 0.1.0+3f2a9c1b: the version, and a
-// digest of all that launcher, agents and ranks say to each other. Two builds of one
-// version whose words differ are so told apart before one misunderstands the other.
+// build identifies this program's protocols, such as 0.1.0+3f2a9c1b: the version, and a digest of all messages between
+// launcher, agents and ranks. It tells apart two builds of one version whose messages differ.
 var build = sync.OnceValue(func() string {
 	return version.Version + "+" + shape.Digest(agentProtocol, note{}, cluster.Facts{}, cluster.Path{},
 		time.Duration(0), elastic.Protocol, elastic.Hello{}, elastic.Message{}) + rendezvous.Shape()[:4]
 })
 
-// revision is where this program was built from, as far as Go has noted it; empty if
-// it has not.
+// revision is the source revision that Go has noted for this program; empty if it has not.
 func revision() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

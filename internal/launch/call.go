@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// An sshd that several hosts have in common, as a jump host's, turns away who comes when
-// too many are being let in (MaxStartups). Who was turned away comes again after
-// pauses, until crowdPatience after it first came, and after the last host that was let in.
+// An sshd that several hosts share, such as a jump host's, turns connections away while it admits too many others
+// (MaxStartups). Such a connection is tried again after pauses, until crowdPatience after its first attempt and after
+// the last host that was admitted.
 const (
 	crowdPatience   = 3 * time.Second
 	firstCrowdPause = 100 * time.Millisecond
 	lastCrowdPause  = time.Second
 )
 
-// calls are the connections of one job's that are made to hosts, most of them at the same time.
+// calls are one job's connections to hosts, most of them made at the same time.
 type calls struct {
 	shell  *remoteShell
 	latest atomic.Int64 // when the last host was let in; since 1970 in ns
 }
 
-// connect makes the crew of job.Host. It blocks until its agent is ready, or ctx is
-// over. An error of the host's is a *hostError.
+// connect makes the crew of job.Host. It blocks until its agent is ready, or ctx ends. An error of the host is a
+// *hostError.
 func (c *calls) connect(ctx context.Context, job assignment) (*remoteCrew, error) {
 	began := time.Now().UnixNano()
 	for pause := firstCrowdPause; ; pause = min(2*pause, lastCrowdPause) {
@@ -69,8 +69,7 @@ func (r *remoteShell) line(host string) (*line, error) {
 	return l, nil
 }
 
-// turnedAway reports that what ssh has said is what it says where an sshd has hung up
-// before it knew who came.
+// turnedAway reports whether ssh's message means that an sshd has hung up before it knew who came.
 func turnedAway(code int, text string) bool {
 	if code != sshFailed || strings.Contains(text, "Host key verification failed") { // of a jump host: nobody was asked
 		return false

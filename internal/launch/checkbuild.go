@@ -12,9 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/version"
 )
 
-// checkBuild is the summary of --check-build, in upstream's form, for the Python of the job:
-// the command's, or else the one that PATH has. Gloo stands for gorovod's own transport,
-// which takes its place. note says which Python that is.
+// checkBuild is the summary of --check-build, in Horovod's form, for the Python of the job: the command's, or else the
+// first in PATH. "Gloo" stands for gorovod's own transport. note names that Python.
 func checkBuild(command, env []string) (summary, note string) {
 	python, note := jobsPython(command, env)
 	has := func(module string) bool { return slices.Contains(python.Modules, module) }
@@ -49,8 +48,7 @@ type item struct {
 	available bool
 }
 
-// jobsPython asks the interpreter that would run the job's program; note is what a user
-// should know of it.
+// jobsPython asks the interpreter that would run the job's program. note is for the user.
 func jobsPython(command, env []string) (p cluster.Python, note string) {
 	names := []string{"python3", "python"}
 	if len(command) > 0 && strings.HasPrefix(filepath.Base(command[0]), "python") {

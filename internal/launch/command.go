@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit codes of shells for commands that cannot be run.
+// Exit codes of shells for commands that cannot run.
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
@@ -52,8 +52,8 @@ func findCommand(name, searchPath string) (path string, code int, err error) {
 	return "", code, err
 }
 
-// notFound is the error for a name that no directory of the PATH has. Many a user means the
-// file that lies before him.
+// notFound is the error for a name that is in no directory of the PATH. It also looks for the file in the current
+// directory, which many users mean.
 func notFound(name string) error {
 	advice := ""
 	switch {
@@ -71,7 +71,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// executable tells why a file cannot be executed.
+// executable says why a file cannot be executed.
 func executable(path string) (code int, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -103,8 +103,8 @@ func executable(path string) (code int, err error) {
 	return 0, nil
 }
 
-// scriptInterpreter is the file that the kernel runs for a script with #!, ""
-// for other programs and for those that cannot be read.
+// scriptInterpreter is the file that the kernel runs for a script with #!; "" for other programs, and for unreadable
+// ones.
 func scriptInterpreter(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -118,7 +118,7 @@ func scriptInterpreter(path string) string {
 		return ""
 	}
 	line, _, _ = strings.Cut(line, "\n")
-	// Only blanks end it: the \r of a file from Windows is part of the name.
+	// Only blanks end it: the \r of a file from Windows belongs to the name.
 	name, _, _ := strings.Cut(strings.Trim(line, " \t"), " ")
 	name, _, _ = strings.Cut(name, "\t")
 	return name

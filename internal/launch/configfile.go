@@ -13,7 +13,7 @@ import (
 	"github.com/gorovod/gorovod/internal/commandline"
 )
 
-// configFile is upstream's YAML of settings. What is not there is nil.
+// configFile is Horovod's YAML file of settings. A missing setting is nil.
 type configFile struct {
 	Controller *string `yaml:"controller"`
 	Params     struct {
@@ -53,7 +53,7 @@ type configFile struct {
 	} `yaml:"logging"`
 }
 
-// readConfig fills in, from a file, what no option has said.
+// readConfig sets, from a file, the options that were not given.
 func (f *flags) readConfig(path string) error {
 	text, err := readSettings(path)
 	if err != nil {
@@ -111,9 +111,8 @@ func (f *flags) readConfig(path string) error {
 	return nil
 }
 
-// checkKeys refuses what a value of type t cannot hold, in words of the file: key is where
-// the node stands. The fraction of a number that is to be whole would be lost. unknown are
-// the keys that nothing reads; upstream ignores them without a word.
+// checkKeys refuses a value that type t cannot hold, for example a fraction for a whole number. The error names the
+// key and the line. unknown are the keys that nothing reads, which Horovod ignores silently.
 func checkKeys(node *yaml.Node, t reflect.Type, key string) (unknown []string, err error) {
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -159,7 +158,7 @@ func checkKeys(node *yaml.Node, t reflect.Type, key string) (unknown []string, e
 	return unknown, nil
 }
 
-// kindNames are what the values of settings are called.
+// kindNames describe the types of settings in messages.
 var kindNames = map[reflect.Kind]string{reflect.Int: "a whole number", reflect.Float64: "a number",
 	reflect.Bool: "true or false", reflect.String: "a text"}
 

@@ -12,14 +12,14 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// newsPatience is how long the launcher, after the first failure, waits for news of others that are
-// under way: their order is that in which things happened, not that in which they come.
+// newsPatience is how long the launcher waits after the first failure for news that is under way. News counts in the
+// order of the events, not of its arrival.
 const newsPatience = vigilInterval + tailPatience + 50*time.Millisecond
 
-// reportTime bounds how long the reports of processes that have ended may need to be read.
+// reportTime is how long the launcher waits for the reports of processes that have ended.
 const reportTime = time.Second
 
-// news is what a rank's watcher has heard.
+// news is an event of one rank.
 type news struct {
 	rank  *rank
 	kind  newsKind
@@ -44,8 +44,8 @@ const (
 	leftBehind
 )
 
-// course is what becomes of a job from the last start to the last end. The first failure, or the
-// first signal, sets the stages in motion. One goroutine uses it.
+// course follows a job from the last start to the last end. The first failure, or the first signal, begins the stages
+// of its end. One goroutine uses it.
 type course struct {
 	job         *Job
 	living      map[int]*rank
@@ -89,7 +89,7 @@ func (j *Job) follow(signals <-chan os.Signal, heard <-chan news) (int, error) {
 	return c.end(signals)
 }
 
-// hear takes news.
+// hear handles an event.
 func (c *course) hear(n news) {
 	switch n.kind {
 	case gone:
@@ -119,7 +119,7 @@ func (c *course) hear(n news) {
 	}
 }
 
-// interrupt takes a signal of the launcher's. The second one kills.
+// interrupt handles a signal to the launcher. The second one kills.
 func (c *course) interrupt(sig syscall.Signal) {
 	if c.interrupted != 0 {
 		c.job.hurried = true
@@ -134,7 +134,7 @@ func (c *course) interrupt(sig syscall.Signal) {
 	}
 }
 
-// hangUp ends a job whose output nobody will read.
+// hangUp ends a job whose output has lost its reader.
 func (c *course) hangUp() {
 	if c.interrupted == 0 {
 		c.interrupted = syscall.SIGPIPE
@@ -179,8 +179,8 @@ func (c *course) enter(stage int) {
 	}
 }
 
-// conclude tells the first failure when all that was under way has come: also what those that have ended
-// reported before.
+// conclude announces the first failure when all news that was under way has come, the reports of ended processes
+// included.
 func (c *course) conclude() {
 	c.concluding, c.concluded = nil, true
 	var over []int
@@ -193,9 +193,9 @@ func (c *course) conclude() {
 	c.tell(false)
 }
 
-// root is the end of the process that failed first. Where a rank has reported before, that is the
-// end of the rank that it has reported: the others' are consequences, however early they
-// end. It is not known yet while that rank lives, which may end by itself.
+// root is the end of the process that failed first. If a rank has reported another rank before, it is the end of the
+// reported rank: the others' ends are consequences, however early they come. It is unknown while that rank lives,
+// which may end by itself.
 func (c *course) root() (d rendezvous.Death, known bool) {
 	own := slices.DeleteFunc(slices.Clone(c.failures),
 		func(d rendezvous.Death) bool { return !c.asked.IsZero() && d.At.After(c.asked) })
@@ -215,8 +215,7 @@ func (c *course) root() (d rendezvous.Death, known bool) {
 	return d, c.living[c.first.About] == nil
 }
 
-// tell announces the first failure, once, as soon as it is known which it is; now says that there is
-// nothing more to wait for.
+// tell announces the first failure, once, as soon as it is known. now says that nothing more can come.
 func (c *course) tell(now bool) {
 	if c.told || len(c.failures) == 0 {
 		return
@@ -240,7 +239,7 @@ func (c *course) tell(now bool) {
 	c.job.sayError("Process %d exit with status code %d%s.%s", d.Rank, exitCode(d), because, c.outlook)
 }
 
-// outlook says what will happen to the others.
+// outlook says what will happen to the other processes.
 func (j *Job) outlook(left int) string {
 	if left < 2 {
 		return ""
@@ -280,8 +279,8 @@ func interruption(sig syscall.Signal) string {
 	return fmt.Sprintf("interrupted by signal %d (%s)", int(sig), rendezvous.SignalName(int(sig)))
 }
 
-// explain prints the last block: which process failed first, how, and what it
-// said last. first is what was reported before, or nil.
+// explain prints the last block: which process failed first, how, and its last output. first is the earlier report, or
+// nil.
 func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 	var b strings.Builder
 	used := len(j.server.Joined()) > 0
@@ -311,9 +310,8 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 	j.sayError("%s%s", &b, absent)
 }
 
-// lastLines says where the last lines that a process wrote to stderr are to be seen, the
-// last of them in line shown of the output, after prefix; it repeats them only where they
-// are out of sight.
+// lastLines says where to find the last lines that a process wrote to stderr; the last of them is line shown of the
+// output. If they are out of sight, it repeats them, with prefix.
 func (j *Job) lastLines(text, prefix string, shown int64) string {
 	switch {
 	case text == "":

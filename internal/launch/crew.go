@@ -6,44 +6,37 @@ import (
 	"time"
 )
 
-// crew runs commands on one host, each below a supervisor of its own, from its
-// making until Close, at any time. The ids are the caller's: an id may be used
-// again when its watcher has been told Over. All methods may be called on any
-// goroutine, and only Close blocks.
+// crew runs commands on one host until Close, each below a supervisor of its own. The caller chooses the ids, and may
+// use an id again after its watcher's Over. All methods may be called on any goroutine, and only Close blocks.
 type crew interface {
-	// Host is the host as the user names it; several names of this host share
-	// one crew, which has the first of them.
+	// Host is the host as the user names it. Several names of this host share one crew, which has the first of them.
 	Host() string
-	// Start begins to start c; w is told what becomes of it.
+	// Start begins to start c, and reports to w.
 	Start(id int, c command, w watcher)
-	// Signal sends sig to the command's process group; SIGKILL, to everything
-	// below its supervisor. It reaches a command that is only being started. An
-	// id that is gone needs no signals.
+	// Signal sends sig to the command's process group; SIGKILL goes to everything below its supervisor. It also
+	// reaches a command that is starting, and ignores ids that are gone.
 	Signal(id int, sig syscall.Signal)
-	// Lost is closed when the crew can be reached no more, which Err explains
-	// then: each command has ended or will end by itself, unseen.
+	// Lost is closed when the crew cannot be reached any more; Err then says why. Its commands have ended or will end
+	// by themselves, unseen.
 	Lost() <-chan struct{}
 	Err() error
-	// Close ends what is left, and the crew. It does not wait for what is left,
-	// but for a bounded time for the crew.
+	// Close ends the remaining commands, and the crew. It waits for the crew, for a bounded time, but not for the
+	// commands.
 	Close()
 }
 
-// command is what a crew runs.
+// command is a command for a crew.
 type command struct {
-	// Path is the program's file; where it is empty, Args[0] is looked up in the
-	// PATH of Env, as a shell does.
+	// Path is the program's file. If it is empty, the crew looks Args[0] up in the PATH of Env, as a shell does.
 	Path string
 	// Args is the whole argv, the program's name included.
 	Args []string
-	// Env is the environment. A crew on another host adds to it what the host's
-	// own login has and Env has not.
+	// Env is the environment. A crew on another host adds the variables of the host's login that Env lacks.
 	Env []string
 	// Results gives the command a third stream, to whose descriptor
 	// resultVariable points.
 	Results bool
-	// LateOutput says where its output goes when the launcher is gone, as
-	// lateOutputVariable does; empty: it is lost.
+	// LateOutput is where the output goes when the launcher is gone, as in lateOutputVariable; empty: it is lost.
 	LateOutput string `json:",omitempty"`
 }
 
@@ -57,16 +50,14 @@ const (
 
 var streamNames = [streamCount]string{"stdout", "stderr", "results"}
 
-// watcher hears what becomes of one command: Started at most once, Ended once,
-// then Gone once, then Over once, each on some goroutine of the crew. In between comes its output,
-// after Gone too: processes end, however slowly what they have written is read. Nothing
-// follows Over.
+// watcher gets the events of one command: Started at most once, Ended once, then Gone once, then Over once, each on
+// some goroutine of the crew. Output comes until Over, also after Gone: a process ends before a slow reader has read
+// all its output. Nothing follows Over.
 type watcher interface {
 	// Started: the command runs with this pid of its host.
 	Started(pid int)
-	// Output brings what the command has written, in its order. Each stream
-	// has a goroutine of its own, and is read no further while Output blocks. An
-	// empty p is the stream's end. p is the crew's again after the call.
+	// Output brings the command's output, in order. Each stream has a goroutine of its own, and is not read while
+	// Output blocks. An empty p is the stream's end. Do not keep p.
 	Output(stream int, p []byte)
 	// Ended: the command has ended, or could not start.
 	Ended(e outcome)
@@ -81,16 +72,15 @@ type outcome struct {
 	PID    int // 0 where it is not known, or the command did not start
 	Signal int // that killed it; 0 where it exited by itself
 	Code   int // of its exit; where it could not start, what a shell would exit with
-	// At is when it ended, by this host's clock; zero where that is not known.
+	// At is when it ended, by this host's clock; zero if that is not known.
 	At time.Time
-	// Err is not nil where the command could not start.
+	// Err says why the command could not start; otherwise nil.
 	Err error
-	// Lost is not nil where nothing is known of the end, as the host was lost.
+	// Lost says how the host was lost, so that nothing is known of the end; otherwise nil.
 	Lost error
 }
 
-// startError says that a rank's command could not be started, and what the
-// launcher exits with.
+// startError is the error of a rank whose command could not start, with the launcher's exit code.
 type startError struct {
 	rank int
 	code int

@@ -8,12 +8,11 @@ import (
 	"syscall"
 )
 
-// startsAtATime is how many supervisors are started together: more would only
-// compete for the processors.
+// startsAtATime is how many supervisors start together: more would only compete for the processors.
 const startsAtATime = 8
 
-// localCrew runs commands on this host. A process has one at most, as it is the
-// reaper of all that its supervisors may leave behind.
+// localCrew runs commands on this host. A process has at most one, because it is the reaper of everything that its
+// supervisors may leave behind.
 type localCrew struct {
 	host    string
 	orphans *orphanage
@@ -21,8 +20,8 @@ type localCrew struct {
 	never   chan struct{} // Lost: this host is not lost
 	input   *os.File      // what each command reads at its stdin; nil for nothing
 
-	// starting is held for reading while a supervisor is being started, and while a command is taken
-	// over from a dead one; for writing while the living ones are told from orphans, which are reaped.
+	// starting is held for reading while a supervisor starts, or a command is taken over from a dead one. It is held
+	// for writing while orphans are told from living supervisors and reaped.
 	starting sync.RWMutex
 
 	mu        sync.Mutex
@@ -30,8 +29,8 @@ type localCrew struct {
 	processes map[int]*process // that are not gone, by id
 }
 
-// newLocalCrew makes the crew of this host. secret is what all its commands will
-// have as secretVariable; others says that this process has children besides.
+// newLocalCrew makes the crew of this host. All its commands have secret as secretVariable. others says that this
+// process has other children.
 func newLocalCrew(host, secret string, others bool) (*localCrew, error) {
 	orphans, err := adopt(secret, others)
 	if err != nil {
@@ -45,8 +44,7 @@ func (c *localCrew) Host() string          { return c.host }
 func (c *localCrew) Lost() <-chan struct{} { return c.never }
 func (c *localCrew) Err() error            { return nil }
 
-// feed gives each command that is started from now on a stdin with these bytes;
-// nil is an empty one.
+// feed gives each further command a stdin with these bytes; nil is an empty one.
 func (c *localCrew) feed(input []byte) (err error) {
 	if input != nil {
 		c.input, err = inMemory("input", input)
@@ -105,8 +103,7 @@ func (c *localCrew) run(p *process, w watcher) {
 	p.watch(w, func() { c.orphans.sweep(p.pid, c.living) })
 }
 
-// living calls f with the pids of all supervisors that have not been reaped; none
-// is started while f runs.
+// living calls f with the pids of all supervisors that have not been reaped. None starts while f runs.
 func (c *localCrew) living(f func(pids []int)) {
 	c.starting.Lock()
 	defer c.starting.Unlock()
@@ -129,7 +126,7 @@ func (c *localCrew) Signal(id int, sig syscall.Signal) {
 	}
 }
 
-// Close leaves what lives to its supervisors, who end it.
+// Close leaves living commands to their supervisors, which end them.
 func (c *localCrew) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -145,7 +142,7 @@ func (c *localCrew) Close() {
 	}
 }
 
-// lookEnv is os.Getenv for an environment at hand.
+// lookEnv is os.Getenv for a given environment.
 func lookEnv(env []string, name string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if value, ok := strings.CutPrefix(env[i], name+"="); ok {

@@ -16,15 +16,15 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// closePatience is how long a crew that is closed may take to end by itself. An
-// agent that has commands to end takes longer, which nobody waits for.
+// closePatience is how long a closed crew may take to end by itself. An agent with commands to end takes longer;
+// nobody waits for it.
 const closePatience = 2 * time.Second
 
 // answerTime is how long an agent may be silent after it was told to kill a command.
 const answerTime = 3 * time.Second
 
-// lastWords is how long the end of an ssh's stderr is waited for once it has ended:
-// what it has left in the background may hold it open.
+// lastWords is how long the end of an ssh's stderr is awaited after the ssh has ended: a process that it has left in
+// the background may hold stderr open.
 const lastWords = 500 * time.Millisecond
 
 // remoteCrew is the launcher's end of an agent on another host.
@@ -50,9 +50,8 @@ type remoteCrew struct {
 	answers map[int]chan *note // where the next answers go, each with room for one. mu
 }
 
-// dial makes the agent at the other end of a line, which is a host's, take its
-// assignment. It takes the line over, and returns when the agent is ready or ctx is
-// over. The error is a *hostError.
+// dial gives the agent at the other end of a host's line its assignment. It owns the line from then on, and returns
+// when the agent is ready or ctx ends. The error is a *hostError.
 func dial(ctx context.Context, l *line, job assignment) (*remoteCrew, error) {
 	c := &remoteCrew{
 		line: l, host: job.Host,
@@ -95,7 +94,7 @@ func (c *remoteCrew) late() error {
 	return e
 }
 
-// arrive goes through the greetings until the agent has taken the job.
+// arrive exchanges greetings, and waits until the agent has taken the job.
 func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 	if err := greet(c.in, launcherGreeting, ""); err != nil {
 		return c.unreachable("")
@@ -143,8 +142,7 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 	return nil
 }
 
-// unreachable is the error for a connection that has ended; printed is what came
-// instead of an agent.
+// unreachable is the error for a connection that has ended. printed is what came instead of an agent's greeting.
 func (c *remoteCrew) unreachable(printed string) error {
 	code, fate := -1, "was cut short"
 	select {
@@ -217,7 +215,7 @@ func (c *remoteCrew) Signal(id int, sig syscall.Signal) {
 	})
 }
 
-// tell queues a note. It never blocks: an agent that does not read is lost soon.
+// tell queues a note. It never blocks: an agent that does not read is soon lost.
 func (c *remoteCrew) tell(n note) {
 	c.mu.Lock()
 	c.notes = append(c.notes, n)
@@ -256,8 +254,7 @@ func (c *remoteCrew) send() {
 	}
 }
 
-// receive is the goroutine that reads what the agent says. It never waits for a
-// watcher.
+// receive is the goroutine that reads the agent's frames. It never waits for a watcher.
 func (c *remoteCrew) receive(frames *receiver) {
 	for {
 		select {
@@ -280,7 +277,7 @@ func (c *remoteCrew) receive(frames *receiver) {
 	}
 }
 
-// pass hands a frame to its worker.
+// pass passes a frame to its worker.
 func (c *remoteCrew) pass(f frame) error {
 	if f.input != nil {
 		return errors.New("it speaks as a launcher does")
@@ -330,7 +327,7 @@ func (c *remoteCrew) pass(f frame) error {
 	}
 }
 
-// ask puts a question to the agent, and waits for the answer, in JSON.
+// ask sends a question to the agent, and waits for the answer, in JSON.
 func (c *remoteCrew) ask(ctx context.Context, q query) ([]byte, error) {
 	waits := make(chan *note, 1)
 	c.mu.Lock()
@@ -357,7 +354,7 @@ func (c *remoteCrew) ask(ctx context.Context, q query) ([]byte, error) {
 	}
 }
 
-// lose is the end of the connection: everything that ran there is lost.
+// lose ends the connection: everything that ran there is lost.
 func (c *remoteCrew) lose(err error) {
 	c.once.Do(func() {
 		select {
@@ -401,7 +398,7 @@ func (c *remoteCrew) Close() {
 	case <-time.After(closePatience):
 		c.end()
 	}
-	// Something that ssh has left in the background may hold the pipe open.
+	// A process that ssh has left in the background may hold the pipe open.
 	c.out.SetReadDeadline(time.Now())
 	<-c.lost
 }
@@ -433,7 +430,7 @@ func newRemoteWorker(c *remoteCrew, id int, w watcher) *remoteWorker {
 	return k
 }
 
-// conclude ends a worker that has not begun.
+// conclude ends a worker that has not started.
 func (k *remoteWorker) conclude(e outcome) {
 	n := e.note(k.id)
 	k.events <- &n
@@ -444,7 +441,7 @@ func (k *remoteWorker) conclude(e outcome) {
 // cut ends a worker whose crew is lost.
 func (k *remoteWorker) cut(err error) { k.lost <- err }
 
-// follow tells the watcher what becomes of the command.
+// follow reports the command's events to the watcher.
 func (k *remoteWorker) follow() {
 	e := outcome{}
 	ended, gone, over := false, false, false
@@ -517,7 +514,7 @@ type inflow struct {
 	ended   bool   // nothing follows. mu
 }
 
-// put adds bytes; none are the end, which may come twice. It never blocks.
+// put adds bytes; an empty p is the end, which may come twice. It never blocks.
 func (s *inflow) put(p []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -533,7 +530,7 @@ func (s *inflow) put(p []byte) error {
 	return nil
 }
 
-// run gives the bytes to output and grants as many again.
+// run passes the bytes to output, and grants as many again.
 func (s *inflow) run(output func(p []byte), grant func(n int)) {
 	defer close(s.over)
 	var spare []byte

@@ -7,9 +7,8 @@ import (
 	"strconv"
 )
 
-// descendants lists all processes below pid, zombies too, in no order, but for
-// those in except and what is below them. It misses those that are forked while
-// it looks: who wants them all asks until there are none.
+// descendants lists all processes below pid, zombies too, in no order, without those in except and below them. It
+// misses processes that are forked meanwhile: to get all, ask until there are none.
 func descendants(pid int, except ...int) []int {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -55,7 +54,7 @@ func descendants(pid int, except ...int) []int {
 	return found
 }
 
-// hasProc tells that /proc is mounted, without which nobody knows his descendants.
+// hasProc reports whether /proc is mounted. Without it nobody knows its descendants.
 func hasProc() bool {
 	_, err := os.Lstat("/proc/self")
 	return err == nil

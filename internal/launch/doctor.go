@@ -20,7 +20,7 @@ import (
 	"github.com/gorovod/gorovod/internal/doctor/cluster"
 )
 
-// query is a question of the doctor's to an agent.
+// query is a question of gorovod doctor to an agent.
 type query struct {
 	What      string
 	Python    string   `json:",omitempty"` // inspect: the interpreter to ask, looked up as a rank's command is
@@ -36,8 +36,7 @@ const (
 	probeQuery   = "probe"   // by a cluster.Path
 )
 
-// answer answers a question for this host. key is the secret of the occasion. It
-// blocks for a bounded time.
+// answer answers a question for this host. key is the secret of this examination. It blocks for a bounded time.
 func (q *query) answer(ctx context.Context, key []byte) (any, error) {
 	switch q.What {
 	case inspectQuery:
@@ -62,14 +61,14 @@ func (q *query) answer(ctx context.Context, key []byte) (any, error) {
 	return nil, fmt.Errorf("nobody knows how to %s", q.What)
 }
 
-// patient is one host under examination.
+// patient is one examined host.
 type patient struct {
 	cluster.Host
 	crew *remoteCrew // nil for this host
 	key  []byte
 }
 
-// ask puts a question to the host, and stores the answer.
+// ask sends a question to the host, and stores the answer.
 func (p *patient) ask(ctx context.Context, q query, answer any) error {
 	var text []byte
 	if p.crew != nil {
@@ -89,11 +88,10 @@ func (p *patient) ask(ctx context.Context, q query, answer any) error {
 	return json.Unmarshal(text, answer)
 }
 
-// maxRounds bounds the measuring of pairs: with more hosts, not all pairs are.
+// maxRounds is the most rounds of measuring pairs: with many hosts, only some pairs are measured.
 const maxRounds = 31
 
-// examine is gorovod doctor for hosts. It prints a report, and returns
-// doctor.ErrUnwell where a job could not run.
+// examine is gorovod doctor for hosts. It prints a report, and returns doctor.ErrUnwell if a job could not run.
 func examine(o doctor.Cluster, w io.Writer) error {
 	hosts := []Host{{"localhost", 1}}
 	f := &flags{Hosts: o.Hosts, Hostfile: o.Hostfile, SSHPort: o.SSHPort, SSHIdentityFile: o.SSHIdentityFile,
@@ -167,7 +165,7 @@ func admit(ctx context.Context, hosts []Host, r remoteShell, key []byte) []*pati
 	return patients
 }
 
-// clockTries is how often a host is asked for its time; the quickest answer counts.
+// clockTries is how often a host is asked for its time. The quickest answer counts.
 const clockTries = 3
 
 // look collects the facts of all hosts.
@@ -231,7 +229,7 @@ func measurePairs(ctx context.Context, patients []*patient) (pairs []cluster.Pai
 	return pairs
 }
 
-// between measures one way, to a port that the kernel has just given, as ranks' are.
+// between measures one way, to a port that the kernel chooses, as for ranks.
 func between(ctx context.Context, from, to *patient) (path cluster.Path, err error) {
 	var port int
 	if err := to.ask(ctx, query{What: listenQuery}, &port); err != nil {
@@ -245,7 +243,7 @@ func between(ctx context.Context, from, to *patient) (path cluster.Path, err err
 	return path, err
 }
 
-// merge makes one host of those that are named twice.
+// merge makes one host of those that have two names.
 func merge(hosts []Host) (merged []Host) {
 	index := map[string]int{}
 	for _, h := range hosts {

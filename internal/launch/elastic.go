@@ -22,8 +22,7 @@ import (
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
-// elasticJob is a job whose processes come and go: package driver decides which,
-// and this runs them by crews.
+// elasticJob is a job whose processes come and go: package driver decides, and elasticJob runs them by crews.
 type elasticJob struct {
 	*Job
 	key     []byte
@@ -46,10 +45,10 @@ type elasticJob struct {
 	closed  bool
 }
 
-// elasticVariable tells a worker where its driver is.
+// elasticVariable tells a worker its driver's addresses.
 const elasticVariable = "GOROVOD_ELASTIC_DRIVER"
 
-// post is a crew of another host, which takes time to be made.
+// post is a crew of another host, which may still be connecting.
 type post struct {
 	ready chan struct{} // closed when crew or err is set
 	crew  *remoteCrew
@@ -172,7 +171,7 @@ func (e *elasticJob) watch(signals <-chan os.Signal, over <-chan struct{}) (firs
 	}
 }
 
-// conclude says why the job ended, where it did not simply finish, and returns the exit code.
+// conclude says why the job ended, unless it simply finished, and returns the exit code.
 func (e *elasticJob) conclude(o driver.Outcome) int {
 	var b strings.Builder
 	b.WriteString(o.Reason)
@@ -213,7 +212,7 @@ func (e *elasticJob) serve(m *meetingPoint) {
 	}
 }
 
-// meet opens an epoch's rendezvous: beyond this host only where there are others.
+// meet opens an epoch's rendezvous: on loopback if the job has no other hosts.
 func (e *elasticJob) meet() ([]net.Listener, func(host string) []string, error) {
 	e.mu.Lock()
 	far := e.far != nil
@@ -259,7 +258,7 @@ func (e *elasticJob) start(a membership.Start) {
 	}()
 }
 
-// place has the crew of a host start a worker.
+// place lets the crew of a host start a worker.
 func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 	if err := w.open(); err != nil {
 		return err
@@ -283,8 +282,8 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 	return nil
 }
 
-// lateOutput is where the output of a worker goes when this launcher is gone: the files that it
-// would go to, or one on its host.
+// lateOutput is where the output of a worker goes when this launcher is gone: the files of --output-filename, or one
+// on its host.
 func (e *elasticJob) lateOutput(w *workerProcess, here bool) string {
 	if dir, err := filepath.Abs(w.directory()); here && e.OutputDir != "" && err == nil {
 		return dir
@@ -292,7 +291,7 @@ func (e *elasticJob) lateOutput(w *workerProcess, here bool) string {
 	return fmt.Sprintf("gorovod-%d-worker-%d.log", os.Getpid(), w.id)
 }
 
-// remote is the crew of another host, which is connected to if there is none. It blocks meanwhile.
+// remote returns the crew of another host. If there is none, it connects, and blocks meanwhile.
 func (e *elasticJob) remote(host string) (*remoteCrew, error) {
 	e.mu.Lock()
 	if e.closed {
@@ -341,7 +340,7 @@ func (e *elasticJob) remote(host string) (*remoteCrew, error) {
 	return p.crew, nil
 }
 
-// forget drops a crew that is of no use, so that the next worker of its host gets another.
+// forget drops a useless crew, so that the next worker of its host gets another.
 func (e *elasticJob) forget(host string, p *post) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -360,7 +359,7 @@ func (e *elasticJob) signal(id int, sig syscall.Signal) {
 	}
 }
 
-// close ends what is left.
+// close ends all remaining processes.
 func (e *elasticJob) close() {
 	e.mu.Lock()
 	e.closed = true
@@ -386,7 +385,7 @@ func (e *elasticJob) close() {
 	e.serving.Wait()
 }
 
-// inherited are variables of a job that this launcher runs in.
+// inherited are the variables of an outer job in which this launcher runs.
 var inherited = lazyregexp.New(
 	`^(HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_RENDEZVOUS_ADDRS|GOROVOD_ELASTIC_(DRIVER|WORKER))=`)
 
@@ -401,9 +400,8 @@ func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.Ad
 	return slotOf(a).environ(env, elasticVariables(e.key, a, addrs, interfaces))
 }
 
-// elasticVariables tell a worker where its driver is. The worker's rank, and all that it
-// needs to meet others, comes from the driver at each hvd.init(). For programs that look before, the variables of
-// Horovod's launcher say where the driver is.
+// elasticVariables tell a worker its driver's addresses. At each hvd.init() the driver tells it the rank, and where to
+// meet the others. For programs that look before, Horovod's variables have the driver's address.
 func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, interfaces []string) map[string]string {
 	set := shared(key, addrs, interfaces)
 	set[elasticVariable] = set[candidatesVariable]
@@ -412,7 +410,7 @@ func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, in
 	return set
 }
 
-// slotOf is what is foreseen for a worker at its start.
+// slotOf is the foreseen place of a worker at its start.
 func slotOf(a membership.Start) Slot {
 	p := a.Place
 	return Slot{p.Host, p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize}

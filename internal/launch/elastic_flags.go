@@ -20,17 +20,17 @@ import (
 
 const (
 	defaultElasticTimeout = 600 * time.Second
-	// discoverEvery is how often hosts are discovered, as upstream does it.
+	// discoverEvery is the time between two discoveries of hosts, as in Horovod.
 	discoverEvery = time.Second
 	// scriptLimit is how long a discovery script may take; --start-timeout sets another limit for the first time.
 	scriptLimit = 60 * time.Second
-	// slowDiscovery is after how long the user is told that the first answer is still to come.
+	// slowDiscovery is the time after which the user hears that the first answer is still to come.
 	slowDiscovery = 5 * time.Second
-	// maxScriptOutput bounds what a discovery script may print.
+	// maxScriptOutput is the most output of a discovery script.
 	maxScriptOutput = 1 << 20
 )
 
-// elastic says whether the job is elastic.
+// elastic reports whether the job is elastic.
 func (f *flags) elastic() bool { return f.DiscoveryScript != "" || f.MinNP != nil }
 
 // checkElastic checks the options of elastic jobs.
@@ -98,7 +98,7 @@ func (f *flags) membership(env []string) membership.Config {
 	return c
 }
 
-// firstDiscovery is the limit of the first discovery, on which the job's start waits.
+// firstDiscovery is the limit of the first discovery, for which the job's start waits.
 func (f *flags) firstDiscovery() driver.Limit {
 	limit := driver.Limit{Limit: scriptLimit, Option: "--start-timeout"}
 	if f.StartTimeout != nil {
@@ -129,7 +129,7 @@ type discovery struct {
 	slots  int // of a host that does not say
 }
 
-// hosts runs the script through a shell, as upstream does, and reads its lines.
+// hosts runs the script through a shell, as Horovod does, and parses its lines.
 func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
@@ -165,7 +165,7 @@ func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 	return d.parse(out.kept.String())
 }
 
-// advice says what can be done where the shell has not found the script, or may not run it.
+// advice says what the user can do if the shell has not found the script, or may not run it.
 func (d discovery) advice(err error) string {
 	var exit *exec.ExitError
 	name, rest, _ := strings.Cut(strings.TrimSpace(d.script), " ")
@@ -185,7 +185,7 @@ func (d discovery) advice(err error) string {
 	return ""
 }
 
-// lastOf is the end of what a script has said, as far as a message can repeat it.
+// lastOf is the end of a script's output, short enough for a message.
 func lastOf(text string) string {
 	const most = 4 << 10
 	if len(text) > most {
@@ -194,7 +194,7 @@ func lastOf(text string) string {
 	return text
 }
 
-// after is the text of a script that failed, below the error.
+// after is the output of a failed script, below the error.
 func after(text string) string {
 	if text = strings.TrimSpace(text); text != "" {
 		return ":\n  " + strings.ReplaceAll(text, "\n", "\n  ")
@@ -202,8 +202,7 @@ func after(text string) string {
 	return ""
 }
 
-// parse reads lines like "host" or "host:slots". A host that is named twice has the
-// slots of its last line.
+// parse parses lines like "host" or "host:slots". If a host has several lines, the last one counts.
 func (d discovery) parse(text string) ([]membership.Host, error) {
 	var hosts []membership.Host
 	index := map[string]int{}
@@ -235,7 +234,7 @@ func (d discovery) parse(text string) ([]membership.Host, error) {
 	return hosts, nil
 }
 
-// limited keeps what is written to it, up to maxScriptOutput bytes.
+// limited keeps the first maxScriptOutput bytes that are written to it.
 type limited struct {
 	kept bytes.Buffer
 	over bool // there was more

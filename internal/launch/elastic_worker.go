@@ -12,9 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// workerProcess is a worker of an elastic job while its command runs. It watches the
-// command, and takes its output where the job wants it. In the output's prefixes, and for
-// files, its number stands where another job's rank does: ranks change.
+// workerProcess is a worker of an elastic job while its command runs. It watches the command, and passes its output
+// on. Output prefixes and files have its number instead of a rank, because ranks change.
 type workerProcess struct {
 	id      int
 	host    string
@@ -28,7 +27,7 @@ type workerProcess struct {
 	pending syscall.Signal // came before
 }
 
-// open makes the ways of its output.
+// open makes the streams of its output.
 func (w *workerProcess) open() (err error) {
 	if w.results, err = createResults(w.job.ResultDir, workerResults(w.id)); err != nil {
 		return err
@@ -48,16 +47,15 @@ func (w *workerProcess) open() (err error) {
 	return nil
 }
 
-// directory is where its output goes with --output-filename.
+// directory is the folder of its output with --output-filename.
 func (w *workerProcess) directory() string {
 	return filepath.Join(w.job.OutputDir, fmt.Sprintf("rank.%d", w.id))
 }
 
-// workerResults is what a worker's file of results is called while its rank may change.
+// workerResults names a worker's file of results while its rank may change.
 func workerResults(id int) string { return fmt.Sprintf("worker.%d", id) }
 
-// nameResults names the files of results after the ranks of the last world; where there was
-// none, after the workers.
+// nameResults names the files of results after the ranks of the last world, or after the workers if there was none.
 func nameResults(dir string, ranks map[int]int, workers int) error {
 	if dir == "" {
 		return nil
@@ -77,7 +75,7 @@ func nameResults(dir string, ranks map[int]int, workers int) error {
 	return nil
 }
 
-// run has a crew start the command.
+// run starts the command by a crew.
 func (w *workerProcess) run(c crew, cmd command) {
 	w.mu.Lock()
 	w.crew = c
@@ -89,7 +87,7 @@ func (w *workerProcess) run(c crew, cmd command) {
 	}
 }
 
-// signal reaches a command that is only being started, too.
+// signal also reaches a command that is starting.
 func (w *workerProcess) signal(sig syscall.Signal) {
 	w.mu.Lock()
 	c := w.crew

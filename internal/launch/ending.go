@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// readerPatience is how long the end of a job waits for a reader of its output that does
-	// not read.
+	// readerPatience is how long the end of a job waits for a reader of its output that does not read.
 	readerPatience = 2 * time.Second
 	// lastMessage is the same once readers were given up, or a second signal has come.
 	lastMessage = 100 * time.Millisecond
@@ -18,17 +17,16 @@ const (
 	forceTime = 2 * time.Second
 )
 
-// begin opens the job's output and takes the launcher's signals, until end.
+// begin opens the job's output and catches the launcher's signals, until end.
 func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 	j.hungUp, j.moved = make(chan struct{}), make(chan struct{}, 1)
 	j.out = newPrinter(streamNames[stdoutStream], j.Stdout, j.moved, func(err error) { j.lose(err, j.err) })
 	j.err = newPrinter(streamNames[stderrStream], j.Stderr, j.moved, func(err error) { j.lose(err, j.out) })
-	// Without this, writing to a closed pipe would end the launcher. Ignored, the
-	// signal would be so in the processes, too.
+	// Without this, writing to a closed pipe would end the launcher. The processes would inherit an ignored signal.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
-	// A shell starts what runs in the background with SIGINT ignored; a SIGINT that is sent
-	// to the launcher's pid is meant nevertheless. nohup must keep its effect.
+	// A shell starts background jobs with SIGINT ignored, but a SIGINT that is sent to the launcher's pid is meant.
+	// nohup must keep its effect.
 	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) {
 		wanted = append(wanted, syscall.SIGHUP)
@@ -46,8 +44,8 @@ func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 	}
 }
 
-// force ends the launcher forceTime after a second signal, and at a third one, whatever it
-// waits for then: a host that does not answer, say. What is left of the job ends by itself.
+// force ends the launcher forceTime after a second signal, and at a third one, whatever it waits for, for example a
+// host that does not answer. The rest of the job ends by itself.
 func force(signals <-chan os.Signal) {
 	first, ok := <-signals
 	if !ok {
@@ -78,7 +76,7 @@ func (j *Job) patience() time.Duration {
 	return readerPatience
 }
 
-// print waits for at most limit until the launcher's own messages are written.
+// print waits at most limit until the launcher's own messages are written.
 func (j *Job) print(limit time.Duration) {
 	j.err.enlarge()
 	written := make(chan struct{})
@@ -92,7 +90,7 @@ func (j *Job) print(limit time.Duration) {
 	}
 }
 
-// lastWord is the last that this program says on stderr. It does not wait for long where nobody reads.
+// lastWord prints this program's last message on stderr. It does not wait for long if nobody reads.
 func lastWord(text string) {
 	written := make(chan struct{})
 	go func() {
@@ -105,9 +103,8 @@ func lastWord(text string) {
 	}
 }
 
-// drain waits for the output that is left when all processes have ended: as long as it is being read,
-// and readerPatience more. Once the end was asked for, it is readerPatience in all. A signal ends
-// it at once, and is returned; else 0.
+// drain waits for the output that is left when all processes have ended: while somebody reads it, and readerPatience
+// more. Once the end was asked for, it waits readerPatience in all. A signal ends the wait, and is returned; else 0.
 func (j *Job) drain(signals <-chan os.Signal, asked bool) syscall.Signal {
 	j.out.enlarge()
 	j.err.enlarge()
@@ -138,7 +135,7 @@ func (j *Job) drain(signals <-chan os.Signal, asked bool) syscall.Signal {
 		}
 		break
 	}
-	// The files of --output-filename take what the readers have not taken.
+	// The files of --output-filename get what the readers have not read.
 	select {
 	case <-taken:
 	case s := <-signals:
@@ -149,7 +146,7 @@ func (j *Job) drain(signals <-chan os.Signal, asked bool) syscall.Signal {
 	return 0
 }
 
-// dropUnread gives the readers up that do not read.
+// dropUnread discards the output for readers that do not read.
 func (j *Job) dropUnread() {
 	j.hurried = true
 	out, err := j.out.isBusy(), j.err.isBusy() // before the one is told of the other

@@ -11,16 +11,15 @@ import (
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
-// secretVariable hands the job's secret to the processes, in hexadecimal.
+// secretVariable has the job's secret for the processes, in hexadecimal.
 const secretVariable = "HOROVOD_SECRET_KEY"
 
-// notExported are the names that processes do not inherit from the launcher, as
-// upstream has it; each matches from the start of the name. Besides those,
-// secrets of other jobs are not passed on.
+// notExported are the names that processes do not inherit from the launcher, as in Horovod; each matches from the
+// start of the name. Secrets of other jobs are not passed on either.
 var notExported = lazyregexp.New(`^(BASH_FUNC_.*|OLDPWD|.*CUDA_VISIBLE_DEVICES)`)
 
-// exportable returns those variables of env that processes inherit: none that tell the
-// launcher's own place in the job of another launcher.
+// exportable returns the variables of env that processes inherit, without those of the launcher's own place in another
+// launcher's job.
 func exportable(env []string) []string {
 	inherited := environment.Inherited(func(name string) (string, bool) {
 		for _, e := range env {
@@ -53,8 +52,7 @@ func setenv(env []string, name, value string) []string {
 	return append(kept, name+"="+value)
 }
 
-// ofOneHost are variables that say something of the launcher's host or of its
-// user's session there, which would be wrong on another.
+// ofOneHost are variables about the launcher's host, or its user's session there. They would be wrong on another host.
 var ofOneHost = lazyregexp.New(
 	`^(SSH_.*|HOSTNAME|XDG_RUNTIME_DIR|XDG_SESSION_.*|DBUS_SESSION_BUS_ADDRESS|TMUX.*|STY|WINDOWID)$`)
 
@@ -69,7 +67,7 @@ func forOthers(env []string) []string {
 	return kept
 }
 
-// overlay returns base with the variables of env, which win.
+// overlay returns base with the variables of env, which replace those of base.
 func overlay(base, env []string) []string {
 	given := map[string]bool{}
 	for _, e := range env {
@@ -85,8 +83,7 @@ func overlay(base, env []string) []string {
 	return append(all, env...)
 }
 
-// environ is the environment of one rank's process; job has the variables that
-// all of its host's ranks have in common.
+// environ is the environment of one rank's process. job has the variables that all ranks of its host share.
 func (s Slot) environ(base []string, job map[string]string) []string {
 	set := s.variables()
 	maps.Copy(set, job)
@@ -97,7 +94,7 @@ func (s Slot) environ(base []string, job map[string]string) []string {
 	return overlay(base, env)
 }
 
-// variables say where a rank stands.
+// variables are the variables of a rank's place.
 func (s Slot) variables() map[string]string {
 	return map[string]string{
 		"HOROVOD_HOSTNAME":       s.Host,
@@ -113,8 +110,7 @@ func (s Slot) variables() map[string]string {
 	}
 }
 
-// shared are the variables that all ranks have that find the rendezvous at these
-// addresses: their secret, and the interfaces that they are to use.
+// shared are the variables of all ranks that find the rendezvous at these addresses: the secret and the interfaces.
 func shared(key []byte, addrs []netip.AddrPort, interfaces []string) map[string]string {
 	set := map[string]string{secretVariable: hex.EncodeToString(key)}
 	maps.Copy(set, placeOf(addrs))

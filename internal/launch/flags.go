@@ -13,7 +13,7 @@ import (
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
-// flags are horovodrun's options. A pointer tells a given value from none.
+// flags are horovodrun's options. A nil pointer is an option that was not given.
 type flags struct {
 	Version    bool   `short:"v" help:"Print the version."`
 	CheckBuild bool   `onedash:"cb" aliases:"cb" help:"Print which frameworks the job's Python has, and what else this installation offers."`
@@ -76,14 +76,14 @@ type flags struct {
 	NumNCCLStreams *int `group:"Accepted for compatibility" name:"num-nccl-streams" placeholder:"N" help:"No effect: gorovod does not use NCCL."`
 	ThreadAffinity *int `group:"Accepted for compatibility" placeholder:"CORE" help:"No effect: the engine has no thread of its own to bind."`
 
-	// For horovod.run: each process's stdin; where the third stream of each goes, as
-	// a file for each rank; where a report goes; and a descriptor whose end is the caller's.
+	// For horovod.run: each process's stdin; the folder for the third streams, a file for each rank; the file for a
+	// report; and a descriptor whose end means that the caller is gone.
 	Input    string `hidden:"" placeholder:"FILE"`
 	Results  string `hidden:"" placeholder:"DIR"`
 	Report   string `hidden:"" placeholder:"FILE"`
 	Lifeline *int   `hidden:"" placeholder:"FD"`
 
-	// For horovod.runner.launch.parse_args: print what the arguments say, and start nothing.
+	// For horovod.runner.launch.parse_args: print the parsed arguments, and start nothing.
 	Parsed bool `hidden:""`
 
 	warnings []string // what check has to say about options and variables without effect
@@ -148,8 +148,7 @@ func (f *flags) check(options []string) error {
 	return nil
 }
 
-// checkNumbers refuses those that are out of their range.
-// secondsFrom takes the value of an option that was not given from its variable, if that is set.
+// checkNumbers refuses numbers out of their range.
 func secondsFrom(variable string, option **int) error {
 	env := os.Getenv(variable)
 	if *option != nil || env == "" {
@@ -198,7 +197,7 @@ func (f *flags) checkNumbers() error {
 	return nil
 }
 
-// checkExports refuses variables that -x cannot hand on, and warns of those that are not set.
+// checkExports refuses variables that -x cannot pass on, and warns of unset ones.
 func (f *flags) checkExports() error {
 	for _, x := range f.Export {
 		name, _, given := strings.Cut(x, "=")
@@ -241,8 +240,7 @@ func (f *flags) hosts() ([]Host, error) {
 	return []Host{{Name: "localhost", Slots: f.NumProc}}, nil
 }
 
-// notes tell about options that are accepted and change nothing; far says that
-// there are hosts other than this one.
+// notes describe options that are accepted and change nothing. far says that the job has other hosts.
 func (f *flags) notes(far bool) (notes []string) {
 	if f.DisableCache {
 		notes = append(notes, "--disable-cache: no results of checks are cached, so there is nothing to disable")
@@ -279,13 +277,13 @@ func (f *flags) notes(far bool) (notes []string) {
 	return notes
 }
 
-// tunesSearch says that there are settings of --autotune.
+// tunesSearch reports whether settings of --autotune are given.
 func (f *flags) tunesSearch() bool {
 	return f.AutotuneLogFile != "" || f.AutotuneWarmupSamples != nil || f.AutotuneStepsPerSample != nil ||
 		f.AutotuneBayesOptMaxSamples != nil || f.AutotuneGaussianProcessNoise != nil
 }
 
-// separate takes lists apart that were given as one.
+// separate splits options that were given as one list.
 func separate(lists []string) (items []string) {
 	for _, l := range lists {
 		for _, item := range strings.Split(l, ",") {
@@ -297,18 +295,17 @@ func separate(lists []string) (items []string) {
 	return items
 }
 
-// variableName is what a shell takes for one.
+// variableName matches the names that shells accept.
 var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// launchers are the variables that tell a process its place, which options cannot.
+// launchers are the variables of a process's place, which options cannot set.
 var launchers = lazyregexp.New(
 	`^(_?HOROVOD_SECRET_KEY|HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_(RENDEZVOUS_ADDRS|ELASTIC_DRIVER|ELASTIC_WORKER|RESULT_FD))$`)
 
 // controllers are the variables that choose MPI: to meet, and to carry the data.
 var controllers = []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"}
 
-// chooseController lets the variables choose, of -x or of the launcher's environment, where
-// no option and no file has.
+// chooseController uses the variables of -x, or of the launcher's environment, if no option and no file has chosen.
 func (f *flags) chooseController(getenv func(string) string) {
 	if f.MPI || f.Gloo {
 		return
@@ -338,8 +335,8 @@ func (f *flags) chooseController(getenv func(string) string) {
 	}
 }
 
-// checkFiles refuses files that ssh would miss, with a warning only, on each host. A name
-// that ssh itself completes is left to it.
+// checkFiles refuses missing files of ssh, for which ssh would only warn on each host. It does not check a name that
+// ssh completes.
 func (f *flags) checkFiles() error {
 	if name := f.SSHIdentityFile; name != "" && !strings.HasPrefix(name, "~") && !strings.Contains(name, "%") {
 		if _, err := os.Stat(name); err != nil {
@@ -356,8 +353,7 @@ func (f *flags) checkSSHPort() error {
 	return nil
 }
 
-// environ is what processes get of the launcher's environment, with what the
-// options say.
+// environ returns the launcher's environment for the processes, with the variables of the options.
 func (f *flags) environ(own []string) []string {
 	env := f.tune(exportable(own))
 	for _, x := range f.Export {
@@ -378,7 +374,7 @@ func (f *flags) environ(own []string) []string {
 	return env
 }
 
-// startTimeout is how long hosts may take to be connected.
+// startTimeout is how long connecting to hosts may take.
 func (f *flags) startTimeout() time.Duration {
 	if f.StartTimeout == nil {
 		return defaultStartTimeout
@@ -386,7 +382,7 @@ func (f *flags) startTimeout() time.Duration {
 	return time.Duration(*f.StartTimeout) * time.Second
 }
 
-// tune returns env with what the options say for the processes.
+// tune returns env with the options' settings for the processes.
 func (f *flags) tune(env []string) []string {
 	set := func(name, value string) { env = setenv(env, name, value) }
 	number := func(name string, v *int, unit int) {
@@ -403,8 +399,7 @@ func (f *flags) tune(env []string) []string {
 	}
 	number("HOROVOD_FUSION_THRESHOLD", f.FusionThresholdMB, 1<<20)
 	number("HOROVOD_CACHE_CAPACITY", f.CacheCapacity, 1)
-	// There is one wait in hvd.init(), so both options set it; upstream's
-	// own name for it wins.
+	// hvd.init() has one wait, so both options set it. Horovod's own name for it wins.
 	number("HOROVOD_GLOO_TIMEOUT_SECONDS", f.StartTimeout, 1)
 	number("HOROVOD_GLOO_TIMEOUT_SECONDS", f.GlooTimeoutSeconds, 1)
 	if f.CycleTimeMS != nil {

@@ -14,14 +14,13 @@ import (
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
-// Host is a name with a number of slots, as the user gives it.
+// Host is a name with a number of slots, from the user.
 type Host struct {
 	Name  string
 	Slots int
 }
 
-// Slot is one rank's place in the world. Cross ranks count the hosts that have
-// a slot with the same local rank.
+// Slot is one rank's place in the world. Cross ranks count the hosts that have a slot with the same local rank.
 type Slot struct {
 	Host                 string
 	Rank, Size           int
@@ -32,8 +31,7 @@ type Slot struct {
 // maxSlots keeps sums of slots far from overflow.
 const maxSlots = 1 << 20
 
-// hostEntry is a name or an address with slots. A name that begins with a dash
-// would be an option of ssh.
+// hostEntry matches a name or an address with slots. ssh would take a name that begins with a dash for an option.
 var hostEntry = lazyregexp.New(`^(?:\w[\w.-]*|\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]):[0-9]+$`)
 
 // parseHosts parses host1:2,host2:4.
@@ -103,8 +101,8 @@ func newHost(name, slots string) (Host, error) {
 	return Host{name, n}, nil
 }
 
-// assign gives np ranks their places: the hosts in the given order, all slots of
-// a host one after the other. A host that is named twice is one host.
+// assign gives np ranks their places: the hosts in the given order, all slots of a host one after the other. Entries
+// with one name are one host.
 func assign(hosts []Host, np int) ([]Slot, error) {
 	total := 0
 	index := map[string]int{}
@@ -154,10 +152,10 @@ func tooFewSlots(hosts []Host, np, total int) error {
 		total, strings.Join(list, ", "))
 }
 
-// lookupTimeout bounds the question whether a name means this host.
+// lookupTimeout is how long it may take to find out whether a name means this host.
 const lookupTimeout = 5 * time.Second
 
-// locals finds out which of the hosts are this one.
+// locals finds out which hosts are this one.
 func locals(hosts []Host) map[string]bool {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -181,7 +179,7 @@ func locals(hosts []Host) map[string]bool {
 // isLocal is locals for one name.
 func isLocal(name string) bool { return ownNames().mean(name) }
 
-// selves is what this host is called.
+// selves are this host's names.
 type selves struct {
 	names []string
 	addrs []net.Addr
@@ -197,7 +195,7 @@ func ownNames() (s selves) {
 	return s
 }
 
-// mean reports that name is this host, for which it may have to ask the name service.
+// mean reports whether name is this host. It may have to ask the name service.
 func (s selves) mean(name string) bool {
 	if slices.ContainsFunc(s.names, func(own string) bool { return strings.EqualFold(name, own) }) {
 		return true

@@ -22,7 +22,7 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// termGrace lies between SIGTERM and SIGKILL; tests shorten it.
+// termGrace is the time between SIGTERM and SIGKILL; tests shorten it.
 var termGrace = 5 * time.Second
 
 // killGrace is how long the launcher waits for ranks after SIGKILL, a little
@@ -31,29 +31,25 @@ const killGrace = sweepLimit + 2*time.Second
 
 // Job is a command to run once for each slot.
 type Job struct {
-	// Name is how the launcher calls itself in messages.
+	// Name is the launcher's name in messages.
 	Name string
-	// Path is the program's file on this host, Args its whole argv, Args[0]
-	// included. On other hosts Args[0] is looked up.
+	// Path is the program's file on this host. Args is its whole argv, Args[0] included. Other hosts look Args[0] up.
 	Path  string
 	Args  []string
 	Slots []Slot
-	// Env is what every process gets, without its slot's variables.
+	// Env is the environment of every process, without its slot's variables.
 	Env []string
-	// Remote is how hosts other than this one are reached; Local tells which are
-	// this one.
+	// Remote connects to other hosts. Local reports which hosts are this one.
 	Remote remoteShell
 	Local  func(host string) bool
-	// Interfaces are those that the job is to use; empty for any.
+	// Interfaces are the interfaces that the job may use; empty for any.
 	Interfaces []string
-	// OutputDir is where the processes' output goes, besides Stdout and
-	// Stderr; empty for nowhere.
+	// OutputDir is a folder for the processes' output, besides Stdout and Stderr; empty for none.
 	OutputDir string
-	// Input is what each process reads at its stdin; nil for nothing.
+	// Input is each process's stdin; nil for an empty one.
 	Input []byte
-	// ResultDir is where each process's third stream goes, as a file named after
-	// the rank; empty for none. Of an elastic job, whose ranks change, it is the rank in the
-	// last world; files of workers that have none in it are called worker.<number>.
+	// ResultDir is the folder of the processes' third streams, in files named after the ranks; empty for none. In an
+	// elastic job it is the rank in the last world. Files of workers without a rank there are called worker.<number>.
 	ResultDir  string
 	Timestamps bool
 	Verbose    bool
@@ -73,12 +69,10 @@ type Job struct {
 	why      report // the job has failed; of the goroutine that runs it
 }
 
-// Run starts the job and returns when nothing of it is left. The exit code is
-// that of the process that failed first and made the others fail, 128+n where it was killed by signal n,
-// and 128+n where the launcher was interrupted by signal n; SIGPIPE stands for
-// a reader of the output that is gone. It is 1 where all that is wrong is that
-// output could not be written. An error means that the job could not be
-// started. Run may be called once.
+// Run starts the job and returns when nothing of it is left. Call it once. An error means that the job could not
+// start. The exit code is that of the process that failed first and made the others fail: 128+n if signal n killed it,
+// and 128+n if signal n interrupted the launcher. SIGPIPE stands for a reader of the output that is gone. It is 1 if
+// all went well but output could not be written.
 func (j *Job) Run() (code int, err error) {
 	signals, end := j.begin()
 	defer end()
@@ -139,7 +133,7 @@ func (j *Job) hosts() (all, far []string) {
 	return all, far
 }
 
-// meet opens the rendezvous: beyond this host only where there are others.
+// meet opens the rendezvous: on loopback if the job has no other hosts.
 func (j *Job) meet(far bool) (m *meetingPoint, err error) {
 	if !far {
 		m, err = meetHere()
@@ -152,8 +146,7 @@ func (j *Job) meet(far bool) (m *meetingPoint, err error) {
 	return m, err
 }
 
-// muster makes the crews. A signal, or the end of the output's reader, gives that
-// up: then code is what to exit with.
+// muster makes the crews. A signal, or the end of the output's reader, interrupts it: then code is the exit code.
 func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signal) (crews map[string]crew, code int,
 	err error) {
 	slots := map[string]int{}
@@ -195,8 +188,8 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	return crews, 0, nil
 }
 
-// noteInterfaces tells which of the job's interfaces each host has, and warns of those
-// that none has: a name that is misspelt, say; and of hosts where other hosts can reach none.
+// noteInterfaces reports which of the job's interfaces each host has. It warns of interfaces that no host has, perhaps
+// misspelt, and of hosts that have none at which other hosts can reach them.
 func (j *Job) noteInterfaces(crews map[string]crew) {
 	own, err := usable(j.Interfaces)
 	if len(j.Interfaces) == 0 || err != nil {
@@ -218,7 +211,7 @@ func (j *Job) noteInterfaces(crews map[string]crew) {
 	}
 }
 
-// start has the crews start all ranks.
+// start lets the crews start all ranks.
 func (j *Job) start(crews map[string]crew, key []byte, m *meetingPoint) {
 	local := j.Env
 	others := forOthers(j.Env)
@@ -248,8 +241,8 @@ func (j *Job) start(crews map[string]crew, key []byte, m *meetingPoint) {
 	}
 }
 
-// lose takes note of output that could not be written, and says so elsewhere. A
-// reader that went away, as head does, wants no more, and no message either.
+// lose notes output that could not be written, and reports it elsewhere. A reader that has gone, as head does, wants
+// no more output, and no message.
 func (j *Job) lose(err error, elsewhere *printer) {
 	j.lost.Store(true)
 	if brokenPipe(err) {
@@ -268,7 +261,7 @@ func (j *Job) isHungUp() bool {
 	}
 }
 
-// prepare makes the ranks with all that can fail before a process is started.
+// prepare makes the ranks, and does everything that can fail before a process starts.
 func (j *Job) prepare(heard chan<- news) error {
 	for _, slot := range j.Slots {
 		r := &rank{Slot: slot, job: j, news: heard}
@@ -295,7 +288,7 @@ func (j *Job) closeFiles() {
 	}
 }
 
-// exitCode is what a shell makes of it.
+// exitCode is a shell's exit code for it.
 func exitCode(d rendezvous.Death) int {
 	if d.Lost != "" {
 		return exitLost
@@ -306,26 +299,26 @@ func exitCode(d rendezvous.Death) int {
 	return d.ExitCode
 }
 
-// exitLost is the exit code where a host was lost, as ssh has it.
+// exitLost is the exit code after the loss of a host, as ssh has it.
 const exitLost = 255
 
 // say prints a message of the launcher's own.
 func (j *Job) say(format string, args ...any) { j.log(slog.LevelWarn, format, args...) }
 
-// sayError is say for what fails the job, or a part of it.
+// sayError is say for an error that fails the job, or a part of it.
 func (j *Job) sayError(format string, args ...any) { j.log(slog.LevelError, format, args...) }
 
 func (j *Job) log(level slog.Level, format string, args ...any) {
 	j.err.say("%s", logging.Message(level, j.Name, fmt.Sprintf(format, args...)))
 }
 
-// sayWhy is sayError for why the job has failed, which is its last message.
+// sayWhy is sayError for the cause of the job's failure, its last message.
 func (j *Job) sayWhy(text string) {
 	j.why = report{Text: text}
 	j.sayError("%s", text)
 }
 
-// tell is say with --verbose.
+// tell is say, only with --verbose.
 func (j *Job) tell(format string, args ...any) {
 	if j.Verbose {
 		j.log(slog.LevelInfo, format, args...)

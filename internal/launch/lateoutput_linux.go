@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lateOutput takes the command's output when the launcher does not read it any more:
-// so that nobody dies of a broken pipe while there is something left to say, or a commit to keep.
+// lateOutput reads the command's output when the launcher has gone, so that no process dies of a broken pipe while it
+// still has something to say, or a commit to keep.
 type lateOutput struct {
 	where string
 	pipes [2]*os.File // stdout and stderr
@@ -22,7 +22,7 @@ type lateOutput struct {
 	files map[string]*os.File // nil: it cannot be opened
 }
 
-// inheritLateOutput takes the pipes over, which begin at descriptor fd. It is nil where there are none.
+// inheritLateOutput owns the pipes that begin at descriptor fd. It is nil if there are none.
 func inheritLateOutput(fd int) *lateOutput {
 	where := os.Getenv(lateOutputVariable)
 	if where == "" {
@@ -37,7 +37,7 @@ func inheritLateOutput(fd int) *lateOutput {
 	return l
 }
 
-// take begins to take the output. The files are made when there is some.
+// take begins to read the output. It makes the files once there is some.
 func (l *lateOutput) take() {
 	if l == nil || l.taken {
 		return
@@ -59,7 +59,7 @@ func (l *lateOutput) take() {
 	}
 }
 
-// put writes what a stream has brought; where it cannot, that is lost.
+// put writes a stream's output; what it cannot write is lost.
 func (l *lateOutput) put(stream int, text []byte) {
 	// A directory for temporary files is everybody's: the file must be new.
 	name, how := filepath.Join(os.TempDir(), l.where), os.O_EXCL
@@ -82,8 +82,8 @@ func (l *lateOutput) put(stream int, text []byte) {
 	}
 }
 
-// end waits for the end of the output, for a bounded time: what has escaped may hold a pipe
-// open. gone says that the launcher is gone, of which the command may have heard first.
+// end waits for the end of the output, for a bounded time, since an escaped process may hold a pipe open. gone says
+// that the launcher is gone, which the command may have noticed first.
 func (l *lateOutput) end(gone bool) {
 	if l == nil {
 		return
@@ -97,7 +97,7 @@ func (l *lateOutput) end(gone bool) {
 	l.said.Wait()
 }
 
-// hungUp says that the other end of a pipe that is read here is closed.
+// hungUp reports whether the other end of a pipe is closed.
 func hungUp(fd int) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(p, 0)

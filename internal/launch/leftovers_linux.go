@@ -13,17 +13,15 @@ import (
 // sharedDir is where shared memory has its names.
 const sharedDir = "/dev/shm"
 
-// family is the set of processes that a rank was when it was being ended. It
-// knows what they may have left in shared memory: PyTorch hands tensors from one
-// process to another in files called torch_<pid>_<random>_<n>, and one that is
-// killed before it has removed the name leaves it for good. One goroutine uses
-// a family.
+// family is the set of processes of a rank while it was being ended. It removes their shared memory: PyTorch passes
+// tensors between processes in files called torch_<pid>_<random>_<n>. A process that is killed before it has removed
+// its file leaves it for good. One goroutine uses a family.
 type family struct {
 	pids  map[int]bool
 	since time.Time // when the first of them may have begun
 }
 
-// newFamily is one whose processes begin from now on.
+// newFamily makes one whose processes begin from now on.
 func newFamily() *family {
 	// Times of files come from a coarser clock, which is a little late.
 	return &family{pids: map[int]bool{}, since: time.Now().Add(-time.Second)}
@@ -35,9 +33,8 @@ func (f *family) add(pids ...int) {
 	}
 }
 
-// tidy removes what those of the family have left that are dead. Only files of
-// this user, and made since the family began, are touched: another container
-// may share the directory, and have the same pids.
+// tidy removes the files of the family's dead processes. It touches only files of this user, made since the family
+// began: another container may share the directory, and have the same pids.
 func (f *family) tidy() {
 	names, err := filepath.Glob(sharedDir + "/torch_[0-9]*_*")
 	if err != nil {

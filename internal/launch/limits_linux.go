@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cost is what one of many takes of this host's limits.
+// cost is what each of many processes or connections takes of this host's limits.
 type cost struct {
 	tasks       uint64 // processes and threads
 	descriptors uint64
@@ -23,7 +23,7 @@ var (
 	ofHost = cost{tasks: 2, descriptors: 7}
 )
 
-// descriptorsOfOwn are those that the launcher has in any case.
+// descriptorsOfOwn is how many descriptors the launcher has in any case.
 const descriptorsOfOwn = 64
 
 // limit is one of this host's.
@@ -32,11 +32,10 @@ type limit struct {
 	what, raise      string
 }
 
-// most is how many it is enough for.
+// most is how many the limit is enough for.
 func (l limit) most() uint64 { return (max(l.value, l.own) - l.own) / l.each }
 
-// checkLimits refuses a number of processes that this host cannot carry, before
-// it fails half-way.
+// checkLimits refuses a number of processes that this host cannot carry, before the job starts.
 func checkLimits(np int) error {
 	if l := exceeded(uint64(np), ofRank, 0); l != nil {
 		return fmt.Errorf("-np %d: this host's limit on %s is %d, which is enough for about %d processes; %s", np,
@@ -45,7 +44,7 @@ func checkLimits(np int) error {
 	return nil
 }
 
-// checkRemotes refuses a number of other hosts to whose agents, and ranks, this one cannot keep connections.
+// checkRemotes refuses a number of other hosts to which this one cannot keep connections.
 func checkRemotes(hosts, ranks int) error {
 	if l := exceeded(uint64(hosts), ofHost, uint64(ranks)); l != nil {
 		return fmt.Errorf("%d hosts: this host's limit on %s is %d, which is enough for about %d hosts and "+

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// line is the way to an agent: a program, ssh as a rule, that passes its stdin and
-// stdout on to another host. Its owner reads out, writes in, and closes both.
+// line is a connection to an agent: a program, usually ssh, that passes its stdin and stdout on to another host. Its
+// owner reads out, writes in, and closes both.
 type line struct {
 	name string        // of the program
 	args []string      // its command line, but for what runs on the other host
@@ -23,8 +23,8 @@ type line struct {
 	kill func()        // ends it, and what it has started to reach the host; not after died
 }
 
-// openLine starts a program as a line, in a process group of its own, so that a Ctrl-C is the
-// launcher's business alone, and without a terminal to ask questions at.
+// openLine starts a program as a line. It has a process group of its own, so that Ctrl-C reaches only the launcher,
+// and no terminal on which to ask questions.
 func openLine(cmd *exec.Cmd) (*line, error) {
 	l := &line{name: cmd.Args[0], args: cmd.Args[:len(cmd.Args)-1], says: &tailOf{}, said: make(chan struct{}),
 		died: make(chan struct{})}
@@ -47,8 +47,8 @@ func openLine(cmd *exec.Cmd) (*line, error) {
 	}
 	defer stderr.Close()
 	l.in, l.out = in, out
-	// Files, not pipes of exec's: what ssh leaves in the background, for later
-	// connections, may hold them open.
+	// Files, not pipes of exec's: a process that ssh leaves in the background, for later connections, may hold them
+	// open.
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

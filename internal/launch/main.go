@@ -1,5 +1,5 @@
-// Package launch starts the processes of a job on this host, watches them, and
-// ends them: all of them, always, the launcher's own death included.
+// Package launch starts the processes of a job on this host, watches them, and ends them: always all of them, also
+// after the launcher's own death.
 //
 // The launcher starts for each rank a supervisor (the same program, under
 // another name), which starts the rank's command:
@@ -8,11 +8,9 @@
 //	   ▲ ◀──────status pipe────────┘                   │
 //	   └──────────────stdout, stderr pipes─────────────┘
 //
-// A supervisor knows exactly how its command ended. It is the reaper (subreaper) of
-// all processes that the command leaves behind, and ends them all when the control
-// pipe closes. Only a SIGKILL of the supervisor itself can prevent that. Then the
-// kernel kills the command, and the launcher becomes the reaper of the rest and
-// ends them.
+// A supervisor knows exactly how its command ended. It is the reaper (subreaper) of all processes that the command
+// leaves behind, and ends them all when the control pipe closes. Only a SIGKILL of the supervisor itself can prevent
+// that. Then the kernel kills the command, and the launcher reaps and ends the rest.
 package launch
 
 import (
@@ -30,7 +28,7 @@ import (
 	"github.com/gorovod/gorovod/internal/version"
 )
 
-// exitUsage is the exit code for arguments that make no sense.
+// exitUsage is the exit code for invalid arguments.
 const exitUsage = 2
 
 // Main is the program: argv[0] chooses between horovodrun, gorovod and the
@@ -86,7 +84,7 @@ func Main(argv []string) int {
 	return exit(name)(run(name, argv))
 }
 
-// exit tells of an error in the name of a command, and passes the exit code on.
+// exit prints an error with the command's name, and returns the exit code.
 func exit(name string) func(code int, err error) int {
 	return func(code int, err error) int {
 		if err != nil {
@@ -96,17 +94,17 @@ func exit(name string) func(code int, err error) int {
 	}
 }
 
-// useLogFormat has this program write its messages as the environment of its ranks asks them to. A value that makes
-// no sense is the ranks' to refuse, in hvd.init().
+// useLogFormat writes this program's messages in the form that the environment of its ranks asks for. The ranks refuse
+// an invalid value in hvd.init().
 func useLogFormat(env []string) {
 	f, _ := logging.ParseFormat(lookEnv(env, logging.FormatVariable))
 	logging.Use(f)
 }
 
-// warn tells of what does not keep a command from going on.
+// warn prints a problem that does not stop the command.
 func warn(name, text string) { logging.Print(slog.LevelWarn, name, text) }
 
-// show prints what was asked for, and returns the exit code.
+// show prints the requested text, and returns the exit code.
 func show(name, text string) int {
 	if _, err := io.WriteString(os.Stdout, text); err != nil {
 		logging.Print(slog.LevelError, name, err.Error())
@@ -115,7 +113,7 @@ func show(name, text string) int {
 	return 0
 }
 
-// run is horovodrun, which tells horovod.run why it has failed.
+// run is horovodrun. If the job fails, it tells horovod.run why.
 func run(name string, args []string) (code int, err error) {
 	code, why, err := launch(name, args)
 	switch {
@@ -127,8 +125,7 @@ func run(name string, args []string) (code int, err error) {
 	return code, err
 }
 
-// launch parses, checks everything, and only then starts. why is of a job that has failed
-// after its start.
+// launch parses and checks everything before it starts anything. why is the cause of a failure after the start.
 func launch(name string, args []string) (code int, why report, err error) {
 	f, err := parseFlags(name, args)
 	if err != nil {
@@ -236,7 +233,7 @@ func (f *flags) launchRanks(name string, input []byte) (code int, why report, er
 	return code, j.why, err
 }
 
-// remoteShell is how other hosts are reached.
+// remoteShell is the way to other hosts.
 func (f *flags) remoteShell() remoteShell {
 	r := remoteShell{Identity: f.SSHIdentityFile, Agent: f.RemoteCommand, Timeout: f.startTimeout(), Getenv: os.Getenv}
 	if f.SSHPort != nil {
@@ -254,8 +251,7 @@ func (f *flags) remoteShell() remoteShell {
 	return r
 }
 
-// hold ends this process, as SIGTERM does, when fd comes to its end, as a pipe does
-// when the process at its other end is gone.
+// hold ends this process, as SIGTERM does, at the end of fd: a pipe ends when the process at its other end is gone.
 func hold(fd int) {
 	syscall.CloseOnExec(fd)
 	lifeline := os.NewFile(uintptr(fd), "lifeline")
