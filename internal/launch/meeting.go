@@ -38,8 +38,7 @@ func meetHere() (*meetingPoint, error) {
 	return &meetingPoint{listeners: []net.Listener{l}, addrs: []netip.AddrPort{addr}, loopback: addr, local: true}, nil
 }
 
-// loopback is the address at which processes of this host find one another: 127.0.0.1, or ::1 on a
-// host without IPv4.
+// loopback is the address at which processes of this host find one another: 127.0.0.1, or ::1 on a host without IPv4.
 func loopback() (netip.Addr, error) {
 	var first error
 	for _, name := range []string{"127.0.0.1", "::1"} {
@@ -56,7 +55,7 @@ func loopback() (netip.Addr, error) {
 		"interface up? `ip link set lo up` brings it up", first)
 }
 
-// visit tries whether a connection to an address of this host can be made.
+// visit reports whether a connection to an address of this host works.
 func visit(addr netip.Addr) error {
 	l, err := net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
@@ -114,8 +113,8 @@ func (m *meetingPoint) close() {
 	}
 }
 
-// seenFrom is the list for a host that sees the launcher at an address, empty or
-// not this host's where that is not known. The first is the likeliest to work.
+// seenFrom lists the addresses for a host that sees the launcher at an address. The address is empty, or not this
+// host's, if that is not known. The first is the likeliest to work.
 func (m *meetingPoint) seenFrom(address string) []netip.AddrPort {
 	seen, err := netip.ParseAddr(address)
 	if err != nil {
@@ -130,7 +129,7 @@ func (m *meetingPoint) seenFrom(address string) []netip.AddrPort {
 	return append(append(list, m.addrs[:i]...), m.addrs[i+1:]...)
 }
 
-// here is the list for this host.
+// here lists the addresses for this host.
 func (m *meetingPoint) here() []netip.AddrPort {
 	if m.loopback.IsValid() {
 		return []netip.AddrPort{m.loopback}
@@ -138,7 +137,7 @@ func (m *meetingPoint) here() []netip.AddrPort {
 	return m.addrs
 }
 
-// placeOf says where the rendezvous is. Who knows of one address only gets the first.
+// placeOf returns the variables of the rendezvous. A program that knows only one address gets the first.
 func placeOf(addrs []netip.AddrPort) map[string]string {
 	var all []string
 	for _, a := range addrs {
@@ -151,9 +150,8 @@ func placeOf(addrs []netip.AddrPort) map[string]string {
 	}
 }
 
-// ownAddresses lists this host's addresses, or those of some interfaces: IPv4
-// first, bridges last. Those of loopback are none, unless it is named, nor are
-// those that mean something on one link only.
+// ownAddresses lists this host's addresses, or those of some interfaces: IPv4 first, bridges last. It leaves out
+// loopback, unless it is named, and addresses that are valid on one link only.
 func ownAddresses(interfaces []string) ([]netip.Addr, error) {
 	own, err := reach.OnHost()
 	if len(interfaces) > 0 {
@@ -178,7 +176,7 @@ func usable(interfaces []string) ([]reach.Own, error) {
 	return own, nil
 }
 
-// nobodys are those of the job's interfaces that no host has; every host has one.
+// nobodys are the job's interfaces that no host has.
 func nobodys(interfaces []string, found [][]string) (names []string) {
 	for _, name := range interfaces {
 		if !slices.ContainsFunc(found, func(its []string) bool { return slices.Contains(its, name) }) {
@@ -198,6 +196,6 @@ func secluded(hosts []string, found [][]string) (cut []string) {
 	return cut
 }
 
-// interfacesOption restricts a job to interfaces, which other hosts may call otherwise:
-// each host must have one of them.
+// interfacesOption restricts a job to interfaces. Hosts may name theirs differently, so each host must have one of
+// them.
 const interfacesOption = "--network-interfaces"

@@ -16,7 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/logging"
 )
 
-// mpiLauncher is an mpirun, by the options that it takes.
+// mpiLauncher is a kind of mpirun, according to its options.
 type mpiLauncher int
 
 const (
@@ -26,7 +26,7 @@ const (
 	intelLauncher                // one that Intel has made of it
 )
 
-// mpiLauncherOf tells from what mpirun --version prints which one it is.
+// mpiLauncherOf recognises an mpirun by the output of mpirun --version.
 func mpiLauncherOf(version string) (mpiLauncher, error) {
 	for _, known := range []struct {
 		text     string
@@ -44,11 +44,11 @@ func mpiLauncherOf(version string) (mpiLauncher, error) {
 		"calls itself %q", first)
 }
 
-// manyHosts is from how many hosts on Open MPI's tree of ssh connections is not used.
+// manyHosts is the number of hosts from which on Open MPI's tree of ssh connections is turned off.
 const manyHosts = 64
 
-// mpirun is the command that starts the job with MPI: the words of Horovod's. env is the environment in
-// which it will run; it hands on the variables by their names, so that no value is in an argument.
+// mpirun is the command that starts the job with MPI, with Horovod's arguments. It runs in env, and passes variables
+// on by name, so that no argument has a value.
 func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, error) {
 	names := make([]string, 0, len(env))
 	for _, e := range env {
@@ -67,7 +67,7 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 	return slices.Concat([]string{"mpirun"}, words, strings.Fields(f.MPIArgs), f.command), nil
 }
 
-// optionsOfHydra are those of MPICH's mpirun, and Intel's. names are the variables that all ranks get.
+// optionsOfHydra are those of the mpirun of MPICH and Intel. names are the variables for all ranks.
 func (f *flags) optionsOfHydra(l mpiLauncher, hosts []Host, names []string) (words []string, err error) {
 	add := func(more ...string) { words = append(words, more...) }
 	ssh, nics := f.sshOptions(), strings.Join(f.NetworkInterfaces, ",")
@@ -107,7 +107,7 @@ func (f *flags) optionsOfHydra(l mpiLauncher, hosts []Host, names []string) (wor
 	return words, nil
 }
 
-// optionsOfOpenMPI are those of Open MPI's mpirun, and Spectrum MPI's.
+// optionsOfOpenMPI are those of the mpirun of Open MPI and Spectrum MPI.
 func (f *flags) optionsOfOpenMPI(l mpiLauncher, hosts []Host, names []string) (words []string, err error) {
 	add := func(more ...string) { words = append(words, more...) }
 	ssh, nics := f.sshOptions(), strings.Join(f.NetworkInterfaces, ",")
@@ -155,7 +155,7 @@ func (f *flags) optionsOfOpenMPI(l mpiLauncher, hosts []Host, names []string) (w
 	return words, nil
 }
 
-// sshOptions are the options that the user has for ssh.
+// sshOptions are the user's options for ssh.
 func (f *flags) sshOptions() string {
 	var options []string
 	if f.SSHPort != nil {
@@ -170,19 +170,18 @@ func (f *flags) sshOptions() string {
 // hydraArgsVariable has arguments for the ssh of MPICH's mpirun, which takes none on its command line.
 const hydraArgsVariable = "HYDRA_LAUNCHER_EXTRA_ARGS"
 
-// bridgesOfAll are interfaces that have the same address on every host. Open MPI takes a host
-// for its neighbour on them, and waits for it in vain.
+// bridgesOfAll are interfaces that have the same address on every host. Open MPI would wait for a neighbour on them
+// for ever.
 const bridgesOfAll = "lo,docker0,virbr0"
 
-// choosesInterfaces says that the user tells Open MPI which interfaces to use, by an
-// argument or by a variable; names are those of the environment's variables.
+// choosesInterfaces reports whether the user tells Open MPI which interfaces to use, by an argument or a variable.
+// names are those of the environment's variables.
 func (f *flags) choosesInterfaces(names []string) bool {
 	return strings.Contains(f.MPIArgs, "btl_tcp_if_") || slices.ContainsFunc(names,
 		func(name string) bool { return strings.HasPrefix(name, "OMPI_MCA_btl_tcp_if_") })
 }
 
-// allMPI lets MPI do everything, except what the environment says itself where it is the
-// environment that has chosen MPI.
+// allMPI lets MPI do everything. If the environment has chosen MPI, its own settings win.
 func (f *flags) allMPI(env []string) []string {
 	for _, name := range controllers {
 		said := slices.ContainsFunc(env,
@@ -194,7 +193,7 @@ func (f *flags) allMPI(env []string) []string {
 	return env
 }
 
-// mpiNotes tell about options that mpirun does not have or that change nothing in its jobs.
+// mpiNotes describe options that mpirun does not have, or that change nothing in its jobs.
 func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
 	for _, o := range []struct {
 		name  string
@@ -214,7 +213,7 @@ func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
 	return notes
 }
 
-// runMPI becomes mpirun. It returns only where that cannot be.
+// runMPI replaces this program by mpirun. It returns only an error.
 func runMPI(f *flags) (code int, err error) {
 	hosts, err := f.hosts()
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// dialsAtATime is how many hosts are being connected to together. Each is an ssh, which
-	// stays as long as the job, and mostly waits for the other end.
+	// dialsAtATime is how many hosts are connected to at a time. Each is an ssh, which stays as long as the job, and
+	// mostly waits for the other end.
 	dialsAtATime = 512
-	// moreFailures is how long, after a host has failed, others may be found to fail.
+	// moreFailures is how long, after a host has failed, the launcher waits for other failures.
 	moreFailures = time.Second
 )
 
-// muster makes the crews of all hosts, by name; those that are this host share one.
-// An error tells of every host that has failed. Nothing is left of the crews then.
+// muster makes the crews of all hosts, by name; the names of this host share one. An error lists every host that has
+// failed; then no crew is left.
 func muster(ctx context.Context, hosts []string, local func(host string) bool, c *calls, job assignment,
 	slots map[string]int) (map[string]crew, error) {
 	crews := map[string]crew{}
@@ -118,7 +118,7 @@ func dialAll(ctx context.Context, hosts []string, calls *calls, job assignment, 
 	return errors.New(b.String())
 }
 
-// The causes for which connecting is given up.
+// The causes that end the connecting.
 var (
 	errOthersFailed = errors.New("other hosts have failed")
 	errInterrupted  = errors.New("interrupted")
@@ -137,8 +137,7 @@ func dismiss(crews map[string]crew) {
 	wg.Wait()
 }
 
-// workingDirectory is where commands run on other hosts; as the user named it,
-// with its symbolic links.
+// workingDirectory is where commands run on other hosts: as the user named it, with its symbolic links.
 func workingDirectory() string {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// checkOpposites refuses an option that is given beside the one that negates it: which
-// of the two was meant cannot be told, and the later one is as likely to be a leftover
-// of a script as the earlier. Upstream's parser refuses them, too.
+// checkOpposites refuses an option beside the one that negates it. Either one may be a leftover of a script, so the
+// user's intention is unclear. Horovod's parser refuses them, too.
 func checkOpposites(parser *kong.Kong, options []string) error {
 	type meaning struct {
 		flag string

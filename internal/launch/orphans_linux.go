@@ -11,22 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// orphanage makes the launcher the reaper of what a killed supervisor leaves
-// behind, and ends it.
+// orphanage makes the launcher the reaper of the processes of a killed supervisor, and ends them.
 type orphanage struct {
-	// tag is in the environment of the job's processes, but for those that
-	// clear it. It is asked for only where orphans may be others': the launcher
-	// has other children, or had some before the job, by the program that it was
-	// before exec, or it is the first process of a container. Else it is nil.
+	// tag is in the environment of the job's processes, unless they clear it. It is nil unless orphans may belong to
+	// others: the launcher has other children, or had some before exec as another program, or it is the first process
+	// of a container.
 	tag []byte
 
 	mu  sync.Mutex // one sweep at a time
 	all *family    // what was swept. mu
 }
 
-// adopt makes the launcher a reaper. It is called before anything is started;
-// secret is what the job's processes have as secretVariable; others says that the
-// launcher has other children, too.
+// adopt makes the launcher a reaper. Call it before anything starts. The job's processes have secret as
+// secretVariable. others says that the launcher has other children, too.
 func adopt(secret string, others bool) (*orphanage, error) {
 	o := &orphanage{all: newFamily()}
 	if others || os.Getpid() == 1 || hasChildren() {
@@ -38,8 +35,8 @@ func adopt(secret string, others bool) (*orphanage, error) {
 	return o, nil
 }
 
-// hasChildren asks the kernel whether this process has any, dead ones included. It
-// looks at nobody else's: a host may have many processes, and many agents.
+// hasChildren asks the kernel whether this process has any children, dead ones included. It looks at no other process,
+// since a host may have many.
 func hasChildren() bool {
 	err := error(unix.EINTR)
 	for err == unix.EINTR {
@@ -48,14 +45,13 @@ func hasChildren() bool {
 	return err != unix.ECHILD
 }
 
-// close lets orphans go to who would have got them without a job.
+// close gives orphans back to the process that would get them without a job.
 func (o *orphanage) close() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }
 
-// sweep ends all orphans: each gets SIGTERM, then SIGKILL after leftoverGrace.
-// It returns when none is left, or after sweepLimit more. The supervisors that
-// live are not touched, nor what is below them: living calls a function with their
-// pids, and lets none be started until it returns. command is what the dead supervisor had started, 0 if unknown: with
-// its last breath it may have reaped it.
+// sweep ends all orphans: each gets SIGTERM, then SIGKILL after leftoverGrace. It returns when none is left, or after
+// sweepLimit more. It does not touch living supervisors and the processes below them: living calls a function with
+// their pids, and lets none start until it returns. command is what the dead supervisor had started, which it may have
+// reaped at its end; 0 if unknown.
 func (o *orphanage) sweep(command int, living func(func(pids []int))) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,8 +73,8 @@ func (o *orphanage) sweep(command int, living func(func(pids []int))) {
 	}
 }
 
-// round looks for orphans once and asks each to end, or ends it; asked tells since
-// when. It reports whether there were any.
+// round looks for orphans once. It asks each to end, or ends it; asked has the time of the first request. It reports
+// whether there were any.
 func (o *orphanage) round(supervisors []int, asked map[int]time.Time) (found bool) {
 	for _, p := range descendants(os.Getpid(), supervisors...) {
 		if !o.ours(p) {
@@ -101,7 +97,7 @@ func (o *orphanage) round(supervisors []int, asked map[int]time.Time) (found boo
 	return found
 }
 
-// ours is whether the process belongs to the job.
+// ours reports whether the process belongs to the job.
 func (o *orphanage) ours(pid int) bool {
 	if o.tag == nil {
 		return true

@@ -26,13 +26,12 @@ const (
 	tailLineBytes = 400
 )
 
-// output is where lines go: those of all ranks to the launcher's stdout or
-// stderr, those of one rank to a file. One Write carries whole lines only, but
-// for files. Write may be called on any goroutine.
+// output writes lines: those of all ranks to the launcher's stdout or stderr, those of one rank to a file. Except for
+// files, one Write has whole lines only. Write may be called on any goroutine.
 type output struct {
 	w io.Writer
-	// lost is called for the first Write that fails, by whoever wrote, and may
-	// write to another output; nil if nobody asks.
+	// lost is called for the first Write that fails, by the writing goroutine. It may write to another output.
+	// Optional.
 	lost func(err error)
 
 	mu  sync.Mutex
@@ -47,8 +46,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// write goes on after an error, as a full disk may get room again; a pipe whose
-// reader is gone stays broken.
+// write continues after an error, because a full disk may get room again. A pipe without a reader stays broken.
 func (o *output) write(p []byte) (n int, err error, first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,11 +60,11 @@ func (o *output) write(p []byte) (n int, err error, first bool) {
 	return n, err, first
 }
 
-// brokenPipe tells that nobody will ever read what is written.
+// brokenPipe reports whether the reader is gone for good.
 func brokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
-// createOutput makes a directory and in it the file for a stream of a process's. A pipe
-// that lies there is refused: with nobody at its other end it would soon hold the process up.
+// createOutput makes a directory and in it the file for a stream of a process. It refuses a pipe of that name, which
+// would soon block the process if nobody reads it.
 func createOutput(dir, stream string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fmt.Errorf("--output-filename: %w", err)
@@ -82,8 +80,8 @@ func createOutput(dir, stream string) (*os.File, error) {
 	return f, nil
 }
 
-// stream takes one rank's stdout or stderr to the launcher's own, line by line,
-// each with its prefix. Its methods belong to one goroutine, but for last.
+// stream passes one rank's stdout or stderr to the launcher's own, line by line, each with its prefix. Its methods,
+// except last, belong to one goroutine.
 type stream struct {
 	to     io.Writer
 	file   io.Writer // the bytes as they are; nil for none
@@ -113,8 +111,8 @@ func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
 // linePrefix is what each line of a rank's stream begins with.
 func linePrefix(rank int, name string) string { return "[" + strconv.Itoa(rank) + "]<" + name + ">:" }
 
-// write takes the next bytes; none are the end. What cannot be written is dropped,
-// so that a rank never blocks on it; the outputs report it.
+// write takes the next bytes; an empty p is the end. It drops what it cannot write, so that a rank never blocks; the
+// outputs report the loss.
 func (s *stream) write(p []byte) {
 	end := len(p) == 0
 	if s.json {
@@ -130,8 +128,7 @@ func (s *stream) write(p []byte) {
 	}
 }
 
-// take cuts p into lines, which end at \n, \r or both, and writes those that
-// are complete.
+// take cuts p into lines, which end at \n, \r or both, and writes the complete ones.
 func (s *stream) take(p []byte) {
 	if s.afterCR && len(p) > 0 {
 		s.afterCR = false

@@ -30,7 +30,7 @@ You may cut an option short if no other one begins the same way: --verb is --ver
 	Runs:    true,
 }
 
-// otherNames are deprecated ones, which mean the opposite of what they negate.
+// otherNames are deprecated options that mean the opposite of the ones that they negate.
 var otherNames = map[string]string{
 	"--log-hide-timestamp":    "--log-without-timestamp",
 	"--no-log-hide-timestamp": "--log-with-timestamp",
@@ -39,7 +39,7 @@ var otherNames = map[string]string{
 // emptyMeansNone are options whose value is a list of words, which may have none.
 var emptyMeansNone = map[string]bool{"--mpi-args": true, "--binding-args": true}
 
-// parseFlags parses and checks what can be checked without a look at the host.
+// parseFlags parses the arguments, and checks everything that does not depend on the host.
 func parseFlags(name string, args []string) (*flags, error) {
 	f := &flags{}
 	parser, help, err := runCommand.Parser(name, f)
@@ -83,7 +83,7 @@ func parseFlags(name string, args []string) (*flags, error) {
 	return f, f.check(options)
 }
 
-// spellings are the names of all options that Horovod has, and those of our own.
+// spellings are the names of all options, Horovod's and our own.
 func spellings() commandline.Table {
 	table := runCommand.Options()
 	for name := range otherNames {
@@ -95,8 +95,8 @@ func spellings() commandline.Table {
 	return table
 }
 
-// split cuts args where the command begins, spells options out as the parser wants
-// them, and refuses those of Horovod that this version does not have. It warns of old names.
+// split cuts args where the command begins, spells options as the parser needs them, and refuses options of Horovod
+// that this version does not have. It warns of old names.
 func split(args []string) (options, command, warnings []string, err error) {
 	table := spellings()
 	for i := 0; i < len(args); i++ {

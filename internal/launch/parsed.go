@@ -7,9 +7,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// parsed is what the options and the command say, as JSON by the options' names: for
-// horovod.runner.launch.parse_args, so that the table of options is here alone. An option that
-// was not given is null, or empty.
+// parsed is the options and the command as JSON, by the options' names, for horovod.runner.launch.parse_args: so only
+// this package has the table of options. An option that was not given is null, or empty.
 func (f *flags) parsed() (string, error) {
 	parser, err := kong.New(f)
 	if err != nil {

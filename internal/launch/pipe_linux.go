@@ -9,7 +9,7 @@ import (
 // mostPipe is the largest pipe that a user may have by default (/proc/sys/fs/pipe-max-size).
 const mostPipe = 1 << 20
 
-// enlarge makes a pipe as large as this user may have it. Other files stay as they are.
+// enlarge makes a pipe as large as this user may have it. It ignores other files.
 func enlarge(f *os.File) {
 	raw, err := f.SyscallConn()
 	if err != nil {

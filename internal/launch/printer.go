@@ -10,25 +10,23 @@ import (
 )
 
 const (
-	// printerRoom is how many bytes a printer takes before a rank has to wait for the reader.
+	// printerRoom is how many bytes a printer holds before a rank has to wait for the reader.
 	printerRoom = 64 << 10
-	// mostSaid bounds what the launcher's own messages add to that: a reader that does not
-	// read does not make the launcher grow.
+	// mostSaid is the most bytes of the launcher's own messages beyond that, so that the launcher does not grow while
+	// nobody reads.
 	mostSaid = 1 << 20
-	// printerPiece is about how many bytes one Write has, in whole lines: a reader that is slow
-	// is seen to read.
+	// printerPiece is about how many bytes one Write has, in whole lines, so that a slow reader is seen to read.
 	printerPiece = 8 << 10
-	// screenful is how many lines after them a user still sees the last lines of a rank's
-	// stderr, so that the message about a failure need not repeat them.
+	// screenful is how many further lines leave the last lines of a rank's stderr visible, so that the message about a
+	// failure need not repeat them.
 	screenful = 100
 )
 
 // errUnread says that output is lost because its reader does not read.
 var errUnread = errors.New("nobody reads it")
 
-// printer prints the lines of many goroutines on the launcher's stdout or stderr, from a
-// goroutine of its own. A reader that does not read so holds up the ranks that print,
-// and nobody else: never the launcher.
+// printer prints the lines of many goroutines on the launcher's stdout or stderr, from a goroutine of its own. So a
+// reader that does not read blocks only the ranks that print, and never the launcher.
 type printer struct {
 	name  string
 	to    *output
@@ -51,7 +49,7 @@ func newPrinter(name string, w io.Writer, moved chan<- struct{}, lost func(err e
 	return p
 }
 
-// Write takes whole lines. It blocks while too much waits for the reader.
+// Write takes whole lines. It blocks while too many bytes wait for the reader.
 func (p *printer) Write(lines []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,14 +110,14 @@ func (p *printer) run() {
 
 var newline = []byte{'\n'}
 
-// count is how many lines were printed, or are to be.
+// count is the number of lines that are printed or waiting.
 func (p *printer) count() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lines
 }
 
-// sees tells whether a reader still has the line with that number before his eyes.
+// sees reports whether the line with that number is still visible to a reader.
 func (p *printer) sees(line int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,14 +153,14 @@ func (p *printer) flush() {
 	}
 }
 
-// isBusy tells that lines wait for the reader.
+// isBusy reports whether lines wait for the reader.
 func (p *printer) isBusy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.dropped && (p.writing || len(p.queue) > 0)
 }
 
-// drop gives the reader up.
+// drop discards everything for this reader.
 func (p *printer) drop() {
 	p.mu.Lock()
 	p.dropped, p.queue = true, nil
@@ -173,8 +171,7 @@ func (p *printer) drop() {
 	}
 }
 
-// enlarge lets what is left at the end of a job find room in a pipe, so that the user of a pager
-// reads it later.
+// enlarge makes room in a pipe for the output at the end of a job, so that the user of a pager can read it later.
 func (p *printer) enlarge() {
 	if f, ok := p.to.w.(*os.File); ok {
 		enlarge(f)

@@ -13,27 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drainLimit is how long more output of a command is waited for after all its
-// processes have ended.
+// drainLimit is how long the launcher waits for more output of a command after all its processes have ended.
 const drainLimit = time.Second
 
 // tailPatience is how long the news of a failure waits for the last lines of stderr.
 const tailPatience = 100 * time.Millisecond
 
-// vigilInterval lies between two looks at a supervisor that does not tell of its command's end.
+// vigilInterval is the time between two looks at a supervisor that has not reported its command's end.
 const vigilInterval = 50 * time.Millisecond
 
-// obedience is how long a supervisor may take to end after SIGKILL was ordered. Then it is killed,
-// and the launcher ends what is left below it.
+// obedience is how long a supervisor may take to end after SIGKILL was ordered. Then it is killed, and the launcher
+// ends the processes below it.
 const obedience = 2 * time.Second
 
-// resultVariable tells a command the descriptor of its results.
+// resultVariable has the descriptor of a command's results.
 const resultVariable = "GOROVOD_RESULT_FD"
 
-// lateOutputVariable tells a supervisor where the output of its command goes when the
-// launcher is gone: a directory, in which the files are named as the streams, or a
-// file's name without a directory, in that for temporary files. The supervisor then has the read ends of
-// stdout and stderr as its last descriptors. The command does not get the variable.
+// lateOutputVariable tells a supervisor where the output of its command goes when the launcher is gone: a directory,
+// with a file for each stream, or a file's name in the directory for temporary files. The supervisor then has the read
+// ends of stdout and stderr as its last descriptors. The command does not get the variable.
 const lateOutputVariable = "_GOROVOD_LATE_OUTPUT"
 
 // process is one command on this host with its supervisor.
@@ -52,8 +50,8 @@ type process struct {
 	theirs  []*os.File            // the supervisor's ends, until it has them
 }
 
-// open makes the pipes, so that signals can be sent from now on. The command
-// reads input from its beginning; nil is an empty one.
+// open makes the pipes. From now on signals can be sent. The command reads input from its beginning; nil is an empty
+// one.
 func (p *process) open(input *os.File) error {
 	stdin, err := openInput(input)
 	if err != nil {
@@ -107,7 +105,7 @@ func openInput(input *os.File) (*os.File, error) {
 	if err == nil {
 		return stdin, nil
 	}
-	// Without /proc a pipe brings it. Where the command ends before it has read all, so does the writing.
+	// Without /proc a pipe brings it. If the command ends before it has read all, the writing ends, too.
 	stdin, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -119,8 +117,7 @@ func openInput(input *os.File) (*os.File, error) {
 	return stdin, nil
 }
 
-// start starts the supervisor; it does not wait for the command. On an error,
-// code is what a shell would exit with.
+// start starts the supervisor; it does not wait for the command. On an error, code is a shell's exit code for it.
 func (p *process) start() (code int, err error) {
 	defer p.handOver()
 	if p.Path == "" {
@@ -156,8 +153,8 @@ func (p *process) handOver() {
 	p.theirs = nil
 }
 
-// signal has the supervisor send sig to the command; SIGKILL, to everything below it. A supervisor
-// that is stopped goes on where the command is to end, and is killed if it does not obey.
+// signal lets the supervisor send sig to the command; SIGKILL, to everything below it. If the command is to end, a
+// stopped supervisor is continued, and killed if it does not obey.
 func (p *process) signal(sig syscall.Signal) {
 	p.control.Write([]byte{byte(sig)}) // a supervisor that is gone needs no orders
 	if sig == syscall.SIGTERM || sig == syscall.SIGKILL {
@@ -168,16 +165,15 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// wake lets a supervisor go on that is stopped.
+// wake continues a stopped supervisor.
 func (p *process) wake() {
 	if supervisor := p.supervisor.Load(); supervisor != nil {
 		supervisor.Signal(syscall.SIGCONT)
 	}
 }
 
-// watch follows the command to its end, which it tells w. It calls orphaned if the
-// supervisor was killed and what was below it is to be ended, and returns when
-// nothing of the command is left, and all its output was taken.
+// watch follows the command to its end, and reports to w. It calls orphaned if the supervisor was killed and the
+// processes below it must be ended. It returns when nothing of the command is left, and all its output was taken.
 func (p *process) watch(w watcher, orphaned func()) {
 	var drained [streamCount]chan struct{}
 	over := make(chan struct{}) // all processes of the command have ended
@@ -228,10 +224,9 @@ func pour(d *drain, stream int, w watcher) {
 	}
 }
 
-// drain reads a command's pipe to its end. Once the command is over, everything
-// that could write is dead, and only what escaped from the supervisor's hands can
-// hold the pipe open: then no read waits for longer than drainLimit. What is in
-// the pipe is never lost, however slowly it is taken.
+// drain reads a command's pipe to its end. Once the command is over, only a process that has escaped from the
+// supervisor can hold the pipe open: then no read waits longer than drainLimit. Bytes in the pipe are never lost,
+// however slowly they are taken.
 type drain struct {
 	pipe *os.File
 	over <-chan struct{}
@@ -284,8 +279,8 @@ func (p *process) follow(w watcher) outcome {
 	}
 }
 
-// orphaned is the end of a command whose supervisor has been killed: if the command had not ended before, the
-// kernel has killed it with its supervisor.
+// orphaned handles a command whose supervisor has been killed: unless the command had ended before, the kernel has
+// killed it with its supervisor.
 func (p *process) orphaned(err error) outcome {
 	p.supervisor.Load().Kill() // should it live, and talk nonsense
 	p.vigil.end()
@@ -311,7 +306,7 @@ func (p *process) orphaned(err error) outcome {
 	return e
 }
 
-// reap waits for the supervisor's end. It may be called again, by the same goroutine.
+// reap waits for the supervisor's end. The same goroutine may call it again.
 func (p *process) reap() *os.ProcessState {
 	if p.state == nil {
 		var err error
@@ -323,7 +318,7 @@ func (p *process) reap() *os.ProcessState {
 	return p.state
 }
 
-// leave leaves the output to the supervisor, which the launcher's end tells of.
+// leave leaves the output to the supervisor, which notices the launcher's end.
 func (p *process) leave() {
 	if p.LateOutput == "" {
 		return

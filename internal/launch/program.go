@@ -45,7 +45,7 @@ func usage() string {
 	return b.String()
 }
 
-// misspelt is the error for what is no command.
+// misspelt is the error for an unknown command.
 func misspelt(word string) error {
 	if strings.HasPrefix(word, "-") {
 		return fmt.Errorf("%s: a command comes first: to start a job, write gorovod run %[1]s … or horovodrun %[1]s …",

@@ -12,8 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// rank is one slot of a job while its command runs. It watches the command, and
-// takes its output where the job wants it.
+// rank is one slot of a job while its command runs. It watches the command, and passes its output on.
 type rank struct {
 	Slot
 	job     *Job
@@ -40,7 +39,7 @@ func (r *rank) openFiles(dir string) error {
 	return nil
 }
 
-// createResults makes the file for a command's third stream; nil where dir is empty.
+// createResults makes the file for a command's third stream; nil if dir is empty.
 func createResults(dir, name string) (*os.File, error) {
 	if dir == "" {
 		return nil, nil
@@ -48,7 +47,7 @@ func createResults(dir, name string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-// openStreams makes the ways of the rank's output.
+// openStreams makes the streams of the rank's output.
 func (r *rank) openStreams() {
 	for i, to := range [2]*printer{r.job.out, r.job.err} {
 		var file io.Writer

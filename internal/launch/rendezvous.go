@@ -16,7 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// meeting are the options of gorovod rendezvous.
+// meeting holds the options of gorovod rendezvous.
 type meeting struct {
 	NumProc int    `name:"num-proc" short:"n" onedash:"np" aliases:"np" required:"" placeholder:"N" help:"Number of ranks of the job. Required."`
 	Listen  string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"The address of this host at which all ranks reach it; with port 0 the system chooses the port. Default: 127.0.0.1:0, for ranks on this host."`

@@ -10,19 +10,18 @@ import (
 	"github.com/gorovod/gorovod/internal/logging"
 )
 
-// report is what horovod.run hears of a job that has not gone well, besides the exit
-// code, which may be that of a rank as well.
+// report tells horovod.run about a job that has failed, besides the exit code, which may be a rank's.
 type report struct {
-	// Refused says that nothing was started, since the arguments make no sense.
+	// Refused says that nothing was started, because the arguments are invalid.
 	Refused bool `json:"refused"`
-	// Text is why the job has failed; empty where nobody knows more than the exit code.
+	// Text says why the job has failed; empty if only the exit code is known.
 	Text string `json:"text"`
 	// Stderr holds the last lines of the stderr of the process that has failed first.
 	Stderr string `json:"stderr"`
 }
 
-// reportOption names the file that a report goes to. It is looked for before the options
-// are parsed, as what is wrong with them is to be reported.
+// reportOption is the option with the report's file. The launcher looks for it before it parses the options, whose
+// errors it reports, too.
 const reportOption = "--report="
 
 // reportFile is that file, empty for none.
@@ -38,7 +37,7 @@ func reportFile(args []string) string {
 	return ""
 }
 
-// write hands the report over, where somebody wants it.
+// write writes the report, if there is a file for it.
 func (r report) write(name, path string) {
 	if path == "" {
 		return

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runningProgram is the file of the program that runs now, whatever became of its name since. Where /proc is
-// not mounted, it is the file by whose name the kernel has started it.
+// runningProgram is the file of the running program, even if its name has changed. Without /proc, it is the name by
+// which the kernel has started it.
 var runningProgram = sync.OnceValues(func() (string, error) {
 	const self = "/proc/self/exe"
 	if _, err := os.Lstat(self); err == nil {
@@ -33,7 +33,7 @@ var runningProgram = sync.OnceValues(func() (string, error) {
 		"/proc` mounts it")
 })
 
-// atExecFn is the key of the file's name among what the kernel tells a program at its start (AT_EXECFN).
+// atExecFn is the key of the file's name in the auxiliary vector (AT_EXECFN).
 const atExecFn = 31
 
 //go:linkname getAuxv runtime.getAuxv

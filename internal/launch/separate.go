@@ -6,16 +6,15 @@ import (
 	"github.com/gorovod/gorovod/internal/logging"
 )
 
-// separator has each line of a rank's log, in JSON, begin at a line's start. The rank's program shares the stream and
-// may have left a line unfinished there, "50% " for example. A line of the log comes whole after it.
+// separator begins each line of a rank's log, in JSON, at a line's start. The rank's program shares the stream and may
+// have left an unfinished line there, for example "50% ". The line of the log then follows it whole.
 type separator struct {
 	held  []byte // may be the beginning of logging.JSONPrefix
 	amid  bool   // what was passed on last did not end a line
 	ready []byte // what apart returns
 }
 
-// apart returns the stream up to p, with the newlines that it lacks; without p, all that is left. It is valid until the
-// next call.
+// apart returns the stream up to p, with added newlines; without p, the rest. It is valid until the next call.
 func (s *separator) apart(p []byte) []byte {
 	s.ready = s.ready[:0]
 	end := len(p) == 0
@@ -48,7 +47,7 @@ func (s *separator) pass(p []byte) {
 	}
 }
 
-// begun is how many bytes at the end of p may be the beginning of a mark.
+// begun is how many bytes at the end of p may be the beginning of a line of the log.
 func begun(p []byte) int {
 	for n := min(len(p), len(logging.JSONPrefix)-1); n > 0; n-- {
 		if bytes.HasPrefix([]byte(logging.JSONPrefix), p[len(p)-n:]) {

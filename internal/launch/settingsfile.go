@@ -8,20 +8,18 @@ import (
 )
 
 const (
-	// maxSettings bounds what is read of a file that a user names; a hostfile of a
-	// hundred thousand hosts is smaller.
+	// maxSettings is the most bytes of a file that a user names; a hostfile of a hundred thousand hosts is smaller.
 	maxSettings = 4 << 20
-	// maxQuoted bounds what a message repeats of such a file.
+	// maxQuoted is the most text of such a file that a message repeats.
 	maxQuoted = 200
 )
 
-// settingsPatience bounds the reading: a pipe may have nobody at its other end, and a
-// file may lie on another host. Tests shorten it.
+// settingsPatience is the most time for reading: a pipe may have nobody at its other end, and a file may be on another
+// host. Tests shorten it.
 var settingsPatience = 10 * time.Second
 
-// readSettings reads a file that a user has named, or what comes through a pipe, as a
-// shell's <(command) is. It returns an error that names the file if that is no such
-// thing, is larger than any of its kind would be, or does not come to its end.
+// readSettings reads a file that a user has named, or a pipe such as a shell's <(command). The error names the file if
+// it cannot be read, is too large, or does not end in time.
 func readSettings(path string) ([]byte, error) {
 	type content struct {
 		text []byte
@@ -60,7 +58,7 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// quotable is a text as far as a message can repeat it.
+// quotable shortens a text for a message.
 func quotable(text string) string {
 	if len(text) > maxQuoted {
 		return text[:maxQuoted] + "…"

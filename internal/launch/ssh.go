@@ -11,35 +11,32 @@ import (
 	"time"
 )
 
-// sshVariable names another program than ssh, with arguments that come first. Only
-// one that is called ssh gets ssh's options; every one gets the host and what to
-// run there, as one argument.
+// sshVariable names a program in place of ssh, with its first arguments. Only a program called ssh gets ssh's options.
+// Every program gets the host, and the remote command as one argument.
 const sshVariable = "GOROVOD_SSH"
 
-// kubexecVariable names the program by which an MPIJob of Kubeflow reaches its
-// pods, and kubexecPath is where it lies then.
+// kubexecVariable names the program by which an MPIJob of Kubeflow reaches its pods; kubexecPath is its usual place.
 const (
 	kubexecVariable = "OMPI_MCA_plm_rsh_agent"
 	kubexecPath     = "/etc/mpi/kubexec.sh"
 )
 
-// remoteShell is how other hosts are reached.
+// remoteShell is the way to other hosts.
 type remoteShell struct {
 	Port     int    // 0: ssh's own choice
 	Identity string // a file with a key; empty: ssh's own choice
-	// Agent is the command that is gorovod there; empty for one that is looked for.
+	// Agent is the command gorovod there; empty to look for it.
 	Agent string
-	// Timeout bounds how long a host may take.
+	// Timeout is how long a host may take.
 	Timeout time.Duration
-	// Near are directories in which gorovod may lie there as here, such as the one
-	// of the job's Python.
+	// Near are directories that may have gorovod on both hosts, such as that of the job's Python.
 	Near []string
 	// Self is this program's file.
 	Self string
 	// Getenv looks a variable of the launcher up.
 	Getenv func(string) string
 
-	// open, if not nil, is in place of a program: tests and benchmarks have hosts of their own.
+	// open, if not nil, replaces the program: tests and benchmarks have hosts of their own.
 	open func(host string) (*line, error)
 }
 
@@ -75,7 +72,7 @@ func (r *remoteShell) command(host string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// withoutSecrets drops what no other program needs to know.
+// withoutSecrets removes the variables that other programs must not know.
 func withoutSecrets(env []string) []string {
 	var kept []string
 	for _, e := range env {
@@ -86,14 +83,13 @@ func withoutSecrets(env []string) []string {
 	return kept
 }
 
-// shell is what the login shell of another host is to run, whichever shell that is.
+// shell is the command for the login shell of another host, whichever shell that is.
 func (r *remoteShell) shell() string {
 	if r.Agent != "" {
 		return r.Agent + " agent"
 	}
-	// This program's own place is asked first: where hosts share their files or are
-	// installed alike, it has this very version there. One called horovodrun may
-	// be Horovod's own.
+	// This program's own path comes first: hosts with shared files or equal installations have this very version
+	// there. A program called horovodrun may be Horovod's own.
 	candidates := []string{r.Self, "gorovod"}
 	for _, dir := range r.Near {
 		candidates = append(candidates, filepath.Join(dir, "gorovod"))
@@ -113,11 +109,11 @@ func (r *remoteShell) shell() string {
 	return b.String()
 }
 
-// quote makes one word of s for any shell.
+// quote makes s one word for any shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// kubexec makes a command of Kubeflow's script, which runs kubectl exec and does
-// not pass stdin on: the same script with that asked for.
+// kubexec makes a command of Kubeflow's script. The script runs kubectl exec without stdin; the command runs it with
+// stdin.
 func kubexec(path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -127,12 +123,12 @@ func kubexec(path string) ([]string, error) {
 	return []string{"/bin/sh", "-c", strings.ReplaceAll(script, "exec -i -i ", "exec -i "), path}, nil
 }
 
-// hostError says why there is nothing to run commands on a host.
+// hostError says why no commands can run on a host.
 type hostError struct {
 	Host   string
 	What   string
 	Advice string // empty where there is none
-	// TurnedAway: an sshd on the way has hung up, as it does where too many come at once.
+	// TurnedAway: an sshd on the way has hung up, as it does with too many connections at once.
 	TurnedAway bool
 }
 
@@ -144,7 +140,7 @@ func (e *hostError) Error() string {
 	return text
 }
 
-// sshFailed is the exit code by which ssh tells of its own failures.
+// sshFailed is ssh's exit code for its own failures.
 const sshFailed = 255
 
 // tailOf keeps the end of what is written to it, in whole lines as far as it can.
@@ -165,14 +161,14 @@ func (t *tailOf) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// forget drops what was said.
+// forget drops the text so far.
 func (t *tailOf) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.b = nil
 }
 
-// text is what was said, without the decorations of ssh.
+// text is ssh's output without its decorations.
 func (t *tailOf) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

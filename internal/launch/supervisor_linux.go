@@ -24,8 +24,8 @@ import (
 //	exited CODE TIME
 //	killed SIGNAL TIME
 //
-// TIME is when the command ended, in Unix nanoseconds. A launcher that was stopped reads
-// of several ends at once, and knows by it which was the first.
+// TIME is when the command ended, in Unix nanoseconds. A launcher that was stopped reads several ends at once, and
+// orders them by it.
 //
 // With resultVariable in its environment it inherits one more pipe, for the command,
 // and with lateOutputVariable two more, from it.
@@ -43,10 +43,9 @@ const (
 	// leftoverGrace is how long processes may take to end after SIGTERM when
 	// the launcher is gone, or when their rank has ended.
 	leftoverGrace = time.Second
-	// farewellTime is how long a worker of an elastic job may take to end by itself
-	// when the launcher is gone.
+	// farewellTime is how long a worker of an elastic job may take to end by itself when the launcher is gone.
 	farewellTime = 5 * time.Second
-	// keepTime is the same where it may have a commit to write to a disk, however large.
+	// keepTime is the same for a worker that may have to write a commit to a disk, however large.
 	keepTime = time.Minute
 	// sweepInterval is the pause between two rounds of SIGKILL.
 	sweepInterval = 20 * time.Millisecond
@@ -55,15 +54,15 @@ const (
 	sweepLimit = 10 * time.Second
 )
 
-// supervisorAttr starts a supervisor in a session of its own. One that is stopped when the launcher
-// dies goes on, and sees that.
+// supervisorAttr starts a supervisor in a session of its own. If the launcher dies while the supervisor is stopped,
+// the kernel continues it.
 func supervisorAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 }
 
-// supervise is the whole life of a supervisor process.
+// supervise is the main function of a supervisor process.
 func supervise(args []string) int {
-	// The kernel's own net (Pdeathsig) is bound to the thread that forks.
+	// Pdeathsig, the kernel's own safeguard, is bound to the thread that forks.
 	runtime.LockOSThread()
 	status := os.NewFile(statusFD, "status")
 	control := os.NewFile(controlFD, "control")
@@ -72,7 +71,7 @@ func supervise(args []string) int {
 	}
 	unix.CloseOnExec(statusFD)
 	unix.CloseOnExec(controlFD)
-	// Not ignored, as that would be inherited.
+	// Not ignored: the command would inherit that.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -125,7 +124,7 @@ type supervisor struct {
 	all    *family // the command, and all that lived when it ended or after
 }
 
-// run returns when no descendant is left, or none that can be killed.
+// run returns when no descendant is left that can be killed.
 func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 	orders := make(chan unix.Signal)
 	go readOrders(control, orders)
@@ -199,8 +198,7 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 	}
 }
 
-// signal sends sig to the command's process group; once the command has ended,
-// to each process that it has left behind.
+// signal sends sig to the command's process group; after the command's end, to each process that it has left behind.
 func (s *supervisor) signal(sig unix.Signal) {
 	targets := s.living() // at any rate, as they are known no longer once they have ended
 	if !s.dead {
@@ -236,16 +234,15 @@ func readOrders(control io.Reader, orders chan<- unix.Signal) {
 	}
 }
 
-// child is the news that a child has ended.
+// child is the end of a child.
 type child struct {
 	pid int
 	how syscall.WaitStatus
 	at  time.Time
 }
 
-// reap waits for all children, those that were orphaned below included. It
-// reports each, pid before those that its end has orphaned, then once that
-// others are left, and closes none when there are none.
+// reap waits for all children, also those that were orphaned below. It reports pid before the processes that its end
+// has orphaned, then once that others are left, and closes none when there are none.
 func reap(pid int, reaped chan<- child, leftovers chan<- struct{}, none chan<- struct{}) {
 	defer close(none)
 	told, ended := false, false
@@ -279,9 +276,8 @@ func reap(pid int, reaped chan<- child, leftovers chan<- struct{}, none chan<- s
 	}
 }
 
-// wakeWithParent has the kernel send SIGCONT to this process when its parent dies: one that is
-// stopped must go on to see that it is to end. It binds the calling goroutine to its
-// thread, for whose life that holds.
+// wakeWithParent lets the kernel send SIGCONT to this process when its parent dies: a stopped process must continue to
+// see that it has to end. It binds the calling goroutine to its thread, since the effect lasts as long as the thread.
 func wakeWithParent() {
 	runtime.LockOSThread()
 	unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0)

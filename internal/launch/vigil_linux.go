@@ -9,23 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vigil waits for the end of a command beside its supervisor, which says nothing of it while it is stopped (SIGSTOP).
-// It then kills the supervisor, and takes the dead command over. A supervisor that is stopped while its command runs
-// is left alone: it may go on in time.
+// vigil waits for the end of a command in parallel with its supervisor, which reports nothing while it is stopped
+// (SIGSTOP). If the command ends meanwhile, vigil kills the supervisor, and takes the dead command over. It ignores a
+// stopped supervisor whose command runs, since the supervisor may continue in time.
 type vigil struct {
 	process *process
 	pidfd   *os.File
 	over    chan struct{} // closed by end
 	keeping sync.WaitGroup
 
-	// Of the goroutine; for others once end has returned.
+	// Used by the goroutine; by others once end has returned.
 	taken bool
 	how   syscall.WaitStatus // where taken
 	at    time.Time          // when the command ended; zero where that was not seen
 }
 
-// keepVigil begins a vigil over the command of p, whose supervisor has told its pid. It is nil on a kernel that
-// has no pidfds, and where the command has been reaped already.
+// keepVigil begins a vigil over the command of p, whose supervisor has reported the pid. It is nil on a kernel without
+// pidfds, and for a command that has been reaped.
 func keepVigil(p *process) *vigil {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
@@ -50,14 +50,14 @@ func keepVigil(p *process) *vigil {
 	return v
 }
 
-// readable is true of a pidfd whose process has ended.
+// readable reports whether the process of a pidfd has ended.
 func readable(fd uintptr) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(p, 0)
 	return err == nil && n > 0
 }
 
-// watch looks, now that the command has ended, whether the supervisor is stopped, until it has told of the end.
+// watch checks, after the command's end, whether the supervisor is stopped, until it has reported the end.
 func (v *vigil) watch() {
 	look := time.NewTicker(vigilInterval)
 	defer look.Stop()
@@ -92,7 +92,7 @@ func (v *vigil) end() {
 	v.keeping.Wait()
 }
 
-// fate is how the command has ended, and when, if the vigil has found out. It may be called on nil, after end.
+// fate says how and when the command has ended, if the vigil has found out. Call it after end; nil is allowed.
 func (v *vigil) fate() (how syscall.WaitStatus, at time.Time, known bool) {
 	if v == nil {
 		return 0, time.Time{}, false
@@ -100,20 +100,20 @@ func (v *vigil) fate() (how syscall.WaitStatus, at time.Time, known bool) {
 	return v.how, v.at, v.taken
 }
 
-// isStopped asks the kernel whether a child is stopped by a signal. A debugger's hold is none.
+// isStopped reports whether a signal has stopped a child. A debugger's stop does not count.
 func isStopped(child int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, child, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil)
 	return err == nil && info.Signo != 0
 }
 
-// awaitEnd waits until a child has ended, and leaves it to be reaped by another.
+// awaitEnd waits until a child has ended, and does not reap it.
 func awaitEnd(child int) {
 	for unix.Waitid(unix.P_PID, child, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 }
 
-// takeOrphan reaps a dead process whose parent has ended and left it to this one.
+// takeOrphan reaps a dead process that this one got from its dead parent.
 func takeOrphan(pid int) (how syscall.WaitStatus, ok bool) {
 	if pid == 0 {
 		return 0, false

@@ -13,13 +13,12 @@ import (
 	"time"
 )
 
-// The launcher and the agent on another host speak through an ssh's stdin and
-// stdout. Each begins with a line that names its version; nothing else is said to
-// one of another version. Frames follow: four bytes of length (big endian), a
-// byte of kind, and the body.
+// The launcher and the agent on another host speak through an ssh's stdin and stdout. Each begins with a line that
+// names its version. Ends of different versions exchange nothing more. Frames follow: four bytes of length (big
+// endian), a byte of kind, and the body.
 //
-// Output never stands in the way of anything else: a stream is sent only as far as
-// the launcher has granted, by credits, so what has been sent always finds room.
+// Output never blocks other frames: each end sends only as many bytes of a stream as the other has granted by credits,
+// so the other end has room for them.
 
 // agentProtocol changes when the frames do.
 const agentProtocol = 3
@@ -27,7 +26,7 @@ const agentProtocol = 3
 const (
 	agentGreeting    = "gorovod-agent"
 	launcherGreeting = "gorovod-launcher"
-	// nobodyGreeting is what the shell says that finds no agent.
+	// nobodyGreeting is the answer of a shell that finds no agent.
 	nobodyGreeting = "gorovod-agent is none of:"
 )
 
@@ -35,11 +34,11 @@ const (
 	maxGreeting = 1 << 10
 	maxNoise    = 64 << 10 // before the agent's greeting: what a login prints
 	maxFrame    = 64 << 20
-	// streamWindow is how many bytes of one stream may be under way.
+	// streamWindow is the most bytes of one stream under way.
 	streamWindow = 256 << 10
-	// inputPiece is how many bytes of the job's input one frame has: they may be more than any frame.
+	// inputPiece is the most bytes of the job's input in a frame; the input may be larger than any frame.
 	inputPiece = 1 << 20
-	// grantAt is how many taken bytes are granted again in one message.
+	// grantAt is how many read bytes are granted again in one message.
 	grantAt = streamWindow / 4
 )
 
@@ -50,7 +49,7 @@ const (
 	inputFrame  = 'i' // bytes, more of the job's Input; before the job's note
 )
 
-// note is every frame but output; Type says which fields mean something.
+// note is every frame but output. Type says which fields have a meaning.
 type note struct {
 	Type string
 
@@ -62,8 +61,8 @@ type note struct {
 	Text    string   `json:",omitempty"`
 	Stream  int      `json:",omitempty"`
 	Bytes   int      `json:",omitempty"`
-	// At is when the command ended, of an ended note, and else when the agent has sent it, as Unix time
-	// in ns of the agent's host.
+	// At, in an ended note, is when the command ended, else when the agent sent the note, as Unix time in ns of the
+	// agent's host.
 	At int64     `json:",omitempty"`
 	at time.Time // the same by this host's clock, of an ended note that was received
 
@@ -92,22 +91,21 @@ const (
 	replyNote   = "reply"   // ID, Reply; Text where there is none
 )
 
-// assignment is what an agent must know of the job before it runs anything.
+// assignment is the job's data for an agent.
 type assignment struct {
 	Host   string // as the user names the agent's host
 	Dir    string // where commands run
 	Secret string // of the job, in hexadecimal
 	Slots  int    // how many commands are to be expected at a time
 	Input  []byte `json:"-"` // each command's stdin, nil for an empty one; in frames of its own
-	// Interfaces are those that the job is to use, of which the host must have one; empty for any.
+	// Interfaces are those that the job may use, of which the host must have one; empty for any.
 	Interfaces []string `json:",omitempty"`
 }
 
-// readiness is what an agent says of its host.
+// readiness is an agent's report about its host.
 type readiness struct {
 	PID int
-	// Launcher is the address from which ssh came, as the host sees it; empty
-	// where it is not known.
+	// Launcher is the address from which ssh came, as the host sees it; empty if unknown.
 	Launcher string `json:",omitempty"`
 	// Interfaces are those of the job's that the host has.
 	Interfaces []string `json:",omitempty"`
@@ -119,7 +117,7 @@ func greet(w io.Writer, who, path string) error {
 	return err
 }
 
-// greeting is what such a line says.
+// greeting is the content of such a line.
 type greeting struct {
 	protocol      int
 	version, path string // version is a build's
@@ -144,10 +142,10 @@ func parseGreeting(who, line string) (g greeting, ok bool) {
 	return g, true
 }
 
-// same is whether the other side is this version.
+// same reports whether the other side is this version.
 func (g greeting) same() bool { return g.protocol == agentProtocol && g.version == build() }
 
-// errLineTooLong is readLine's error for a line that is none of a greeting's.
+// errLineTooLong is readLine's error for a line that is too long for a greeting.
 var errLineTooLong = errors.New("the line is too long")
 
 // readLine reads a line of at most most bytes.
@@ -207,7 +205,7 @@ func (s *sender) frame(kind byte, head, body []byte) error {
 	return err
 }
 
-// frame is one that was received; its input and output are valid until the next.
+// frame is a received frame; its input and output are valid until the next.
 type frame struct {
 	note  *note
 	input []byte
@@ -258,7 +256,7 @@ func (r *receiver) next() (f frame, err error) {
 	return f, nil
 }
 
-// note tells of an outcome; outcome is the way back.
+// note converts an outcome for the wire; outcome converts it back.
 func (e outcome) note(id int) note {
 	n := note{Type: endedNote, ID: id, PID: e.PID, Signal: e.Signal, Code: e.Code}
 	if !e.At.IsZero() {
