@@ -21,7 +21,7 @@ def conflict() -> Optional[str]:
     """
     if not any(map(_may_hold, sys.path)):
         return None
-    from importlib import metadata  # so late because it takes tens of milliseconds, in every rank
+    from importlib import metadata  # imported only here, because the import takes tens of milliseconds in every rank
 
     try:
         upstream = metadata.distribution("horovod")

@@ -134,9 +134,9 @@ def test_nothing_is_started_for_what_cannot_be_called(monkeypatch):
 
 
 def test_a_rank_that_has_no_result():
-    with pytest.raises(RuntimeError, match="^rank 0 has ended well, but without a result"):
+    with pytest.raises(RuntimeError, match="^rank 0 has ended with code 0, but without a result"):
         horovod.run(lambda: os._exit(0))
-    with pytest.raises(RuntimeError, match="^ranks 0, 1 have ended well, but without a result"):
+    with pytest.raises(RuntimeError, match="^ranks 0, 1 have ended with code 0, but without a result"):
         horovod.run(lambda: os._exit(0), num_proc=2)
     with pytest.raises(RuntimeError, match=r"code is 9: root cause: rank 0 on host localhost .* exited with code 9"):
         horovod.run(lambda: os._exit(9))

@@ -608,7 +608,7 @@ WRONG = [
     (ValueError, "tensor 1 of a group of 2 is None", lambda x: hvd.grouped_allreduce([x, None])),
     (TypeError, "must be a list of tensors", lambda x: hvd.grouped_allgather(x)),
     (TypeError, "must be a list of tensors", lambda x: hvd.grouped_reducescatter(None)),
-    (TypeError, "number 1 of the variables is none", lambda x: hvd.broadcast_([tf.Variable(1.0), x], 0)),
+    (TypeError, "is not a tf.Variable", lambda x: hvd.broadcast_([tf.Variable(1.0), x], 0)),
     ((TypeError, ValueError), "int32", lambda x: hvd.alltoall(x, splits=[1.5])),
 ]
 

@@ -236,7 +236,7 @@ def test_wrong_tapes_and_sets():
         hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(RATE), name=3)
     with pytest.raises(TypeError, match="root_rank must be an integer"):
         hvd.BroadcastGlobalVariablesHook(1.5)
-    with pytest.raises(TypeError, match="number 0 of the variables is none"):
+    with pytest.raises(TypeError, match="number 0 of the variables .from 0. is not a tf.Variable"):
         hvd.broadcast_variables([tf.ones(2)], 0)
     # Gradients of a set that there is not would stay unreduced.
     v = tf.Variable(1.0)

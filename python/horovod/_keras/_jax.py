@@ -70,7 +70,7 @@ class Gradients:
                 shared.append(i)
             elif options.scale_local_gradients:
                 results[i] = gradient / n
-        if n != 1 and options.process_set.included() is not False:  # allreduce says so of a set that has no size
+        if n != 1 and options.process_set.included() is not False:  # allreduce raises the error if the set has no size
             factor = options.gradient_predivide_factor
             reduced = hvd.allreduce(
                 [gradients[i] for i in shared],
@@ -118,7 +118,7 @@ def broadcast_global_variables(root_rank: int, process_set: ProcessSet = global_
 
 
 def _array(value: Any) -> jax.Array:
-    return jax.numpy.asarray(value)  # what a list of lists stands for, which is a tree to JAX
+    return jax.numpy.asarray(value)  # a list of lists means an array here; JAX takes it for a tree
 
 
 def allreduce(

@@ -59,7 +59,7 @@ class Gradients:
             options.process_set,
         )
         self._options = options
-        # Adds gradients up over several passes; None where each is reduced at once.
+        # Adds gradients up over several passes; None if each pass is reduced at once.
         self.helper: Any = self._new_helper(name) if options.backward_passes_per_step > 1 else None
         self._local = LocalGradients(options.process_set, options.scale_local_gradients)
         self._local_layers: list[Any] = []
@@ -97,7 +97,7 @@ class Gradients:
         self._local_layers.extend(layers)
 
     def _reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        # By their numbers, since names of layers need not be equal on all ranks.
+        # By number, because names of layers may differ by rank.
         return self._reducer(gradients, variables, use_generic_names=True)
 
     def apply(

@@ -129,7 +129,10 @@ class MetricAverage(_Callback):
         values = np.array([checksum, *(float(logs[name]) for name in names)])
         averages = self._framework.allreduce(values, "metric_average", process_set=self.process_set)
         if abs(averages[0] - checksum) > 1e-3:
-            raise ValueError(f"the ranks have different metrics; this one has {', '.join(names)}")
+            raise ValueError(
+                f"the ranks have different metrics; this one has {', '.join(names)}. Compile the model with the same "
+                "metrics on all ranks"
+            )
         for name, average in zip(names, averages[1:]):
             logs[name] = float(average)
 
@@ -184,7 +187,7 @@ class LearningRateSchedule(_Callback):
         self.end_epoch = end_epoch
         self.staircase = staircase
         self.momentum_correction = momentum_correction
-        self.steps_per_epoch: Any = steps_per_epoch  # a number by the time that one is needed
+        self.steps_per_epoch: Any = steps_per_epoch  # on_train_begin makes it a number if one is needed
         self.current_epoch = 0
         self._restore_momentum: Optional[Callable[[], None]] = None
         if callable(multiplier):
@@ -306,7 +309,7 @@ class LearningRateWarmup(LearningRateSchedule):
         verbose: int = 0,
     ) -> None:
         def multiplier(epoch: float) -> float:
-            # A step further, so that the last batch has the full rate.
+            # One step ahead, so that the last batch of the warm-up has the full rate.
             epoch += 1.0 / self.steps_per_epoch
             size = _job.size()
             return 1.0 / size * (epoch * (size - 1) / warmup_epochs + 1)

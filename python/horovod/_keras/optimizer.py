@@ -24,7 +24,7 @@ class _Distributed(_OfKeras):
     """What all distributed optimizers offer."""
 
     def _distribute(self, gradients: Any) -> None:
-        # Not by assignment: Keras would look for variables in it, and save them with the model.
+        # Without __setattr__: Keras would search it for variables, and save them with the model.
         self.__dict__["_horovod_gradients"] = gradients
 
     def register_local_var(self, var: Any) -> None:
@@ -86,7 +86,7 @@ class _OfKeras2(_Distributed):
 
     def get_gradients(self, loss: Any, params: Any) -> list[Any]:
         """The reduced gradients of ``loss`` with respect to ``params``, in a graph of TensorFlow 1."""
-        of = getattr(super(), "get_gradients", self._horovod_gradients.in_graph)  # legacy optimizers have their own
+        of = getattr(super(), "get_gradients", self._horovod_gradients.in_graph)  # legacy optimizers define it
         return self._reduced_now(of(loss, params), params)
 
     def _reduced_now(self, gradients: Any, variables: Any) -> list[Any]:
@@ -122,7 +122,7 @@ class _OfKeras2(_Distributed):
         take = self._horovod_gradients.apply_reduced if were_reduced else self._horovod_gradients.apply
         return take(self, [g for g, _ in pairs], variables, apply_reduced)
 
-    # A LossScaleOptimizer asks for this before it looks whether gradients are finite, on which all ranks must agree.
+    # A LossScaleOptimizer calls this before it checks whether gradients are finite, so all ranks get the same answer.
 
     def aggregate_gradients(self, grads_and_vars: Any) -> Any:
         """Reduced gradients and their variables."""
@@ -157,7 +157,7 @@ def distributed_class(kind: Any) -> Any:
     if issubclass(kind, _Distributed):
         return kind
     names = {"__module__": kind.__module__, "__doc__": kind.__doc__}
-    # By these Keras 2 knows what it exports, and under which name.
+    # Keras 2 reads these attributes to learn the exported name.
     names.update({k: v for k, v in vars(kind).items() if k.startswith("_keras_api_names")})
     made = type(kind.__name__, (_OfKeras3 if _is_of_keras_3(kind) else _OfKeras2, kind), names)
     made.__qualname__ = kind.__qualname__

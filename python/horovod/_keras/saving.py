@@ -45,5 +45,5 @@ def load_model(
     )
     distribute_in_place(keras, optimizer, options)
     if _frameworks.major(keras) > 2 and _frameworks.backend(keras) == "tensorflow":
-        model.jit_compile = False  # was chosen before the optimizer was a distributed one
+        model.jit_compile = False  # Keras chose it before the optimizer became a distributed one
     return model

@@ -83,7 +83,7 @@ def process_set_id(value: Any) -> int:
     if number is None:
         raise ValueError(f"{value} is not initialized; pass it to hvd.init() or to hvd.add_process_set().")
     if number != 0:
-        value.size()  # a ValueError where the engine knows no such set
+        value.size()  # raises ValueError if the engine has no such set
     return number
 
 
@@ -94,5 +94,5 @@ def tensors(value: Iterable[Any]) -> list[Any]:
     given = list(value)
     for i, tensor in enumerate(given):
         if tensor is None:
-            raise ValueError(f"tensor {i} of a group of {len(given)} is None")
+            raise ValueError(f"tensor {i} of a group of {len(given)} is None; leave it out on all ranks")
     return given

@@ -16,8 +16,8 @@ class Kind(NamedTuple):
     """A kind of operation. The numbers are those that ``gorovod_op`` takes."""
 
     number: int
-    reduce_ops: frozenset[int]  # that it takes; none if it does not combine elements
-    sized_by_all: bool  # what comes out depends on the other ranks, so the engine may allocate it
+    reduce_ops: frozenset[int]  # reduce operations that it takes; empty if it does not combine elements
+    sized_by_all: bool  # the output's size depends on the other ranks, so the engine may allocate it
 
 
 @functools.lru_cache(maxsize=None)

@@ -31,7 +31,7 @@ class WorkerNotificationManager:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._passing_on = threading.RLock()  # held from when news is taken until all listeners have heard it
+        self._passing_on = threading.RLock()  # held while a thread takes news and tells all listeners
         self._listeners: list[Listener] = []
         self._thread: Optional[threading.Thread] = None
 
@@ -56,7 +56,7 @@ class WorkerNotificationManager:
         while _lib.await_elastic_updates():
             with self._passing_on:
                 stamp, result = _lib.elastic_updates()
-                if result:  # else it concerned a world that is over
+                if result:  # otherwise the news is about a world that is over
                     self.handle_hosts_updated(stamp, result)
 
     def paused(self) -> ContextManager[Any]:
@@ -82,4 +82,4 @@ class WorkerNotificationManager:
             try:
                 listener.on_hosts_updated(timestamp, update_res)
             except Exception:
-                traceback.print_exc()  # the others are to hear of it all the same, and later changes, too
+                traceback.print_exc()  # and go on: other listeners, and later news, must not suffer from it

@@ -68,7 +68,7 @@ ELASTIC_MEMBER = 1
 ELASTIC_DISMISSED = 2
 ELASTIC_ABANDONED = 3
 
-# The longest that a wait stays in C: Python sees signals in between.
+# The longest that a wait stays in C, because Python handles signals (Ctrl-C) only between two calls.
 WAIT_SLICE_MS = 100
 
 _int_p = ctypes.POINTER(ctypes.c_int)
@@ -178,7 +178,7 @@ def path() -> Path:
     )
 
 
-# Whether this process is a forked child of the one that loaded the library: it may not use it.
+# Whether this process is a forked child of the one that loaded the library. Such a child must not use the library.
 forked = False
 
 
@@ -272,7 +272,7 @@ def take_output(handle: int, size: int) -> memoryview:
         raise error(status)
     view = _memory_view(data.value, size, _WRITABLE)
     owner = weakref.finalize(view, load().gorovod_free, data.value)
-    owner.atexit = False  # whoever holds the view may still look at it then
+    owner.atexit = False  # a view may still be read while Python exits
     return view
 
 

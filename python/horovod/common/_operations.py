@@ -17,10 +17,10 @@ from typing import Any, Callable, Generic, Optional, Sequence, TypeVar
 
 from horovod.common import _lib, _slots
 
-# From this size on, outputs need not be copied out of the engine's memory.
+# Outputs of this size and larger stay in the engine's memory; copying smaller ones is cheaper.
 LARGE_BYTES = 1 << 16
 
-# At hand, for what is done for each operation.
+# Local names, because each operation looks them up.
 _OK, _IN_PROGRESS, _RELEASE_IF_OK = _lib.OK, _lib.IN_PROGRESS, _slots.RELEASE_IF_OK
 
 
@@ -32,7 +32,7 @@ class Operation(_slots.Slot):
 
     __slots__ = ()
 
-    submit = _slots.enqueue  # itself: a call more would be felt
+    submit = _slots.enqueue  # the function itself, without a wrapper: one more call for each operation is measurable
 
     def status(self) -> int:
         """How the operation has ended, or IN_PROGRESS. Asks nobody."""
@@ -50,7 +50,7 @@ class Operation(_slots.Slot):
         while self.words[self.word] == _IN_PROGRESS:
             status = _lib.wait(self.handle)
             if self.words[self.word] == _IN_PROGRESS:
-                raise _lib.error(status)  # it is not the operation that has ended
+                raise _lib.error(status)  # the wait failed, not the operation
         return self.words[self.word]
 
     def failure(self) -> Exception:
@@ -128,7 +128,7 @@ class Group(Generic[AnyOperation]):
 
     def wait(self) -> int:
         """As of an operation."""
-        # Most have ended when the last one has.
+        # Wait for the last one first: most others have ended then, too.
         for operation in reversed(self.operations):
             operation.wait()
         return self.status()
@@ -161,7 +161,7 @@ def wait_until(handles: Sequence[int], deadline: float) -> bool:
     for handle in handles:
         while True:
             left_ms = int((deadline - time.monotonic()) * 1000)
-            # In slices, so that Ctrl-C works.
+            # In slices of time, so that Ctrl-C works.
             if gorovod_wait(handle, min(max(left_ms, 0), _lib.WAIT_SLICE_MS)) != _lib.IN_PROGRESS:
                 break
             if left_ms <= 0:
@@ -169,7 +169,7 @@ def wait_until(handles: Sequence[int], deadline: float) -> bool:
     return True
 
 
-# Groups whose submitters were interrupted, with what they keep: the engine may still use that.
+# Groups whose submission was interrupted, with the tensors that the engine may still use.
 _abandoned: list[Group] = []
 
 

@@ -12,7 +12,7 @@ def dumps(obj: Any) -> bytes:
     """``obj``, pickled. Imports cloudpickle on the first call, so that ``import horovod`` does not wait for it."""
     try:
         import cloudpickle
-    except ImportError:  # objects of classes that every rank can import need no more
+    except ImportError:  # plain pickle suffices if every rank can import the object's class
         return pickle.dumps(obj)
     content: bytes = cloudpickle.dumps(obj)
     return content

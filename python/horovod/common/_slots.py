@@ -17,9 +17,9 @@ from typing import Any, Generic, Optional, Sequence, TypeVar
 
 from horovod.common import _lib
 
-# Flag: the caller waits at once, so no background thread need be woken.
+# Flag: the caller waits at once, so the engine need not wake its background goroutine.
 WILL_WAIT = 1
-# Flag: the handle is released when the operation has ended well.
+# Flag: the engine releases the handle if the operation succeeds.
 RELEASE_IF_OK = 2
 
 _HOST_MEMORY = -1
@@ -83,7 +83,7 @@ class DeviceEvent:
         self.memory = _Event(query, address, pending)
 
 
-# A name or a shape that is longer has memory of its own.
+# A longer name or shape gets memory of its own.
 _NAME_BYTES = 256
 _DIMS = 8
 
@@ -115,7 +115,7 @@ _pack = struct.Struct(f"={_NAME}{_SHAPE}{_NUMBERS}").pack_into
 assert struct.calcsize(f"={_NAME}{_SHAPE}") == _AT_OP - _AT_NAME
 assert struct.calcsize(f"={_NUMBERS}") == _Op.alloc.offset
 assert _Memory.handle.offset == 0 and _BYTES % 8 == 0
-# The packing of a shape by the number of dimensions. By itself: a call with *shape among other arguments costs more.
+# Packs a shape, by the number of dimensions. It is a call of its own, because *shape among other arguments costs more.
 _lengths = [struct.Struct(f"={n}q").pack for n in range(_DIMS + 1)]
 
 
@@ -155,7 +155,7 @@ class Slot:
         self.start = index * _BYTES + _AT_NAME
         self.word = (index * _BYTES + _AT_STATUS) // 4
         self._memory = own = memory[index]
-        self._extra: Optional[list] = None  # keeps alive what does not fit
+        self._extra: Optional[list] = None  # keeps alive what the engine uses: a long name, splits, events
         base = ctypes.addressof(own)
         self.address = base + _AT_OP
         self.name_address = base + _AT_NAME
@@ -188,7 +188,7 @@ class Slot:
         op = self._memory.op
         op.alloc, op.context = _given_output, ctypes.addressof(memory)
         if size == 0:
-            memory.data = op.context  # a tensor without elements has no address, but NULL would be a refusal
+            memory.data = op.context  # any address: a tensor without elements has none, and the engine refuses NULL
 
     def wait_for(self, event: DeviceEvent) -> None:
         """Have the input not be read before the event. Not together with :meth:`give_output`."""

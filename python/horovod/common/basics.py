@@ -14,7 +14,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, _init_process_sets, _rebind_process_sets
 from horovod.common.util import is_iterable
 
-# What front ends have to do when the job begins or has ended: see HorovodBasics.init and shutdown.
+# Functions of the front ends: init calls the first ones before the job begins, shutdown the others after it has ended.
 before_init: list[Callable[[], None]] = []
 after_shutdown: list[Callable[[], None]] = []
 
@@ -160,7 +160,7 @@ class HorovodBasics:
             >>> hvd.init()
         """
         self.MPI_LIB_CTYPES.horovod_shutdown()
-        for forget in after_shutdown:  # the engine touches no tensor any more
+        for forget in after_shutdown:  # from here on the engine touches no tensor
             forget()
 
     def is_initialized(self) -> bool:
@@ -493,7 +493,7 @@ class HorovodBasics:
 
     def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
         """Every set's ranks by its id. Raises ValueError if not initialised."""
-        while True:  # until no set goes while the table is read: each time there is one less
+        while True:  # another thread may remove a set meanwhile; it ends, because each removal leaves fewer sets
             sets = self._read_process_sets()
             if sets is not None:
                 return sets
@@ -522,7 +522,10 @@ class HorovodBasics:
         if process_set_id == self.HOROVOD_PROCESS_SET_ERROR_INIT:
             raise _not_initialized()
         if process_set_id < 0:
-            raise ValueError("No process set has the processes of this MPI communicator.")
+            raise ValueError(
+                "No process set has the processes of this MPI communicator; pass ProcessSet(comm) to "
+                "hvd.init(comm=…, process_sets=…)."
+            )
         return int(process_set_id)
 
 
@@ -564,7 +567,7 @@ def _init_interruptibly(
     """
     library = _lib.load()
     outcome: list[Optional[str]] = []
-    # Decides between the thread that ends successfully and the caller that stops waiting.
+    # Guards outcome and abandoned: the thread may succeed while the caller stops waiting.
     decision = threading.Lock()
     abandoned = False
 
@@ -590,7 +593,7 @@ def _init_interruptibly(
         while thread.is_alive():
             thread.join(0.1)
     except BaseException:
-        # Without its caller the process is no rank: take it out of the job again, whether init is over or not.
+        # The caller was interrupted, so the process must not stay a rank: leave the job, now or when init ends.
         with decision:
             abandoned = True
             leave = outcome == [None]

@@ -123,7 +123,7 @@ class State:
         previous, last, result = self._bcast_object((previous, last, int(result)))
         self._last_updated_timestamp = last
         if last > previous:
-            # Where hosts have only gone, whoever is left has the state already.
+            # If hosts have only gone, every remaining rank has the state already.
             raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
 
     def _take_messages(self) -> list[tuple[int, int]]:
@@ -150,7 +150,10 @@ class State:
             return
         saved = self._saved()
         if saved is None:
-            raise TypeError(f"{type(self).__name__} cannot be written to a disk: unset GOROVOD_CHECKPOINT_DIR")
+            raise TypeError(
+                f"{type(self).__name__} cannot be written to a disk: unset GOROVOD_CHECKPOINT_DIR, or use a state of "
+                "Horovod's, such as TorchState"
+            )
         _lib.save_checkpoint(self._commits, pickle.dumps(saved, protocol=4))
 
     def _read_checkpoint(self) -> None:
@@ -158,7 +161,7 @@ class State:
         if found is None:
             return
         number, data = found
-        # By a job that has the secret of the directory's owner: its permissions guard it.
+        # Unpickling runs code: the directory's permissions must keep others from writing there.
         self._take_saved(pickle.loads(data))
         self.restore()
         self._commits = number
@@ -281,7 +284,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                 with notification_manager.paused():
                     _reset(state, reset)
                     state.on_reset()
-                # Some may have come for another reason, or be new, and then all take part.
+                # If another rank is new, or came because of an error, all ranks must synchronise.
                 skip_sync = skip_sync and not (_in_elastic_job() and _lib.load().gorovod_elastic_needs_sync())
         finally:
             notification_manager.remove_listener(state)

@@ -147,7 +147,7 @@ def _init_process_sets(basics: _Basics, process_sets: Sequence[ProcessSet]) -> N
         process_set.process_set_id = process_set_id
 
 
-# The sets that this process has, to be found again when an elastic job has been formed anew.
+# The sets of this process. After each reset of an elastic job _rebind_process_sets finds their new ids.
 _added: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
 
 
@@ -191,7 +191,10 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     if process_set.ranks is None:
-        raise NotImplementedError("Dynamically adding process sets defined by an MPI communicator is not implemented.")
+        raise NotImplementedError(
+            "Dynamically adding process sets defined by an MPI communicator is not implemented. "
+            "Pass the set to hvd.init(comm=…, process_sets=…), or give its ranks."
+        )
     process_set_id = _bound()._add_process_set_impl(process_set._places)
     if process_set_id is None:
         raise ValueError(f"Attempted to add a duplicate process set: {process_set}")

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 from horovod.common import _lib
 
 EXTENSIONS = ["tensorflow", "torch", "mxnet"]
-_FRAMEWORKS = ("tensorflow", "torch", "keras", "jax")  # which there are front ends for
+_FRAMEWORKS = ("tensorflow", "torch", "keras", "jax")  # those with a front end
 
 
 def get_ext_suffix() -> str:

@@ -20,7 +20,7 @@ from horovod.jax import _library
 from horovod.jax._host import Operation, run_as_expected
 from horovod.jax._program import Program
 
-Shapes = Optional[tuple[tuple[int, ...], ...]]  # of the results, where they are not those of the arrays
+Shapes = Optional[tuple[tuple[int, ...], ...]]  # of the results; None if they are those of the arrays
 
 collective = Primitive("gorovod_collective")
 collective.multiple_results = True
@@ -43,7 +43,7 @@ collective.def_impl(_impl)
 collective.def_abstract_eval(_abstract)
 
 
-# Other ranks wait for a collective whose result nobody uses here.
+# An effect, so that JAX keeps a collective whose result the program does not use: other ranks wait for it.
 pe.dce_rules[collective] = lambda used, equation: ([True] * len(equation.invars), equation)
 
 
@@ -76,7 +76,7 @@ def _batch(arrays: Sequence[Any], axes: Sequence[Any], operation: Operation, sha
         raise NotImplementedError("an allreduce with Adasum cannot be batched: it would not keep the elements apart")
     if shapes is None:
         return bind(operation, arrays, None), axes
-    # Rows stay in front, and the batch comes behind them.
+    # Rows stay the first dimension, and the batch becomes the second one.
     moved = [a if axis is None else jax.numpy.moveaxis(a, axis, 1) for a, axis in zip(arrays, axes)]
     wider = tuple(s if axis is None else (s[0], a.shape[1], *s[1:]) for s, a, axis in zip(shapes, moved, axes))
     return bind(operation, moved, wider), [None if axis is None else 1 for axis in axes]
@@ -111,7 +111,7 @@ ad.primitive_jvps[collective] = lambda primals, tangents, **of: _differentiate(p
 ad.primitive_transposes[collective] = _transpose
 
 
-# Stands for a derivative that there is not, and fails only where one is needed.
+# The derivative of an operation that has none. It fails only if a program needs it.
 _undifferentiable = Primitive("gorovod_undifferentiable")
 _undifferentiable.multiple_results = True
 _undifferentiable.def_abstract_eval(_abstract)

@@ -18,7 +18,7 @@ from horovod.common import _lib
 
 FILE_NAME = "libgorovod_jax.so"
 
-# Names by which programs know the handlers.
+# The handlers' names in compiled programs.
 COLLECTIVE = "gorovod_collective"
 PAD = "gorovod_pad"
 
@@ -30,7 +30,7 @@ def usable() -> bool:
         return False
     try:
         problem = _register()
-    except Exception as e:  # of whatever kind: the callbacks work with every version
+    except Exception as e:  # any exception: callbacks work with every version of JAX
         problem = f"{type(e).__name__}: {e}"
     if problem is not None:
         warnings.warn(

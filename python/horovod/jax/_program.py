@@ -61,8 +61,8 @@ class _Steps:
 
     def __init__(self, block: Any) -> None:
         self.block = block
-        self._collectives: dict[Any, list[tuple[Any, Any]]] = {}  # with their arrays, and the types of these
-        self._apart: dict[Any, None] = {}  # those that do not depend on each other, in their order
+        self._collectives: dict[Any, list[tuple[Any, Any]]] = {}  # with their arrays and the arrays' types
+        self._apart: dict[Any, None] = {}  # collectives that do not depend on one another, in the program's order
         self._hold: Any = None  # the step that uses the arrays of these
         self._before: dict[Any, frozenset[Any]] = {}  # collectives that a step depends on
 
@@ -79,7 +79,7 @@ class _Steps:
             self._hold.erase()
         else:
             last: list[Any] = []
-            for _ in range(_PADS):  # each needs the one before, so that no thread is woken for them
+            for _ in range(_PADS):  # each depends on the one before, so XLA wakes no thread for them
                 last = [(_pad(context, last), _PAD)]
         arrays = [array for other in self._apart for array in self._collectives[other]]
         self._hold = _pad(context, arrays).owner

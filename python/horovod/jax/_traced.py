@@ -14,7 +14,7 @@ from horovod.common import _facts, _lib
 from horovod.jax import _host, _library
 from horovod.jax._host import Operation
 
-# Numbers for the calls without a name, for each process set and kind: not all ranks trace those of a part of them.
+# Count calls without a name by process set and kind, because only the members of a set trace its calls.
 _calls: dict[tuple[int, int], itertools.count] = collections.defaultdict(lambda: itertools.count(1))
 _KINDS = {kind.number: name for name, kind in _facts.kinds().items()}
 
@@ -28,11 +28,11 @@ def run(
     """
     for array in arrays:
         _host.dtype(array)
-    # The operations of a program are matched by their places in it, whenever it runs.
+    # Ranks match an operation by its place in the program, whenever the program runs.
     name = name or f"jax.traced.{_KINDS[kind]}.{next(_calls[of['process_set_id'], kind])}"
     operation = Operation(kind, name, **of)
     if jax.default_backend() == "cpu" and _library.usable():
-        from horovod.jax import _collective  # which not every version of JAX can import
+        from horovod.jax import _collective  # imported here, because older versions of JAX cannot import it
 
         return _collective.bind(operation, arrays, None if shapes is None else tuple(shapes))
     if kind == _lib.ALLREDUCE:

@@ -25,7 +25,7 @@ from horovod.runner.common.util.env import get_env_rank_and_size
 
 VARIABLE = "GOROVOD_RUN_CALLER"  # where the caller listens, and the secret
 _CONNECT_S = 30.0  # for a connection to one of the caller's addresses
-_LAST_RESULTS_S = 5.0  # until results that are under way have come, after the processes have ended
+_LAST_RESULTS_S = 5.0  # for which close waits for results that are still being received
 
 
 class Handover:
@@ -67,7 +67,7 @@ class Handover:
                 thread.start()
 
     def _serve(self, connected: socket.socket) -> None:
-        # Whoever cannot prove the secret, and whoever ends before it has a result, gets nothing written.
+        # A stranger without the secret, or a process that ends before it has a result, leaves no file.
         with contextlib.suppress(OSError, EOFError, AuthenticationError, ValueError):
             with Connection(connected.detach()) as connection:
                 deliver_challenge(connection, self._key)

@@ -110,7 +110,7 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         import cloudpickle
     except ImportError as e:
         raise ImportError("horovod.run sends functions with cloudpickle: pip install cloudpickle") from e
-    # The path comes first: with it, modules are found that the function refers to.
+    # A process reads sys.path first, because unpickling the function imports modules from there.
     task = pickle.dumps((sys.path, cloudpickle.dumps((func, args, kwargs))))
     with tempfile.TemporaryDirectory(prefix="horovod-run-") as folder:
         results = Path(folder, "results")
@@ -148,7 +148,7 @@ def _launch(options: list[str], executable: Optional[str], variables: Optional[d
     # The launcher ends when the other end of this pipe is closed.
     theirs, lifeline = os.pipe()
     try:
-        # A session of its own: a Ctrl-C at the terminal must not reach it twice, as a second one kills.
+        # A session of its own: Ctrl-C at the terminal must not reach the launcher twice, because a second one kills.
         launcher = subprocess.Popen(
             ["horovodrun", *options, f"--lifeline={theirs}", "--"]
             + [executable or sys.executable, "-m", "horovod.runner.run_task"],
@@ -180,7 +180,7 @@ def _why(report: Path) -> tuple[str, str]:
     try:
         said = json.loads(report.read_bytes())
     except FileNotFoundError:
-        return "", ""  # it went well, or the launcher was killed
+        return "", ""  # the job succeeded, or the launcher was killed
     if said["refused"]:
         raise ValueError(said["text"])
     return said["text"], said["stderr"]
@@ -192,12 +192,12 @@ def _collect(code: int, folder: Path, settings: Settings, why: str, stderr: str 
 
     values: dict[int, Any] = {}
     failures: dict[str, str] = {}
-    written: dict[str, int] = {}  # when the launcher has had it, in nanoseconds
-    for file in folder.iterdir():  # called after the rank, or after a worker whose rank others have in the end
+    written: dict[str, int] = {}  # when the launcher received each error, in nanoseconds
+    for file in folder.iterdir():  # named for the rank, or for an elastic worker that lost its rank to another one
         try:
             kind, content = pickle.loads(file.read_bytes())
         except (EOFError, pickle.UnpicklingError):
-            continue  # it ended before it had one
+            continue  # the process ended before it had a result
         if kind == "error":
             failures[file.name] = content
             written[file.name] = file.stat().st_mtime_ns
@@ -210,7 +210,7 @@ def _collect(code: int, folder: Path, settings: Settings, why: str, stderr: str 
         )
         text += f": {why}" if why else "; its last message may say more."
         if failures:
-            # A rank that another one's end has stopped says less than that one.
+            # HorovodInternalError is what victims raise: another rank's error is the cause.
             rank = min(failures, key=lambda r: ("HorovodInternalError" in failures[r], written[r], r))
             who = f"Rank {rank}" if rank.isdigit() else rank.replace(".", " ").capitalize()
             text += f"\n{who} raised:\n{failures[rank]}"
@@ -222,5 +222,8 @@ def _collect(code: int, folder: Path, settings: Settings, why: str, stderr: str 
     if len(ranks) < wanted:
         missing = sorted(set(range(wanted)) - set(values))
         who = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))} have"
-        raise RuntimeError(f"{who} ended well, but without a result")
+        raise RuntimeError(
+            f"{who} ended with code 0, but without a result: the function must return, not end the process "
+            "(sys.exit, os._exit)"
+        )
     return [cloudpickle.loads(values[rank]) for rank in ranks]

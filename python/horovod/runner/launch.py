@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from typing import Any, NoReturn, Optional, Sequence
 
-# What Horovod calls an option's value, where that is not the option's name.
+# Horovod's name of an option's value, if it is not the option's own name.
 _NAMES = {
     "min_np": "min_num_proc",
     "max_np": "max_num_proc",

@@ -47,7 +47,7 @@ def _call(task: bytes) -> tuple[str, Any]:
     except Exception as error:
         frames = _own_frames(error)
         if os.environ.get("HOROVOD_ELASTIC") == "1":
-            sys.excepthook(type(error), error, frames)  # aloud: the caller hears of it only if the whole job fails
+            sys.excepthook(type(error), error, frames)  # print it now: the caller gets it only if the whole job fails
         else:
             _tell(error)
         return "error", "".join(traceback.format_exception(type(error), error, frames))

@@ -39,7 +39,9 @@ def _allreduce_slices(
             "convert them to dense ones: pass sparse_as_dense=True to DistributedOptimizer or DistributedGradientTape."
         )
     if prescale_factor != 1.0 or postscale_factor != 1.0:
-        raise NotImplementedError("prescale_factor and postscale_factor are not supported for tf.IndexedSlices.")
+        raise NotImplementedError(
+            "prescale_factor and postscale_factor are not supported for tf.IndexedSlices; make them dense first."
+        )
     with tf.name_scope((name or "allreduce_slices").replace(":", "_") if not tf.executing_eagerly() else "allreduce"):
         values = mpi_ops.allgather(slices.values, name and f"{name}.values", ignore_name_scope, process_set)
         indices = mpi_ops.allgather(slices.indices, name and f"{name}.indices", ignore_name_scope, process_set)

@@ -114,7 +114,7 @@ class Reducer:
         """In eager mode as one function, so that all gradients travel together."""
         present = [i for i, g in enumerate(gradients) if g is not None]
         if not isinstance(self.groups, list):
-            variables = None  # sources that are tensors are others at each step
+            variables = None  # a source that is a tensor is a new object at each step, so it cannot be a key
         key = (tuple(present), len(gradients), tuple(reference(v) for v in variables or ()))
         functions = self.__dict__.setdefault("_functions", {})
         if key not in functions:

@@ -86,7 +86,7 @@ class TensorFlowKerasState(_KerasState):
         super().__init__(model, optimizer, **kwargs)
 
     @property
-    def _keras(self) -> Any:  # a property, since not everyone who uses TensorFlow wants Keras
+    def _keras(self) -> Any:  # a property, so that Keras is imported only if a program uses this class
         return tf.keras
 
 

@@ -57,7 +57,7 @@ def _assign_broadcast(variables: Sequence[Any], root_rank: int, process_set: Pro
     def assign() -> Any:
         assigned = []
         for i, variable in enumerate(variables):
-            # By number: variables' names need not be unique, nor be equal on all ranks.
+            # By number, because names of variables may repeat, and may differ by rank.
             value = broadcast(variable, root_rank, f"HorovodBroadcast_{i}", process_set=process_set)
             assigned.append(
                 variable.assign(value) if hasattr(variable, "assign") else tf.compat.v1.assign(variable, value)

@@ -283,7 +283,7 @@ def check_variables(variables: Sequence[Any]) -> None:
     """TypeError if one of ``variables`` is none, as a tensor that nobody can assign to."""
     for i, variable in enumerate(variables):
         if not hasattr(variable, "assign") and not getattr(getattr(variable, "dtype", None), "_is_ref_dtype", False):
-            raise TypeError(f"number {i} of the variables is none: {variable!r}")
+            raise TypeError(f"number {i} of the variables (from 0) is not a tf.Variable: {variable!r}")
 
 
 def _has_memory_of_its_own(variable: Any) -> bool:

@@ -46,12 +46,12 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         counts = tf.zeros_like(mean) + count
         total = _allreduce(tf.stack([mean * count, counts]), op=Sum, name=self._operation("mean"))
         all_mean = total[0] / total[1]
-        # Not by the mean of squares: of numbers far from 0 little would be left after the subtraction.
+        # Not as the mean of squares minus the square of the mean, which cancels for numbers far from 0.
         squares = (variance + tf.square(mean - all_mean)) * count
         return all_mean, _allreduce(squares, op=Sum, name=self._operation("variance")) / total[1]
 
     def _operation(self, what: str) -> Any:
-        # In a graph its node's name tells layers apart; in eager mode only this does.
+        # In a graph the node's name tells layers apart; in eager mode only this name does.
         return f"sync_batch_normalization.{self.name}.{what}" if tf.executing_eagerly() else None
 
     @staticmethod

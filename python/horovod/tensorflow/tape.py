@@ -76,7 +76,7 @@ def _flat_like(gradients: Any, n: int) -> list[Any]:
         return list(gradients)
     flat = tf.nest.flatten(gradients)
     if len(flat) != n:
-        raise ValueError(f"{len(flat)} gradients for {n} sources")
+        raise ValueError(f"{len(flat)} gradients for {n} sources: give as many gradients as sources")
     return flat
 
 
