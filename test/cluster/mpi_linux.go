@@ -27,7 +27,8 @@ var Mpiruns = []Mpirun{
 		// is no way between hosts.
 		args := []string{"--allow-run-as-root", "--oversubscribe", "-H", hosts, "--mca", "plm_rsh_agent", c.agent(),
 			"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", subnet, "--mca",
-			"oob_tcp_if_include", subnet}
+			"oob_tcp_if_include", subnet,
+			"--mca", "btl_vader_backing_directory", c.Dir} // not /dev/shm: those that are killed leave it there
 		if spare {
 			args = append(args, "--enable-recovery")
 		}
