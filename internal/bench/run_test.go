@@ -145,7 +145,7 @@ func TestOpenMPI(t *testing.T) {
 		t.Skip("its jobs take a while")
 	}
 	if _, err := exec.LookPath("mpicc"); err != nil {
-		t.Skip("no Open MPI here")
+		t.Skip("mpicc is not installed (Debian: libopenmpi-dev)")
 	}
 	t.Setenv("TMPDIR", shortDir(t))
 	var progress bytes.Buffer
@@ -179,10 +179,10 @@ func TestPython(t *testing.T) {
 	}
 	python, err := os.ReadFile(filepath.Join(root, "build/python"))
 	if err != nil {
-		t.Skip("no Python has been prepared")
+		t.Skip("build/python is not there: run make prepare first")
 	}
 	if _, err := os.Stat(filepath.Join(root, "build/libgorovod.so")); err != nil {
-		t.Skip("libgorovod.so has not been built")
+		t.Skip("build/libgorovod.so is not there: run make build first")
 	}
 	t.Setenv("PYTHONPATH", filepath.Join(root, "python"))
 	t.Setenv("TMPDIR", shortDir(t))

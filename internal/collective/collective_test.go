@@ -61,16 +61,23 @@ func random(t *testing.T) *rand.Rand {
 }
 
 func forEachKind(t *testing.T, f func(t *testing.T, o inproc.Options, size int)) {
-	for _, shared := range []bool{true, false} {
-		kind := "comm"
-		if shared {
-			kind = "shared"
+	for _, size := range sizes {
+		t.Run(fmt.Sprintf("shared/%d", size), func(t *testing.T) {
+			f(t, inproc.Options{Shared: true, Depth: 2 + size%3}, size)
+		})
+	}
+	forEachComm(t, 1, f)
+}
+
+// forEachComm runs f on at least so many ranks, where some or all of what they say goes over a Comm.
+func forEachComm(t *testing.T, least int, f func(t *testing.T, o inproc.Options, size int)) {
+	for _, size := range sizes {
+		if size < least {
+			continue
 		}
-		for _, size := range sizes {
-			t.Run(fmt.Sprintf("%s/%d", kind, size), func(t *testing.T) {
-				f(t, inproc.Options{Shared: shared, Depth: 2 + size%3}, size)
-			})
-		}
+		t.Run(fmt.Sprintf("comm/%d", size), func(t *testing.T) {
+			f(t, inproc.Options{Depth: 2 + size%3}, size)
+		})
 	}
 	for _, hosts := range topologies {
 		t.Run(fmt.Sprint("hosts/", hosts), func(t *testing.T) {
@@ -548,7 +555,8 @@ func repeatable(size int, rings bool) map[string]func(r int, l *Lane) Op {
 	if rings {
 		all["the ring of an allreduce"] = func(r int, l *Lane) Op {
 			l.begin()
-			return l.ring.startAllreduce(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r], out: large[r], scale: 1})
+			return l.ring.startAllreduce(l, reduction{dt: tensor.Int32, op: tensor.Sum, in: large[r],
+				out: large[r], scale: 1})
 		}
 		all["the ring of a reducescatter"] = func(r int, l *Lane) Op {
 			l.begin()

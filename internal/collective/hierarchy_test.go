@@ -131,10 +131,12 @@ func TestBytesBetweenHosts(t *testing.T) {
 		limit int // bytes
 	}{
 		{"allreduce", func() job {
-			return allreduceJob(rng, algorithm{"chosen", always, chosen}, size, tensor.Int32, tensor.Sum, n/4, true, true)
+			a := algorithm{"chosen", always, chosen}
+			return allreduceJob(rng, a, size, tensor.Int32, tensor.Sum, n/4, true, true)
 		}, 2 * n * 2 / 3},
 		{"reducescatter", func() job {
-			return reducescatterJob(rng, scatterAlgorithm{"chosen", false, chosenScatter}, tensor.Int32, tensor.Sum, elems)
+			a := scatterAlgorithm{"chosen", false, chosenScatter}
+			return reducescatterJob(rng, a, tensor.Int32, tensor.Sum, elems)
 		}, n * 2 / 3},
 		{"allgather", func() job { return allgatherJob(rng, counts, false) }, n * 2 / 3},
 	} {

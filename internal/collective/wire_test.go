@@ -13,10 +13,7 @@ import (
 
 // forEachWire runs f where something goes over a Comm, for each form.
 func forEachWire(t *testing.T, f func(t *testing.T, g *group, rng *rand.Rand, o inproc.Options, w tensor.Wire)) {
-	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
-		if o.Shared || size == 1 {
-			t.Skip("nothing is sent")
-		}
+	forEachComm(t, 2, func(t *testing.T, o inproc.Options, size int) {
 		for _, w := range []tensor.Wire{tensor.WireFloat16, tensor.WireBFloat16} {
 			f(t, newGroup(t, size, o), random(t), o, w)
 		}

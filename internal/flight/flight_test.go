@@ -133,7 +133,7 @@ func TestADumpIsSavedAndLoaded(t *testing.T) {
 func TestAskingAProcess(t *testing.T) {
 	l, err := Listen()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	served := make(chan struct{})
 	go func() { Serve(l, func() *Dump { return dump(0, 1) }); close(served) }()
@@ -158,13 +158,13 @@ func TestAskingForOneOfSeveralJobs(t *testing.T) {
 	for _, job := range []string{"one", "", "two"} { // "": a job of one rank
 		child := exec.Command("sleep", "60")
 		if err := child.Start(); err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		defer func() { child.Process.Kill(); child.Wait() }()
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("@gorovod/flight/%d/1", child.Process.Pid),
 			Net: "unix"})
 		if err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		served := make(chan struct{})
 		go func() {

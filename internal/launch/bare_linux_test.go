@@ -13,7 +13,7 @@ func inNamespaces(t *testing.T, namespaces, before string, env []string, args ..
 	t.Helper()
 	unshare, err := exec.LookPath("unshare")
 	if err != nil || os.Geteuid() != 0 {
-		t.Skipf("namespaces need root and unshare: %v", err)
+		t.Skipf("namespaces need root and unshare (Debian: util-linux): %v", err)
 	}
 	if out, err := exec.Command(unshare, namespaces, "sh", "-c", before).CombinedOutput(); err != nil {
 		t.Skipf("%s: %v: %s", before, err, out)
@@ -23,7 +23,7 @@ func inNamespaces(t *testing.T, namespaces, before string, env []string, args ..
 	l.Path = unshare
 	bash, err := exec.LookPath("bash") // exec -a is not in every sh
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	l.Args = append([]string{"unshare", namespaces, bash, "-c", before + ` && exec -a horovodrun "$0" "$@"`,
 		program}, args...)

@@ -17,7 +17,7 @@ func onSmallDisk(t *testing.T, dir, options string, args ...string) *launcher {
 	}
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	if out, err := exec.Command(unshare, "-m", "mount", "-t", "tmpfs", "-o", options, "none",
 		dir).CombinedOutput(); err != nil {

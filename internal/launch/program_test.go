@@ -38,7 +38,7 @@ print(json.dumps(found))
 func TestPrefixesAreThoseOfArgparse(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("no python3")
+		t.Fatal(err)
 	}
 	var horovods [][]string
 	for _, o := range spellings() {
@@ -161,7 +161,7 @@ func TestMisspeltCommands(t *testing.T) {
 func TestCheckBuild(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("no python3")
+		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	for _, module := range []string{"horovod", "tensorflow"} {
@@ -283,7 +283,7 @@ func TestCompletion(t *testing.T) {
 func typed(t *testing.T, shell string, try []string, lines ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(shell); err != nil {
-		t.Skip("no " + shell)
+		t.Skipf("%s is not installed (Debian: %[1]s)", shell)
 	}
 	script, err := gorovod().Completion(shell)
 	if err != nil {

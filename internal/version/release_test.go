@@ -17,7 +17,7 @@ func TestAReleaseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := exec.Command("git", "-C", root, "rev-parse", "HEAD").Run(); err != nil {
-		t.Skip("no clone of the repository")
+		t.Skip("these sources are no clone of the repository (git clone)")
 	}
 	clone := filepath.Join(t.TempDir(), "clone")
 	run := func(name string, args ...string) {

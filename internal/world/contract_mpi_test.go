@@ -35,7 +35,7 @@ func TestContractOverMPI(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a thousand cases; TestDeathOverMPI has a few")
 	}
-	overMPI(t, func(t *testing.T, i implementation) {
+	overMPI(t, implementations, func(t *testing.T, i implementation) {
 		sizes, types := []int{3}, 2
 		if os.Getenv(mpiAllVariable) != "" {
 			sizes, types = []int{2, 3, 4}, len(mpiTypes)

@@ -59,7 +59,7 @@ func (c *Cluster) Mpirun(ctx context.Context, t testing.TB, m Mpirun, local int,
 	command ...string) *exec.Cmd {
 	t.Helper()
 	if _, err := exec.LookPath(m.Program); err != nil {
-		t.Skipf("%s is not installed: %v", m.Name, err)
+		t.Skipf("%s is not installed (Debian: openmpi-bin, mpich): %v", m.Name, err)
 	}
 	c.Write("agent", "#!/bin/sh\nexec "+c.agent()+" \"$@\"\n")
 	if err := os.Chmod(c.File("agent"), 0o700); err != nil {

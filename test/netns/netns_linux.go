@@ -36,14 +36,14 @@ func Two(t testing.TB, rate string) [2]Host {
 	t.Helper()
 	for _, tool := range []string{"ip", "tc", "nsenter"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("network namespaces need %s: %v", tool, err)
+			t.Skipf("network namespaces need %s (Debian: iproute2, util-linux): %v", tool, err)
 		}
 	}
 	var hosts [2]Host
 	for i := range hosts {
 		f, err := create()
 		if err != nil {
-			t.Skipf("no network namespaces: %v", err)
+			t.Skipf("network namespaces need root, in a container CAP_SYS_ADMIN: %v", err)
 		}
 		t.Cleanup(func() { f.Close() })
 		hosts[i] = Host{Address: fmt.Sprintf("10.77.0.%d", i+1), file: f}
@@ -106,14 +106,14 @@ func Many(t testing.TB, n int) []Host {
 	t.Helper()
 	for _, tool := range []string{"ip", "nsenter"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("network namespaces need %s: %v", tool, err)
+			t.Skipf("network namespaces need %s (Debian: iproute2, util-linux): %v", tool, err)
 		}
 	}
 	hosts := make([]Host, n+1) // the last one is the switch
 	for i := range hosts {
 		f, err := create()
 		if err != nil {
-			t.Skipf("no network namespaces: %v", err)
+			t.Skipf("network namespaces need root, in a container CAP_SYS_ADMIN: %v", err)
 		}
 		t.Cleanup(func() { f.Close() })
 		hosts[i] = Host{Address: fmt.Sprintf("10.78.0.%d", i+1), Address6: fmt.Sprintf("fd78::%d", i+1),

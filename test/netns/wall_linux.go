@@ -15,7 +15,7 @@ import (
 func (h Host) Wall(t testing.TB) {
 	t.Helper()
 	if err := h.wall(); err != nil {
-		t.Skipf("no firewall: %v", err)
+		t.Skipf("a firewall needs the kernel's nf_tables (modprobe nf_tables): %v", err)
 	}
 }
 

@@ -39,11 +39,12 @@ pytestmark = pytest.mark.usefixtures("job")
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "op"),
+    [(t, op) for t in DTYPES for op in OPS if (t, op) != (torch.bool, "Average")],  # of which there is none
+    ids=str,
+)
 def test_allreduce(dtype, op):
-    if dtype is torch.bool and op == "Average":
-        pytest.skip("a bool has no average")
     op = OPS[op]
     for shape in SHAPES:
         inputs = of_all(shape, dtype, low=-2, high=3)

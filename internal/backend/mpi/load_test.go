@@ -28,7 +28,7 @@ func TestLibraryOfTheLauncher(t *testing.T) {
 	installed := func(name string) string {
 		found, _ := filepath.Glob("/usr/lib/*/" + name)
 		if len(found) == 0 {
-			t.Skipf("%s is not installed", name)
+			t.Skipf("%s is not installed (Debian: libopenmpi3, libmpich12)", name)
 		}
 		return found[0]
 	}

@@ -43,7 +43,7 @@ func TestNullCommunicator(t *testing.T) {
 	for _, start := range [][]string{{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"}, {"mpirun.mpich"}} {
 		t.Run(start[0], func(t *testing.T) {
 			if _, err := exec.LookPath(start[0]); err != nil {
-				t.Skip("it is not installed")
+				t.Skipf("%s is not installed (Debian: openmpi-bin, mpich)", start[0])
 			}
 			p := exec.CommandContext(t.Context(), start[0], append(start[1:], "-n", "1", os.Args[0],
 				"-test.run=^TestNullCommunicator$", "-test.v")...)

@@ -17,7 +17,7 @@ import (
 func another(t *testing.T) *exec.Cmd {
 	c := exec.CommandContext(t.Context(), "sleep", "1000")
 	if err := c.Start(); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	if writerOf(c.Process.Pid) == "" {
 		t.Skip("the system does not tell of processes")

@@ -161,10 +161,10 @@ func run(t *testing.T, role string, alone bool, env ...string) {
 	t.Helper()
 	mpirun, err := exec.LookPath("mpirun.openmpi")
 	if err != nil {
-		t.Skipf("Open MPI is not installed: %v", err)
+		t.Skipf("Open MPI is not installed (Debian: openmpi-bin): %v", err)
 	}
 	if found, _ := filepath.Glob("/usr/lib/*/" + libraryName); len(found) == 0 {
-		t.Skipf("there is no %s", libraryName)
+		t.Skipf("%s is not installed (Debian: libpmix2)", libraryName)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

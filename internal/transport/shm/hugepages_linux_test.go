@@ -167,13 +167,13 @@ func TestHugePagesMustPay(t *testing.T) {
 func TestHugePages(t *testing.T) {
 	size := hugePageSize()
 	if size == 0 {
-		t.Skip("this system has no huge pages to give")
+		t.Skip("the kernel has no transparent huge pages (/sys/kernel/mm/transparent_hugepage)")
 	}
 	h := newHugePages(size, false)
 	h.last, h.limit = time.Now().Add(-time.Hour), 50*time.Millisecond
 	region := hugeRegion(t, 3, size)
 	if inHugePages(t, region) > 0 {
-		t.Skip("this system gives huge pages unasked")
+		t.Skip("the kernel gives huge pages unasked (/sys/kernel/mm/transparent_hugepage/enabled is not madvise)")
 	}
 	want := bytes.Clone(region)
 	for range hugeDue * hugeAgain { // twice
@@ -195,11 +195,11 @@ func TestHugePages(t *testing.T) {
 func TestHugePagesAreFull(t *testing.T) {
 	size := hugePageSize()
 	if size == 0 {
-		t.Skip("this system has no huge pages to give")
+		t.Skip("the kernel has no transparent huge pages (/sys/kernel/mm/transparent_hugepage)")
 	}
 	region := hugeRegion(t, 3, size)
 	if inHugePages(t, region) > 0 {
-		t.Skip("this system gives huge pages unasked")
+		t.Skip("the kernel gives huge pages unasked (/sys/kernel/mm/transparent_hugepage/enabled is not madvise)")
 	}
 	part := size/4*3 + 4096
 	copied := append(span(region[size/8:2*size]), span(region[2*size:2*size+part])...)
@@ -228,7 +228,7 @@ func TestHugePagesAreFull(t *testing.T) {
 func TestHugePagesRefused(t *testing.T) {
 	size := hugePageSize()
 	if size == 0 {
-		t.Skip("this system has no huge pages to give")
+		t.Skip("the kernel has no transparent huge pages (/sys/kernel/mm/transparent_hugepage)")
 	}
 	region := hugeRegion(t, 2, size)
 	if err := unix.Madvise(region, unix.MADV_NOHUGEPAGE); err != nil {
