@@ -142,6 +142,16 @@ doctest: prepare build ## the examples in the docstrings of PyTorch, TensorFlow,
 	done
 	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --logs build/test-logs-doctest test/jax/test_jax_docstrings.py
 
+.PHONY: ray
+ray: prepare build ## jobs on real Ray clusters of this machine; installs Ray 2.60 into build/ray
+	@scripts/prepare.sh ray
+	[ ! -x build/ray/bin/python ] || build/ray/bin/python -m pytest -q test/ray
+
+.PHONY: ray-short
+ray-short: prepare build ## the short form of make ray, 3 minutes: what is marked smoke
+	@scripts/prepare.sh ray
+	[ ! -x build/ray/bin/python ] || build/ray/bin/python -m pytest -q -m smoke test/ray
+
 .PHONY: lint
 lint: tools gofmt ## gofmt, lines of at most 120 columns, vet (for arm64 and darwin, too), staticcheck, ruff, mypy
 	scripts/line_lengths.py

@@ -19,8 +19,8 @@ sys.path.insert(0, str(ROOT / "python"))
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster of one node with 4 CPUs."""
+    """A cluster of one node with 4 CPUs and 4 GPUs that it only believes to have."""
     import ray
 
-    yield ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
+    yield ray.init(address="local", num_cpus=4, num_gpus=4, include_dashboard=False, log_to_driver=False)
     ray.shutdown()

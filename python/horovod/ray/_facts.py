@@ -21,6 +21,18 @@ class Facts(NamedTuple):
     python: str
     gorovod: str
     package: str
+    stderr: str  # the path of the file that it goes to, if it goes to one
+
+
+class Place(NamedTuple):
+    """Which rank runs where."""
+
+    rank: int
+    facts: Facts
+
+    def __str__(self) -> str:
+        f = self.facts
+        return f"rank {self.rank} (pid {f.pid} on {f.hostname}, {f.address}, node {f.node_id[:8]})"
 
 
 def of_this_process() -> Facts:
@@ -37,4 +49,12 @@ def of_this_process() -> Facts:
         python=platform.python_version(),
         gorovod=horovod.__version__,
         package=os.path.dirname(horovod.__file__),
+        stderr=_file_of(2),
     )
+
+
+def _file_of(descriptor: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return ""

@@ -2,33 +2,74 @@
 
 from __future__ import annotations
 
-import io
-from typing import Any
+import inspect
+from typing import Any, Iterator, NamedTuple, Optional
 
 import ray
+from ray import cloudpickle
+
+_DEEPEST = 10
 
 
 def put(value: Any, name: str) -> Any:
-    """Put ``value`` where all workers can read it, once. Raises TypeError, which names what cannot be pickled."""
+    """Put ``value`` where all workers can read it, once. Raises TypeError, which names what cannot be pickled.
+
+    ``name`` is that of the user's function.
+    """
     try:
         return ray.put(value)
     except Exception as error:
-        culprits = _culprits(value)
-        if not culprits:
+        reason = _why_not(value)
+        if reason is None:
             raise
+        culprit = _innermost(_Named("", value), _DEEPEST)
         raise TypeError(
-            f"{name} cannot be sent to the workers, because {'; '.join(culprits)} cannot be pickled. Make it inside "
-            "the function, on the worker, or pass what it is made from."
+            f"{name} cannot be sent to the workers: {culprit.name}is {culprit.value!r}, which cannot be pickled "
+            f"({reason}). Make it inside the function, on the worker, or pass what it is made from."
         ) from error
 
 
-def _culprits(value: Any) -> list[str]:
-    """The objects below ``value`` that keep it from being pickled, and what refers to each."""
-    _, failures = ray.util.inspect_serializability(value, print_file=io.StringIO())
-    return sorted(
-        {f"{failure.name!r} ({failure.obj!r}, which {_name(failure.parent)} refers to)" for failure in failures}
-    )
+class _Named(NamedTuple):
+    """An object, and which object of the user's it is: ``"'lock', to which train refers, "``."""
+
+    name: str
+    value: Any
 
 
-def _name(parent: Any) -> str:
-    return getattr(parent, "__qualname__", None) or repr(parent)
+def _why_not(value: Any) -> Optional[Exception]:
+    """Why the value cannot be pickled; None if it can."""
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:
+        return error
+    return None
+
+
+def _innermost(named: _Named, deep: int) -> _Named:
+    """The first object below ``named`` that cannot be pickled, and has none below it that cannot."""
+    if deep > 0:
+        for part in _parts(named.value):
+            if _why_not(part.value) is not None:
+                return _innermost(part, deep - 1)
+    return named
+
+
+def _parts(value: Any) -> Iterator[_Named]:
+    """What is pickled with ``value``."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield _Named(f"the item {key!r} of a dict ", part)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for index, part in enumerate(value):
+            yield _Named(f"item {index} of a {type(value).__name__} ", part)
+    elif inspect.isfunction(value):
+        there = inspect.getclosurevars(value)
+        for name, part in {**there.globals, **there.nonlocals}.items():
+            yield _Named(f"{name!r}, to which {value.__qualname__} refers, ", part)
+    elif inspect.ismethod(value):
+        yield _Named(f"the object of the method {value.__qualname__} ", value.__self__)
+    else:
+        for name, part in getattr(value, "__dict__", {}).items():
+            yield _Named(f"the attribute {name!r} of a {type(value).__name__} ", part)
+        if hasattr(value, "func") and hasattr(value, "keywords"):  # functools.partial
+            yield from (_Named("a part of a partial ", part) for part in (value.func, value.args, value.keywords))

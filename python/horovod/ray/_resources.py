@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
 import ray
 from ray.util.placement_group import PlacementGroup
@@ -32,16 +32,13 @@ def asked(bundles: Sequence[Mapping[str, float]], strategy: str) -> str:
 
 
 def there() -> str:
-    """What each node of the cluster has, and how much of it is free."""
+    """What each node of the cluster has, and how much is free in all."""
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    free = _available_per_node()
-    lines = [
-        f"{node['NodeManagerAddress']} ({node['NodeID'][:8]}) has {words(node['Resources'])}, "
-        f"of which free {words(free.get(node['NodeID'], {}), node['Resources'])}"
-        for node in nodes[:_MOST_NODES]
-    ]
-    more = [f"and {len(nodes) - _MOST_NODES} nodes more"] if len(nodes) > _MOST_NODES else []
-    return f"The cluster has {len(nodes)} node{'s' * (len(nodes) != 1)}: " + "; ".join(lines + more)
+    has = [f"{node['NodeManagerAddress']} ({node['NodeID'][:8]}) {words(node['Resources'])}" for node in nodes]
+    if len(has) > _MOST_NODES:
+        has[_MOST_NODES:] = [f"and {len(has) - _MOST_NODES} more"]
+    free = words(ray.available_resources(), ray.cluster_resources())
+    return f"The cluster has {len(nodes)} node{'s' * (len(nodes) != 1)}: {'; '.join(has)}. Free in all: {free}."
 
 
 def check_room(group: PlacementGroup, per_worker: Mapping[str, float], workers: int) -> None:
@@ -59,9 +56,3 @@ def check_room(group: PlacementGroup, per_worker: Mapping[str, float], workers: 
 def _fits(bundle: Mapping[str, float], per_worker: Mapping[str, float]) -> int:
     """How many workers the bundle has room for."""
     return min((int(bundle.get(name, 0) // amount) for name, amount in per_worker.items() if amount), default=1 << 30)
-
-
-def _available_per_node() -> dict[str, Any]:
-    from ray._private import state
-
-    return dict(state.available_resources_per_node())

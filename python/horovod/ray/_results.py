@@ -3,84 +3,103 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, Iterable, Optional, Sequence
 
 import ray
-from ray.exceptions import ActorDiedError, RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayTaskError
 
 from horovod.common.exceptions import HorovodInternalError
-from horovod.ray._facts import Facts
+from horovod.ray import _deaths
+from horovod.ray._facts import Place
 from horovod.ray.adapter import Callbacks
 
-# For how long the cause of another rank's failure is awaited, once a rank has told that it suffers from one.
+# Seconds for which the cause is awaited once a rank has failed as a consequence of another one's failure.
 _CAUSE_S = 10.0
+# Seconds for which the other ranks' view of a death is awaited.
+_VIEW_S = 3.0
 _BETWEEN_LOOKS_S = 0.1
 
 
-class Place(NamedTuple):
-    """Which rank runs where."""
+class Messages:
+    """What ranks have logged for the driver's callbacks; nothing if ``queue`` or ``callbacks`` is None."""
 
-    rank: int
-    facts: Facts
+    def __init__(self, queue: Optional[Any] = None, callbacks: Callbacks = None) -> None:
+        self._queue = queue if callbacks else None
+        self._callbacks = callbacks or ()
 
-    def __str__(self) -> str:
-        f = self.facts
-        return f"rank {self.rank} (pid {f.pid} on {f.hostname}, {f.address}, node {f.node_id[:8]})"
+    def limit(self, timeout_s: Optional[float]) -> Optional[float]:
+        """For how long to wait before the next look, if the wait could take ``timeout_s`` seconds."""
+        if self._queue is None:
+            return timeout_s
+        return _BETWEEN_LOOKS_S if timeout_s is None else min(_BETWEEN_LOOKS_S, timeout_s)
+
+    def deliver(self) -> None:
+        """Hand what has come to each callback."""
+        if self._queue is None:
+            return
+        there = self._queue.size()
+        if there > 0:  # nobody else takes from it
+            for message in self._queue.get_nowait_batch(there):
+                for callback in self._callbacks:
+                    callback(message)
 
 
-class WorkerDiedError(ActorDiedError, RuntimeError):
-    """The process of a rank has ended while the rank was to do something. ``rank`` says which."""
+def collect(refs: Sequence[Any], places: Sequence[Place], name: str, messages: Optional[Messages] = None) -> list[Any]:
+    """Wait for what the ranks return, by rank. ``name`` is what they do.
 
-    def __init__(self, text: str, rank: int, actor_id: Optional[str] = None) -> None:
-        RayActorError.__init__(self, actor_id, text)
-        self.args = (text, rank, actor_id)
-        self.rank = rank
-
-
-def collect(
-    refs: Sequence[Any], places: Sequence[Place], name: str, queue: Optional[Any] = None, callbacks: Callbacks = None
-) -> list[Any]:
-    """Wait for what the ranks return, by rank. Every message in ``queue`` goes to the callbacks meanwhile.
-
-    Raises what has failed first. What a rank raises because another has failed is not raised if the other's failure is
-    known within some seconds.
+    Raises what has failed first. What a rank raises because another has failed is raised only if the other's failure
+    does not become known within some seconds.
     """
-    ranks = {ref: rank for rank, ref in enumerate(refs)}
-    values: dict[int, Any] = {}
+    messages = messages or Messages()
+    places_of = dict(zip(refs, places))
+    values: dict[Any, Any] = {}
     pending = list(refs)
     consequence: Optional[BaseException] = None
-    end = float("inf")
-    while pending:
-        limit = _BETWEEN_LOOKS_S if queue is not None else None
-        if consequence is not None:
-            limit = min(limit or _CAUSE_S, max(0.0, end - time.monotonic()))
-        ready, pending = ray.wait(pending, timeout=limit)
-        _deliver(queue, callbacks)
-        for ref in ready:
-            try:
-                values[ranks[ref]] = ray.get(ref)
-            except Exception as error:
-                if not _is_consequence(error):
-                    _deliver(queue, callbacks)
-                    raise _of_rank(error, places[ranks[ref]], name) from None
-                if consequence is None:
-                    consequence, end = error, time.monotonic() + _CAUSE_S
-        if consequence is not None and time.monotonic() >= end:
-            break
-    _deliver(queue, callbacks)
+    end: Optional[float] = None
+    try:
+        while pending and (end is None or time.monotonic() < end):
+            left = None if end is None else max(0.0, end - time.monotonic())
+            ready, pending = ray.wait(pending, timeout=messages.limit(left))
+            messages.deliver()
+            for ref in ready:
+                try:
+                    values[ref] = ray.get(ref)
+                except RayActorError as error:
+                    messages.deliver()
+                    raise _deaths.of(places_of[ref], name, error, _view(pending)) from None
+                except Exception as error:
+                    if not _is_consequence(error):
+                        messages.deliver()
+                        raise
+                    if consequence is None:
+                        consequence, end = error, time.monotonic() + _CAUSE_S
+    finally:
+        let_go(pending)
+    messages.deliver()
     if consequence is not None:
         raise consequence
-    return [values[rank] for rank in range(len(refs))]
+    return [values[ref] for ref in refs]
 
 
-def _deliver(queue: Optional[Any], callbacks: Callbacks) -> None:
-    if queue is None:
-        return
-    waiting = queue.size()
-    if waiting > 0:  # only this process takes from it
-        for message in queue.get_nowait_batch(waiting):
-            for callback in callbacks or ():
-                callback(message)
+def let_go(refs: Iterable[Any]) -> None:
+    """Say that nobody will ask for these, so that Ray does not print their errors."""
+    for ref in refs:
+        ref.future()
+
+
+def _view(pending: list[Any]) -> str:
+    """What the first of the other ranks says that fails because of a death; empty if none does so soon."""
+    end = time.monotonic() + _VIEW_S
+    while pending and time.monotonic() < end:
+        ready, pending = ray.wait(pending, timeout=max(0.0, end - time.monotonic()))
+        for ref in ready:
+            try:
+                ray.get(ref)
+            except HorovodInternalError as error:
+                return str(getattr(error, "cause", error))
+            except Exception:
+                continue
+    return ""
 
 
 def _is_consequence(error: BaseException) -> bool:
@@ -88,10 +107,3 @@ def _is_consequence(error: BaseException) -> bool:
     return isinstance(error, HorovodInternalError) or (
         isinstance(error, RayTaskError) and isinstance(error.cause, HorovodInternalError)
     )
-
-
-def _of_rank(error: BaseException, place: Place, name: str) -> BaseException:
-    """The error as that of a rank, with where the rank ran."""
-    if isinstance(error, RayActorError):
-        return WorkerDiedError(f"{place} has died in {name}: {error}", place.rank, error.actor_id)
-    return error  # a RayTaskError names the actor, whose repr is its rank

@@ -10,7 +10,8 @@ from ray.util.queue import Queue
 
 from horovod.ray import _checks, _pickling, _results, _waiting
 from horovod.ray._coordinator import Coordinator
-from horovod.ray._facts import Facts
+from horovod.ray._deaths import WorkerDiedError
+from horovod.ray._facts import Facts, Place
 from horovod.ray._settings import MiniSettings
 from horovod.ray.adapter import Adapter, Callbacks
 from horovod.ray.strategy import BaseStrategy
@@ -35,8 +36,9 @@ class StaticAdapter(Adapter):
         self.settings = settings
         self.strategy = strategy
         self.workers: list[Any] = []  # by rank
-        self._places: list[_results.Place] = []  # by rank
+        self._places: list[Place] = []  # by rank
         self._queue: Optional[Queue] = None
+        self._dead = ""  # the rank whose process has ended
 
     def start(
         self,
@@ -63,13 +65,14 @@ class StaticAdapter(Adapter):
         order = host_by_host([f.node_id for f in facts])
         self.workers = [workers[i] for i in order]
         facts = [facts[i] for i in order]
-        self._places = [_results.Place(rank, f) for rank, f in enumerate(facts)]
+        self._places = [Place(rank, f) for rank, f in enumerate(facts)]
         coordinator = Coordinator(self.settings)
         for rank, f in enumerate(facts):
             coordinator.register(f.hostname, f.node_id, rank)
         places = coordinator.finalize_registration()
         head = self.workers[0]
         rendezvous = ray.get(head.establish_rendezvous.remote(len(facts), self.settings.nics))
+        rendezvous["HOROVOD_GLOO_TIMEOUT_SECONDS"] = max(1, round(self.settings.timeout_s))
         gpus = visible_gpus(facts)
         done = []
         for rank, worker in enumerate(self.workers):
@@ -82,7 +85,12 @@ class StaticAdapter(Adapter):
         refs = [w.facts.options(name=f"horovod: start worker {i}").remote() for i, w in enumerate(workers)]
         own = self.strategy._created_placement_group is not None  # then there is room
         limit = float("inf") if own else self.settings.placement_group_timeout_s
-        return _waiting.for_workers(refs, limit, self.strategy.resources_per_worker())
+        try:
+            return _waiting.for_workers(refs, limit, self.strategy.resources_per_worker(), own)
+        except TimeoutError:
+            raise
+        except Exception as error:
+            raise _checks.why_no_start(error) from None
 
     def execute(self, fn: Callable[[Any], Any], callbacks: Callbacks = None) -> list[Any]:
         return self._collect(self._submit(fn, fn, callbacks), _name(fn), callbacks)
@@ -128,13 +136,19 @@ class StaticAdapter(Adapter):
     def _started(self) -> list[Any]:
         if not self.workers:
             raise RuntimeError("there are no workers: call start() first")
+        if self._dead:
+            raise RuntimeError(f"{self._dead} has died before: call shutdown(), then start() for new workers")
         return self.workers
 
     def _collect(self, refs: list[Any], name: str, callbacks: Callbacks = None) -> list[Any]:
-        return _results.collect(refs, self._places, name, self._queue if callbacks else None, callbacks)
+        try:
+            return _results.collect(refs, self._places, name, _results.Messages(self._queue, callbacks))
+        except WorkerDiedError as death:
+            self._dead = str(self._places[death.rank])
+            raise
 
     def shutdown(self) -> None:
-        self.workers, self._places = [], []
+        self.workers, self._places, self._dead = [], [], ""
         self.strategy.shutdown()
         if self._queue is not None:
             self._queue.shutdown(force=True)

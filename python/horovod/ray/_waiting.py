@@ -32,19 +32,21 @@ def until(ref: Any, timeout_s: float, what: Callable[[], str]) -> bool:
         pause = min(2 * pause, _MOST_BETWEEN_WORDS_S)
 
 
-def for_workers(refs: list[Any], timeout_s: float, resources: Mapping[str, float]) -> list[Any]:
-    """Wait until all workers have answered, and return the answers. ``resources`` are what each worker takes."""
+def for_workers(refs: list[Any], timeout_s: float, resources: Mapping[str, float], reserved: bool) -> list[Any]:
+    """Wait until all workers have answered, and return the answers.
+
+    ``resources`` are what each worker takes; ``reserved`` says that there is room for all.
+    """
     pending, end, pause = refs, time.monotonic() + timeout_s, _FIRST_WORD_S
     while True:
         left = max(0.0, end - time.monotonic())
-        _, pending = ray.wait(pending, num_returns=len(pending), timeout=min(pause, left))
+        ready, pending = ray.wait(pending, num_returns=len(pending), timeout=min(pause, left))
+        ray.get(ready)  # raises what keeps a worker from starting
         if not pending:
             return list(ray.get(refs))
-        missing = [index for index, ref in enumerate(refs) if ref in set(pending)]
-        text = (
-            f"{len(missing)} of {len(refs)} workers to start, which need {_resources.words(resources)} each. "
-            f"{_resources.there()}"
-        )
+        text = f"{len(pending)} of {len(refs)} workers to start"
+        if not reserved:
+            text += f", which need {_resources.words(resources)} each. {_resources.there()}"
         if time.monotonic() >= end:
             raise TimeoutError(f"{_resources.TIMED_OUT} Waited {timeout_s:g} s for {text}")
         say(f"waiting for {text}")

@@ -1,0 +1,73 @@
+"""What the tests have workers do."""
+
+import os
+import signal
+import sys
+import time
+
+
+def place(add=0):
+    import torch
+
+    import horovod.torch as hvd
+
+    hvd.init()
+    total = hvd.allreduce(torch.ones(3), op=hvd.Sum, name="total")
+    assert total.tolist() == [hvd.size()] * 3
+    return hvd.rank() + add, hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()
+
+
+def log_steps(steps):
+    import horovod.torch as hvd
+    from horovod.ray import ray_logger
+
+    hvd.init()
+    for step in range(steps):
+        ray_logger.log({"rank": hvd.rank(), "step": step})
+    return hvd.rank()
+
+
+def fail(how, victim=1):
+    """Take part in an allreduce that rank ``victim`` never comes to."""
+    import torch
+
+    import horovod.torch as hvd
+
+    hvd.init()
+    hvd.allreduce(torch.ones(1), name="before")
+    if hvd.rank() == victim:
+        if how == "raise":
+            raise KeyError("batch 7")
+        if how == "sys.exit":
+            sys.exit(3)
+        if how == "crash":
+            import ctypes
+
+            ctypes.string_at(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    hvd.allreduce(torch.ones(1), name="after")
+
+
+def sees():
+    return {name: os.environ.get(name, "") for name in ("CUDA_VISIBLE_DEVICES", "HOROVOD_LOCAL_RANK", "COLOUR")}
+
+
+def slowly(rank_seconds):
+    import horovod.torch as hvd
+
+    hvd.init()
+    time.sleep(rank_seconds[hvd.rank()])
+
+
+class Counter:
+    """An executable."""
+
+    def __init__(self, start, step=1):
+        self.value, self.step = start, step
+
+    def count(self):
+        import horovod.torch as hvd
+
+        hvd.init()
+        self.value += self.step + hvd.rank()
+        return self.value

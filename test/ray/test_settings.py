@@ -1,0 +1,97 @@
+"""What needs no cluster: settings, places, loggers, names of Horovod's."""
+
+import os
+import warnings
+
+import pytest
+
+from horovod.ray import BaseHorovodWorker, RayExecutor, _checks, ray_logger
+from horovod.ray._facts import Facts
+from horovod.ray._static import host_by_host, visible_gpus
+from horovod.ray.runner import Coordinator, MiniSettings
+from horovod.runner.util import network
+
+
+def test_create_settings(tmp_path):
+    file = tmp_path / "key"
+    settings = RayExecutor.create_settings(ssh_identity_file=str(file), ssh_str="s3cret", nics=["lo"])
+    assert (settings.timeout_s, settings.placement_group_timeout_s, settings.nics) == (30, 100, ["lo"])
+    assert (settings.verbose, settings.elastic, settings.key, settings.ssh_port) == (1, False, None, None)
+    assert 29 < settings.start_timeout.remaining() <= 30
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("s3cret", 0o600)
+    RayExecutor.create_settings(ssh_identity_file=str(file), ssh_str="another")
+    assert file.read_text() == "s3cret"
+    assert MiniSettings().timeout_s == 300
+    with pytest.raises(TypeError, match="settings.verbose"):
+        RayExecutor.create_settings(verbose=True)
+    with pytest.raises(ValueError, match="ssh_identity_file"):
+        RayExecutor.create_settings(ssh_str="s3cret")
+
+
+def test_coordinator():
+    coordinator = Coordinator(MiniSettings())
+    for rank in range(5):
+        coordinator.register(f"host{rank % 2}", f"node{rank % 2}", rank)
+    assert coordinator.world_size == 5
+    assert coordinator.hostnames == {"host0", "host1"}
+    assert coordinator.node_id_string == "node0:3,node1:2"
+    places = coordinator.finalize_registration()
+    names = ("HOSTNAME", "RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+    assert [[places[rank][f"HOROVOD_{name}"] for name in names] for rank in range(5)] == [
+        ["node0", 0, 5, 0, 3, 0, 2],
+        ["node1", 1, 5, 0, 2, 1, 2],
+        ["node0", 2, 5, 1, 3, 0, 2],
+        ["node1", 3, 5, 1, 2, 1, 2],
+        ["node0", 4, 5, 2, 3, 0, 1],
+    ]
+
+
+def test_ranks_are_numbered_host_by_host():
+    assert host_by_host(["b", "a", "b", "c", "a"]) == [0, 2, 1, 4, 3]
+
+
+def facts(node="n", gpus=(), python=None, gorovod=None):
+    own = {"python": "3.11.2", "gorovod": "1"}
+    return Facts(node, "host", "10.0.0.1", 7, list(gpus), python or own["python"], gorovod or own["gorovod"], "/p", "")
+
+
+def test_gpus_are_listed_by_local_rank():
+    seen = visible_gpus([facts("a", ["1"]), facts("b", ["0"]), facts("a", ["0"]), facts("c")])
+    assert seen == [{"CUDA_VISIBLE_DEVICES": gpus} for gpus in ("1,0", "0", "1,0")] + [{}]
+
+
+def test_worker_as_an_object(monkeypatch):
+    for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_SECRET_KEY", "SOME"):
+        monkeypatch.setenv(name, "0")
+    worker = BaseHorovodWorker(world_rank=2, world_size=3)
+    assert (os.environ["HOROVOD_RANK"], os.environ["HOROVOD_SIZE"]) == ("2", "3")
+    worker.update_env_vars({"SOME": 1})
+    assert worker.env_vars()["SOME"] == "1"
+    assert worker.execute(lambda executable: executable) is None
+    worker.start_executable(dict, [], {"a": 1})
+    assert worker.execute(lambda executable: executable) == {"a": 1}
+    assert worker.hostname() == os.uname().nodename
+
+
+def test_logging_to_nobody_warns_once(monkeypatch):
+    monkeypatch.setenv("HOROVOD_RANK", "0")
+    with pytest.warns(UserWarning, match="callbacks"):
+        ray_logger.log({"a": 1})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ray_logger.log({"a": 1})
+
+
+def test_driver_ip():
+    assert network.get_driver_ip(["lo"]) == "127.0.0.1"
+    assert network.get_driver_ip(["no-such-nic", "lo"]) == "127.0.0.1"
+    assert network.get_driver_ip()
+    with pytest.raises(RuntimeError, match="no-such-nic.*this host has.*lo"):
+        network.get_driver_ip(["no-such-nic"])
+
+
+def test_another_python_is_refused(cluster):
+    own = _checks.of_this_process()
+    with pytest.raises(RuntimeError, match=r"10.0.0.1 \(n\) has Python 3.8.1 \(the driver has 3"):
+        _checks.same_as_driver([own, facts(python="3.8.1", gorovod=own.gorovod)])
+    _checks.same_as_driver([own])
