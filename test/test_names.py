@@ -1,6 +1,7 @@
 """Names of Horovod's that other packages import, and the modules that are not there, which say what to do."""
 
 import importlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -18,13 +19,12 @@ from horovod.runner.util import threads
 pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="one process")
 
 
-@pytest.mark.parametrize("module", ["spark", "ray", "mxnet", "spark.torch", "ray.elastic"])
+@pytest.mark.parametrize("module", ["spark", "mxnet", "spark.torch"])
 @pytest.mark.parametrize("installed", [False, True])
 def test_modules_that_are_not_there(module, installed, tmp_path, monkeypatch):
     """With their packages as without: as an error that programs know from packages that are missing."""
-    for name in ("pyspark", "ray"):
-        if installed:
-            (tmp_path / f"{name}.py").touch()
+    if installed:
+        (tmp_path / "pyspark.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
     with pytest.raises(ImportError) as caught:
@@ -33,10 +33,32 @@ def test_modules_that_are_not_there(module, installed, tmp_path, monkeypatch):
     if module == "mxnet":
         assert "retired" in text and "NumPy 1.24" in text and "horovod.torch" in text
     else:
-        package = "pyspark" if module.startswith("spark") else "ray"
         assert "is not in this version of gorovod yet" in text and "horovodrun" in text
-        assert (f"pip install {package}" in text) == (not installed)
+        assert ("pip install pyspark" in text) == (not installed)
     assert not util.extension_available(module)
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (None, "Ray is not installed here"),
+        ("", "something else"),
+        ("__version__ = '2.9.3'", "This is Ray 2.9.3"),
+    ],
+)
+def test_ray_is_missing_or_old(found, says, tmp_path):
+    if found is None and importlib.util.find_spec("ray.util") is not None:
+        pytest.skip("Ray is installed")
+    if found is not None:
+        (tmp_path / "ray.py").write_text(found)
+    path = os.pathsep.join([str(tmp_path), str(Path(launch.__file__).parents[2])])
+    program = "import sys\ntry:\n    import horovod.ray\nexcept ImportError as e:\n    sys.exit(f'{e.name}: {e}')"
+    env = {**os.environ, "PYTHONPATH": path}
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert result.stderr.startswith("ray: horovod.ray needs Ray 2.60 or later: pip install 'gorovod[ray]'.")
+    assert says in result.stderr
 
 
 def test_arguments_of_the_launcher(monkeypatch, capfd):

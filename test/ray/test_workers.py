@@ -112,7 +112,16 @@ def test_in_a_placement_group():
     assert ray.get(driver.options(scheduling_strategy=inside).remote(1, False)) == ([0], True)
     with pytest.raises(TimeoutError, match="(?s)Placement group creation timed out.*room for 3 of 4 workers"):
         ray.get(driver.options(scheduling_strategy=inside).remote(4))
-    with pytest.raises(TimeoutError, match="(?s)Placement group creation timed out.*1 of 3 workers to start"):
-        ray.get(driver.options(scheduling_strategy=inside).remote(3))  # the driver itself takes a CPU of the group
+
+    @ray.remote(num_cpus=1)
+    class Other:
+        def there(self):
+            return True
+
+    other = Other.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote()
+    assert ray.get(other.there.remote())
+    with pytest.raises(TimeoutError, match="(?s)Placement group creation timed out.*[123] of 3 workers to start"):
+        ray.get(driver.options(num_cpus=0, scheduling_strategy=inside).remote(3))
+    ray.kill(other)
     ray.util.remove_placement_group(group)
     wait_until_free()

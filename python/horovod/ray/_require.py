@@ -12,6 +12,9 @@ except ModuleNotFoundError as e:
         raise
     raise ModuleNotFoundError(f"{_WANTED}. Ray is not installed here.", name="ray") from None
 
-_found = getattr(ray, "__version__", "")
+_found = getattr(ray, "__version__", None)
+_where = getattr(ray, "__file__", None) or ", ".join(ray.__path__)
+if _found is None:  # such as a folder of that name beside the program
+    raise ModuleNotFoundError(f"{_WANTED}. What Python finds as 'ray', {_where}, is something else.", name="ray")
 if tuple(map(int, re.findall(r"\d+", _found)[:2])) < _OLDEST:
-    raise ImportError(f"{_WANTED}. This is Ray {_found or 'of an unknown version'}, of {ray.__path__[0]}.", name="ray")
+    raise ImportError(f"{_WANTED}. This is Ray {_found}, {_where}.", name="ray")
