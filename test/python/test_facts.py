@@ -8,7 +8,7 @@ import torch
 import horovod.torch as hvd
 from horovod.common import _facts, _lib
 from horovod.common._reduce_ops import ALLREDUCE_OPS, SCATTER_OPS
-from horovod.torch import _submission
+from horovod.torch import _graph, _submission
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +53,30 @@ def test_shares_are_the_rows_of_a_reducescatter(rows):
     assert share == hvd.reducescatter(torch.ones(rows, 2)).shape[0]
     total = hvd.allreduce(torch.tensor([share]), op=hvd.Sum)
     assert int(total) == rows
+    assert _graph._share(torch.empty(rows, 2), None, hvd.Sum, 1.0, 1.0, 0).shape == (share, 2)
+    assert _facts.symbolic_share(Symbol(rows), 0).value == share
+
+
+class Symbol:
+    """A number that cannot be compared, as that of a compiler which does not know it yet."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __add__(self, other):
+        return Symbol(self.value + other)
+
+    def __sub__(self, other):
+        return Symbol(self.value - other)
+
+    def __floordiv__(self, other):
+        return Symbol(self.value // other)
+
+    def compare(self, _):
+        raise AssertionError("it is not known")
+
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = compare
+    __hash__ = None
 
 
 def test_every_type_of_the_engine_is_one_of_pytorchs():

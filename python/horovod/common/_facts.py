@@ -54,3 +54,15 @@ def share(rows: int, process_set_id: int) -> Optional[int]:
     """How many of the rows of a reducescatter are this process's; None if it is no member of the set."""
     member = _lib.rank_and_size(process_set_id)
     return None if member is None else _lib.load().gorovod_share(rows, *member)
+
+
+def symbolic_share(rows: Any, process_set_id: int) -> Any:
+    """As :func:`share`, of a number that a compiler has a symbol for: nothing is compared with it.
+
+    The rows are dealt out in turn, so the ranks differ in which row is their first one. For a process that is no member
+    the set is one of this rank alone.
+    """
+    rank, size = _lib.rank_and_size(process_set_id) or (0, 1)
+    gorovod_share = _lib.load().gorovod_share
+    first = next(n for n in range(1, size + 1) if gorovod_share(n, rank, size) == 1)
+    return (rows + size - first) // size

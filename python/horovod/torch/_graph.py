@@ -14,7 +14,7 @@ from typing import Any, Callable, Optional, Sequence, TypeVar
 
 import torch
 
-from horovod.common import _job, _lib
+from horovod.common import _facts, _job, _lib
 from horovod.common._reduce_ops import Average, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._compiling import is_compiling
@@ -161,10 +161,7 @@ def _rows_and_counts(
 def _share(
     tensor: torch.Tensor, name: Optional[str], op: int, prescale: float, postscale: float, set_id: int
 ) -> torch.Tensor:
-    rank, size = _lib.rank_and_size(set_id) or (0, 1)
-    # As _facts.share, without comparing the number of rows, which may be a symbol: the first ranks get one more.
-    rows = (tensor.shape[0] + size - 1 - rank) // size
-    return tensor.new_empty((rows, *tensor.shape[1:]))
+    return tensor.new_empty((_facts.symbolic_share(tensor.shape[0], set_id), *tensor.shape[1:]))
 
 
 _SHAPES = {
