@@ -649,6 +649,35 @@ def test_bad_arguments():
     dist.barrier()  # the operations are still in step
 
 
+def test_elements_that_share_memory_are_not_written():
+    """It is seen at the call, on every rank, whether or not it is this rank's tensor that is written."""
+    group = dist.distributed_c10d._get_default_group()
+    n = size()
+    x, wide = torch.ones(3), torch.ones(1).expand(3)
+    windows = torch.arange(4.0).as_strided((3, 2), (1, 1))
+    for start in [
+        lambda: dist.all_reduce(wide, async_op=True),
+        lambda: dist.all_reduce(windows, async_op=True),
+        lambda: group.allreduce_coalesced([x, wide]),
+        lambda: dist.reduce(wide, 0, async_op=True),
+        lambda: dist.broadcast(wide, 0, async_op=True),
+        lambda: dist.all_gather([wide] * n, x, async_op=True),
+        lambda: group._allgather_base(wide.expand(n, 3), x),
+        lambda: dist.reduce_scatter(wide, [x] * n, async_op=True),
+        lambda: group.alltoall([wide] * n, [x] * n),
+        lambda: dist.scatter(wide, [x] * n if rank() == 0 else None, src=0, async_op=True),
+        lambda: dist.irecv(wide, 0),
+    ]:
+        with pytest.raises(ValueError, match="writes to a tensor whose elements share memory"):
+            start()
+    assert torch.equal(windows, torch.arange(4.0).as_strided((3, 2), (1, 1)))
+    total = torch.empty(n, 3)
+    group._allgather_base(total, wide).wait()  # it is only read
+    check(total, torch.ones(n, 3))
+    columns = torch.zeros(4, 6)[:, ::2].t()  # of which no two elements are one
+    dist.all_reduce(columns)
+
+
 @several()
 def test_time_out():
     """Whoever waits too long is told; the operation goes on."""

@@ -83,6 +83,7 @@ class Base(dist.ProcessGroup):
         name = f"torch.{self._number}.{next(self._counter) % _NAMES}"
         # One whose submission is refused has taken its name, too: other ranks count it.
         what = f"{kind} number {name.rpartition('.')[2]} of group {self._number}"
+        _memory.check_written(outputs, what)
         operations = describe(name)
         if self._late:
             self._settle_late([tensor for operation in operations for tensor, _ in operation.keeps])

@@ -128,6 +128,34 @@ def check_unmoved(tensors: Sequence[tuple[torch.Tensor, int]], what: str) -> Non
             _submission.check_unmoved(_submission.storage_of(tensor), address, what)
 
 
+def check_written(tensors: Sequence[torch.Tensor], what: str) -> None:
+    """Raise ValueError if ``what`` is to write a tensor whose elements share memory, as those of an expanded one."""
+    for tensor in tensors:
+        if not tensor.is_contiguous() and _elements_overlap(tensor):
+            raise ValueError(
+                f"{what} writes to a tensor whose elements share memory, as after expand(): its shape is "
+                f"{tuple(tensor.shape)}, its strides are {tensor.stride()}. Give it memory of its own first, with "
+                "clone() or contiguous()."
+            )
+
+
+def _elements_overlap(tensor: torch.Tensor) -> bool:
+    steps = sorted((stride, length) for stride, length in zip(tensor.stride(), tensor.shape) if length > 1)
+    last = 0  # the offset of the last element along the steps so far
+    for stride, length in steps:
+        if stride <= last or stride == 0:
+            break
+        last += stride * (length - 1)
+    else:
+        return False
+    if tensor.numel() == 0:
+        return False
+    offsets = torch.zeros(1, dtype=torch.int64)
+    for stride, length in steps:
+        offsets = (offsets[:, None] + stride * torch.arange(length)).flatten()
+    return offsets.unique().numel() < offsets.numel()
+
+
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether the tensors have, or span, common memory."""
     if a.device != b.device or a.numel() == 0 or b.numel() == 0:

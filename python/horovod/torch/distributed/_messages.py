@@ -132,6 +132,7 @@ class Messages(Base):
     def _recv(self, tensor: torch.Tensor, src: Optional[int], tag: int) -> Work:
         source, number = None if src is None else self._ranks[src], self._tag(tag)
         host = _memory.writable(tensor)
+        _memory.check_written([tensor], "recv")
 
         def transfer() -> int:
             mine = (_memory.size(host), _memory.dtype_label(host.dtype))

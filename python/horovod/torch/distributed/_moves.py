@@ -179,6 +179,7 @@ class Moves(Base):
         outputs, inputs = list(output_tensors), list(input_tensors)
         if len(outputs) != self.size() or len(inputs) != self.size():
             raise ValueError(f"alltoall takes {self.size()} tensors for input and output, one for each rank")
+        _memory.check_written(outputs, "alltoall")
         source = self._packed(inputs)
         self._settle(outputs)
         target = torch.empty(sum(t.numel() for t in outputs), dtype=outputs[0].dtype)
