@@ -5,8 +5,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// The choice of algorithm rests only on what is equal on all members: the kind
-// of the lane, its size, its chunks, and the number of bytes.
+// The choice of algorithm depends only on what is equal on all members: the kind of the lane, its size, its chunks,
+// and the number of bytes.
 
 // flatBytes is the most that all members together may contribute for the flat
 // allreduce: reading it all costs less than a second synchronisation.
@@ -69,7 +69,7 @@ func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, i
 	}
 }
 
-// reduction is what an allreduce is asked for.
+// reduction holds the arguments of an allreduce.
 type reduction struct {
 	dt      tensor.DType
 	op      tensor.ReduceOp
@@ -111,8 +111,7 @@ func (l *Lane) Allgather(in, out []byte, counts []int64) Op {
 	}
 }
 
-// Broadcast copies root's buf into every member's. root is a lane member, and
-// len(buf) is the same on all.
+// Broadcast copies root's buf into every member's. root is a lane member, and len(buf) is the same on all.
 func (l *Lane) Broadcast(root int, buf []byte) Op {
 	switch {
 	case root < 0 || root >= l.size:

@@ -1,8 +1,7 @@
-// Package collective holds the algorithms by which the members of a lane
-// combine and exchange data, as resumable operations over transport.Shared or
-// transport.Comm, or over both where the members are on several hosts. It is a catalogue: one file an algorithm, whose
-// doc comment states its steps, the bytes it moves and when it is chosen. The methods of Lane
-// choose, by what is equal on all members alone.
+// Package collective holds the algorithms by which the members of a lane combine and exchange data, as resumable
+// operations over transport.Shared, over transport.Comm, or over both if the members are on several hosts. It is a
+// catalogue: one file an algorithm, whose doc comment states its steps, the bytes it moves and when it is chosen. The
+// methods of Lane choose by properties that are equal on all members.
 //
 // The engine starts the same operations in the same order on every member of a
 // lane and polls them. An operation never blocks, starts no goroutine, and
@@ -19,16 +18,14 @@ import (
 
 // Op is a collective in progress.
 type Op interface {
-	// Advance does all that can be done now without waiting and reports whether
-	// the operation has ended; then the buffers are the caller's again. While it
-	// has not ended, nothing more can be done before another member acts, and
-	// that rings this rank's bell. An error is of the arguments: it ends the
-	// operation before anything was sent or touched, but see Alltoall.
+	// Advance does everything that is possible now without waiting, and reports whether the operation has ended; then
+	// the buffers are the caller's again. Otherwise nothing is possible before another member acts, and that rings
+	// this rank's bell. An error is about the arguments: it ends the operation before anything was sent or changed,
+	// but see Alltoall.
 	Advance() (done bool, err error)
 }
 
-// Carrier is what a lane's operations run on: a Lane, or something else that can do
-// the same, such as MPI. The methods are described at Lane.
+// Carrier runs a lane's operations: a Lane, or a replacement such as MPI. Lane documents the methods.
 type Carrier interface {
 	AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op
 	AllreduceParts(dt tensor.DType, op tensor.ReduceOp, parts []Part, prescale, postscale float64) Op
@@ -48,13 +45,12 @@ type Carrier interface {
 	Tune(t Tuning)
 	Moved() uint64
 
-	// Polled reports that nobody rings this rank's bell for the operations: while one
-	// is under way, its driver has to advance it over and over.
+	// Polled reports whether the driver has to poll an operation under way, because nobody rings this rank's bell for
+	// it.
 	Polled() bool
-	// Close gives up this member's part, once no operation will be started any more. cause is why
-	// the engine ends before its time, nil where a process set is removed or all leave in order. It
-	// belongs to the driver. Not quiet: an operation under way could not be taken back, so that its
-	// buffers may be written to at any time, and the process has to end.
+	// Close ends this member's part, after the last operation. cause says why the engine ends early; it is nil if a
+	// process set is removed or all leave in order. Only the driver calls it. An unquiet result means that an
+	// operation under way could not be cancelled: its buffers may still be written to, and the process has to end.
 	Close(cause error) (quiet bool)
 }
 
@@ -127,7 +123,7 @@ type Lane struct {
 	reduceHierarchical        reduceHierarchical
 }
 
-// NewLane takes over the data path of t. Nothing may have passed it before.
+// NewLane makes a lane that owns the data path of t, which nobody has used before.
 func NewLane(t *transport.Lane, o Options) *Lane {
 	if t.Comm == nil {
 		return newLane(t.Shared.Rank(), t.Shared.Size(), t.Shared, nil, o)

@@ -8,13 +8,12 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// What a member puts into shared memory, others read on their cores. Where the cores share
-// a cache it is best left there; where they do not (on several sockets, or chips of one
-// socket) each line would have to be fetched out of the writer's cache, which takes two to
-// three times as long as writing past the caches and reading from memory. Which of the
-// two holds cannot be asked, and on a virtual machine changes while a job runs. So
-// allreduces try both ways now and then, by the numbers of their chunks, at the same time on all
-// members, and each member keeps the way by which its own steps took less time. No result depends on it.
+// Members write to shared memory what others read on their cores. If the cores share a cache, the data should stay
+// there. If they do not (on several sockets, or chips of one socket), each line must come out of the writer's cache,
+// which takes two to three times as long as writing past the caches and reading from memory. Nobody can ask which case
+// holds, and on a virtual machine it changes while a job runs. So allreduces try both ways now and then, by the
+// numbers of their chunks, at the same time on all members. Each member keeps the way by which its own steps took less
+// time. No result depends on it.
 
 // delivery is how a member writes what others read. It belongs to the lane's driver.
 type delivery struct {

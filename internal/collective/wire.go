@@ -5,12 +5,10 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Compression on the wire. Partial sums stay in memory in the elements' own type.
-// What is sent is rounded to the wire's type on the way out, and added to a
-// partial sum, or widened, where it arrives. What an algorithm distributes as the
-// result is rounded once by its owner, who uses the rounded values too: narrowing
-// those again is exact, so that however often they are passed on all members get
-// the same bits.
+// Compression on the wire. Partial sums stay in memory in the elements' own type. Members round data to the wire's
+// type when they send it, and add it to a partial sum, or widen it, when it arrives. The owner of a part of the result
+// rounds it once, and also uses the rounded values itself. Rounding these again is exact, so all members get the same
+// bits, however often the values are passed on.
 
 // compressed reports that elements change their form on the wire.
 func (r *reduction) compressed() bool { return r.wire != tensor.WireAsIs }

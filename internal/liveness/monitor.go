@@ -25,7 +25,7 @@ import (
 // launcher's report, which knows the exit code or the signal.
 const newsDelay = time.Second
 
-// Options are what a Monitor watches.
+// Options is the input of New.
 type Options struct {
 	Config  *config.Config // its knobs; the agreed ones are rank 0's
 	Rank    int
@@ -57,7 +57,7 @@ type Monitor struct {
 	left    bool          // this rank leaves: deaths mean nothing any more
 }
 
-// New begins to watch.
+// New starts to watch.
 func New(o Options) *Monitor {
 	m := &Monitor{Options: o, deaths: make(map[int]rendezvous.Death), news: make(chan struct{})}
 	if o.Session != nil {
@@ -66,7 +66,7 @@ func New(o Options) *Monitor {
 	return m
 }
 
-// Connected tells what connects this rank with the others.
+// Connected takes the connections of this rank with the others.
 func (m *Monitor) Connected(network transport.Network, messages transport.Pulsed) {
 	m.mu.Lock()
 	m.network = network
@@ -81,7 +81,7 @@ func (m *Monitor) Connected(network transport.Network, messages transport.Pulsed
 	}
 }
 
-// Hook has an engine that is about to be made tell and ask this Monitor.
+// Hook connects the options of an engine with this Monitor.
 func (m *Monitor) Hook(o *engine.Options) {
 	o.Failed, o.Agree, o.Left, o.Victim = m.failed, m.agree, m.onLeft, m.onVictim
 	o.Stalled = m.heartbeat.waiting
@@ -93,7 +93,7 @@ func (m *Monitor) Hook(o *engine.Options) {
 	}
 }
 
-// Started tells of the engine.
+// Started takes the engine.
 func (m *Monitor) Started(e *engine.Engine) {
 	m.mu.Lock()
 	m.engine = e
@@ -104,7 +104,7 @@ func (m *Monitor) Started(e *engine.Engine) {
 	}
 }
 
-// Leave is called before this rank leaves: what happens to others is no failure from now on.
+// Leave is called before this rank leaves: from then on, no death of another rank is a failure.
 func (m *Monitor) Leave() {
 	m.mu.Lock()
 	m.left = true
@@ -114,24 +114,24 @@ func (m *Monitor) Leave() {
 	}
 }
 
-// Close ends what is running, and waits. It is called after Leave.
+// Close stops all goroutines of the Monitor, and waits for them. Call it after Leave.
 func (m *Monitor) Close() { m.heartbeat.close() }
 
-// state is what the engine is, if there is one, and whether this rank leaves.
+// state returns the engine, if there is one, and whether this rank leaves.
 func (m *Monitor) state() (e *engine.Engine, left bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.engine, m.left
 }
 
-// NextDeath is a channel that is closed when the next rank dies; dead says that one has.
+// NextDeath returns a channel that is closed when the next rank dies; dead says that one has died already.
 func (m *Monitor) NextDeath() (news <-chan struct{}, dead bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.news, len(m.deaths) > 0
 }
 
-// onDeath takes the launcher's news.
+// onDeath handles the launcher's news of a death.
 func (m *Monitor) onDeath(d rendezvous.Death) {
 	m.mu.Lock()
 	_, known := m.deaths[d.Rank]
@@ -152,7 +152,7 @@ func (m *Monitor) onDeath(d rendezvous.Death) {
 	m.Abort(reported{errors.New(d.String())})
 }
 
-// Vanished is told that the process of a local rank is gone.
+// Vanished reports that the process of a local rank is gone.
 func (m *Monitor) Vanished(rank, pid int) {
 	if m.awaitNews(rank) != nil {
 		return // onDeath has acted
@@ -192,8 +192,8 @@ func (m *Monitor) awaitNews(rank int) *rendezvous.Death {
 	}
 }
 
-// onLost is told that the rendezvous is gone. Where a rank serves it, that rank may have
-// left in order, and its word of that be on the way.
+// onLost handles the loss of the rendezvous. A rank that serves it may have left in order, with its goodbye still
+// under way.
 func (m *Monitor) onLost(err error) {
 	server := m.server()
 	if server == "" {
@@ -224,8 +224,8 @@ func (m *Monitor) server() string {
 	return ServedBy(m.Session, m.Members)
 }
 
-// ServedBy names the rank that serves the rendezvous, which is rank 0; empty if the launcher does. members may be
-// empty before they are known.
+// ServedBy names the rank that serves the rendezvous, which is rank 0; empty for the launcher. members may be empty
+// while they are unknown.
 func ServedBy(s *rendezvous.Session, members roster.Members) string {
 	if name := s.ServedBy(); name == "" || len(members) == 0 {
 		return name
@@ -233,8 +233,7 @@ func ServedBy(s *rendezvous.Session, members roster.Members) string {
 	return members.Describe(0)
 }
 
-// Abort fails this rank's operations, and those of the others as far as they can be
-// reached. Before Connected it does nothing.
+// Abort fails this rank's operations, and those of all ranks that it can reach. Before Connected it does nothing.
 func (m *Monitor) Abort(cause error) {
 	m.mu.Lock()
 	network := m.network

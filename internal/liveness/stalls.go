@@ -22,7 +22,7 @@ func (m *Monitor) inspectStalls() {
 	}
 }
 
-// waiting is what this rank is waiting for.
+// waiting lists the pending operations of this rank.
 func (m *Monitor) waiting() []stall.Waiting {
 	e, _ := m.state()
 	if e == nil {

@@ -14,14 +14,12 @@ import (
 // all of these members have asked for it or have joined, and then lets them go,
 // each once for all that have sent it in the same words.
 //
-// No Request is held that somebody needs: the Coordinator answers a name only when
-// every member has asked for it or has joined, so it cannot answer before the last
-// of these members has, and then nothing is held. What it does earlier is to retire
-// the card that the name has, which makes those ask who have marked it: hence a
-// Contested Request goes on at once. (A name that has no card gets none while a
-// Request for it is held, since it gets one by a Response to its present round.)
-// So do Settle, by which a member waits for itself alone, and Join, before which all
-// that is held goes on: a member's Requests must not come after its Join.
+// It never holds a Request that somebody needs: the Coordinator answers a name only after every member has asked for
+// it or has joined, so only after the last of these members has; and then nothing is held. Before that, the
+// Coordinator only retires the card that the name has, so that the members that have marked it ask in full: hence a
+// Contested Request goes on at once. (A name without a card gets none while a Request for it is held, since it gets
+// one by a Response to its present round.) Two kinds also go on at once: Settle, by which a member waits for itself
+// alone, and Join. Everything held goes before a Join, because a member's Requests must not come after it.
 //
 // Requests of one member for different names may so change places. The
 // Coordinator takes notice of their order only to answer a group, or what a Join
@@ -55,7 +53,7 @@ type asked struct {
 	seq  uint64 // order of the first Requests
 }
 
-// variant is a Request in one wording, with those who have sent it and wait.
+// variant is a Request in one wording, with the waiting members that have sent it.
 type variant struct {
 	members []int
 	request []byte
@@ -71,7 +69,7 @@ func NewCombiner(members []int) *Combiner {
 	return c
 }
 
-// Take takes a Request, and calls pass for each one that is to go on.
+// Take takes a Request, and calls pass for each one that goes on now.
 func (c *Combiner) Take(from []int, request []byte, pass func(from []int, request []byte)) error {
 	r := &c.request
 	if err := r.Decode(request); err != nil {
@@ -129,7 +127,7 @@ func (c *Combiner) rejoin(from []int, r *Request) {
 	}
 }
 
-// join lets everything go that is held, and notes who asks for nothing more.
+// join releases everything held, and notes which members ask for nothing more.
 func (c *Combiner) join(from []int, pass func([]int, []byte)) {
 	for _, m := range from {
 		c.joined[c.place[m]] = true
@@ -161,7 +159,7 @@ func (c *Combiner) asked(name string) *asked {
 	return a
 }
 
-// complete reports whether nobody is missing who may still ask.
+// complete reports whether all members that may still ask have asked.
 func (c *Combiner) complete(a *asked) bool {
 	if a.n == len(c.members) {
 		return true
@@ -185,7 +183,7 @@ func (c *Combiner) drop(a *asked) {
 	c.spare = append(c.spare, a)
 }
 
-// hold keeps a Request with those that are worded alike.
+// hold adds a Request to those with the same wording.
 func (a *asked) hold(from []int, request []byte) {
 	for i := range a.held {
 		if v := &a.held[i]; string(v.request) == string(request) {
@@ -203,7 +201,7 @@ func (a *asked) hold(from []int, request []byte) {
 	v.request = append(v.request[:0], request...)
 }
 
-// release lets go what is held.
+// release passes on everything held.
 func (a *asked) release(pass func([]int, []byte)) {
 	for i := range a.held {
 		v := &a.held[i]

@@ -9,12 +9,11 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// Cards is what the Coordinator needs of the lane's board; transport.Board
-// implements it. Marks, Acquire and Retire must be atomic to one another.
+// Cards is the part of the lane's board that the Coordinator uses; transport.Board implements it. Marks, Acquire and
+// Retire must be atomic with respect to one another.
 type Cards interface {
-	// Acquire returns a card with a generation that it never had before. It may
-	// take a card that stands for another name, but not one that a member has
-	// marked: that mark would be lost. False: there is none at this moment.
+	// Acquire returns a card with a generation that it never had before. It may take a card of another name, but not
+	// one that a member has marked: that mark would be lost. False: no card is free at this moment.
 	Acquire() (card, gen uint32, ok bool)
 	// Retire ends the card's generation and returns lane members whose marks it
 	// takes back: such a mark is not reported stale to its member. All others that
@@ -52,9 +51,8 @@ type Options struct {
 // sender. Hence a card can be retired whenever the need arises, and Retire has
 // no reason to fail. Members that mark later are refused, and post in full.
 //
-// When the first member joins all cards are retired, and none is given before
-// all have joined: so every name passes here, where it is known who is missing
-// for good.
+// When the first member joins, all cards are retired, and no name gets one before all have joined. So every name
+// passes here, where the ranks are known that will not ask.
 //
 // A Coordinator is not safe for concurrent use.
 type Coordinator struct {
@@ -97,11 +95,9 @@ func NewCoordinator(members []int, cards Cards, o Options) *Coordinator {
 	}
 }
 
-// Step takes one Request, which the lane members from (ascending) have sent in
-// the same words, and returns the Responses to publish, in order, before those of
-// any later call. They must not be changed,
-// and the slice is valid until the next call; r is the caller's again. An error is a
-// violation of the protocol, by which the lane must be aborted.
+// Step takes one Request, which the lane members from (ascending) have sent in the same words, and returns the
+// Responses to publish, in order, before those of later calls. Do not change them; the slice is valid until the next
+// call. r is the caller's again. An error is a violation of the protocol: abort the lane.
 func (c *Coordinator) Step(from []int, r *Request) ([]*Response, error) {
 	for _, m := range from {
 		if m < 0 || m >= len(c.members) {
@@ -162,8 +158,8 @@ func (c *Coordinator) advance(t *tally) {
 	}
 }
 
-// complete reports whether nobody is missing in t who may still come. Process
-// sets are made and removed by all members, joined ones too.
+// complete reports whether all members that may still ask are in t. Joined members, too, ask to make and remove
+// process sets.
 func (c *Coordinator) complete(t *tally) bool {
 	if t.n == len(c.members) {
 		return true
@@ -284,20 +280,17 @@ func (c *Coordinator) cache(resp *Response) {
 	c.byCard[card] = resp
 }
 
-// forget notes that resp has lost its card. When the name comes back with the
-// same parameters it need not be seen twice again.
+// forget notes that resp has lost its card. If the name comes back with the same parameters, it gets a card at once.
 func (c *Coordinator) forget(resp *Response) {
 	delete(c.byName, resp.Name)
 	delete(c.byCard, resp.Card)
 	c.recent.put(resp)
 }
 
-// Pending calls f for each name that some but not all members have asked for
-// in full, in the order in which they were first asked for. present and missing
-// are lane members, ascending, valid during the call only. A member that has
-// joined is missing only where it may still come. Names that are announced by
-// marks are not among them: the board knows those. Nor are names that wait only
-// for others of their group, since those are there themselves.
+// Pending calls f for each name that some but not all members have asked for in full, in the order of their first
+// Requests. present and missing are lane members, ascending, valid during the call only. A joined member is missing
+// only if it may still ask. Pending leaves out names announced by marks, which the board knows, and names that wait
+// only for others of their group, which are listed themselves.
 func (c *Coordinator) Pending(f func(name string, t operation.Kind, present, missing []int)) {
 	present := make([]int, 0, len(c.members))
 	missing := make([]int, 0, len(c.members))

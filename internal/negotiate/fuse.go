@@ -5,8 +5,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Batch is what is executed as one collective. The fields before Responses are
-// common to all of them; a Response with an Err is alone in its Batch.
+// Batch is executed as one collective. The fields before Responses are common to all of them. A Response with an Err
+// is alone in its Batch.
 type Batch struct {
 	Type                operation.Kind
 	DType               tensor.DType
@@ -22,20 +22,18 @@ const maxOpen = 8
 
 // FuseOptions restricts what Fuse joins.
 type FuseOptions struct {
-	// Groups keeps groups apart: a Response is joined only with those of its own
-	// group, and one without a group only with its like.
+	// Groups keeps groups apart: a Response joins only those of its own group, and one without a group only those
+	// without.
 	Groups bool
 }
 
-// Fuse appends to dst the plan for rs, a batch of the lane's log: which
-// Responses are executed together, and in which order. Allreduces of the same
-// kind, and Adasums of the same kind, go together while their bytes remain within threshold, also past others
-// that stand between them; a Batch stands where its first Response stood. A
-// tensor larger than threshold is alone, and so is one that says so, and everything if threshold is
-// 0. The plan depends on nothing but the arguments, so all members have the same.
+// Fuse appends to dst the plan for rs, a batch of the lane's log: which Responses are executed together, and in which
+// order. Allreduces of one kind, and Adasums of one kind, join while their bytes stay within threshold, also past
+// others between them; a Batch stands where its first Response stood. A tensor is alone if it is larger than
+// threshold, if its Response says so, or if threshold is 0. The plan depends only on the arguments, so all members
+// have the same.
 //
-// Fuse takes over the memory behind dst, that of the Batches between its length
-// and its capacity included: with plan = Fuse(plan[:0], …) it stops allocating.
+// Fuse reuses the memory behind dst, up to its capacity: with plan = Fuse(plan[:0], …) it stops allocating.
 func Fuse(dst []Batch, rs []*Response, threshold int64, o FuseOptions) []Batch {
 	// The Batches that may still grow, at most one of a kind. When there are too
 	// many kinds the one opened first is closed.

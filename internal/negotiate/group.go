@@ -11,9 +11,8 @@ type groupKey struct {
 // groups keeps complete tallies until all of their group are complete.
 type groups struct {
 	held map[groupKey][]*tally
-	// loose are groups about which members have disagreed: somebody sent one of
-	// their tensors alone, or in another group. It cannot be said any more when
-	// such a group is complete, so nothing waits for it.
+	// loose are groups about which members disagree: a member sent one of their tensors alone, or in another group.
+	// Nobody can tell any more when such a group is complete, so nothing waits for it.
 	loose map[groupKey]bool
 }
 
@@ -42,7 +41,7 @@ func (g *groups) add(t *tally) []*tally {
 	return held
 }
 
-// loosen gives up the groups that t's members name, and returns what they held.
+// loosen gives up the groups that t's members name, and returns their held tallies.
 func (g *groups) loosen(t *tally) []*tally {
 	var held []*tally
 	for _, r := range t.reqs {
@@ -58,7 +57,7 @@ func (g *groups) loosen(t *tally) []*tally {
 	return held
 }
 
-// releaseAll returns everything that is held.
+// releaseAll returns all held tallies.
 func (g *groups) releaseAll() []*tally {
 	var all []*tally
 	for _, held := range g.held {
@@ -69,7 +68,7 @@ func (g *groups) releaseAll() []*tally {
 	return all
 }
 
-// group is what t belongs to, and whether its members agree on that.
+// group is the group of t, and whether its members agree on it.
 func (t *tally) group() (key groupKey, agreed bool) {
 	first := t.first()
 	for _, r := range t.reqs {

@@ -6,8 +6,8 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// join notes that a member asks for nothing more until all have joined. What
-// waited for it alone becomes complete, in the order of the first Requests.
+// join notes that a member asks for nothing more until all have joined. Tallies that waited for it alone become
+// complete, in the order of their first Requests.
 func (c *Coordinator) join(from int, name string) error {
 	switch {
 	case c.joins == 0:

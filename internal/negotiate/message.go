@@ -1,9 +1,7 @@
-// Package negotiate decides what a lane executes next. Worker and Coordinator
-// are pure state machines: a call is an event, what it returns are the messages
-// to send. There are no goroutines, clocks, locks or sockets inside, so every
-// interleaving can be tested in one thread. The engine calls them, one
-// goroutine at a time per lane, and carries their messages over a
-// transport.Board.
+// Package negotiate decides what a lane executes next. Worker and Coordinator are pure state machines: a call is an
+// event, and its results are the messages to send. There are no goroutines, clocks, locks or sockets inside, so a test
+// can try every interleaving in one thread. The engine calls them, one goroutine at a time per lane, and carries their
+// messages over a transport.Board.
 package negotiate
 
 import (
@@ -26,7 +24,7 @@ const MaxDims = 255
 // MaxRanks is the largest number of ranks in a Request.
 const MaxRanks = 16 << 10
 
-// Request says that one member has submitted a tensor, or asks for something else.
+// Request says that one member has submitted a tensor, or asks for something else, see operation.Kind.
 type Request struct {
 	Type      operation.Kind
 	DType     tensor.DType
@@ -44,22 +42,20 @@ type Request struct {
 	Group     string
 	GroupSize int32
 	Ranks     []int32 // AddProcessSet: the set's world ranks, ascending
-	// Refused, if not empty, is why the sender does not take part: the tensor fails
-	// on all members with this text.
+	// Refused, if not empty, says why the sender does not take part: the tensor fails on all members with this text.
 	Refused string
-	// Alone says that the sender uses the tensor's memory in another Allreduce, too, so that the two must not
-	// be executed as one.
+	// Alone says that another Allreduce of the sender uses the tensor's memory, too, so the two must not be fused.
 	Alone bool
-	// Contested says that the sender's cache has a card for the name, and yet it
-	// asks in full. Others may have marked the card, and would ask in full only after
-	// the coordinator has seen this Request: so it must wait for nobody (Combiner).
+	// Contested says that the sender's cache has a card for the name, and yet it asks in full. Members that have
+	// marked the card ask in full only after the coordinator has seen this Request, so it must not wait for them
+	// (Combiner).
 	Contested bool
 }
 
 // NoCard is the Card of a Response that is not cached.
 const NoCard = ^uint32(0)
 
-// Response tells every member to execute what was asked for, or to fail it.
+// Response tells every member to execute an operation, or to fail it.
 type Response struct {
 	Type      operation.Kind
 	Err       string // not empty: fail the tensor with PRECONDITION_ERROR and this text
@@ -76,11 +72,11 @@ type Response struct {
 	Group     string // as in the Requests
 	GroupSize int32
 	Alone     bool // as in one of the Requests
-	// Joined lists the lane members, ascending, that have joined and did not ask
-	// for this tensor: they execute it without an input of their own.
+	// Joined lists the lane members, ascending, that have joined and did not ask for this tensor: they execute it
+	// without an input of their own.
 	Joined []int32
-	// Card and Gen name the cache card under which this Response can be repeated;
-	// NoCard if it cannot. A card that stood for another name stands for this one now.
+	// Card and Gen name the cache's card by which this Response can be repeated; NoCard if it cannot. A card that
+	// belonged to another name now belongs to this one.
 	Card uint32
 	Gen  uint32
 }

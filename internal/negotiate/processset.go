@@ -2,8 +2,8 @@ package negotiate
 
 import "slices"
 
-// processSetIDs gives process sets their ids: first those of sets that were
-// removed, in the order of their removal, then new ones. Id 0 is the world.
+// processSetIDs gives process sets their ids: first those of removed sets, in the order of their removal, then new
+// ones. Id 0 is the world.
 type processSetIDs struct {
 	last  int32   // the largest ever given
 	freed []int32 // given and free again

@@ -1,8 +1,7 @@
 package negotiate
 
-// recent remembers the last Response of names that have no card, so that only
-// a name that comes again is given one. Names that are used once, such as
-// "allreduce.noname.17", leave it first in, first out.
+// recent remembers the last Response of names without a card, so that only a repeated name gets one. Names that are
+// used once, such as "allreduce.noname.17", leave it first in, first out.
 type recent struct {
 	limit int
 	ring  []*Response // at most limit

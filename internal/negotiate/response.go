@@ -24,10 +24,9 @@ func absentOf(reqs []*Request) []int32 {
 	return absent
 }
 
-// merge is the Response to requests that were found to agree; reqs[i] is
-// member i's, nil if it has joined. It takes only those fields that mean
-// something for the type, so that a stray value in another one cannot keep a
-// Response from being repeated.
+// merge returns the Response to Requests that agree; reqs[i] is member i's, nil if it has joined. It takes only the
+// fields that have a meaning for the kind, so that a stray value in another field cannot keep a Response from being
+// repeated.
 func merge(reqs []*Request) *Response {
 	first := firstOf(reqs)
 	resp := &Response{
@@ -73,9 +72,8 @@ func merge(reqs []*Request) *Response {
 	return resp
 }
 
-// answers reports whether r says the same as did member's Request that led to
-// this Response. Of the device only the kind counts: each member has its own GPU.
-// A refusal is no repetition, and what is executed alone may be so without need.
+// answers reports whether r says the same as the Request of member that led to this Response. Of the device only the
+// kind counts: each member has its own GPU. It is false for a refusal, and for a Response to be executed alone.
 func (r *Response) answers(q *Request, member int) bool {
 	if q.Type != r.Type || q.DType != r.DType || !sameKind(q.Device, r.Device) || q.Name != r.Name ||
 		q.Group != r.Group || q.GroupSize != r.GroupSize || q.Refused != "" || q.Alone && !r.Alone {
@@ -94,7 +92,7 @@ func (r *Response) answers(q *Request, member int) bool {
 		r.hasShapeOf(q, d, member)
 }
 
-// hasShapeOf reports whether the shape of r is the one that member has asked for in q, as far as it has a say in it.
+// hasShapeOf reports whether r has the shape that member has asked for in q, as far as member decides it.
 func (r *Response) hasShapeOf(q *Request, d *operation.Descriptor, member int) bool {
 	if d.Has(operation.Shape) {
 		return q.Shape.Equal(r.Shape)
@@ -108,9 +106,9 @@ func (r *Response) hasShapeOf(q *Request, d *operation.Descriptor, member int) b
 	return d.Output != operation.OfAll || member < len(r.FirstDims) && q.Shape[0] == r.FirstDims[member]
 }
 
-// Fits reports whether the sizes that r announces are those that member has asked for in
-// q, as far as it has: what others contribute to an Allgather or Alltoall it does not know.
-// A member that allocates or copies by a Response that it has not posted must look.
+// Fits reports whether r has the sizes that member has asked for in q, as far as it knows them: it does not know the
+// others' contributions to an Allgather or Alltoall. A member must call it before it allocates or copies by a Response
+// that it has not posted.
 func (r *Response) Fits(q *Request, member int) bool {
 	if q.Type != r.Type {
 		return false
@@ -122,8 +120,7 @@ func (r *Response) Fits(q *Request, member int) bool {
 	return q.DType == r.DType && r.hasShapeOf(q, d, member)
 }
 
-// request is the inverse of merge: what member must have meant when it marked
-// this Response's card.
+// request undoes merge: it returns the Request that member meant when it marked this Response's card.
 func (r *Response) request(member int) *Request {
 	q := &Request{
 		Type:      r.Type,

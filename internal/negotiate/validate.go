@@ -9,17 +9,17 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// check is one condition on the members' Requests. It has either refuse, or
-// ok: then the first member's Request is compared with each one's, its own included.
+// check is one condition on the members' Requests. It has either refuse, or ok, which compares the first member's
+// Request with each one's, its own included.
 type check struct {
-	// of says for which kinds, that of the first Request, it holds; nil: all.
+	// of selects kinds, by the first Request; nil: all.
 	of func(d *operation.Descriptor) bool
-	// refuse is the text if the Requests cannot be executed, otherwise empty.
+	// refuse returns a text if the Requests cannot be executed, otherwise "".
 	refuse func(c *Coordinator, reqs []*Request) string
 	ok     func(first, r *Request) bool
 	// text is Horovod's message about the first pair that is not ok.
 	text func(first, r *Request) string
-	// show is what a member's Request says in the matter.
+	// show describes this field of a member's Request.
 	show func(r *Request) string
 }
 
@@ -146,8 +146,7 @@ var checks = []check{
 		},
 		show: showDevice,
 	},
-	// The rest is not Horovod's, which transmits no groups, and compares process
-	// sets by collectives of their own.
+	// The rest is not Horovod's, which sends no groups, and compares process sets by collectives of their own.
 	{
 		ok: func(first, r *Request) bool { return r.Group == first.Group && r.GroupSize == first.GroupSize },
 		text: func(first, r *Request) string {
@@ -183,14 +182,13 @@ var checks = []check{
 	},
 }
 
-// agreeing are the kinds on whose fields all members agree.
+// agreeing selects the kinds in whose fields all members must agree.
 func agreeing(fields operation.Field) func(d *operation.Descriptor) bool {
 	return func(d *operation.Descriptor) bool { return d.Has(fields) }
 }
 
-// validate says why the members' Requests for one name cannot be executed;
-// empty if they can. Those of members that have joined are nil. Horovod's text
-// comes first, then which ranks said what.
+// validate says why the members' Requests for one name cannot be executed; empty if they can. Those of joined members
+// are nil. Horovod's text comes first, then each rank's value.
 func (c *Coordinator) validate(reqs []*Request) string {
 	first := firstOf(reqs)
 	// Members that say the same share a Request, and are looked at once.
@@ -225,8 +223,8 @@ func (c *Coordinator) validate(reqs []*Request) string {
 	return c.implausible(reqs)
 }
 
-// refuseJoined refuses what cannot do without the members that are absent.
-// Members that have asked for the tensor and joined afterwards do take part.
+// refuseJoined refuses operations that need the absent members. Members that have asked for the tensor and joined
+// afterwards do take part.
 func (c *Coordinator) refuseJoined(reqs []*Request) string {
 	first := firstOf(reqs)
 	d := first.Type.Describe()
@@ -269,8 +267,8 @@ func (c *Coordinator) refusePrescale(reqs []*Request) string {
 		strconv.FormatFloat(r.Prescale, 'g', -1, 64), size, c.options.FusionThreshold)
 }
 
-// implausible refuses what the members agree on but nobody can execute. The
-// engine refuses it at the door; here it keeps a Response from being wrong.
+// implausible refuses Requests that agree but that nobody can execute. The engine already refuses them at submission;
+// here it keeps a Response from being wrong.
 func (c *Coordinator) implausible(reqs []*Request) string {
 	first := firstOf(reqs)
 	d := first.Type.Describe()
@@ -329,7 +327,7 @@ func (c *Coordinator) implausibleSet(first *Request) string {
 	return ""
 }
 
-// implausibleSum refuses an allgather whose output is too large to be counted.
+// implausibleSum refuses an allgather whose output has too many bytes to count.
 func implausibleSum(reqs []*Request) string {
 	first := firstOf(reqs)
 	var dims []int64
@@ -354,8 +352,8 @@ func implausibleSum(reqs []*Request) string {
 	return ""
 }
 
-// showShape leaves out what an alltoall does not compare, and what is not known
-// of a Request that came as a mark: the first dimension.
+// showShape leaves out the first dimension of an alltoall, which is not compared, and of a Request that came as a
+// mark, which is not known.
 func showShape(r *Request) string {
 	if r.Type.Describe().Output == operation.Sent && len(r.Shape) > 0 {
 		return strings.Replace(r.Shape.String(), strconv.FormatInt(r.Shape[0], 10), "_", 1)

@@ -7,9 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// Worker is one member's part of a lane: the cache of Responses that can be
-// repeated by card. It holds what the lane's log has said up to the record that
-// was applied last; members that have read equally far hold the same.
+// Worker is one member's part of a lane: the cache of Responses that can be repeated by card. It reflects the lane's
+// log up to the last applied record. Members that have read equally far have equal Workers.
 //
 // A Worker is not safe for concurrent use.
 type Worker struct {
@@ -28,12 +27,10 @@ func NewWorker(member int) *Worker {
 	}
 }
 
-// Lookup says how to announce r. If cached, card and gen are to be marked on
-// the board, and r posted in full only if the board refuses them as stale;
-// otherwise r is to be posted in full at once. A name may not be announced
-// again before its last Response or card record has been read from the log.
-// Lookup sets r.Contested, and does not allocate. If cached, r.Name has become the
-// cache's copy of the same name, which lives as long as anybody has it.
+// Lookup says how to announce r. If cached, mark card and gen on the board, and post r in full only if the board
+// refuses them as stale. Otherwise post r in full at once. Do not announce a name again before its last Response or
+// card record has been read from the log. Lookup sets r.Contested, and does not allocate. If cached, r.Name becomes
+// the cache's copy of the same name.
 func (w *Worker) Lookup(r *Request) (card, gen uint32, cached bool) {
 	resp := w.byName[r.Name]
 	r.Contested = resp != nil && !resp.answers(r, w.member)
@@ -47,11 +44,10 @@ func (w *Worker) Lookup(r *Request) (card, gen uint32, cached bool) {
 // CardGen names a card under one of its generations.
 type CardGen struct{ Card, Gen uint32 }
 
-// LookupGroup is Lookup for all tensors of a group, which are announced in one
-// way: it appends to dst what is to be marked, in the order of rs and all at
-// once, and returns true; or returns dst as it was, and false: then all of rs are
-// to be posted in full, one after the other, as when the board refuses a single
-// one of the marks. It allocates only where dst has no room.
+// LookupGroup is Lookup for all tensors of a group, which are announced in one way. If all are cached, it appends
+// their cards to dst, in the order of rs, and returns true: mark them all at once. Otherwise it returns dst unchanged,
+// and false: post all of rs in full, one after the other. Do the same if the board refuses any of the marks. It
+// allocates only if dst has no room.
 func (w *Worker) LookupGroup(dst []CardGen, rs []*Request) ([]CardGen, bool) {
 	n := len(dst)
 	for _, r := range rs {
@@ -77,8 +73,7 @@ func (w *Worker) Apply(resp *Response) {
 		clear(w.byCard)
 		return
 	}
-	// A Response exists because a Request came in full, on which the coordinator
-	// has retired the card that the name had.
+	// A Response exists because a Request came in full, for which the coordinator has retired the name's card.
 	w.drop(w.byName[resp.Name])
 	if resp.Card == NoCard || resp.Err != "" {
 		return
@@ -99,16 +94,15 @@ func (w *Worker) drop(resp *Response) {
 	}
 }
 
-// Cards calls f for each card that stands for something.
+// Cards calls f for each card with a name.
 func (w *Worker) Cards(f func(card uint32, resp *Response)) {
 	for card, resp := range w.byCard {
 		f(card, resp)
 	}
 }
 
-// Card resolves a card record of the log. The Response is shared and must not
-// be changed; later calls do not change it either. An error means that the
-// card stands for nothing here: the log is corrupt.
+// Card resolves a card record of the log. The Response is shared: do not change it; later calls do not change it
+// either. An error means that the card has no name here: the log is corrupt.
 func (w *Worker) Card(card uint32) (*Response, error) {
 	resp := w.byCard[card]
 	if resp == nil {

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of an answer, which keep it below 64 KiB whatever the names are.
+// Limits of an answer. They keep it below 64 KiB for all names.
 const (
 	maxEntries = 64
 	maxName    = 200 // bytes
@@ -23,16 +23,15 @@ const (
 	markSize   = 4 // bytes, and a third as much again in an answer
 )
 
-// OpJoin is the Op of a rank that has joined. It lacks no tensor of its process
-// set, and its own wait is not a stall: the others still have data.
+// OpJoin is the Op of a rank that has joined. Such a rank lacks no tensor of its process set, and its own wait is not
+// a stall: the others still have data.
 const OpJoin = "JOIN"
 
 // Phase is how far an operation has come on a rank.
 type Phase uint8
 
 const (
-	// Submitted: the other members can know of it. Whether they have all
-	// submitted it too, this rank does not know.
+	// Submitted: the other members can know of it. This rank does not know whether they have all submitted it, too.
 	Submitted Phase = iota
 	// Unready: its input is still being written, so no other rank knows of it.
 	Unready
@@ -47,10 +46,10 @@ type Waiting struct {
 	Op    string        `json:"o"` // such as "ALLREDUCE"
 	Since time.Duration `json:"t"` // how long this rank has been waiting
 	Phase Phase         `json:"p,omitempty"`
-	// Blocked is for how long the rank's main thread has waited for it while the rank has submitted
-	// nothing, and has nothing that will be submitted by itself; 0 if that is not so.
+	// Blocked is how long the rank's main thread has waited for it, while the rank submitted nothing and had no
+	// Unready operation, which it would submit by itself; 0 otherwise.
 	Blocked time.Duration `json:"b,omitempty"`
-	// Needed: that thread goes on only when this operation has ended, whatever else it waits for.
+	// Needed: that thread cannot continue before this operation has ended.
 	Needed bool `json:"d,omitempty"`
 }
 
@@ -64,22 +63,22 @@ type key struct {
 
 func (w *Waiting) key() key { return key{w.Set, w.Name} }
 
-// mark stands for a key where there is no room for it. Two keys hardly ever have the same.
+// mark is a hash of a key, for answers without room for the key. Different keys hardly ever share one.
 func (k key) mark() uint32 {
 	h := fnv.New32a()
 	fmt.Fprint(h, k.set, k.name)
 	return h.Sum32()
 }
 
-// answer is what a rank says when it is asked: the operations that it waits
-// for, the oldest first, and how many more there are. Of these it gives as many marks as there is room for.
+// answer is a rank's reply: the operations for which it waits, the oldest first, and how many more there are. Of these
+// it gives as many marks as there is room for.
 type answer struct {
 	Waiting []Waiting `json:"w"`
 	More    int       `json:"m,omitempty"`
 	Marks   []byte    `json:"h,omitempty"` // of markSize each
 }
 
-// encode bounds and encodes what is pending on this rank.
+// encode encodes the pending operations of this rank, within the limits.
 func encode(pending []Waiting) []byte {
 	pending = tidy(pending)
 	a := answer{Waiting: pending}
@@ -103,7 +102,7 @@ func encode(pending []Waiting) []byte {
 	return b.Bytes()
 }
 
-// decode reads what another rank has sent, and believes it only within bounds.
+// decode decodes another rank's answer. It accepts nothing beyond the limits.
 func decode(p []byte) (answer, error) {
 	var a answer
 	if err := json.Unmarshal(p, &a); err != nil {
@@ -119,8 +118,7 @@ func decode(p []byte) (answer, error) {
 	return a, nil
 }
 
-// tidy returns a copy, the oldest first, with names that can be shown, and
-// compared with what another rank says.
+// tidy returns a copy, the oldest first, with names fit to be shown, and to be compared with another rank's.
 func tidy(list []Waiting) []Waiting {
 	list = slices.Clone(list)
 	for i := range list {
@@ -134,14 +132,13 @@ func tidy(list []Waiting) []Waiting {
 	return list
 }
 
-// older orders by age, and what is equally old by name.
+// older orders by age, and operations of one age by name.
 func older(a, b Waiting) int {
 	return cmp.Or(cmp.Compare(b.Since, a.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Set, b.Set))
 }
 
-// label is name as it travels and is shown: bounded, and without characters
-// that a terminal would obey. What had to be changed ends in a hash of the
-// whole, the same on every rank.
+// label is name as it travels and is shown: bounded, and without characters that a terminal obeys. A changed name ends
+// in a hash of the whole, the same on every rank.
 func label(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {

@@ -7,16 +7,14 @@ import (
 	"time"
 )
 
-// Ranks are in a deadlock if the main thread of each has been blocked for the
-// check time by an operation that another of them has not submitted. A program
-// can have more threads, so silence is part of the proof: nothing was submitted
-// on any of them meanwhile.
+// Ranks are in a deadlock if the main thread of each has been blocked for the check time by an operation that another
+// of them has not submitted. A program can have more threads, so it is also required that no rank has submitted
+// anything meanwhile.
 const (
-	// answerSkew is how far apart in time answers to one question may be: one may have been given to another
-	// rank a second before. Blocked for so much longer, all were blocked at one moment.
+	// answerSkew is the most time between answers to one question: a rank may have given its answer to another asker a
+	// second before. If all ranks have been blocked for that much longer, they were blocked at one moment.
 	answerSkew = time.Second
-	// lookDelay is how much longer a rank waits before it looks, so that the last one to be blocked finds that
-	// all are, though the others' answers are old ones.
+	// lookDelay is how much longer a rank waits before it looks, so that even old answers show that all are blocked.
 	lookDelay = 2 * time.Second
 )
 
@@ -27,7 +25,7 @@ type held struct {
 	lacks []int // those in the deadlock that have not submitted it, ascending
 }
 
-// blocked is for how long this rank's main thread has been blocked.
+// blocked is how long this rank's main thread has been blocked.
 func blocked(mine []Waiting) time.Duration {
 	var d time.Duration
 	for i := range mine {
@@ -45,7 +43,7 @@ func deadlock(views []view, members func(set int) []int, least time.Duration) []
 		all = append(all, heldBack(r, views, members, least)...)
 	}
 	in := make([]bool, len(views))
-	// Who waits only for ranks that may go on may go on itself.
+	// A rank that waits only for ranks that may continue may continue itself.
 	for left := -1; left != len(all); {
 		left = len(all)
 		clear(in)
@@ -62,8 +60,8 @@ func deadlock(views []view, members func(set int) []int, least time.Duration) []
 	return all
 }
 
-// heldBack lists what has blocked rank r for at least the given time. A thread that looks at two operations in
-// turn may be freed by either, so these are not counted, unless it needs them.
+// heldBack lists the operations that have blocked rank r for at least the given time. If a thread looks at two
+// operations in turn, either may free it, so these do not count, unless it needs them.
 func heldBack(r int, views []view, members func(set int) []int, least time.Duration) []held {
 	v := &views[r]
 	if v.silent || v.unreadable {
@@ -93,7 +91,7 @@ func heldBack(r int, views []view, members func(set int) []int, least time.Durat
 	return all
 }
 
-// lacks reports whether the rank has certainly not submitted w.
+// lacks reports whether the rank has surely not submitted w.
 func (v *view) lacks(w *Waiting) bool {
 	if v.silent || v.unreadable || v.joined[w.Set] {
 		return false
@@ -122,7 +120,7 @@ func circle(all []held) []held {
 	}
 }
 
-// deadlocked says who waits for whom.
+// deadlocked says which rank waits for which.
 func (r *report) deadlocked() string {
 	var b strings.Builder
 	b.WriteString("deadlock")

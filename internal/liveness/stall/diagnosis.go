@@ -2,7 +2,7 @@ package stall
 
 import "encoding/binary"
 
-// view is what is known of one rank.
+// view is one rank's answer, as far as it came.
 type view struct {
 	answer
 	silent     bool // has not answered
@@ -33,7 +33,7 @@ func viewOf(a answer) view {
 	return v
 }
 
-// phase is how far an operation has come on the rank; listed if it waits for it.
+// phase is how far an operation has come on the rank; listed reports whether the rank waits for it.
 func (v *view) phase(k key) (p Phase, listed bool) {
 	if p, listed = v.at[k]; !listed && len(v.marks) > 0 {
 		listed = v.marks[k.mark()]
@@ -41,7 +41,7 @@ func (v *view) phase(k key) (p Phase, listed bool) {
 	return p, listed
 }
 
-// viewFrom understands what a rank has sent: p is nil if it has sent nothing.
+// viewFrom decodes a rank's answer: p is nil if it has sent nothing.
 func viewFrom(p []byte) view {
 	if p == nil {
 		return view{silent: true}
@@ -53,8 +53,8 @@ func viewFrom(p []byte) view {
 	return viewOf(a)
 }
 
-// stalled is an operation of this rank that has waited too long, and where it
-// stands on each member of its set, a world rank.
+// stalled is an operation of this rank that has waited too long, with its phase on each member of its set, by world
+// rank.
 type stalled struct {
 	Waiting
 	waits   []int // have submitted it
@@ -67,7 +67,7 @@ type stalled struct {
 	executing bool
 }
 
-// diagnose finds where w stands on each of the members. views are by world rank.
+// diagnose finds the phase of w on each of the members. views are by world rank.
 func diagnose(w Waiting, members []int, views []view) stalled {
 	t := stalled{Waiting: w}
 	k := w.key()
@@ -100,6 +100,6 @@ func diagnose(w Waiting, members []int, views []view) stalled {
 	return t
 }
 
-// hopeless reports whether a shutdown is due once t has waited long enough. An
-// execution whose peers all answer may only be slow.
+// hopeless reports whether t calls for a shutdown once it has waited long enough. An execution whose peers all answer
+// may only be slow.
 func (t *stalled) hopeless() bool { return !t.executing || len(t.silent) > 0 }

@@ -15,34 +15,34 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// A rank has half of the check time to answer before it is called silent, within
-// these bounds: so a report is not late by more than the time it is about.
+// A rank has half of the check time to answer before it counts as silent, within these bounds. So a report is late by
+// less than the wait that it reports.
 const (
 	leastAskTimeout = 500 * time.Millisecond
 	askTimeout      = 5 * time.Second
 )
 
-// Options say what an Inspector works with. Its functions are called on
-// goroutines of the Inspector, except as Answer says. Only Ask and Reported may be nil.
+// Options is the input of New. Its functions are called on goroutines of the Inspector, except as Answer says. Only
+// Ask and Reported may be nil.
 type Options struct {
 	Rank int
-	// CheckTime is when a waiting operation is reported, and how often; 0 for never.
+	// CheckTime is the age at which a waiting operation is reported, and the time between reports; 0 for never.
 	CheckTime time.Duration
-	// ShutdownTime is when it ends the job; 0 for never.
+	// ShutdownTime is the age at which it ends the job; 0 for never.
 	ShutdownTime time.Duration
 	// Deadlocks says that ranks which wait for one another end the job.
 	Deadlocks bool
-	// Snapshot lists what is pending on this rank, in any order.
+	// Snapshot lists the pending operations of this rank, in any order.
 	Snapshot func() []Waiting
-	// Ask returns what Answer returned on each world rank, nil for ranks that
-	// did not answer before ctx ended. Nil where this rank is the only one.
+	// Ask returns the Answer of each rank, by world rank; nil for ranks that did not answer before ctx ended. Ask
+	// itself is nil in a world of one.
 	Ask func(ctx context.Context) ([][]byte, error)
 	// Members lists the world ranks of a process set, nil for a set that is no more.
 	Members func(set int) []int
 	// Describe names a world rank, such as "rank 2 on host a".
 	Describe func(rank int) string
 	Log      *slog.Logger
-	// Reported, if set, is called after each report that ends nothing.
+	// Reported, if set, is called after each report that does not end the job.
 	Reported func()
 	// Abort ends this rank's engine. It must not call Close.
 	Abort func(error)
@@ -64,14 +64,13 @@ type Inspector struct {
 	examined bool // this rank is blocked, and a deadlock has been looked for since
 }
 
-// mark is what has been done about an operation that is stalled.
+// mark is what has been done about a stalled operation.
 type mark struct {
 	reported time.Duration // its age then
 	judged   bool          // then or later it was past ShutdownTime
 }
 
-// New makes an Inspector. A ShutdownTime that is not above CheckTime is
-// ignored, with a warning.
+// New returns an Inspector. It ignores, with a warning, a ShutdownTime that is not above CheckTime.
 func New(o Options) *Inspector {
 	if o.ShutdownTime > 0 && o.ShutdownTime <= o.CheckTime {
 		o.Log.Warn(fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (%s) is ignored: it must be above "+
@@ -83,13 +82,11 @@ func New(o Options) *Inspector {
 	return i
 }
 
-// Answer is what this rank tells a rank that asks: at most 64 KiB. It calls
-// Snapshot and nothing else.
+// Answer returns this rank's answer for a rank that asks: at most 64 KiB. It calls Snapshot and nothing else.
 func (i *Inspector) Answer() []byte { return encode(i.o.Snapshot()) }
 
-// Check is told the age of the oldest pending operation, about once a second
-// while there is one. It never blocks: what takes time happens on a goroutine,
-// one at a time.
+// Check takes the age of the oldest pending operation, about once a second while there is one. It never blocks: an
+// inspection runs on a goroutine of its own, one at a time.
 func (i *Inspector) Check(oldest time.Duration) {
 	if i.o.CheckTime <= 0 || oldest <= i.o.CheckTime {
 		return
@@ -103,8 +100,7 @@ func (i *Inspector) Check(oldest time.Duration) {
 	guard.In(&i.wg, "the stall inspector of "+i.o.Describe(i.o.Rank), i.failed, i.run)
 }
 
-// Close ends an inspection that is under way, and waits for it. Closing twice
-// is allowed.
+// Close ends a running inspection, and waits for it. Closing twice is allowed.
 func (i *Inspector) Close() {
 	i.mu.Lock()
 	i.over = true
@@ -120,7 +116,7 @@ func (i *Inspector) run() {
 	i.running, i.over = false, i.over || over
 }
 
-// failed makes an abort of a panic, and ends the inspections.
+// failed turns a panic into an abort, and ends the inspections.
 func (i *Inspector) failed(err error) {
 	i.mu.Lock()
 	i.running, i.over = false, true
@@ -128,7 +124,7 @@ func (i *Inspector) failed(err error) {
 	i.o.Abort(err)
 }
 
-// inspect looks once, and reports what is due. True if it has aborted.
+// inspect looks once, and reports if that is due. True if it has aborted.
 func (i *Inspector) inspect() (aborted bool) {
 	now := tidy(i.o.Snapshot())
 	due, examine := i.due(now), i.toExamine(now)
@@ -140,7 +136,7 @@ func (i *Inspector) inspect() (aborted bool) {
 	if i.ctx.Err() != nil {
 		return false
 	}
-	// What was done meanwhile is not stalled any more.
+	// An operation that has ended meanwhile is not stalled any more.
 	mine := tidy(i.o.Snapshot())
 	for len(r.views) <= i.o.Rank {
 		r.views = append(r.views, view{silent: true})
@@ -181,7 +177,7 @@ func (i *Inspector) inspect() (aborted bool) {
 	return false
 }
 
-// ask is what all ranks say, by world rank.
+// ask returns the answers of all ranks, by world rank.
 func (i *Inspector) ask() ([]view, error) {
 	if i.o.Ask == nil {
 		return nil, nil
@@ -196,7 +192,7 @@ func (i *Inspector) ask() ([]view, error) {
 	return views, err
 }
 
-// due finds what is to be reported now. Ages alone decide, so no clock is read.
+// due finds the operations to report now. It depends on ages alone, and reads no clock.
 func (i *Inspector) due(mine []Waiting) map[key]bool {
 	due := map[key]bool{}
 	marks := make(map[key]mark, len(i.marks))
@@ -217,8 +213,8 @@ func (i *Inspector) due(mine []Waiting) map[key]bool {
 	return due
 }
 
-// toExamine reports whether a deadlock is to be looked for now: once each time that
-// this rank is blocked; later reports look again.
+// toExamine reports whether to look for a deadlock now: once each time that this rank is blocked. Later reports look
+// again.
 func (i *Inspector) toExamine(mine []Waiting) bool {
 	long := i.o.Deadlocks && blocked(mine) > i.o.CheckTime+answerSkew+lookDelay
 	due := long && !i.examined

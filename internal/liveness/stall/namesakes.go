@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// namesakes says that two operations of different kinds have been given one name, if they have. horovod.torch calls
-// them allreduce.x and reduce.x, for example, as Horovod does: each kind of operation has names of its own, so these
-// two never meet, and no rank can be told of a mismatch.
+// namesakes reports two operations of different kinds with one name. horovod.torch calls them allreduce.x and
+// reduce.x, for example, as Horovod does: each kind has names of its own, so these two never meet, and no rank gets a
+// mismatch error.
 func namesakes(a, b *Waiting) string {
 	given, ok := a.given()
 	other, also := b.given()
@@ -18,7 +18,7 @@ func namesakes(a, b *Waiting) string {
 		strings.ToLower(a.Op), strings.ToLower(b.Op))
 }
 
-// given is the name that the program has given to an operation, if that follows the operation's kind.
+// given is the program's name of an operation, if it follows the operation's kind.
 func (w *Waiting) given() (name string, ok bool) {
 	kind, name, ok := strings.Cut(w.Name, ".")
 	return name, ok && strings.HasSuffix(kind, strings.ToLower(w.Op)) && !strings.HasPrefix(name, "noname.")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Limits of a report, beyond which it only counts.
+// Limits of a report. Beyond them it only counts.
 const (
 	maxTensors = 6  // described, and named in one list
 	maxInstead = 3  // that a missing rank waits for
@@ -17,7 +17,7 @@ const (
 	maxPieces  = 16 // of a list of ranks
 )
 
-// report is what one inspection has found, to be put into words.
+// report is the result of one inspection.
 type report struct {
 	*Options
 	views   []view    // by world rank
@@ -140,8 +140,8 @@ func (r *report) executing(t *stalled) string {
 
 const doesNotAnswer = "does not answer: its process is frozen or gone"
 
-// missing is who may not have submitted t, ascending. Where not all could be
-// asked, who has not answered is no suspect.
+// missing lists the ranks that may not have submitted t, ascending. Without answers from all, ranks that have not
+// answered are left out.
 func (t *stalled) missing(trouble error) []int {
 	all := slices.Concat(t.absent, t.unsure, t.unready)
 	if trouble == nil {
@@ -151,7 +151,7 @@ func (t *stalled) missing(trouble error) []int {
 	return all
 }
 
-// lack is what one rank has not submitted, as far as known.
+// lack lists what one rank has not submitted, as far as known.
 type lack struct {
 	rank    int
 	names   []string // of all that it lacks, sorted
@@ -160,7 +160,7 @@ type lack struct {
 	late    bool     // one of them calls for the shutdown
 }
 
-// lacking is who is missing for the tensors, by rank.
+// lacking lists the missing ranks of the tensors, by rank.
 func (r *report) lacking(tensors []*stalled) []lack {
 	byRank := map[int]*lack{}
 	for _, t := range tensors {
@@ -188,8 +188,8 @@ func (r *report) lacking(tensors []*stalled) []lack {
 	return all
 }
 
-// listMissing writes a line for each rank that is missing: for which tensors,
-// and what it does instead. A "!" marks ranks that call for the shutdown.
+// listMissing writes a line for each missing rank: its missing tensors, and what it does instead. A "!" marks ranks
+// that call for the shutdown.
 func (r *report) listMissing(b *strings.Builder, tensors []*stalled) {
 	lacks := r.lacking(tensors)
 	if len(lacks) == 0 {
@@ -261,7 +261,7 @@ func (r *report) explain(l *lack) string {
 	return text
 }
 
-// namesake says that a missing rank calls another operation under the name of one that it lacks.
+// namesake says that a missing rank uses the name of an operation that it lacks for another one.
 func (r *report) namesake(l *lack, tensors []*stalled) string {
 	if l.rank < 0 || l.rank >= len(r.views) {
 		return ""
@@ -334,7 +334,7 @@ func ranks(list []int) string {
 	return "ranks " + strings.Join(pieces, ", ")
 }
 
-// age is how long something has taken, for people.
+// age formats a duration for messages.
 func age(d time.Duration) string {
 	if d < 10*time.Second {
 		return seconds(d.Round(100 * time.Millisecond))
