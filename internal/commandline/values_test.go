@@ -34,7 +34,8 @@ func TestValuesThatCannotBeRead(t *testing.T) {
 		}
 	}
 	g := &grammar{}
-	_, err := c.Parse("try", g, []string{"--num-proc=0x10", "--wait", "5", "--cycle=.5", "--no-check=false", "--verbose=YES"})
+	_, err := c.Parse("try", g, []string{"--num-proc=0x10", "--wait", "5", "--cycle=.5", "--no-check=false",
+		"--verbose=YES"})
 	if err != nil || g.NumProc != 16 || *g.Wait != 5 || g.Cycle != 0.5 || !*g.Check || !g.Verbose {
 		t.Errorf("%+v, %v", g, err)
 	}

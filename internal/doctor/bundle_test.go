@@ -148,7 +148,8 @@ func TestABundleIsWhatItsNameSays(t *testing.T) {
 			t.Fatalf("%s: code %d: %s", name, code, &stderr)
 		}
 		if !strings.HasSuffix(name, ".zip") {
-			if unpack(t, file)["gorovod-bundle/doctor.txt"] == "" || !strings.Contains(stdout.String(), "tar -xzOf "+file) {
+			if unpack(t, file)["gorovod-bundle/doctor.txt"] == "" ||
+				!strings.Contains(stdout.String(), "tar -xzOf "+file) {
 				t.Errorf("%s: %s", name, &stdout)
 			}
 			continue
@@ -193,7 +194,8 @@ func TestABundleIsNewOrNotAtAll(t *testing.T) {
 		{[]string{"--bundle", fresh, "--env"}, 2, "can't be used together"},
 		{[]string{"--dump", "1", "-H", "a:1"}, 2, "can't be used together"},
 		{[]string{"--bundle", "/dev/full"}, 1, "it exists already"},
-		{[]string{"--bundle", filepath.Join(dir, "help.rar")}, 2, "a name that ends in .tar.gz, .tgz or .zip is needed"},
+		{[]string{"--bundle", filepath.Join(dir, "help.rar")}, 2,
+			"a name that ends in .tar.gz, .tgz or .zip is needed"},
 		{[]string{"--bundle", filepath.Join(dir, "help.gz")}, 2, "a name that ends in .tar.gz, .tgz or .zip is needed"},
 	} {
 		var stdout, stderr bytes.Buffer

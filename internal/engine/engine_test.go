@@ -232,8 +232,9 @@ func TestRefusedAtOnce(t *testing.T) {
 		"adasum of rows": {func(o *Op) { o.Type, o.ReduceOp = operation.Reducescatter, tensor.Adasum },
 			"only supports AVERAGE, SUM, MIN"},
 		"bits of floats": {func(o *Op) { o.ReduceOp = tensor.BitXor }, "there is no bxor of float32; it takes uint8"},
-		"average of bools": {func(o *Op) { o.DType, o.ReduceOp, o.Shape = tensor.Bool, tensor.Average, tensor.Shape{8} },
-			"there is no average of bool; it takes uint8"},
+		"average of bools": {func(o *Op) {
+			o.DType, o.ReduceOp, o.Shape = tensor.Bool, tensor.Average, tensor.Shape{8}
+		}, "there is no average of bool; it takes uint8"},
 		"int": {func(o *Op) { o.Type, o.DType = operation.Adasum, tensor.Int32 }, "floating-point"},
 	} {
 		op := sum("x", make([]byte, 8))

@@ -21,7 +21,8 @@ func TestJSONLinesOfARankHaveNoPrefix(t *testing.T) {
 		{logging.JSON, log[:len(log)-1] + "|\n", log},
 		{logging.JSON, "plain\n" + log + "{}\n", "[3]<stderr>:plain\n" + log + "[3]<stderr>:{}\n"},
 		{logging.JSON, "50% " + log, "[3]<stderr>:50% \n" + log},
-		{logging.JSON, "50% |" + log[:7] + "|" + log[7:] + "{|" + log, "[3]<stderr>:50% \n" + log + "[3]<stderr>:{\n" + log},
+		{logging.JSON, "50% |" + log[:7] + "|" + log[7:] + "{|" + log,
+			"[3]<stderr>:50% \n" + log + "[3]<stderr>:{\n" + log},
 		{logging.JSON, "50%\r" + log + "51%\r|\n52%\r\n" + log, "[3]<stderr>:50%\n" + log + "[3]<stderr>:51%\n" +
 			"[3]<stderr>:52%\n" + log},
 		{logging.JSON, "{\"logger\":\"go", "[3]<stderr>:{\"logger\":\"go\n"},

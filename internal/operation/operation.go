@@ -88,7 +88,8 @@ type Descriptor struct {
 	// the average of averages is the average. Such operations of one process set may use the same memory, in place.
 	// They run one after the other then.
 	Idempotent Ops
-	// AverageInPostscale says that Requests name an Average a Sum, and their postscales tell the two apart, as in Horovod.
+	// AverageInPostscale says that Requests name an Average a Sum, and their postscales distinguish the two, as in
+	// Horovod.
 	AverageInPostscale bool
 	// PrescaleFused says that a prescale needs room in the fusion buffer, as in Horovod.
 	PrescaleFused bool

@@ -65,7 +65,8 @@ var table = map[Kind]Descriptor{
 	},
 	Reducescatter: {
 		Name: "Reducescatter", Label: "REDUCESCATTER", Role: Collective, Agree: Shape | Rows | Factors | Op,
-		Output: OwnRows, Activity: "GLOO_REDUCESCATTER", Alike: "reducescatter", Ops: elementwise | bits, Types: allTypes,
+		Output: OwnRows, Activity: "GLOO_REDUCESCATTER", Alike: "reducescatter",
+		Ops: elementwise | bits, Types: allTypes,
 		Absent: NeedsAll, Repeats: true, PrescaleFused: true, AverageInPostscale: true,
 	},
 	Reduce: {

@@ -170,7 +170,8 @@ func (s *session) signal(worker int, sig syscall.Signal) {
 func outcome(o driver.Outcome) Event {
 	e := Event{Type: Outcome, Text: o.Reason, Earlier: o.Earlier, Ranks: o.Ranks}
 	if f := o.Failure; f != nil {
-		e.Failure = &Failure{Worker: f.Worker, Rank: f.Death.Rank, Host: f.Death.Host, PID: f.Death.PID, Text: f.String(),
+		e.Failure = &Failure{Worker: f.Worker, Rank: f.Death.Rank, Host: f.Death.Host, PID: f.Death.PID,
+			Text:     f.String(),
 			Reported: f.Death.Reason, Stderr: f.Death.Stderr}
 	}
 	return e

@@ -106,7 +106,8 @@ func converse(t *testing.T) *conversation {
 				l, err := net.Listen("tcp", "127.0.0.1:0")
 				return []net.Listener{l}, func(string) []string { return []string{l.Addr().String()} }, err
 			}, Environment: func(a membership.Start) map[string]string {
-				return map[string]string{"HOROVOD_RANK": fmt.Sprint(a.Place.Rank), "HOROVOD_SIZE": fmt.Sprint(a.Place.Size)}
+				return map[string]string{"HOROVOD_RANK": fmt.Sprint(a.Place.Rank),
+					"HOROVOD_SIZE": fmt.Sprint(a.Place.Size)}
 			}}, nil
 		})
 		l.Close()

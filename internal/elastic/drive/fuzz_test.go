@@ -38,7 +38,8 @@ func FuzzParse(f *testing.F) {
 		switch {
 		case r.Type == TypeConfig:
 			o := r.Config.options()
-			if o.NP < 1 || o.Min < 1 || o.Min > o.NP || o.Timeout <= 0 || o.Patience <= 0 || o.Grace < 0 || len(o.Key) < 16 {
+			if o.NP < 1 || o.Min < 1 || o.Min > o.NP || o.Timeout <= 0 || o.Patience <= 0 ||
+				o.Grace < 0 || len(o.Key) < 16 {
 				t.Errorf("%q: %+v", line, o)
 			}
 		case !known || r.Worker < 0 || r.PID < 0 || r.Signal > maxSignal || slots > maxSlots:
