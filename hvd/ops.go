@@ -112,8 +112,8 @@ func newAlltoall[T Element](name string, data []T, splits []int, opts []Option) 
 
 // Reducescatter combines all processes' data elementwise, and returns this process's
 // part: of n elements n/Size, and one more on the first n%Size processes. All
-// processes give the same length. It takes Average and Sum; for other operations
-// the error is ErrAborted. It blocks as Allreduce does.
+// processes give the same length. For Adasum the error is ErrAborted. It blocks as
+// Allreduce does.
 func Reducescatter[T Element](ctx context.Context, name string, data []T, opts ...Option) ([]T, error) {
 	out, _, err := gather[T](ctx, newOp(operation.Reducescatter, name, data, opts))
 	return out, err

@@ -9,10 +9,9 @@ const dotSums = 16
 // in sum i modulo dotSums.
 type dots [3][dotSums]float64
 
-// Dots is the dot products x·y, x·x and y·y of floats, in float64. Each is made of
-// dotSums sums, the elements in turn in each of them, which are then added
-// pairwise, those farthest apart first: the bits depend on nothing but the elements.
-// x and y have the same length; any alignment will do.
+// Dots returns the dot products x·y, x·x and y·y of floats, in float64. Each consists of dotSums sums, to which the
+// elements are added in turn. These are then added pairwise, those farthest apart first: the bits depend only on the
+// elements. x and y have the same length; any alignment will do.
 func Dots(dt tensor.DType, x, y []byte) (xy, xx, yy float64) {
 	return dotsWith(best, dt, x, y)
 }

@@ -1,11 +1,10 @@
-// Package reduce combines equally long arrays element by element: sums,
-// products, minima and maxima of every element type, AND, OR and XOR of the bits of
-// integers, scaling, and conversions between the floats. The collectives call it on memory that may be shared with other processes; it
-// owns no memory, allocates none, and never blocks. All functions may be called
-// from any goroutine.
+// Package reduce combines equally long arrays element by element: sums, products, minima and maxima of every element
+// type, AND, OR and XOR of the bits of integers, scaling, and conversions between the floats. The collectives call it
+// on memory that may be shared with other processes. It owns no memory, allocates none, and never blocks. All
+// functions may be called from any goroutine.
 //
-// There are several implementations (portable Go, AVX2, AVX-512), of which the
-// best that the processor has is chosen at start-up. All give the same bits:
+// There are several implementations (portable Go, AVX2, AVX-512). At start-up the package chooses the best that the
+// processor has. All give the same bits:
 //
 //   - An element's result is ((x0 op x1) op x2) …, in the order of the sources.
 //     The 16-bit floats are combined and scaled in float32 and rounded once, to
@@ -32,8 +31,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Check reports why op is not defined for elements of type dt, or nil. Average
-// and Adasum are not elementwise, and so are errors for each type.
+// Check returns nil if op is defined for elements of type dt, else an error with the reason. Average and Adasum are
+// not elementwise, and so are errors for each type.
 func Check(dt tensor.DType, op tensor.ReduceOp) error {
 	if !dt.Valid() {
 		return fmt.Errorf("reduce: unknown element type %v", dt)
@@ -52,8 +51,8 @@ func Check(dt tensor.DType, op tensor.ReduceOp) error {
 	return fmt.Errorf("reduce: unknown operation %v", op)
 }
 
-// CheckScale reports why elements of type dt cannot be multiplied by factor, or
-// nil. Only bool cannot, and any type may be multiplied by 1.
+// CheckScale returns nil if elements of type dt can be multiplied by factor, else an error with the reason. Only bool
+// cannot, and any type may be multiplied by 1.
 func CheckScale(dt tensor.DType, factor float64) error {
 	if !dt.Valid() {
 		return fmt.Errorf("reduce: unknown element type %v", dt)

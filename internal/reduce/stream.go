@@ -8,11 +8,10 @@ const lineBytes = 64
 // streamLeast is the least length for which Stream goes past the caches.
 const streamLeast = 1 << 10
 
-// Stream copies src to dst, of the same length, past this core's caches to memory
-// where the processor can, for another core that reads dst next. Where the two cores
-// share no cache that is much faster than fetching the lines that a plain copy has changed
-// from this core's cache; where they share one it is slower. What is stored after Stream has
-// returned is seen after dst's new contents. dst and src do not overlap.
+// Stream copies src to dst, of the same length, past this core's caches to memory if the processor can, for another
+// core that reads dst next. If the two cores share no cache, that is much faster than fetching the lines that a plain
+// copy has changed from this core's cache. If they share one, it is slower. A store after Stream has returned becomes
+// visible after dst's new contents. dst and src do not overlap.
 func Stream(dst, src []byte) { streamWith(best, dst, src) }
 
 func streamWith(v variant, dst, src []byte) {

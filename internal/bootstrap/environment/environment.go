@@ -1,7 +1,6 @@
-// Package environment tells from a process's environment who has started it as one of
-// the ranks of a job, and which: horovodrun, torchrun, mpirun of Open MPI, mpiexec of
-// MPICH and its kin (Hydra), srun of Slurm, or jsrun of IBM's LSF. It reads nothing
-// but the variables that it is given.
+// Package environment finds out, from a process's variables, which launcher has started it as which rank of a job:
+// horovodrun, torchrun, mpirun of Open MPI, mpiexec of MPICH and its kin (Hydra), srun of Slurm, or jsrun of IBM's
+// LSF. It reads only the variables that it is given.
 package environment
 
 import (
@@ -11,11 +10,11 @@ import (
 	"strings"
 )
 
-// Launcher is who has started the process.
+// Launcher is the program that has started the process.
 type Launcher string
 
-// The launchers, in the order in which they are looked for: who is started by one of
-// them under another belongs to the one that is named first.
+// The launchers, in the order of precedence: if one of them runs under another, the process belongs to the first in
+// this list.
 const (
 	Nobody     Launcher = ""
 	Horovodrun Launcher = "horovodrun" // or whoever sets HOROVOD_RANK and HOROVOD_SIZE
@@ -32,14 +31,14 @@ type Place struct {
 	// Horovodrun nothing else is filled in: its variables are Horovod's own.
 	Launcher   Launcher
 	Rank, Size int
-	// LocalSize is 0 where the launcher does not tell how many ranks this host has, and
-	// CrossSize is where it does not tell how the ranks lie on the hosts.
+	// LocalSize is 0 if the launcher does not tell how many ranks this host has. CrossSize is 0 if it does not tell
+	// which hosts the ranks are on.
 	LocalRank, LocalSize int
 	CrossRank, CrossSize int
 	// Host is the launcher's name for this host; empty if it has none.
 	Host string
-	// Job tells one start of processes from every other one, on all of its ranks alike.
-	// It is no secret. Empty where the launcher gives no such name.
+	// Job is the same on all ranks of one start, and differs from every other start. It is no secret. Empty if the
+	// launcher has no such name.
 	Job string
 	// Head is the name or address of rank 0's host; empty where it is not told.
 	Head string
@@ -54,11 +53,11 @@ type Place struct {
 	PMIx string
 }
 
-// OneHost reports that all ranks are known to be on one host.
+// OneHost reports whether all ranks are known to be on one host.
 func (p Place) OneHost() bool { return p.LocalSize == p.Size }
 
-// Find looks for the process's place. A variable that is empty counts as not set. An
-// error means that a launcher's variables contradict one another or make no sense.
+// Find returns the process's place. A variable with an empty value counts as not set. An error means that a launcher's
+// variables are invalid or contradict one another.
 func Find(lookup func(name string) (string, bool)) (Place, error) {
 	e := variables{lookup: lookup}
 	for _, l := range []struct {
@@ -107,7 +106,7 @@ func (e *variables) text(name string) string {
 	return v
 }
 
-// has reports that all of these are set.
+// has reports whether all of these are set.
 func (e *variables) has(names ...string) bool {
 	for _, name := range names {
 		if e.text(name) == "" {

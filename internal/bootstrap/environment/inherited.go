@@ -15,9 +15,8 @@ var placement = lazyregexp.New(
 var torchPlacement = lazyregexp.New(
 	`^(RANK|LOCAL_RANK|GROUP_RANK|ROLE_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_WORLD_SIZE|ROLE_WORLD_SIZE|TORCHELASTIC_.*)$`)
 
-// Inherited says which variables tell the place of a process in the job of another
-// launcher, so that who starts a job of its own in there must not hand them on: its
-// ranks would all believe that they are that one process. lookup is that of the
+// Inherited lists the variables of a process's place in another launcher's job. A program that starts a job of its own
+// there must not pass them on, because each of its ranks would believe that it is that one process. lookup reads the
 // environment in question.
 func Inherited(lookup func(name string) (string, bool)) func(name string) bool {
 	_, torchrun := lookup("TORCHELASTIC_RUN_ID")

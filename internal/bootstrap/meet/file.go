@@ -22,7 +22,7 @@ import (
 // read or write, is not believed. One that an earlier start of the same job has left
 // behind leads nowhere, and is read again until rank 0 has replaced it.
 //
-// It says which process has written it, so that what a killed one has left is removed by whoever comes next.
+// It says which process has written it, so that the next process removes the file of a killed one.
 type file struct {
 	dir, path string
 	// A private directory is this user's alone, and made where it is missing. A fleeting one is removed when it is
@@ -43,7 +43,7 @@ const (
 	lastPoll  = 250 * time.Millisecond
 	// maxFile bounds what is read.
 	maxFile = 16 << 10
-	// maxAge is when nobody reads a file any more, whatever its writer does, of which nothing may be known here.
+	// maxAge is the age after which nobody reads a file any more, even if it is not known whether its writer lives.
 	maxAge = 7 * 24 * time.Hour
 
 	filePrefix = "rendezvous-"

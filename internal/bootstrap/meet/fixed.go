@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// Fixed is a store for ranks that all know the secret and where rank 0 serves: there
-// is nothing to hand over.
+// Fixed is a store for ranks that all know the secret and rank 0's addresses: nothing has to be passed on.
 type Fixed struct {
 	Addrs []string
 	// Listen are the addresses on which rank 0 may listen, the first that is free.

@@ -1,10 +1,9 @@
-// Package meet brings ranks of other launchers to one rendezvous and one secret. Rank 0
-// serves the rendezvous, makes the secret, and hands both over by a Store: something
-// that only this user's processes of this job can read. Choose picks the Store from what
-// the ranks' launcher offers. It picks the same one on all ranks.
+// Package meet brings ranks of other launchers to one rendezvous and one secret. Rank 0 serves the rendezvous, makes
+// the secret, and passes both on by a Store, which only this user's processes of this job can read. Choose picks the
+// Store according to the ranks' launcher, the same one on all ranks.
 //
-// Nobody makes a secret of what others may know, such as the number of a job. If there
-// is no way to hand a secret over, Choose refuses, with advice.
+// A secret never follows from values that others may know, such as the number of a job. If there is no safe way to
+// pass a secret on, Choose refuses, with advice.
 package meet
 
 import (
@@ -19,7 +18,7 @@ import (
 
 // Offer is what rank 0 tells the others.
 type Offer struct {
-	// Addrs are where the rendezvous may be found (host:port), the likeliest first.
+	// Addrs are the addresses (host:port) at which the rendezvous may be, the likeliest first.
 	Addrs []string `json:"addrs,omitempty"`
 	// Key is the job's secret. Empty if all ranks have it already.
 	Key []byte `json:"key,omitempty"`
@@ -35,48 +34,47 @@ func (o Offer) GoString() string { return o.String() }
 
 // Store is where rank 0 leaves its offer for the other ranks.
 type Store interface {
-	// Publish is called by rank 0, once. withdraw takes the offer back, when all have
-	// read it or nobody will.
+	// Publish is called by rank 0, once. withdraw takes the offer back after all have read it, or when nobody will.
 	Publish(ctx context.Context, o Offer) (withdraw func(), err error)
-	// Read is called by the other ranks, and blocks until there is an offer or ctx
-	// ends. stale, which may be nil, is one that leads nowhere: Read waits for another
-	// one, or returns it again after a pause where it may come true.
+	// Read is called by the other ranks, and blocks until there is an offer or ctx ends. stale, which may be nil, is
+	// an offer at which nobody answered: Read waits for another one, or returns it again after a pause if it may still
+	// come true.
 	Read(ctx context.Context, stale *Offer) (Offer, error)
-	// String says what it is.
+	// String describes the store for messages.
 	String() string
 }
 
-// Sweeper is a Store on which something stays when rank 0's process is killed before it can withdraw its offer.
+// Sweeper is a Store that keeps the offer when rank 0's process is killed before it can withdraw it.
 type Sweeper interface {
-	// Sweep removes what is of no use to anybody. Called by a rank that gives up; rank 0 of any later job sees to it,
+	// Sweep removes offers of dead processes. A rank that gives up calls it; rank 0 of any later job removes them,
 	// too.
 	Sweep()
 }
 
-// Circumstances are what Choose goes by.
+// Circumstances are the input of Choose.
 type Circumstances struct {
 	Place environment.Place
-	// Host is the name of this process's host, as messages have it.
+	// Host is the name of this process's host in messages.
 	Host string
 	// Key is the secret that the user has given to all ranks; empty if there is none.
 	Key []byte
-	// Addrs are where the user says that the rendezvous is; they need the Key.
+	// Addrs are the user's addresses of the rendezvous; they need the Key.
 	Addrs []string
 	// Dir is a directory that all ranks share, named by the user; empty if none is.
 	Dir string
 	// Home is the user's home directory, which hosts often share; empty if unknown.
 	Home string
-	// Local is a directory on this host for this user's files, made where it is missing.
+	// Local is a directory on this host for this user's files, created if it is missing.
 	Local string
 	// MPI says that this process has initialised MPI, whose library speaks with the
 	// process manager itself.
 	MPI bool
-	// PMIx opens the space of keys and values that the launcher's PMIx has for the job, or says why it cannot. It is
-	// called where nothing better is there; nil: never.
+	// PMIx opens the key-value space of the launcher's PMIx for the job, or says why it cannot. It is called if there
+	// is no better store; nil: never.
 	PMIx func() (KeyValues, error)
 }
 
-// Choose finds the store, or says that there is none.
+// Choose returns the store for these ranks, or an error with advice.
 func Choose(c Circumstances) (Store, error) {
 	p := c.Place
 	switch {

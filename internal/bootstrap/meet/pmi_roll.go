@@ -17,8 +17,8 @@ import (
 const (
 	// pmiPatience is how long a rank waits at the barrier before it leaves its sign. A start that goes well needs none.
 	pmiPatience = time.Second
-	// pmiQuiet is how long a roll call goes on after the last sign. Who has come a moment before leaves its sign after
-	// pmiPatience.
+	// pmiQuiet is how long a roll call goes on after the last sign. A rank that came a moment before leaves its sign
+	// after pmiPatience.
 	pmiQuiet = pmiPatience + 300*time.Millisecond
 	// pmiPause is between two looks for the signs that are not there.
 	pmiPause = 100 * time.Millisecond
@@ -36,7 +36,7 @@ const (
 
 var pmiGate = gate{"PMI", "barrier", "?"}
 
-// barrier waits until all ranks have come. Where the time is over before that the error says who has not.
+// barrier waits until all ranks have come. If the time is over before, the error lists the ranks that have not.
 //
 // The signs are names in the process manager's name service, since what is put under keys is to be had after the
 // barrier only, or on the same host. A rank that waits at the barrier may speak with it. A process manager that has
@@ -80,8 +80,8 @@ func (p *pmi) sign() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(p.host[:min(len(p.host), pmiLongestHost)]))
 }
 
-// callRoll is the signs of all ranks, by rank, nil for those that have left none until pmiQuiet after the last. It is
-// an error where ctx ends before all have been looked for, and where not even this rank's own is found. hosts are the
+// callRoll returns the signs of all ranks, by rank, nil for those that have left none until pmiQuiet after the last.
+// It is an error if ctx ends before it has looked for all, or if not even this rank's own sign is found. hosts are the
 // launcher's.
 func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byte, error) {
 	signs := make([][]byte, p.place.Size)
@@ -123,10 +123,10 @@ func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byt
 
 func isNil(sign []byte) bool { return sign == nil }
 
-// share fills in signs with what the lowest rank that is there has found, so that n ranks need not ask n times n: it
+// share fills in signs with those that the lowest rank has found, so that n ranks need not ask n times n: that rank
 // looks for all and leaves a list, for which the others wait for a while. The list may be old, if that rank's time was
-// over earlier: who is not on it may have come since. Of those on it one of each host is asked for its sign, which is
-// empty for the others.
+// over earlier: a rank that is not on it may have come since. Of the listed ranks, one of each host is asked for its
+// sign, which is empty for the others.
 func (p *pmi) share(ctx context.Context, s *speaker, signs [][]byte, hosts []string,
 	tick <-chan time.Time) (err error) {
 	list := make([]byte, (len(signs)+7)/8) // a bit for each rank
