@@ -59,6 +59,20 @@ def slowly(rank_seconds):
     time.sleep(rank_seconds[hvd.rank()])
 
 
+def hog(megabytes, victim=1):
+    """Have rank ``victim`` take ever more memory, until it has so much."""
+    import torch
+
+    import horovod.torch as hvd
+
+    hvd.init()
+    kept = []
+    while hvd.rank() == victim and len(kept) * 100 < megabytes:
+        kept.append(torch.ones(25_000_000))
+        time.sleep(0.1)
+    hvd.allreduce(torch.ones(1), name="after")
+
+
 class Counter:
     """An executable."""
 

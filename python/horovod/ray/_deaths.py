@@ -7,7 +7,7 @@ import textwrap
 from typing import Optional
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from horovod.ray._facts import Place
@@ -17,6 +17,7 @@ _MOST_COLUMNS = 300
 _MOST_BYTES = 16384
 _NOT_SHOWN = (":", "Extension modules:")  # Ray's marks, and a list of some kilobytes
 _READ_S = 5.0
+_DETAILS = "\nObject store memory usage:"  # a page of figures, which are in Ray's logs, too
 # Where Ray's text about a dead actor comes to the point.
 _POINTS = ("Worker exit detail: ", "The actor is dead because ")
 
@@ -30,7 +31,12 @@ class WorkerDiedError(RayActorError, RuntimeError):
         self.rank = rank
 
 
-def of(place: Place, name: str, error: RayActorError, view: str = "") -> WorkerDiedError:
+def is_one(error: Exception) -> bool:
+    """Whether Ray says by it that a process, or its node, has ended; or that it has killed it for its memory."""
+    return isinstance(error, (RayActorError, OutOfMemoryError, NodeDiedError))
+
+
+def of(place: Place, name: str, error: Exception, view: str = "") -> WorkerDiedError:
     """The death of the rank at ``place`` that Ray tells by ``error``. ``view`` is what another rank says of it."""
     text = f"{place} has died in {name}.\nRay says: {_point(str(error))}"
     if view:
@@ -38,14 +44,15 @@ def of(place: Place, name: str, error: RayActorError, view: str = "") -> WorkerD
     lines = _last_lines(place)
     if lines:
         text += "\nThe last lines of its stderr:\n" + textwrap.indent(lines, "  ")
-    return WorkerDiedError(text, place.rank, error.actor_id)
+    return WorkerDiedError(text, place.rank, getattr(error, "actor_id", None))
 
 
 def _point(text: str) -> str:
     for point in _POINTS:
         if point in text:
-            return text.partition(point)[2].strip()
-    return text.strip()
+            text = text.partition(point)[2]
+            break
+    return text.partition(_DETAILS)[0].strip()
 
 
 def _last_lines(place: Place) -> str:

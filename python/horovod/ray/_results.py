@@ -6,7 +6,7 @@ import time
 from typing import Any, Iterable, Optional, Sequence
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
 
 from horovod.common.exceptions import HorovodInternalError
 from horovod.ray import _deaths
@@ -64,10 +64,10 @@ def collect(refs: Sequence[Any], places: Sequence[Place], name: str, messages: O
             for ref in ready:
                 try:
                     values[ref] = ray.get(ref)
-                except RayActorError as error:
-                    messages.deliver()
-                    raise _deaths.of(places_of[ref], name, error, _view(pending)) from None
                 except Exception as error:
+                    if _deaths.is_one(error):
+                        messages.deliver()
+                        raise _deaths.of(places_of[ref], name, error, _view(pending)) from None
                     if not _is_consequence(error):
                         messages.deliver()
                         raise

@@ -1,0 +1,31 @@
+"""A worker that Ray kills because its node is short of memory."""
+
+import functions
+import psutil
+import pytest
+import ray
+
+from horovod.ray import RayExecutor
+
+ROOM = 1500  # megabytes more than are taken now
+
+
+@pytest.fixture
+def tight(monkeypatch):
+    """A cluster that ends workers when the machine has little more memory taken than now."""
+    memory = psutil.virtual_memory()
+    share = (memory.total - memory.available + ROOM * 2**20) / memory.total
+    if share > 0.9 or memory.available < 4 * ROOM * 2**20:
+        pytest.skip(f"{memory.available >> 20} MB of memory are free here")
+    monkeypatch.setenv("RAY_memory_usage_threshold", f"{share:.3f}")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "100")
+    yield ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.shutdown()
+
+
+def test_a_worker_that_takes_too_much_memory_is_named(tight):
+    executor = RayExecutor(num_workers=2)
+    executor.start()
+    with pytest.raises(ray.exceptions.RayActorError, match="(?s)rank [01] .*has died in hog.*memory"):
+        executor.run(functions.hog, args=[3 * ROOM])
+    executor.shutdown()
