@@ -153,7 +153,7 @@ ray-short: prepare build ## the short form of make ray, 3 minutes: what is marke
 	[ ! -x build/ray/bin/python ] || build/ray/bin/python -m pytest -q -m smoke test/ray
 
 .PHONY: lint
-lint: tools gofmt ## gofmt, lines of at most 120 columns, vet (for arm64 and darwin, too), staticcheck, ruff, mypy
+lint: tools gofmt ## gofmt, lines of at most 120 columns (prose: 140), vet (for arm64 and darwin, too), staticcheck, ruff, mypy
 	scripts/line_lengths.py
 	$(GO) vet ./...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Lists the lines of Go files that are longer than 120 columns; a tab counts as 4. Exits with 1 if there are any.
+"""Lists lines that are too long: in Go above 120 columns (a tab counts as 4), in prose of Markdown above 140.
 
-A raw string cannot be cut, so a line that is in one, or holds one, may be longer: expected texts, scripts, struct tags.
+Exits with 1 if there are any. A raw string cannot be cut, so a line of Go that is in one, or holds one, may be longer:
+expected texts, scripts, struct tags. So may a line of Markdown in a table or a block of code.
 """
 
 import pathlib
@@ -10,6 +11,7 @@ import subprocess
 import sys
 
 LIMIT = 120
+PROSE = 140
 # What may hold a backquote that opens no raw string comes first.
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|`[^`]*`', re.DOTALL)
 
@@ -25,13 +27,24 @@ def too_long(source):
     return [number for number, line in lines if len(line.expandtabs(4)) > LIMIT and number not in raw]
 
 
+def too_long_prose(text):
+    """Numbers of the lines that are too long in a page of Markdown."""
+    found, code = [], False
+    for number, line in enumerate(text.split("\n"), 1):
+        code ^= line.lstrip().startswith("```")
+        if not code and not line.startswith("|") and len(line) > PROSE:
+            found.append(number)
+    return found
+
+
 def main():
     found = False
-    for name in subprocess.run(["git", "ls-files", "*.go"], check=True, capture_output=True, text=True).stdout.split():
-        path = pathlib.Path(name)
-        for number in too_long(path.read_text()) if path.exists() else ():
-            found = True
-            print(f"{name}:{number}: longer than {LIMIT} columns")
+    for pattern, limit, find in (("*.go", LIMIT, too_long), ("*.md", PROSE, too_long_prose)):
+        files = subprocess.run(["git", "ls-files", pattern], check=True, capture_output=True, text=True).stdout.split()
+        for path in map(pathlib.Path, files):
+            for number in find(path.read_text()) if path.exists() else ():
+                found = True
+                print(f"{path}:{number}: longer than {limit} columns")
     return 1 if found else 0
 
 

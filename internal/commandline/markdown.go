@@ -19,7 +19,7 @@ func (p *Program) Markdown() string {
 		fmt.Fprintf(&b, "```\n%s\n```\n\n%s.\n", strings.TrimSpace(name+" "+c.Usage), markdown(c.About))
 		if c.Detail != "" {
 			for _, paragraph := range strings.Split(c.Detail, "\n\n") {
-				fmt.Fprintf(&b, "\n%s\n", markdown(strings.Join(strings.Fields(paragraph), " ")))
+				fmt.Fprintf(&b, "\n%s\n", markdown(wrap(paragraph, 0, 0)))
 			}
 		}
 		if len(c.Examples) > 0 {

@@ -112,10 +112,30 @@ func docs() string {
 	for _, d := range details() {
 		k := knob(d.name)
 		doc := strings.ToUpper(k.Doc[:1]) + linked(k.Doc[1:])
-		fmt.Fprintf(&b, "\n### %s\n\n%s.\n\n%s\n\n", d.name, doc, linked(d.about))
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n%s\n\n", d.name, folded(doc+"."), linked(d.about))
 		fmt.Fprintf(&b, "| | |\n|---|---|\n| default | %s |\n| since | gorovod 0.1.0%s |\n", defaultOf(k), before(k))
 		fmt.Fprintf(&b, "| whose value counts | %s |\n| costs | %s |\n| change it | %s |\n", whose(k), linked(d.costs),
 			linked(d.touch))
+	}
+	return b.String()
+}
+
+// folded is a paragraph in lines of at most 120 characters.
+func folded(text string) string {
+	var b strings.Builder
+	length := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case length+1+len(word) > 120:
+			b.WriteByte('\n')
+			length = 0
+		default:
+			b.WriteByte(' ')
+			length++
+		}
+		b.WriteString(word)
+		length += len(word)
 	}
 	return b.String()
 }

@@ -51,9 +51,8 @@ func TestEveryOptionSaysItsDefaultAndUnit(t *testing.T) {
 	units := map[string]string{"SECONDS": "econds", "MS": "illiseconds", "MIB": "MiB", "MIN MAX": "econds"}
 	for _, c := range gorovod().Commands {
 		for _, o := range c.Options() {
-			if o.Hidden || strings.HasPrefix(o.Help, "No effect") || o.Value == "" &&
-				(strings.HasPrefix(o.Help, "Print ") ||
-					strings.HasPrefix(o.Help, "Show this help")) {
+			prints := strings.HasPrefix(o.Help, "Print ") || strings.HasPrefix(o.Help, "Show this help")
+			if o.Hidden || strings.HasPrefix(o.Help, "No effect") || o.Value == "" && prints {
 				continue
 			}
 			if !strings.Contains(o.Help, "Default: ") && !strings.HasSuffix(o.Help, " Required.") {
