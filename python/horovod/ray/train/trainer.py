@@ -86,11 +86,12 @@ class HorovodTrainer(DataParallelTrainer):
         )
 
 
-def _with_patience(run_config: Optional[RunConfig], config: HorovodConfig) -> RunConfig:
-    """A copy of the user's, with our callback after the user's own."""
+def _with_patience(run_config: Optional[RunConfig], config: HorovodConfig) -> Optional[RunConfig]:
+    """A copy of the user's, with our callback after the user's own. Ray Train refuses what is no RunConfig, by name."""
+    if run_config is not None and not isinstance(run_config, RunConfig):
+        return run_config
     mine = copy.copy(run_config) if run_config is not None else RunConfig()
-    if isinstance(getattr(mine, "callbacks", None), list):  # else it is Ray Tune's, which Ray Train refuses by name
-        mine.callbacks = [*mine.callbacks, Patience(config.placement_group_timeout_s)]
+    mine.callbacks = [*(mine.callbacks or ()), Patience(config.placement_group_timeout_s)]
     return mine
 
 
