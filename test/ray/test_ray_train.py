@@ -49,6 +49,7 @@ def train_on_shards(config):
     return {"mine": mine, "shared": os.environ["HOROVOD_RANK"]}
 
 
+@pytest.mark.smoke
 def test_reports_checkpoints_datasets(cluster, tmp_path):
     """A run gives what its ranks computed together; nothing that Ray keeps of it has the secret."""
     result = HorovodTrainer(
@@ -159,7 +160,7 @@ def test_no_room(cluster, tmp_path):
     assert f"{ROOM + 1} " in text and "CPU" in text
 
 
-def test_local_mode(tmp_path):
+def test_local_mode(cluster, tmp_path):
     """With no workers, Ray Train calls the function here, as the only rank."""
 
     def alone():
@@ -175,6 +176,7 @@ def test_local_mode(tmp_path):
     assert result.metrics == {"size": 1, "resumed": 7}
 
 
+@pytest.mark.smoke
 def test_config():
     """What Ray's HorovodConfig took is taken; what has no effect says so, and is not kept."""
     with pytest.warns(UserWarning, match="a fresh secret"):
