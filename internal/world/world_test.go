@@ -194,20 +194,27 @@ func TestDeathEndsThePending(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp", "on aba"} {
 		t.Run(transport, func(t *testing.T) {
 			l := newLauncher(t, 3)
-			var ready sync.WaitGroup
+			var ready, told sync.WaitGroup
 			ready.Add(3)
+			told.Add(2) // the ranks that are told
 			each(3, func(r int) {
 				w, err := join(context.Background(), l.config(r, 3, transport), 1, quiet())
 				ready.Done()
 				if err != nil {
 					t.Errorf("rank %d: %v", r, err)
+				} else {
+					defer w.Leave(limit)
+				}
+				if r != 2 {
+					defer told.Done()
+				}
+				if err != nil {
 					return
 				}
-				defer w.Leave(limit)
 				if r == 2 { // is said to have died
 					ready.Wait()
 					l.Died(rendezvous.Death{Rank: 2, Host: "testhost", PID: os.Getpid(), Signal: 9})
-					time.Sleep(100 * time.Millisecond)
+					told.Wait() // its leaving is not what they are told of
 					return
 				}
 				want := fmt.Sprintf("rank 2 on host testhost (pid %d) was killed by signal 9 (SIGKILL)", os.Getpid())
