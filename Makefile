@@ -95,7 +95,7 @@ test: test-go test-python test-tensorflow test-jax ## all tests
 .PHONY: test-go
 test-go: build ## vet, the Go tests, and again with the race detector where goroutines meet
 	$(GO) vet ./...
-	$(GO) test -p 4 ./... # many packages wait more than they compute
+	GO='$(GO)' scripts/go_tests.py -p 4 ./... # many packages wait more than they compute
 	$(GO) test -p 4 -race $(RACE)
 
 .PHONY: test-python

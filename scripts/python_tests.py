@@ -85,7 +85,7 @@ def last_line(log):
 
 
 def pytest(files):
-    options = ["--durations=12", "--durations-min=1", "-o", "faulthandler_timeout=100", *SELECT]
+    options = ["-rs", "--durations=12", "--durations-min=1", "-o", "faulthandler_timeout=100", *SELECT]
     return [sys.executable, "-m", "pytest", "-q", *options, *map(str, files)]
 
 
@@ -151,6 +151,7 @@ class Report:
 
     def __init__(self):
         self.totals = Totals()
+        self.skipped = {}  # how many tests on which numbers of ranks, by reason
         self._lock = threading.Lock()
 
     def add(self, where, what, start, ok, logs, launcher):
@@ -161,6 +162,9 @@ class Report:
             ok, counts["failed"] = False, 1  # "no tests ran" is no success
         with self._lock:
             self.totals.add(counts)
+            for count, why in re.findall(r"^SKIPPED \[(\d+)\] \S+ (.*)$", text(logs[0]), re.MULTILINE):
+                here = self.skipped.setdefault(why, {})
+                here[where] = here.get(where, 0) + int(count)
             took = time.monotonic() - start
             print(f"{'ok  ' if ok else 'FAIL'} {where:9} {what:28} {counts!s:30} {took:6.1f} s", flush=True)
             if not ok:
@@ -226,6 +230,8 @@ def main():
             for process in list(_running):
                 process.send_signal(signal.SIGTERM)
             os._exit(130)  # not after the tests that are left
+    for why, places in sorted(report.skipped.items()):
+        print(f"skipped: {', '.join(f'{n} {where}' for where, n in places.items())}: {why}")
     totals = report.totals
     print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
     sys.exit(1 if totals["failed"] or not totals["passed"] else 0)
