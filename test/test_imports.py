@@ -29,7 +29,7 @@ BELOW = {
     "horovod.keras": {"horovod.common", "horovod._keras"},
     "horovod.tensorflow.keras": {"horovod.common", "horovod._keras", "horovod.tensorflow"},
     "horovod.spark": {"horovod._not_yet"},
-    "horovod.ray": {"horovod.common", "horovod.runner", "horovod"},
+    "horovod.ray": {"horovod.common", "horovod.runner", "horovod", "horovod._program"},
     "horovod.mxnet": set(),
     "horovod": {"horovod.runner", "horovod._upstream"},
 }

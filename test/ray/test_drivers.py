@@ -110,3 +110,15 @@ def test_ray_client(client):
     executor.shutdown()
     with pytest.raises(TimeoutError, match="Placement group creation timed out"):
         RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=1), num_workers=9).start()
+
+
+def test_elastic_jobs_of_ray_client(client):
+    executor = RayExecutor(min_workers=2, max_workers=2)
+    executor.start(functions.Counter, [10])
+    got = []
+    assert executor.run(functions.log_steps, args=[2], callbacks=[got.append]) == [0, 1]
+    assert got == [{"rank": 0, "step": 0}, {"rank": 0, "step": 1}]
+    assert executor.execute(lambda counter: counter.count()) == [11, 11]
+    with pytest.raises(RuntimeError, match="rank 1.*batch 7"):
+        executor.run(functions.fail, args=["raise"])
+    executor.shutdown()

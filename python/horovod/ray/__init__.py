@@ -10,7 +10,8 @@
 """
 
 from horovod.ray import _require as _require  # first: it says what is missing
+from horovod.ray.elastic import ElasticRayExecutor
 from horovod.ray.runner import RayExecutor
 from horovod.ray.worker import BaseHorovodWorker
 
-__all__ = ["BaseHorovodWorker", "RayExecutor"]
+__all__ = ["BaseHorovodWorker", "ElasticRayExecutor", "RayExecutor"]

@@ -9,6 +9,7 @@ from horovod.ray._coordinator import Coordinator
 from horovod.ray._settings import MiniSettings
 from horovod.ray._static import StaticAdapter
 from horovod.ray.adapter import Adapter, Callbacks
+from horovod.ray.elastic_v2 import ElasticAdapter
 from horovod.ray.strategy import BaseStrategy, ColocatedStrategy, PGStrategy
 
 __all__ = ["Coordinator", "MiniSettings", "RayExecutor"]
@@ -110,7 +111,24 @@ class RayExecutor:
         if max_workers is not None and (min_workers is None or min_workers <= 0):
             raise ValueError("max_workers needs min_workers, above 0: together they make the job elastic")
         if min_workers is not None:
-            raise ValueError("min_workers: elastic jobs on Ray are not in this version yet; use horovodrun --min-np")
+            if num_workers is not None or num_hosts is not None:
+                raise ValueError(
+                    "give min_workers for an elastic job, or num_workers or num_hosts for one of a fixed size"
+                )
+            self.settings.elastic = True
+            self.adapter: Adapter = ElasticAdapter(
+                self.settings,
+                min_workers,
+                max_workers,
+                use_gpu=use_gpu,
+                cpus_per_worker=cpus_per_worker,
+                gpus_per_worker=gpus,
+                override_discovery=override_discovery,
+                reset_limit=reset_limit,
+                cooldown_range=cooldown_range,
+                elastic_timeout=elastic_timeout,
+            )
+            return
         strategy = _strategy(
             self.settings,
             num_workers,
@@ -120,7 +138,7 @@ class RayExecutor:
             {"cpus_per_worker": cpus_per_worker, "use_gpu": use_gpu, "gpus_per_worker": gpus},
         )
         self.settings.elastic = False
-        self.adapter: Adapter = StaticAdapter(self.settings, strategy)
+        self.adapter = StaticAdapter(self.settings, strategy)
 
     def start(
         self,

@@ -1,0 +1,68 @@
+"""The driver of an elastic job: the program ``gorovod drive``, to which lines of JSON go, and from which they come."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import threading
+from typing import Any, Callable, Mapping
+
+from horovod import _program
+
+
+class Drive:
+    """One job's driver.
+
+    Args:
+        heard: is called with every event, on a thread of its own; and, when the program has ended, with None.
+
+    The requests and events are those of docs/drive.md.
+    """
+
+    def __init__(self, heard: Callable[[Any], None]) -> None:
+        try:
+            program = str(_program.path())
+        except SystemExit as e:  # it is meant for a command line
+            raise RuntimeError(e.code) from None
+        self._errors = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            ["gorovod", "drive"],
+            executable=program,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,  # a Ctrl-C at the terminal is not for it
+        )
+        self._heard = heard
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def request(self, kind: str, **fields: Any) -> None:
+        """Send a request. One that comes after the end of the program is lost."""
+        message: Mapping[str, Any] = {"type": kind, **fields}
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except (OSError, ValueError):
+            pass  # its end is news of its own
+
+    def close(self) -> str:
+        """End the program, and return what it has said on stderr."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+        except OSError:
+            pass
+        self._process.wait()
+        self._errors.seek(0)
+        said = self._errors.read()
+        self._errors.close()
+        return said.strip()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._heard(json.loads(line))
+        self._heard(None)

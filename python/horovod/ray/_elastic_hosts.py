@@ -1,0 +1,97 @@
+"""The hosts of an elastic job: which nodes of a Ray cluster have room, and how an actor comes to a host."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Iterable, Mapping
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+# For how long Ray's count of what is free may be older than a worker's start or end.
+_SETTLES_S = 5.0
+_SHARE = 0.001  # of a node's own resource, which pins an actor to it
+
+
+def slots(resources: Mapping[str, float], per_worker: Mapping[str, float]) -> int:
+    """How many workers have room in these resources."""
+    return min((int(resources.get(name, 0) // amount) for name, amount in per_worker.items() if amount), default=0)
+
+
+class Nodes:
+    """The nodes of the cluster that this process belongs to, as the hosts of a job.
+
+    Args:
+        per_worker: the resources that a worker takes.
+    """
+
+    def __init__(self, per_worker: Mapping[str, float]) -> None:
+        self._per_worker = per_worker
+        self._ids: dict[str, str] = {}  # by host, of all nodes that have been there
+        self._offered: dict[str, int] = {}
+        self._changed: dict[str, float] = {}  # when a worker of the host was started, or has ended
+
+    def touch(self, host: str) -> None:
+        """Note that a worker of a host starts or has ended: what Ray says to be free there may be out of date."""
+        self._changed[host] = time.monotonic()
+
+    def offered(self, used: Mapping[str, Iterable[int]]) -> dict[str, int]:
+        """How many workers each host has room for, those with the slots ``used`` included."""
+        free = _available()
+        offered: dict[str, int] = {}
+        for node in ray.nodes():
+            if not node["Alive"]:
+                continue
+            host = name(node)
+            self._ids[host] = node["NodeID"]
+            occupied = list(used.get(host, ()))
+            if time.monotonic() - self._changed.get(host, -_SETTLES_S) < _SETTLES_S:
+                room = self._offered.get(host, 0)
+            else:
+                room = len(occupied) + slots(free.get(node["NodeID"], {}), self._per_worker)
+            # Others may have taken room meanwhile: nobody who trains loses a place to them.
+            room = max(min(room, slots(node["Resources"], self._per_worker)), *(slot + 1 for slot in occupied), 0)
+            if room > 0:
+                offered[host] = room
+        self._offered = offered
+        return offered
+
+    def options(self, host: str) -> dict[str, Any]:
+        """The options of an actor that is to run on a host. Raises LookupError if there is none of that name.
+
+        The name is one that :func:`name` gives, or a node's id, address or name in the network.
+        """
+        alive = [node for node in ray.nodes() if node["Alive"]]
+        node_id = self._ids.get(host)
+        found = [
+            node["NodeID"]
+            for node in alive
+            if node_id == node["NodeID"]
+            or host in (node["NodeID"], node["NodeManagerAddress"], node["NodeManagerHostname"])
+        ]
+        if len(found) == 1:
+            return {"scheduling_strategy": NodeAffinitySchedulingStrategy(found[0], soft=False)}
+        own = f"node:{host}"
+        if any(own in node["Resources"] for node in alive):
+            return {"resources": {own: _SHARE}}
+        raise LookupError(f"no node of the cluster is called {host!r}")
+
+
+def name(node: Mapping[str, Any]) -> str:
+    """What a node is called as a host: its address, and the beginning of its id, which no later node has."""
+    return f"{node['NodeManagerAddress']}/{node['NodeID'][:8]}"
+
+
+def gpus(host_options: Mapping[str, Any]) -> int:
+    """How many GPUs the node has that the actor's options lead to; 0 if they lead to none in particular."""
+    strategy = host_options.get("scheduling_strategy")
+    if strategy is None:
+        return 0
+    return next((int(n["Resources"].get("GPU", 0)) for n in ray.nodes() if n["NodeID"] == strategy.node_id), 0)
+
+
+def _available() -> Mapping[str, Mapping[str, float]]:
+    """What is free, by the nodes' ids."""
+    from ray._private import state
+
+    return dict(state.available_resources_per_node())

@@ -1,0 +1,298 @@
+"""The coordinator of an elastic job: an actor that starts and ends the workers as the job's driver says."""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import time
+from typing import Any, Mapping, Optional, Sequence
+
+import ray
+from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+
+from horovod.ray import _checks, _elastic_hosts, _resources
+from horovod.ray._drive import Drive
+from horovod.ray._elastic_worker import DONE, ElasticWorker
+from horovod.ray._secret import JobSecret
+
+_FIRST_WORD_S = 5.0
+_MOST_BETWEEN_WORDS_S = 60.0
+_NEWS_S = 0.5
+_MOST_TEXT = 400
+
+
+@dataclasses.dataclass
+class Spec:
+    """What a job is to be.
+
+    Attributes:
+        config: the settings of docs/drive.md, without version, key and address.
+        per_worker: the resources that a worker takes.
+        variables: of the workers' environment.
+        name: of the function, for Ray's pages.
+        work: a reference to the function.
+        executable: a reference to what the function's object is made of; None for none.
+        discover_every: seconds between looks at Ray's nodes; None: somebody else offers the hosts.
+    """
+
+    config: Mapping[str, Any]
+    per_worker: Mapping[str, float]
+    variables: Mapping[str, str]
+    name: str
+    work: Any
+    executable: Any = None
+    discover_every: Optional[float] = 1.0
+
+
+@dataclasses.dataclass
+class Result:
+    """How a job has ended: the driver's last event, and references to what the workers have returned, by rank."""
+
+    outcome: Mapping[str, Any]
+    values: Mapping[int, Any]
+    error: Any = None  # a reference to what the worker has raised whose failure counts
+    there: str = ""  # what the cluster has
+
+
+@dataclasses.dataclass
+class _Worker:
+    number: int
+    host: str
+    slot: int
+    actor: Any = None
+    running: bool = False
+    pid: int = 0
+    value: Any = None  # a reference
+    ending: bool = False
+
+
+class ElasticJob(JobSecret):
+    """One job, from its start to its end. The methods may run at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self._workers: dict[int, _Worker] = {}  # those of which something is left
+        self._values: dict[int, Any] = {}
+        self._errors: dict[int, Any] = {}
+        self._hosts: Optional[dict[str, int]] = None  # as the driver knows them
+        self._word_at = 0.0
+        self._pause = _FIRST_WORD_S
+        self._waits = False
+
+    def news(self, wait_s: float = _NEWS_S) -> list[tuple[str, Any]]:
+        """What there is to tell: ``("say", text)`` or ``("log", message)``. Waits ``wait_s`` if there is nothing."""
+        found = []
+        try:
+            found.append(self._news.get(timeout=wait_s))
+            while True:
+                found.append(self._news.get_nowait())
+        except queue.Empty:
+            return found
+
+    def tell(self, message: Any) -> None:
+        """Have the driver's callbacks hear of a message of rank 0."""
+        self._news.put(("log", message))
+
+    def offer(self, hosts: Mapping[str, int]) -> None:
+        """Say which hosts there are, with how many slots, where it is not this actor that looks for them."""
+        self._inbox.put(("hosts", dict(hosts)))
+
+    def run(self, spec: Spec) -> Result:
+        """Run the job to its end."""
+        self._spec = spec
+        self._nodes = _elastic_hosts.Nodes(spec.per_worker)
+        self._drive = Drive(lambda event: self._inbox.put(("event", event)))
+        try:
+            self._drive.request(
+                "config", version=1, key=self.secret_key(), address=ray.util.get_node_ip_address(), **spec.config
+            )
+            outcome = self._attend()
+        finally:
+            for worker in self._workers.values():
+                _kill(worker.actor)
+            said = self._drive.close()
+        if outcome is None:
+            raise RuntimeError(f"the driver of the elastic job has ended: {said}")
+        ranks = {int(worker): rank for worker, rank in outcome.get("ranks", {}).items()}
+        if not ranks:  # no function has called hvd.init()
+            ranks = {worker: worker for worker in self._values}
+        values = {rank: self._values[worker] for worker, rank in ranks.items() if worker in self._values}
+        failed = outcome.get("failure", {}).get("worker")
+        return Result(outcome, values, self._errors.get(failed), _resources.there())
+
+    def _attend(self) -> Optional[Mapping[str, Any]]:
+        """Take what comes, until the driver tells the outcome. None if it ends without one."""
+        every = self._spec.discover_every
+        look = time.monotonic()
+        while True:
+            if every is not None and time.monotonic() >= look:
+                self._discover()
+                look = time.monotonic() + every
+            try:
+                kind, *what = self._inbox.get(timeout=min(every or 1.0, 1.0))
+            except queue.Empty:
+                kind, what = "", []
+            if kind == "event":
+                event = what[0]
+                if event is None or event["type"] == "outcome":
+                    return event
+                self._obey(event)
+            elif kind == "hosts":
+                self._offer(what[0])
+            elif kind == "ready":
+                self._joined(*what)
+            elif kind == "ended":
+                self._ended(*what)
+            self._tell_waits()
+
+    def _discover(self) -> None:
+        used: dict[str, list[int]] = {}
+        for worker in self._workers.values():
+            if not worker.ending:
+                used.setdefault(worker.host, []).append(worker.slot)
+        self._offer(self._nodes.offered(used))
+
+    def _offer(self, hosts: dict[str, int]) -> None:
+        if hosts != self._hosts:
+            self._hosts = hosts
+            self._drive.request("hosts", hosts=[{"name": h, "slots": n} for h, n in hosts.items() if n > 0])
+
+    def _obey(self, event: Mapping[str, Any]) -> None:
+        if event["type"] == "start":
+            self._start(event)
+        elif event["type"] == "signal":
+            worker = self._workers.get(event["worker"])
+            if worker is not None:
+                worker.ending = True
+                _kill(worker.actor)
+        else:
+            self._news.put((event["type"], event["text"]))
+
+    def _start(self, event: Mapping[str, Any]) -> None:
+        worker = _Worker(event["worker"], event["host"], event["slot"])
+        self._workers[worker.number] = worker
+        self._nodes.touch(worker.host)
+        try:
+            where = self._nodes.options(worker.host)
+        except LookupError as e:
+            self._leaves(worker, reason=f"could not start: {e}")
+            return
+        gpus = self._spec.per_worker.get("GPU", 0)
+        worker.actor = (
+            ray.remote(ElasticWorker)
+            .options(num_cpus=self._spec.per_worker.get("CPU", 0), num_gpus=gpus, **where)
+            .remote()
+        )
+        there = (_elastic_hosts.gpus(where), worker.slot) if gpus else None
+        facts = worker.actor.prepare.options(name=f"horovod: start worker {worker.number}").remote(
+            {**self._spec.variables, **event["environment"]}, ray.get_runtime_context().current_actor, there
+        )
+        self._await("ready", worker, facts)
+
+    def _await(self, kind: str, worker: _Worker, ref: Any) -> None:
+        """Put what becomes of ``ref`` into the inbox."""
+        ref.future().add_done_callback(lambda done: self._inbox.put((kind, worker, done)))
+
+    def _joined(self, worker: _Worker, done: Any) -> None:
+        """Have a worker whose process runs do its work."""
+        try:
+            facts = done.result()
+            _checks.same_as_driver([facts])
+        except Exception as error:
+            alone = not any(w.running for w in self._workers.values())  # else the others would wait for the answer
+            self._fails(worker, _checks.why_no_start(error) if alone and isinstance(error, RayActorError) else error)
+            return
+        worker.running, worker.pid = True, facts.pid
+        self._drive.request("started", worker=worker.number, pid=facts.pid)
+        how, worker.value = worker.actor.work.options(
+            name=f"horovod: {self._spec.name}, worker {worker.number}", num_returns=2
+        ).remote(self._spec.work, self._spec.executable)
+        self._await("ended", worker, how)
+
+    def _ended(self, worker: _Worker, done: Any) -> None:
+        error = done.exception()
+        if error is not None:
+            self._errors[worker.number] = worker.value
+            self._fails(worker, error)
+            return
+        if done.result() == DONE:
+            self._values[worker.number] = worker.value
+        self._leaves(worker)
+
+    def _fails(self, worker: _Worker, error: BaseException) -> None:
+        if isinstance(error, RayActorError) and self._spec.discover_every is not None:
+            self._discover()  # its node may have gone: then its slot is no loss
+        self._leaves(worker, reason=how_it_ended(error), stderr=_traceback(error))
+
+    def _leaves(self, worker: _Worker, **how: Any) -> None:
+        """Tell the driver that a worker has ended, and free what it had."""
+        self._nodes.touch(worker.host)
+        del self._workers[worker.number]
+        self._drive.request(
+            "ended", worker=worker.number, host=worker.host, pid=worker.pid, **{k: v for k, v in how.items() if v}
+        )
+        _kill(worker.actor)
+        self._drive.request("gone", worker=worker.number)
+
+    def _tell_waits(self) -> None:
+        """Say after 5 s, and then ever more seldom, what the job waits for, if Ray has not given it yet."""
+        now = time.monotonic()
+        text = self._lacks(now)
+        if not text:
+            self._waits, self._pause = False, _FIRST_WORD_S
+        elif not self._waits:
+            self._waits, self._word_at = True, now + _FIRST_WORD_S
+        elif now >= self._word_at:
+            self._news.put(("say", f"waiting for {text}. {_resources.there()}"))
+            self._pause = min(2 * self._pause, _MOST_BETWEEN_WORDS_S)
+            self._word_at = now + self._pause
+
+    def _lacks(self, now: float) -> str:
+        needs = f"which need {_resources.words(self._spec.per_worker)} each"
+        late = [w for w in self._workers.values() if not w.running]
+        if late:
+            who = ", ".join(f"worker {w.number} on {w.host}" for w in late[:8])
+            return f"{len(late)} of {len(self._workers)} workers to start ({who}), {needs}"
+        least = self._spec.config["min"]
+        if len(self._workers) < least:
+            return f"room for {least} workers, {needs}"
+        return ""
+
+
+def how_it_ended(error: BaseException) -> str:
+    """How a worker has ended, in words that continue "worker 3 …"."""
+    if isinstance(error, RayTaskError):
+        cause = error.cause
+        return _one_line(f"raised {type(cause).__name__}: {cause}")
+    if isinstance(error, OutOfMemoryError):
+        return _one_line(f"was killed by Ray because its node ran out of memory: {error}")
+    if not isinstance(error, RayError):
+        return _one_line(f"could not start: {error}")
+    text = str(error)
+    if "connection error code 2. End of file" in text:
+        return "has died: it was killed, was out of memory, or has crashed; Ray saw only its connection end"
+    for point in ("Worker exit detail: ", "The actor is dead because ", "The actor died because "):
+        if point in text:
+            text = text.partition(point)[2]
+    return _one_line(f"has died: {text}")
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST_TEXT else line[:_MOST_TEXT] + "…"
+
+
+def _traceback(error: BaseException) -> str:
+    return str(error)[-4000:] if isinstance(error, RayTaskError) else ""
+
+
+def _kill(actor: Any) -> None:
+    if actor is not None:
+        ray.kill(actor)
+
+
+def by_rank(values: Mapping[int, Any]) -> Sequence[Any]:
+    """The values in order of rank."""
+    return [values[rank] for rank in sorted(values)]

@@ -1,0 +1,130 @@
+"""The driver's end of an elastic job: it starts the coordinator, passes on what that tells, and takes the results."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Mapping, Optional
+
+import ray
+from ray.exceptions import RayActorError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from horovod.ray import _resources
+from horovod.ray._elastic_job import ElasticJob, Result, Spec, by_rank
+from horovod.ray._saying import say
+from horovod.ray.adapter import Callbacks
+from horovod.runner.elastic import driver
+from horovod.runner.elastic.discovery import HostDiscovery
+
+_AT_ONCE = 64  # calls of the coordinator's methods
+_FAILED = (
+    "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be terminated"
+)
+
+
+class ElasticJobError(RuntimeError):
+    """An elastic job has failed. ``rank`` is that of the worker whose failure counts, if there is one.
+
+    ``__cause__`` is what Ray says of it: a copy of the exception that the worker has raised, or an ActorDiedError.
+    """
+
+    rank: Optional[int] = None
+
+
+def run(spec: Spec, discovery: Optional[HostDiscovery] = None, callbacks: Callbacks = None) -> list[Any]:
+    """Run the job, and return what its workers return, by rank. ``discovery`` finds the hosts, if it is given."""
+    job = ray.remote(ElasticJob).options(**_options(spec.name)).remote()
+    try:
+        ended = job.run.options(name=f"horovod: {spec.name}, elastic").remote(spec)
+        finder = _Finder(job, discovery)
+        while not ray.wait([ended], timeout=0)[0]:
+            finder.look()
+            _pass_on(ray.get(job.news.remote()), callbacks)
+        result = ray.get(ended)
+        _pass_on(ray.get(job.news.remote(0.0)), callbacks)
+        return _results(result, spec)
+    except RayActorError as e:
+        raise ElasticJobError(f"{_FAILED}: the coordinator of the job has died, and its workers with it: {e}") from None
+    finally:
+        ray.kill(job)  # the workers are its own, so Ray ends what is left of them
+
+
+def _options(name: str) -> dict[str, Any]:
+    """Where the coordinator runs: beside the driver, or on the head of the cluster where that is a client's."""
+    options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": _AT_ONCE}
+    if ray.util.client.ray.is_connected():
+        options["resources"] = {"node:__internal_head__": 0.001}
+    else:
+        node_id = ray.get_runtime_context().get_node_id()
+        options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    return options
+
+
+class _Finder:
+    """Asks a discovery for the hosts now and then, and tells the coordinator of changes."""
+
+    def __init__(self, job: Any, discovery: Optional[HostDiscovery]) -> None:
+        self._job = job
+        self._discovery = discovery
+        self._next = 0.0
+        self._known: Optional[Mapping[str, int]] = None
+        self._fault = ""
+
+    def look(self) -> None:
+        if self._discovery is None or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + driver.DISCOVER_HOSTS_FREQUENCY_SECS
+        try:
+            found = dict(self._discovery.find_available_hosts_and_slots())
+        except Exception as error:
+            if self._known is None:
+                raise
+            if self._fault != repr(error):
+                say(f"discover hosts: {error!r}; it is tried again")
+            self._fault = repr(error)
+            return
+        if self._fault:
+            say("discover hosts: it works again")
+        self._fault = ""
+        if found != self._known:
+            self._known = found
+            self._job.offer.remote(found)
+
+
+def _pass_on(news: list[tuple[str, Any]], callbacks: Callbacks) -> None:
+    for kind, what in news:
+        if kind == "log":
+            for callback in callbacks or ():
+                callback(what)
+        else:
+            say(what)
+
+
+def _results(result: Result, spec: Spec) -> list[Any]:
+    outcome = result.outcome
+    failure = outcome.get("failure")
+    reason = outcome.get("text", "")
+    if failure is None and not reason:
+        return list(ray.get(list(by_rank(result.values))))
+    if failure is None and not outcome.get("ranks"):
+        raise TimeoutError(
+            f"{_resources.TIMED_OUT} {reason}. Asked for: at least {spec.config['min']} workers that need "
+            f"{_resources.words(spec.per_worker)} each. {result.there}"
+        )
+    if failure is None:
+        raise ElasticJobError(f"{_FAILED}: {reason}")
+    who = f"rank {failure['rank']}: " if str(failure["worker"]) in outcome.get("ranks", {}) else ""
+    error = ElasticJobError(f"{_FAILED}: {who}{failure['text']}" + (f" ({reason})" if reason else ""))
+    error.rank = failure["rank"]
+    raise error from _raised(result.error)
+
+
+def _raised(reference: Any) -> Optional[BaseException]:
+    """What the worker has raised."""
+    if reference is None:
+        return None
+    try:
+        ray.get(reference)
+    except Exception as error:
+        return error
+    return None

@@ -1,0 +1,191 @@
+"""ElasticRayExecutor, the older way to elastic jobs; ``RayExecutor(min_workers=…)`` is the newer one."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from horovod.ray import _settings, elastic_v2
+from horovod.ray._settings import MiniSettings
+from horovod.ray.adapter import Callbacks
+from horovod.runner.elastic.discovery import HostDiscovery
+
+__all__ = ["ElasticRayExecutor", "RayHostDiscovery", "TestDiscovery"]
+
+
+class RayHostDiscovery(elastic_v2.RayHostDiscovery):
+    """Finds the nodes of a Ray cluster, and how many workers each has room for.
+
+    Args:
+        use_gpu: workers need GPUs.
+        cpus_per_slot: CPUs that a worker needs.
+        gpus_per_slot: GPUs that a worker needs, if ``use_gpu``.
+    """
+
+    def __init__(self, use_gpu: bool = False, cpus_per_slot: float = 1, gpus_per_slot: Optional[int] = 1) -> None:
+        super().__init__(use_gpu, cpus_per_slot, gpus_per_slot)
+
+
+class TestDiscovery(elastic_v2.TestDiscovery):
+    """Has hosts come and go at random, for drills. See ``horovod.ray.elastic_v2.TestDiscovery``."""
+
+    def __init__(
+        self,
+        min_hosts: int,
+        max_hosts: int,
+        change_frequency_s: float,
+        use_gpu: bool = False,
+        cpus_per_slot: float = 1,
+        gpus_per_slot: Optional[int] = 1,
+        verbose: bool = True,
+        _graceful: bool = True,
+    ) -> None:
+        super().__init__(
+            min_hosts, max_hosts, change_frequency_s, use_gpu, cpus_per_slot, gpus_per_slot, verbose, _graceful
+        )
+
+
+@dataclasses.dataclass
+class ElasticSettings(MiniSettings):
+    """Settings of an elastic job. ``ElasticRayExecutor.create_settings`` makes one.
+
+    Attributes:
+        min_num_proc: the fewest workers with which the job goes on.
+        max_num_proc: the most; None is as many as there is room for.
+        reset_limit: how often the job may be formed anew; None is any number of times.
+        elastic_timeout: seconds for each wait for room, and for workers.
+        cooldown_range: for how many seconds a slot is left alone whose worker has failed; None is for ever.
+        discovery: finds the hosts, if the executor is to use it.
+    """
+
+    min_num_proc: int = 1
+    max_num_proc: Optional[int] = None
+    reset_limit: Optional[int] = None
+    elastic_timeout: float = 600
+    cooldown_range: Optional[Sequence[float]] = None
+    discovery: Optional[HostDiscovery] = None
+
+
+class ElasticRayExecutor:
+    """An elastic job on Ray.
+
+    Args:
+        settings: from :meth:`create_settings`.
+        use_gpu: give each worker GPUs.
+        cpus_per_slot: how many CPUs each worker takes of Ray's.
+        gpus_per_slot: how many GPUs, 1 by default.
+        env_vars: variables of the workers' environment.
+        override_discovery: look for the hosts in Ray; if not, ``settings.discovery`` finds them.
+
+    Raises:
+        ValueError: arguments exclude one another, or make no sense.
+
+    Example:
+        >>> settings = ElasticRayExecutor.create_settings(min_num_proc=2, max_num_proc=8)
+        >>> executor = ElasticRayExecutor(settings)
+        >>> executor.start()
+        >>> losses = executor.run(train)
+    """
+
+    @staticmethod
+    def create_settings(
+        min_num_proc: int = 1,
+        max_num_proc: Optional[int] = None,
+        reset_limit: Optional[int] = None,
+        elastic_timeout: float = 600,
+        timeout_s: float = 30,
+        ssh_identity_file: Optional[str] = None,
+        nics: Optional[Sequence[str]] = None,
+        min_np: Optional[int] = None,
+        max_np: Optional[int] = None,
+        **kwargs: Any,
+    ) -> ElasticSettings:
+        """Make the settings of a job.
+
+        Args:
+            min_num_proc: the fewest workers with which the job goes on.
+            max_num_proc: the most; None is as many as there is room for.
+            reset_limit: how often the job may be formed anew.
+            elastic_timeout: seconds for each wait for room, and for workers.
+            timeout_s: seconds until all ranks must have met in ``hvd.init()``.
+            ssh_identity_file: is kept; nothing is started by ssh.
+            nics: names of the network interfaces that the ranks may use; all by default.
+            min_np: old name of ``min_num_proc``, which wins.
+            max_np: old name of ``max_num_proc``, which wins.
+            kwargs: ``cooldown_range``, ``discovery``, ``verbose`` or ``key``, as ElasticSettings has them.
+
+        Returns:
+            The settings.
+
+        Raises:
+            TypeError: for other parameters.
+        """
+        for old, new in ((min_np, "min_num_proc"), (max_np, "max_num_proc")):
+            if old is not None:
+                warnings.warn(f"{new[:3]}_np is deprecated, use {new}", DeprecationWarning, stacklevel=2)
+        known = {"cooldown_range", "discovery", "verbose", "key", "placement_group_timeout_s"}
+        _settings.refuse_unknown(
+            "ElasticRayExecutor.create_settings", {k: v for k, v in kwargs.items() if k not in known}, {}
+        )
+        return ElasticSettings(
+            min_num_proc=min_num_proc if min_np is None else min_np,
+            max_num_proc=max_num_proc if max_np is None else max_np,
+            reset_limit=reset_limit,
+            elastic_timeout=elastic_timeout,
+            timeout_s=timeout_s,
+            ssh_identity_file=ssh_identity_file,
+            nics=nics,
+            elastic=True,
+            **kwargs,
+        )
+
+    def __init__(
+        self,
+        settings: ElasticSettings,
+        use_gpu: bool = False,
+        cpus_per_slot: float = 1,
+        gpus_per_slot: Optional[int] = None,
+        env_vars: Optional[Mapping[str, Any]] = None,
+        override_discovery: bool = True,
+    ) -> None:
+        if gpus_per_slot is not None and not use_gpu:
+            raise ValueError("gpus_per_slot is set, but use_gpu is False")
+        if gpus_per_slot is not None and gpus_per_slot < 1:
+            raise ValueError(f"gpus_per_slot must be >= 1: Got {gpus_per_slot}.")
+        self.settings = settings
+        self._env_vars = dict(env_vars or {})
+        self._adapter = elastic_v2.ElasticAdapter(
+            settings,
+            settings.min_num_proc,
+            settings.max_num_proc,
+            use_gpu=use_gpu,
+            cpus_per_worker=cpus_per_slot,
+            gpus_per_worker=gpus_per_slot,
+            override_discovery=override_discovery,
+            reset_limit=settings.reset_limit,
+            cooldown_range=settings.cooldown_range,
+            elastic_timeout=settings.elastic_timeout,
+        )
+
+    def start(self) -> None:
+        """Make ready. The workers are started by :meth:`run`, and end with it."""
+        self._adapter.start(extra_env_vars=self._env_vars)
+
+    def run(self, worker_fn: Callable[[], Any], callbacks: Callbacks = None) -> list[Any]:
+        """Call ``worker_fn()`` on every worker, and return the results by rank. Blocks.
+
+        Args:
+            worker_fn: the function; it trains under ``hvd.elastic.run``.
+            callbacks: functions of one argument. Each is called here with every dictionary that rank 0 gives to
+                ``horovod.ray.ray_logger.log``, while the workers run.
+
+        Returns:
+            The results of the workers that are there at the end, by rank.
+
+        Raises:
+            RuntimeError: the job has failed; the text and the cause say which rank, and how.
+            TimeoutError: the cluster has had no room for the least number of workers.
+            TypeError: ``worker_fn`` cannot be pickled.
+        """
+        return self._adapter.run(worker_fn, callbacks=callbacks)
