@@ -34,23 +34,23 @@ PATCHES = {
     "torch-compile-skip": Patch(
         "TorchDynamo's mark on code (`skip_code`, `set_code_exec_strategy`) for the functions of `horovod.torch`, "
         "in `import horovod.torch`",
-        "`torch.compile` would trace functions of gorovod that are called between two graphs",
+        "otherwise `torch.compile` traces functions of gorovod that are called between two graphs",
         "the first calls in a compiled program take longer",
     ),
     "tensorflow-any-order": Patch(
         "`MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS` of `tensorflow.python.framework.auto_control_deps`, in "
         "`import horovod.tensorflow`",
-        "`tf.function` would run collectives one after the other, and ranks with another order would wait for ever",
-        "let all ranks have the collectives of a `tf.function` in the same order",
+        "otherwise `tf.function` runs collectives one after the other, and ranks with another order wait for ever",
+        "give the collectives of a `tf.function` the same order on all ranks",
     ),
     "keras-loss-scale": Patch(
         "`apply` and `stateless_apply` of Keras 3's `LossScaleOptimizer`, for the first distributed optimizer",
-        "a rank whose float16 gradients overflow would skip the reduction, and leave the others waiting",
+        "otherwise a rank whose float16 gradients overflow skips the reduction, and the others wait for it",
         "put the scaling inside: `hvd.DistributedOptimizer(LossScaleOptimizer(optimizer))`",
     ),
     "keras-no-xla": Patch(
         "`model_supports_jit` of `keras.src.trainers.trainer`, for the first distributed optimizer on TensorFlow",
-        "Keras 3 would compile the training step by XLA, which has no collectives",
+        "otherwise Keras 3 compiles the training step by XLA, which has no collectives",
         "pass `jit_compile=False` to `compile`",
     ),
     "keras-saved-name": Patch(
