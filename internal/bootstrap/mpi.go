@@ -118,7 +118,7 @@ func (g allgather) Publish(ctx context.Context, o meet.Offer) (withdraw func(), 
 
 func (g allgather) Read(ctx context.Context, stale *meet.Offer) (meet.Offer, error) {
 	if stale != nil {
-		return meet.Offer{}, fmt.Errorf("rank 0 does not serve the rendezvous at %v, or does no more", stale.Addrs)
+		return meet.Offer{}, fmt.Errorf("rank 0 does not serve the rendezvous at %v, or has stopped", stale.Addrs)
 	}
 	offers := make([]meet.Offer, g.all.Size())
 	err := exchange(ctx, g.all, meet.Offer{}, offers)

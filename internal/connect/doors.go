@@ -147,7 +147,7 @@ func (v *ways) to(rank int) []reach.Way {
 		near := v.Members[rank].Machine.Network == v.Members[v.Place.Rank].Machine.Network
 		addresses, err := readNotice(v.notices[rank], v.door)
 		if err != nil {
-			v.Log.Warn("what a rank says of its addresses makes no sense", "rank", rank, "error", err)
+			v.Log.Warn("cannot read the addresses that a rank has sent", "rank", rank, "error", err)
 		}
 		ordered = reach.Order(addresses, v.own, near)
 		v.ordered[rank] = ordered

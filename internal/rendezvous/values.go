@@ -15,7 +15,7 @@ import (
 // valuesPrefix begins these frames. JSON begins with a brace.
 const valuesPrefix = 'v'
 
-var errValues = errors.New("a frame of values that makes no sense")
+var errValues = errors.New("malformed frame of values")
 
 func appendValues(b []byte, m message) []byte {
 	b = append(b, valuesPrefix)

@@ -45,7 +45,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-var errMember = errors.New("it makes no sense")
+var errMember = errors.New("it is malformed")
 
 // decode undoes Encode. It shares with before, another rank's Member, what is equal.
 func (m *Member) decode(b []byte, before *Member) error {

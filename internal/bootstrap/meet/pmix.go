@@ -64,7 +64,7 @@ func (p *pmix) Publish(ctx context.Context, o Offer) (withdraw func(), err error
 func (p *pmix) Read(ctx context.Context, stale *Offer) (o Offer, err error) {
 	defer p.space.Done()
 	if stale != nil {
-		return o, fmt.Errorf("rank 0 does not serve the rendezvous at %v, or does no more", stale.Addrs)
+		return o, fmt.Errorf("rank 0 does not serve the rendezvous at %v, or has stopped", stale.Addrs)
 	}
 	if err := p.fence(ctx); err != nil {
 		return o, err
