@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -59,6 +60,26 @@ func withstand(t *testing.T, transport string) {
 	if len(ports) != 1+2*ranks { // the rendezvous, and two of each rank
 		t.Errorf("%d listeners", len(ports))
 	}
+	over := attack(t, l, ports, crowd, seed)
+	ended := endOf(over)
+	each(ranks, func(r int) {
+		for round := 0; !ended(r, round); round++ {
+			if v, err := add(worlds[r], "x", float32(r+round%7)); err != nil || v != float32(3+3*(round%7)) {
+				t.Errorf("rank %d, round %d: %v, %v", r, round, v, err)
+				return
+			}
+			if round == 3 {
+				connectAnew(t, worlds[r], r, ranks)
+			}
+		}
+	})
+	each(ranks, func(r int) { worlds[r].Leave(limit) })
+	l.Close()
+	checkTold(t, told.String())
+}
+
+// attack has strangers come to all ports at once. The channel is closed when they are through.
+func attack(t *testing.T, l *launcher, ports []int, crowd int, seed uint64) <-chan struct{} {
 	var attacks sync.WaitGroup
 	for i, port := range ports {
 		addr := fmt.Sprintf("127.0.0.1:%d", port)
@@ -69,50 +90,50 @@ func withstand(t *testing.T, transport string) {
 	}
 	attacks.Go(func() {
 		_, err := rendezvous.Join(t.Context(), []string{l.addr}, []byte("another job's secret"),
-			rendezvous.Options{Size: ranks, Generation: 1})
+			rendezvous.Options{Size: 3, Generation: 1})
 		if !errors.Is(err, auth.ErrProof) {
 			t.Errorf("another job's rank: %v", err)
 		}
 	})
 	over := make(chan struct{})
 	go func() { attacks.Wait(); close(over) }()
+	return over
+}
 
-	var ended atomic.Int32 // the round before which rank 0 has seen the end
-	ended.Store(1 << 30)
-	each(ranks, func(r int) {
-		w := worlds[r]
-		for round := int32(0); round < ended.Load(); round++ {
-			if v, err := add(w, "x", float32(r+int(round)%7)); err != nil || v != float32(3+3*(round%7)) {
-				t.Errorf("rank %d, round %d: %v, %v", r, round, v, err)
-				return
-			}
-			if round == 3 { // connections that there are not yet
-				if _, err := w.Engine.AddSet([]int{0, 2}); err != nil {
-					t.Errorf("rank %d: %v", r, err)
-				}
-				p := make([]byte, 2)
-				if err := w.Send(t.Context(), (r+1)%ranks, 7, 0, []byte{byte(r), 9}); err != nil {
-					t.Errorf("rank %d: %v", r, err)
-				}
-				from := (r + ranks - 1) % ranks
-				if _, _, err := w.Recv(t.Context(), from, 7, p); err != nil || p[0] != byte(from) || p[1] != 9 {
-					t.Errorf("rank %d: %v, %v", r, p, err)
-				}
-			}
-			if r == 0 {
-				select {
-				case <-over: // the others are at most one round ahead
-					if ended.Load() == 1<<30 {
-						ended.Store(round + 3)
-					}
-				default:
-				}
+// endOf tells a rank before each round whether the rounds have ended. Rank 0 sets the same end for all, after over is
+// closed.
+func endOf(over <-chan struct{}) func(rank, round int) bool {
+	var end atomic.Int64
+	end.Store(math.MaxInt64)
+	return func(rank, round int) bool {
+		if rank == 0 && end.Load() == math.MaxInt64 {
+			select {
+			case <-over:
+				end.Store(int64(round) + 2) // the others are at most one round ahead
+			default:
 			}
 		}
-	})
-	each(ranks, func(r int) { worlds[r].Leave(limit) })
-	l.Close()
-	text := told.String()
+		return int64(round) >= end.Load()
+	}
+}
+
+// connectAnew uses connections that there are not yet: of a set, and for messages.
+func connectAnew(t *testing.T, w *World, rank, size int) {
+	if _, err := w.Engine.AddSet([]int{0, 2}); err != nil {
+		t.Errorf("rank %d: %v", rank, err)
+	}
+	if err := w.Send(t.Context(), (rank+1)%size, 7, 0, []byte{byte(rank), 9}); err != nil {
+		t.Errorf("rank %d: %v", rank, err)
+	}
+	from, p := (rank+size-1)%size, make([]byte, 2)
+	if _, _, err := w.Recv(t.Context(), from, 7, p); err != nil || p[0] != byte(from) || p[1] != 9 {
+		t.Errorf("rank %d: %v, %v", rank, p, err)
+	}
+}
+
+// checkTold checks what launcher and ranks say of strangers.
+func checkTold(t *testing.T, text string) {
+	t.Helper()
 	for _, want := range []string{"the launcher: refused who", "level=WARN", "127.0.0.1", "a wrong proof",
 		"something else than gorovod"} {
 		if !strings.Contains(text, want) {

@@ -65,17 +65,20 @@ def derivatives(loss, tensors, process_set):
     """Of the sum of all members' ``loss``, by the elements of this member's ``tensors``."""
     result = [torch.zeros_like(t) for t in tensors]
     for member in range(process_set.size()):
-        for number, t in enumerate(tensors):
-            for i in range(t.numel()):
-                both = []
-                for sign in (1, -1):
-                    changed = [u.clone() for u in tensors]
-                    if member == process_set.rank():
-                        changed[number].view(-1)[i] += sign
-                    both.append(hvd.allreduce(loss(changed), op=hvd.Sum, process_set=process_set))
-                if member == process_set.rank():
-                    result[number].view(-1)[i] = (both[0] - both[1]) / 2
+        mine = member == process_set.rank()
+        for number, i in ((number, i) for number, t in enumerate(tensors) for i in range(t.numel())):
+            losses = [loss(changed(tensors, number, i, by if mine else 0)) for by in (1, -1)]
+            up, down = (hvd.allreduce(x, op=hvd.Sum, process_set=process_set) for x in losses)
+            if mine:
+                result[number].view(-1)[i] = (up - down) / 2
     return result
+
+
+def changed(tensors, number, i, by):
+    """Copies of the tensors, element ``i`` of one of them changed."""
+    copies = [t.clone() for t in tensors]
+    copies[number].view(-1)[i] += by
+    return copies
 
 
 @pytest.mark.parametrize("case", CASES)
