@@ -34,6 +34,45 @@ func documented(t *testing.T, heading string) map[string][]string {
 
 // Every code that the documentation has is what a real job ends with.
 func TestDocumentedExitCodesOfJobs(t *testing.T) {
+	cases := endings(t)
+	rows := documented(t, "## Exit codes of `horovodrun`")
+	for code := range rows {
+		if cases[code] == nil {
+			t.Errorf("no job ends with %q", code)
+		}
+	}
+	for row, jobs := range cases {
+		if rows[row] == nil {
+			t.Errorf("%q is not documented", row)
+		}
+		for _, c := range jobs {
+			t.Run(row+"/"+c.name, func(t *testing.T) {
+				l := launched(t, []string{"A=b", c.env}, append([]string{"--grace-period", "0"}, c.args...)...)
+				if c.stdout != nil {
+					l.Stdout = c.stdout
+				}
+				if c.signal != 0 {
+					l.expectAfter("ready", c.signal, c.code)
+					return
+				}
+				l.expect(c.code)
+			})
+		}
+	}
+}
+
+// An ending is a job, and the code with which its launcher ends.
+type ending struct {
+	name   string
+	args   []string
+	env    string
+	stdout *os.File
+	signal syscall.Signal
+	code   int
+}
+
+// endings are jobs by their row in the table.
+func endings(t *testing.T) map[string][]ending {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	lost := filepath.Join(dir, "reach")
@@ -52,21 +91,14 @@ func TestDocumentedExitCodesOfJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer full.Close()
+	t.Cleanup(func() { full.Close() })
 	unread, broken, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	unread.Close()
-	defer broken.Close()
-	cases := map[string][]struct {
-		name   string
-		args   []string
-		env    string
-		stdout *os.File
-		signal syscall.Signal
-		code   int
-	}{
+	t.Cleanup(func() { broken.Close() })
+	return map[string][]ending{
 		"0": {{name: "all end", args: []string{"-np", "2", "true"}}},
 		"1": {
 			{name: "no host", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"}, env: sshVariable +
@@ -94,30 +126,6 @@ func TestDocumentedExitCodesOfJobs(t *testing.T) {
 			{name: "in an elastic job", code: 42,
 				args: []string{"-np", "1", "--min-np", "1", "-H", "localhost:1", "sh", "-c", "exit 42"}},
 		},
-	}
-	rows := documented(t, "## Exit codes of `horovodrun`")
-	for code := range rows {
-		if cases[code] == nil {
-			t.Errorf("no job ends with %q", code)
-		}
-	}
-	for row, jobs := range cases {
-		if rows[row] == nil {
-			t.Errorf("%q is not documented", row)
-		}
-		for _, c := range jobs {
-			t.Run(row+"/"+c.name, func(t *testing.T) {
-				l := launched(t, []string{"A=b", c.env}, append([]string{"--grace-period", "0"}, c.args...)...)
-				if c.stdout != nil {
-					l.Stdout = c.stdout
-				}
-				if c.signal != 0 {
-					l.expectAfter("ready", c.signal, c.code)
-					return
-				}
-				l.expect(c.code)
-			})
-		}
 	}
 }
 

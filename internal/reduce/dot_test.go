@@ -35,34 +35,34 @@ func TestDots(t *testing.T) {
 	for _, dt := range floats {
 		t.Run(dt.String(), func(t *testing.T) {
 			rnd := source(t)
-			lengths := []int{callBytes/2/dt.Size() + 333}
+			checkDots(t, rnd, dt, callBytes/2/dt.Size()+333)
 			for n := range 3*wideElements + 5 {
-				lengths = append(lengths, n)
-			}
-			for _, n := range lengths {
-				// Few special values, or every sum would be a NaN.
-				x, y := aligned(n*dt.Size(), rnd.IntN(64)), aligned(n*dt.Size(), rnd.IntN(64))
-				for i := range n {
-					putElement(x[i*dt.Size():(i+1)*dt.Size()], floatBits(dt, rnd.NormFloat64()))
-					putElement(y[i*dt.Size():(i+1)*dt.Size()], floatBits(dt, rnd.NormFloat64()*1e-3))
-				}
-				if n > 0 && rnd.IntN(3) == 0 {
-					i := rnd.IntN(n)
-					putElement(x[i*dt.Size():(i+1)*dt.Size()], special[dt][rnd.IntN(len(special[dt]))])
-				}
-				want := referenceDots(dt, x, y)
-				for _, v := range variants() {
-					var got [3]float64
-					got[0], got[1], got[2] = dotsWith(v, dt, x, y)
-					for k := range got {
-						if math.Float64bits(got[k]) != math.Float64bits(want[k]) &&
-							!(math.IsNaN(got[k]) && math.IsNaN(want[k])) {
-							t.Fatalf("%v: product %d of %d elements is %v, want %v", v, k, n, got[k], want[k])
-						}
-					}
-				}
+				checkDots(t, rnd, dt, n)
 			}
 		})
+	}
+}
+
+// checkDots draws two vectors of n elements. They have few special values, or every sum would be a NaN.
+func checkDots(t *testing.T, rnd *rand.Rand, dt tensor.DType, n int) {
+	x, y := aligned(n*dt.Size(), rnd.IntN(64)), aligned(n*dt.Size(), rnd.IntN(64))
+	for i := range n {
+		putElement(x[i*dt.Size():(i+1)*dt.Size()], floatBits(dt, rnd.NormFloat64()))
+		putElement(y[i*dt.Size():(i+1)*dt.Size()], floatBits(dt, rnd.NormFloat64()*1e-3))
+	}
+	if n > 0 && rnd.IntN(3) == 0 {
+		i := rnd.IntN(n)
+		putElement(x[i*dt.Size():(i+1)*dt.Size()], special[dt][rnd.IntN(len(special[dt]))])
+	}
+	want := referenceDots(dt, x, y)
+	for _, v := range variants() {
+		var got [3]float64
+		got[0], got[1], got[2] = dotsWith(v, dt, x, y)
+		for k := range got {
+			if math.Float64bits(got[k]) != math.Float64bits(want[k]) && !(math.IsNaN(got[k]) && math.IsNaN(want[k])) {
+				t.Fatalf("%v: product %d of %d elements is %v, want %v", v, k, n, got[k], want[k])
+			}
+		}
 	}
 }
 

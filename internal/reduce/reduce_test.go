@@ -297,31 +297,38 @@ func isNaN16(dt tensor.DType, x uint64) bool {
 // last rounding is seen.
 func TestKernelsRoundTiesToEven(t *testing.T) {
 	for dt, manBits := range map[tensor.DType]int{tensor.Float16: 10, tensor.BFloat16: 7} {
-		one := floatBits(dt, 1)
-		n := 1 << manBits
-		values, halves := aligned(2*n, 0), aligned(2*n, 0)
 		half := math.Ldexp(1, -manBits-1)
 		for _, c := range []struct {
-			add float64
-			up  func(x uint64) uint64
+			name string
+			add  float64
+			up   func(x uint64) uint64
 		}{
-			{half * 127 / 128, func(uint64) uint64 { return 0 }},
-			{half, func(x uint64) uint64 { return x & 1 }},
-			{half * 129 / 128, func(uint64) uint64 { return 1 }},
+			{"less than a half", half * 127 / 128, func(uint64) uint64 { return 0 }},
+			{"a half", half, func(x uint64) uint64 { return x & 1 }},
+			{"more than a half", half * 129 / 128, func(uint64) uint64 { return 1 }},
 		} {
-			for i := range n {
-				putElement(values[2*i:2*i+2], one+uint64(i))
-				putElement(halves[2*i:2*i+2], floatBits(dt, c.add))
-			}
-			for _, v := range variants() {
-				got := aligned(2*n, 0)
-				reduceWith(v, dt, tensor.Sum, got, [][]byte{values, halves}, 1)
-				for i := range n {
-					x := one + uint64(i)
-					if y, want := element(got[2*i:2*i+2]), x+c.up(x); y != want {
-						t.Fatalf("%v %v: %#04x + %g is %#04x, want %#04x", v, dt, x, c.add, y, want)
-					}
-				}
+			t.Run(fmt.Sprintf("%v and %s", dt, c.name), func(t *testing.T) {
+				addToEach(t, dt, 1<<manBits, c.add, c.up)
+			})
+		}
+	}
+}
+
+// addToEach adds to the n numbers from 1 to 2, which must go up by so many numbers.
+func addToEach(t *testing.T, dt tensor.DType, n int, add float64, up func(x uint64) uint64) {
+	one := floatBits(dt, 1)
+	values, added := aligned(2*n, 0), aligned(2*n, 0)
+	for i := range n {
+		putElement(values[2*i:2*i+2], one+uint64(i))
+		putElement(added[2*i:2*i+2], floatBits(dt, add))
+	}
+	for _, v := range variants() {
+		got := aligned(2*n, 0)
+		reduceWith(v, dt, tensor.Sum, got, [][]byte{values, added}, 1)
+		for i := range n {
+			x := one + uint64(i)
+			if y, want := element(got[2*i:2*i+2]), x+up(x); y != want {
+				t.Fatalf("%v: %#04x + %g is %#04x, want %#04x", v, x, add, y, want)
 			}
 		}
 	}

@@ -21,27 +21,33 @@ func TestRelayKeepsBatches(t *testing.T) {
 		{{Kind: transport.RecordResponse, Payload: []byte("response")}},
 		{{Kind: transport.RecordCard, Card: 0, Gen: 1}},
 	}
-	for round := range 20 { // many times round the ring
-		for i, batch := range batches {
-			if ok, err := b.Relay(batch); !ok || err != nil {
-				t.Fatalf("round %d, batch %d: %v, %v", round, i, ok, err)
-			}
-			if i == 1 && round%2 == 0 {
-				continue // the readers find two batches
-			}
-			read := batches[i : i+1]
-			if i == 2 && round%2 == 0 {
-				read = batches[1:]
-			}
-			for r := range 2 {
-				for _, want := range read {
-					if got := mustNext(t, b, r, len(want)); !reflect.DeepEqual(slices.Clone(got), want) {
-						t.Fatalf("reader %d: %v, want %v", r, got, want)
-					}
-				}
-				mustNext(t, b, r, 0)
-			}
+	relay := func(batch []transport.Record) {
+		t.Helper()
+		if ok, err := b.Relay(batch); !ok || err != nil {
+			t.Fatal(ok, err)
 		}
+	}
+	read := func(batches ...[]transport.Record) {
+		t.Helper()
+		for r := range 2 {
+			for _, want := range batches {
+				if got := mustNext(t, b, r, len(want)); !reflect.DeepEqual(slices.Clone(got), want) {
+					t.Fatalf("reader %d: %v, want %v", r, got, want)
+				}
+			}
+			mustNext(t, b, r, 0)
+		}
+	}
+	for range 10 { // many times round the ring
+		for _, batch := range batches {
+			relay(batch)
+			read(batch)
+		}
+		relay(batches[0])
+		read(batches[0])
+		relay(batches[1])
+		relay(batches[2])
+		read(batches[1:]...) // the readers find two batches
 	}
 }
 
