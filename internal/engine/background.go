@@ -21,10 +21,6 @@ const (
 	lazyNap    = 40 * time.Millisecond
 	// Amid a collective the other ranks may be computing, too. A large one has many steps, so this one is short.
 	lazyMidway = 2 * time.Millisecond
-
-	// askingFor is how long a program that has asked whether its operation has ended is taken to ask again:
-	// it waits in a loop of its own, which may sleep for some milliseconds.
-	askingFor = 20 * time.Millisecond
 )
 
 // lazy reports whether looking can wait: there are no cores to spare, nothing is on the way
@@ -35,8 +31,11 @@ func (e *Engine) lazy() bool {
 
 // rest is how long the background goroutine stays away after a look: the first time, at most, and amid a collective.
 func (e *Engine) rest() (first, most, midway time.Duration) {
-	if e.lazy() {
+	switch {
+	case e.lazy():
 		return lazyGather, lazyNap, lazyMidway
+	case e.spinning():
+		return spinningNap, spinningNap, spinningNap
 	}
 	return gatherTime, maxNap, gatherTime
 }
@@ -54,27 +53,6 @@ func (e *Engine) endNap() {
 	case e.hurry <- struct{}{}:
 	default:
 	}
-}
-
-// firstAsk is no later than any: what askedAt counts from.
-var firstAsk = time.Now()
-
-// asked notes that the program has found an operation in progress. The background goroutine is not lazy while it
-// goes on asking.
-func (e *Engine) asked() {
-	if !e.opts.OneHost || e.opts.SpareCores {
-		return
-	}
-	now := int64(time.Since(firstAsk))
-	if last := e.askedAt.Swap(now); last == 0 || now-last > int64(askingFor) {
-		e.endNap()
-	}
-}
-
-// asking reports whether the program has asked just now.
-func (e *Engine) asking() bool {
-	at := e.askedAt.Load()
-	return at != 0 && int64(time.Since(firstAsk))-at <= int64(askingFor)
 }
 
 // told is called when the callback of an operation that tells has been started.
@@ -121,7 +99,7 @@ func (e *Engine) attend() {
 			return
 		}
 		e.aside.Store(true)
-		moved := e.driveAside(idle >= patience)
+		moved := e.driveAside(idle >= patience && !e.spinning())
 		midway := e.midway()
 		e.aside.Store(false)
 		e.role.Unlock()
@@ -164,7 +142,7 @@ func (e *Engine) driveAside(doze bool) bool {
 			if polls++; e.spinAside(polls) {
 				continue
 			}
-			if e.lazy() && !doze {
+			if e.lazy() && !doze || e.spinning() {
 				return moved
 			}
 			e.doze()

@@ -107,6 +107,7 @@ type Engine struct {
 	// pending operations with a callback: somebody is told of the end, and asks for nothing before
 	tells        atomic.Int32
 	askedAt      atomic.Int64  // when the program last found an operation in progress, as asked has it
+	spunAt       atomic.Int64  // when it last did so in a loop that spins
 	hurry        chan struct{} // ends the background goroutine's nap: such an operation has come
 	napping      *time.Timer   // the background goroutine's
 	woken        atomic.Bool   // Wake was called, and nobody has begun to look since
