@@ -97,7 +97,7 @@ class DeltaOptimizer(HookedOptimizer):
                 p.add_(delta)
         return result
 
-    # PyTorch wraps a class's step with its hooks unless it is marked so; the optimizer's own step runs them.
+    # This mark keeps PyTorch from wrapping step with the optimizer's hooks: the inner optimizer's step runs them.
     step.hooked = True  # type: ignore[attr-defined]
 
 

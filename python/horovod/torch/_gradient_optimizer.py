@@ -36,7 +36,7 @@ class _Reduction(Result):
         self.what = what
 
 
-# By the address of the gradient. A reduction that nobody has fetched keeps its memory, so no other has its address.
+# By the address of the gradient, which is unique: a reduction keeps its memory until its result is fetched.
 _under_way: weakref.WeakValueDictionary[int, _Reduction] = weakref.WeakValueDictionary()
 
 
@@ -162,7 +162,7 @@ class GradientOptimizer(HookedOptimizer):
         reduced = self._compression.decompress(reduced, submitted.ctx)
         if submitted.sparse_dims:
             p.grad = reduced.to_sparse(submitted.sparse_dims)
-        elif p.grad is None:  # somebody has dropped it meanwhile
+        elif p.grad is None:  # the program has set the gradient to None meanwhile
             p.grad = reduced
         elif reduced.data_ptr() != p.grad.data_ptr():
             with torch.no_grad():
@@ -230,7 +230,7 @@ class GradientOptimizer(HookedOptimizer):
 
         return super().step(synchronized_closure)
 
-    # PyTorch wraps a class's step with its hooks unless it is marked so; the optimizer's own step runs them.
+    # This mark keeps PyTorch from wrapping step with the optimizer's hooks: the inner optimizer's step runs them.
     step.hooked = True  # type: ignore[attr-defined]
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:

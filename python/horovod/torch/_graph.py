@@ -22,7 +22,7 @@ from horovod.torch._submission import empty_share, rows_and_splits, submit, subm
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Whether the caller is being traced, and has operations of the graph to call.
+# Whether PyTorch traces the caller, and has the operations for graphs (2.4 and later).
 in_graph: Callable[[], bool] = is_compiling if hasattr(torch.library, "custom_op") else lambda: False
 
 
@@ -39,7 +39,7 @@ def _size(number: int) -> int:
     return 1 if member is None else member[1]
 
 
-# What each operation does when a graph runs. The memory format of what a graph hands over is up to the compiler.
+# What each operation does when a graph runs. The compiler may pass tensors of any memory format.
 
 
 def _allreduce(

@@ -81,7 +81,7 @@ class HookedOptimizer(_Base):
         if not p.requires_grad:
             return
         self._delay[p] = self.backward_passes_per_step
-        # The parameter outlives the optimizer at times; then the hook does nothing.
+        # If the parameter outlives the optimizer, the hook does nothing.
         this, parameter = weakref.ref(self), weakref.ref(p)
 
         def hook(*_: Any) -> None:

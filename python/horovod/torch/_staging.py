@@ -83,7 +83,7 @@ def _fetched(tensor: torch.Tensor) -> tuple[torch.Tensor, Optional[DeviceEvent]]
     """A copy in host memory, and when it is complete."""
     if not tensor.is_cuda:
         return host_memory(tensor.shape, tensor).copy_(tensor), None
-    # PyTorch negates on the host what it copies from a negated view, whether or not it has arrived.
+    # For a negated view PyTorch negates the copy on the host, perhaps before the data has arrived.
     tensor = tensor.resolve_neg()
     host = host_memory(tensor.shape, tensor)
     stream = _stream_of(tensor.device)
@@ -104,7 +104,7 @@ def _stream_of(device: torch.device) -> Any:
     return _cuda.Stream(device)
 
 
-# Function and library by which CUDA and ROCm tell of an event, and what they say of one that is to come.
+# By platform: the function that asks for an event's state, its library, and its answer for an incomplete event.
 _QUERIES = (("cudaEventQuery", "/libcudart", 600), ("hipEventQuery", "/libamdhip64", 600))
 
 

@@ -188,7 +188,7 @@ def _allocated(operation: Operation, input: torch.Tensor) -> torch.Tensor:
 
 _handle_map: dict[int, Union[Operation, Group]] = {}
 _handles = itertools.count(1)
-# How often Horovod was initialised or shut down.
+# Counts calls of init and shutdown.
 _generation = 0
 # Protects the fields forgotten and waiting, and the removal from _handle_map.
 _taking = threading.Lock()
@@ -320,7 +320,7 @@ def submit(
         operation.set_wire(wire)
     if copies is not None and copies.event is not None:
         operation.wait_for(copies.event)
-    # In the table first: an interrupt after the submission must find the tensors kept alive.
+    # Into the table before the submission: it keeps the tensors alive if Ctrl-C interrupts this function afterwards.
     _handle_map[handle] = operation
     try:
         operation.submit()

@@ -69,7 +69,7 @@ class _TensorSlot(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    with_parameter: bool  # on the parameter's device, else in host memory
+    with_parameter: bool  # whether it is on the parameter's device; otherwise it is in host memory
 
 
 def broadcast_optimizer_state(

@@ -177,7 +177,7 @@ def _of_all_ranks(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tens
     share = counts / count
     mean = (share * means).sum(0)
     variances = inverses.pow(-2) - eps
-    # Within the ranks' batches, and between their means.
+    # The squared deviations within the ranks' batches, and those between the batches' means.
     variance = (share * (variances + (means - mean).square())).sum(0).clamp_(min=0)
     return mean, variance, count
 
