@@ -225,7 +225,8 @@ typedef struct gorovod_event {
 /* An op's ready whose context is a gorovod_event, which must stay valid until the operation has ended. Any result of
  * query but pending counts as done. So the next use of the device reports an error of the device. */
 int gorovod_event_complete(void *context);
-/* GOROVOD_IN_PROGRESS, or how the operation ended. An unknown handle: GOROVOD_INVALID_ARGUMENT. */
+/* GOROVOD_IN_PROGRESS, or how the operation ended. An unknown handle: GOROVOD_INVALID_ARGUMENT. For a caller that
+ * asks again and again without sleep, its thread does a step of the engine's work each time. */
 int gorovod_poll(int64_t handle);
 /* As gorovod_poll, but waits up to timeout_ms for the end (< 0: without limit). Meanwhile the
  * caller's thread works for the engine. On failure gorovod_last_error() has the reason. */
