@@ -189,6 +189,11 @@ typedef struct gorovod_op {
    * an earlier one of its stream use the same memory in a way that input forbids, it starts when the earlier one has
    * ended, and fails if that one has failed. */
   int64_t stream;
+  /* Optional: the addresses of which input and output are copies, such as a GPU's. They are only compared: what input
+   * says of memory that operations share holds for them in place of input and output. If output_of is given it
+   * holds until the handle is released, since the caller brings the result there after the operation. */
+  const void *input_of;
+  const void *output_of;
 } gorovod_op;
 
 /*

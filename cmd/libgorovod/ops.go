@@ -180,6 +180,7 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 		Type: operation.Kind(c._type), DType: tensor.DType(c.dtype), ReduceOp: tensor.ReduceOp(c.reduce_op),
 		Root: int(c.root_rank), Set: int(c.process_set), Prescale: float64(c.prescale), Postscale: float64(c.postscale),
 		Wire: tensor.Wire(c.wire), Stream: int64(c.stream),
+		InOf: uintptr(c.input_of), OutOf: uintptr(c.output_of),
 		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0, HoldsCaller: c.flags&C.GOROVOD_HOLDS_CALLER != 0,
 		Status: (*int32)(unsafe.Pointer(c.status)), Name: unnamed,
 	}

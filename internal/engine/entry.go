@@ -34,6 +34,10 @@ type Op struct {
 	// size depends on the other ranks, and may be nil for this rank's own rows. It is left alone where only the root
 	// has one.
 	Out []byte
+	// InOf and OutOf, if not 0, are the addresses of which In and Out are copies: the caller's memory in place of In's
+	// and Out's. Operations share it as they share memory of their own; OutOf's until the last Release, since the caller
+	// copies the result there after the end.
+	InOf, OutOf uintptr
 	// Target, if the caller knows it, is the memory that Alloc is going to return.
 	Target []byte
 	// Alloc makes the output where Out is nil. It is called by the driver.
@@ -167,6 +171,11 @@ func (e *Entry) recycle() {
 		case <-e.wake: // nobody has seen it
 		default:
 		}
+	}
+	if e.writes.end != 0 { // see Op.OutOf
+		e.engine.mu.Lock()
+		e.engine.inUse.release(e)
+		e.engine.mu.Unlock()
 	}
 	shape := e.shape[:0]
 	wake := e.wake

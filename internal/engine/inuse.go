@@ -27,6 +27,14 @@ func extentOf(p []byte) extent {
 	return extent{begin, begin + uintptr(len(p))}
 }
 
+// standingFor is x, or as much memory at an address of which x is a copy.
+func (x extent) standingFor(original uintptr) extent {
+	if original == 0 || x.end == 0 {
+		return x
+	}
+	return extent{original, original + x.end - x.begin}
+}
+
 // claim enters en's memory, and notes what en has to follow, or refuses en.
 func (l *lane) claim(en *Entry) {
 	m := &l.engine.inUse
@@ -34,7 +42,7 @@ func (l *lane) claim(en *Entry) {
 	if out == nil {
 		out = en.op.Target
 	}
-	en.reads, en.writes = extentOf(en.op.In), extentOf(out)
+	en.reads, en.writes = extentOf(en.op.In).standingFor(en.op.InOf), extentOf(out).standingFor(en.op.OutOf)
 	if en.reads == en.writes {
 		en.reads = extent{} // in place
 	}
@@ -49,6 +57,13 @@ func (l *lane) claim(en *Entry) {
 	}
 	if en.writes.end != 0 {
 		m.written.add(en.writes.begin, en.writes.end, en)
+	}
+}
+
+// ended ends en's use of its memory, but where the caller is still to copy the result: see Op.OutOf.
+func (m *inUse) ended(en *Entry) {
+	if en.op.OutOf == 0 {
+		m.release(en)
 	}
 }
 

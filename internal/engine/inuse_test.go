@@ -89,6 +89,10 @@ func TestSharedMemoryIsRefused(t *testing.T) {
 			func(_, b []byte) *Op { return with(tensor.Average, "y", b[:32]) }, "writes, too"},
 		{"average with a factor", func(a, _ []byte) *Op { return with(tensor.Average, "x", a) },
 			func(a, _ []byte) *Op { o := with(tensor.Average, "y", a); o.Postscale = 2; return o }, "writes, too"},
+		{"copies of the same", func(a, b []byte) *Op { return copyOf(b[:16], sum("x", a[:16])) },
+			func(a, b []byte) *Op { return copyOf(b[8:24], sum("y", a[16:])) }, "writes, too"},
+		{"copies of neighbours", func(a, b []byte) *Op { return copyOf(b[:16], sum("x", a[:16])) },
+			func(a, b []byte) *Op { return copyOf(b[16:32], sum("y", a[16:])) }, ""},
 		{"nothing", func(a, _ []byte) *Op { return sum("x", a[:0]) }, func(a, _ []byte) *Op { return sum("y", a[:0]) },
 			""},
 	} {
@@ -324,4 +328,36 @@ func overlapping(kind operation.Kind, rank, size, rows, at int) *Op {
 		op.Out, op.Alloc = out, nil
 	}
 	return op
+}
+
+// copyOf is op, whose memory is a copy of original.
+func copyOf(original []byte, op *Op) *Op {
+	op.InOf = extentOf(original).begin
+	op.OutOf = op.InOf
+	return op
+}
+
+// TestCopiesAreInUseUntilTheRelease: the caller copies the result to its own memory after the end.
+func TestCopiesAreInUseUntilTheRelease(t *testing.T) {
+	e := newWorld(t, 1, true, nil)[0]
+	original := make([]byte, 16)
+	submit := func(name string) *Entry {
+		en, err := e.Enqueue(copyOf(original, sum(name, make([]byte, 16))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		en.Wait(-1)
+		return en
+	}
+	first, second := submit("x"), submit("y")
+	if first.Err() != nil || second.Err() == nil || second.Err().Code != InvalidArgument {
+		t.Errorf("the first ends with %v, the second with %v", first.Err(), second.Err())
+	}
+	first.Release()
+	second.Release()
+	third := submit("z")
+	if third.Err() != nil {
+		t.Errorf("the memory is still in use: %v", third.Err())
+	}
+	third.Release()
 }

@@ -317,7 +317,7 @@ func (l *lane) completeParts() {
 // forget takes an Entry out of the table. The caller holds engine.mu.
 func (l *lane) forget(en *Entry, err *Error) {
 	delete(l.table, en.request.Name)
-	l.engine.inUse.release(en)
+	l.engine.inUse.ended(en)
 	l.letFollow(en, err)
 	l.recordEnd(en, err)
 	if l.joining == en {
@@ -372,7 +372,7 @@ func (l *lane) failAll(reason *Error) {
 		left = append(left, en)
 		l.recordEnd(en, reason)
 		delete(l.table, name)
-		e.inUse.release(en)
+		e.inUse.ended(en)
 	}
 	l.outbox, l.unready, l.joining = nil, nil, nil
 	l.behind.Store(0)

@@ -249,3 +249,41 @@ def test_the_slot_of_a_waiting_operation_is_used_again(gpu):
         gpu.events.clear()
         check = hvd.allreduce(mine(), op=hvd.Sum)
         assert check.tolist() == total().tolist()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_operations_in_place_do_not_share_memory(gpu, ended):
+    """The second one is refused while the result of the first one has still to come back."""
+    tensor = gpu.put(mine())
+    first = hvd.allreduce_async_(tensor, op=hvd.Sum, name="first")
+    if ended:
+        gpu.run()
+        while not hvd.poll(first):
+            pass
+    for second in (hvd.allreduce_async_(tensor, op=hvd.Sum), hvd.allgather_async(tensor[1:])):
+        gpu.run()
+        with pytest.raises(ValueError, match='memory that Allreduce of tensor "allreduce.first", .* writes'):
+            hvd.synchronize(second)
+    hvd.synchronize(first)
+    gpu.run()
+    assert tensor.tolist() == total().tolist()
+    again = hvd.allreduce_async_(tensor, op=hvd.Sum)  # now its memory is free
+    gpu.run()
+    hvd.synchronize(again)
+    gpu.run()
+    assert tensor.tolist() == (total() * hvd.size()).tolist()
+
+
+def test_equal_operations_share_memory(gpu):
+    """As weights that a model has under two names, and gradients that two optimizers average."""
+    tensor = gpu.put(mine())
+    for start in (
+        lambda: hvd.broadcast_async_(tensor, 0),
+        lambda: hvd.allreduce_async_(tensor, op=hvd.Average),
+    ):
+        handles = [start(), start()]
+        gpu.run()
+        for handle in handles:
+            assert hvd.synchronize(handle) is tensor
+        gpu.run()
+        assert tensor.tolist() == torch.arange(6.0).reshape(2, 3).tolist()

@@ -54,6 +54,8 @@ class _Op(ctypes.Structure):
         ("wire", ctypes.c_int32),
         ("status", ctypes.c_void_p),
         ("stream", ctypes.c_int64),
+        ("input_of", ctypes.c_void_p),
+        ("output_of", ctypes.c_void_p),
     ]
 
 
@@ -201,6 +203,12 @@ class Slot:
         self._extra = [self._extra]
         self._memory.op.wire = wire
 
+    def stand_for(self, input: int, output: int) -> None:
+        """Say of what addresses input and output are copies. 0 is none."""
+        self._extra = [self._extra]
+        op = self._memory.op
+        op.input_of, op.output_of = input, output
+
     def set_stream(self, stream: int) -> None:
         """Have the operation follow those of this stream, other than 0, that use its memory."""
         self._handles[self._stream], self._streamed = stream, True
@@ -219,7 +227,7 @@ class Slot:
             self._extra = None
             op = self._memory.op
             op.splits, op.nsplits, op.wire = None, 0, 0
-            op.alloc = op.ready = op.context = None
+            op.alloc = op.ready = op.context = op.input_of = op.output_of = None
         if self._streamed:
             self._handles[self._stream], self._streamed = 0, False
         self.keeps = None

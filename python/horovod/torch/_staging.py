@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
 
-from horovod.common._slots import DeviceEvent
+from horovod.common._slots import DeviceEvent, Slot
 
 # What tests replace: there is no GPU where they run.
 _cuda: Any = torch.cuda
@@ -51,6 +51,14 @@ def for_engine(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> Optional
     if output is not None and not _usable(output):
         return Copies(source, host_memory(output.shape, output), event)
     return Copies(source, output, event)
+
+
+def tell(operation: Slot, copies: Copies, tensor: torch.Tensor) -> None:
+    """Tell an operation on the copies of ``tensor`` when it may read them, and whose memory they stand for."""
+    if copies.event is not None:
+        operation.wait_for(copies.event)
+    address = tensor.data_ptr()
+    operation.stand_for(address, address if copies.target is copies.source else 0)
 
 
 def to_device(host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ from horovod.common import _arguments, _facts, _lib, _operations, _slots, basics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
-from horovod.torch._staging import check_one_device, for_engine, host_memory, store, to_device
+from horovod.torch._staging import check_one_device, for_engine, host_memory, store, tell, to_device
 
 # PyTorch has uint16 since 2.3.
 _DTYPES = {getattr(torch, name): number for name, number in _facts.element_types().items() if hasattr(torch, name)}
@@ -309,7 +309,8 @@ def submit(
     storage, address = storage_of(source), source.data_ptr()
     operation = _describe(
         None if name is None else f"{kind}.{name}".encode(), tensor.shape,
-        (_slots.WILL_WAIT if wait else 0) if output is None else _WAITED if wait else _slots.RELEASE_IF_OK,
+        (_slots.WILL_WAIT if wait else 0) if output is None or copies is not None
+        else _WAITED if wait else _slots.RELEASE_IF_OK,
         _KINDS[kind], dtype, reduce_op, root_rank, set_id, prescale, postscale,
         address, address if target is source else 0 if target is None else target.data_ptr(),
     )  # fmt: skip
@@ -318,8 +319,8 @@ def submit(
         operation.set_splits(splits)
     if wire:
         operation.set_wire(wire)
-    if copies is not None and copies.event is not None:
-        operation.wait_for(copies.event)
+    if copies is not None:
+        tell(operation, copies, tensor)
     # Into the table before the submission: it keeps the tensors alive if Ctrl-C interrupts this function afterwards.
     _handle_map[handle] = operation
     try:
@@ -372,7 +373,7 @@ def submit_group(
             source, target = (tensor, output) if copy is None else copy[:2]
             storage, address = storage_of(source), source.data_ptr()
             operation = _describe(
-                None, tensor.shape, waits if output is None else waits | _slots.RELEASE_IF_OK,
+                None, tensor.shape, waits if output is None or copy is not None else waits | _slots.RELEASE_IF_OK,
                 engine_kind, dtype, reduce_op, 0, set_id, prescale, postscale,
                 address, address if target is source else 0 if target is None else target.data_ptr(),
             )  # fmt: skip
@@ -380,8 +381,8 @@ def submit_group(
             operations.append(operation)
             if wires is not None and wires[len(operations) - 1]:
                 operation.set_wire(wires[len(operations) - 1])
-            if copy is not None and copy.event is not None:
-                operation.wait_for(copy.event)
+            if copy is not None:
+                tell(operation, copy, tensor)
         _handle_map[handle] = submitted = Group(operations, name_of)
         submitted.submit(group)
     except Exception:
