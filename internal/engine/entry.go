@@ -106,7 +106,8 @@ var entries = sync.Pool{New: func() any { return &Entry{wake: make(chan struct{}
 func (e *Entry) Done() bool { return e.done.Load() }
 
 // Poll is Done for a program that waits by asking again and again: it does not wait in the engine,
-// so the background goroutine is told that somebody does. Where such a program never sleeps, Poll does a step of the work.
+// so the background goroutine is told that somebody does. Where such a program never sleeps, Poll does a step of the
+// work.
 func (e *Entry) Poll() bool {
 	if e.done.Load() {
 		return true
