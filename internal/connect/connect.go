@@ -33,7 +33,7 @@ type Options struct {
 	// NextDeath returns a channel that is closed when the next rank dies; dead says that one has died already.
 	NextDeath func() (news <-chan struct{}, dead bool)
 	// Vanished is called when the process of a rank of this host is gone.
-	Vanished func(rank, pid int)
+	Vanished func(rank, pid int, exit transport.Exit)
 	// Wake wakes the engine.
 	Wake func()
 	// TrackFD, if set, is called with every descriptor that lives as long as the world.

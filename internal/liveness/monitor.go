@@ -153,7 +153,7 @@ func (m *Monitor) onDeath(d rendezvous.Death) {
 }
 
 // Vanished reports that the process of a local rank is gone.
-func (m *Monitor) Vanished(rank, pid int) {
+func (m *Monitor) Vanished(rank, pid int, exit transport.Exit) {
 	if m.awaitNews(rank) != nil {
 		return // onDeath has acted
 	}
@@ -166,7 +166,15 @@ func (m *Monitor) Vanished(rank, pid int) {
 			return // ranks leave; should one have died instead, the launcher will tell
 		}
 	}
-	m.Abort(&rankLost{rank, m.Members.Describe(rank) + " has died"})
+	how := "has died"
+	if status, known := exit(); known {
+		d := rendezvous.Death{ExitCode: status.ExitStatus()}
+		if status.Signaled() {
+			d.Signal = int(status.Signal())
+		}
+		how = d.How()
+	}
+	m.Abort(&rankLost{rank, m.Members.Describe(rank) + " " + how})
 }
 
 // awaitNews waits a moment for the launcher's report on a rank.

@@ -15,8 +15,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -99,7 +102,7 @@ func play(role string) error {
 		return nil
 	}
 	died := make(chan string, c.Size)
-	c.Died = func(rank, pid int) { died <- fmt.Sprintf("died: rank %d", rank) }
+	c.Died = func(rank, pid int, _ transport.Exit) { died <- fmt.Sprintf("died: rank %d", rank) }
 	n, err := Open(context.Background(), c)
 	if err != nil {
 		return err
@@ -230,7 +233,8 @@ func work(n *Network, lane *transport.Lane) error {
 }
 
 // beside starts rank 1 of two as a process, and attaches this process as rank 0.
-func beside(t testing.TB, role string, died func(rank, pid int)) (*rankProcess, *Network, *transport.Lane) {
+func beside(t testing.TB, role string, died func(rank, pid int, exit transport.Exit)) (
+	*rankProcess, *Network, *transport.Lane) {
 	t.Helper()
 	generation.Add(1)
 	c := testConfig(t, 0, 2)
@@ -256,7 +260,7 @@ func TestProcesses(t *testing.T) {
 	c.Job = strconv.Itoa(os.Getpid())
 	type death struct{ rank, pid int }
 	died := make(chan death, 3)
-	c.Died = func(rank, pid int) { died <- death{rank, pid} }
+	c.Died = func(rank, pid int, _ transport.Exit) { died <- death{rank, pid} }
 	var procs [3]*rankProcess
 	for r := 1; r < 3; r++ {
 		pc := c
@@ -294,9 +298,33 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+func TestTheKernelTellsHowAProcessHasEnded(t *testing.T) {
+	died := make(chan syscall.WaitStatus, 1)
+	p, _, _ := beside(t, "work", func(_, _ int, exit transport.Exit) {
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if status, known := exit(); known {
+				died <- status
+				return
+			}
+		}
+		close(died)
+	})
+	p.Process.Kill()
+	p.Wait()
+	status, known := <-died
+	if !known {
+		var kernel unix.Utsname
+		unix.Uname(&kernel)
+		t.Skipf("Linux %s does not tell; 6.15 and later do", unix.ByteSliceToString(kernel.Release[:]))
+	}
+	if !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Errorf("told %v, want SIGKILL", status)
+	}
+}
+
 func TestDeathInsideTheLockEndsInAnError(t *testing.T) {
 	died := make(chan int, 1)
-	p, n, lane := beside(t, "lock", func(rank, _ int) { died <- rank })
+	p, n, lane := beside(t, "lock", func(rank, _ int, _ transport.Exit) { died <- rank })
 	lane.Board.Publish([]byte("go"))
 	p.expect(t, "locked")
 	p.Process.Kill()

@@ -42,7 +42,7 @@ type Config struct {
 	HugePages  bool          // what others copy of this rank's memory again and again may be put into huge pages
 	// Died is called once for each peer whose process has ended, on a goroutine of
 	// the network; may be nil. It must not call Close.
-	Died func(rank, pid int)
+	Died func(rank, pid int, exit transport.Exit)
 	// TrackFD is called with each descriptor that is kept open after Open, when it
 	// has been opened and before it is closed; may be nil.
 	TrackFD func(fd int, open bool)
@@ -76,7 +76,7 @@ func (c *Config) check() error {
 		c.Timeout = defaultTimeout
 	}
 	if c.Died == nil {
-		c.Died = func(int, int) {}
+		c.Died = func(int, int, transport.Exit) {}
 	}
 	if c.TrackFD == nil {
 		c.TrackFD = func(int, bool) {}

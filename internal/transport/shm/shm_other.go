@@ -28,7 +28,7 @@ type Config struct {
 	Cores      int
 	Staged     bool
 	HugePages  bool
-	Died       func(rank int, pid int)
+	Died       func(rank, pid int, exit transport.Exit)
 	TrackFD    func(fd int, open bool)
 }
 

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/transport"
 )
 
 // watch notices the end of the peers' processes: a pidfd each, which Go's poller
@@ -49,7 +51,7 @@ func (w *watch) add(rank, pid int) error {
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
-		w.spawn(func() { w.n.cfg.Died(w.n.cfg.world(rank), pid) })
+		w.spawn(func() { w.n.cfg.Died(w.n.cfg.world(rank), pid, untold) })
 		return nil
 	}
 	if err != nil {
@@ -73,7 +75,7 @@ func (w *watch) add(rank, pid int) error {
 	w.fds, w.files = append(w.fds, fd), append(w.files, f)
 	w.spawn(func() {
 		if raw.Read(exited) == nil {
-			w.n.cfg.Died(w.n.cfg.world(rank), pid)
+			w.n.cfg.Died(w.n.cfg.world(rank), pid, exitOf(raw))
 		}
 	})
 	return nil
@@ -88,6 +90,20 @@ func exited(fd uintptr) bool {
 	k, err := unix.Poll(p, 0)
 	return err == nil && k > 0
 }
+
+// exitOf asks for the end of a pidfd's process.
+func exitOf(pidfd syscall.RawConn) transport.Exit {
+	return func() (status syscall.WaitStatus, known bool) {
+		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+		err := pidfd.Control(func(fd uintptr) {
+			known = unix.IoctlPidfdInfo(int(fd), &info) == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0
+		})
+		return syscall.WaitStatus(info.Exit_code), known && err == nil
+	}
+}
+
+// untold is the transport.Exit of a process that had ended before it could be watched.
+func untold() (status syscall.WaitStatus, known bool) { return 0, false }
 
 // gone reports that the process of the rank at a place has ended. It belongs to the driver, as stop does.
 func (w *watch) gone(place int) bool {
