@@ -71,6 +71,14 @@ def test_gpus_of_a_host_are_seen_by_all_its_workers():
     wait_until_free()
 
 
+def test_workers_that_take_no_cpu():
+    executor = RayExecutor(num_workers=2, cpus_per_worker=0)
+    executor.start()
+    assert [result[0] for result in executor.run(functions.place)] == [0, 1]
+    executor.shutdown()
+    wait_until_free()
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("shape", [{"num_workers": 5}, {"num_hosts": 2}, {"num_workers": 1, "cpus_per_worker": 9}])
 def test_no_room(shape, caplog):
@@ -96,8 +104,8 @@ def test_the_driver_says_what_it_waits_for(caplog, monkeypatch):
 
 def test_in_a_placement_group():
     @ray.remote(num_cpus=1)
-    def driver(workers, use_current=True):
-        settings = RayExecutor.create_settings(placement_group_timeout_s=5)
+    def driver(workers, use_current=True, timeout_s=100):
+        settings = RayExecutor.create_settings(placement_group_timeout_s=timeout_s)
         executor = RayExecutor(settings, num_workers=workers, use_current_placement_group=use_current)
         executor.start()
         results = executor.run(functions.place)
@@ -121,7 +129,7 @@ def test_in_a_placement_group():
     other = Other.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote()
     assert ray.get(other.there.remote())
     with pytest.raises(TimeoutError, match="(?s)Placement group creation timed out.*[123] of 3 workers to start"):
-        ray.get(driver.options(num_cpus=0, scheduling_strategy=inside).remote(3))
+        ray.get(driver.options(num_cpus=0, scheduling_strategy=inside).remote(3, timeout_s=5))
     ray.kill(other)
     ray.util.remove_placement_group(group)
     wait_until_free()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Iterable, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import ray
 from ray.exceptions import RayTaskError
 
 from horovod.common.exceptions import HorovodInternalError
-from horovod.ray import _deaths
+from horovod.ray import _deaths, _waiting
 from horovod.ray._facts import Place
 from horovod.ray.adapter import Callbacks
 
@@ -74,17 +74,11 @@ def collect(refs: Sequence[Any], places: Sequence[Place], name: str, messages: O
                     if consequence is None:
                         consequence, end = error, time.monotonic() + _CAUSE_S
     finally:
-        let_go(pending)
+        _waiting.let_go(pending)
     messages.deliver()
     if consequence is not None:
         raise consequence
     return [values[ref] for ref in refs]
-
-
-def let_go(refs: Iterable[Any]) -> None:
-    """Say that nobody will ask for these, so that Ray does not print their errors."""
-    for ref in refs:
-        ref.future()
 
 
 def _view(pending: list[Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 import ray
 
@@ -19,17 +19,7 @@ def until(ref: Any, timeout_s: float, what: Callable[[], str]) -> bool:
 
     After 5 s, and then ever more seldom, the driver says what it waits for.
     """
-    end, pause = time.monotonic() + timeout_s, _FIRST_WORD_S
-    while True:
-        left = max(0.0, end - time.monotonic())
-        ready, _ = ray.wait([ref], timeout=min(pause, left))
-        if ready:
-            ray.get(ref)
-            return True
-        if time.monotonic() >= end:
-            return False
-        say(f"waiting for {what()}")
-        pause = min(2 * pause, _MOST_BETWEEN_WORDS_S)
+    return not _unready([ref], timeout_s, lambda _: what())
 
 
 def for_workers(refs: list[Any], timeout_s: float, resources: Mapping[str, float], reserved: bool) -> list[Any]:
@@ -37,17 +27,43 @@ def for_workers(refs: list[Any], timeout_s: float, resources: Mapping[str, float
 
     ``resources`` are what each worker takes; ``reserved`` says that there is room for all.
     """
-    pending, end, pause = refs, time.monotonic() + timeout_s, _FIRST_WORD_S
-    while True:
-        left = max(0.0, end - time.monotonic())
-        ready, pending = ray.wait(pending, num_returns=len(pending), timeout=min(pause, left))
-        ray.get(ready)  # raises what keeps a worker from starting
-        if not pending:
-            return list(ray.get(refs))
-        text = f"{len(pending)} of {len(refs)} workers to start"
-        if not reserved:
-            text += f", which need {_resources.words(resources)} each. {_resources.there()}"
-        if time.monotonic() >= end:
-            raise TimeoutError(f"{_resources.TIMED_OUT} Waited {timeout_s:g} s for {text}")
-        say(f"waiting for {text}")
-        pause = min(2 * pause, _MOST_BETWEEN_WORDS_S)
+
+    def text(pending: int) -> str:
+        missing = f"{pending} of {len(refs)} workers to start"
+        if reserved:
+            return missing
+        return f"{missing}, which need {_resources.words(resources)} each. {_resources.there()}"
+
+    pending = _unready(refs, timeout_s, text)
+    if pending:
+        let_go(refs)
+        raise TimeoutError(f"{_resources.TIMED_OUT} Waited {timeout_s:g} s for {text(len(pending))}")
+    return list(ray.get(refs))
+
+
+def let_go(refs: Iterable[Any]) -> None:
+    """Say that nobody will ask for these, so that Ray does not print their errors."""
+    for ref in refs:
+        ref.future()
+
+
+def _unready(refs: list[Any], timeout_s: float, what: Callable[[int], str]) -> list[Any]:
+    """What is not there after ``timeout_s`` seconds. Raises the first error among what is."""
+    now = time.monotonic()
+    end, pause = now + timeout_s, _FIRST_WORD_S
+    word, pending = now + pause, refs
+    while pending:
+        ready, pending = ray.wait(pending, timeout=max(0.0, min(word, end) - time.monotonic()))
+        try:
+            ray.get(ready)
+        except BaseException:
+            let_go(pending)
+            raise
+        now = time.monotonic()
+        if now >= end:
+            break
+        if now >= word and pending:
+            say(f"waiting for {what(len(pending))}")
+            pause = min(2 * pause, _MOST_BETWEEN_WORDS_S)
+            word = now + pause
+    return pending

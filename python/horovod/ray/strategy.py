@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import math
 from typing import Any, Optional
 
 import ray
@@ -13,6 +12,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from horovod.ray import _resources, _waiting
 from horovod.ray._settings import MiniSettings
 from horovod.ray.worker import BaseHorovodWorker
+
+_LEAST = 0.0001  # what Ray counts resources in
 
 
 def create_placement_group(
@@ -148,8 +149,8 @@ class PGStrategy(BaseStrategy):
     ) -> None:
         super().__init__(settings, **per_worker)
         self._num_workers = num_workers
-        if not force_create_placement_group:
-            self.placement_group = placement_group or get_current_placement_group()
+        self._given = placement_group
+        self._force = force_create_placement_group
 
     @property
     def num_workers(self) -> int:
@@ -157,6 +158,8 @@ class PGStrategy(BaseStrategy):
         return self._num_workers
 
     def _reserve(self) -> list[int]:
+        if not self._force:
+            self.placement_group = self._given or get_current_placement_group()
         if self.placement_group is not None:
             _resources.check_room(self.placement_group, self.resources_per_worker(), self._num_workers)
             return [-1] * self._num_workers
@@ -172,4 +175,4 @@ class PGStrategy(BaseStrategy):
 
 def _or_nothing(resources: dict[str, float]) -> dict[str, float]:
     """A bundle must ask for something, though little."""
-    return resources or {"CPU": math.ulp(1)}
+    return resources or {"CPU": _LEAST}
