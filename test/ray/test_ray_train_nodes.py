@@ -1,4 +1,4 @@
-"""HorovodTrainer with a range of workers: Ray Train uses a node that comes."""
+"""HorovodTrainer over several nodes: one that comes is used, one that lacks gorovod is named."""
 
 import os
 import tempfile
@@ -72,5 +72,21 @@ def test_new_node_is_used(cluster, tmp_path):
         run = pool.submit(trainer.fit)
         while not stepped.exists() and not run.done():
             time.sleep(0.1)
-        cluster.add_node(num_cpus=1)
+        node = cluster.add_node(num_cpus=1)
         assert run.result().return_value == (1, 2)
+    cluster.remove_node(node)
+
+
+def no_work():
+    """Does nothing."""
+
+
+def test_a_node_without_gorovod_is_named(cluster, tmp_path):
+    """The run ends, and its error says which node cannot take part, and why."""
+    node = cluster.add_node(num_cpus=1, env_vars={"PYTHONPATH": str(tmp_path)})
+    with pytest.raises(ray.train.ControllerError, match="cannot import gorovod's horovod.ray") as caught:
+        HorovodTrainer(
+            no_work, scaling_config=ScalingConfig(num_workers=2), run_config=RunConfig(storage_path=str(tmp_path))
+        ).fit()
+    assert f"({node.node_id[:8]}) has" in str(caught.value)
+    cluster.remove_node(node)

@@ -8,9 +8,7 @@ from typing import Any
 import ray
 from ray.train.backend import Backend
 
-from horovod.ray import _checks
 from horovod.ray._coordinator import Coordinator
-from horovod.ray._facts import Facts
 from horovod.ray._settings import MiniSettings
 from horovod.ray.train import worker
 
@@ -24,11 +22,10 @@ class HorovodBackend(Backend):
 
     def on_start(self, worker_group: Any, backend_config: Any) -> None:
         """Make the workers ranks, with a HorovodConfig. ``worker_group`` has them by rank, node by node."""
-        facts = worker_group.execute(worker.horovod_facts)
-        _checks.same_as_driver(facts)
+        workers = [w.metadata for w in worker_group.get_workers()]
         head = worker_group.get_workers()[0].actor
         rendezvous = worker_group.execute_single(
-            0, worker.horovod_serve_rendezvous, len(facts), backend_config.interfaces()
+            0, worker.horovod_serve_rendezvous, len(workers), backend_config.interfaces()
         )
         variables = {**backend_config.environment(), **rendezvous}
         ray.get(
@@ -36,7 +33,7 @@ class HorovodBackend(Backend):
                 worker_group.execute_single_async(
                     rank, worker.horovod_join, head if rank > 0 else None, {**variables, **place}
                 )
-                for rank, place in _places(facts).items()
+                for rank, place in _places(workers).items()
             ]
         )
 
@@ -46,12 +43,12 @@ class HorovodBackend(Backend):
         ray.wait(calls, num_returns=len(calls), timeout=_SHUTDOWN_S)
 
 
-def _places(facts: list[Facts]) -> dict[int, dict[str, Any]]:
+def _places(workers: list[Any]) -> dict[int, dict[str, Any]]:
     """The place of each rank, as variables. Errors name hosts, so a host has its name there, not Ray's number."""
-    nodes_of_name = Counter({f.node_id: f.hostname for f in facts}.values())
+    nodes_of_name = Counter({w.node_id: w.hostname for w in workers}.values())
     coordinator = Coordinator(MiniSettings())
-    for rank, f in enumerate(facts):
+    for rank, w in enumerate(workers):
         # Nodes of a cluster on one machine have one name between them.
-        host = f.hostname if nodes_of_name[f.hostname] == 1 else f"{f.hostname}-{f.node_id[:8]}"
-        coordinator.register(f.hostname, host, rank)
+        host = w.hostname if nodes_of_name[w.hostname] == 1 else f"{w.hostname}-{w.node_id[:8]}"
+        coordinator.register(w.hostname, host, rank)
     return coordinator.finalize_registration()

@@ -13,6 +13,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from horovod.ray.train.config import HorovodConfig
 from horovod.ray.train.patience import Patience
+from horovod.ray.train.suitability import Suitability
 
 
 class HorovodTrainer(DataParallelTrainer):
@@ -78,7 +79,7 @@ class HorovodTrainer(DataParallelTrainer):
             train_loop_config=train_loop_config,
             backend_config=config,
             scaling_config=scaling_config,
-            run_config=_with_patience(run_config, config),
+            run_config=_with_callbacks(run_config, config),
             datasets=datasets,
             dataset_config=dataset_config,
             validation_config=validation_config,
@@ -86,12 +87,12 @@ class HorovodTrainer(DataParallelTrainer):
         )
 
 
-def _with_patience(run_config: Optional[RunConfig], config: HorovodConfig) -> Optional[RunConfig]:
-    """A copy of the user's, with our callback after the user's own. Ray Train refuses what is no RunConfig, by name."""
+def _with_callbacks(run_config: Optional[RunConfig], config: HorovodConfig) -> Optional[RunConfig]:
+    """A copy of the user's, with our callbacks after the user's own. Ray Train itself refuses what is no RunConfig."""
     if run_config is not None and not isinstance(run_config, RunConfig):
         return run_config
     mine = copy.copy(run_config) if run_config is not None else RunConfig()
-    mine.callbacks = [*(mine.callbacks or ()), Patience(config.placement_group_timeout_s)]
+    mine.callbacks = [*(mine.callbacks or ()), Suitability(), Patience(config.placement_group_timeout_s)]
     return mine
 
 
