@@ -17,6 +17,8 @@ from horovod.ray import RayExecutor
 
 
 def train(steps, die_at):
+    import time
+
     import torch
 
     import horovod.torch as hvd
@@ -28,6 +30,7 @@ def train(steps, die_at):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     target = torch.arange(8.0)
+    resets = []
 
     @hvd.elastic.run
     def loop(state):
@@ -37,15 +40,18 @@ def train(steps, die_at):
             loss = (model(inputs).squeeze(1) - inputs @ target).pow(2).mean()
             loss.backward()
             optimizer.step()
+            time.sleep(0.005)  # for the work of a larger model
             state.step += 1
             if state.step % 20 == 0:
-                if state.step == die_at and hvd.rank() == 1:
+                if state.step == die_at and hvd.rank() == 1 and not resets:  # once
                     os.kill(os.getpid(), signal.SIGKILL)
                 ray_logger.log({"step": state.step, "workers": hvd.size(), "loss": round(loss.item(), 4)})
                 state.commit()
         return float(loss)
 
-    return loop(hvd.elastic.TorchState(model, optimizer, step=0))
+    state = hvd.elastic.TorchState(model, optimizer, step=0)
+    state.register_reset_callbacks([lambda: resets.append(state.step)])
+    return loop(state)
 
 
 def main():

@@ -1,12 +1,16 @@
 """Elastic jobs of RayExecutor, on a cluster of one node."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from elastic_trains import check_commits, journals, trains
 
 from horovod.ray import ElasticRayExecutor, RayExecutor
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
@@ -79,3 +83,16 @@ def test_too_few_resources(caplog):
     with pytest.raises(TimeoutError, match="(?s)Placement group creation timed out.*at least 9 workers.*CPU: 4"):
         executor.run(trains)
     assert any("waiting for room for 9 workers" in r.message for r in caplog.records)
+
+
+def test_the_example():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples/ray_elastic.py"), "--steps", "1200"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "3 workers have come to the end" in done.stdout
+    assert "going on with 2 of 3 workers" in done.stderr
+    assert "worker 3 has joined" in done.stderr
