@@ -118,7 +118,7 @@ def test_elastic_jobs_of_ray_client(client):
     got = []
     assert executor.run(functions.log_steps, args=[2], callbacks=[got.append]) == [0, 1]
     assert got == [{"rank": 0, "step": 0}, {"rank": 0, "step": 1}]
-    assert executor.execute(lambda counter: counter.count()) == [11, 11]
+    assert executor.execute(lambda counter: counter.count()) == [11, 12]
     with pytest.raises(RuntimeError, match="rank 1.*batch 7"):
         executor.run(functions.fail, args=["raise"])
     executor.shutdown()

@@ -85,9 +85,10 @@ def test_too_few_resources(caplog):
     assert any("waiting for room for 9 workers" in r.message for r in caplog.records)
 
 
-def test_the_example():
+def test_the_example(cluster):
+    address = ["--address", cluster.address_info["address"]]
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples/ray_elastic.py"), "--steps", "1200"],
+        [sys.executable, str(ROOT / "examples/ray_elastic.py"), *address, "--steps", "3000"],
         capture_output=True,
         text=True,
         timeout=200,
