@@ -35,8 +35,8 @@ type Op struct {
 	// has one.
 	Out []byte
 	// InOf and OutOf, if not 0, are the addresses of which In and Out are copies: the caller's memory in place of In's
-	// and Out's. Operations share it as they share memory of their own; OutOf's until the last Release, since the caller
-	// copies the result there after the end.
+	// and Out's. Operations share it as they share memory of their own. OutOf's is in use until the last Release,
+	// since the caller copies the result there after the end.
 	InOf, OutOf uintptr
 	// Target, if the caller knows it, is the memory that Alloc is going to return.
 	Target []byte
