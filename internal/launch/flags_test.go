@@ -44,7 +44,7 @@ func TestBadArguments(t *testing.T) {
 		"-np":                                "-np: a value is missing",
 		"-np 0 true":                         "at least 1",
 		"-np -1 true":                        "-np -1: at least 1",
-		"-np two true":                       `"two"`,
+		"-np two true":                       `-np two: a whole number is needed`,
 		"-np 99999999999999999999 true":      "99999999999999999999",
 		"-np 2":                              "no command",
 		"-np 2 --":                           "no command",
