@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SEARCHED = [str(ROOT / "python"), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, SEARCHED))
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+# A client of Ray that comes first in a process does not find the token that Ray makes for its own clusters.
+os.environ["RAY_AUTH_MODE"] = "disabled"
+os.environ["RAY_raylet_start_wait_time_s"] = "120"  # on a busy machine
 sys.path.insert(0, str(ROOT / "python"))
 
 
