@@ -79,6 +79,23 @@ def test_workers_that_take_no_cpu():
     wait_until_free()
 
 
+def test_two_executors_of_one_shape_at_once():
+    first, second = RayExecutor(num_workers=2), RayExecutor(num_workers=2)
+    try:
+        first.start()
+        second.start()
+        running = first.run_remote(functions.place)
+        assert [result[:2] for result in second.run(functions.place)] == [(0, 2), (1, 2)]
+        assert [result[:2] for result in ray.get(running)] == [(0, 2), (1, 2)]
+        with pytest.raises(TimeoutError) as caught:
+            RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=1), num_workers=2).start()
+        assert "CPU_group" not in str(caught.value)  # what Ray calls the bundles of the others
+    finally:
+        first.shutdown()
+        second.shutdown()
+    wait_until_free()
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("shape", [{"num_workers": 5}, {"num_hosts": 2}, {"num_workers": 1, "cpus_per_worker": 9}])
 def test_no_room(shape, caplog):

@@ -19,9 +19,8 @@ TIMED_OUT = (
 def words(resources: Mapping[str, float], like: Optional[Mapping[str, float]] = None) -> str:
     """Such as ``{CPU: 4, GPU: 1}``. ``like`` says of which resources."""
     shown = [name for name in _SHOWN if name in (like or resources)]
-    shown += [
-        n for n in resources if n not in _SHOWN and not n.startswith(("node:", "memory", "object_store", "bundle"))
-    ]
+    # A placement group's own entries, such as CPU_group_0_e77f, repeat what its nodes have.
+    shown += [n for n in resources if n not in _SHOWN and not n.startswith(_NOT_SHOWN) and "_group_" not in n]
     return "{" + ", ".join(f"{name}: {resources.get(name, 0):g}" for name in shown) + "}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import uuid
 from typing import Any, Optional
 
 import ray
@@ -25,7 +26,9 @@ def create_placement_group(
     takes longer than ``pg_timeout`` seconds. Then nothing stays reserved.
     """
     bundles = [dict(resources_per_bundle) for _ in range(num_bundles)]
-    group = ray.util.placement_group(bundles, strategy=pg_strategy, name=f"horovod: {num_bundles} {pg_strategy}")
+    # Ray refuses a second group of the same name in one namespace; a driver may have several executors.
+    name = f"horovod: {num_bundles} {pg_strategy}, {uuid.uuid4().hex[:8]}"
+    group = ray.util.placement_group(bundles, strategy=pg_strategy, name=name)
     asked = _resources.asked(bundles, pg_strategy)
     try:
         ready = _waiting.until(group.ready(), pg_timeout, lambda: f"room for {asked}. {_resources.there()}")
