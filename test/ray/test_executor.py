@@ -53,6 +53,17 @@ def test_callbacks_get_what_rank_0_logs(executor):
     assert got[3:] == [{"rank": 0, "step": 0}]
 
 
+def test_callbacks_get_nothing_of_an_earlier_call(executor):
+    def refuse(message):
+        raise ValueError(f"no room for {message}")
+
+    with pytest.raises(ValueError, match="no room"):
+        executor.run(functions.log_steps, args=[5], callbacks=[refuse])
+    got = []
+    executor.run(functions.log_steps, args=[1], callbacks=[got.append])
+    assert got == [{"rank": 0, "step": 0}]
+
+
 def test_callbacks_run_while_the_workers_do(executor):
     def until_seen(steps, folder):
         import time

@@ -38,6 +38,7 @@ class StaticAdapter(Adapter):
         self.workers: list[Any] = []  # by rank
         self._places: list[Place] = []  # by rank
         self._queue: Optional[Queue] = None
+        self._call = 0  # the number of the newest call
         self._dead = ""  # the rank whose process has ended
 
     def start(
@@ -127,7 +128,8 @@ class StaticAdapter(Adapter):
         shared = _pickling.put(work, _name(named_for))
         if callbacks and self._queue is None:
             self._queue = Queue(actor_options={"num_cpus": 0})
-        workers[0].set_queue.remote(self._queue if callbacks else None)
+        self._call += 1
+        workers[0].set_queue.remote(_results.Sender(self._queue, self._call) if callbacks else None)
         return [
             worker.execute.options(name=f"horovod: {_name(named_for)}, rank {rank}").remote(shared)
             for rank, worker in enumerate(workers)
@@ -142,7 +144,7 @@ class StaticAdapter(Adapter):
 
     def _collect(self, refs: list[Any], name: str, callbacks: Callbacks = None) -> list[Any]:
         try:
-            return _results.collect(refs, self._places, name, _results.Messages(self._queue, callbacks))
+            return _results.collect(refs, self._places, name, _results.Messages(self._queue, callbacks, self._call))
         except WorkerDiedError as death:
             self._dead = str(self._places[death.rank])
             raise
