@@ -6,6 +6,7 @@ import warnings
 import pytest
 
 from horovod.ray import BaseHorovodWorker, RayExecutor, _checks, ray_logger
+from horovod.ray._elastic_job import ElasticJob, Spec
 from horovod.ray._facts import Facts
 from horovod.ray._static import host_by_host, visible_gpus
 from horovod.ray.runner import Coordinator, MiniSettings
@@ -95,3 +96,11 @@ def test_another_python_is_refused(cluster):
     with pytest.raises(RuntimeError, match=r"10.0.0.1 \(n\) has Python 3.8.1 \(the driver has 3"):
         _checks.same_as_driver([own, facts(python="3.8.1", gorovod=own.gorovod)])
     _checks.same_as_driver([own])
+
+
+def test_an_elastic_job_that_ends_waits_for_no_room():
+    job = ElasticJob()
+    job._spec = Spec(config={"min": 2}, per_worker={"CPU": 1}, variables={}, name="train", work=None)
+    assert "room for 2 workers" in job._lacks(0)
+    job._values[0] = None  # worker 0's function has returned
+    assert job._lacks(0) == ""

@@ -250,6 +250,8 @@ class ElasticJob(JobSecret):
             self._word_at = now + self._pause
 
     def _lacks(self, now: float) -> str:
+        if self._values:  # a function has returned, so the job ends
+            return ""
         needs = f"which need {_resources.words(self._spec.per_worker)} each"
         late = [w for w in self._workers.values() if not w.running]
         if late:
@@ -272,7 +274,7 @@ def how_it_ended(error: BaseException) -> str:
         return _one_line(f"could not start: {error}")
     text = str(error)
     if "connection error code 2. End of file" in text:
-        return "has died: it was killed, was out of memory, or has crashed; Ray saw only its connection end"
+        return "has died: it was killed, was out of memory, crashed, or called os._exit; Ray saw its connection end"
     for point in ("Worker exit detail: ", "The actor is dead because ", "The actor died because "):
         if point in text:
             text = text.partition(point)[2]
