@@ -135,7 +135,9 @@ func TestConnectingAfterTheAbort(t *testing.T) {
 }
 
 func TestTheSenderNoticesToo(t *testing.T) {
-	networks := world(t, 2, func(_ int, c *Config) { c.Grace = 10 * time.Millisecond })
+	// The killed rank would tell the other what it sees itself, had it the time.
+	graces := []time.Duration{10 * time.Millisecond, time.Hour}
+	networks := world(t, 2, func(rank int, c *Config) { c.Grace = graces[rank] })
 	lanes := openAll(t, networks, 0)
 	lanes[0].Comm.Send(1, nil)
 	eventually(t, func() bool { return connections(networks[1]) == 1 })
