@@ -104,3 +104,17 @@ def test_an_elastic_job_that_ends_waits_for_no_room():
     assert "room for 2 workers" in job._lacks(0)
     job._values[0] = None  # worker 0's function has returned
     assert job._lacks(0) == ""
+
+
+@pytest.mark.parametrize("name", ["num_workers", "num_hosts", "min_workers"])
+def test_numbers_of_workers_are_checked(name):
+    for value in ("2", 2.0):
+        with pytest.raises(TypeError, match=f"{name}={value!r}: a whole number is needed"):
+            RayExecutor(**{name: value})
+    with pytest.raises(ValueError, match=f"{name}=0: at least 1 is needed"):
+        RayExecutor(**{name: 0})
+
+
+def test_a_host_has_at_least_one_worker():
+    with pytest.raises(ValueError, match="num_workers_per_host=0: at least 1 is needed"):
+        RayExecutor(num_hosts=1, num_workers_per_host=0)

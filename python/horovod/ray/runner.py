@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from horovod.ray import _settings
@@ -118,8 +119,8 @@ class RayExecutor:
             self.settings.elastic = True
             self.adapter: Adapter = ElasticAdapter(
                 self.settings,
-                min_workers,
-                max_workers,
+                _positive("min_workers", min_workers),
+                None if max_workers is None else _positive("max_workers", max_workers),
                 use_gpu=use_gpu,
                 cpus_per_worker=cpus_per_worker,
                 gpus_per_worker=gpus,
@@ -133,7 +134,7 @@ class RayExecutor:
             self.settings,
             num_workers,
             num_hosts,
-            num_workers_per_host or 1,
+            1 if num_workers_per_host is None else _positive("num_workers_per_host", num_workers_per_host),
             use_current_placement_group,
             {"cpus_per_worker": cpus_per_worker, "use_gpu": use_gpu, "gpus_per_worker": gpus},
         )
@@ -239,7 +240,11 @@ def _strategy(
     )
 
 
-def _positive(name: str, value: int) -> int:
-    if value < 1:
-        raise ValueError(f"{name}={value}: at least 1 is needed")
-    return value
+def _positive(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={value!r}: a whole number is needed") from None
+    if number < 1:
+        raise ValueError(f"{name}={number}: at least 1 is needed")
+    return number
