@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from foreign import check_patches
 
+from horovod import _program
 from horovod.common import _patches
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +24,7 @@ def test_the_page_is_the_table():
 
 
 def test_the_doctor_knows_the_names():
-    doctor = [os.environ.get("GOROVOD", str(ROOT / "build" / "gorovod")), "doctor", "--env"]
+    doctor = [str(_program.path()), "doctor", "--env"]
     for names, code in ((f"all, {', '.join(_patches.PATCHES)}", 0), ("excepthok", 1)):
         said = subprocess.run(doctor, env={_patches.VARIABLE: names}, stdout=subprocess.PIPE, text=True, check=False)
         assert said.returncode == code, said.stdout
