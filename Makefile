@@ -152,6 +152,16 @@ ray-short: prepare build ## the short form of make ray, 3 minutes: what is marke
 	@scripts/prepare.sh ray
 	[ ! -x build/ray/bin/python ] || build/ray/bin/python -m pytest -q -m smoke test/ray
 
+.PHONY: spark
+spark: prepare build ## jobs on real Spark clusters of this machine; installs PySpark 4.3 into build/spark, and Java as root
+	@scripts/prepare.sh spark
+	[ ! -x build/spark/bin/python ] || build/spark/bin/python -m pytest -q test/spark
+
+.PHONY: spark-short
+spark-short: prepare build ## the short form of make spark, 3 minutes: what is marked smoke
+	@scripts/prepare.sh spark
+	[ ! -x build/spark/bin/python ] || build/spark/bin/python -m pytest -q -m smoke test/spark
+
 .PHONY: lint
 lint: tools gofmt ## gofmt, lines of at most 120 columns (prose: 140), vet (for arm64 and darwin, too), staticcheck, ruff, mypy
 	scripts/line_lengths.py

@@ -10,6 +10,7 @@
 #   scripts/prepare.sh tensorflow  build/tensorflow-VERSION: virtual environments with TensorFlow
 #   scripts/prepare.sh jax         build/jax: a virtual environment with JAX and Keras, pinned; none if PyPI has no such JAX
 #   scripts/prepare.sh ray         build/ray: a virtual environment with Ray, pinned, that also sees the Python in build/python
+#   scripts/prepare.sh spark      build/spark: a virtual environment with PySpark, likewise; Java, where it can be installed
 #   scripts/prepare.sh mpi4py      build/mpi4py: mpi4py for PYTHON, or the one in build/python; none if PyPI cannot be reached
 #   scripts/prepare.sh hosts       ssh, sshd and ip for tests over several hosts, where they can be installed
 #
@@ -29,6 +30,7 @@ JAX=(jax==0.10.2 keras==3.15.1 numpy pytest cloudpickle)
 MPI4PY=mpi4py==4.1.2
 # NumPy and what is built against it must suit the torch in build/python; Debian 12's knows NumPy 1 only.
 RAY=('ray[default,train,tune,client]==2.60.0' 'numpy<2' 'pyarrow<22' 'pandas<3')
+SPARK=('pyspark[connect]==4.3.0' 'numpy<2' 'pyarrow<22' 'pandas<3' tensorflow-cpu==2.21.0 fsspec s3fs 'moto[server]' scikit-learn pytest cloudpickle)
 # The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.
 TENSORFLOWS=${TENSORFLOWS:-2.21.0 2.15.1}
 
@@ -186,30 +188,42 @@ jax() {
 }
 
 # Beside the Python that has torch: torch is not installed twice. What PyPI does not have for it is left out, aloud.
-ray() {
-  local python
+beside_torch() {
+  local venv=$1 size=$2 python
+  shift 2
   python=${PYTHON:-$(cat build/python)}
-  [ "$(cat build/ray/.complete 2>/dev/null)" = "${RAY[*]} for $python" ] && return
-  say "installing ${RAY[*]} into build/ray: a download of some 200 MB"
-  rm -rf build/ray
-  "$python" -m venv --system-site-packages build/ray 2>/dev/null ||
-    { can_apt && apt_install python3-venv && "$python" -m venv --system-site-packages build/ray; } || die "$python -m venv does not work"
+  [ "$(cat "$venv/.complete" 2>/dev/null)" = "$* for $python" ] && return
+  say "installing $* into $venv: a download of some $size MB"
+  rm -rf "$venv"
+  "$python" -m venv --system-site-packages "$venv" 2>/dev/null ||
+    { can_apt && apt_install python3-venv && "$python" -m venv --system-site-packages "$venv"; } || die "$python -m venv does not work"
   # A virtual environment's packages are not its base's, which is all that --system-site-packages shows.
   "$python" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])' \
-    >"$(build/ray/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
-  if ! build/ray/bin/python -m pip install --quiet "${RAY[@]}" >build/ray.log 2>&1; then
-    grep -q "No matching distribution found" build/ray.log || { tail -n 20 build/ray.log >&2; exit 1; }
-    say "PyPI has no ${RAY[0]} for $("$python" --version): its tests are left out"
-    rm -rf build/ray
+    >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
+  if ! "$venv/bin/python" -m pip install --quiet "$@" >"$venv.log" 2>&1; then
+    grep -q "No matching distribution found" "$venv.log" || { tail -n 20 "$venv.log" >&2; exit 1; }
+    say "PyPI has no $1 for $("$python" --version): its tests are left out"
+    rm -rf "$venv"
     return
   fi
-  echo "${RAY[*]} for $python" >build/ray/.complete
+  echo "$* for $python" >"$venv/.complete"
 }
 
-[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, ray, mpi4py"
+ray() { beside_torch build/ray 200 "${RAY[@]}"; }
+
+spark() {
+  if ! command -v java >/dev/null && ! { can_apt && apt_install openjdk-17-jre-headless; }; then
+    say "without Java the tests of Spark are left out (Debian has it in openjdk-17-jre-headless)"
+    rm -rf build/spark
+    return
+  fi
+  beside_torch build/spark 900 "${SPARK[@]}"
+}
+
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, ray, spark, mpi4py"
 for part; do
   case $part in
-  toolchain | python | tools | docs | hosts | wheel | release | tensorflow | jax | ray | mpi4py) "$part" ;;
-  *) die "$part: not one of toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, ray, mpi4py" ;;
+  toolchain | python | tools | docs | hosts | wheel | release | tensorflow | jax | ray | spark | mpi4py) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, ray, spark, mpi4py" ;;
   esac
 done

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="one proces
 BELOW = {
     "horovod.common": set(),
     "horovod._upstream": set(),
-    "horovod._not_yet": set(),
     "horovod._program": {"horovod._upstream", "horovod.common"},
     "horovod.runner": {"horovod._program", "horovod.common"},
     "horovod.torch": {"horovod.common"},
@@ -28,7 +27,7 @@ BELOW = {
     "horovod._keras": {"horovod.common", "horovod.torch", "horovod.jax", "horovod.tensorflow"},
     "horovod.keras": {"horovod.common", "horovod._keras"},
     "horovod.tensorflow.keras": {"horovod.common", "horovod._keras", "horovod.tensorflow"},
-    "horovod.spark": {"horovod._not_yet"},
+    "horovod.spark": {"horovod.common", "horovod.runner", "horovod", "horovod._program"},
     "horovod.ray": {"horovod.common", "horovod.runner", "horovod", "horovod._program"},
     "horovod.mxnet": set(),
     "horovod": {"horovod.runner", "horovod._upstream"},

@@ -1,0 +1,47 @@
+"""Tests of horovod.spark, on real Spark: ``build/spark/bin/python -m pytest test/spark``.
+
+A module shares one session, and leaves nothing behind.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# The executors inherit it.
+SEARCHED = [str(ROOT / "python"), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, SEARCHED))
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+sys.path.insert(0, str(ROOT / "python"))
+
+
+def start_session(master, **conf):
+    """A session of Spark on this machine. ``conf`` has settings, with ``_`` for each dot."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName("gorovod's tests")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        **{f"spark.{name.replace('_', '.')}": str(value) for name, value in conf.items()},
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@pytest.fixture(scope="module")
+def spark():
+    """A session whose driver runs four tasks at once, in one process."""
+    session = start_session("local[4]")
+    yield session
+    session.stop()
