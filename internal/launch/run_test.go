@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -20,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/version"
@@ -390,6 +393,7 @@ func TestTheSecretIsInNoArgument(t *testing.T) {
 // but for its standard ones, which are an empty input and two pipes.
 func TestRanksInheritNothingOfTheLauncher(t *testing.T) {
 	const script = "cat; for f in /proc/$$/fd/*; do echo ${f##*/}; done; ulimit -n"
+	keepOwnDescriptors(t)
 	direct := exec.Command("sh", "-c", script)
 	want, err := direct.Output()
 	if err != nil {
@@ -406,6 +410,14 @@ func TestRanksInheritNothingOfTheLauncher(t *testing.T) {
 	}
 	if got.String() != string(want) {
 		t.Errorf("descriptors and limit: %q, without a launcher %q", got.String(), want)
+	}
+}
+
+// keepOwnDescriptors keeps from our children what our own parent left open, such as a lock.
+func keepOwnDescriptors(t *testing.T) {
+	t.Helper()
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		t.Fatal(err)
 	}
 }
 
