@@ -36,10 +36,14 @@ CONSTANTS = {
     "Adasum": "Reduce by Adasum, which scales gradients by how much they agree.",
     "global_process_set": "The process set of all ranks.",
 }
-# Modules take names over from here by assignment (rank = basics.rank), or import them when asked.
+# Modules take names over from here by assignment (rank = basics.rank), or import them when asked. A function without a
+# docstring has that of the function of its name here (load_model.__doc__ = _load_model.__doc__).
 ELSEWHERE = (
     "horovod.common.basics.HorovodBasics",
-    "horovod._keras._tensorflow",
+    "horovod._keras._tensorflow.TensorFlow",
+    "horovod._keras._framework.Framework",
+    "horovod._keras.elastic",
+    "horovod._keras.saving",
     "horovod.tensorflow.sync_batch_norm",
     "horovod.torch",
 )
@@ -91,9 +95,12 @@ def resolve(module: str, name: str) -> Optional[griffe.Object]:
 
 
 def docstring(found: Any) -> str:
-    """Its own, or that of the class that it extends."""
+    """Its own, or that of the class that it extends, or of the function of the same name ELSEWHERE."""
     if found.docstring:
         return inspect.cleandoc(found.docstring.value)
+    if found.is_function:
+        same = [target(at(scope).members[found.name]) for scope in ELSEWHERE if found.name in at(scope).members]
+        return next((inspect.cleandoc(one.docstring.value) for one in same if one.docstring), "")
     bases = [target(base) for base in found.resolved_bases] if found.is_class else []
     return next((text for text in map(docstring, bases) if text), "")
 

@@ -18,21 +18,19 @@ if int(torch.__version__.partition(".")[0]) >= 2:
 
 def test_gradients_are_rounded_between_hosts_only(job):
     """As in horovod.torch: the meaning of a compression does not depend on the front end. Needs no Keras."""
-    from horovod._keras import _torch
-    from horovod._keras._options import Options
+    from horovod._keras._torch import Torch
+    from horovod.common._options import Options
 
     fine = 1 + 2.0**-12  # no 16-bit float
     one_host = os.environ.get("GOROVOD_TRANSPORT") != "tcp" and job.local_size() == job.size()
     expected = fine if job.size() == 1 or one_host else 1.0
     for compression in (job.Compression.fp16, job.Compression.bf16):
         for groups in (None, 1):
-            options = Options(
-                "", "", compression, False, 2.0, job.Average, 1, False, groups, job.global_process_set, True
-            )
-            options.check(_torch)
+            options = Options(compression, gradient_predivide_factor=2.0, groups=groups)
+            options.check_for_keras(Torch().check_compression)
             variables = [torch.zeros(3), torch.zeros(2, dtype=torch.float64)]
             gradients = [torch.full_like(v, fine) for v in variables]
-            applied = _torch.Gradients("rounded", options).apply(None, gradients, variables, list)
+            applied = Torch.Gradients("rounded", options).apply(None, gradients, variables, list)
             for gradient, variable in zip(applied, variables):
                 torch.testing.assert_close(gradient, torch.full_like(variable, expected), rtol=1e-6, atol=0)
 

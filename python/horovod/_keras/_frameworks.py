@@ -1,22 +1,11 @@
-"""Which framework Keras runs on, and the module that speaks to it.
-
-Such a module offers
-
-- ``Compression``: that of the front end of the framework,
-- ``broadcast_object``: that of the front end, too,
-- ``Gradients``: what a distributed optimizer does with gradients,
-- ``prepare(optimizer, is_distributed)``: called for each optimizer that is made a distributed one; ``is_distributed``
-  tells for any optimizer whether it has been,
-- ``broadcast_variables(variables, root_rank, process_set)``: of Keras, in place,
-- ``broadcast_global_variables(root_rank, process_set)``: where there are such,
-- ``allreduce``, ``allgather``, ``broadcast``, ``reducescatter``: of arrays and what can be made one, as tensors,
-- ``internal_error(error)``: what an exception of the framework is to an elastic job.
-"""
+"""Which framework Keras runs on."""
 
 from __future__ import annotations
 
-from types import ModuleType
+import functools
 from typing import Any
+
+from horovod._keras._framework import Framework
 
 
 def major(keras: Any) -> int:
@@ -29,19 +18,23 @@ def backend(keras: Any) -> str:
     return keras.backend.backend() if major(keras) == 3 else "tensorflow"
 
 
-def framework(keras: Any) -> ModuleType:
-    """The module for the framework of ``keras``. Raises ImportError if there is none."""
-    name = backend(keras)
+@functools.lru_cache(maxsize=None)
+def _of(name: str) -> Framework:
     if name == "tensorflow":
-        from horovod._keras import _tensorflow
+        from horovod._keras._tensorflow import TensorFlow
 
-        return _tensorflow
+        return TensorFlow()
     if name == "torch":
-        from horovod._keras import _torch
+        from horovod._keras._torch import Torch
 
-        return _torch
+        return Torch()
     if name == "jax":
-        from horovod._keras import _jax
+        from horovod._keras._jax import Jax
 
-        return _jax
+        return Jax()
     raise ImportError(f"Keras runs on {name} here; horovod.keras works on TensorFlow, PyTorch and JAX")
+
+
+def framework(keras: Any) -> Framework:
+    """The framework of ``keras``, a module. Raises ImportError if there is none."""
+    return _of(backend(keras))

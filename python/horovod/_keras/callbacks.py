@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import binascii
 import numbers
-from types import ModuleType
 from typing import Any, Callable, Optional, Sequence, Union
 
 import numpy as np
 
 from horovod._keras import _frameworks
+from horovod._keras._framework import Framework
 from horovod.common import _arguments, _job
 from horovod.common._reduce_ops import Min
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -26,7 +26,7 @@ class _Callback:
     params: Any
 
     @property
-    def _framework(self) -> ModuleType:
+    def _framework(self) -> Framework:
         return _frameworks.framework(self._keras)
 
 
@@ -85,8 +85,7 @@ class BroadcastGlobalVariables(_Callback):
         if self.broadcast_done or not self.process_set.included():
             return
         built = np.int32(bool(self.model.built))
-        least = {"op": Min, "process_set": self.process_set}
-        if self._framework.allreduce(built, "broadcast_callback.built", **least) > 0:
+        if self._framework.allreduce(built, "broadcast_callback.built", op=Min, process_set=self.process_set) > 0:
             self._framework.broadcast_variables(self._weights(), self.root_rank, self.process_set)
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:

@@ -5,41 +5,37 @@ As in :mod:`.callbacks`, ``_keras`` is the module of Keras that a class is for.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, ContextManager
 
 from horovod._keras import _frameworks
 from horovod._keras.callbacks import Logs, optimizer_variables
-from horovod.common import _job
-from horovod.common.elastic import ObjectState, run_fn
+from horovod.common import _job, _training
+from horovod.common.elastic import ObjectState
 
 
 def run(keras: Any, func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a training function for the framework of ``keras``."""
+    """Decorate a training function whose first argument is a ``KerasState``, or another ``State``.
 
-    @functools.wraps(func)
-    def converted(*args: Any, **kwargs: Any) -> Any:
-        with _internal_errors(keras):
-            return func(*args, **kwargs)
+    It is called again, after the job was joined anew, when the error of a collective or a HostsUpdatedInterrupt leaves
+    it; see :mod:`horovod.common.elastic`. Other exceptions go through.
 
-    def reset() -> None:
-        _job.shutdown()
-        _job.init()
+    Args:
+        func: the training function.
 
-    return run_fn(converted, reset)
+    Returns:
+        The function in its loop. It returns what ``func`` returns.
 
-
-@contextlib.contextmanager
-def _internal_errors(keras: Any) -> Iterator[None]:
-    """Raise HorovodInternalError for errors of the framework that are those of collectives."""
-    try:
-        yield
-    except Exception as e:
-        error = _frameworks.framework(keras).internal_error(e)
-        if error is None:
-            raise
-        raise error from e
+    Example:
+        >>> @hvd.elastic.run
+        ... def train(state):
+        ...     while state.batch < 3:
+        ...         state.batch += 1
+        ...         state.commit()
+        ...     return state.batch
+        >>> train(hvd.elastic.KerasState(built_model, batch=0))
+        3
+    """
+    return _training.run(func, lambda error: _frameworks.framework(keras).internal_error(error))
 
 
 class State(ObjectState):
@@ -75,8 +71,11 @@ class State(ObjectState):
         self._save_variables()
         super().__init__(bcast_object=self._broadcast_object, get_rank=_job.rank, **kwargs)
 
+    def _converting(self) -> ContextManager[None]:
+        return _training.converting(_frameworks.framework(self._keras).internal_error)
+
     def _broadcast_object(self, obj: Any) -> Any:
-        with _internal_errors(self._keras):
+        with self._converting():
             return _frameworks.framework(self._keras).broadcast_object(obj, root_rank=0)
 
     def _variables(self) -> list[Any]:
@@ -113,7 +112,7 @@ class State(ObjectState):
 
     def sync(self) -> None:
         """Make variables and values those of rank 0, on all ranks, and remember them. Blocks."""
-        with _internal_errors(self._keras):
+        with self._converting():
             _frameworks.framework(self._keras).broadcast_variables(self._variables(), 0)
         self._save_variables()
         super().sync()

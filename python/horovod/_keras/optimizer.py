@@ -11,8 +11,8 @@ import functools
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
 
 from horovod._keras import _frameworks
-from horovod._keras._options import Options
 from horovod.common import _arguments, _patches
+from horovod.common._options import Options
 
 if TYPE_CHECKING:
     _OfKeras = Any  # the class that the following ones are mixed into
@@ -231,7 +231,7 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options
     """A distributed optimizer that does what ``optimizer`` does. TypeError or ValueError for options that cannot be."""
     _arguments.name(name)
     framework = _frameworks.framework(keras)
-    options.check(framework)
+    options.check_for_keras(framework.check_compression)
     kind: Any = type(optimizer)
     if not hasattr(kind, "get_config") or not hasattr(kind, "apply_gradients"):
         raise ValueError(f"DistributedOptimizer takes an optimizer of Keras, not {optimizer!r}")
@@ -246,7 +246,7 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options
 def distribute_in_place(keras: Any, optimizer: Any, options: Options) -> None:
     """Make ``optimizer`` itself a distributed one; it keeps its state."""
     framework = _frameworks.framework(keras)
-    options.check(framework)
+    options.check_for_keras(framework.check_compression)
     kind: Any = type(optimizer)
     optimizer.__class__ = distributed_class(kind)
     optimizer._distribute(framework.Gradients(f"Distributed{kind.__name__}", options))

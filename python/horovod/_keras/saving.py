@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, Optional, Sequence
 
 from horovod._keras import _frameworks
-from horovod._keras._options import Options
 from horovod._keras.optimizer import distribute_in_place
-from horovod.common._reduce_ops import Average
-from horovod.common.process_sets import global_process_set
+from horovod.common._options import Options
 
 
 def load_model(
@@ -19,7 +17,32 @@ def load_model(
     compression: Any,
     legacy_opts: bool,
 ) -> Any:
-    """The model that was saved to ``filepath``; its optimizer is distributed and goes on where it was."""
+    """Load a model that Keras has saved, with or without Horovod; its optimizer becomes a distributed one.
+
+    The optimizer keeps its state. Let all ranks load a model, or one, and a BroadcastGlobalVariablesCallback send it to
+    the others.
+
+    Args:
+        filepath: where the model is.
+        custom_optimizers: classes of optimizers that Keras does not know.
+        custom_objects: other objects by their names.
+        compression: as of ``DistributedOptimizer``.
+        legacy_opts: load the optimizer as one of Keras 2's legacy ones.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: ``legacy_opts`` with Keras 3, which has none.
+
+    Example:
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(0.25), loss="mse")
+        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
+        >>> model.save("model.keras")
+        >>> float(hvd.load_model("model.keras").optimizer.learning_rate)
+        0.25
+    """
     if legacy_opts and _frameworks.major(keras) > 2:
         raise ValueError("legacy_opts: there are no legacy optimizers in Keras 3")
     known = {kind.__name__: kind for kind in custom_optimizers or ()}
@@ -30,20 +53,7 @@ def load_model(
         return model
     if legacy_opts and not isinstance(optimizer, keras.optimizers.legacy.Optimizer):
         optimizer = model.optimizer = keras.__internal__.optimizers.convert_to_legacy_optimizer(optimizer)
-    options = Options(
-        device_dense="",
-        device_sparse="",
-        compression=compression,
-        sparse_as_dense=False,
-        gradient_predivide_factor=1.0,
-        op=Average,
-        backward_passes_per_step=1,
-        average_aggregated_gradients=False,
-        groups=None,
-        process_set=global_process_set,
-        scale_local_gradients=True,
-    )
-    distribute_in_place(keras, optimizer, options)
+    distribute_in_place(keras, optimizer, Options(compression=compression))
     if _frameworks.major(keras) > 2 and _frameworks.backend(keras) == "tensorflow":
         model.jit_compile = False  # Keras chose it before the optimizer became a distributed one
     return model

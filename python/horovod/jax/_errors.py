@@ -7,6 +7,7 @@ from typing import Iterator, Optional
 
 import jax
 
+from horovod.common import _training
 from horovod.common.exceptions import HorovodInternalError
 
 # A small program, which JAX runs at once, fails with a ValueError.
@@ -51,10 +52,5 @@ def internal_errors() -> Iterator[None]:
         ... except hvd.HorovodInternalError as e:
         ...     print("a rank is gone:", e)
     """
-    try:
+    with _training.converting(internal_error):
         yield
-    except _FAILURES as e:
-        error = internal_error(e)
-        if error is None:
-            raise
-        raise error from e

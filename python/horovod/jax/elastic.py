@@ -16,14 +16,14 @@ an error only when it is looked at, which ``state.commit()`` does.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Callable
 
 import jax
 
-from horovod.common.elastic import ObjectState, run_fn
-from horovod.jax._errors import internal_error, internal_errors
-from horovod.jax.mpi_ops import broadcast_object, init, rank, shutdown
+from horovod.common import _training
+from horovod.common.elastic import ObjectState
+from horovod.jax._errors import internal_error
+from horovod.jax.mpi_ops import broadcast_object, rank
 
 __all__ = ["JaxState", "internal_error", "run"]
 
@@ -78,15 +78,4 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         >>> train(hvd.elastic.JaxState(batch=0))
         3
     """
-
-    @functools.wraps(func)
-    def converted(*args: Any, **kwargs: Any) -> Any:
-        with internal_errors():
-            return func(*args, **kwargs)
-
-    return run_fn(converted, _reset)
-
-
-def _reset() -> None:
-    shutdown()
-    init()
+    return _training.run(func, internal_error)

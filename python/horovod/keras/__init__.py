@@ -12,13 +12,13 @@ from typing import Any, Optional, Sequence
 import keras
 
 from horovod._keras import _frameworks
-from horovod._keras._options import Options
 from horovod._keras.optimizer import distribute
 from horovod._keras.saving import load_model as _load_model
 from horovod.common import _job
 from horovod.common._groups import Groups, resolve_groups
 from horovod.common._job import *  # noqa: F403
 from horovod.common._job import ProcessSet, global_process_set
+from horovod.common._options import Options
 from horovod.common._reduce_ops import Adasum, Average, Sum
 from horovod.keras import callbacks, elastic
 
@@ -90,24 +90,16 @@ def DistributedOptimizer(
         >>> model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
         >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
     """
-    groups = resolve_groups(num_groups, groups)
-    return distribute(
-        keras,
+    return PartialDistributedOptimizer(
         optimizer,
         name,
-        Options(
-            device_dense=device_dense,
-            device_sparse=device_sparse,
-            compression=compression,
-            sparse_as_dense=sparse_as_dense,
-            gradient_predivide_factor=gradient_predivide_factor,
-            op=op,
-            backward_passes_per_step=1,
-            average_aggregated_gradients=False,
-            groups=groups,
-            process_set=global_process_set,
-            scale_local_gradients=True,
-        ),
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        gradient_predivide_factor,
+        op,
+        groups=resolve_groups(num_groups, groups),
     )
 
 
@@ -191,30 +183,7 @@ def load_model(
     compression: Any = Compression.none,
     legacy_opts: bool = False,
 ) -> Any:
-    """Load a model that Keras has saved, with or without Horovod; its optimizer becomes a distributed one.
-
-    The optimizer keeps its state. Let all ranks load a model, or one, and a BroadcastGlobalVariablesCallback send it to
-    the others.
-
-    Args:
-        filepath: where the model is.
-        custom_optimizers: classes of optimizers that Keras does not know.
-        custom_objects: other objects by their names.
-        compression: as of :func:`DistributedOptimizer`.
-        legacy_opts: load the optimizer as one of Keras 2's legacy ones.
-
-    Returns:
-        The model.
-
-    Raises:
-        ValueError: ``legacy_opts`` with Keras 3, which has none.
-
-    Example:
-        >>> model = keras.Sequential([keras.layers.Dense(1)])
-        >>> model.compile(keras.optimizers.SGD(0.25), loss="mse")
-        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
-        >>> model.save("model.keras")
-        >>> float(hvd.load_model("model.keras").optimizer.learning_rate)
-        0.25
-    """
     return _load_model(keras, filepath, custom_optimizers, custom_objects, compression, legacy_opts)
+
+
+load_model.__doc__ = _load_model.__doc__

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Iterator, Optional
+from typing import Optional
 
 import tensorflow as tf
 
@@ -18,15 +17,3 @@ def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
     if isinstance(error, _FAILURES) and "Horovod" in str(error):
         return HorovodInternalError(str(error))
     return None
-
-
-@contextlib.contextmanager
-def internal_errors() -> Iterator[None]:
-    """Raise HorovodInternalError for errors of TensorFlow that are those of collectives."""
-    try:
-        yield
-    except _FAILURES as e:
-        error = internal_error(e)
-        if error is None:
-            raise
-        raise error from e

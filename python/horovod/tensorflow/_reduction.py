@@ -8,8 +8,7 @@ from typing import Any, Callable, Optional, Sequence
 
 import tensorflow as tf
 
-from horovod.common import _arguments
-from horovod.common._groups import Groups
+from horovod.common._options import Options
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 from horovod.tensorflow import mpi_ops
@@ -17,17 +16,10 @@ from horovod.tensorflow._collectives import allreduce, grouped_allreduce
 from horovod.tensorflow.mpi_ops import Average
 
 
-def check_reduction(compression: Any, op: int, gradient_predivide_factor: float, process_set: ProcessSet) -> None:
-    """Raise TypeError or ValueError for arguments of an optimizer or a tape that are wrong, or do not go together."""
-    mpi_ops.check_reduce_op(op)
-    _arguments.compressor(compression)
-    _arguments.process_set(process_set)
-    _arguments.predivide_factor(gradient_predivide_factor)
-    if gradient_predivide_factor != 1.0:
-        if mpi_ops.rocm_built():
-            raise ValueError("gradient_predivide_factor not supported yet with ROCm")
-        if op != Average:
-            raise ValueError("gradient_predivide_factor not supported with op != Average")
+def check(options: Options) -> None:
+    """Raise TypeError or ValueError for options of a tape, or of an optimizer of ``tf.compat.v1.train``."""
+    mpi_ops.check_reduce_op(options.op)
+    options.check()
 
 
 def predivided(gradient_predivide_factor: float, op: int) -> tuple[float, float]:
@@ -70,31 +62,20 @@ def to_dense(gradient: Any) -> Any:
 
 
 class Reducer:
-    """Reduces lists of gradients over the ranks of ``process_set``. The arguments are those of the optimizers."""
+    """Reduces lists of gradients over the ranks of a process set."""
 
-    def __init__(
-        self,
-        name: str,
-        device_dense: str,
-        device_sparse: str,
-        compression: Any,
-        sparse_as_dense: bool,
-        op: int,
-        gradient_predivide_factor: float,
-        groups: Groups,
-        process_set: ProcessSet,
-    ) -> None:
+    def __init__(self, name: str, options: Options) -> None:
         self.name = name
-        self.sparse_as_dense = sparse_as_dense
-        self.groups = groups
-        self.process_set = process_set
-        self.prescale, self.postscale = predivided(gradient_predivide_factor, op)
+        self.sparse_as_dense = options.sparse_as_dense
+        self.groups = options.groups
+        self.process_set = options.process_set
+        self.prescale, self.postscale = predivided(options.gradient_predivide_factor, options.op)
         self.options: dict[str, Any] = {
-            "device_dense": device_dense,
-            "device_sparse": device_sparse,
-            "compression": compression,
-            "op": op,
-            "process_set": process_set,
+            "device_dense": options.device_dense,
+            "device_sparse": options.device_sparse,
+            "compression": options.compression,
+            "op": options.op,
+            "process_set": options.process_set,
         }
 
     def __call__(
@@ -206,16 +187,27 @@ _reducers: OrderedDict[Any, Reducer] = OrderedDict()
 _MOST_REDUCERS = 64
 
 
-def shared_reducer(*args: Any) -> Reducer:
+def shared_reducer(name: str, options: Options) -> Reducer:
     """A :class:`Reducer` with these arguments, the same one for the same arguments.
 
-    For who makes one anew at each step, as a tape in eager mode does: it keeps the functions that were traced.
+    A tape in eager mode asks for one at each step. So the reducer keeps the functions that were traced.
     """
-    *fixed, groups, process_set = args
+    groups, process_set = options.groups, options.process_set
     lists = groups if not isinstance(groups, list) else tuple(tuple(reference(v) for v in g) for g in groups)
-    key = (*fixed, lists, process_set.process_set_id, tuple(process_set.ranks or ()))
+    key = (
+        name,
+        options.device_dense,
+        options.device_sparse,
+        options.compression,
+        options.sparse_as_dense,
+        options.op,
+        options.gradient_predivide_factor,
+        lists,
+        process_set.process_set_id,
+        tuple(process_set.ranks or ()),
+    )
     if key not in _reducers:
-        _reducers[key] = Reducer(*args)
+        _reducers[key] = Reducer(name, options)
         if len(_reducers) > _MOST_REDUCERS:
             _reducers.popitem(last=False)
     _reducers.move_to_end(key)
@@ -249,3 +241,13 @@ class LocalGradients:
         if isinstance(gradient, tf.IndexedSlices):
             return tf.IndexedSlices(divide(gradient.values), gradient.indices, gradient.dense_shape)
         return divide(gradient)
+
+    def reduced_or_scaled(
+        self, gradients: Sequence[Any], variables: Sequence[Any], reduce: Callable[[list[Any], list[Any]], list[Any]]
+    ) -> list[Any]:
+        """Local gradients :meth:`scaled`, the others as ``reduce``, a function of gradients and variables, has them."""
+        shared = [i for i, variable in enumerate(variables) if not self.contains(variable)]
+        results = [self.scaled(g) if self.contains(v) else g for g, v in zip(gradients, variables)]
+        for i, gradient in zip(shared, reduce([gradients[i] for i in shared], [variables[i] for i in shared])):
+            results[i] = gradient
+        return results

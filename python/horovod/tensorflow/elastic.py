@@ -13,16 +13,16 @@ train(state)
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Callable, Optional, Sequence
 
 import tensorflow as tf
 
 from horovod._keras.elastic import State as _KerasState
-from horovod.common.elastic import ObjectState, run_fn
-from horovod.tensorflow._errors import internal_errors
+from horovod.common import _training
+from horovod.common.elastic import ObjectState
+from horovod.tensorflow._errors import internal_error
 from horovod.tensorflow.functions import broadcast_object, broadcast_variables
-from horovod.tensorflow.mpi_ops import init, rank, shutdown
+from horovod.tensorflow.mpi_ops import rank
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 
@@ -49,18 +49,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         >>> train(hvd.elastic.TensorFlowState([], batch=0))
         3
     """
-
-    @functools.wraps(func)
-    def converted(*args: Any, **kwargs: Any) -> Any:
-        with internal_errors():
-            return func(*args, **kwargs)
-
-    return run_fn(converted, _reset)
-
-
-def _reset() -> None:
-    shutdown()
-    init()
+    return _training.run(func, internal_error)
 
 
 class TensorFlowKerasState(_KerasState):
@@ -117,7 +106,7 @@ class TensorFlowState(ObjectState):
         super().__init__(bcast_object=self._broadcast_object, get_rank=rank, **kwargs)
 
     def _broadcast_object(self, obj: Any) -> Any:
-        with internal_errors():
+        with _training.converting(internal_error):
             return broadcast_object(obj, session=self.session)
 
     def _read(self) -> list[Any]:
@@ -148,7 +137,7 @@ class TensorFlowState(ObjectState):
 
     def sync(self) -> None:
         """Make the variables and values those of rank 0, on all ranks, and remember them. Blocks."""
-        with internal_errors():
+        with _training.converting(internal_error):
             if tf.executing_eagerly():
                 broadcast_variables(self.variables, root_rank=0)
             else:

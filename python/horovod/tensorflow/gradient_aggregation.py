@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional, Sequence
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._reduction import LocalGradients, to_dense
+from horovod.tensorflow._aggregation import LocalGradientAggregation
 
 
 def apply_op_to_not_none_tensors(tensor_op: Callable[..., Any], tensors: Sequence[Any], *args: Any) -> list[Any]:
@@ -46,7 +46,7 @@ def get_not_none_from_list(tensors: Sequence[Any]) -> list[Any]:
     return [x for x in tensors if x is not None]
 
 
-class LocalGradientAggregationHelper:
+class LocalGradientAggregationHelper(LocalGradientAggregation):
     """Sums gradients locally, and reduces the sums at every n-th pass. For graphs;
     :class:`.gradient_aggregation_eager.LocalGradientAggregationHelperEager` is for eager mode.
 
@@ -91,27 +91,18 @@ class LocalGradientAggregationHelper:
         scale_local_gradients: bool = True,
         name: str = "",
     ) -> None:
-        if backward_passes_per_step <= 0:
-            raise ValueError("backward_passes_per_step must be > 0")
-        self.backward_passes_per_step = backward_passes_per_step
-        self.allreduce_func = allreduce_func
-        self.sparse_as_dense = sparse_as_dense
-        self.average_aggregated_gradients = average_aggregated_gradients
+        super().__init__(
+            backward_passes_per_step,
+            allreduce_func,
+            sparse_as_dense,
+            average_aggregated_gradients,
+            process_set,
+            scale_local_gradients,
+        )
         self.rank = rank
         self.optimizer_type = optimizer_type
-        self.process_set = process_set
         self.name = name
-        self.counter: Any = None
         self._sums: list[Any] = []  # by variable; None where there was no gradient
-        self._local = LocalGradients(process_set, scale_local_gradients)
-
-    def register_local_var(self, var: Any) -> None:
-        """Keep the gradient of a variable from being reduced.
-
-        Args:
-            var: the variable.
-        """
-        self._local.register(var)
 
     def _make_sums(self, gradients: Sequence[Any]) -> None:
         scope = "aggregation_variables_" + self.name + str(self.rank)
@@ -138,54 +129,14 @@ class LocalGradientAggregationHelper:
                 for i, g in enumerate(gradients)
             ]
 
-    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
-        """Add gradients up.
-
-        Args:
-            grads: the gradients of one pass; None for a variable without one.
-            vars: their variables.
-
-        Returns:
-            The reduced sums at every n-th pass, the local sums otherwise.
-
-        Raises:
-            ValueError: a gradient is sparse, and ``sparse_as_dense`` is False.
-        """
-        if self.sparse_as_dense:
-            grads = [to_dense(g) for g in grads]
-        if any(isinstance(g, tf.IndexedSlices) for g in grads):
-            raise ValueError(
-                "IndexedSlices are not supported when `backward_passes_per_step` > 1 and `sparse_as_dense` is False."
-            )
+    def _sums_of(self, grads: Sequence[Any], present: list[int], vars: list[Any]) -> Any:
         self._make_sums(grads)
         first = tf.equal(self.counter, 0)
-        added = [
-            None
-            if g is None
-            else s.assign(tf.where(first, g, s.read_value() + g) if _resource(s) else tf.where(first, g, s + g))
-            for s, g in zip(self._sums, grads)
-        ]
-        sums = [None if a is None else tf.identity(a) for a in added]
-        with tf.control_dependencies(get_not_none_from_list(sums)):
+        sums = [tf.identity(_added(self._sums[i], grads[i], first)) for i in present]
+        with tf.control_dependencies(sums):
             passed = self.counter.assign_add(1)
-        present = [i for i, g in enumerate(sums) if g is not None]
-
-        def reduce() -> list[Any]:
-            shared = [i for i in present if not self._local.contains(vars[i])]
-            reduced = dict(zip(shared, self.allreduce_func([sums[i] for i in shared], [vars[i] for i in shared])))
-            for i in present:
-                if i not in reduced:
-                    reduced[i] = self._local.scaled(sums[i])
-            n = self.backward_passes_per_step if self.average_aggregated_gradients else 1
-            return [tf.identity(reduced[i] / n if n > 1 else reduced[i]) for i in present]
-
-        outputs = tf.cond(
-            tf.equal(passed, self.backward_passes_per_step), reduce, lambda: [tf.identity(sums[i]) for i in present]
-        )
-        results: list[Any] = [None] * len(grads)
-        for i, g in zip(present, outputs if isinstance(outputs, (list, tuple)) else [outputs]):
-            results[i] = g
-        return results
+        over = tf.equal(passed, self.backward_passes_per_step)
+        return tf.cond(over, lambda: self._reduced(sums, vars), lambda: [tf.identity(s) for s in sums])
 
     def apply_gradients(
         self,
@@ -222,6 +173,12 @@ class LocalGradientAggregationHelper:
             return tf.no_op() if step is None else tf.group(tf.compat.v1.assign_add(step, tf.ones_like(step)))
 
         return tf.cond(over, apply, count)
+
+
+def _added(total: Any, gradient: Any, first: Any) -> Any:
+    """Add ``gradient`` to ``total``, a variable; at the first pass it is the total."""
+    before = total.read_value() if _resource(total) else total
+    return total.assign(tf.where(first, gradient, before + gradient))
 
 
 def _resource(variable: Any) -> bool:

@@ -7,10 +7,10 @@ from typing import Any, Callable, Optional, Sequence
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._reduction import LocalGradients, to_dense
+from horovod.tensorflow._aggregation import LocalGradientAggregation
 
 
-class LocalGradientAggregationHelperEager:
+class LocalGradientAggregationHelperEager(LocalGradientAggregation):
     """Sums gradients locally, and reduces the sums at every n-th pass. For eager mode and ``tf.function``.
 
     Args:
@@ -41,24 +41,15 @@ class LocalGradientAggregationHelperEager:
         process_set: ProcessSet = global_process_set,
         scale_local_gradients: bool = True,
     ) -> None:
-        if backward_passes_per_step <= 0:
-            raise ValueError("backward_passes_per_step must be > 0")
-        self.backward_passes_per_step = backward_passes_per_step
-        self.allreduce_func = allreduce_func
-        self.sparse_as_dense = sparse_as_dense
-        self.average_aggregated_gradients = average_aggregated_gradients
-        self.process_set = process_set
-        self.counter: Any = None
+        super().__init__(
+            backward_passes_per_step,
+            allreduce_func,
+            sparse_as_dense,
+            average_aggregated_gradients,
+            process_set,
+            scale_local_gradients,
+        )
         self._sums: Optional[list[Any]] = None  # by variable; None where there was no gradient
-        self._local = LocalGradients(process_set, scale_local_gradients)
-
-    def register_local_var(self, var: Any) -> None:
-        """Keep the gradient of a variable from being reduced.
-
-        Args:
-            var: the variable.
-        """
-        self._local.register(var)
 
     def _make_sums(self, gradients: Sequence[Any]) -> list[Any]:
         if self._sums is None:
@@ -71,48 +62,23 @@ class LocalGradientAggregationHelperEager:
             raise ValueError("with backward_passes_per_step > 1 the same variables must have gradients at each pass")
         return self._sums
 
-    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
-        """Add gradients up.
-
-        Args:
-            grads: the gradients of one pass; None for a variable without one.
-            vars: their variables.
-
-        Returns:
-            The reduced sums at every n-th pass, the local sums otherwise.
-
-        Raises:
-            ValueError: a gradient is sparse, and ``sparse_as_dense`` is False.
-        """
-        if self.sparse_as_dense:
-            grads = [to_dense(g) for g in grads]
-        if any(isinstance(g, tf.IndexedSlices) for g in grads):
-            raise ValueError(
-                "IndexedSlices are not supported when `backward_passes_per_step` > 1 and `sparse_as_dense` is False."
-            )
-        sums = self._make_sums(grads)
-        present = [i for i, g in enumerate(grads) if g is not None]
-        for i in present:
-            sums[i].assign_add(grads[i])
+    def _sums_of(self, grads: Sequence[Any], present: list[int], vars: list[Any]) -> Any:
+        all_sums = self._make_sums(grads)
+        sums = [all_sums[i] for i in present]
+        for total, i in zip(sums, present):
+            total.assign_add(grads[i])
         self.counter.assign_add(1)
 
-        def reduce() -> list[Any]:
-            shared = [i for i in present if not self._local.contains(vars[i])]
-            values = {i: sums[i].read_value() for i in present}
-            reduced = dict(zip(shared, self.allreduce_func([values[i] for i in shared], [vars[i] for i in shared])))
-            n = self.backward_passes_per_step if self.average_aggregated_gradients else 1
-            results = []
-            for i in present:
-                value = reduced[i] if i in reduced else self._local.scaled(values[i])
-                results.append(value / n if n > 1 else tf.identity(value))
-                sums[i].assign(tf.zeros_like(sums[i]))
-            return results
+        def values() -> list[Any]:
+            return [total.read_value() for total in sums]
 
-        outputs = tf.cond(self._over(), reduce, lambda: [sums[i].read_value() for i in present])
-        results: list[Any] = [None] * len(grads)
-        for i, g in zip(present, outputs if isinstance(outputs, (list, tuple)) else [outputs]):
-            results[i] = g
-        return results
+        def reduce() -> list[Any]:
+            reduced = self._reduced(values(), vars)
+            for total in sums:
+                total.assign(tf.zeros_like(total))
+            return reduced
+
+        return tf.cond(self._over(), reduce, values)
 
     def _over(self) -> Any:
         return tf.equal(self.counter, self.backward_passes_per_step)

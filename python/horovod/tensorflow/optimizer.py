@@ -6,14 +6,14 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from horovod._keras._options import Options
 from horovod._keras.optimizer import distribute
 from horovod.common import _arguments
 from horovod.common._groups import Groups, resolve_groups
+from horovod.common._options import Options
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import mpi_ops
 from horovod.tensorflow._collectives import allreduce
-from horovod.tensorflow._reduction import LocalGradients, Reducer, check_reduction
+from horovod.tensorflow._reduction import LocalGradients, Reducer, check
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.mpi_ops import Adasum, Average
@@ -21,39 +21,48 @@ from horovod.tensorflow.mpi_ops import Adasum, Average
 _LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
 
 
-class _DistributedOptimizer(_LegacyOptimizer):
-    """Wraps ``optimizer``: gradients are reduced over the ranks before they are applied."""
+class _Wrapping(_LegacyOptimizer):
+    """Wraps ``optimizer``, which has the slots and the variables."""
 
-    def __init__(
-        self,
-        optimizer: Any,
-        name: Optional[str],
-        use_locking: bool,
-        reducer: Reducer,
-        backward_passes_per_step: int,
-        average_aggregated_gradients: bool,
-        process_set: ProcessSet,
-        scale_local_gradients: bool,
-    ) -> None:
-        super().__init__(name=name or f"Distributed{type(optimizer).__name__}", use_locking=use_locking)
+    def __init__(self, optimizer: Any, name: str, use_locking: bool) -> None:
+        super().__init__(name=name, use_locking=use_locking)
         self._optimizer = optimizer
-        self._reducer = reducer
-        self._local = LocalGradients(process_set, scale_local_gradients)
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._optimizer.variables(*args, **kwargs)
+
+
+class _DistributedOptimizer(_Wrapping):
+    """Reduces gradients over the ranks before the wrapped optimizer applies them."""
+
+    def __init__(self, optimizer: Any, name: str, use_locking: bool, options: Options) -> None:
+        super().__init__(optimizer, name, use_locking)
+        self._reducer = Reducer(name, options)
+        self._local = LocalGradients(options.process_set, options.scale_local_gradients)
         self._agg_helper = None
-        if backward_passes_per_step > 1:
+        if options.backward_passes_per_step > 1:
             if tf.executing_eagerly():
                 raise ValueError(
                     "backward_passes_per_step > 1 is not yet supported for _LegacyOptimizer with eager execution."
                 )
             self._agg_helper = LocalGradientAggregationHelper(
-                backward_passes_per_step,
-                reducer,
-                reducer.sparse_as_dense,
-                average_aggregated_gradients,
+                options.backward_passes_per_step,
+                self._reducer,
+                options.sparse_as_dense,
+                options.average_aggregated_gradients,
                 mpi_ops.rank(),
                 LocalGradientAggregationHelper._OPTIMIZER_TYPE_LEGACY,
-                process_set,
-                scale_local_gradients,
+                options.process_set,
+                options.scale_local_gradients,
                 name=self._name,
             )
 
@@ -71,14 +80,7 @@ class _DistributedOptimizer(_LegacyOptimizer):
         variables = [v for _, v in pairs]
         if self._agg_helper is not None:
             return list(zip(self._agg_helper.compute_gradients(gradients, variables), variables))
-        shared = [i for i, v in enumerate(variables) if not self._local.contains(v)]
-        reduced = self._reducer([gradients[i] for i in shared], [variables[i] for i in shared])
-        for i, gradient in zip(shared, reduced):
-            gradients[i] = gradient
-        for i, variable in enumerate(variables):
-            if self._local.contains(variable):
-                gradients[i] = self._local.scaled(gradients[i])
-        return list(zip(gradients, variables))
+        return list(zip(self._local.reduced_or_scaled(gradients, variables, self._reducer), variables))
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
         """As the wrapped optimizer's; while gradients are being added up it only counts the step."""
@@ -91,36 +93,18 @@ class _DistributedOptimizer(_LegacyOptimizer):
             return apply()
         return self._agg_helper.apply_gradients(apply, self, pairs, global_step=global_step)
 
-    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
-        return self._optimizer.get_slot(*args, **kwargs)
 
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
-        return self._optimizer.get_slot_names(*args, **kwargs)
+class _DistributedAdasumOptimizer(_Wrapping):
+    """Has each rank apply its own gradients; Adasum combines how these have changed the variables."""
 
-    def variables(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
-        return self._optimizer.variables(*args, **kwargs)
-
-
-class _DistributedAdasumOptimizer(_LegacyOptimizer):
-    """Wraps ``optimizer``: each rank applies its own gradients, and what they change is combined with Adasum."""
-
-    def __init__(
-        self,
-        optimizer: Any,
-        name: Optional[str] = None,
-        use_locking: bool = False,
-        device_dense: str = "",
-        device_sparse: str = "",
-        compression: Any = Compression.none,
-        backward_passes_per_step: int = 1,
-    ) -> None:
-        super().__init__(name=name or f"DistributedDelta{type(optimizer).__name__}", use_locking=use_locking)
-        self._optimizer = optimizer
-        self._options = {"device_dense": device_dense, "device_sparse": device_sparse, "compression": compression}
-        self._passes = backward_passes_per_step
+    def __init__(self, optimizer: Any, name: str, use_locking: bool, options: Options) -> None:
+        super().__init__(optimizer, name, use_locking)
+        self._options = {
+            "device_dense": options.device_dense,
+            "device_sparse": options.device_sparse,
+            "compression": options.compression,
+        }
+        self._passes = options.backward_passes_per_step
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
         """As the wrapped optimizer's."""
@@ -162,18 +146,6 @@ class _DistributedAdasumOptimizer(_LegacyOptimizer):
 
     def _start_of(self, variable: Any) -> Any:
         return self._zeros_slot(variable, "delta_start", self._name)
-
-    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
-        return self._optimizer.get_slot(*args, **kwargs)
-
-    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
-        return self._optimizer.get_slot_names(*args, **kwargs)
-
-    def variables(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
-        return self._optimizer.variables(*args, **kwargs)
 
 
 def DistributedOptimizer(
@@ -225,56 +197,29 @@ def DistributedOptimizer(
         'SGD'
     """
     _arguments.name(name)
-    check_reduction(compression, op, gradient_predivide_factor, process_set)
-    _arguments.passes(backward_passes_per_step)
+    options = Options(
+        device_dense=device_dense,
+        device_sparse=device_sparse,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        gradient_predivide_factor=gradient_predivide_factor,
+        op=op,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        groups=resolve_groups(num_groups, groups),
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )
+    check(options)
     if op == Adasum and average_aggregated_gradients:
         raise ValueError("Adasum does not support average_aggregated_gradients == True")
-    groups = resolve_groups(num_groups, groups)
     if not isinstance(optimizer, _LegacyOptimizer):
         if op == Adasum:
             raise ValueError("op == Adasum is not supported yet with Keras")
-        return distribute(
-            tf.keras,
-            optimizer,
-            name,
-            Options(
-                device_dense=device_dense,
-                device_sparse=device_sparse,
-                compression=compression,
-                sparse_as_dense=sparse_as_dense,
-                gradient_predivide_factor=gradient_predivide_factor,
-                op=op,
-                backward_passes_per_step=backward_passes_per_step,
-                average_aggregated_gradients=average_aggregated_gradients,
-                groups=groups,
-                process_set=process_set,
-                scale_local_gradients=scale_local_gradients,
-            ),
-        )
+        return distribute(tf.keras, optimizer, name, options)
+    kind = type(optimizer).__name__
     if op == Adasum:
         if process_set is not global_process_set:
             raise NotImplementedError("Adasum does not support non-global process sets yet.")
-        return _DistributedAdasumOptimizer(
-            optimizer, name, use_locking, device_dense, device_sparse, compression, backward_passes_per_step
-        )
-    reducer = Reducer(
-        name or f"Distributed{type(optimizer).__name__}",
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        groups,
-        process_set,
-    )
-    return _DistributedOptimizer(
-        optimizer,
-        name,
-        use_locking,
-        reducer,
-        backward_passes_per_step,
-        average_aggregated_gradients,
-        process_set,
-        scale_local_gradients,
-    )
+        return _DistributedAdasumOptimizer(optimizer, name or f"DistributedDelta{kind}", use_locking, options)
+    return _DistributedOptimizer(optimizer, name or f"Distributed{kind}", use_locking, options)

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Any, Optional, Sequence
 import tensorflow as tf
 
 from horovod.common._groups import Groups, resolve_groups
+from horovod.common._options import Options
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._reduction import (
-    LocalGradients,
-    Reducer,
-    check_reduction,
-    shared_reducer,
-)
+from horovod.tensorflow._reduction import LocalGradients, Reducer, check, shared_reducer
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.mpi_ops import Average
 
@@ -46,14 +42,11 @@ class _DistributedGradientTape(_Tape):
         """The gradients, reduced over the ranks, in the structure of ``sources``."""
         gradients = super().gradient(target, sources, output_gradients, **kwargs)
         flat = tf.nest.flatten(sources)
-        found = _flat_like(gradients, len(flat))
-        shared = [i for i, source in enumerate(flat) if not self._local.contains(source)]
-        reduced = self._reducer([found[i] for i in shared], [flat[i] for i in shared], use_generic_names)
-        for i, gradient in zip(shared, reduced):
-            found[i] = gradient
-        for i, source in enumerate(flat):
-            if self._local.contains(source):
-                found[i] = self._local.scaled(found[i])
+
+        def reduce(some: list[Any], of: list[Any]) -> list[Any]:
+            return self._reducer(some, of, use_generic_names)
+
+        found = self._local.reduced_or_scaled(_flat_like(gradients, len(flat)), flat, reduce)
         return tf.nest.pack_sequence_as(sources, found)
 
     def get_local_and_global_gradients(
@@ -78,41 +71,6 @@ def _flat_like(gradients: Any, n: int) -> list[Any]:
     if len(flat) != n:
         raise ValueError(f"{len(flat)} gradients for {n} sources: give as many gradients as sources")
     return flat
-
-
-def _distributed(
-    gradtape: tf.GradientTape,
-    device_dense: str,
-    device_sparse: str,
-    compression: Any,
-    sparse_as_dense: bool,
-    op: int,
-    gradient_predivide_factor: float,
-    num_groups: int,
-    groups: Groups,
-    process_set: ProcessSet,
-    scale_local_gradients: bool,
-) -> Any:
-    if not callable(getattr(gradtape, "gradient", None)):
-        raise TypeError(f"gradtape must be a tf.GradientTape, not {gradtape!r}")
-    check_reduction(compression, op, gradient_predivide_factor, process_set)
-    groups = resolve_groups(num_groups, groups)
-    kind = gradtape.__class__
-    wrapper: Any = type(kind.__name__, (_DistributedGradientTape, kind), {})
-    tape = wrapper.__new__(wrapper)
-    reducer = shared_reducer(
-        "DistributedGradientTape",
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        groups,
-        process_set,
-    )
-    tape._wrap(gradtape, reducer, LocalGradients(process_set, scale_local_gradients))
-    return tape
 
 
 def DistributedGradientTape(
@@ -156,19 +114,25 @@ def DistributedGradientTape(
         >>> float(hvd.DistributedGradientTape(tape).gradient(loss, w))
         6.0
     """
-    return _distributed(
-        gradtape,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        num_groups,
-        groups,
-        process_set,
-        scale_local_gradients,
+    if not callable(getattr(gradtape, "gradient", None)):
+        raise TypeError(f"gradtape must be a tf.GradientTape, not {gradtape!r}")
+    options = Options(
+        device_dense=device_dense,
+        device_sparse=device_sparse,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        op=op,
+        gradient_predivide_factor=gradient_predivide_factor,
+        groups=resolve_groups(num_groups, groups),
+        process_set=process_set,
     )
+    check(options)
+    kind = gradtape.__class__
+    wrapper: Any = type(kind.__name__, (_DistributedGradientTape, kind), {})
+    tape = wrapper.__new__(wrapper)
+    local = LocalGradients(process_set, scale_local_gradients)
+    tape._wrap(gradtape, shared_reducer("DistributedGradientTape", options), local)
+    return tape
 
 
 def PartialDistributedGradientTape(
@@ -220,7 +184,7 @@ def PartialDistributedGradientTape(
         layers = local_layers if isinstance(local_layers, (list, tuple)) else [local_layers]
         if not all(isinstance(layer, tf.keras.layers.Layer) for layer in layers):
             raise ValueError("All local layers must be of tf.keras.layers.Layer type.")
-    tape = _distributed(
+    tape = DistributedGradientTape(
         gradtape,
         device_dense,
         device_sparse,
@@ -228,10 +192,9 @@ def PartialDistributedGradientTape(
         sparse_as_dense,
         op,
         gradient_predivide_factor,
-        num_groups,
-        groups,
-        process_set,
-        scale_local_gradients,
+        groups=resolve_groups(num_groups, groups),
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
     )
     for layer in layers:
         for variable in layer.trainable_weights:

@@ -10,17 +10,25 @@ from typing import Any, Optional, Sequence
 
 import tensorflow as tf
 
-from horovod._keras._options import Options
-from horovod._keras._tensorflow import allgather, allreduce, broadcast, broadcast_global_variables, reducescatter
+from horovod._keras._tensorflow import TensorFlow
 from horovod._keras.optimizer import distribute
 from horovod._keras.saving import load_model as _load_model
 from horovod.common import _job
 from horovod.common._groups import Groups, resolve_groups
 from horovod.common._job import *  # noqa: F403
 from horovod.common._job import ProcessSet, global_process_set
+from horovod.common._options import Options
 from horovod.common._reduce_ops import Average, Sum
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.keras import callbacks, elastic
+
+_framework = TensorFlow()
+
+allreduce = _framework.allreduce
+allgather = _framework.allgather
+broadcast = _framework.broadcast
+reducescatter = _framework.reducescatter
+broadcast_global_variables = _framework.broadcast_global_variables
 
 __all__ = [
     "Average",
@@ -115,30 +123,7 @@ def load_model(
     compression: Any = Compression.none,
     legacy_opts: bool = False,
 ) -> Any:
-    """Load a model that Keras has saved, with or without Horovod; its optimizer becomes a distributed one.
-
-    The optimizer keeps its state. Let all ranks load a model, or one, and a BroadcastGlobalVariablesCallback send it to
-    the others.
-
-    Args:
-        filepath: where the model is.
-        custom_optimizers: classes of optimizers that Keras does not know.
-        custom_objects: other objects by their names.
-        compression: as of :func:`DistributedOptimizer`.
-        legacy_opts: load the optimizer as one of Keras 2's legacy ones.
-
-    Returns:
-        The model.
-
-    Raises:
-        ValueError: ``legacy_opts`` with Keras 3, which has none.
-
-    Example:
-        >>> model = keras.Sequential([keras.layers.Dense(1)])
-        >>> model.compile(keras.optimizers.SGD(0.25), loss="mse")
-        >>> _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
-        >>> model.save("model.keras")
-        >>> float(hvd.load_model("model.keras").optimizer.learning_rate)
-        0.25
-    """
     return _load_model(tf.keras, filepath, custom_optimizers, custom_objects, compression, legacy_opts)
+
+
+load_model.__doc__ = _load_model.__doc__

@@ -21,28 +21,10 @@ __all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "Upd
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a training function whose first argument is a :class:`KerasState`, or another ``State``.
-
-    It is called again, after the job was joined anew, when the error of a collective or a HostsUpdatedInterrupt leaves
-    it; see :mod:`horovod.common.elastic`. Other exceptions go through.
-
-    Args:
-        func: the training function.
-
-    Returns:
-        The function in its loop. It returns what ``func`` returns.
-
-    Example:
-        >>> @hvd.elastic.run
-        ... def train(state):
-        ...     while state.batch < 3:
-        ...         state.batch += 1
-        ...         state.commit()
-        ...     return state.batch
-        >>> train(hvd.elastic.KerasState(built_model, batch=0))
-        3
-    """
     return _impl.run(tf.keras, func)
+
+
+run.__doc__ = _impl.run.__doc__
 
 
 class KerasState(_impl.State):

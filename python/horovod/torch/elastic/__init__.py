@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from horovod.common.elastic import run_fn
+from horovod.common import _training
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState
-from horovod.torch.mpi_ops import init, shutdown
 
 __all__ = ["ElasticSampler", "TorchState", "run"]
 
@@ -49,9 +48,4 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         >>> train(hvd.elastic.TorchState(batch=0))
         3
     """
-    return run_fn(func, _reset)
-
-
-def _reset() -> None:
-    shutdown()
-    init()
+    return _training.run(func)

@@ -1,0 +1,199 @@
+"""What Horovod for Keras needs of the framework that Keras runs on."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+from horovod.common._arguments import compressor
+from horovod.common._options import Options
+from horovod.common._reduce_ops import Average
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import ProcessSet, global_process_set
+
+
+class Framework:
+    """A framework under Keras. A derived class has its collectives, and what differs."""
+
+    Compression: Any  # that of the framework's front end
+    Gradients: Any  # what a distributed optimizer does with gradients: a class that is derived from Gradients below
+    front_end: Any  # has the framework's allreduce, allgather, broadcast, reducescatter and broadcast_object
+
+    def tensor(self, value: Any) -> Any:
+        """``value``, an array or a nested list of numbers, as a tensor of the framework."""
+        raise NotImplementedError
+
+    def evaluated(self, tensor: Any) -> Any:
+        """The result of a collective, as a user gets it."""
+        return tensor
+
+    def check_compression(self, compression: Any) -> Any:
+        """``compression``; TypeError for what is none."""
+        return compressor(compression)
+
+    def prepare(self, optimizer: Any, is_distributed: Callable[[Any], bool]) -> None:
+        """Called with each distributed optimizer. ``is_distributed`` tells for any optimizer whether it is one."""
+
+    def internal_error(self, error: BaseException) -> Optional[HorovodInternalError]:
+        """What an exception of the framework is to an elastic job; None if it is not the error of a collective."""
+        return None
+
+    def broadcast_object(self, obj: Any, root_rank: int) -> Any:
+        """The picklable ``obj`` of ``root_rank``, on all ranks."""
+        return self.front_end.broadcast_object(obj, root_rank=root_rank)
+
+    def broadcast_variables(
+        self, variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
+    ) -> None:
+        """Overwrite variables of Keras with those of ``root_rank``, on all ranks of ``process_set``."""
+        raise NotImplementedError
+
+    def broadcast_global_variables(self, root_rank: int, process_set: ProcessSet = global_process_set) -> None:
+        """Overwrite all global variables of a graph of TensorFlow 1 with those of one rank.
+
+        Args:
+            root_rank: the rank whose variables all get.
+            process_set: the ranks that take part.
+
+        Raises:
+            RuntimeError: there are no global variables: in eager mode, and on other frameworks than TensorFlow.
+
+        Example:
+            >>> hvd.broadcast_global_variables(0)
+            Traceback (most recent call last):
+            RuntimeError: hvd.broadcast_global_variables() ...
+        """
+        raise RuntimeError(
+            "hvd.broadcast_global_variables() is for graphs of TensorFlow. Use a BroadcastGlobalVariablesCallback "
+            "instead."
+        )
+
+    def allreduce(
+        self,
+        value: Any,
+        name: Optional[str] = None,
+        average: Optional[bool] = None,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        op: Optional[int] = None,
+        compression: Any = None,  # a derived class has its Compression.none here
+        process_set: ProcessSet = global_process_set,
+    ) -> Any:
+        """Reduce ``value`` over the ranks of ``process_set``: the average, unless ``op`` says otherwise. Blocks.
+
+        Args:
+            value: an array, or what can be made one; shape and dtype must be equal on all ranks.
+            name: by which ranks match their calls.
+            average: deprecated form of ``op``: True is Average, False is Sum.
+            prescale_factor: each element is multiplied by it before.
+            postscale_factor: the same, after.
+            op: a reduce operation of the framework's front end.
+            compression: how the value travels, see ``Compression``.
+            process_set: the ranks that take part.
+
+        Returns:
+            A tensor (on JAX an array); in a graph of TensorFlow 1 its value, which the session computes.
+
+        Example:
+            >>> np.asarray(hvd.allreduce([1.0, 2.0])).tolist()
+            [1.0, 2.0]
+        """
+        reduced = self.front_end.allreduce(
+            self.tensor(value),
+            average=average,
+            name=name,
+            compression=self.check_compression(compression),
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            process_set=process_set,
+        )
+        return self.evaluated(reduced)
+
+    def allgather(self, value: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
+        """Concatenate the values of all ranks along their first dimension, which may differ. Blocks.
+
+        Args:
+            value: an array, or what can be made one.
+            name: by which ranks match their calls.
+            process_set: the ranks that take part.
+
+        Returns:
+            A tensor (on JAX an array); in a graph of TensorFlow 1 its value, which the session computes.
+
+        Example:
+            >>> np.asarray(hvd.allgather([1.0, 2.0])).tolist()
+            [1.0, 2.0]
+        """
+        return self.evaluated(self.front_end.allgather(self.tensor(value), name=name, process_set=process_set))
+
+    def broadcast(
+        self, value: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+    ) -> Any:
+        """Copy the value of one rank to all ranks of ``process_set``. Blocks.
+
+        Args:
+            value: an array, or what can be made one.
+            root_rank: the rank whose value it is, a rank of the world.
+            name: by which ranks match their calls.
+            process_set: the ranks that take part.
+
+        Returns:
+            A tensor (on JAX an array); in a graph of TensorFlow 1 its value, which the session computes.
+
+        Example:
+            >>> np.asarray(hvd.broadcast([1.0, 2.0], root_rank=0)).tolist()
+            [1.0, 2.0]
+        """
+        sent = self.front_end.broadcast(self.tensor(value), root_rank, name=name, process_set=process_set)
+        return self.evaluated(sent)
+
+    def reducescatter(
+        self, value: Any, name: Optional[str] = None, op: int = Average, process_set: ProcessSet = global_process_set
+    ) -> Any:
+        """Reduce ``value`` over the ranks of ``process_set``, and give each rank its rows. Blocks.
+
+        Args:
+            value: an array, or what can be made one.
+            name: by which ranks match their calls.
+            op: Average or Sum.
+            process_set: the ranks that take part.
+
+        Returns:
+            A tensor (on JAX an array); in a graph of TensorFlow 1 its value, which the session computes.
+
+        Example:
+            >>> np.asarray(hvd.reducescatter([1.0, 2.0])).tolist()
+            [1.0, 2.0]
+        """
+        rows = self.front_end.reducescatter(self.tensor(value), name=name, op=op, process_set=process_set)
+        return self.evaluated(rows)
+
+
+class Gradients:
+    """Reduces the gradients of one optimizer, but for those of local variables."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        self._name = name
+        self._options = options
+        self._local: dict[int, Any] = {}  # variables by their ids
+        self._local_layers: list[Any] = []
+
+    def register_local_var(self, variable: Any) -> None:
+        """Keep the gradient of ``variable`` from being reduced."""
+        self._local[id(variable)] = variable
+
+    def register_local_layers(self, layers: Sequence[Any]) -> None:
+        """Keep the gradients of the weights of ``layers``, also those that they do not have yet, from being reduced."""
+        self._local_layers.extend(layers)
+
+    def _register_weights(self) -> None:
+        """Register the weights that the local layers have now."""
+        for layer in self._local_layers:
+            for variable in layer.trainable_weights:
+                self.register_local_var(variable)
+
+    def apply(
+        self, optimizer: Any, gradients: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
+    ) -> Any:
+        """``apply`` reduced gradients; while they are being added up only count the step of ``optimizer``."""
+        raise NotImplementedError

@@ -1,0 +1,47 @@
+"""How the optimizers and tapes of TensorFlow and Keras reduce gradients: their arguments in one value, and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from horovod.common import _arguments, _job
+from horovod.common._groups import Groups, resolve_groups
+from horovod.common._reduce_ops import Average, Sum
+from horovod.common.process_sets import ProcessSet, global_process_set
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of ``DistributedOptimizer`` and ``DistributedGradientTape`` that say how gradients are reduced."""
+
+    compression: Any
+    device_dense: str = ""
+    device_sparse: str = ""
+    sparse_as_dense: bool = False
+    gradient_predivide_factor: float = 1.0
+    op: int = Average
+    backward_passes_per_step: int = 1
+    average_aggregated_gradients: bool = False
+    groups: Groups = None
+    process_set: ProcessSet = global_process_set
+    scale_local_gradients: bool = True
+
+    def check(self, check_compression: Callable[[Any], Any] = _arguments.compressor) -> None:
+        """Raise TypeError or ValueError for what is wrong, or does not go together."""
+        check_compression(self.compression)
+        _arguments.process_set(self.process_set)
+        _arguments.predivide_factor(self.gradient_predivide_factor)
+        if self.gradient_predivide_factor != 1.0:
+            if _job.rocm_built():
+                raise ValueError("gradient_predivide_factor not supported yet with ROCm")
+            if self.op != Average:
+                raise ValueError("gradient_predivide_factor not supported with op != Average")
+        _arguments.passes(self.backward_passes_per_step)
+        resolve_groups(0, self.groups)
+
+    def check_for_keras(self, check_compression: Callable[[Any], Any]) -> None:
+        """As :meth:`check`, for an optimizer of Keras."""
+        if self.op not in (Average, Sum):
+            raise ValueError("op currently only supports Average and Sum")
+        self.check(check_compression)
