@@ -74,7 +74,8 @@ type Client struct {
 // Dial connects to the driver at one of addrs, which it tries as rendezvous.Join does, and proves both ends. It blocks
 // at most 30 s.
 func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, error) {
-	hello, err := json.Marshal(Hello{Protocol: Protocol, Worker: o.Worker, PID: os.Getpid(), TLS: o.TLS})
+	hello, err := json.Marshal(Hello{Protocol: Protocol, Shape: Shape(), Worker: o.Worker, PID: os.Getpid(),
+		TLS: o.TLS})
 	if err != nil {
 		return nil, err
 	}

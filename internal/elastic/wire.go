@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/jsonframe"
+	"github.com/gorovod/gorovod/internal/shape"
 )
 
 // Protocol is the version of the messages between workers and driver.
@@ -17,9 +19,13 @@ const Protocol = 1
 // maxFrame bounds every frame; the largest has the process sets of a job.
 const maxFrame = 1 << 20
 
+// Shape differs between builds that have other messages, even if nobody has raised Protocol.
+var Shape = sync.OnceValue(func() string { return shape.Digest(Protocol, Hello{}, Message{}) })
+
 // Hello is what a worker says about itself inside the proof.
 type Hello struct {
 	Protocol int
+	Shape    string
 	Worker   int
 	PID      int
 	TLS      bool `json:",omitempty"` // it begins TLS after the proof

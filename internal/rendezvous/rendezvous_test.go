@@ -332,6 +332,22 @@ func TestDifferentRanksAreNamed(t *testing.T) {
 	})
 }
 
+// A rank that joins late hears of a refused rank by its death, and why it was refused.
+func TestADifferentRankIsNamedAfterItsDeath(t *testing.T) {
+	srv, addr := serve(t, 2)
+	o := options(1, 2)
+	o.shape = "0badc0de"
+	if _, err := Join(bounded(t), []string{addr}, key, o); err == nil {
+		t.Fatal("it has joined")
+	}
+	d := srv.Died(Death{Rank: 1, Host: "node1", PID: 101, ExitCode: 1})
+	if !strings.Contains(d.Reason, "another build") {
+		t.Errorf("reason %q", d.Reason)
+	}
+	mustSay(t, <-begin(bounded(t), join(t, addr, options(0, 2)), "join", ""), "rank 1 on host node1",
+		"has another build of gorovod, whose messages differ (0badc0de")
+}
+
 func TestTwoProcessesOfOneRank(t *testing.T) {
 	_, addr := serve(t, 1)
 	join(t, addr, options(0, 1))

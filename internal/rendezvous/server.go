@@ -241,6 +241,10 @@ func (s *Server) admit(p *peer) (refusal string) {
 	if p.Rank < 0 || p.Rank >= s.size || p.Size != s.size || p.Protocol != Protocol || p.Shape != Shape() {
 		// It can never take part. Those who wait for others learn of it too.
 		text := s.strange(p)
+		if p.Rank >= 0 && p.Rank < s.size && !s.ranks[p.Rank].joined {
+			// Its death, which follows, may be the first that the others hear of it.
+			s.ranks[p.Rank].report, s.ranks[p.Rank].reported = text, true
+		}
 		p.gen = s.latest(p.Generation)
 		p.gen.odd = text
 		s.endExchanges(p.gen)

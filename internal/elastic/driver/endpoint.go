@@ -3,6 +3,8 @@ package driver
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -52,7 +54,11 @@ func (d *Driver) Serve(l net.Listener) {
 			proved, hello, err := d.prove(c)
 			<-strangers
 			if err == nil {
-				d.attend(proved, hello)
+				if text := strange(hello); text != "" {
+					d.turnAway(proved, text)
+				} else {
+					d.attend(proved, hello)
+				}
 			}
 			c.Close()
 		})
@@ -72,9 +78,6 @@ func (d *Driver) prove(c net.Conn) (proved net.Conn, hello elastic.Hello, err er
 	if err := json.Unmarshal(raw, &hello); err != nil {
 		return nil, hello, err
 	}
-	if hello.Protocol != elastic.Protocol {
-		return nil, hello, errors.New("another version")
-	}
 	proved = c
 	if hello.TLS {
 		if proved, err = auth.Seal(c, d.o.Key, false); err != nil {
@@ -83,6 +86,36 @@ func (d *Driver) prove(c net.Conn) (proved net.Conn, hello elastic.Hello, err er
 	}
 	c.SetDeadline(time.Time{})
 	return proved, hello, nil
+}
+
+// strange says why a worker of another build does not belong to this job; empty for one of this build.
+func strange(h elastic.Hello) string {
+	switch {
+	case h.Protocol != elastic.Protocol:
+		return fmt.Sprintf("worker %d speaks protocol version %d, the launcher %d: install the same gorovod "+
+			"everywhere", h.Worker, h.Protocol, elastic.Protocol)
+	case h.Shape != elastic.Shape():
+		return fmt.Sprintf("worker %d has another build of gorovod, whose messages differ (%.16s, the launcher's %s): "+
+			"install the same gorovod everywhere", h.Worker, h.Shape, elastic.Shape())
+	}
+	return ""
+}
+
+// turnAway answers a worker that asks for a place with the reason why it gets none. It returns once the worker has
+// ended the connection, or after proofTimeout.
+func (d *Driver) turnAway(c net.Conn, text string) {
+	d.post(func() { d.o.Say("%s", text) })
+	c.SetDeadline(time.Now().Add(proofTimeout))
+	if _, err := elastic.Decode(c); err != nil {
+		return
+	}
+	frame, err := elastic.Encode(elastic.Message{Type: elastic.TypeDismiss, Text: text})
+	if err != nil {
+		return
+	}
+	if _, err := c.Write(frame); err == nil {
+		io.Copy(io.Discard, c) // bytes that nobody has read would make the kernel drop the answer
+	}
 }
 
 // conn is one worker's connection.

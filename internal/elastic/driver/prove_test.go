@@ -10,7 +10,8 @@ import (
 
 // proveAs makes a connection a worker's, by hand.
 func proveAs(c net.Conn, worker int) error {
-	hello, err := json.Marshal(elastic.Hello{Protocol: elastic.Protocol, Worker: worker, PID: 1})
+	hello, err := json.Marshal(elastic.Hello{Protocol: elastic.Protocol, Shape: elastic.Shape(), Worker: worker,
+		PID: 1})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,17 @@
+// Command rank is one rank of the jobs that this test runs: it joins, and says what it was told.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/gorovod/gorovod/hvd"
+)
+
+func main() {
+	if err := hvd.Init(); err != nil {
+		fmt.Println("told:", err)
+		os.Exit(1)
+	}
+	hvd.Shutdown()
+}
