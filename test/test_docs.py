@@ -117,3 +117,58 @@ def test_errors_are_ones_that_there_are():
         if not any(len(piece) > 9 and piece in sources for piece in pieces) and "fatal error" not in message:
             missing.append(message)
     assert len(messages) > 20 and not missing
+
+
+def public_modules():
+    """The modules without an underscore in their names."""
+    package = ROOT / "python" / "horovod"
+    for file in sorted(package.rglob("*.py")):
+        parts = file.relative_to(package.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if "._" not in name:
+            yield name
+
+
+def exports(module):
+    """What a module's ``__all__`` has: names, and what it adds of other modules' (``__all__ += other.__all__``)."""
+    path = ROOT / "python" / Path(*module.split("."))
+    body = ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()).body
+    imported = {a.name: f"{n.module}.{a.name}" for n in body if isinstance(n, ast.ImportFrom) for a in n.names}
+    found = set()
+    for node in body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(getattr(target, "id", "") == "__all__" for target in targets):
+            other = isinstance(node.value, ast.Attribute) and imported[node.value.value.id]
+            found |= exports(other) if other else {one.value for one in node.value.elts}
+    return found
+
+
+def test_the_reference_has_every_public_name():
+    """The directive ``api`` shows all that a module exports. docs/api.md has what is Horovod's, and what is ours."""
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    shown = set(re.findall(r"^```\{api\} (\S+)$", pages, re.MULTILINE))
+    modules = {name: exports(name) for name in public_modules()}
+    missing = sorted(name for name, exported in modules.items() if exported and name not in shown)
+    assert not missing, f"docs/reference has no ```{{api}} MODULE for {missing}"
+    assert not shown - modules.keys(), f"docs/reference shows what there is not: {sorted(shown - modules.keys())}"
+    table = (ROOT / "docs" / "api.md").read_text()
+    for front_end in ("horovod.torch", "horovod.tensorflow", "horovod.keras", "horovod.tensorflow.keras"):
+        section = re.search(rf"^### `{re.escape(front_end)}`\n(.*?)^##", table, re.MULTILINE | re.DOTALL)[1]
+        told = set(re.findall(r"(?:^\| |, |: )`(\w+)", section, re.MULTILINE))
+        missing = sorted(modules[front_end] - told)
+        assert not missing, f"docs/api.md, {front_end}: {missing} (scripts/compare_api.py --write)"
+
+
+def test_names_in_the_pages_exist():
+    """``hvd.name`` in a page is a name of a front end, or of the Go package."""
+    known = set().union(*map(exports, public_modules()))
+    go = "\n".join(file.read_text() for file in (ROOT / "hvd").glob("*.go"))
+    known |= set(re.findall(r"^(?:func (?:\(\w+ \S+\) )?|\t|type |const |var )([A-Z]\w*)", go, re.MULTILINE))
+    unknown = {
+        f"{page.name}: hvd.{name}"
+        for page in PAGES
+        if "lab" not in page.parts  # a diary names what there was
+        for name in re.findall(r"\bhvd\.([A-Za-z]\w*)", page.read_text())
+        if name not in known
+    }
+    assert not unknown, sorted(unknown)
