@@ -61,7 +61,9 @@ func (s *State) thaw() {
 	for _, h := range s.hosts {
 		if h.banned != 0 && h.banned <= s.now {
 			h.banned = 0
-			s.tell("host %s may be used again", h.name)
+			if h.offered > 0 { // else it has been taken away meanwhile
+				s.tell("host %s may be used again", h.name)
+			}
 		}
 		for slot, until := range h.barred {
 			if until <= s.now {
