@@ -8,6 +8,8 @@ from typing import Any, Iterable, Mapping
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from horovod.ray import _require
+
 # For how long Ray's count of what is free may be older than a worker's start or end.
 _SETTLES_S = 5.0
 _SHARE = 0.001  # of a node's own resource, which pins an actor to it
@@ -91,7 +93,9 @@ def gpus(host_options: Mapping[str, Any]) -> int:
 
 
 def _available() -> Mapping[str, Mapping[str, float]]:
-    """What is free, by the nodes' ids."""
-    from ray._private import state
-
-    return dict(state.available_resources_per_node())
+    """What is free, by the nodes' ids. Ray's public functions know what is free in all, or what nodes have in all."""
+    try:
+        from ray._private.state import available_resources_per_node
+    except ImportError as e:
+        raise _require.inside(e) from e
+    return dict(available_resources_per_node())

@@ -18,3 +18,11 @@ if _found is None:  # such as a folder of that name beside the program
     raise ModuleNotFoundError(f"{_WANTED}. What Python finds as 'ray', {_where}, is something else.", name="ray")
 if tuple(map(int, re.findall(r"\d+", _found)[:2])) < _OLDEST:
     raise ImportError(f"{_WANTED}. This is Ray {_found}, {_where}.", name="ray")
+
+
+def inside(error: Exception) -> ImportError:
+    """What to raise where a name is missing that Ray does not promise to have, though nothing it promises would do."""
+    return ImportError(
+        f"this Ray, {_found}, lacks what gorovod uses inside it ({error}). gorovod works with Ray 2.60: "
+        "pip install 'ray==2.60.*', or a newer gorovod"
+    )

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 import ray
-from ray.train.v2._internal.constants import (
-    DEFAULT_WORKER_GROUP_START_TIMEOUT_S,
-    WORKER_GROUP_START_TIMEOUT_S_ENV_VAR,
-)
-from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
 
 from horovod.ray import _resources
+from horovod.ray.train.inside import (
+    DEFAULT_WORKER_GROUP_START_TIMEOUT_S,
+    WORKER_GROUP_START_TIMEOUT_S_ENV_VAR,
+    ControllerCallback,
+    WorkerGroupCallback,
+)
 
 _SAY_AFTER_S = 5
 _log = logging.getLogger("ray.train.horovod")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import ray
-from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 from horovod.ray import _checks
 from horovod.ray.train import worker
+from horovod.ray.train.inside import WorkerGroupCallback
 
 
 class Suitability(WorkerGroupCallback):

@@ -7,11 +7,9 @@ import functools
 from typing import Any, Callable, Optional, Union
 
 from ray.train import Checkpoint, DataConfig, RunConfig, ScalingConfig, get_checkpoint
-from ray.train.v2._internal.execution.context import get_train_context
-from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, get_train_fn_utils
-from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from horovod.ray.train.config import HorovodConfig
+from horovod.ray.train.inside import DataParallelTrainer, offer_checkpoint
 from horovod.ray.train.patience import Patience
 from horovod.ray.train.suitability import Suitability
 
@@ -102,16 +100,7 @@ def _resuming(loop: Callable[..., Any], checkpoint: Checkpoint) -> Callable[...,
     @functools.wraps(loop)
     def resuming(*config: Any) -> Any:
         if get_checkpoint() is None:
-            _offer(checkpoint)
+            offer_checkpoint(checkpoint)
         return loop(*config)
 
     return resuming
-
-
-def _offer(checkpoint: Checkpoint) -> None:
-    """Have ``ray.train.get_checkpoint()`` return it in this worker."""
-    utils = get_train_fn_utils()
-    if isinstance(utils, LocalTrainFnUtils):  # the run has no workers
-        utils._last_checkpoint = checkpoint
-    else:
-        get_train_context().checkpoint = checkpoint
