@@ -3,7 +3,11 @@
 import os
 import signal
 import sys
+import threading
 import time
+from pathlib import Path
+
+import ray
 
 
 def place(add=0):
@@ -71,6 +75,56 @@ def hog(megabytes, victim=1):
         kept.append(torch.ones(25_000_000))
         time.sleep(0.1)
     hvd.allreduce(torch.ones(1), name="after")
+
+
+def returns_lock(victim):
+    """Return what cannot be pickled, on rank ``victim``."""
+    return {"steps": 3, "lock": threading.Lock() if rank() == victim else None}
+
+
+class Odd(Exception):
+    """Can be pickled, but not unpickled."""
+
+    def __init__(self, what, when):
+        super().__init__(f"{what} at {when}")
+
+
+def raises_odd(victim, lock=False):
+    if rank() == victim:
+        error = Odd("no room", "noon")
+        if lock:
+            error = ValueError("no room")
+            error.lock = threading.Lock()
+        raise error
+
+
+def returns_much():
+    import numpy
+
+    return {"array": numpy.arange(1_000_000) + rank(), "reference": ray.put(rank()), "list": [rank()]}
+
+
+def until_interrupted(folder, beyond_s=0.0):
+    """Log, and go on for ever; or for ``beyond_s`` seconds after an interrupt, which then has no effect."""
+    log_steps(1)
+    try:
+        begun(folder)
+        time.sleep(600)
+    except KeyboardInterrupt:
+        (Path(folder) / f"interrupted.{rank()}").touch()
+        if beyond_s:
+            time.sleep(beyond_s)
+        else:
+            raise
+
+
+def begun(folder):
+    """Leave a file for this rank."""
+    (Path(folder) / f"begun.{rank()}").touch()
+
+
+def rank():
+    return int(os.environ["HOROVOD_RANK"])
 
 
 class Counter:

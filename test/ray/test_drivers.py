@@ -64,6 +64,14 @@ def test_a_killed_driver_leaves_nothing(cluster):
     assert {name for name in os.listdir("/dev/shm") if "rovod" in name} <= before
 
 
+def test_shutdown_after_rays_own(cluster):
+    executor = RayExecutor(num_workers=1)
+    executor.start()
+    ray.shutdown()
+    executor.shutdown()
+    assert not ray.is_initialized()  # ray.kill would have begun a cluster
+
+
 SERVER = """
     import sys, ray
     from ray.util.client.server.server import serve

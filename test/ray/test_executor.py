@@ -4,6 +4,7 @@ import os
 import threading
 
 import functions
+import numpy
 import pytest
 import ray
 
@@ -17,7 +18,7 @@ SHAPES = [{"num_workers": 4}, {"num_hosts": 1, "num_workers_per_host": 4}]
 
 
 @pytest.fixture(scope="module", params=SHAPES, ids=["workers", "hosts"])
-def executor(request):
+def executor(cluster, request):
     started = RayExecutor(RayExecutor.create_settings(), **request.param)
     started.start(functions.Counter, [10], {"step": 2}, {"COLOUR": "green"})
     yield started
@@ -141,6 +142,29 @@ def test_what_cannot_be_pickled_is_named(executor):
     with pytest.raises(TypeError, match="place cannot be sent to the workers: item 0 of a list is <unlocked _thread"):
         executor.run(functions.place, args=[[lock]])
     assert executor.run(functions.place)[0][0] == 0
+
+
+def test_results_that_cannot_be_pickled_are_named(executor):
+    says = r"what rank 2 \(pid .*\) has returned cannot be sent to the driver: the item 'lock' of a dict is <unlocked"
+    with pytest.raises(TypeError, match=says):
+        executor.run(functions.returns_lock, args=[2])
+    with pytest.raises(TypeError, match=says):
+        ray.get(executor.run_remote(functions.returns_lock, args=[2])[2])
+
+
+def test_exceptions_that_cannot_be_pickled_are_told(executor):
+    with pytest.raises(RuntimeError, match=r"rank 1 \(pid .*\) has raised Odd: no room at noon. This Runti"):
+        executor.run(functions.raises_odd, args=[1])
+    with pytest.raises(RuntimeError, match="has raised ValueError: no room. .* the attribute 'lock' of a"):
+        executor.run(functions.raises_odd, args=[1, True])
+
+
+def test_large_results_and_references_arrive(executor):
+    results = executor.run(functions.returns_much)
+    for rank, result in enumerate(results):
+        assert type(result) is dict and result["list"] == [rank] and ray.get(result["reference"]) == rank
+        assert (result["array"] == numpy.arange(1_000_000) + rank).all()
+    assert not results[0]["array"].flags.writeable  # it is where Ray keeps it, and not a copy
 
 
 def test_explicit_none_is_accepted():

@@ -74,13 +74,15 @@ def test_a_node_that_lacks_something_is_named(nodes, tmp_path, lacks):
 
 def test_a_lost_node_is_named(nodes):
     node = nodes.add_node(num_cpus=2)
-    job = executor(num_hosts=3)
+    job = executor(num_hosts=3, num_workers_per_host=2)
     job.start()
     job.run(functions.place)
-    victim = ray.get([w.node_id.remote() for w in job.adapter.workers]).index(node.node_id)
+    lost = [rank for rank, w in enumerate(job.adapter.workers) if ray.get(w.node_id.remote()) == node.node_id]
     remover = threading.Timer(1, nodes.remove_node, [node], {"allow_graceful": False})
     remover.start()
-    with pytest.raises(ray.exceptions.RayActorError, match=f"rank {victim} .*node {node.node_id[:8]}"):
-        job.run(functions.slowly, args=[{r: 600 if r == victim else 0 for r in range(3)}])
+    says = rf"node {node.node_id[:8]} \(.*\) is lost, and ranks {lost[0]} \(pid \d+\), {lost[1]} \(pid \d+\) with it"
+    with pytest.raises(ray.exceptions.RayActorError, match=says) as caught:
+        job.run(functions.slowly, args=[{r: 600 if r in lost else 0 for r in range(6)}])
+    assert (caught.value.rank, caught.value.ranks) == (lost[0], lost)
     remover.join()
     job.shutdown()

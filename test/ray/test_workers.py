@@ -1,5 +1,6 @@
 """Workers that find no room, that see GPUs, and that die."""
 
+import gc
 import threading
 
 import functions
@@ -112,10 +113,21 @@ def test_no_room(shape, caplog):
 def test_the_driver_says_what_it_waits_for(caplog, monkeypatch):
     from horovod.ray import _waiting
 
-    monkeypatch.setattr(_waiting, "_FIRST_WORD_S", 0.5)
+    monkeypatch.setattr(_waiting, "FIRST_WORD_S", 0.5)
     with pytest.raises(TimeoutError):
         RayExecutor(RayExecutor.create_settings(placement_group_timeout_s=1), num_workers=5).start()
     assert "waiting for room for 5 × {CPU: 1} (PACK). The cluster has 1 node" in caplog.text
+    wait_until_free()
+
+
+def test_a_dropped_executor_ends_its_workers_once_they_are_done(tmp_path):
+    executor = RayExecutor(num_workers=2)
+    executor.start()
+    executor.run(functions.place)
+    refs = executor.run_remote(functions.slowly, args=[{0: 1, 1: 1}])
+    del executor
+    gc.collect()
+    assert ray.get(refs) == [None, None]
     wait_until_free()
 
 

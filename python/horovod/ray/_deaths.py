@@ -4,31 +4,45 @@ from __future__ import annotations
 
 import os
 import textwrap
-from typing import Optional
+import time
+from typing import Optional, Sequence
 
 import ray
-from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
+from ray.exceptions import ActorUnavailableError, NodeDiedError, OutOfMemoryError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from horovod.ray._facts import Place
+from horovod.ray._facts import Facts, Place
 
 _LINES = 10
 _MOST_COLUMNS = 300
 _MOST_BYTES = 16384
 _NOT_SHOWN = (":", "Extension modules:")  # Ray's marks, and a list of some kilobytes
 _READ_S = 5.0
-_DETAILS = "\nObject store memory usage:"  # a page of figures, which are in Ray's logs, too
-# Where Ray's text about a dead actor comes to the point.
-_POINTS = ("Worker exit detail: ", "The actor is dead because ")
+# For how long Ray may take to say what has become of an actor whose connection has ended, or of its node.
+_VERDICT_S = 30.0
+_LOOKS_S = 0.5
+# Ray's text about a dead actor comes to the point after these, and is of no more use after those.
+_POINTS = ("Worker exit detail: ", "The actor is dead because ", "The actor died because ")
+_ENDS = (
+    "\nObject store memory usage:",  # a page of figures, which are in Ray's logs, too
+    "; to see more information about memory usage",
+    "\nTop 10 memory users:",
+)
 
 
 class WorkerDiedError(RayActorError, RuntimeError):
-    """The process of a rank has ended while the rank had something to do. ``rank`` says which."""
+    """The process of a rank has ended while the rank had something to do.
 
-    def __init__(self, text: str, rank: int, actor_id: Optional[str] = None) -> None:
+    Attributes:
+        rank: which rank; the lowest if a node has ended with several.
+        ranks: all of them.
+    """
+
+    def __init__(self, text: str, rank: int, actor_id: Optional[str] = None, ranks: Sequence[int] = ()) -> None:
         RayActorError.__init__(self, actor_id, text)
-        self.args = (text, rank, actor_id)
+        self.args = (text, rank, actor_id, ranks)
         self.rank = rank
+        self.ranks = list(ranks) or [rank]
 
 
 def is_one(error: Exception) -> bool:
@@ -36,29 +50,71 @@ def is_one(error: Exception) -> bool:
     return isinstance(error, (RayActorError, OutOfMemoryError, NodeDiedError))
 
 
-def of(place: Place, name: str, error: Exception, view: str = "") -> WorkerDiedError:
-    """The death of the rank at ``place`` that Ray tells by ``error``. ``view`` is what another rank says of it."""
-    text = f"{place} has died in {name}.\nRay says: {_point(str(error))}"
+def of(place: Place, name: str, error: Exception, view: str = "", places: Sequence[Place] = ()) -> WorkerDiedError:
+    """The death of the rank at ``place`` that Ray tells by ``error``.
+
+    ``view`` is what another rank says of it; ``places`` are those of all ranks.
+    """
+    actor_id = getattr(error, "actor_id", None)
+    unsure = isinstance(error, ActorUnavailableError)
+    if is_lost(place.facts.node_id, _VERDICT_S if unsure else 0.0):
+        there = [p for p in places if p.facts.node_id == place.facts.node_id] or [place]
+        text = f"{_node(place)} is lost, and {_ranks(there)} with it, in {name}."
+        if not unsure:
+            text += f"\nRay says: {point(error)}"
+        if view:
+            text += f"\nAnother rank says: {view}"
+        return WorkerDiedError(text, there[0].rank, actor_id, [p.rank for p in there])
+    if unsure:
+        text = f"{place} cannot be reached in {name}, though Ray does not say that its node is lost."
+    else:
+        text = f"{place} has died in {name}."
+    text += f"\nRay says: {point(error)}"
     if view:
         text += f"\nAnother rank says: {view}"
-    lines = _last_lines(place)
-    if lines:
-        text += "\nThe last lines of its stderr:\n" + textwrap.indent(lines, "  ")
-    return WorkerDiedError(text, place.rank, getattr(error, "actor_id", None))
+    text += shown(last_lines(place.facts))
+    return WorkerDiedError(text, place.rank, actor_id)
 
 
-def _point(text: str) -> str:
-    for point in _POINTS:
-        if point in text:
-            text = text.partition(point)[2]
+def shown(lines: str) -> str:
+    """The last lines of a process, as what ends a message."""
+    return "\nThe last lines of its stderr:\n" + textwrap.indent(lines, "  ") if lines else ""
+
+
+def point(error: BaseException) -> str:
+    """What Ray says about a death, without what tells a user nothing."""
+    text = str(error)
+    for start in _POINTS:
+        if start in text:
+            text = text.partition(start)[2]
             break
-    return text.partition(_DETAILS)[0].strip()
+    for end in _ENDS:
+        text = text.partition(end)[0]
+    return text.strip()
 
 
-def _last_lines(place: Place) -> str:
-    """The last lines that the rank's process has written to stderr, if its node still answers."""
-    facts = place.facts
-    if not os.path.isabs(facts.stderr) or facts.node_id not in {n["NodeID"] for n in ray.nodes() if n["Alive"]}:
+def is_lost(node_id: str, patience_s: float = 0.0) -> bool:
+    """Whether Ray counts a node as dead, or comes to do so within ``patience_s`` seconds."""
+    end = time.monotonic() + patience_s
+    while any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes()):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_LOOKS_S)
+    return True
+
+
+def _node(place: Place) -> str:
+    f = place.facts
+    return f"node {f.node_id[:8]} ({f.hostname}, {f.address})"
+
+
+def _ranks(places: Sequence[Place]) -> str:
+    return "rank" + "s" * (len(places) > 1) + " " + ", ".join(f"{p.rank} (pid {p.facts.pid})" for p in places)
+
+
+def last_lines(facts: Facts) -> str:
+    """The last lines that a worker's process has written to stderr, if its node still answers."""
+    if not os.path.isabs(facts.stderr) or is_lost(facts.node_id):
         return ""
     there = NodeAffinitySchedulingStrategy(facts.node_id, soft=False)
     lines = ray.remote(_tail).options(num_cpus=0, scheduling_strategy=there, max_retries=0).remote(facts.stderr)

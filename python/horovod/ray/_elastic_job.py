@@ -8,15 +8,14 @@ import time
 from typing import Any, Mapping, Optional, Sequence
 
 import ray
-from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError, RayError, RayTaskError
 
-from horovod.ray import _checks, _elastic_hosts, _resources
+from horovod.ray import _checks, _deaths, _elastic_hosts, _resources, _waiting
 from horovod.ray._drive import Drive
 from horovod.ray._elastic_worker import DONE, ElasticWorker
+from horovod.ray._facts import Facts
 from horovod.ray._secret import JobSecret
 
-_FIRST_WORD_S = 5.0
-_MOST_BETWEEN_WORDS_S = 60.0
 _NEWS_S = 0.5
 _MOST_TEXT = 400
 
@@ -52,6 +51,7 @@ class Result:
     values: Mapping[int, Any]
     error: Any = None  # a reference to what the worker has raised whose failure counts
     there: str = ""  # what the cluster has
+    stderr: str = ""  # the last lines of the worker whose failure counts, if it has died
 
 
 @dataclasses.dataclass
@@ -60,8 +60,7 @@ class _Worker:
     host: str
     slot: int
     actor: Any = None
-    running: bool = False
-    pid: int = 0
+    facts: Optional[Facts] = None  # None before its process runs
     value: Any = None  # a reference
     ending: bool = False
 
@@ -76,9 +75,10 @@ class ElasticJob(JobSecret):
         self._workers: dict[int, _Worker] = {}  # those of which something is left
         self._values: dict[int, Any] = {}
         self._errors: dict[int, Any] = {}
+        self._died: dict[int, Facts] = {}  # the workers that have died without an exception
         self._hosts: Optional[dict[str, int]] = None  # as the driver knows them
         self._word_at = 0.0
-        self._pause = _FIRST_WORD_S
+        self._pause = _waiting.FIRST_WORD_S
         self._waits = False
 
     def news(self, wait_s: float = _NEWS_S) -> list[tuple[str, Any]]:
@@ -98,6 +98,10 @@ class ElasticJob(JobSecret):
     def offer(self, hosts: Mapping[str, int]) -> None:
         """Say which hosts there are, with how many slots, where it is not this actor that looks for them."""
         self._inbox.put(("hosts", dict(hosts)))
+
+    def kill_workers(self, address: str) -> None:
+        """Kill the workers on the nodes with this address, for a drill."""
+        self._inbox.put(("kill", address))
 
     def run(self, spec: Spec) -> Result:
         """Run the job to its end."""
@@ -120,7 +124,8 @@ class ElasticJob(JobSecret):
             ranks = {worker: worker for worker in self._values}
         values = {rank: self._values[worker] for worker, rank in ranks.items() if worker in self._values}
         failed = outcome.get("failure", {}).get("worker")
-        return Result(outcome, values, self._errors.get(failed), _resources.there())
+        stderr = _deaths.last_lines(self._died[failed]) if failed in self._died else ""
+        return Result(outcome, values, self._errors.get(failed), _resources.there(), stderr)
 
     def _attend(self) -> Optional[Mapping[str, Any]]:
         """Take what comes, until the driver tells the outcome. None if it ends without one."""
@@ -141,6 +146,10 @@ class ElasticJob(JobSecret):
                 self._obey(event)
             elif kind == "hosts":
                 self._offer(what[0])
+            elif kind == "kill":
+                for worker in self._workers.values():
+                    if worker.facts is not None and worker.facts.address == what[0]:
+                        _kill(worker.actor)
             elif kind == "ready":
                 self._joined(*what)
             elif kind == "ended":
@@ -163,12 +172,18 @@ class ElasticJob(JobSecret):
         if event["type"] == "start":
             self._start(event)
         elif event["type"] == "signal":
-            worker = self._workers.get(event["worker"])
-            if worker is not None:
-                worker.ending = True
-                _kill(worker.actor)
+            self._end(event["worker"])
         else:
             self._news.put((event["type"], event["text"]))
+
+    def _end(self, number: int) -> None:
+        worker = self._workers.get(number)
+        if worker is None:
+            return
+        worker.ending = True
+        _kill(worker.actor)
+        if worker.facts is None:  # Ray may yet take long to start what it then ends, but nothing of the job is there
+            self._leaves(worker)
 
     def _start(self, event: Mapping[str, Any]) -> None:
         worker = _Worker(event["worker"], event["host"], event["slot"])
@@ -197,14 +212,16 @@ class ElasticJob(JobSecret):
 
     def _joined(self, worker: _Worker, done: Any) -> None:
         """Have a worker whose process runs do its work."""
+        if worker.number not in self._workers:
+            return
         try:
             facts = done.result()
             _checks.same_as_driver([facts])
         except Exception as error:
-            alone = not any(w.running for w in self._workers.values())  # else the others would wait for the answer
+            alone = not any(w.facts for w in self._workers.values())  # else the others would wait for the answer
             self._fails(worker, _checks.why_no_start(error) if alone and isinstance(error, RayActorError) else error)
             return
-        worker.running, worker.pid = True, facts.pid
+        worker.facts = facts
         self._drive.request("started", worker=worker.number, pid=facts.pid)
         how, worker.value = worker.actor.work.options(
             name=f"horovod: {self._spec.name}, worker {worker.number}", num_returns=2
@@ -224,14 +241,21 @@ class ElasticJob(JobSecret):
     def _fails(self, worker: _Worker, error: BaseException) -> None:
         if isinstance(error, RayActorError) and self._spec.discover_every is not None:
             self._discover()  # its node may have gone: then its slot is no loss
-        self._leaves(worker, reason=how_it_ended(error), stderr=_traceback(error))
+        if worker.facts is not None and not isinstance(error, RayTaskError):
+            self._died[worker.number] = worker.facts
+        lost = worker.facts is not None and _deaths.is_lost(worker.facts.node_id)
+        self._leaves(worker, reason=how_it_ended(error, lost), stderr=_traceback(error))
 
     def _leaves(self, worker: _Worker, **how: Any) -> None:
         """Tell the driver that a worker has ended, and free what it had."""
         self._nodes.touch(worker.host)
         del self._workers[worker.number]
         self._drive.request(
-            "ended", worker=worker.number, host=worker.host, pid=worker.pid, **{k: v for k, v in how.items() if v}
+            "ended",
+            worker=worker.number,
+            host=worker.host,
+            pid=worker.facts.pid if worker.facts else 0,
+            **{k: v for k, v in how.items() if v},
         )
         _kill(worker.actor)
         self._drive.request("gone", worker=worker.number)
@@ -241,19 +265,19 @@ class ElasticJob(JobSecret):
         now = time.monotonic()
         text = self._lacks(now)
         if not text:
-            self._waits, self._pause = False, _FIRST_WORD_S
+            self._waits, self._pause = False, _waiting.FIRST_WORD_S
         elif not self._waits:
-            self._waits, self._word_at = True, now + _FIRST_WORD_S
+            self._waits, self._word_at = True, now + _waiting.FIRST_WORD_S
         elif now >= self._word_at:
             self._news.put(("say", f"waiting for {text}. {_resources.there()}"))
-            self._pause = min(2 * self._pause, _MOST_BETWEEN_WORDS_S)
+            self._pause = min(2 * self._pause, _waiting.MOST_BETWEEN_WORDS_S)
             self._word_at = now + self._pause
 
     def _lacks(self, now: float) -> str:
         if self._values:  # a function has returned, so the job ends
             return ""
         needs = f"which need {_resources.words(self._spec.per_worker)} each"
-        late = [w for w in self._workers.values() if not w.running]
+        late = [w for w in self._workers.values() if w.facts is None]
         if late:
             who = ", ".join(f"worker {w.number} on {w.host}" for w in late[:8])
             return f"{len(late)} of {len(self._workers)} workers to start ({who}), {needs}"
@@ -263,22 +287,22 @@ class ElasticJob(JobSecret):
         return ""
 
 
-def how_it_ended(error: BaseException) -> str:
-    """How a worker has ended, in words that continue "worker 3 …"."""
+def how_it_ended(error: BaseException, lost: bool = False) -> str:
+    """How a worker has ended, in words that continue "worker 3 …". ``lost``: its node has."""
     if isinstance(error, RayTaskError):
         cause = error.cause
         return _one_line(f"raised {type(cause).__name__}: {cause}")
     if isinstance(error, OutOfMemoryError):
-        return _one_line(f"was killed by Ray because its node ran out of memory: {error}")
+        return _one_line(f"was killed by Ray because its node ran out of memory: {_deaths.point(error)}")
     if not isinstance(error, RayError):
         return _one_line(f"could not start: {error}")
-    text = str(error)
-    if "connection error code 2. End of file" in text:
+    if lost:
+        return "was lost with its node"
+    if isinstance(error, ActorUnavailableError):
+        return "cannot be reached: Ray has lost the connection to it"
+    if "connection error code 2. End of file" in str(error):
         return "has died: it was killed, was out of memory, crashed, or called os._exit; Ray saw its connection end"
-    for point in ("Worker exit detail: ", "The actor is dead because ", "The actor died because "):
-        if point in text:
-            text = text.partition(point)[2]
-    return _one_line(f"has died: {text}")
+    return _one_line(f"has died: {_deaths.point(error)}")
 
 
 def _one_line(text: str) -> str:

@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from horovod.ray import _resources
+from horovod.ray import _deaths, _resources
 from horovod.ray._elastic_job import ElasticJob, Result, Spec, by_rank
 from horovod.ray._saying import say
 from horovod.ray.adapter import Callbacks
@@ -20,6 +20,9 @@ _AT_ONCE = 64  # calls of the coordinator's methods
 _FAILED = (
     "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be terminated"
 )
+
+
+running: list[Any] = []  # the coordinators of this process's jobs
 
 
 class ElasticJobError(RuntimeError):
@@ -34,6 +37,7 @@ class ElasticJobError(RuntimeError):
 def run(spec: Spec, discovery: Optional[HostDiscovery] = None, callbacks: Callbacks = None) -> list[Any]:
     """Run the job, and return what its workers return, by rank. ``discovery`` finds the hosts, if it is given."""
     job = ray.remote(ElasticJob).options(**_options(spec.name)).remote()
+    running.append(job)
     try:
         ended = job.run.options(name=f"horovod: {spec.name}, elastic").remote(spec)
         finder = _Finder(job, discovery)
@@ -46,6 +50,7 @@ def run(spec: Spec, discovery: Optional[HostDiscovery] = None, callbacks: Callba
     except RayActorError as e:
         raise ElasticJobError(f"{_FAILED}: the coordinator of the job has died, and its workers with it: {e}") from None
     finally:
+        running.remove(job)
         ray.kill(job)  # the workers are its own, so Ray ends what is left of them
 
 
@@ -114,7 +119,8 @@ def _results(result: Result, spec: Spec) -> list[Any]:
     if failure is None:
         raise ElasticJobError(f"{_FAILED}: {reason}")
     who = f"rank {failure['rank']}: " if str(failure["worker"]) in outcome.get("ranks", {}) else ""
-    error = ElasticJobError(f"{_FAILED}: {who}{failure['text']}" + (f" ({reason})" if reason else ""))
+    why = f" ({reason})" if reason else ""
+    error = ElasticJobError(f"{_FAILED}: {who}{failure['text']}{why}{_deaths.shown(result.stderr)}")
     error.rank = failure["rank"]
     raise error from _raised(result.error)
 

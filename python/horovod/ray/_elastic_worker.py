@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from horovod.ray import _facts, _secret, ray_logger
+from horovod.ray import _facts, _secret, _sending, ray_logger
 from horovod.ray.worker import BaseHorovodWorker
 
 LEFT = "left"  # what a worker says that has ended without a result, because the job goes on without it
@@ -41,7 +41,7 @@ class ElasticWorker(BaseHorovodWorker):
         try:
             if made_of is not None:
                 self.start_executable_of(made_of)
-            value = self.execute(func)
+            value = _sending.call(lambda: self.execute(func), repr(self))
         except SystemExit as end:
             if end.code not in (None, 0):
                 raise RuntimeError(f"the function has called sys.exit({end.code!r})") from end

@@ -22,6 +22,7 @@ class Facts(NamedTuple):
     gorovod: str
     package: str
     stderr: str  # the path of the file that it goes to, if it goes to one
+    hears: bool = False  # it can be interrupted
 
 
 class Place(NamedTuple):

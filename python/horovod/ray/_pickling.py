@@ -1,4 +1,4 @@
-"""Sending a user's function to the workers."""
+"""Sending a user's function to the workers; and which object it is that cannot be sent."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import ray
 from ray import cloudpickle
 
 _DEEPEST = 10
+_MOST_SHOWN = 200
 
 
 def put(value: Any, name: str) -> Any:
@@ -22,11 +23,30 @@ def put(value: Any, name: str) -> Any:
         reason = _why_not(value)
         if reason is None:
             raise
-        culprit = _innermost(_Named("", value), _DEEPEST)
         raise TypeError(
-            f"{name} cannot be sent to the workers: {culprit.name}is {culprit.value!r}, which cannot be pickled "
-            f"({reason}). Make it inside the function, on the worker, or pass what it is made from."
+            f"{name} cannot be sent to the workers: {culprit(value, reason)}. Make it inside the function, on the "
+            "worker, or pass what it is made from."
         ) from error
+
+
+def culprit(value: Any, reason: Exception) -> str:
+    """A clause: which object of ``value`` cannot be pickled, and why.
+
+    Such as ``"'lock', to which train refers, is <unlocked …>, which cannot be pickled …"``.
+
+    ``reason`` is why ``value`` cannot be pickled as a whole, or unpickled.
+    """
+    found = _innermost(_Named("it ", value), _DEEPEST)
+    why = f"{type(reason).__name__}: {reason}"
+    return f"{found.name}is {_shown(found.value)}, which cannot be pickled and unpickled ({why})"
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
 class _Named(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from typing import Any, Optional, Sequence
 
@@ -10,92 +9,99 @@ import ray
 from ray.exceptions import RayTaskError
 
 from horovod.common.exceptions import HorovodInternalError
-from horovod.ray import _deaths, _waiting
+from horovod.ray import _deaths, _interrupts, _waiting
 from horovod.ray._facts import Place
-from horovod.ray.adapter import Callbacks
+from horovod.ray._messages import Messages
+from horovod.ray._saying import say
 
 # Seconds for which the cause is awaited once a rank has failed as a consequence of another one's failure.
 _CAUSE_S = 10.0
 # Seconds for which the other ranks' view of a death is awaited.
 _VIEW_S = 3.0
-_BETWEEN_LOOKS_S = 0.1
+# Seconds for which interrupted ranks may go on before the driver does.
+_INTERRUPTED_S = 5.0
+_BETWEEN_INTERRUPTS_S = 1.0
 
 
-@dataclasses.dataclass
-class Sender:
-    """Rank 0's end of ``queue``: it says of each message which call of the driver's it belongs to."""
+class Call:
+    """A function that the ranks execute, ``name``.
 
-    queue: Any
-    call: int
-
-    def put(self, message: Any) -> None:
-        """Send ``message``."""
-        self.queue.put((self.call, message))
-
-
-class Messages:
-    """What rank 0 has logged for the driver's callbacks; nothing if ``queue`` or ``callbacks`` is None.
-
-    Only messages of ``call`` count. The queue may have others: a call that has failed leaves rank 0 running.
+    Attributes:
+        pending: what the ranks promise that have not ended it.
     """
 
-    def __init__(self, queue: Optional[Any] = None, callbacks: Callbacks = None, call: int = 0) -> None:
-        self._queue = queue if callbacks else None
-        self._callbacks = callbacks or ()
-        self._call = call
+    def __init__(self, refs: Sequence[Any], places: Sequence[Place], name: str) -> None:
+        self.pending = list(refs)
+        self._refs = refs
+        self._places = dict(zip(refs, places))
+        self._name = name
+        self._values: dict[Any, Any] = {}
 
-    def limit(self, timeout_s: Optional[float]) -> Optional[float]:
-        """For how long to wait before the next look, if the wait could take ``timeout_s`` seconds."""
-        if self._queue is None:
-            return timeout_s
-        return _BETWEEN_LOOKS_S if timeout_s is None else min(_BETWEEN_LOOKS_S, timeout_s)
+    def collect(self, messages: Optional[Messages] = None) -> list[Any]:
+        """Wait for what the ranks return, by rank.
 
-    def deliver(self) -> None:
-        """Hand what has come to each callback."""
-        if self._queue is None:
-            return
-        there = self._queue.size()
-        if there > 0:  # nobody else takes from it
-            for call, message in self._queue.get_nowait_batch(there):
-                for callback in self._callbacks if call == self._call else ():
-                    callback(message)
+        Raises what has failed first. What a rank raises because another has failed is raised only if the other's
+        failure does not become known within some seconds. If this wait is interrupted, so are the ranks.
+        """
+        try:
+            failure = self._attend(messages or Messages())
+        except BaseException:  # Ctrl-C, or what a callback has raised
+            self._interrupt()
+            raise
+        finally:
+            _waiting.let_go(self.pending)
+        if failure is not None:
+            raise failure from None
+        return [self._values[ref] for ref in self._refs]
 
+    def running(self) -> list[Place]:
+        """The ranks that have not ended it."""
+        return [self._places[ref] for ref in self.pending]
 
-def collect(refs: Sequence[Any], places: Sequence[Place], name: str, messages: Optional[Messages] = None) -> list[Any]:
-    """Wait for what the ranks return, by rank. ``name`` is what they do.
-
-    Raises what has failed first. What a rank raises because another has failed is raised only if the other's failure
-    does not become known within some seconds.
-    """
-    messages = messages or Messages()
-    places_of = dict(zip(refs, places))
-    values: dict[Any, Any] = {}
-    pending = list(refs)
-    consequence: Optional[BaseException] = None
-    end: Optional[float] = None
-    try:
-        while pending and (end is None or time.monotonic() < end):
+    def _attend(self, messages: Messages) -> Optional[Exception]:
+        """Take what comes, until all is there, or a failure is known."""
+        consequence: Optional[Exception] = None
+        end: Optional[float] = None
+        while self.pending and (end is None or time.monotonic() < end):
             left = None if end is None else max(0.0, end - time.monotonic())
-            ready, pending = ray.wait(pending, timeout=messages.limit(left))
+            ready, self.pending = ray.wait(self.pending, timeout=messages.limit(left))
             messages.deliver()
             for ref in ready:
-                try:
-                    values[ref] = ray.get(ref)
-                except Exception as error:
-                    if _deaths.is_one(error):
-                        messages.deliver()
-                        raise _deaths.of(places_of[ref], name, error, _view(pending)) from None
-                    if not _is_consequence(error):
-                        messages.deliver()
-                        raise
-                    if consequence is None:
-                        consequence, end = error, time.monotonic() + _CAUSE_S
-    finally:
-        _waiting.let_go(pending)
-    messages.deliver()
-    if consequence is not None:
-        raise consequence
-    return [values[ref] for ref in refs]
+                error = self._take(ref)
+                if error is None:
+                    continue
+                if not _is_consequence(error):
+                    messages.deliver()
+                    return error
+                if consequence is None:
+                    consequence, end = error, time.monotonic() + _CAUSE_S
+        messages.deliver()
+        return consequence
+
+    def _take(self, ref: Any) -> Optional[Exception]:
+        """Keep what a rank has returned, or return what it has raised."""
+        try:
+            self._values[ref] = ray.get(ref)
+            return None
+        except Exception as error:
+            if _deaths.is_one(error):
+                places = list(self._places.values())
+                return _deaths.of(self._places[ref], self._name, error, _view(self.pending), places)
+            return error
+
+    def _interrupt(self) -> None:
+        """Have the ranks end it, each by KeyboardInterrupt."""
+        end = time.monotonic() + _INTERRUPTED_S
+        while self.pending and time.monotonic() < end:
+            _interrupts.send(self.running())  # again and again: a rank that has not begun it hears nothing
+            wait_s = min(_BETWEEN_INTERRUPTS_S, max(0.0, end - time.monotonic()))
+            _, self.pending = ray.wait(self.pending, num_returns=len(self.pending), timeout=wait_s)
+        if self.pending:
+            who = ", ".join(map(str, self.running()))
+            say(
+                f"{self._name} goes on in {who}: the interrupt has not ended it within {_INTERRUPTED_S:g} s. It may be "
+                "in C code, or catch KeyboardInterrupt. The next call waits for its end. To end it, call shutdown()"
+            )
 
 
 def _view(pending: list[Any]) -> str:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 import ray
 from ray.util.queue import Queue
 
-from horovod.ray import _checks, _pickling, _results, _waiting
+from horovod.ray import _checks, _dropped, _pickling, _waiting
 from horovod.ray._coordinator import Coordinator
 from horovod.ray._deaths import WorkerDiedError
+from horovod.ray._earlier import Earlier
 from horovod.ray._facts import Facts, Place
+from horovod.ray._messages import Messages, Sender
+from horovod.ray._results import Call
 from horovod.ray._settings import MiniSettings
 from horovod.ray.adapter import Adapter, Callbacks
 from horovod.ray.strategy import BaseStrategy
 
 
 @dataclasses.dataclass
-class _Call:
+class _Work:
     """A function with its arguments, as what a worker executes."""
 
     function: Callable[..., Any]
@@ -39,7 +43,9 @@ class StaticAdapter(Adapter):
         self._places: list[Place] = []  # by rank
         self._queue: Optional[Queue] = None
         self._call = 0  # the number of the newest call
+        self._earlier = Earlier()
         self._dead = ""  # the rank whose process has ended
+        self._finalizer: Optional[weakref.finalize[..., Any]] = None
 
     def start(
         self,
@@ -55,6 +61,7 @@ class StaticAdapter(Adapter):
             if executable_cls is not None:
                 arguments = _pickling.put((executable_cls, executable_args, executable_kwargs), "executable_cls")
                 self._collect([w.start_executable_of.remote(arguments) for w in self.workers], "start")
+            self._finalizer = _dropped.end_with(self, self.strategy)
         except BaseException:
             self.shutdown()
             raise
@@ -94,6 +101,7 @@ class StaticAdapter(Adapter):
             raise _checks.why_no_start(error) from None
 
     def execute(self, fn: Callable[[Any], Any], callbacks: Callbacks = None) -> list[Any]:
+        self._earlier.wait()
         return self._collect(self._submit(fn, fn, callbacks), _name(fn), callbacks)
 
     def run(
@@ -103,7 +111,8 @@ class StaticAdapter(Adapter):
         kwargs: Optional[Mapping[str, Any]] = None,
         callbacks: Callbacks = None,
     ) -> list[Any]:
-        return self._collect(self._submit(_call(fn, args, kwargs), fn, callbacks), _name(fn), callbacks)
+        self._earlier.wait()
+        return self._collect(self._submit(_work(fn, args, kwargs), fn, callbacks), _name(fn), callbacks)
 
     def run_remote(
         self,
@@ -111,9 +120,12 @@ class StaticAdapter(Adapter):
         args: Optional[Sequence[Any]] = None,
         kwargs: Optional[Mapping[str, Any]] = None,
     ) -> list[Any]:
-        return self._submit(_call(fn, args, kwargs), fn)
+        refs = self._submit(_work(fn, args, kwargs), fn)
+        self._earlier.add(_name(fn), zip(self._places, self.workers))
+        return refs
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:
+        self._earlier.wait()
         return self._collect(self._submit(fn, fn, workers=self._started()[:1]), _name(fn))[0]
 
     def _submit(
@@ -129,9 +141,9 @@ class StaticAdapter(Adapter):
         if callbacks and self._queue is None:
             self._queue = Queue(actor_options={"num_cpus": 0})
         self._call += 1
-        workers[0].set_queue.remote(_results.Sender(self._queue, self._call) if callbacks else None)
+        workers[0].set_queue.remote(Sender(self._queue, self._call) if callbacks else None)
         return [
-            worker.execute.options(name=f"horovod: {_name(named_for)}, rank {rank}").remote(shared)
+            worker.call.options(name=f"horovod: {_name(named_for)}, rank {rank}").remote(shared)
             for rank, worker in enumerate(workers)
         ]
 
@@ -143,14 +155,20 @@ class StaticAdapter(Adapter):
         return self.workers
 
     def _collect(self, refs: list[Any], name: str, callbacks: Callbacks = None) -> list[Any]:
+        call = Call(refs, self._places, name)
         try:
-            return _results.collect(refs, self._places, name, _results.Messages(self._queue, callbacks, self._call))
+            return call.collect(Messages(self._queue, callbacks, self._call))
         except WorkerDiedError as death:
             self._dead = str(self._places[death.rank])
             raise
+        finally:
+            self._earlier.add(name, [(place, self.workers[place.rank]) for place in call.running()])
 
     def shutdown(self) -> None:
         self.workers, self._places, self._dead = [], [], ""
+        self._earlier = Earlier()
+        if self._finalizer is not None:
+            self._finalizer.detach()
         self.strategy.shutdown()
         if self._queue is not None:
             self._queue.shutdown(force=True)
@@ -174,8 +192,8 @@ def visible_gpus(facts: Sequence[Facts]) -> list[dict[str, str]]:
     return [{"CUDA_VISIBLE_DEVICES": ",".join(of_node[f.node_id])} if of_node[f.node_id] else {} for f in facts]
 
 
-def _call(fn: Callable[..., Any], args: Optional[Sequence[Any]], kwargs: Optional[Mapping[str, Any]]) -> _Call:
-    return _Call(fn, tuple(args or ()), dict(kwargs or {}))
+def _work(fn: Callable[..., Any], args: Optional[Sequence[Any]], kwargs: Optional[Mapping[str, Any]]) -> _Work:
+    return _Work(fn, tuple(args or ()), dict(kwargs or {}))
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -10,8 +10,8 @@ import ray
 from horovod.ray import _resources
 from horovod.ray._saying import say
 
-_FIRST_WORD_S = 5.0
-_MOST_BETWEEN_WORDS_S = 60.0
+FIRST_WORD_S = 5.0
+MOST_BETWEEN_WORDS_S = 60.0
 
 
 def until(ref: Any, timeout_s: float, what: Callable[[], str]) -> bool:
@@ -50,7 +50,7 @@ def let_go(refs: Iterable[Any]) -> None:
 def _unready(refs: list[Any], timeout_s: float, what: Callable[[int], str]) -> list[Any]:
     """What is not there after ``timeout_s`` seconds. Raises the first error among what is."""
     now = time.monotonic()
-    end, pause = now + timeout_s, _FIRST_WORD_S
+    end, pause = now + timeout_s, FIRST_WORD_S
     word, pending = now + pause, refs
     while pending:
         ready, pending = ray.wait(pending, timeout=max(0.0, min(word, end) - time.monotonic()))
@@ -64,6 +64,6 @@ def _unready(refs: list[Any], timeout_s: float, what: Callable[[int], str]) -> l
             break
         if now >= word and pending:
             say(f"waiting for {what(len(pending))}")
-            pause = min(2 * pause, _MOST_BETWEEN_WORDS_S)
+            pause = min(2 * pause, MOST_BETWEEN_WORDS_S)
             word = now + pause
     return pending

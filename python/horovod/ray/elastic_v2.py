@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import time
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from horovod.ray import _elastic_hosts, _elastic_job, _elastic_run, _pickling
-from horovod.ray._elastic_worker import ElasticWorker
 from horovod.ray._saying import say
-from horovod.ray._static import _call, _name
+from horovod.ray._static import _name, _work
 from horovod.ray.adapter import Adapter, Callbacks
 from horovod.runner.elastic import driver
 from horovod.runner.elastic.discovery import HostDiscovery
@@ -65,7 +62,7 @@ class TestDiscovery(RayHostDiscovery):
         cpus_per_worker: CPUs that a worker needs.
         gpus_per_worker: GPUs that a worker needs.
         verbose: say each change.
-        _graceful: a host that goes leaves at the next commit. If not, Ray kills its workers, too.
+        _graceful: a host that goes leaves at the next commit. If not, its workers are killed, too.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -121,15 +118,8 @@ class TestDiscovery(RayHostDiscovery):
 
 def kill_workers_of(address: str) -> None:
     """Kill the elastic workers that this driver's jobs have on the nodes with this address."""
-    from ray._private import state
-
-    nodes = {node["NodeID"] for node in ray.nodes() if node["NodeManagerAddress"] == address}
-    for actor in state.actors(job_id=ray.get_runtime_context().job_id, actor_state_name="ALIVE").values():
-        node_id = actor["Address"]["NodeID"]
-        if actor["ActorClassName"] == ElasticWorker.__name__ and node_id in nodes:
-            where = NodeAffinitySchedulingStrategy(node_id, soft=False)
-            kill = ray.remote(os.kill).options(num_cpus=0, scheduling_strategy=where, max_retries=0)
-            kill.remote(actor["Pid"], signal.SIGKILL)
+    for job in list(_elastic_run.running):
+        job.kill_workers.remote(address)
 
 
 def per_worker_resources(cpus: float, gpus: float) -> dict[str, float]:
@@ -217,7 +207,7 @@ class ElasticAdapter(Adapter):
         kwargs: Optional[Mapping[str, Any]] = None,
         callbacks: Callbacks = None,
     ) -> list[Any]:
-        return self._run(_call(fn, args, kwargs), _name(fn), callbacks)
+        return self._run(_work(fn, args, kwargs), _name(fn), callbacks)
 
     def _run(self, work: Callable[[Any], Any], name: str, callbacks: Callbacks) -> list[Any]:
         if self._variables is None:

@@ -99,12 +99,17 @@ class BaseStrategy(abc.ABC):
 
     def shutdown(self) -> None:
         """End the workers, and release the placement group if it was made here."""
-        for worker in self.workers:
-            ray.kill(worker)
-        self.workers = []
-        if self._created_placement_group is not None:
-            ray.util.remove_placement_group(self._created_placement_group)
-        self._created_placement_group = self.placement_group = None
+        workers, group = self.workers, self._created_placement_group
+        self.workers, self._created_placement_group, self.placement_group = [], None, None
+        if not ray.is_initialized():
+            return  # they have ended with the connection; ray.kill would make another
+        try:
+            for worker in workers:
+                ray.kill(worker)
+            if group is not None:
+                ray.util.remove_placement_group(group)
+        except ray.exceptions.ActorHandleNotFoundError:
+            pass  # they are of an earlier connection
 
 
 class ColocatedStrategy(BaseStrategy):

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from horovod.ray import _facts, _failing, _rendezvous, _secret, ray_logger
+from horovod.ray import _facts, _failing, _interrupts, _rendezvous, _secret, _sending, ray_logger
 
 
 class BaseHorovodWorker:
@@ -70,13 +70,21 @@ class BaseHorovodWorker:
         with _failing.told():
             return func(self.executable)
 
+    def call(self, func: Callable[[Any], Any]) -> Any:
+        """Do as :meth:`execute`, for the driver: it can interrupt this, and learns what cannot be sent to it."""
+        with _interrupts.heard():
+            return _sending.call(lambda: self.execute(func), repr(self))
+
     def set_queue(self, queue: Any) -> None:
         """Have ``ray_logger.log`` put what it is given into ``queue``."""
         ray_logger.configure(queue)
 
+    def idle(self) -> None:
+        """Return once the calls before this one have ended."""
+
     def facts(self) -> _facts.Facts:
         """Where this actor runs, and with which versions."""
-        return _facts.of_this_process()
+        return _facts.of_this_process()._replace(hears=_interrupts.prepare())
 
     def secret_key(self) -> str:
         """The job's secret, for another process of the job. It is made here if this one has none."""
