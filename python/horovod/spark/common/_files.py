@@ -1,0 +1,41 @@
+"""Opening the file system behind a URL: fsspec's for files of all kinds, and pyarrow's to read Parquet from it."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional
+
+
+def open_filesystem(url: str, storage_options: Optional[Mapping[str, Any]] = None) -> tuple[Any, str]:
+    """The file system of fsspec that has the URL, and the path there.
+
+    Raises:
+        ImportError: the package that knows this kind of URL is missing; the text names it.
+        ValueError: nothing knows this kind of URL.
+    """
+    import fsspec
+
+    filesystem, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
+    return filesystem, path
+
+
+def for_arrow(filesystem: Any) -> Any:
+    """The same file system, for pyarrow."""
+    from pyarrow import fs
+
+    if is_local(filesystem):
+        return fs.LocalFileSystem()
+    wrapped = getattr(filesystem, "fs", None)
+    if isinstance(wrapped, fs.FileSystem):  # such as Hadoop's
+        return wrapped
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+
+
+def protocols(filesystem: Any) -> tuple[str, ...]:
+    """The schemes of the file system's URLs."""
+    names = filesystem.protocol
+    return tuple(names) if isinstance(names, (tuple, list)) else (names,)
+
+
+def is_local(filesystem: Any) -> bool:
+    """Whether the files are of this machine."""
+    return "file" in protocols(filesystem)

@@ -1,0 +1,179 @@
+"""Stores on file systems that fsspec knows."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any, Callable, ContextManager, Mapping, Optional
+
+from horovod.spark.common import _files, _sync
+from horovod.spark.common._store import RemoteStore, Store
+
+
+class AbstractFilesystemStore(Store):
+    """A store whose paths lie in one file system.
+
+    Args:
+        prefix_path: the folder of all that has no other path.
+        train_path: the folder of the training rows; ``intermediate_train_data`` below the prefix without it.
+        val_path: the folder of the validation rows; ``intermediate_val_data`` without it.
+        test_path: the folder of the test rows; ``intermediate_test_data`` without it.
+        runs_path: the folder of the runs; ``runs`` without it.
+        save_runs: whether checkpoints and logs are kept.
+        storage_options: arguments for the file system of fsspec, such as keys and an endpoint.
+        checkpoint_filename: the checkpoint's name within a run's folder; ``checkpoint`` without it.
+    """
+
+    _checkpoint_filename = "checkpoint"
+
+    def __init__(
+        self,
+        prefix_path: str,
+        train_path: Optional[str] = None,
+        val_path: Optional[str] = None,
+        test_path: Optional[str] = None,
+        runs_path: Optional[str] = None,
+        save_runs: bool = True,
+        storage_options: Optional[Mapping[str, Any]] = None,
+        checkpoint_filename: Optional[str] = None,
+    ) -> None:
+        self.prefix_path = self.get_full_path(prefix_path)
+        self.storage_options = dict(storage_options or {})
+        self._train_path = self._path(train_path, "intermediate_train_data")
+        self._val_path = self._path(val_path, "intermediate_val_data")
+        self._test_path = self._path(test_path, "intermediate_test_data")
+        self._runs_path = self._path(runs_path, "runs")
+        self._save_runs = save_runs
+        self._checkpoint_filename = checkpoint_filename or self._checkpoint_filename
+        self._opened: Any = None
+
+    def _path(self, given: Optional[str], name: str) -> str:
+        return self.get_full_path(given) if given else join(self.prefix_path, name)
+
+    def get_full_path(self, path: str) -> str:
+        """The path as a URL."""
+        return path
+
+    @property
+    def fs(self) -> Any:
+        """The file system, as an object of fsspec."""
+        if self._opened is None:
+            self._opened, _ = _files.open_filesystem(self.prefix_path, self.storage_options)
+        return self._opened
+
+    def get_localized_path(self, path: str) -> str:
+        """The path within the file system: without the URL's scheme."""
+        return str(self.fs._strip_protocol(path))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    def is_parquet_dataset(self, path: str) -> bool:
+        try:
+            return bool(self.get_parquet_dataset(path).files)
+        except (OSError, ValueError):  # pyarrow's errors are of these types
+            return False
+
+    def get_parquet_dataset(self, path: str) -> Any:
+        from pyarrow import parquet
+
+        return parquet.ParquetDataset(self.get_localized_path(path), filesystem=_files.for_arrow(self.fs))
+
+    def get_train_data_path(self, idx: Optional[int] = None) -> str:
+        return _numbered(self._train_path, idx)
+
+    def get_val_data_path(self, idx: Optional[int] = None) -> str:
+        return _numbered(self._val_path, idx)
+
+    def get_test_data_path(self, idx: Optional[int] = None) -> str:
+        return _numbered(self._test_path, idx)
+
+    def saving_runs(self) -> bool:
+        return self._save_runs
+
+    def get_runs_path(self) -> str:
+        return self._runs_path
+
+    def get_run_path(self, run_id: str) -> str:
+        return join(self._runs_path, run_id)
+
+    def get_checkpoint_path(self, run_id: str) -> Optional[str]:
+        return join(self.get_run_path(run_id), self._checkpoint_filename) if self._save_runs else None
+
+    def get_checkpoints(self, run_id: str, suffix: str = ".ckpt") -> list[str]:
+        folder = self.get_run_path(run_id)
+        if not self.exists(folder):
+            return []
+        names = (os.path.basename(path) for path in self.fs.find(self.get_localized_path(folder), maxdepth=1))
+        return [join(folder, name) for name in sorted(names) if name.endswith(suffix)]
+
+    def get_logs_path(self, run_id: str) -> Optional[str]:
+        return join(self.get_run_path(run_id), self.get_logs_subdir()) if self._save_runs else None
+
+    def get_checkpoint_filename(self) -> str:
+        return self._checkpoint_filename
+
+    def get_logs_subdir(self) -> str:
+        return "logs"
+
+    def exists(self, path: str) -> bool:
+        self.fs.invalidate_cache()  # others write here, too
+        return bool(self.fs.exists(self.get_localized_path(path)))
+
+    def read(self, path: str) -> bytes:
+        with self.fs.open(self.get_localized_path(path), "rb") as file:
+            return bytes(file.read())
+
+    def write_text(self, path: str, text: str) -> None:
+        _sync.write(self.fs, self.get_localized_path(path), text.encode())
+
+    def get_local_output_dir_fn(self, run_id: str) -> Callable[[], ContextManager[str]]:
+        return _sync.LocalFolder(run_id)
+
+    def sync_fn(self, run_id: str) -> Callable[[str], None]:
+        return _sync.Sync(self.get_run_path(run_id), self.storage_options)
+
+    def to_remote(self, run_id: str, dataset_idx: Optional[int]) -> RemoteStore:
+        return RemoteStore(
+            train_data_path=self.get_train_data_path(dataset_idx),
+            val_data_path=self.get_val_data_path(dataset_idx),
+            test_data_path=self.get_test_data_path(dataset_idx),
+            saving_runs=self.saving_runs(),
+            runs_path=self.get_runs_path(),
+            run_path=self.get_run_path(run_id),
+            checkpoint_path=self.get_checkpoint_path(run_id),
+            logs_path=self.get_logs_path(run_id),
+            checkpoint_filename=self.get_checkpoint_filename(),
+            logs_subdir=self.get_logs_subdir(),
+            storage_options=dict(self.storage_options),
+            get_local_output_dir=self.get_local_output_dir_fn(run_id),
+            sync=self.sync_fn(run_id),
+        )
+
+
+class FilesystemStore(AbstractFilesystemStore):
+    """A store in a folder: a path, or any URL that fsspec knows, such as ``s3://bucket/folder``.
+
+    A path must be the same files on all hosts, such as those of an NFS.
+    """
+
+    def get_full_path(self, path: str) -> str:
+        """The path as a URL. What has no scheme is a path of this machine."""
+        return path if "://" in path else "file://" + os.path.abspath(path.removeprefix("file:"))
+
+
+class LocalStore(FilesystemStore):
+    """The older name of FilesystemStore."""
+
+    def __init__(self, prefix_path: str, *args: Any, **kwargs: Any) -> None:
+        warnings.warn("LocalStore is deprecated: use FilesystemStore", DeprecationWarning, stacklevel=2)
+        super().__init__(prefix_path, *args, **kwargs)
+
+
+def join(folder: str, name: str) -> str:
+    """The path of what has that name in the folder."""
+    return folder.rstrip("/") + "/" + name
+
+
+def _numbered(path: str, idx: Optional[int]) -> str:
+    return path if idx is None else f"{path.rstrip('/')}.{idx}"

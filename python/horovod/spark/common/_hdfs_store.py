@@ -1,0 +1,87 @@
+"""Stores on HDFS, by pyarrow's client."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional
+from urllib.parse import urlsplit
+
+from horovod.spark.common._filesystem_store import AbstractFilesystemStore
+
+_SCHEME = "hdfs://"
+
+
+class HDFSStore(AbstractFilesystemStore):
+    """A store on HDFS. Each host needs Hadoop's client library: set ``HADOOP_HOME`` and ``CLASSPATH`` there.
+
+    Args:
+        prefix_path: ``hdfs://host:port/path``, or a path. Where host and port are missing, Hadoop's settings name them.
+        host: the name node, in place of the one in the URL.
+        port: its port.
+        user: as whom to connect.
+        kerb_ticket: the path of a Kerberos ticket cache.
+        driver: only ``libhdfs``; pyarrow has no other any more.
+        extra_conf: further settings of Hadoop's client.
+        kwargs: as those of FilesystemStore.
+
+    Raises:
+        ValueError: another driver, or a URL of another kind.
+    """
+
+    def __init__(
+        self,
+        prefix_path: str,
+        train_path: Optional[str] = None,
+        val_path: Optional[str] = None,
+        test_path: Optional[str] = None,
+        runs_path: Optional[str] = None,
+        save_runs: bool = True,
+        host: Optional[str] = None,
+        port: Optional[int] = None,
+        user: Optional[str] = None,
+        kerb_ticket: Optional[str] = None,
+        driver: str = "libhdfs",
+        extra_conf: Optional[Mapping[str, str]] = None,
+        **kwargs: Any,
+    ) -> None:
+        if driver != "libhdfs":
+            raise ValueError(f"driver={driver!r}: pyarrow's client of HDFS is libhdfs, and no other")
+        in_url_host, in_url_port, _ = self.parse_url(prefix_path)
+        self._host = host or in_url_host or "default"
+        self._port = int(port if port is not None else in_url_port or 0)
+        # Host and port are in every URL that this store makes.
+        options = {"user": user, "kerb_ticket": kerb_ticket, "extra_conf": dict(extra_conf) if extra_conf else None}
+        options = {name: value for name, value in options.items() if value is not None}
+        options.update(kwargs.pop("storage_options", None) or {})
+        super().__init__(
+            prefix_path, train_path, val_path, test_path, runs_path, save_runs, storage_options=options, **kwargs
+        )
+
+    @classmethod
+    def matches(cls, path: str) -> bool:
+        """Whether the path is a URL of HDFS."""
+        return path.startswith(_SCHEME)
+
+    @classmethod
+    def parse_url(cls, url: str) -> tuple[Optional[str], Optional[int], str]:
+        """Host, port and path of a URL or path; None for what it does not say.
+
+        Raises:
+            ValueError: it is a URL of another kind, or has a port that is no number, or no absolute path.
+        """
+        if "://" not in url:
+            host, port, path = None, None, url
+        else:
+            if not cls.matches(url):
+                raise ValueError(f"{url}: a URL of HDFS begins with {_SCHEME}")
+            parts = urlsplit(url)
+            host, port, path = parts.hostname, parts.port, parts.path
+        if not path.startswith("/"):
+            raise ValueError(f"{url}: a path of HDFS begins with /, as in hdfs://host:8020/path")
+        return host, port, path
+
+    def get_full_path(self, path: str) -> str:
+        """The path as a URL, with host and port where they are known."""
+        _, _, plain = self.parse_url(path)
+        if self._host == "default":
+            return _SCHEME + plain
+        return f"{_SCHEME}{self._host}{f':{self._port}' if self._port else ''}{plain}"

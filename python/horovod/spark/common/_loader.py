@@ -1,0 +1,62 @@
+"""The batches of an epoch as a training loop wants them: as many on each process, in the form of a framework."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Callable, Iterator, Optional
+
+from horovod.spark.common.reader import ParquetReader
+
+
+class Loader:
+    """Batches, of which each iteration has an epoch's.
+
+    Args:
+        reader: reads them.
+        steps: how many batches an iteration has. With fewer than this process's rows make, iterations continue one
+            another. With more, rows of the same epoch come again. None means each row of this process once, and then
+            the numbers of batches of two processes may differ by one.
+        convert: makes a batch of a dictionary of arrays.
+    """
+
+    def __init__(
+        self, reader: ParquetReader, steps: Optional[int] = None, convert: Optional[Callable[[Any], Any]] = None
+    ) -> None:
+        self.reader = reader
+        self.steps = steps
+        self._convert = convert
+        self._epoch = 0
+        self._endless: Optional[Iterator[Any]] = None
+
+    def __len__(self) -> int:
+        """How many batches an iteration has."""
+        return len(self.reader) if self.steps is None else self.steps
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches of the next epoch."""
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        batches = self._batches(epoch)
+        return batches if self._convert is None else map(self._convert, batches)
+
+    def _batches(self, epoch: int) -> Iterator[Any]:
+        if self.steps is None:
+            return self.reader.batches(epoch)
+        if self.steps < self.reader.rows // self.reader.batch_size:
+            if self._endless is None:
+                self._endless = self._on_and_on(itertools.count())
+            return itertools.islice(self._endless, self.steps)
+        return itertools.islice(self._on_and_on(itertools.repeat(epoch)), self.steps)
+
+    def _on_and_on(self, epochs: Iterator[int]) -> Iterator[Any]:
+        for epoch in epochs:
+            found = False
+            for batch in self.reader.batches(epoch):
+                found = True
+                yield batch
+            if not found:
+                raise ValueError(f"{self.reader.all_rows} rows are too few: this process has none of them")
+
+    def close(self) -> None:
+        """Stop the threads that read ahead."""
+        self._endless = None
+        self.reader.close()

@@ -1,0 +1,86 @@
+"""What a data set says of itself: a file of JSON beside its Parquet files, whose name Parquet's readers skip."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import posixpath
+from typing import Any, Optional
+
+from horovod.spark.common import _sync
+
+FILE = "_horovod.json"
+_VERSION = 1
+
+
+@dataclasses.dataclass
+class Part:
+    """One folder of Parquet files.
+
+    Attributes:
+        files: their names.
+        rows: of all files.
+        size: of the rows, uncompressed, in bytes.
+        columns: a dictionary for each column, as users see it, but with the names of Spark's types.
+    """
+
+    files: list[str]
+    rows: int
+    size: int
+    columns: dict[str, dict[str, Any]]
+
+    def typed(self) -> dict[str, dict[str, Any]]:
+        """The columns as users see them: with Spark's types."""
+        return {
+            name: {**column, "spark_data_type": _spark_type(column["spark_data_type"])}
+            for name, column in self.columns.items()
+        }
+
+
+def write(filesystem: Any, folder: str, part: Part) -> None:
+    """Write a folder's metadata, after its files."""
+    text = json.dumps({"version": _VERSION, **dataclasses.asdict(part)}, indent=1)
+    _sync.write(filesystem, posixpath.join(folder, FILE), text.encode())
+
+
+def read(filesystem: Any, folder: str) -> Optional[Part]:
+    """A folder's metadata; None if it has none, as Parquet files of other programs.
+
+    Raises:
+        ValueError: the file is not what :func:`write` has written.
+    """
+    path = posixpath.join(folder, FILE)
+    try:
+        with filesystem.open(path, "rb") as file:
+            found = json.loads(file.read())
+    except FileNotFoundError:
+        return None
+    except ValueError as e:
+        raise ValueError(f"{path} is no JSON: {e}") from None
+    if not isinstance(found, dict) or found.get("version") != _VERSION:
+        raise ValueError(f"{path} is of another version of gorovod: prepare the data again")
+    return Part(
+        files=[_name(path, file) for file in found["files"]],
+        rows=int(found["rows"]),
+        size=int(found["size"]),
+        columns=found["columns"],
+    )
+
+
+def _name(path: str, file: Any) -> str:
+    if not isinstance(file, str) or "/" in file:
+        raise ValueError(f"{path} names a file outside its folder: {file!r}")
+    return file
+
+
+def _spark_type(name: str) -> type:
+    """The class of that name: one of Spark's types of columns, or of its vectors."""
+    from pyspark.ml import linalg
+    from pyspark.sql import types
+
+    if name in ("DenseVector", "SparseVector"):
+        return getattr(linalg, name)
+    found = getattr(types, name, None)
+    if not (isinstance(found, type) and issubclass(found, types.DataType)):
+        raise ValueError(f"{name!r} is no type of a column of Spark")
+    return found

@@ -1,0 +1,212 @@
+"""Writing a data frame of Spark to a store, in one pass that also learns the columns' shapes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import random
+import time
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
+
+import pyarrow as pa
+
+from horovod.spark import _session
+from horovod.spark.common import _columns, _files, _metadata, _sync, _writing, constants
+
+_CHOICE = "__horovod_validation"
+_SEEN = 30.0  # seconds for files to appear here that tasks have written elsewhere
+
+Validation = Union[None, float, str]
+
+
+def prepare(
+    df: Any,
+    train: str,
+    val: str,
+    storage_options: Mapping[str, Any],
+    columns: Sequence[str],
+    validation: Validation,
+    compress_sparse: bool,
+    partitions: int,
+) -> tuple[_metadata.Part, Optional[_metadata.Part]]:
+    """Write the columns of the data frame to two folders, in place of what is there.
+
+    Returns:
+        What has been written to each folder; None for a second one without rows.
+
+    Raises:
+        ValueError: no rows are left for training, or rows of a column have different shapes.
+        OSError: the folders cannot be written, or the driver does not see what tasks write there.
+    """
+    folders = [_Folder(path, storage_options) for path in (train, val)]
+    for folder in folders:
+        folder.empty()
+    df = df.select(*columns, *([validation] if isinstance(validation, str) and validation not in columns else []))
+    widths = _widths(df) if compress_sparse else {}
+    choice = _CHOICE if validation else None
+    if choice is not None:
+        df = df.withColumn(choice, _chosen(df, validation))
+    if isinstance(validation, str):
+        df = df.drop(validation)
+    work = _writing.Work(train, val, dict(storage_options), choice, widths)
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from horovod.spark.common import _writing
+
+        texts = [json.dumps(dataclasses.asdict(file)) for file in _writing.write(work, batches)]
+        yield pa.RecordBatch.from_pydict({"file": pa.array(texts, pa.string())})
+
+    with described(df, "horovod: write the rows for the training"):
+        rows = _collect(df.repartition(partitions).mapInArrow(task, "file string"))
+    written = [_writing.Written(**json.loads(row.file)) for row in rows]
+    parts = [_part(df, [file for file in written if file.val == is_val], widths) for is_val in (False, True)]
+    if not parts[0].rows:
+        others = f": all its {parts[1].rows} rows are for validation" if parts[1].rows else ""
+        raise ValueError(f"the data frame has no rows for the training{others}")
+    for folder, part in zip(folders, parts):
+        if part.rows:
+            folder.finish(part)
+    return parts[0], parts[1] if parts[1].rows else None
+
+
+def _collect(df: Any) -> list[Any]:
+    """The rows of a data frame; what a task says of the data is raised without Spark's words around it."""
+    try:
+        return list(df.collect())
+    except Exception as e:
+        found = str(e).rpartition("horovod.spark.common._columns.ShapeError: ")
+        if found[1]:
+            raise ValueError(found[2].splitlines()[0]) from None
+        raise
+
+
+def _chosen(df: Any, validation: Validation) -> Any:
+    from pyspark.sql import functions
+
+    if isinstance(validation, str):
+        return functions.col(validation).cast("double")
+    # The seed is in the plan, so that a task that runs again chooses the same rows.
+    return (functions.rand(random.getrandbits(62)) < functions.lit(validation)).cast("double")
+
+
+def _widths(df: Any) -> dict[str, int]:
+    """How many elements that are not zero the vectors of each column have at most."""
+    vectors = [field.name for field in df.schema.fields if _is_vector(field.dataType)]
+    if not vectors:
+        return {}
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from horovod.spark.common import _columns
+
+        for batch in batches:
+            names = batch.schema.names
+            yield pa.RecordBatch.from_pydict(
+                {"name": names, "width": [_columns.widest(batch.column(name)) for name in names]}
+            )
+
+    with described(df, "horovod: measure the sparse vectors"):
+        rows = df.select(*vectors).mapInArrow(task, "name string, width long").groupBy("name").max("width").collect()
+    return {row[0]: row[1] for row in rows}
+
+
+def _is_vector(kind: Any) -> bool:
+    return type(kind).__name__ == "VectorUDT"
+
+
+def _part(df: Any, files: Sequence[_writing.Written], widths: Mapping[str, int]) -> _metadata.Part:
+    columns: dict[str, dict[str, Any]] = {}
+    for field in df.schema.fields:
+        name = field.name
+        if name == _CHOICE or not files:
+            continue
+        shape = files[0].shapes[name]
+        for file in files:
+            if file.shapes[name] != shape:
+                raise _columns.differing(name, shape, file.shapes[name])
+        sparse = _is_vector(field.dataType) and all(name in file.sparse for file in files)
+        columns[name] = describe(field.dataType, shape, sparse, widths.get(name))
+    return _metadata.Part(
+        sorted(file.name for file in files), sum(f.rows for f in files), sum(f.size for f in files), columns
+    )
+
+
+def describe(kind: Any, shape: Sequence[int], sparse: bool, width: Optional[int]) -> dict[str, Any]:
+    """A column's metadata.
+
+    Args:
+        kind: its type in Spark.
+        shape: of a row; empty for a scalar.
+        sparse: whether it has sparse vectors only.
+        width: how many elements of a vector are not zero at most, if they are stored compressed.
+    """
+    size = 1
+    for length in shape:
+        size *= length
+    vector = _is_vector(kind)
+    return {
+        "spark_data_type": ("SparseVector" if sparse else "DenseVector") if vector else type(kind).__name__,
+        "is_sparse_vector_only": sparse,
+        "shape": size,
+        "intermediate_format": constants.NOCHANGE
+        if not vector
+        else constants.ARRAY
+        if width is None
+        else constants.CUSTOM_SPARSE,
+        "max_size": size if width is None else width,
+    }
+
+
+class _Folder:
+    """A folder of a store, as the driver sees it."""
+
+    def __init__(self, path: str, storage_options: Mapping[str, Any]) -> None:
+        self._url = path
+        self._filesystem, self._path = _files.open_filesystem(path, storage_options)
+
+    def empty(self) -> None:
+        """Remove what is there, and make sure that files can be written."""
+        try:
+            if self._filesystem.exists(self._path):
+                self._filesystem.rm(self._path, recursive=True)
+            probe = f"{self._path.rstrip('/')}/_probe"
+            _sync.write(self._filesystem, probe, b"")
+            self._filesystem.rm_file(probe)
+        except (OSError, NotImplementedError) as e:
+            raise OSError(f"the store's folder {self._url} cannot be written: {e or type(e).__name__}") from e
+
+    def finish(self, part: _metadata.Part) -> None:
+        """Wait until the files are here, and write the metadata."""
+        until = time.monotonic() + _SEEN
+        while True:
+            missing = self._missing(part)
+            if not missing:
+                break
+            if time.monotonic() > until:
+                raise OSError(
+                    f"tasks of Spark have written {missing[0]} to {self._url}, but the driver does not find it there: "
+                    "the store must be on a file system that all hosts share"
+                )
+            time.sleep(0.1)
+        _metadata.write(self._filesystem, self._path, part)
+
+    def _missing(self, part: _metadata.Part) -> list[str]:
+        self._filesystem.invalidate_cache()
+        there = {path.rpartition("/")[2] for path in self._filesystem.find(self._path)}
+        return [name for name in part.files if name not in there]
+
+
+@contextlib.contextmanager
+def described(df: Any, words: str) -> Iterator[None]:
+    """Let Spark's UI show these words for the jobs that begin here."""
+    session = df.sparkSession
+    if _session.is_connect(session):
+        yield
+        return
+    context = session.sparkContext
+    before = context.getLocalProperty("spark.job.description")
+    context.setLocalProperty("spark.job.description", words)
+    try:
+        yield
+    finally:
+        context.setLocalProperty("spark.job.description", before)

@@ -1,0 +1,161 @@
+"""What a task of Spark does to write its rows as Parquet. It reaches the store by fsspec, as the training does."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import posixpath
+import uuid
+from typing import Any, Iterable, Iterator, Mapping, Optional
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from horovod.spark.common import _columns, _files
+
+_ROW_GROUP = 8 << 20  # bytes: small enough that processes can share rows evenly, and hold several in memory
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What the tasks write.
+
+    Attributes:
+        train: the folder of the training rows.
+        val: the folder of the validation rows.
+        storage_options: arguments for the file system.
+        choice: the column that says which rows are for validation: those where it is above 0. None if there are none.
+        widths: for each column of vectors to compress, how many elements are not zero at most.
+    """
+
+    train: str
+    val: str
+    storage_options: Mapping[str, Any]
+    choice: Optional[str]
+    widths: Mapping[str, int]
+
+
+@dataclasses.dataclass
+class Written:
+    """A file that a task has written.
+
+    Attributes:
+        val: whether its rows are for validation.
+        name: the file's name.
+        rows: how many there are.
+        size: of the rows, in bytes.
+        shapes: by column, the shape of a row.
+        sparse: the columns whose vectors are all sparse.
+    """
+
+    val: bool
+    name: str
+    rows: int
+    size: int
+    shapes: dict[str, list[int]]
+    sparse: list[str]
+
+
+def write(work: Work, batches: Iterable[pa.RecordBatch]) -> list[Written]:
+    """Write the rows of one task.
+
+    Raises:
+        ShapeError: the rows of a column have different shapes.
+    """
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(contextlib.closing(_File(work, val))) for val in (False, True)]
+        for batch in batches:
+            for file, rows in zip(files, _split(work, pa.Table.from_batches([batch]))):
+                file.add(rows)
+        return [file.finish() for file in files if file.rows]
+
+
+def _split(work: Work, rows: pa.Table) -> Iterator[pa.Table]:
+    if work.choice is None:
+        yield rows
+        return
+    chosen = pc.greater(rows.column(work.choice).cast(pa.float64()), 0).fill_null(False)
+    rows = rows.drop_columns([work.choice])
+    yield rows.filter(pc.invert(chosen))
+    yield rows.filter(chosen)
+
+
+class _File:
+    """A file of Parquet that is made when the first rows come."""
+
+    def __init__(self, work: Work, val: bool) -> None:
+        self._work = work
+        self._folder = work.val if val else work.train
+        self._stored: Any = None
+        self._writer: Any = None
+        self._held: list[pa.Table] = []
+        self._written = Written(val, f"part-{uuid.uuid4().hex}.parquet", 0, 0, {}, [])
+
+    @property
+    def rows(self) -> int:
+        return self._written.rows
+
+    def add(self, rows: pa.Table) -> None:
+        """Write the rows, or hold them until they make a row group."""
+        if not len(rows):
+            return
+        sparse = [c for c in rows.column_names if _all_sparse(rows.column(c))]
+        self._written.sparse = sparse if not self.rows else [c for c in self._written.sparse if c in sparse]
+        for name in rows.column_names:
+            self._shape(name, rows.column(name))
+        rows = _plain(rows, self._work.widths)
+        self._written.rows += len(rows)
+        self._written.size += rows.nbytes
+        self._held.append(rows)
+        if sum(table.nbytes for table in self._held) >= _ROW_GROUP:
+            self._flush()
+
+    def _shape(self, name: str, column: pa.ChunkedArray) -> None:
+        shape = _columns.shape(name, column)
+        if self._written.shapes.setdefault(name, shape) != shape:
+            raise _columns.differing(name, self._written.shapes[name], shape)
+
+    def _flush(self) -> None:
+        table = pa.concat_tables(self._held)
+        self._held.clear()
+        if self._writer is None:
+            filesystem, folder = _files.open_filesystem(self._folder, self._work.storage_options)
+            self._stored = filesystem.open(posixpath.join(folder, self._written.name), "wb")
+            self._writer = parquet.ParquetWriter(self._stored, table.schema)
+        self._writer.write_table(table, row_group_size=len(table))
+
+    def finish(self) -> Written:
+        """Write what is held, and say what has been written."""
+        if self._held:
+            self._flush()
+        self.close()
+        return self._written
+
+    def close(self) -> None:
+        """Close the file. A file that is closed before :meth:`finish` is in no metadata, and so nobody reads it."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+            self._stored.close()
+
+
+def _all_sparse(column: pa.ChunkedArray) -> bool:
+    return _columns.is_vector(column.type) and _columns.only_sparse(column.combine_chunks())
+
+
+def _plain(rows: pa.Table, widths: Mapping[str, int]) -> pa.Table:
+    """The rows with lists in place of vectors."""
+    for place, name in enumerate(rows.column_names):
+        column = rows.column(place)
+        if _columns.is_vector(column.type):
+            column = column.combine_chunks()
+            matrix = _columns.compressed(name, column, widths[name]) if name in widths else _columns.dense(name, column)
+            rows = rows.set_column(place, name, _lists(matrix))
+    return rows
+
+
+def _lists(matrix: np.ndarray) -> pa.Array:
+    ends = np.arange(len(matrix) + 1, dtype=np.int64) * matrix.shape[1]
+    return pa.LargeListArray.from_arrays(ends, matrix.reshape(-1))

@@ -1,0 +1,177 @@
+"""How an estimator's training process gets its batches: a data module."""
+
+from __future__ import annotations
+
+import abc
+import warnings
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from horovod.spark.common._loader import Loader
+from horovod.spark.common.reader import DEFAULT_MEMORY, ParquetReader
+
+__all__ = ["DataModule", "ParquetDataModule", "PetastormDataModule"]
+
+
+class DataModule(abc.ABC):
+    """The batches of one training process, as a context manager. An estimator makes one in each process.
+
+    Args:
+        train_dir: the folder of the training rows, as a path or URL.
+        val_dir: the folder of the validation rows.
+        num_train_epochs: how many epochs the training has.
+        has_val: whether there are validation rows.
+        train_batch_size: rows of a batch for training.
+        val_batch_size: rows of a batch for validation.
+        shuffle: whether to shuffle the training rows.
+        transform_fn: turns some rows, as a pandas.DataFrame, into those to use.
+        inmemory_cache_all: whether to keep all rows in memory after the first epoch.
+        cur_shard: this process among those that share the rows.
+        shard_count: how many processes there are.
+        schema_fields: the columns to read; all without it.
+        storage_options: arguments for the file system of fsspec.
+        steps_per_epoch_train: batches of an epoch of training.
+        steps_per_epoch_val: batches of a validation.
+        verbose: whether to say more.
+        kwargs: for subclasses.
+    """
+
+    def __init__(
+        self,
+        train_dir: str,
+        val_dir: str,
+        num_train_epochs: int = 1,
+        has_val: bool = True,
+        train_batch_size: int = 32,
+        val_batch_size: int = 32,
+        shuffle: bool = True,
+        transform_fn: Optional[Callable[[Any], Any]] = None,
+        inmemory_cache_all: bool = False,
+        cur_shard: int = 0,
+        shard_count: int = 1,
+        schema_fields: Optional[Sequence[str]] = None,
+        storage_options: Optional[Mapping[str, Any]] = None,
+        steps_per_epoch_train: Optional[int] = 1,
+        steps_per_epoch_val: Optional[int] = 1,
+        verbose: Any = True,
+        **kwargs: Any,
+    ) -> None:
+        self.train_dir = train_dir
+        self.val_dir = val_dir
+        self.num_train_epochs = num_train_epochs
+        self.has_val = has_val
+        self.train_batch_size = train_batch_size
+        self.val_batch_size = val_batch_size
+        self.shuffle = shuffle
+        self.transform_fn = transform_fn
+        self.inmemory_cache_all = inmemory_cache_all
+        self.cur_shard = cur_shard
+        self.shard_count = shard_count
+        self.schema_fields = schema_fields
+        self.storage_options = storage_options
+        self.steps_per_epoch_train = steps_per_epoch_train
+        self.steps_per_epoch_val = steps_per_epoch_val
+        self.verbose = verbose
+        self.kwargs = kwargs
+
+    @abc.abstractmethod
+    def __enter__(self) -> Any:
+        """Open what is read."""
+
+    @abc.abstractmethod
+    def __exit__(self, *exception: Any) -> None:
+        """Close it."""
+
+    @abc.abstractmethod
+    def train_data(self) -> Any:
+        """The training batches."""
+
+    @abc.abstractmethod
+    def val_data(self) -> Any:
+        """The validation batches."""
+
+
+class ParquetDataModule(DataModule):
+    """Batches from Parquet files: dictionaries of arrays of numpy by column. See :class:`ParquetReader` for how.
+
+    ``train_data()`` and ``val_data()`` return objects of which each iteration has an epoch's batches: as many as
+    ``steps_per_epoch_train`` and ``steps_per_epoch_val`` say, or each row once if these are None.
+
+    Args:
+        reader_pool_type: ``thread``. Other kinds of petastorm's readers are read by threads, too, with a warning.
+        train_reader_worker_count: threads that read training rows.
+        val_reader_worker_count: threads that read validation rows.
+        random_seed: of the shuffling, which all processes must have in common; 0 without it.
+        memory: bytes that each of the two readers may take in memory for rows.
+        kwargs: as those of DataModule.
+    """
+
+    def __init__(
+        self,
+        train_dir: str,
+        val_dir: str,
+        *args: Any,
+        reader_pool_type: str = "thread",
+        train_reader_worker_count: int = 2,
+        val_reader_worker_count: int = 2,
+        random_seed: Optional[int] = None,
+        memory: int = DEFAULT_MEMORY,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(train_dir, val_dir, *args, **kwargs)
+        if reader_pool_type not in ("thread", "process", "dummy"):
+            raise ValueError(f"reader_pool_type={reader_pool_type!r}: only 'thread' is known")
+        if reader_pool_type != "thread":
+            warnings.warn(f"reader_pool_type={reader_pool_type!r}: threads read Parquet files here", stacklevel=2)
+        self.train_reader_worker_count = train_reader_worker_count
+        self.val_reader_worker_count = val_reader_worker_count
+        self.random_seed = random_seed
+        self.memory = memory
+        self.train_reader: Optional[ParquetReader] = None
+        self.val_reader: Optional[ParquetReader] = None
+
+    def __enter__(self) -> ParquetDataModule:
+        self.train_reader = self._reader(
+            self.train_dir, self.train_batch_size, self.shuffle, self.train_reader_worker_count
+        )
+        if self.has_val:
+            self.val_reader = self._reader(self.val_dir, self.val_batch_size, False, self.val_reader_worker_count)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        for reader in (self.train_reader, self.val_reader):
+            if reader is not None:
+                reader.close()
+
+    def _reader(self, path: str, batch_size: int, shuffle: bool, workers: int) -> ParquetReader:
+        return ParquetReader(
+            path,
+            storage_options=self.storage_options,
+            columns=self.schema_fields,
+            batch_size=batch_size,
+            cur_shard=self.cur_shard,
+            shard_count=self.shard_count,
+            shuffle=shuffle,
+            seed=self.random_seed or 0,
+            workers=workers,
+            memory=self.memory,
+            transform_fn=self.transform_fn,
+            keep=self.inmemory_cache_all,
+        )
+
+    def train_data(self) -> Any:
+        if self.train_reader is None:
+            raise RuntimeError("enter the data module first: with module: ...")
+        return self._loader(self.train_reader, self.steps_per_epoch_train)
+
+    def val_data(self) -> Any:
+        """The validation batches; None if there are no validation rows."""
+        if self.val_reader is None:
+            return None
+        return self._loader(self.val_reader, self.steps_per_epoch_val)
+
+    def _loader(self, reader: ParquetReader, steps: Optional[int]) -> Any:
+        return Loader(reader, steps)
+
+
+PetastormDataModule = ParquetDataModule
+"""Horovod's name for the data module that reads Parquet. Petastorm takes no part."""
