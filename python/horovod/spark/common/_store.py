@@ -6,6 +6,9 @@ import abc
 import dataclasses
 from typing import Any, Callable, ContextManager, Optional
 
+kinds: list[tuple[Callable[[str], bool], Callable[..., Store]]] = []
+"""Which paths belong to which class of stores; the first that matches counts. Module ``store`` fills it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RemoteStore:
@@ -49,13 +52,7 @@ class Store(abc.ABC):
         Returns:
             An HDFSStore for ``hdfs://``; on Databricks a DBFSLocalStore for a path of DBFS; else a FilesystemStore.
         """
-        from horovod.spark.common import _dbfs_store, _filesystem_store, _hdfs_store
-
-        if _hdfs_store.HDFSStore.matches(prefix_path):
-            return _hdfs_store.HDFSStore(prefix_path, *args, **kwargs)
-        if _dbfs_store.on_databricks() and _dbfs_store.DBFSLocalStore.matches(prefix_path):
-            return _dbfs_store.DBFSLocalStore(prefix_path, *args, **kwargs)
-        return _filesystem_store.FilesystemStore(prefix_path, *args, **kwargs)
+        return next(kind for matches, kind in kinds if matches(prefix_path))(prefix_path, *args, **kwargs)
 
     @abc.abstractmethod
     def is_parquet_dataset(self, path: str) -> bool:
