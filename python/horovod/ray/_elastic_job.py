@@ -11,10 +11,10 @@ import ray
 from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError, RayError, RayTaskError
 
 from horovod.ray import _checks, _deaths, _elastic_hosts, _resources, _waiting
-from horovod.ray._drive import Drive
 from horovod.ray._elastic_worker import DONE, ElasticWorker
 from horovod.ray._facts import Facts
 from horovod.ray._secret import JobSecret
+from horovod.runner._drive import Drive
 
 _NEWS_S = 0.5
 _MOST_TEXT = 400

@@ -13,15 +13,11 @@ from horovod.ray import _elastic_hosts, _elastic_job, _elastic_run, _pickling
 from horovod.ray._saying import say
 from horovod.ray._static import _name, _work
 from horovod.ray.adapter import Adapter, Callbacks
+from horovod.runner import _elastic_settings
 from horovod.runner.elastic import driver
 from horovod.runner.elastic.discovery import HostDiscovery
 
 __all__ = ["ElasticAdapter", "RayHostDiscovery", "TestDiscovery"]
-
-# Settings of the engine that the job's driver must know, too.
-_HEARTBEAT = "GOROVOD_HEARTBEAT_SECONDS"
-_CHECKPOINTS = "GOROVOD_CHECKPOINT_DIR"
-_BLACKLIST = "GOROVOD_ELASTIC_BLACKLIST"
 
 
 class RayHostDiscovery(HostDiscovery):
@@ -213,7 +209,7 @@ class ElasticAdapter(Adapter):
         if self._variables is None:
             raise RuntimeError("the job has not been started: call start() first")
         spec = _elastic_job.Spec(
-            config={**self._config, **self._told_by_environment(self._variables)},
+            config={**self._config, **_elastic_settings.told_by_environment(self._variables)},
             per_worker=self._per_worker,
             variables=self._variables,
             name=name,
@@ -222,19 +218,6 @@ class ElasticAdapter(Adapter):
             discover_every=driver.DISCOVER_HOSTS_FREQUENCY_SECS if self._discovery is None else None,
         )
         return _elastic_run.run(spec, self._discovery, callbacks)
-
-    @staticmethod
-    def _told_by_environment(variables: Mapping[str, str]) -> dict[str, Any]:
-        """Settings of the job's driver that the workers' variables have."""
-        told: dict[str, Any] = {}
-        environment = {**os.environ, **variables}
-        if environment.get(_HEARTBEAT):
-            told["heartbeat"] = float(environment[_HEARTBEAT])
-        if environment.get(_CHECKPOINTS):
-            told["resumable"] = True
-        if environment.get(_BLACKLIST) == "host":
-            told["whole_hosts"] = True
-        return told
 
     def run_remote(
         self,

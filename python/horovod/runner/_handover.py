@@ -17,14 +17,13 @@ import socket
 import threading
 import time
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Iterable
 
+from horovod.runner import _channel
 from horovod.runner.common.util.env import get_env_rank_and_size
 
 VARIABLE = "GOROVOD_RUN_CALLER"  # where the caller listens, and the secret
-_CONNECT_S = 30.0  # for a connection to one of the caller's addresses
 _LAST_RESULTS_S = 5.0  # for which close waits for results that are still being received
 
 
@@ -38,7 +37,7 @@ class Handover:
         self._key = secrets.token_bytes(32)
         addresses = _addresses_seen_from(hosts)
         only_here = all(address.startswith("127.") for address in addresses)
-        self._listener = socket.create_server(("127.0.0.1" if only_here else "", 0), backlog=1024)
+        self._listener = _channel.listen(only_here)
         self._where = {"addresses": addresses, "port": self._listener.getsockname()[1], "key": self._key.hex()}
         self._threads: list[threading.Thread] = []
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -69,9 +68,7 @@ class Handover:
     def _serve(self, connected: socket.socket) -> None:
         # A stranger without the secret, or a process that ends before it has a result, leaves no file.
         with contextlib.suppress(OSError, EOFError, AuthenticationError, ValueError):
-            with Connection(connected.detach()) as connection:
-                deliver_challenge(connection, self._key)
-                answer_challenge(connection, self._key)
+            with _channel.welcome(connected, self._key) as connection:
                 rank = int(connection.recv_bytes(16))
                 connection.send_bytes(self._task)
                 result = connection.recv_bytes()
@@ -86,9 +83,8 @@ class Caller:
         """``said`` is the value of the variable. Raises ConnectionError if the caller cannot be reached."""
         where = json.loads(said)
         key = bytes.fromhex(where["key"])
-        self._connection = Connection(_connect(where["addresses"], where["port"]).detach())
-        answer_challenge(self._connection, key)
-        deliver_challenge(self._connection, key)
+        whom = "the program that called horovod.run"
+        self._connection = _channel.connect(where["addresses"], where["port"], key, whom)
         rank, _ = get_env_rank_and_size()
         self._connection.send_bytes(str(rank).encode())
         self.task = self._connection.recv_bytes()
@@ -106,19 +102,6 @@ class Caller:
         """Hand over the result; returns when the caller has written it."""
         self._connection.send_bytes(result)
         self._written.wait()
-
-
-def _connect(addresses: Iterable[str], port: int) -> socket.socket:
-    failures = []
-    for address in addresses:
-        try:
-            connected = socket.create_connection((address, port), _CONNECT_S)
-        except OSError as e:
-            failures.append(f"{address}:{port}: {e}")
-            continue
-        connected.settimeout(None)
-        return connected
-    raise ConnectionError(f"the program that called horovod.run cannot be reached at {'; '.join(failures)}")
 
 
 def _addresses_seen_from(hosts: Iterable[str]) -> list[str]:

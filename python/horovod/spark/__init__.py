@@ -7,6 +7,6 @@
 """
 
 from horovod.spark import _require as _require  # first: it says what is missing
-from horovod.spark.runner import run
+from horovod.spark.runner import run, run_elastic
 
-__all__ = ["run"]
+__all__ = ["run", "run_elastic"]

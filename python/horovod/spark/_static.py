@@ -1,65 +1,181 @@
-"""A job of a fixed size: the tasks of a barrier stage meet, and each calls the function."""
+"""A job of a fixed size: the tasks of a barrier stage."""
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+import contextlib
+import queue
+from typing import Any, Callable, Mapping, Optional
 
-import cloudpickle
+from horovod.spark import _cluster, _failure, _patience, _refusal, _session, _spec
+from horovod.spark._failure import Failure
+from horovod.spark._jobs import SparkJob
+from horovod.spark._output import Output
+from horovod.spark._watch import Watch
 
-from horovod.common import _lib
-from horovod.runner.common.util.host_hash import host_hash
-
-
-def run(
-    session: Any,
-    fn: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    size: int,
-    env: Mapping[str, str],
-) -> list[Any]:
-    """Run the function in ``size`` tasks, and return the results by rank."""
-    work = cloudpickle.dumps((fn, args, kwargs))
-
-    def task(_: Iterable[Any]) -> Iterator[Any]:
-        from horovod.spark import _static
-
-        yield _static.be_a_rank(work, env)
-
-    ranks = session.sparkContext.parallelize(range(size), size).barrier().mapPartitions(task).collect()
-    return [value for _, value in sorted(ranks)]
+_TICK_S = 0.25  # between looks at the time, while there is a limit
+_SPARKS_END_S = 10.0  # for Spark to end a job that is cancelled
 
 
-def be_a_rank(work: bytes, env: Mapping[str, str]) -> tuple[int, Any]:
-    """Meet the other tasks, call the function, and return the rank and the result."""
-    from pyspark import BarrierTaskContext
+def run(session: Any, name: str, size: int, job: Mapping[str, Any], output: Output, silent: bool) -> list[bytes]:
+    """Run a job of ``size`` processes, and return what they return, pickled, by rank.
 
-    context: Any = BarrierTaskContext.get()
-    facts: dict[str, Any] = {"host": host_hash(os.environ.get("CONTAINER_ID"))}
-    if context.partitionId() == 0:
-        address = context.getTaskInfos()[0].address.rpartition(":")[0] or context.getTaskInfos()[0].address
-        key = secrets.token_hex(32)
-        facts.update(
-            address=address, key=key, port=_lib.serve(address, bytes.fromhex(key), len(context.getTaskInfos()))
-        )
-    there = [json.loads(text) for text in context.allGather(json.dumps(facts))]
-    hosts = list(dict.fromkeys(each["host"] for each in there))
-    order = sorted(range(len(there)), key=lambda partition: (hosts.index(there[partition]["host"]), partition))
-    rank = order.index(context.partitionId())
-    own = [partition for partition in order if there[partition]["host"] == facts["host"]]
-    os.environ.update(env)
-    os.environ.update(
-        HOROVOD_RANK=str(rank),
-        HOROVOD_SIZE=str(len(there)),
-        HOROVOD_LOCAL_RANK=str(own.index(context.partitionId())),
-        HOROVOD_LOCAL_SIZE=str(len(own)),
-        HOROVOD_HOSTNAME=facts["host"],
-        HOROVOD_SECRET_KEY=there[0]["key"],
-        HOROVOD_GLOO_RENDEZVOUS_ADDR=there[0]["address"],
-        HOROVOD_GLOO_RENDEZVOUS_PORT=str(there[0]["port"]),
-    )
-    fn, args, kwargs = cloudpickle.loads(work)
-    return rank, fn(*args, **kwargs)
+    Args:
+        session: of Spark.
+        name: of the user's function.
+        size: how many processes there are.
+        job: what :func:`horovod.spark._spec.of_job` takes, beside ``kind`` and ``where``.
+        output: for what the ranks write.
+        silent: do not say what is waited for.
+    """
+    if _session.is_connect(session):
+        return _run_on_connect(session, name, size, job, output, silent)
+    return _Driver(session, name, size, job, output, silent).run()
+
+
+class _Driver:
+    """The driver, where there is a SparkContext: the tasks talk to it."""
+
+    def __init__(
+        self, session: Any, name: str, size: int, job: Mapping[str, Any], output: Output, silent: bool
+    ) -> None:
+        self._context = session.sparkContext
+        self._size = size
+        self._output = output
+        self._watch = Watch(size, _cluster.addresses(self._context), output)
+        spec = _spec.of_job("static", where=self._watch.hub.where, **job)
+        self._patience = _patience.Patience(job["start_timeout"], self._awaited, silent)
+        self._job = SparkJob(session, "run", size, name, _spec.portable(spec), self._ended)
+
+    def run(self) -> list[bytes]:
+        """Watch over the job to its end."""
+        try:
+            rows = self._await_rows()
+            return _values(rows, self._size, lambda: _cluster.executor_of(self._context, self._job.group))
+        finally:
+            self._watch.close()
+            if not self._job.wait(0):
+                self._job.cancel()
+                self._job.wait(_SPARKS_END_S)
+            self._output.finish()
+
+    def _ended(self, rows: Any, error: Any) -> None:
+        self._watch.events.put(("spark", rows, error))
+
+    def _await_rows(self) -> list[Any]:
+        watch = self._watch
+        while True:
+            limited = not watch.begun or watch.failures
+            with contextlib.suppress(queue.Empty):
+                kind, one, other = watch.events.get(timeout=_TICK_S if limited else None)
+                if kind == "spark":
+                    return self._outcome(one, other)
+                watch.take(kind, one, other)
+            if watch.hopeless:
+                self._cancel()
+                raise self._error(watch.failures)
+            if not watch.begun:
+                self._patience.look()
+
+    def _outcome(self, rows: Any, error: Optional[Exception]) -> list[Any]:
+        """What Spark has brought, if no rank has failed."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                kind, one, other = self._watch.events.get_nowait()
+                self._watch.take(kind, one, other)
+        if self._watch.failures:
+            raise self._error(self._watch.failures, "" if error is None else str(_refusal.of(error, self._size)))
+        if error is not None:
+            raise _refusal.of(error, self._size) from error
+        return list(rows)
+
+    def _cancel(self) -> None:
+        self._watch.end()
+        self._job.cancel()
+        self._job.wait(_SPARKS_END_S)
+
+    def _error(self, failures: list[Failure], spark_says: str = "") -> RuntimeError:
+        self._output.finish()
+        names = _cluster.executor_of(self._context, self._job.group)
+        for failure in failures:
+            failure.executor = names.get(failure.attempt, "")
+        return _failure.error(failures, self._output.last_of(str(_failure.cause(failures).rank)), spark_says)
+
+    def _awaited(self) -> str:
+        """What the job waits for before it begins."""
+        here = self._watch.tasks.values()
+        if not here:
+            return f"{self._size} free slots at once. {_cluster.in_words(self._context)}"
+        found = ", ".join(sorted({str(task.member.facts["host"]) for task in here}))
+        missing = self._size - len(here)
+        return f"{missing} of {self._size} tasks to start their Python; those on {found} have. {self._busy()}"
+
+    def _busy(self) -> str:
+        return _cluster.in_words(self._context)
+
+
+def _run_on_connect(
+    session: Any, name: str, size: int, job: Mapping[str, Any], output: Output, silent: bool
+) -> list[bytes]:
+    """Run it over Spark Connect: the tasks cannot talk to this process, so that of partition 0 watches."""
+    events: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+    begun = _Begun(session)
+    what = f"{size} free slots at once"
+    patience = _patience.Patience(job["start_timeout"], lambda: what, silent)
+    spec = _spec.of_job("static", where=None, **job)
+    spark = SparkJob(session, "run", size, name, _spec.portable(spec), lambda *ended: events.put(ended))
+    try:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                rows, error = events.get(timeout=None if begun.tasks else _TICK_S)
+                break
+            if not begun.tasks:
+                patience.look()
+    finally:
+        begun.close()
+        if not spark.wait(0):
+            spark.cancel()
+            spark.wait(_SPARKS_END_S)
+    if error is not None:
+        raise _refusal.of(error, size) from error
+    for row in rows:
+        if row[0] == "watched":
+            failures = [Failure(**fields) for fields in row[1]["failures"]]
+            for who, stream, data in row[1]["output"]:
+                output.write(who, stream, data)
+            output.finish()
+            if failures:
+                raise _failure.error(failures, output.last_of(str(_failure.cause(failures).rank)))
+    return _values(rows, size)
+
+
+class _Begun:
+    """Whether a session of Spark Connect has begun tasks, as far as it says (Spark 4)."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.tasks = not hasattr(session, "registerProgressHandler")
+        if not self.tasks:
+            session.registerProgressHandler(self._heard)
+
+    def _heard(self, stages: Any = None, inflight_tasks: int = 0, **_: Any) -> None:
+        if inflight_tasks > 0:
+            self.tasks = True
+
+    def close(self) -> None:
+        """Listen no more."""
+        if hasattr(self._session, "removeProgressHandler"):
+            with contextlib.suppress(Exception):
+                self._session.removeProgressHandler(self._heard)
+
+
+def _values(rows: list[Any], size: int, executors: Callable[[], Mapping[int, str]] = dict) -> list[bytes]:
+    """The results by rank. ``executors`` gives their names by the ids of tasks' attempts."""
+    values = {}
+    for kind, *what in rows:
+        if kind == "unfit":
+            raise _refusal.of_unfit(what[0], executors())
+        if kind == "value":
+            values[what[0]] = what[1]
+    if len(values) != size:
+        raise RuntimeError(f"only ranks {sorted(values)} of {size} have returned a result")
+    return [values[rank] for rank in range(size)]

@@ -1,10 +1,21 @@
-"""``horovod.spark.run``: a function in the tasks of a barrier stage."""
+"""``horovod.spark.run`` and ``run_elastic``: a function in the tasks of Spark."""
 
 from __future__ import annotations
 
+import operator
+import os
+import sys
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from horovod.spark import _session, _static
+import cloudpickle
+
+from horovod.runner import _elastic_settings, _unpicklable
+from horovod.spark import _cluster, _elastic_job, _session, _static
+from horovod.spark._output import Output
+
+_START_TIMEOUT = "HOROVOD_SPARK_START_TIMEOUT"
+_ELASTIC_TIMEOUT = "HOROVOD_ELASTIC_TIMEOUT"
+_DEFAULT_START_TIMEOUT_S = 600.0
 
 
 def run(
@@ -12,21 +23,49 @@ def run(
     args: Sequence[Any] = (),
     kwargs: Optional[Mapping[str, Any]] = None,
     num_proc: Optional[int] = None,
+    start_timeout: Optional[float] = None,
+    use_mpi: Optional[bool] = None,
+    use_gloo: Optional[bool] = None,
+    extra_mpi_args: Optional[str] = None,
     env: Optional[Mapping[str, str]] = None,
+    stdout: Optional[Any] = None,
+    stderr: Optional[Any] = None,
     verbose: int = 1,
+    nics: Optional[Sequence[str]] = None,
+    prefix_output_with_timestamp: bool = False,
+    executable: Optional[str] = None,
 ) -> list[Any]:
-    """Call ``fn(*args, **kwargs)`` in ``num_proc`` processes, each in a task of Spark. Blocks.
+    """Call ``fn(*args, **kwargs)`` in ``num_proc`` processes, each in a task of Spark, and return what they return.
+
+    The tasks are a barrier stage: Spark starts them all at once, as soon as it has room. Ranks are numbered host by
+    host, that of partition 0 first. Blocks; an interrupt ends all processes.
 
     Args:
-        fn: the function. It calls ``hvd.init()``.
+        fn: the function. It calls ``hvd.init()``. It travels by cloudpickle, as its arguments and results do.
         args: its positional arguments.
         kwargs: its keyword arguments.
         num_proc: how many processes; as many as Spark's default parallelism without it.
+        start_timeout: seconds until all processes must have started; by default those of
+            ``HOROVOD_SPARK_START_TIMEOUT``, or 600.
+        use_mpi: must not be True: Spark starts the processes.
+        use_gloo: changes nothing.
+        extra_mpi_args: must be empty.
         env: variables of the processes' environment, beside those that the executors have.
-        verbose: above 1 tells more.
+        stdout: a file for text, to which what the processes write goes; ``sys.stdout`` without it.
+        stderr: likewise.
+        verbose: 0 does not say what the job waits for.
+        nics: names of the network interfaces that the ranks may use; all without it.
+        prefix_output_with_timestamp: begin each line of the processes with the time, too.
+        executable: the Python of the processes; that of Spark's tasks without it.
 
     Returns:
         The results by rank.
+
+    Raises:
+        RuntimeError: there is no session, Spark has ended the job, or a process has failed: with what it has raised.
+        TimeoutException: of ``horovod.runner.common.util.timeout``: the processes have not started in time.
+        TypeError: ``fn`` cannot be called, or cannot be pickled; it says which object cannot.
+        ValueError: arguments make no sense.
 
     Example:
         >>> import horovod.spark
@@ -37,6 +76,185 @@ def run(
         >>> horovod.spark.run(rank, num_proc=2)
         [0, 1]
     """
+    _refuse_mpi(use_mpi, extra_mpi_args)
     session = _session.active()
-    size = _session.default_parallelism(session) if num_proc is None else num_proc
-    return _static.run(session, fn, tuple(args), dict(kwargs or {}), size, dict(env or {}))
+    size = whole("num_proc", _session.default_parallelism(session) if num_proc is None else num_proc)
+    _check_slots(session, size)
+    job = {
+        "work": pickled(fn, args, kwargs),
+        "path": sys.path,
+        "env": variables(env),
+        "nics": nics,
+        "executable": executable,
+        "start_timeout": start_limit(start_timeout),
+    }
+    output = Output(stdout, stderr, prefix_output_with_timestamp)
+    results = _static.run(session, name_of(fn), size, job, output, silent=verbose < 1)
+    return [cloudpickle.loads(result) for result in results]
+
+
+def run_elastic(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Optional[Mapping[str, Any]] = None,
+    num_proc: Optional[int] = None,
+    min_num_proc: Optional[int] = None,
+    max_num_proc: Optional[int] = None,
+    start_timeout: Optional[float] = None,
+    elastic_timeout: Optional[float] = None,
+    reset_limit: Optional[int] = None,
+    env: Optional[Mapping[str, str]] = None,
+    stdout: Optional[Any] = None,
+    stderr: Optional[Any] = None,
+    verbose: int = 1,
+    nics: Optional[Sequence[str]] = None,
+    prefix_output_with_timestamp: bool = False,
+    min_np: Optional[int] = None,
+    max_np: Optional[int] = None,
+) -> list[Any]:
+    """Call ``fn(*args, **kwargs)`` in processes that may come and go, each in a task of Spark.
+
+    The function trains under ``hvd.elastic.run``. Each attempt of a task counts as a host with one slot. If a process
+    fails, its task fails, and Spark starts it again: here or elsewhere, as ``spark.task.maxFailures`` and
+    ``spark.excludeOnFailure`` say (:mod:`horovod.spark.conf`). The last attempt of a task ends without a failure, so
+    that Spark does not give up the job. Blocks; an interrupt ends all processes.
+
+    Args:
+        fn: the function.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        num_proc: with how many processes the job begins; as many as Spark's default parallelism without it.
+        min_num_proc: the fewest with which it goes on; ``num_proc`` without it.
+        max_num_proc: the most; ``num_proc`` without it.
+        start_timeout: seconds until ``num_proc`` tasks must run; by default those of ``HOROVOD_SPARK_START_TIMEOUT``,
+            or 600.
+        elastic_timeout: seconds for each wait for processes later on; by default those of
+            ``HOROVOD_ELASTIC_TIMEOUT``, or 600.
+        reset_limit: how often the job may be formed anew.
+        env: as :func:`run` has it, like the rest.
+        stdout: a file for text.
+        stderr: likewise.
+        verbose: 0 does not say what happens to the job.
+        nics: names of network interfaces.
+        prefix_output_with_timestamp: begin each line of the processes with the time, too.
+        min_np: old name of ``min_num_proc``, which wins.
+        max_np: old name of ``max_num_proc``, which wins.
+
+    Returns:
+        What the processes of the last world have returned, by rank.
+
+    Raises:
+        RuntimeError: there is no session, or the job has failed: with what the process has raised that failed first.
+        TimeoutException: of ``horovod.runner.common.util.timeout``: there were not enough tasks in time.
+        TypeError: ``fn`` cannot be called, or cannot be pickled; it says which object cannot.
+        ValueError: arguments make no sense; or the session is one of Spark Connect, whose client no task can reach.
+
+    Example:
+        >>> import horovod.spark
+        >>> results = horovod.spark.run_elastic(train, num_proc=4, min_num_proc=2)
+    """
+    session = _session.active()
+    if _session.is_connect(session):
+        raise ValueError(
+            "run_elastic needs a driver with a SparkContext: over Spark Connect no task could reach this process. Use "
+            "horovod.spark.run there."
+        )
+    least, most = min_num_proc if min_np is None else min_np, max_num_proc if max_np is None else max_np
+    size = whole("num_proc", _session.default_parallelism(session) if num_proc is None else num_proc)
+    least = size if least is None else whole("min_num_proc", least)
+    most = size if most is None else whole("max_num_proc", most)
+    if not least <= size <= most:
+        raise ValueError(f"min_num_proc={least}, num_proc={size}, max_num_proc={most}: they must not decrease")
+    _check_slots(session, size)
+    asked = variables(env)
+    config = {
+        "np": size,
+        "min": least,
+        "max": most,
+        "reset_limit": reset_limit,
+        "timeout": elastic_limit(elastic_timeout),
+        "interfaces": list(nics or ()),
+        "terms": {"min": "min_num_proc", "timeout": "elastic_timeout"},
+        **_elastic_settings.told_by_environment(asked),
+    }
+    job = {
+        "work": pickled(fn, args, kwargs),
+        "path": sys.path,
+        "env": asked,
+        "nics": nics,
+        "start_timeout": start_limit(start_timeout),
+    }
+    output = Output(stdout, stderr, prefix_output_with_timestamp)
+    result = _elastic_job.ElasticJob(session, name_of(fn), most, config, job, output, silent=verbose < 1).run()
+    if result.error:
+        raise RuntimeError(result.error)
+    return [cloudpickle.loads(value) for _, value in sorted(result.values.items())]
+
+
+def pickled(fn: Callable[..., Any], args: Sequence[Any], kwargs: Optional[Mapping[str, Any]]) -> bytes:
+    """The function with its arguments. Raises TypeError, which says what is wrong with it."""
+    if not callable(fn):
+        raise TypeError(f"horovod.spark calls a function in each process, but {fn!r} is not callable")
+    call = (fn, tuple(args), dict(kwargs or {}))
+    try:
+        return bytes(cloudpickle.dumps(call))
+    except Exception as error:
+        raise TypeError(
+            f"{name_of(fn)} cannot be sent to Spark's tasks: {_unpicklable.culprit(call, error)}. Make it inside the "
+            "function, in the task, or pass what it is made from."
+        ) from error
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """What the function is called."""
+    return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+def whole(name: str, value: Any) -> int:
+    """The number, which must be whole and above 0."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={value!r}: a whole number is needed") from None
+    if number < 1:
+        raise ValueError(f"{name}={number}: at least 1 is needed")
+    return number
+
+
+def start_limit(asked: Optional[float]) -> float:
+    """Seconds until all processes must have started."""
+    limit = asked if asked is not None else float(os.environ.get(_START_TIMEOUT) or _DEFAULT_START_TIMEOUT_S)
+    if limit <= 0:
+        raise ValueError(f"start_timeout={limit:g}: a time above 0 seconds is needed")
+    return float(limit)
+
+
+def elastic_limit(asked: Optional[float]) -> float:
+    """Seconds for each wait for processes of an elastic job."""
+    limit = asked if asked is not None else float(os.environ.get(_ELASTIC_TIMEOUT) or _DEFAULT_START_TIMEOUT_S)
+    if limit <= 0:
+        raise ValueError(f"elastic_timeout={limit:g}: a time above 0 seconds is needed")
+    return float(limit)
+
+
+def variables(env: Optional[Mapping[str, str]]) -> dict[str, str]:
+    """The variables that the user asks for, as text."""
+    return {str(name): str(value) for name, value in (env or {}).items()}
+
+
+def _refuse_mpi(use_mpi: Optional[bool], extra_mpi_args: Optional[str]) -> None:
+    if use_mpi or extra_mpi_args:
+        given = "use_mpi" if use_mpi else "extra_mpi_args"
+        raise ValueError(f"{given} makes no sense here: Spark's tasks start the processes, not mpirun. Leave it out.")
+
+
+def _check_slots(session: Any, size: int) -> None:
+    """Raise ValueError at once where slots can never be enough: a session on this host has what it has."""
+    if _session.is_connect(session) or not session.sparkContext._jsc.sc().isLocal():
+        return
+    slots = sum(executor.slots for executor in _cluster.executors(session.sparkContext))
+    if 0 < slots < size:
+        raise ValueError(
+            f"num_proc={size}, but this session ({session.sparkContext.master}) has {slots} slots for tasks: lower "
+            f"num_proc, or make the session with master local[{size}]"
+        )

@@ -49,7 +49,9 @@ class Drive:
             pass  # its end is news of its own
 
     def close(self) -> str:
-        """End the program, and return what it has said on stderr."""
+        """End the program, and return what it has said on stderr; nothing the second time."""
+        if self._errors.closed:
+            return ""
         assert self._process.stdin is not None
         try:
             self._process.stdin.close()

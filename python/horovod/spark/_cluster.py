@@ -1,0 +1,70 @@
+"""What Spark itself says of its executors and tasks. Only a driver with a SparkContext can ask."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, NamedTuple
+
+_MOST_TASKS = 100_000
+
+
+class Executor(NamedTuple):
+    """One executor of Spark."""
+
+    id: str
+    host: str
+    slots: int  # for tasks
+    busy: int  # of them
+
+    def __str__(self) -> str:
+        return f"executor {self.id} on {self.host} has {self.slots} slots, {self.busy} of them busy"
+
+
+def executors(context: Any) -> list[Executor]:
+    """The executors that there are; empty if Spark does not say."""
+    try:
+        found = context._jsc.sc().statusStore().executorList(True)
+        every = [found.apply(index) for index in range(found.size())]
+        alone = context._jsc.sc().isLocal()
+        return [
+            Executor(e.id(), e.hostPort().rpartition(":")[0], e.maxTasks(), e.activeTasks())
+            for e in every
+            if alone or e.id() != "driver"
+        ]
+    except Exception:  # it is only a help, by methods that are not public
+        return []
+
+
+def in_words(context: Any) -> str:
+    """The executors, for a message."""
+    there = executors(context)
+    if not there:
+        return "Spark has no executors yet"
+    slots = sum(e.slots for e in there)
+    more = f"; and {len(there) - 8} more" if len(there) > 8 else ""
+    return f"Spark has {slots} slots: " + "; ".join(map(str, there[:8])) + more
+
+
+def executor_of(context: Any, group: str) -> dict[int, str]:
+    """The executors' names, by the ids of the attempts of a job group's tasks, as far as Spark says."""
+    found: dict[int, str] = {}
+    try:
+        tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+        for job in tracker.getJobIdsForGroup(group):
+            for stage in tracker.getJobInfo(job).stageIds:
+                tasks = store.taskList(stage, 0, _MOST_TASKS)
+                for task in (tasks.apply(index) for index in range(tasks.size())):
+                    found[task.taskId()] = task.executorId()
+    except Exception:  # it is only a help, by methods that are not public
+        pass
+    return found
+
+
+def addresses(context: Any) -> list[str]:
+    """Where the executors reach this process."""
+    return [str(context.getConf().get("spark.driver.host", "127.0.0.1"))]
+
+
+def address(context: Any) -> str:
+    """The address of this host, as the executors see it."""
+    return socket.gethostbyname(addresses(context)[0])

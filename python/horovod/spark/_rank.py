@@ -1,0 +1,34 @@
+"""What the process of a rank does first: it takes its place in the job, then the user's function."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any, Mapping, Sequence
+
+from horovod.spark import task
+
+
+def work(path: Sequence[str], variables: Mapping[str, str], devices: Sequence[str], function: bytes) -> bytes:
+    """What ``horovod.runner.run_task`` is to be given.
+
+    The variables have the job's secret, so they travel through a pipe: no list of processes shows them.
+
+    Args:
+        path: where the driver finds modules.
+        variables: of the rank.
+        devices: the GPUs of the rank.
+        function: the user's, with its arguments, pickled.
+    """
+    call = pickle.dumps((enter, (dict(variables), list(devices), function), {}))
+    return pickle.dumps((list(path), call))
+
+
+def enter(variables: Mapping[str, str], devices: Sequence[str], function: bytes) -> Any:
+    """Call the function as a rank."""
+    import cloudpickle
+
+    os.environ.update(variables)
+    task.own_devices = list(devices)
+    fn, args, kwargs = cloudpickle.loads(function)
+    return fn(*args, **kwargs)

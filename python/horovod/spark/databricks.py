@@ -1,0 +1,63 @@
+"""``HorovodRunner``, as Databricks' ``sparkdl`` had it."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+_LEVELS = ("log_callback_only", "all")
+
+
+class HorovodRunner:
+    """Runs a function as a job of Horovod.
+
+    Args:
+        np: how many processes there are: above 0, in tasks of Spark; below 0, ``-np`` of them on the driver, for
+            trials; 0, as many as Spark's default parallelism.
+        driver_log_verbosity: "all" prints what the processes write. "log_callback_only" does so only where an error
+            has the last lines of it.
+
+    Raises:
+        ValueError: ``driver_log_verbosity`` is something else.
+
+    Example:
+        >>> from horovod.spark.databricks import HorovodRunner
+        >>> model = HorovodRunner(np=2).run(train, batch_size=64)
+    """
+
+    def __init__(self, *, np: int, driver_log_verbosity: str = "log_callback_only") -> None:
+        if driver_log_verbosity not in _LEVELS:
+            raise ValueError(f"driver_log_verbosity={driver_log_verbosity!r}: it is one of {', '.join(_LEVELS)}")
+        self._np = np
+        self._prints = driver_log_verbosity == "all"
+
+    def run(self, main: Callable[..., Any], **kwargs: Any) -> Any:
+        """Call ``main(**kwargs)`` in every process.
+
+        Args:
+            main: the function. It calls ``hvd.init()``.
+            kwargs: its arguments.
+
+        Returns:
+            What rank 0 returns.
+
+        Raises:
+            RuntimeError: a process has failed; :func:`horovod.spark.run` says what else there is.
+        """
+        if self._np < 0:
+            from horovod import runner
+
+            return runner.run(main, kwargs=kwargs, num_proc=-self._np)[0]
+        from horovod import spark
+
+        file = None if self._prints else _Nobody()
+        return spark.run(main, kwargs=kwargs, num_proc=self._np or None, stdout=file, stderr=file)[0]
+
+
+class _Nobody:
+    """A file that nobody reads."""
+
+    def write(self, text: str) -> None:
+        """Forget it."""
+
+    def flush(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,47 @@
+"""What the tests have ranks do."""
+
+import os
+import signal
+import sys
+import time
+
+
+def place(add=0):
+    import torch
+
+    import horovod.torch as hvd
+
+    hvd.init()
+    total = hvd.allreduce(torch.ones(3), op=hvd.Sum, name="total")
+    assert total.tolist() == [hvd.size()] * 3
+    return hvd.rank() + add, hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()
+
+
+def fail(how, victim=1):
+    """Take part in an allreduce that rank ``victim`` never comes to."""
+    import torch
+
+    import horovod.torch as hvd
+
+    hvd.init()
+    hvd.allreduce(torch.ones(1), name="before")
+    if hvd.rank() == victim:
+        if how == "raise":
+            raise KeyError("batch 7")
+        if how == "exit":
+            print("the disk is full", file=sys.stderr, flush=True)
+            os._exit(3)
+        if how == "leave":
+            sys.exit(0)
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "task":
+            os.kill(task_of_this_rank(), signal.SIGKILL)
+        time.sleep(60)
+    hvd.allreduce(torch.ones(1), name="after")
+
+
+def task_of_this_rank():
+    """The process of Spark's task, which is the parent of this rank's supervisor."""
+    with open(f"/proc/{os.getppid()}/stat") as stat:
+        return int(stat.read().rpartition(")")[2].split()[1])
