@@ -42,6 +42,7 @@ class _Task:
         self._may_fail = context.attemptNumber() + 1 < spec["most_attempts"]
         self._child: Optional[Child] = None
         self._worker = -1
+        self._ordered = False  # whether the driver has had the worker end
         facts = {"partition": context.partitionId(), "attempt": context.taskAttemptId(), "host": socket.gethostname()}
         self._link = Link(spec["where"], lambda kind, fields: self._events.put((kind, fields)), facts)
 
@@ -53,6 +54,7 @@ class _Task:
                 if kind == "start":
                     self._start(what["worker"], what["variables"])
                 elif kind == "signal" and self._child is not None and what["worker"] == self._worker:
+                    self._ordered = True
                     self._child.signal(what["signal"])
                 elif kind == "ended":
                     self._tell(*what)
@@ -72,7 +74,7 @@ class _Task:
         )
         every = {**variables, **gpus, "HOROVOD_SECRET_KEY": self._spec["key"], "HOROVOD_HOSTNAME": self._hash}
         pid = child.begin(_rank.work(self._spec["path"], every, devices, self._spec["work"]))
-        self._child, self._worker = child, worker
+        self._child, self._worker, self._ordered = child, worker, False
         self._link.send("started", worker=worker, pid=pid)
         threading.Thread(target=lambda: self._events.put(("ended", (worker, *child.wait()))), daemon=True).start()
 
@@ -82,7 +84,7 @@ class _Task:
         self._child.close()
         self._child = None
         kind, content = pickle.loads(result) if result else ("", b"")
-        failed = ending != Ending(code=0)
+        failed = ending != Ending(code=0) and not self._ordered
         self._link.send(
             "ended",
             content if kind == "value" else b"",

@@ -23,7 +23,7 @@ SPARK_CONF_DEFAULT_VALUES = {
     f"{_EXCLUDE}.application.maxFailedTasksPerExecutor": "2",
     f"{_EXCLUDE}.application.maxFailedExecutorsPerNode": "2",
 }
-"""What Spark has where none of these is set. ``spark.excludeOnFailure.enabled`` must be true for the others to count."""
+"""What Spark has where none of these is set. The others count only if ``spark.excludeOnFailure.enabled`` is true."""
 
 # Start a task again however often it has failed.
 SPARK_CONF_ALWAYS_RESTART_FAILED_TASK = (_ATTEMPTS, SPARK_CONF_MAX_INT)
