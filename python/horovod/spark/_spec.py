@@ -34,6 +34,7 @@ def of_job(
     """
     return {
         "kind": kind,
+        "module": f"horovod.spark._{kind}_task",
         "work": work,
         "path": list(path),
         "where": where,
@@ -67,7 +68,7 @@ def portable(spec: Mapping[str, Any]) -> Callable[[], Iterator[bytes]]:
             if package.__version__ != spec["horovod"]:
                 trouble = f"{there} (the driver has {spec['horovod']})"
             else:
-                runs = importlib.import_module(f"horovod.spark._{spec['kind']}_task")
+                runs = importlib.import_module(spec["module"])
         except Exception as error:
             trouble = f"a Python ({platform.python_version()}) that cannot import gorovod's horovod.spark: "
             trouble += f"{type(error).__name__}: {error}"
