@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from horovod.common import _job, _lib, _operations, _slots
+from horovod.common import _cells, _job, _lib, _operations
 from horovod.common.exceptions import HorovodInternalError
 
 FLOATS = ctypes.c_float * 4
@@ -15,7 +15,7 @@ def joined():
     _job.init()
 
 
-def allreduce(name, values, flags=_slots.WILL_WAIT | _slots.RELEASE_IF_OK):
+def allreduce(name, values, flags=_cells.WILL_WAIT | _cells.RELEASE_IF_OK):
     at = ctypes.addressof(values)
     operation = _operations.describe(
         name and name.encode(), (len(values),), flags, _lib.ALLREDUCE, _lib.FLOAT32, _lib.SUM, 0, 0, 1.0, 1.0, at, at
@@ -38,7 +38,7 @@ def empty(shape):
     return made, ctypes.addressof(made)
 
 
-@pytest.mark.parametrize("flags", [0, _slots.WILL_WAIT, _slots.RELEASE_IF_OK, _slots.WILL_WAIT | _slots.RELEASE_IF_OK])
+@pytest.mark.parametrize("flags", [0, _cells.WILL_WAIT, _cells.RELEASE_IF_OK, _cells.WILL_WAIT | _cells.RELEASE_IF_OK])
 def test_one(flags):
     values = FLOATS(1, 2, 3, 4)
     operation = allreduce("one", values, flags)
@@ -49,7 +49,7 @@ def test_one(flags):
     operation.release()
     assert operation.keeps is None
     again = allreduce("one", values)
-    assert again is operation  # the slot is used again
+    assert again is operation  # the cell is used again
     again.free()
     assert _lib.load().gorovod_wait(handle, 0) not in (_lib.OK, _lib.IN_PROGRESS), "the handle is still known"
 

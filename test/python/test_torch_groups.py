@@ -19,7 +19,7 @@ from definitions import (
 )
 
 import horovod.torch as hvd
-from horovod.common import _lib, _operations, _slots
+from horovod.common import _cells, _lib, _operations
 from horovod.torch import _staging, _submission, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
@@ -366,12 +366,12 @@ def test_groups_start_when_they_are_complete_everywhere():
 
 def test_a_group_is_one_crossing(monkeypatch):
     crossings = []
-    enqueue_group = _slots.enqueue_group
+    enqueue_group = _cells.enqueue_group
     monkeypatch.setattr(_operations.Operation, "submit", lambda *_: pytest.fail("one by one"))
     monkeypatch.setattr(
-        _slots,
+        _cells,
         "enqueue_group",
-        lambda name, slots: crossings.append((name, len(slots))) or enqueue_group(name, slots),
+        lambda name, cells: crossings.append((name, len(cells))) or enqueue_group(name, cells),
     )
     hvd.grouped_allreduce([torch.ones(2)] * 5, name="crossing")
     assert crossings == [(b"grouped_allreduce.crossing", 5)]
@@ -389,22 +389,22 @@ def test_names_of_groups(kind, name):
 
     def take_the_name():
         address = mine.data_ptr()
-        slot = _slots.describe(
+        cell = _cells.describe(
             wire_name.encode(), mine.shape, 0, _lib.ALLREDUCE, _lib.FLOAT32, hvd.Sum, 0, 0, 1.0, 1.0, address, address
         )  # fmt: skip
-        _slots.enqueue(slot)
-        return slot
+        _cells.enqueue(cell)
+        return cell
 
     if hvd.rank() == 0:
-        slot = take_the_name()
+        cell = take_the_name()
         with pytest.raises(ValueError, match=f'"{wire_name}".* same name'):
             getattr(hvd, f"grouped_{kind}_async")([torch.ones(2), torch.ones(3)], name=name)
     hvd.barrier()
     if hvd.rank() != 0:
-        slot = take_the_name()
-    assert _lib.wait(slot.handle) == _lib.OK
+        cell = take_the_name()
+    assert _lib.wait(cell.handle) == _lib.OK
     assert mine.tolist() == [hvd.size()] * 2
-    _lib.release(slot.handle)
+    _lib.release(cell.handle)
     works()
 
 

@@ -30,7 +30,7 @@ from definitions import (
 )
 
 import horovod.torch as hvd
-from horovod.common import _lib, _slots
+from horovod.common import _cells, _lib
 from horovod.torch import _staging, _submission, mpi_ops
 
 pytestmark = pytest.mark.usefixtures("job")
@@ -547,17 +547,17 @@ def test_mismatched_kinds():
         # The front end puts the kind into the name, so only another user of the engine can get this.
         mine = torch.ones(3)
         kind, output = (_lib.ALLGATHER, 0) if odd else (_lib.BROADCAST, mine.data_ptr())
-        slot = _slots.describe(
+        cell = _cells.describe(
             b"m.kind", mine.shape, 0, kind, _lib.FLOAT32, 0, 0, 0, 1.0, 1.0, mine.data_ptr(), output
         )  # fmt: skip
-        _slots.enqueue(slot)
-        status = _lib.wait(slot.handle)
-        assert status == slot.words[slot.word] == _lib.PRECONDITION_ERROR
+        _cells.enqueue(cell)
+        status = _lib.wait(cell.handle)
+        assert status == cell.words[cell.word] == _lib.PRECONDITION_ERROR
         try:
             raise _lib.error(status)
         finally:
-            _lib.release(slot.handle)
-            slot.free()
+            _lib.release(cell.handle)
+            cell.free()
 
     mismatch("Mismatched operations", submit)
 

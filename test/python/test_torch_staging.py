@@ -240,8 +240,8 @@ def test_groups_on_several_devices_are_refused(gpu):
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
 
 
-def test_the_slot_of_a_waiting_operation_is_used_again(gpu):
-    # An event that is left in a slot would hold up the next operation for ever, or be read after it is gone.
+def test_the_cell_of_a_waiting_operation_is_used_again(gpu):
+    # An event that is left in a cell would hold up the next operation for ever, or be read after it is gone.
     for _ in range(3):
         handle = hvd.allreduce_async(gpu.put(mine()), op=hvd.Sum)
         gpu.run()

@@ -1,4 +1,4 @@
-"""The binding of libgorovod.so. Only this module talks to it, and ``_slots``, which submits operations.
+"""The binding of libgorovod.so. Only this module talks to it, and ``_cells``, which submits operations.
 
 The library is looked for at ``$GOROVOD_LIBRARY``, then at ``horovod/lib/libgorovod.so`` (where a wheel has it), then
 at ``build/libgorovod.so`` of the checkout that this file is in. The C interface is described in ``include/gorovod.h``.

@@ -2,8 +2,8 @@
 
     describe ──▶ submit ──▶ poll, or wait ──▶ output, or failure ──▶ release
 
-``describe`` writes the operation into a slot (see :mod:`._slots`). The front end keeps the memory that it describes
-alive in ``keeps`` until the release. The status word in the slot tells the end without a call of the library. Several
+``describe`` writes the operation into a cell (see :mod:`._cells`). The front end keeps the memory that it describes
+alive in ``keeps`` until the release. The status word in the cell tells the end without a call of the library. Several
 operations that start together are a :class:`Group`, which has the same methods. Those of TensorFlow, and of JAX in
 compiled programs, live in C (``shim/``), by the same calls of ``include/gorovod.h``.
 """
@@ -15,24 +15,24 @@ import math
 import time
 from typing import Any, Callable, Generic, Optional, Sequence, TypeVar
 
-from horovod.common import _lib, _slots
+from horovod.common import _cells, _lib
 
 # Outputs of this size and larger stay in the engine's memory; copying smaller ones is cheaper.
 LARGE_BYTES = 1 << 16
 
 # Local names, because each operation looks them up.
-_OK, _IN_PROGRESS, _RELEASE_IF_OK = _lib.OK, _lib.IN_PROGRESS, _slots.RELEASE_IF_OK
+_OK, _IN_PROGRESS, _RELEASE_IF_OK = _lib.OK, _lib.IN_PROGRESS, _cells.RELEASE_IF_OK
 
 
-class Operation(_slots.Slot):
-    """One operation, which is described. After its release the slot is another operation's.
+class Operation(_cells.Cell):
+    """One operation, which is described. After its release the cell is another operation's.
 
     ``submit()`` hands it to the engine. If that raises, as ``_lib.error`` says, free the operation.
     """
 
     __slots__ = ()
 
-    submit = _slots.enqueue  # the function itself, without a wrapper: one more call for each operation is measurable
+    submit = _cells.enqueue  # the function itself, without a wrapper: one more call for each operation is measurable
 
     def status(self) -> int:
         """How the operation has ended, or IN_PROGRESS. Asks nobody."""
@@ -79,7 +79,7 @@ class Operation(_slots.Slot):
         return result
 
     def release(self, reuse: bool = True) -> None:
-        """Forget the operation, which has ended; ``reuse`` says that nobody looks at its slot any more."""
+        """Forget the operation, which has ended; ``reuse`` says that nobody looks at its cell any more."""
         status = self.words[self.word]
         if status != _OK or not self.flags & _RELEASE_IF_OK:
             _lib.release(self.handle)
@@ -89,7 +89,7 @@ class Operation(_slots.Slot):
 
 AnyOperation = TypeVar("AnyOperation", bound=Operation)
 
-describe = _slots.Pool(Operation).describe
+describe = _cells.Pool(Operation).describe
 
 
 class Group(Generic[AnyOperation]):
@@ -101,8 +101,8 @@ class Group(Generic[AnyOperation]):
         self.operations = operations
 
     def submit(self, name: Optional[bytes]) -> None:
-        """As of an operation: all are submitted, or none is. See ``_slots.enqueue_group`` for the name."""
-        _slots.enqueue_group(name, self.operations)
+        """As of an operation: all are submitted, or none is. See ``_cells.enqueue_group`` for the name."""
+        _cells.enqueue_group(name, self.operations)
 
     def submit_as_fits(self, name: Optional[bytes]) -> None:
         """As :meth:`submit`, but one operation is no group, and none needs nothing."""

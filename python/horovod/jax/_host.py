@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from horovod.common import _facts, _lib, _operations, _slots
+from horovod.common import _cells, _facts, _lib, _operations
 
 # Operations whose output the engine allocates.
 _SHAPED_BY_ALL = frozenset(kind.number for kind in _facts.kinds().values() if kind.sized_by_all)
@@ -50,7 +50,7 @@ def run(
             one = _operations.describe(
                 f"{name}.{i}".encode() if name and len(inputs) == 1 else None,
                 array.shape,
-                _slots.WILL_WAIT if output is None else _slots.WILL_WAIT | _slots.RELEASE_IF_OK,
+                _cells.WILL_WAIT if output is None else _cells.WILL_WAIT | _cells.RELEASE_IF_OK,
                 kind,
                 dtype(array),
                 reduce_op,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
 
-from horovod.common._slots import DeviceEvent, Slot
+from horovod.common._cells import Cell, DeviceEvent
 
 # What tests replace: there is no GPU where they run.
 _cuda: Any = torch.cuda
@@ -53,7 +53,7 @@ def for_engine(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> Optional
     return Copies(source, output, event)
 
 
-def tell(operation: Slot, copies: Copies, tensor: torch.Tensor) -> None:
+def tell(operation: Cell, copies: Copies, tensor: torch.Tensor) -> None:
     """Tell an operation on the copies of ``tensor`` when it may read them, and whose memory they stand for."""
     if copies.event is not None:
         operation.wait_for(copies.event)

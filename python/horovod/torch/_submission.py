@@ -23,7 +23,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
-from horovod.common import _arguments, _facts, _lib, _operations, _slots, basics
+from horovod.common import _arguments, _cells, _facts, _lib, _operations, basics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
@@ -42,7 +42,7 @@ class Operation(_operations.Operation):
 
     It ``keeps`` its input, its output, their :class:`Copies` if there are any, and the storage that the engine reads.
     The output is a tensor for the result, perhaps the input itself; None if the engine allocates it. A barrier has
-    neither. As any slot it becomes another operation once it was released: that it stands for a handle is to be seen
+    neither. As any cell it becomes another operation once it was released: that it stands for a handle is to be seen
     in ``_handle_map``. Nobody but the engine knows of an output that is not the input before the end.
     """
 
@@ -75,7 +75,7 @@ class Operation(_operations.Operation):
             self.keeps = (input, output, copies, None, 0)
 
 
-_describe = _slots.Pool(Operation).describe
+_describe = _cells.Pool(Operation).describe
 
 
 class Group(_operations.Group[Operation]):
@@ -309,8 +309,8 @@ def submit(
     storage, address = storage_of(source), source.data_ptr()
     operation = _describe(
         None if name is None else f"{kind}.{name}".encode(), tensor.shape,
-        (_slots.WILL_WAIT if wait else 0) if output is None or copies is not None
-        else _WAITED if wait else _slots.RELEASE_IF_OK,
+        (_cells.WILL_WAIT if wait else 0) if output is None or copies is not None
+        else _WAITED if wait else _cells.RELEASE_IF_OK,
         _KINDS[kind], dtype, reduce_op, root_rank, set_id, prescale, postscale,
         address, address if target is source else 0 if target is None else target.data_ptr(),
     )  # fmt: skip
@@ -332,7 +332,7 @@ def submit(
     return handle
 
 
-_WAITED = _slots.WILL_WAIT | _slots.RELEASE_IF_OK
+_WAITED = _cells.WILL_WAIT | _cells.RELEASE_IF_OK
 _submit_between_graphs = untraced(submit)
 
 
@@ -366,14 +366,14 @@ def submit_group(
         name_of = _numbered(name, len(tensors))
     check_one_device(tensors)
     copies = list(map(for_engine, tensors, outputs))
-    engine_kind, waits = _KINDS[kind], _slots.WILL_WAIT if wait else 0
+    engine_kind, waits = _KINDS[kind], _cells.WILL_WAIT if wait else 0
     operations: list[Operation] = []
     try:
         for tensor, output, copy, dtype in zip(tensors, outputs, copies, dtypes):
             source, target = (tensor, output) if copy is None else copy[:2]
             storage, address = storage_of(source), source.data_ptr()
             operation = _describe(
-                None, tensor.shape, waits if output is None or copy is not None else waits | _slots.RELEASE_IF_OK,
+                None, tensor.shape, waits if output is None or copy is not None else waits | _cells.RELEASE_IF_OK,
                 engine_kind, dtype, reduce_op, 0, set_id, prescale, postscale,
                 address, address if target is source else 0 if target is None else target.data_ptr(),
             )  # fmt: skip
@@ -401,7 +401,7 @@ def _numbered(name: str, n: int) -> _Names:
 def submit_without_tensor(kind: int, process_set: ProcessSet, get: Callable[[Operation], Any] = output_of) -> int:
     """Submit a barrier or a join, and return a handle. The caller will wait for it at once."""
     set_id = process_set_id(process_set)
-    operation = _describe(None, (), _slots.WILL_WAIT, kind, _lib.UINT8, 0, 0, set_id, 1.0, 1.0, 0, 0)
+    operation = _describe(None, (), _cells.WILL_WAIT, kind, _lib.UINT8, 0, 0, set_id, 1.0, 1.0, 0, 0)
     operation.keeps, operation.get = (None, None, None, None, 0), get
     handle = next(_handles)
     _handle_map[handle] = operation
@@ -548,5 +548,5 @@ class Result:
 basics.before_init.append(begin_generation)
 basics.after_shutdown.append(forget_all)
 
-for _module in (__name__, "horovod.torch._staging", _operations.__name__, _slots.__name__, _lib.__name__):
+for _module in (__name__, "horovod.torch._staging", _operations.__name__, _cells.__name__, _lib.__name__):
     never_trace(_module)

@@ -64,7 +64,7 @@ def _broadcast_tensors(
             tensor.copy_(contiguous)
 
 
-class _TensorSlot(NamedTuple):
+class _Placeholder(NamedTuple):
     """Stands for a tensor in the description of an optimizer's state."""
 
     shape: tuple[int, ...]
@@ -160,7 +160,7 @@ def _map_state(value: Any, mine: Any, leaf: Callable[[Any, Any], Any]) -> Any:
 
     ``mine`` is what stands at the same place in this rank's state, or None.
     """
-    if isinstance(value, _TensorSlot):
+    if isinstance(value, _Placeholder):
         return leaf(value, mine)
     if isinstance(value, Mapping):
         mine_of = mine if isinstance(mine, Mapping) else {}
@@ -172,14 +172,14 @@ def _map_state(value: Any, mine: Any, leaf: Callable[[Any, Any], Any]) -> Any:
 
 
 def _describe(state: Any, parameters: list[torch.Tensor], tensors: list[torch.Tensor]) -> Any:
-    """``state`` with slots instead of its tensors, which are appended to ``tensors``."""
+    """``state`` with placeholders instead of its tensors, which are appended to ``tensors``."""
 
     def leaf(value: Any, mine: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         tensors.append(value)
         with_parameter = value.device.type != "cpu" or all(p.device.type == "cpu" for p in parameters)
-        return _TensorSlot(tuple(value.shape), value.dtype, with_parameter)
+        return _Placeholder(tuple(value.shape), value.dtype, with_parameter)
 
     return _map_state(state, None, leaf)
 
@@ -188,7 +188,7 @@ def _rebuild(description: Any, mine: Any, parameters: list[torch.Tensor], tensor
     """Undo :func:`_describe`, with this rank's tensors if they fit, else new ones; they are appended to ``tensors``."""
 
     def leaf(value: Any, old: Any) -> Any:
-        if not isinstance(value, _TensorSlot):
+        if not isinstance(value, _Placeholder):
             return value
         device = parameters[0].device if value.with_parameter and parameters else torch.device("cpu")
         fits = isinstance(old, torch.Tensor) and (tuple(old.shape), old.dtype, old.device) == (*value[:2], device)

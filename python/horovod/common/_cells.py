@@ -1,7 +1,7 @@
 """The memory of operations under way: what ``gorovod_enqueue`` reads, and where the engine says how it went.
 
-A *slot* holds a ``gorovod_op`` (see ``include/gorovod.h``), the name and the shape that it points to, and the status
-that the engine writes when the operation has ended. Slots are reused, so that a submission costs one packing of
+A *cell* holds a ``gorovod_op`` (see ``include/gorovod.h``), the name and the shape that it points to, and the status
+that the engine writes when the operation has ended. Cells are reused, so that a submission costs one packing of
 numbers and one call, and an end is seen without a call.
 
 The submitting calls keep the GIL: they never wait for another rank, and giving it up would let another thread take it
@@ -91,7 +91,7 @@ _DIMS = 8
 
 
 class _Memory(ctypes.Structure):
-    """A slot. From the name to the output all is packed anew for each operation."""
+    """A cell. From the name to the output all is packed anew for each operation."""
 
     _fields_ = [
         ("handle", ctypes.c_int64),
@@ -107,7 +107,7 @@ _BYTES = ctypes.sizeof(_Memory)
 _OP_SIZE = ctypes.sizeof(_Op)
 _AT_NAME, _AT_OP, _AT_STATUS = _Memory.name.offset, _Memory.op.offset, _Memory.status.offset
 _AT_STREAM = _AT_OP + _Op.stream.offset
-_AT_ONCE = 64  # slots are made
+_AT_ONCE = 64  # cells are made
 
 _NAME = f"{_NAME_BYTES - 1}sx{_Memory.shape.offset - _AT_NAME - _NAME_BYTES}x"
 _SHAPE = f"{8 * _DIMS}s"
@@ -121,7 +121,7 @@ assert _Memory.handle.offset == 0 and _BYTES % 8 == 0
 _lengths = [struct.Struct(f"={n}q").pack for n in range(_DIMS + 1)]
 
 
-class Slot:
+class Cell:
     """Memory for one operation at a time. ``words[word]`` is its status, ``_lib.IN_PROGRESS`` until its end.
 
     ``keeps`` is the submitter's: what must be kept alive until then. ``flags`` are those of the operation.
@@ -234,23 +234,23 @@ class Slot:
         self._free.append(self)
 
 
-AnySlot = TypeVar("AnySlot", bound=Slot)
+AnyCell = TypeVar("AnyCell", bound=Cell)
 
 
-class Pool(Generic[AnySlot]):
-    """Slots of one class, which are made when they are needed, and then reused."""
+class Pool(Generic[AnyCell]):
+    """Cells of one class, which are made when they are needed, and then reused."""
 
-    def __init__(self, slot_class: type[AnySlot]) -> None:
-        self._class = slot_class
-        self._free: list[AnySlot] = []
+    def __init__(self, cell_class: type[AnyCell]) -> None:
+        self._class = cell_class
+        self._free: list[AnyCell] = []
 
-    def _more(self) -> AnySlot:
+    def _more(self) -> AnyCell:
         memory = (_Memory * _AT_ONCE)()
         view = memoryview(memory).cast("B")
-        slots = [self._class(self._free, memory, view, i) for i in range(_AT_ONCE)]
-        slots.reverse()
-        self._free.extend(slots[:-1])
-        return slots[-1]
+        cells = [self._class(self._free, memory, view, i) for i in range(_AT_ONCE)]
+        cells.reverse()
+        self._free.extend(cells[:-1])
+        return cells[-1]
 
     def describe(
         self,
@@ -266,37 +266,37 @@ class Pool(Generic[AnySlot]):
         postscale: float,
         input: int,
         output: int,
-    ) -> AnySlot:
+    ) -> AnyCell:
         """Describe an operation on host memory at the address ``input``; see ``gorovod_op``. 0 is no address.
 
         Raises ValueError for a number that does not fit into C's, TypeError for what is no number.
         """
         try:
-            slot = self._free.pop()
+            cell = self._free.pop()
         except IndexError:
-            slot = self._more()
-        slot.flags = flags
+            cell = self._more()
+        cell.flags = flags
         ndim = len(shape)
         large = ndim > _DIMS or (name is not None and len(name) >= _NAME_BYTES)
         try:
             lengths = b"" if large else _lengths[ndim](*shape)
             _pack(
-                slot._view, slot.start, b"" if name is None or large else name, lengths,
+                cell._view, cell.start, b"" if name is None or large else name, lengths,
                 _OP_SIZE, flags, kind, dtype, reduce_op, root_rank, process_set, _HOST_MEMORY, 0, ndim,
-                prescale, postscale, slot.shape_address, 0 if name is None else slot.name_address, input, output,
+                prescale, postscale, cell.shape_address, 0 if name is None else cell.name_address, input, output,
             )  # fmt: skip
             if large:
-                slot._set_large(name, shape)
+                cell._set_large(name, shape)
         except struct.error as e:
-            slot.free()
+            cell.free()
             _lib.int32(reduce_op, "reduce operation")
             _lib.int32(root_rank, "root rank")
             _lib.int32(process_set, "process set id")
             raise TypeError(f"prescale factor {prescale!r} or postscale factor {postscale!r}: {e}") from None
-        return slot
+        return cell
 
 
-describe = Pool(Slot).describe
+describe = Pool(Cell).describe
 
 _library = ctypes.PyDLL(str(_lib.path()))
 _enqueue, _enqueue_group = _library.gorovod_enqueue, _library.gorovod_enqueue_group
@@ -305,26 +305,26 @@ _given_output = ctypes.cast(_library.gorovod_given_output, ctypes.c_void_p).valu
 _event_complete = ctypes.cast(_library.gorovod_event_complete, ctypes.c_void_p).value
 
 
-def enqueue(slot: Slot) -> None:
+def enqueue(cell: Cell) -> None:
     """Submit the operation. Raises as ``_lib.error`` says.
 
-    The slot and the tensor's memory must stay valid and untouched until the operation has ended.
+    The cell and the tensor's memory must stay valid and untouched until the operation has ended.
     """
-    status = _enqueue(slot.op_ref, slot.handle_ref)
+    status = _enqueue(cell.op_ref, cell.handle_ref)
     if status != _lib.OK:
         raise _lib.error(status)
 
 
-def enqueue_group(name: Optional[bytes], slots: Sequence[Slot]) -> None:
+def enqueue_group(name: Optional[bytes], cells: Sequence[Cell]) -> None:
     """Submit operations that start together, all or none. The i-th of n without a name, from 1, is named NAME_iofn.
 
     Without ``name`` the engine names the group. Otherwise as :func:`enqueue`.
     """
-    n = len(slots)
-    ops = array.array("Q", [slot.address for slot in slots]).tobytes()
+    n = len(cells)
+    ops = array.array("Q", [cell.address for cell in cells]).tobytes()
     handles = _lib.array_type(ctypes.c_int64, n)()
     status = _enqueue_group(name, ops, n, handles)
     if status != _lib.OK:
         raise _lib.error(status)
-    for slot, handle in zip(slots, handles[:]):
-        slot._handles[slot._handle] = handle
+    for cell, handle in zip(cells, handles[:]):
+        cell._handles[cell._handle] = handle
