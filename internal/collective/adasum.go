@@ -10,39 +10,39 @@ import (
 )
 
 // Adasum combines data in place, on all members, by Adasum's rule (Maleki et
-// al., arXiv:2006.02924), one segment after the other, and multiplies it by scale.
-// A segment is a tensor of a fused buffer; segments holds their lengths in bytes,
+// al., arXiv:2006.02924), one part after the other, and multiplies it by scale.
+// A part is a tensor of a fused buffer; lengths holds their lengths in bytes,
 // which make len(data), the same on all members. It is not kept. The types are
 // the floats.
 //
 // All members get the same bits, which depend neither on the transport nor on
 // what else is in the buffer. See the type adasum for the order.
-func (l *Lane) Adasum(dt tensor.DType, data []byte, segments []int, scale float64) Op {
+func (l *Lane) Adasum(dt tensor.DType, data []byte, lengths []int, scale float64) Op {
 	switch dt {
 	case tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64:
 	default:
 		return l.refuse("adasum: elements of type %v are not floats", dt)
 	}
 	total := 0
-	for i, n := range segments {
+	for i, n := range lengths {
 		if n < 0 || n > len(data)-total {
-			return l.refuse("adasum: segment %d of %d bytes is beyond the %d of the data", i, n, len(data))
+			return l.refuse("adasum: part %d of %d bytes is beyond the %d of the data", i, n, len(data))
 		}
 		if n%dt.Size() != 0 {
-			return l.refuse("adasum: segment %d of %d bytes is not whole elements of %v", i, n, dt)
+			return l.refuse("adasum: part %d of %d bytes is not whole elements of %v", i, n, dt)
 		}
 		total += n
 	}
 	switch {
 	case total != len(data):
-		return l.refuse("adasum: segments of %d bytes, data of %d", total, len(data))
+		return l.refuse("adasum: parts of %d bytes, data of %d", total, len(data))
 	case len(data) == 0:
 		return l.done()
 	case l.size == 1:
 		l.begin()
 		return l.allreduceLocal.start(l, l.whole(reduction{dt: dt, op: tensor.Sum, in: data, out: data, scale: scale}))
 	}
-	return l.adasum.start(l, dt, data, segments, scale)
+	return l.adasum.start(l, dt, data, lengths, scale)
 }
 
 // adasum combines the members' vectors in a tree, by the rule of products.coefficients.
@@ -51,7 +51,7 @@ func (l *Lane) Adasum(dt tensor.DType, data []byte, segments []int, scale float6
 // groups combine whose numbers differ in bit 0, 1, …: member i with i+1, then the
 // result of i and i+1 with that of i+2 and i+3, the lower one first.
 //
-// The coefficients of a pair depend on whole segments, so a level cannot start
+// The coefficients of a pair depend on whole parts, so a level cannot start
 // before the level below is complete everywhere. But each element's tree can be
 // walked in one place, once the members have dealt the data out among them:
 //
@@ -61,7 +61,7 @@ func (l *Lane) Adasum(dt tensor.DType, data []byte, segments []int, scale float6
 //	         coefficients and combines its piece
 //	collect  an allgather of the pieces that result
 //
-// A dot product is summed in float64, by reduce.Dots within blocks of a segment,
+// A dot product is summed in float64, by reduce.Dots within blocks of a part,
 // then in the order of the blocks. Pieces consist of whole blocks,
 // so who computes which has no influence on the bits. Elements are combined in
 // float64, and rounded once a level; the last level applies the scale.
@@ -71,31 +71,31 @@ func (l *Lane) Adasum(dt tensor.DType, data []byte, segments []int, scale float6
 // products, and combines about n. Memory: n, and the dot products of a level,
 // 24 bytes a pair and block; it is kept. Always chosen for more than one member.
 type adasum struct {
-	lane     *Lane
-	dt       tensor.DType
-	data     []byte
-	scale    float64
-	segments []int // lengths in bytes
-	running  Op    // the exchange under way
-	level    int   // the level whose dot products it carries; -1: deals; levels: collects
-	levels   int
+	lane    *Lane
+	dt      tensor.DType
+	data    []byte
+	scale   float64
+	sizes   []int // of the parts, in bytes
+	running Op    // the exchange under way
+	level   int   // the level whose dot products it carries; -1: deals; levels: collects
+	levels  int
 
-	lengths []int64 // size entries: bytes of each member's piece
-	starts  []int   // size+1 entries: where each piece starts in data
-	blocks  []int   // size+1 entries: the number of each piece's first block
-	first   segment // the first one that reaches into this member's piece
+	lengths []int64    // size entries: bytes of each member's piece
+	starts  []int      // size+1 entries: where each piece starts in data
+	blocks  []int      // size+1 entries: the number of each piece's first block
+	first   adasumPart // the first one that reaches into this member's piece
 
 	vectors  []byte  // this member's piece of each member's vector
 	products []byte  // by member, pair and block: three float64
 	counts   []int64 // size entries: bytes of each member's products
 }
 
-// segment is one of adasum's segments, with its place.
-type segment struct {
+// adasumPart is one of adasum's parts, with its place.
+type adasumPart struct {
 	index  int
 	start  int // in the data
 	end    int
-	block  int // the number of its first block, counted over all segments
+	block  int // the number of its first block, counted over all parts
 	blocks int
 }
 
@@ -104,7 +104,7 @@ const (
 	// summed by themselves: little to do twice, but hundreds of times as long as
 	// its products.
 	blockElements = 1024
-	// maxBlocks is how many blocks a segment has at most, so that the products of
+	// maxBlocks is how many blocks a part has at most, so that the products of
 	// large ones stay few.
 	maxBlocks = 512
 
@@ -118,9 +118,9 @@ func (a *adasum) init(size int) {
 	a.counts = make([]int64, size)
 }
 
-func (a *adasum) start(l *Lane, dt tensor.DType, data []byte, segments []int, scale float64) Op {
+func (a *adasum) start(l *Lane, dt tensor.DType, data []byte, lengths []int, scale float64) Op {
 	a.lane, a.dt, a.data, a.scale = l, dt, data, scale
-	a.segments = append(a.segments[:0], segments...)
+	a.sizes = append(a.sizes[:0], lengths...)
 	rounds := bits.Len(uint(l.size)) - 1
 	a.level, a.levels = -1, rounds
 	if l.size > 1<<rounds {
@@ -182,8 +182,8 @@ func (a *adasum) vector(v int) []byte {
 func (a *adasum) cut() {
 	l, n := a.lane, len(a.data)
 	m := 0
-	s := a.segment(0, 0, 0)
-	for ; s.index < len(a.segments); s = a.after(s) {
+	s := a.part(0, 0, 0)
+	for ; s.index < len(a.sizes); s = a.after(s) {
 		for b := range s.blocks {
 			at, _ := a.block(s, s.block+b)
 			for ; m < l.size && at >= n/l.size*m; m++ {
@@ -205,29 +205,29 @@ func (a *adasum) cut() {
 	}
 }
 
-// segment is the one with the given index, start and first block. The one after
+// part is the one with the given index, start and first block. The one after
 // the last is empty.
-func (a *adasum) segment(index, start, block int) segment {
-	s := segment{index: index, start: start, end: start, block: block}
-	if index < len(a.segments) {
-		s.end += a.segments[index]
+func (a *adasum) part(index, start, block int) adasumPart {
+	s := adasumPart{index: index, start: start, end: start, block: block}
+	if index < len(a.sizes) {
+		s.end += a.sizes[index]
 		s.blocks = ceilDiv(s.end-s.start, a.blockBytes(s))
 	}
 	return s
 }
 
-func (a *adasum) after(s segment) segment {
-	return a.segment(s.index+1, s.end, s.block+s.blocks)
+func (a *adasum) after(s adasumPart) adasumPart {
+	return a.part(s.index+1, s.end, s.block+s.blocks)
 }
 
 // blockBytes is the length of all blocks of s but the last.
-func (a *adasum) blockBytes(s segment) int {
+func (a *adasum) blockBytes(s adasumPart) int {
 	size := a.dt.Size()
 	return size * max(blockElements, ceilDiv((s.end-s.start)/size, maxBlocks))
 }
 
 // block is the range of bytes of data that is block number b, one of s.
-func (a *adasum) block(s segment, b int) (lo, hi int) {
+func (a *adasum) block(s adasumPart, b int) (lo, hi int) {
 	length := a.blockBytes(s)
 	lo = s.start + (b-s.block)*length
 	return lo, min(lo+length, s.end)
@@ -289,7 +289,7 @@ func (a *adasum) combine() {
 }
 
 // sum adds up the products of the blocks of s.
-func (a *adasum) sum(s segment, pair int) (total products) {
+func (a *adasum) sum(s adasumPart, pair int) (total products) {
 	m := 0
 	for b := s.block; b < s.block+s.blocks; b++ {
 		for b >= a.blocks[m+1] {

@@ -9,13 +9,13 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// adasumOf combines float64 vectors, one a member, each of the given segments.
-func adasumOf(t *testing.T, rng *rand.Rand, shared bool, vectors [][]float64, segments ...int) []float64 {
+// adasumOf combines float64 vectors, one a member, each of the given parts.
+func adasumOf(t *testing.T, rng *rand.Rand, shared bool, vectors [][]float64, parts ...int) []float64 {
 	t.Helper()
 	g := newGroup(t, len(vectors), inproc.Options{Shared: shared})
 	bufs := make([][]byte, len(vectors))
-	lengths := make([]int, len(segments))
-	for i, n := range segments {
+	lengths := make([]int, len(parts))
+	for i, n := range parts {
 		lengths[i] = 8 * n
 	}
 	for r, v := range vectors {
@@ -37,13 +37,13 @@ func adasumOf(t *testing.T, rng *rand.Rand, shared bool, vectors [][]float64, se
 }
 
 // forEachAdasum runs f for both kinds of lanes and 1 to 9 members.
-func forEachAdasum(t *testing.T, f func(rng *rand.Rand, combine func(vectors [][]float64, segments ...int) []float64,
+func forEachAdasum(t *testing.T, f func(rng *rand.Rand, combine func(vectors [][]float64, parts ...int) []float64,
 	size int)) {
 	for _, shared := range []bool{true, false} {
 		for size := 1; size <= 9; size++ {
 			rng := random(t)
-			f(rng, func(vectors [][]float64, segments ...int) []float64 {
-				return adasumOf(t, rng, shared, vectors, segments...)
+			f(rng, func(vectors [][]float64, parts ...int) []float64 {
+				return adasumOf(t, rng, shared, vectors, parts...)
 			}, size)
 		}
 	}
@@ -139,20 +139,20 @@ func TestAdasumFollowsTheScale(t *testing.T) {
 }
 
 // The tensors of a fused buffer get the bits that each has by itself.
-func TestAdasumKeepsSegmentsApart(t *testing.T) {
+func TestAdasumKeepsPartsApart(t *testing.T) {
 	forEachAdasum(t, func(rng *rand.Rand, combine func([][]float64, ...int) []float64, size int) {
-		segments := []int{5, 0, 2049, 1, 700, 1024, 3}
+		parts := []int{5, 0, 2049, 1, 700, 1024, 3}
 		total := 0
-		for _, n := range segments {
+		for _, n := range parts {
 			total += n
 		}
 		vectors, part := make([][]float64, size), make([][]float64, size)
 		for r := range vectors {
 			vectors[r] = normals(rng, total)
 		}
-		fused := combine(vectors, segments...)
+		fused := combine(vectors, parts...)
 		at := 0
-		for _, n := range segments {
+		for _, n := range parts {
 			for r := range vectors {
 				part[r] = vectors[r][at : at+n]
 			}

@@ -7,10 +7,10 @@ import (
 )
 
 // allreduceHalving is the allreduce of medium sizes: a reduce-scatter by recursive
-// halving, then an allgather by recursive doubling, over one segment for each member
+// halving, then an allgather by recursive doubling, over one share for each member
 // that takes part. Of the rounds 1, 2, … of halving each splits the range that a
 // member is responsible for: it sends one half to the member on the other side, and
-// combines what it receives with the other half. In the end each owns one segment; the
+// combines what it receives with the other half. In the end each owns one share; the
 // rounds of doubling go back the same way. With a size that is no power of two the
 // first 2×extra members form pairs, as in allreduceDoubling.
 //
@@ -36,7 +36,7 @@ type allreduceHalving struct {
 	// folds out.
 	round  int
 	posted bool   // this round's messages are posted
-	lo, hi int    // the segments that this member is responsible for, or has
+	lo, hi int    // the shares that this member is responsible for, or has
 	data   []byte // this member's data so far: in, then out
 	temp   []byte // what is received in order to be combined or widened
 	wire   []byte // compressed: what is sent
@@ -210,7 +210,7 @@ func (a *allreduceHalving) deal() {
 	}
 }
 
-// own rounds the segment that this member has made, so that it has what the others
+// own rounds the share that this member has made, so that it has what the others
 // are sent.
 func (a *allreduceHalving) own() {
 	if own := a.todo.out[a.lane.offsets[a.lo]:a.lane.offsets[a.hi]]; a.takes && a.todo.compressed() && len(own) > 0 {

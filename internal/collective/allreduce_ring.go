@@ -1,12 +1,12 @@
 package collective
 
 // startAllreduce makes the ring an allreduce of large data: reduce-scatter, then
-// allgather, over one segment a member.
+// allgather, over one share a member.
 //
-// Segment i is combined in the order i, i+1, …, i-1 of the members on its way
+// Share i is combined in the order i, i+1, …, i-1 of the members on its way
 // around, by one member at a time, and its final form is passed around as it is:
 // all members get the same bits. 16-bit floats are rounded at each hop. The scale
-// is applied by the hop that completes a segment.
+// is applied by the hop that completes a share.
 //
 // Compressed, what is sent is rounded at each hop, and so is the final form, once
 // and before it is passed around: see wire.go.

@@ -29,7 +29,7 @@ type Op interface {
 type Carrier interface {
 	AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op
 	AllreduceParts(dt tensor.DType, op tensor.ReduceOp, parts []Part, prescale, postscale float64) Op
-	Adasum(dt tensor.DType, data []byte, segments []int, scale float64) Op
+	Adasum(dt tensor.DType, data []byte, lengths []int, scale float64) Op
 	Allgather(in, out []byte, counts []int64) Op
 	Broadcast(root int, buf []byte) Op
 	Alltoall(in []byte, sendBytes []int64, out []byte, recvBytes []int64) Op

@@ -7,11 +7,11 @@ import "github.com/gorovod/gorovod/internal/reduce"
 // being received and being reduced.
 const pieceBytes = 256 << 10
 
-// ring passes segments around the ring of members: each receives from its
-// predecessor and sends to its successor only. At step t member r sends segment
-// (r-t) mod size and receives segment (r-t-1) mod size, which it sends at step
+// ring passes shares around the ring of members: each receives from its
+// predecessor and sends to its successor only. At step t member r sends share
+// (r-t) mod size and receives share (r-t-1) mod size, which it sends at step
 // t+1. In the first `reducing` steps what arrives is combined with this member's
-// own segment; after that it is final, and goes to its place in the output.
+// own share; after that it is final, and goes to its place in the output.
 //
 // Segments travel in pieces of at most pieceBytes. A piece is passed on as soon
 // as it has been dealt with, and while it is, the next one is arriving.
@@ -32,10 +32,10 @@ type ring struct {
 // cursor is a place in the stream of pieces that one member sends or receives.
 type cursor struct {
 	step int
-	off  int // in the step's segment
+	off  int // in the step's share
 }
 
-// start takes the segments from l.offsets.
+// start takes the shares from l.offsets.
 func (r *ring) start(l *Lane, todo reduction, steps, reducing int) Op {
 	*r = ring{
 		lane: l, todo: todo, steps: steps, reducing: reducing,
@@ -47,8 +47,8 @@ func (r *ring) start(l *Lane, todo reduction, steps, reducing int) Op {
 	return r
 }
 
-// segment is the range of bytes sent at a step; late is 1 for the one received.
-func (r *ring) segment(step, late int) (lo, hi int) {
+// share is the range of bytes sent at a step; late is 1 for the one received.
+func (r *ring) share(step, late int) (lo, hi int) {
 	i := (r.lane.rank - step - late) % r.lane.size
 	if i < 0 {
 		i += r.lane.size
@@ -58,7 +58,7 @@ func (r *ring) segment(step, late int) (lo, hi int) {
 
 // piece is the range of bytes that a cursor stands before.
 func (r *ring) piece(c cursor, late int) (lo, hi int) {
-	lo, hi = r.segment(c.step, late)
+	lo, hi = r.share(c.step, late)
 	lo += c.off
 	return lo, min(lo+r.lane.piece, hi)
 }
@@ -70,10 +70,10 @@ func (r *ring) after(c cursor, late int) cursor {
 	return r.normal(c, late)
 }
 
-// normal steps over the end of a segment and over empty segments.
+// normal steps over the end of a share and over empty shares.
 func (r *ring) normal(c cursor, late int) cursor {
 	for c.step < r.steps {
-		if lo, hi := r.segment(c.step, late); c.off < hi-lo {
+		if lo, hi := r.share(c.step, late); c.off < hi-lo {
 			break
 		}
 		c = cursor{step: c.step + 1}

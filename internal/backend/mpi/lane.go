@@ -190,8 +190,8 @@ func (l *Lane) AlltoallCounts(send, received []int64) collective.Op {
 }
 
 // Adasum is collective.Lane's.
-func (l *Lane) Adasum(dt tensor.DType, data []byte, segments []int, scale float64) collective.Op {
-	return l.overMessages(l.Lane.Adasum(dt, data, segments, scale))
+func (l *Lane) Adasum(dt tensor.DType, data []byte, lengths []int, scale float64) collective.Op {
+	return l.overMessages(l.Lane.Adasum(dt, data, lengths, scale))
 }
 
 // Reduce is collective.Lane's.
