@@ -10,6 +10,7 @@ python=${2:-}
 cd "$(dirname "$0")/.."
 checkout=$PWD
 tools=$PWD/build/wheel-tools/bin
+built=$PWD/${GOROVOD_WHEEL_BUILD:-build/wheel}
 
 # The file's name promises what auditwheel finds.
 audit=$("$tools/auditwheel" show --json "$wheel")
@@ -77,7 +78,7 @@ assert horovod.__file__.startswith(sys.prefix), horovod.__file__
 assert horovod.__version__.startswith("0.28.1"), horovod.__version__
 PY
 
-unset GOROVOD_LIBRARY PYTHONPATH
+unset GOROVOD_LIBRARY GOROVOD_WHEEL_BUILD PYTHONPATH # a rank names variables that it does not know
 cd "$room"
 export PATH=$room/venv/bin:$PATH HOROVODRUN=$room/venv/bin/horovodrun
 gorovod --version
@@ -85,5 +86,5 @@ python use.py
 python scripts/python_tests.py --ranks 2 test/python/test_{basics,fork,torch_ops}.py
 horovodrun -np 2 python examples/pytorch_digits.py
 # The same libraries, as a C program sees them.
-(cd "$checkout" && GOROVOD_TEST_BUILD=$checkout/${GOROVOD_WHEEL_BUILD:-build/wheel} go test -count=1 ./test/cabi)
+(cd "$checkout" && GOROVOD_TEST_BUILD=$built go test -count=1 ./test/cabi)
 echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes, good"
