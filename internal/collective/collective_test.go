@@ -418,9 +418,9 @@ func TestArgumentsAreRefused(t *testing.T) {
 	check(l.AlltoallCounts([]int64{1, 2}, []int64{1}), "1 to receive")
 	check(l.Adasum(tensor.Int32, b, []int{8}, 1), "not floats")
 	check(l.Adasum(99, b, []int{8}, 1), "not floats")
-	check(l.Adasum(tensor.Float32, b, []int{4}, 1), "segments of 4")
-	check(l.Adasum(tensor.Float32, b, []int{4, 8}, 1), "segment 1")
-	check(l.Adasum(tensor.Float32, b, []int{-4, 12}, 1), "segment 0")
+	check(l.Adasum(tensor.Float32, b, []int{4}, 1), "parts of 4")
+	check(l.Adasum(tensor.Float32, b, []int{4, 8}, 1), "part 1")
+	check(l.Adasum(tensor.Float32, b, []int{-4, 12}, 1), "part 0")
 	check(l.Adasum(tensor.Float32, b, []int{6, 2}, 1), "whole elements")
 	check(l.Broadcast(2, b), "root 2")
 	check(l.Broadcast(-1, b), "root -1")
@@ -508,7 +508,7 @@ func repeatable(size int, rings bool) map[string]func(r int, l *Lane) Op {
 	counts, most := make([]int64, size), make([]int64, size)
 	most[0] = 20 * testChunk
 	received := make([][]int64, size) // of an alltoall: each sends 64 bytes to each
-	segments := []int{8, 20*testChunk - 8}
+	parts := []int{8, 20*testChunk - 8}
 	parts := make([][]Part, size)
 	for r := range size {
 		received[r] = slices.Repeat([]int64{64}, size)
@@ -549,7 +549,7 @@ func repeatable(size int, rings bool) map[string]func(r int, l *Lane) Op {
 		"alltoall": func(r int, l *Lane) Op {
 			return l.Alltoall(outs[r], counts, large[r][:len(outs[r])], received[r])
 		},
-		"adasum":  func(r int, l *Lane) Op { return l.Adasum(tensor.Float32, large[r], segments, 1) },
+		"adasum":  func(r int, l *Lane) Op { return l.Adasum(tensor.Float32, large[r], parts, 1) },
 		"barrier": func(r int, l *Lane) Op { return l.Barrier() },
 	}
 	if rings {

@@ -137,13 +137,13 @@ func alltoallCountsJob(rng *rand.Rand, size int) job {
 	}
 }
 
-// adasumJob checks against the naive reference, bit for bit. segments are in
+// adasumJob checks against the naive reference, bit for bit. parts are in
 // elements.
-func adasumJob(rng *rand.Rand, size int, dt tensor.DType, segments []int) job {
+func adasumJob(rng *rand.Rand, size int, dt tensor.DType, parts []int) job {
 	scale := []float64{1, 0.5, 1.0 / 3}[rng.IntN(3)]
 	ins, bufs, total := make([][]byte, size), make([]guarded, size), 0
-	lengths := make([]int, len(segments))
-	for i, n := range segments {
+	lengths := make([]int, len(parts))
+	for i, n := range parts {
 		total += n
 		lengths[i] = n * dt.Size()
 	}
@@ -153,7 +153,7 @@ func adasumJob(rng *rand.Rand, size int, dt tensor.DType, segments []int) job {
 	}
 	want := naiveAdasum(dt, ins, lengths, scale)
 	return job{
-		name: fmt.Sprintf("adasum of %v %v, scale %v, %d members", segments, dt, scale, size),
+		name: fmt.Sprintf("adasum of %v %v, scale %v, %d members", parts, dt, scale, size),
 		start: func(l *Lane) Op {
 			passed := slices.Clone(lengths)
 			op := l.Adasum(dt, bufs[l.rank].data(), passed, scale)
@@ -164,12 +164,12 @@ func adasumJob(rng *rand.Rand, size int, dt tensor.DType, segments []int) job {
 	}
 }
 
-// naiveAdasum is the reference: segment by segment, vectors of the members in a
+// naiveAdasum is the reference: part by part, vectors of the members in a
 // tree.
-func naiveAdasum(dt tensor.DType, ins [][]byte, segments []int, scale float64) []byte {
+func naiveAdasum(dt tensor.DType, ins [][]byte, parts []int, scale float64) []byte {
 	var out []byte
 	off := 0
-	for _, n := range segments {
+	for _, n := range parts {
 		vectors := make([][]byte, len(ins))
 		for r := range ins {
 			vectors[r] = ins[r][off : off+n]
