@@ -12,6 +12,17 @@ class Coordinator:
     """Collects the ranks of a job with their nodes, and tells each its place.
 
     Local ranks are numbered in the order of the ranks, hosts in the order of their first registration.
+
+    Args:
+        settings: those of the job.
+
+    Example:
+        >>> from horovod.ray.runner import Coordinator, MiniSettings
+        >>> coordinator = Coordinator(MiniSettings())
+        >>> for rank, node in enumerate("aab"):
+        ...     coordinator.register(f"host-{node}", node, rank)
+        >>> coordinator.finalize_registration()[2]["HOROVOD_CROSS_RANK"]
+        1
     """
 
     def __init__(self, settings: MiniSettings) -> None:
@@ -20,7 +31,13 @@ class Coordinator:
         self._hostnames: dict[Any, str] = {}
 
     def register(self, hostname: str, node_id: Any, world_rank: int) -> None:
-        """Note that rank ``world_rank`` runs on the node, which has this name."""
+        """Note where a rank runs.
+
+        Args:
+            hostname: the name of its node.
+            node_id: Ray's identifier of the node.
+            world_rank: the rank.
+        """
         self._hostnames[node_id] = hostname
         self._ranks.setdefault(node_id, []).append(world_rank)
 
@@ -40,7 +57,11 @@ class Coordinator:
         return ",".join(f"{node}:{len(ranks)}" for node, ranks in self._ranks.items())
 
     def finalize_registration(self) -> dict[int, dict[str, Any]]:
-        """The variables that tell each rank its place, by rank."""
+        """Number local ranks and hosts.
+
+        Returns:
+            The variables that tell each rank its place, by rank.
+        """
         variables: dict[int, dict[str, Any]] = {}
         cross_sizes: dict[int, int] = {}
         size = self.world_size
@@ -61,8 +82,11 @@ class Coordinator:
         return variables
 
     def establish_rendezvous(self) -> dict[str, str]:
-        """Serve the ranks' rendezvous in this process, and return the variables that lead there.
+        """Serve the ranks' rendezvous in this process.
 
         The secret is in this process's environment then; the ranks need it, too.
+
+        Returns:
+            The variables that lead there.
         """
         return _rendezvous.establish(self.world_size, self.settings.nics, _secret.own())

@@ -13,7 +13,7 @@ from horovod.runner.common.util import timeout
 class MiniSettings:
     """Settings of a job. ``RayExecutor.create_settings`` makes one.
 
-    Attributes:
+    Args:
         nics: names of the network interfaces that the ranks may use; None is all.
         verbose: above 0 the job tells more.
         key: always None: the ranks make the job's secret themselves, so that nobody can read it here.
@@ -22,6 +22,11 @@ class MiniSettings:
         timeout_s: seconds until all ranks must have met in ``hvd.init()``.
         placement_group_timeout_s: seconds until the cluster must have room for all workers.
         elastic: whether ranks may come and go. RayExecutor sets it.
+
+    Example:
+        >>> from horovod.ray.runner import MiniSettings
+        >>> MiniSettings(timeout_s=60).start_timeout.remaining() <= 60
+        True
     """
 
     nics: Optional[Sequence[str]] = None

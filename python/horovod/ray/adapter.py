@@ -18,10 +18,27 @@ class Adapter(abc.ABC):
         executable_args: Optional[Sequence[Any]] = None,
         executable_kwargs: Optional[Mapping[str, Any]] = None,
         extra_env_vars: Optional[Mapping[str, Any]] = None,
-    ) -> None: ...
+    ) -> None:
+        """Start the workers, or make ready to.
+
+        Args:
+            executable_cls: is called on each worker; :meth:`execute` hands the object to functions.
+            executable_args: its positional arguments.
+            executable_kwargs: its keyword arguments.
+            extra_env_vars: variables of the workers' environment.
+        """
 
     @abc.abstractmethod
-    def execute(self, fn: Callable[[Any], Any], callbacks: Callbacks = None) -> list[Any]: ...
+    def execute(self, fn: Callable[[Any], Any], callbacks: Callbacks = None) -> list[Any]:
+        """Call ``fn(executable)`` on every worker. Blocks.
+
+        Args:
+            fn: the function. It gets the object that :meth:`start` has made, or None.
+            callbacks: as of :meth:`run`.
+
+        Returns:
+            The results, by rank.
+        """
 
     @abc.abstractmethod
     def run(
@@ -30,7 +47,18 @@ class Adapter(abc.ABC):
         args: Optional[Sequence[Any]] = None,
         kwargs: Optional[Mapping[str, Any]] = None,
         callbacks: Callbacks = None,
-    ) -> list[Any]: ...
+    ) -> list[Any]:
+        """Call ``fn(*args, **kwargs)`` on every worker. Blocks.
+
+        Args:
+            fn: the function.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+            callbacks: functions of one argument, called here with what rank 0 logs.
+
+        Returns:
+            The results, by rank.
+        """
 
     @abc.abstractmethod
     def run_remote(
@@ -38,10 +66,29 @@ class Adapter(abc.ABC):
         fn: Callable[..., Any],
         args: Optional[Sequence[Any]] = None,
         kwargs: Optional[Mapping[str, Any]] = None,
-    ) -> list[Any]: ...
+    ) -> list[Any]:
+        """Do as :meth:`run`, but return at once.
+
+        Args:
+            fn: the function.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+
+        Returns:
+            A list of ObjectRefs, by rank.
+        """
 
     @abc.abstractmethod
-    def execute_single(self, fn: Callable[[Any], Any]) -> Any: ...
+    def execute_single(self, fn: Callable[[Any], Any]) -> Any:
+        """Call ``fn(executable)`` on rank 0 only. Blocks.
+
+        Args:
+            fn: the function.
+
+        Returns:
+            The result.
+        """
 
     @abc.abstractmethod
-    def shutdown(self) -> None: ...
+    def shutdown(self) -> None:
+        """End the workers, and release what they took of the cluster."""

@@ -21,6 +21,10 @@ class RayHostDiscovery(elastic_v2.RayHostDiscovery):
         use_gpu: workers need GPUs.
         cpus_per_slot: CPUs that a worker needs.
         gpus_per_slot: GPUs that a worker needs, if ``use_gpu``.
+
+    Example:
+        >>> list(RayHostDiscovery(cpus_per_slot=2).find_available_hosts_and_slots().values())
+        [2]
     """
 
     def __init__(self, use_gpu: bool = False, cpus_per_slot: float = 1, gpus_per_slot: Optional[int] = 1) -> None:
@@ -28,7 +32,24 @@ class RayHostDiscovery(elastic_v2.RayHostDiscovery):
 
 
 class TestDiscovery(elastic_v2.TestDiscovery):
-    """Has hosts come and go at random, for drills. See ``horovod.ray.elastic_v2.TestDiscovery``."""
+    """Has hosts come and go at random, for drills: each change adds or removes one host.
+
+    Args:
+        min_hosts: the fewest hosts.
+        max_hosts: the most.
+        change_frequency_s: seconds between changes.
+        use_gpu: as RayHostDiscovery has it, like the next two.
+        cpus_per_slot: CPUs that a worker needs.
+        gpus_per_slot: GPUs that a worker needs.
+        verbose: say each change.
+        _graceful: a host that goes leaves at the next commit. If not, its workers are killed, too.
+
+    Example:
+        >>> from horovod.ray.elastic import TestDiscovery
+        >>> discovery = TestDiscovery(min_hosts=1, max_hosts=2, change_frequency_s=60)
+        >>> len(discovery.find_available_hosts_and_slots())
+        1
+    """
 
     def __init__(
         self,
@@ -50,7 +71,7 @@ class TestDiscovery(elastic_v2.TestDiscovery):
 class ElasticSettings(MiniSettings):
     """Settings of an elastic job. ``ElasticRayExecutor.create_settings`` makes one.
 
-    Attributes:
+    Args:
         min_num_proc: the fewest workers with which the job goes on.
         max_num_proc: the most; None is as many as there is room for.
         reset_limit: how often the job may be formed anew; None is any number of times.

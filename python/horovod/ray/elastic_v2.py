@@ -26,6 +26,10 @@ class RayHostDiscovery(HostDiscovery):
         use_gpu: workers need GPUs.
         cpus_per_worker: CPUs that a worker needs.
         gpus_per_worker: GPUs that a worker needs, if ``use_gpu``; None is 1.
+
+    Example:
+        >>> list(RayHostDiscovery(cpus_per_worker=2).find_available_hosts_and_slots().values())
+        [2]
     """
 
     def __init__(self, use_gpu: bool = False, cpus_per_worker: float = 1, gpus_per_worker: Optional[int] = 1) -> None:
@@ -34,7 +38,11 @@ class RayHostDiscovery(HostDiscovery):
         self.gpus_per_worker = 1 if gpus_per_worker is None else gpus_per_worker
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
-        """The addresses of the nodes that live, each with its slots. Nodes without any are left out."""
+        """Look at the nodes of the cluster that live.
+
+        Returns:
+            Their addresses, each with its slots. Nodes without any are left out.
+        """
         per_worker = per_worker_resources(self.cpus_per_worker, self.gpus_per_worker if self.use_gpu else 0)
         hosts: dict[str, int] = {}
         for node in ray.nodes():
@@ -58,6 +66,12 @@ class TestDiscovery(RayHostDiscovery):
         gpus_per_worker: GPUs that a worker needs.
         verbose: say each change.
         _graceful: a host that goes leaves at the next commit. If not, its workers are killed, too.
+
+    Example:
+        >>> from horovod.ray.elastic_v2 import TestDiscovery
+        >>> discovery = TestDiscovery(min_hosts=1, max_hosts=2, change_frequency_s=60)
+        >>> len(discovery.find_available_hosts_and_slots())
+        1
     """
 
     __test__ = False  # it is no test of pytest's
@@ -84,7 +98,11 @@ class TestDiscovery(RayHostDiscovery):
         self._random = random.Random()
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
-        """The hosts that are there at the moment, each with its slots."""
+        """Make a change, if it is time, and say what is there now.
+
+        Returns:
+            The addresses of the hosts, each with its slots.
+        """
         there = super().find_available_hosts_and_slots()
         self._removed &= set(there)
         kept = [host for host in there if host not in self._removed][: self._most]
@@ -136,6 +154,17 @@ class ElasticAdapter(Adapter):
         reset_limit: how often the job may be formed anew; None is any number of times.
         cooldown_range: for how many seconds a slot is left alone whose worker has failed; None is for ever.
         elastic_timeout: seconds for each wait for room, and for workers.
+
+    Raises:
+        ValueError: arguments exclude one another, or make no sense.
+
+    Example:
+        >>> from horovod.ray.runner import MiniSettings
+        >>> adapter = ElasticAdapter(MiniSettings(elastic=True), min_workers=1, max_workers=2)
+        >>> adapter.start()
+        >>> adapter.run(os.getpid) != [os.getpid()]
+        True
+        >>> adapter.shutdown()
     """
 
     def __init__(

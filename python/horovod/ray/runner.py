@@ -41,8 +41,10 @@ class RayExecutor:
         cooldown_range: for how many seconds a host is left alone that has failed: the least and the most.
         elastic_timeout: seconds until an elastic job must have its ranks again.
         override_discovery: look for the hosts of an elastic job in Ray.
+        unknown: nothing else is taken.
 
     Raises:
+        TypeError: there is no such parameter.
         ValueError: arguments exclude one another, or make no sense.
 
     Example:
@@ -71,6 +73,9 @@ class RayExecutor:
             placement_group_timeout_s: seconds until the cluster must have room for all workers.
             nics: names of the network interfaces that the ranks may use; all by default.
             unknown: nothing else is taken.
+
+        Returns:
+            The settings.
 
         Raises:
             TypeError: for other parameters.
@@ -163,7 +168,15 @@ class RayExecutor:
         self.adapter.start(executable_cls, executable_args, executable_kwargs, extra_env_vars)
 
     def execute(self, fn: Callable[[Any], Any], callbacks: Callbacks = None) -> list[Any]:
-        """Call ``fn(executable)`` on every worker, and return the results by rank. See :meth:`run`."""
+        """Call ``fn(executable)`` on every worker. Blocks. It raises as :meth:`run` does.
+
+        Args:
+            fn: the function. It gets the object that :meth:`start` has made, or None.
+            callbacks: as of :meth:`run`.
+
+        Returns:
+            The results, by rank.
+        """
         return self.adapter.execute(fn, callbacks)
 
     def run(
@@ -173,7 +186,7 @@ class RayExecutor:
         kwargs: Optional[Mapping[str, Any]] = None,
         callbacks: Callbacks = None,
     ) -> list[Any]:
-        """Call ``fn(*args, **kwargs)`` on every worker, and return the results by rank. Blocks.
+        """Call ``fn(*args, **kwargs)`` on every worker. Blocks.
 
         Args:
             fn: the function.
@@ -181,6 +194,9 @@ class RayExecutor:
             kwargs: its keyword arguments.
             callbacks: functions of one argument. Each is called here with every dictionary that rank 0 gives to
                 ``horovod.ray.ray_logger.log``, while the workers run.
+
+        Returns:
+            The results, by rank.
 
         Raises:
             TypeError: ``fn`` cannot be pickled.
@@ -195,11 +211,27 @@ class RayExecutor:
         args: Optional[Sequence[Any]] = None,
         kwargs: Optional[Mapping[str, Any]] = None,
     ) -> list[Any]:
-        """Do as :meth:`run`, but return at once: a list of ObjectRefs, by rank."""
+        """Do as :meth:`run`, but return at once.
+
+        Args:
+            fn: the function.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+
+        Returns:
+            A list of ObjectRefs, by rank.
+        """
         return self.adapter.run_remote(fn, args, kwargs)
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:
-        """Call ``fn(executable)`` on rank 0 only, and return the result."""
+        """Call ``fn(executable)`` on rank 0 only. Blocks.
+
+        Args:
+            fn: the function. It gets the object that :meth:`start` has made, or None.
+
+        Returns:
+            The result.
+        """
         return self.adapter.execute_single(fn)
 
     def shutdown(self) -> None:

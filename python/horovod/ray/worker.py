@@ -15,6 +15,14 @@ class BaseHorovodWorker:
     Args:
         world_rank: the rank, until :meth:`update_env_vars` says another.
         world_size: the number of ranks, likewise.
+
+    Example:
+        >>> worker = ray.remote(BaseHorovodWorker).remote(world_rank=1, world_size=2)
+        >>> ray.get(worker.env_vars.remote())["HOROVOD_RANK"]
+        '1'
+        >>> ray.get(worker.execute.remote(lambda executable: 6 * 7))
+        42
+        >>> ray.kill(worker)
     """
 
     executable: Any = None
@@ -27,27 +35,47 @@ class BaseHorovodWorker:
         return f"rank {os.environ.get('HOROVOD_RANK', '?')}"
 
     def node_id(self) -> str:
-        """Ray's identifier of the node that this actor runs on."""
+        """Say where this actor runs.
+
+        Returns:
+            Ray's identifier of the node.
+        """
         import ray
 
         return str(ray.get_runtime_context().get_node_id())
 
     def hostname(self) -> str:
-        """The name of the host that this actor runs on."""
+        """Say where this actor runs.
+
+        Returns:
+            The name of the host.
+        """
         return socket.gethostname()
 
     def get_gpu_ids(self) -> list[Any]:
-        """The GPUs that Ray has given this actor."""
+        """Say what this actor may use.
+
+        Returns:
+            The GPUs that Ray has given it.
+        """
         import ray
 
         return list(ray.get_gpu_ids())
 
     def update_env_vars(self, env_vars: Mapping[str, Any]) -> None:
-        """Set variables of this process's environment."""
+        """Set variables of this process's environment.
+
+        Args:
+            env_vars: values by name.
+        """
         os.environ.update({name: str(value) for name, value in env_vars.items()})
 
     def env_vars(self) -> dict[str, str]:
-        """The environment of this process, without the job's secret."""
+        """Show the environment of this process.
+
+        Returns:
+            Its variables, without the job's secret.
+        """
         return {name: value for name, value in os.environ.items() if name != _secret.VARIABLE}
 
     def start_executable(
@@ -56,44 +84,92 @@ class BaseHorovodWorker:
         executable_args: Optional[Sequence[Any]] = None,
         executable_kwargs: Optional[Mapping[str, Any]] = None,
     ) -> None:
-        """Make the object that :meth:`execute` hands to functions."""
+        """Make the object that :meth:`execute` hands to functions.
+
+        Args:
+            executable_cls: is called for it. None: there is no such object.
+            executable_args: its positional arguments.
+            executable_kwargs: its keyword arguments.
+        """
         if executable_cls is not None:
             with _failing.told():
                 self.executable = executable_cls(*(executable_args or ()), **(executable_kwargs or {}))
 
     def start_executable_of(self, made_of: tuple[Any, Any, Any]) -> None:
-        """Do as :meth:`start_executable`, with all its arguments in one."""
+        """Do as :meth:`start_executable`, with all its arguments in one.
+
+        Args:
+            made_of: the class, its positional arguments and its keyword arguments.
+        """
         self.start_executable(*made_of)
 
     def execute(self, func: Callable[[Any], Any]) -> Any:
-        """Call ``func`` with the object that :meth:`start_executable` has made; None if it has made none."""
+        """Call a function in this process.
+
+        Args:
+            func: the function. It gets the object that :meth:`start_executable` has made; None if it has made none.
+
+        Returns:
+            What the function returns.
+        """
         with _failing.told():
             return func(self.executable)
 
     def call(self, func: Callable[[Any], Any]) -> Any:
-        """Do as :meth:`execute`, for the driver: it can interrupt this, and learns what cannot be sent to it."""
+        """Do as :meth:`execute`, for the driver: it can interrupt this, and learns what cannot be sent to it.
+
+        Args:
+            func: the function.
+
+        Returns:
+            What the function returns, in the form in which it is sent to the driver.
+        """
         with _interrupts.heard():
             return _sending.call(lambda: self.execute(func), repr(self))
 
     def set_queue(self, queue: Any) -> None:
-        """Have ``ray_logger.log`` put what it is given into ``queue``."""
+        """Have ``ray_logger.log`` put what it is given into a queue.
+
+        Args:
+            queue: one of Ray's; None for no queue.
+        """
         ray_logger.configure(queue)
 
     def idle(self) -> None:
         """Return once the calls before this one have ended."""
 
     def facts(self) -> _facts.Facts:
-        """Where this actor runs, and with which versions."""
+        """Say where this actor runs, and with which versions.
+
+        Returns:
+            What the driver compares and places ranks by.
+        """
         return _facts.of_this_process()._replace(hears=_interrupts.prepare())
 
     def secret_key(self) -> str:
-        """The job's secret, for another process of the job. It is made here if this one has none."""
+        """Hand out the job's secret, for another process of the job. It is made here if this one has none.
+
+        Returns:
+            The secret.
+        """
         return _secret.own()
 
     def adopt_secret(self, keeper: Any) -> None:
-        """Ask ``keeper``, an actor, for the job's secret."""
+        """Ask another actor for the job's secret.
+
+        Args:
+            keeper: the actor.
+        """
         _secret.adopt(keeper)
 
     def establish_rendezvous(self, size: int, nics: Optional[Sequence[str]] = None) -> dict[str, str]:
-        """Serve the rendezvous of the job here, and return the variables that its ranks need."""
+        """Serve the rendezvous of the job here.
+
+        Args:
+            size: the number of ranks.
+            nics: names of the network interfaces that the ranks may use; all by default.
+
+        Returns:
+            The variables that the ranks need.
+        """
         return _rendezvous.establish(size, nics, _secret.own())

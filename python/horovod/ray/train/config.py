@@ -85,11 +85,19 @@ class HorovodConfig(BackendConfig):
         return worker.training
 
     def interfaces(self) -> Optional[list[str]]:
-        """The names of ``nics``, in one order on all ranks; None for all interfaces."""
+        """Say which interfaces the ranks listen on.
+
+        Returns:
+            The names of ``nics``, in one order on all ranks; None for all interfaces.
+        """
         return None if self.nics is None else sorted(self.nics)
 
     def to_dict(self) -> dict[str, Any]:
-        """What Ray's dashboard shows of this."""
+        """Describe this for Ray's dashboard.
+
+        Returns:
+            Values by name.
+        """
         return {
             "nics": self.interfaces(),
             "verbose": self.verbose,
@@ -98,7 +106,11 @@ class HorovodConfig(BackendConfig):
         }
 
     def environment(self) -> dict[str, str]:
-        """The variables by which the engine of each rank learns of these settings."""
+        """Tell the engine of each rank of these settings.
+
+        Returns:
+            The variables of its environment.
+        """
         variables = {"HOROVOD_GLOO_TIMEOUT_SECONDS": f"{self.timeout_s:g}"}
         if self.verbose >= 2:
             variables["HOROVOD_LOG_LEVEL"] = "debug"
