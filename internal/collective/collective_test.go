@@ -508,7 +508,7 @@ func repeatable(size int, rings bool) map[string]func(r int, l *Lane) Op {
 	counts, most := make([]int64, size), make([]int64, size)
 	most[0] = 20 * testChunk
 	received := make([][]int64, size) // of an alltoall: each sends 64 bytes to each
-	parts := []int{8, 20*testChunk - 8}
+	lengths := []int{8, 20*testChunk - 8}
 	parts := make([][]Part, size)
 	for r := range size {
 		received[r] = slices.Repeat([]int64{64}, size)
@@ -549,7 +549,7 @@ func repeatable(size int, rings bool) map[string]func(r int, l *Lane) Op {
 		"alltoall": func(r int, l *Lane) Op {
 			return l.Alltoall(outs[r], counts, large[r][:len(outs[r])], received[r])
 		},
-		"adasum":  func(r int, l *Lane) Op { return l.Adasum(tensor.Float32, large[r], parts, 1) },
+		"adasum":  func(r int, l *Lane) Op { return l.Adasum(tensor.Float32, large[r], lengths, 1) },
 		"barrier": func(r int, l *Lane) Op { return l.Barrier() },
 	}
 	if rings {
