@@ -70,6 +70,22 @@ def test_the_cause_is_that_of_its_rank():
     assert "in fails" in str(failed.value.__cause__)
 
 
+def test_a_dead_workers_last_lines_are_in_the_error():
+    def dies():
+        import horovod.torch as hvd
+
+        hvd.init()
+        if hvd.rank() == 1:
+            print("the disk is full", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), 9)
+        hvd.allreduce(__import__("torch").ones(1), name="never")
+
+    executor = RayExecutor(min_workers=2, max_workers=2)
+    executor.start()
+    with pytest.raises(RuntimeError, match="(?s)rank 1: worker 1 .*The last lines of its stderr:\n  the disk is full"):
+        executor.run(dies)
+
+
 def test_the_older_executor(tmp_path):
     settings = ElasticRayExecutor.create_settings(min_num_proc=1, max_num_proc=2)
     executor = ElasticRayExecutor(settings, env_vars={"SEEN": "yes"})

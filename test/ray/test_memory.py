@@ -23,9 +23,17 @@ def tight(monkeypatch):
     ray.shutdown()
 
 
+FIGURES = r"[\d.]+ of [\d.]+ GB were used, and Ray allows [\d.]+% \(RAY_memory_usage_threshold\)"
+
+
 def test_a_worker_that_takes_too_much_memory_is_named(tight):
     executor = RayExecutor(num_workers=2)
     executor.start()
-    with pytest.raises(ray.exceptions.RayActorError, match="(?s)rank [01] .*has died in hog.*memory"):
+    says = f"(?s)rank [01] .*has died in hog.\nRay says: it has killed the process, .*: {FIGURES}(\n|$)"
+    with pytest.raises(ray.exceptions.RayActorError, match=says):
         executor.run(functions.hog, args=[3 * ROOM])
     executor.shutdown()
+    elastic = RayExecutor(min_workers=2, max_workers=2)
+    elastic.start()
+    with pytest.raises(RuntimeError, match=f"was killed by Ray because its node was short of memory: {FIGURES}"):
+        elastic.run(functions.hog, args=[3 * ROOM])

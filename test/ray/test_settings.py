@@ -2,11 +2,14 @@
 
 import os
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
 from horovod.ray import BaseHorovodWorker, RayExecutor, _checks, ray_logger
+from horovod.ray._elastic_hosts import Nodes
 from horovod.ray._elastic_job import ElasticJob, Spec
+from horovod.ray._elastic_job import _Worker as Worker
 from horovod.ray._facts import Facts
 from horovod.ray._static import host_by_host, visible_gpus
 from horovod.ray.runner import Coordinator, MiniSettings
@@ -104,6 +107,16 @@ def test_an_elastic_job_that_ends_waits_for_no_room():
     assert "room for 2 workers" in job._lacks(0)
     job._values[0] = None  # worker 0's function has returned
     assert job._lacks(0) == ""
+
+
+def test_an_elastic_job_waits_for_no_worker_that_starts_only_to_end():
+    """Ray may take seconds to start the process of an actor, although the actor has been killed."""
+    job, told = ElasticJob(), []
+    job._nodes = Nodes({"CPU": 1})
+    job._drive = SimpleNamespace(request=lambda kind, **fields: told.append((kind, fields["worker"])))
+    job._workers[3] = Worker(3, "host", 0)
+    job._obey({"type": "signal", "worker": 3, "signal": 15})
+    assert told == [("ended", 3), ("gone", 3)] and not job._workers
 
 
 @pytest.mark.parametrize("name", ["num_workers", "num_hosts", "min_workers"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 import time
 from typing import Optional, Sequence
@@ -23,11 +24,10 @@ _VERDICT_S = 30.0
 _LOOKS_S = 0.5
 # Ray's text about a dead actor comes to the point after these, and is of no more use after those.
 _POINTS = ("Worker exit detail: ", "The actor is dead because ", "The actor died because ")
-_ENDS = (
-    "\nObject store memory usage:",  # a page of figures, which are in Ray's logs, too
-    "; to see more information about memory usage",
-    "\nTop 10 memory users:",
-)
+_END = "\nObject store memory usage:"  # a page of figures, which are in Ray's logs, too
+# Of what Ray says about a process that it has killed for its node's memory.
+_USED = re.compile(r"was ([\d.]+)GB used / ([\d.]+)GB limit")
+_ALLOWED = re.compile(r"exceeded threshold of \d+B \(([\d.]+%) of")
 
 
 class WorkerDiedError(RayActorError, RuntimeError):
@@ -83,14 +83,22 @@ def shown(lines: str) -> str:
 
 def point(error: BaseException) -> str:
     """What Ray says about a death, without what tells a user nothing."""
+    if isinstance(error, OutOfMemoryError):
+        return f"it has killed the process, because the node was short of memory: {memory(error)}"
     text = str(error)
     for start in _POINTS:
         if start in text:
             text = text.partition(start)[2]
             break
-    for end in _ENDS:
-        text = text.partition(end)[0]
-    return text.strip()
+    return text.partition(_END)[0].strip()
+
+
+def memory(error: OutOfMemoryError) -> str:
+    """How much memory was in use on a node when Ray killed a process there for that, in a clause."""
+    used, allowed = _USED.search(str(error)), _ALLOWED.search(str(error))
+    if used is None or allowed is None:
+        return str(error).partition("\n")[0]
+    return f"{used[1]} of {used[2]} GB were used, and Ray allows {allowed[1]} (RAY_memory_usage_threshold)"
 
 
 def is_lost(node_id: str, patience_s: float = 0.0) -> bool:

@@ -293,7 +293,7 @@ def how_it_ended(error: BaseException, lost: bool = False) -> str:
         cause = error.cause
         return _one_line(f"raised {type(cause).__name__}: {cause}")
     if isinstance(error, OutOfMemoryError):
-        return _one_line(f"was killed by Ray because its node ran out of memory: {_deaths.point(error)}")
+        return _one_line(f"was killed by Ray because its node was short of memory: {_deaths.memory(error)}")
     if not isinstance(error, RayError):
         return _one_line(f"could not start: {error}")
     if lost:
