@@ -137,6 +137,21 @@ def dense(name: str, column: Any) -> np.ndarray:
     return matrix
 
 
+def lists(matrix: np.ndarray) -> pa.Array:
+    """The rows of a matrix as lists."""
+    ends = np.arange(len(matrix) + 1, dtype=np.int64) * matrix.shape[1]
+    return pa.LargeListArray.from_arrays(ends, matrix.reshape(-1))
+
+
+def without_vectors(table: pa.Table) -> pa.Table:
+    """The rows with lists in place of vectors."""
+    for place, name in enumerate(table.column_names):
+        column = table.column(place)
+        if is_vector(column.type):
+            table = table.set_column(place, name, lists(dense(name, column.combine_chunks())))
+    return table
+
+
 def compressed(name: str, column: Any, width: int) -> np.ndarray:
     """Vectors as rows ``[n, n indices, n values, zeros]`` of ``1 + 2 * width`` numbers, where n values are not zero."""
     _vector_size(name, column)

@@ -8,7 +8,6 @@ import posixpath
 import uuid
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
@@ -147,15 +146,8 @@ def _all_sparse(column: pa.ChunkedArray) -> bool:
 
 def _plain(rows: pa.Table, widths: Mapping[str, int]) -> pa.Table:
     """The rows with lists in place of vectors."""
-    for place, name in enumerate(rows.column_names):
-        column = rows.column(place)
-        if _columns.is_vector(column.type):
-            column = column.combine_chunks()
-            matrix = _columns.compressed(name, column, widths[name]) if name in widths else _columns.dense(name, column)
-            rows = rows.set_column(place, name, _lists(matrix))
-    return rows
-
-
-def _lists(matrix: np.ndarray) -> pa.Array:
-    ends = np.arange(len(matrix) + 1, dtype=np.int64) * matrix.shape[1]
-    return pa.LargeListArray.from_arrays(ends, matrix.reshape(-1))
+    for name, width in widths.items():
+        place = rows.schema.get_field_index(name)
+        matrix = _columns.compressed(name, rows.column(place).combine_chunks(), width)
+        rows = rows.set_column(place, name, _columns.lists(matrix))
+    return _columns.without_vectors(rows)

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
@@ -80,7 +81,8 @@ class ParquetReader:
         self.batch_size = batch_size
         self._cur_shard = cur_shard
         self._shard_count = shard_count
-        self._seed = seed if shuffle else None
+        self._shuffle = shuffle
+        self._seed = seed
         self._workers = workers
         self._memory = memory
         self._transform_fn = transform_fn
@@ -110,9 +112,31 @@ class ParquetReader:
 
     def batches(self, epoch: int) -> Iterator[_batches.Columns]:
         """The batches of an epoch, of which the first has the number 0. The same number means the same batches."""
-        shuffle = None if self._seed is None else np.random.default_rng([self._seed, epoch, self._cur_shard])
+        shuffle = np.random.default_rng([self._seed, epoch, self._cur_shard]) if self._shuffle else None
         windows = self._whole() if self._keep else _batches.windows(self._load(epoch), self._memory // 4)
         return _batches.batches(windows, self.batch_size, shuffle, self._drop_last)
+
+    def changed(
+        self, batch_size: Optional[int] = None, shuffle: Optional[bool] = None, keep: Optional[bool] = None
+    ) -> ParquetReader:
+        """A reader of the same rows, at its first epoch, with other batches. None means as in this one."""
+        other = copy.copy(self)
+        other._kept = None
+        other.epoch = 0
+        if batch_size is not None:
+            _check(batch_size=batch_size)
+            other.batch_size = batch_size
+        if shuffle is not None:
+            other._shuffle = shuffle
+        if keep is not None:
+            other._keep = keep
+        return other
+
+    def sample(self) -> _batches.Columns:
+        """Some rows as batches have them, no more than a batch's. They are the same in all processes."""
+        first = next(group for group in self._folder.row_groups if group.rows)
+        piece = _row_groups.Piece(first, 0, min(first.rows, self.batch_size))
+        return self._convert(next(self._folder.stream([piece])))
 
     def __enter__(self) -> ParquetReader:
         return self
@@ -137,7 +161,7 @@ class ParquetReader:
 
     def _jobs(self, epoch: int) -> Iterator[_prefetch.Job]:
         groups = self._folder.row_groups
-        ordered = _row_groups.order(len(groups), self._seed, epoch)
+        ordered = _row_groups.order(len(groups), self._seed if self._shuffle else None, epoch)
         limit = max(1, self._memory // 16)
         for piece in _row_groups.shard(groups, ordered, self._cur_shard, self._shard_count):
             if piece.group.size <= limit:
@@ -156,7 +180,7 @@ class ParquetReader:
 
     def _convert(self, table: pa.Table) -> _batches.Columns:
         if self._transform_fn is not None:
-            frame = self._transform_fn(table.to_pandas())
+            frame = self._transform_fn(_columns.without_vectors(table).to_pandas())
             table = pa.Table.from_pandas(frame, preserve_index=False)
         return {name: _columns.to_numpy(name, table.column(name)) for name in table.column_names}
 

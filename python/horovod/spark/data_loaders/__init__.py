@@ -1,0 +1,1 @@
+"""Data loaders for PyTorch over the reader of Parquet files."""

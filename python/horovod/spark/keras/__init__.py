@@ -1,0 +1,1 @@
+"""Estimators for Keras."""
