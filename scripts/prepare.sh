@@ -12,7 +12,7 @@
 #   scripts/prepare.sh ray         build/ray: a virtual environment with Ray, pinned, that also sees the Python in build/python
 #   scripts/prepare.sh spark      build/spark: a virtual environment with PySpark, likewise; Java, where it can be installed
 #   scripts/prepare.sh mpi4py      build/mpi4py: mpi4py for PYTHON, or the one in build/python; none if PyPI cannot be reached
-#   scripts/prepare.sh hosts       ssh, sshd and ip for tests over several hosts, where they can be installed
+#   scripts/prepare.sh hosts       ssh, sshd, ip, Open MPI and MPICH for tests over several hosts, where they can be installed
 #
 # Does nothing quickly when nothing is missing. Changes the system (apt-get)
 # only as root; otherwise everything goes under build/.
@@ -139,6 +139,8 @@ hosts() {
   [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
   command -v ssh >/dev/null || missing+=(openssh-client)
   command -v ip >/dev/null || missing+=(iproute2)
+  command -v mpirun.openmpi >/dev/null || missing+=(openmpi-bin)
+  command -v mpirun.mpich >/dev/null || missing+=(mpich) # 8 MB; mpirun stays Open MPI's
   [ "${#missing[@]}" -eq 0 ] || ! can_apt || apt_install "${missing[@]}" || say "without ${missing[*]} the tests over several hosts are skipped"
 }
 
