@@ -36,12 +36,19 @@ def fail(how, victim=1):
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "task":
-            os.kill(task_of_this_rank(), signal.SIGKILL)
+            os.kill(parent(parent(os.getpid())), signal.SIGKILL)
+        if how == "executor":
+            os.kill(executor_of(os.getpid()), signal.SIGKILL)
         time.sleep(60)
     hvd.allreduce(torch.ones(1), name="after")
 
 
-def task_of_this_rank():
-    """The process of Spark's task, which is the parent of this rank's supervisor."""
-    with open(f"/proc/{os.getppid()}/stat") as stat:
+def parent(pid):
+    """The parent of a process. A rank's is its supervisor, and that one's is Spark's task."""
+    with open(f"/proc/{pid}/stat") as stat:
         return int(stat.read().rpartition(")")[2].split()[1])
+
+
+def executor_of(pid):
+    """The executor of a rank: the Java above the Python daemon that Spark's task comes from."""
+    return parent(parent(parent(parent(pid))))

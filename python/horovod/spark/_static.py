@@ -119,7 +119,7 @@ def _run_on_connect(
     """Run it over Spark Connect: the tasks cannot talk to this process, so that of partition 0 watches."""
     events: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
     begun = _Begun(session)
-    what = f"{size} free slots at once"
+    what = f"{size} tasks to start, all at once"
     patience = _patience.Patience(job["start_timeout"], lambda: what, silent)
     spec = _spec.of_job("static", where=None, **job)
     spark = SparkJob(session, "run", size, name, _spec.portable(spec), lambda *ended: events.put(ended))

@@ -90,11 +90,13 @@ class Watch:
                 self._fails(task.failure(None))
 
     def _joins(self, member: Member) -> None:
-        if self.begun:
+        partition = member.facts["partition"]
+        earlier = [m for m in self.tasks if m.facts["partition"] == partition]
+        if self.begun and earlier:
             member.send("end")  # Spark repeats the stage, but a function is not to run twice
             return
-        partition = member.facts["partition"]
-        self.tasks = {m: task for m, task in self.tasks.items() if m.facts["partition"] != partition}
+        for gone in earlier:
+            del self.tasks[gone]
         self.tasks[member] = Task(member)
 
     def _fails(self, failure: Failure) -> None:

@@ -1,0 +1,98 @@
+"""How long 4 processes on Spark take from the call to their first allreduce, beside Spark's own TorchDistributor.
+
+    build/spark/bin/python bench/spark_start.py --rounds 5
+
+Makes one session on this machine. In each round every way starts once, by turns, in an order that rotates;
+TorchDistributor twice, as A and A', so that the table shows how far two measurements of one thing are apart. The round
+before the first is not counted. The time ends when rank 0 has the result of its first allreduce. It includes the start
+of the processes and their imports of PyTorch, not that of the session.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import time
+
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+from pyspark.ml.torch.distributor import TorchDistributor
+from pyspark.sql import SparkSession
+
+import horovod.spark
+
+
+def first_allreduce():
+    """When the first allreduce of this rank has ended."""
+    import torch
+
+    import horovod.torch as hvd
+
+    hvd.init()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+    return time.time()
+
+
+def first_allreduce_of_gloo():
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    assert total.item() == dist.get_world_size()
+    ended = time.time()
+    dist.destroy_process_group()
+    return ended
+
+
+def by_run(processes):
+    return horovod.spark.run(first_allreduce, num_proc=processes)[0]
+
+
+def by_torch_distributor(processes):
+    distributor = TorchDistributor(num_processes=processes, local_mode=False, use_gpu=False)
+    return distributor.run(first_allreduce_of_gloo)
+
+
+WAYS = {
+    "horovod.spark.run": by_run,
+    "TorchDistributor, gloo (A)": by_torch_distributor,
+    "TorchDistributor, gloo (A')": by_torch_distributor,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    session = (
+        SparkSession.builder.master(f"local[{args.processes}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    seconds = {way: [] for way in WAYS}
+    names = list(WAYS)
+    for turn in range(args.rounds + 1):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            start = time.time()
+            took = WAYS[name](args.processes) - start
+            print(f"round {turn}  {name:29}{took:7.2f} s{'' if turn else '  (not counted)'}", flush=True)
+            if turn:
+                seconds[name].append(took)
+    session.stop()
+    base = statistics.median(seconds["TorchDistributor, gloo (A)"])
+    print(
+        f"\n| {args.processes} processes by | median, s | least, s | most, s | of A |\n| --- | --- | --- | --- | --- |"
+    )
+    for name, all_seconds in seconds.items():
+        middle = statistics.median(all_seconds)
+        print(f"| {name} | {middle:.2f} | {min(all_seconds):.2f} | {max(all_seconds):.2f} | {middle / base:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
