@@ -49,6 +49,9 @@ func justNow(stamp *atomic.Int64) bool {
 // nothing to do, it gives the core away.
 func (e *Engine) step() {
 	worked := false
+	if noting {
+		e.notes.add("seat", "a loop asks", "step")
+	}
 	if e.wanted.Load() == 0 && e.role.TryLock() || e.dozing.Load() && e.takeOver() {
 		worked = e.progressOnce()
 		e.leaveRole()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"runtime/debug"
 	"time"
 )
@@ -94,8 +95,14 @@ func (e *Engine) attend() {
 	nap, _, _ := e.rest()
 	idle := time.Duration(0)
 	for {
+		if noting {
+			e.notes.add("aside", "stays away", fmt.Sprint("nap ", nap))
+		}
 		e.nap(nap)
 		if e.wanted.Load() > 0 || e.pending.Load() == 0 && !e.woken.Load() || !e.role.TryLock() {
+			if noting {
+				e.notes.add("aside", "returns", "leaves it to others")
+			}
 			return
 		}
 		e.aside.Store(true)
@@ -104,6 +111,11 @@ func (e *Engine) attend() {
 		e.aside.Store(false)
 		e.role.Unlock()
 		first, most, amid := e.rest()
+		if noting {
+			e.notes.add("aside", "left"+e.notes.facts(fact{"moved", moved}, fact{"midway", midway},
+				fact{"lazy", e.lazy()}, fact{"spinning", e.spinning()}, fact{"pending", e.pending.Load() > 0},
+				fact{"wanted", e.wanted.Load() > 0}, fact{"closing", e.closing.Load()}), "free")
+		}
 		switch {
 		case e.pending.Load() == 0 || e.wanted.Load() > 0 || e.closing.Load():
 			return
@@ -129,17 +141,35 @@ func (e *Engine) driveAside(doze bool) bool {
 	defer e.abortOnPanic()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	moved, polls := false, 0
+	if noting {
+		e.notes.add("aside", "begins"+e.notes.facts(fact{"patient", !doze}), "look")
+	}
 	for {
 		worked := e.progress()
 		moved = moved || worked
 		if e.failure.Load() != nil || e.pending.Load() == 0 || e.wanted.Load() > 0 || e.claims.Load() > 0 {
+			if noting {
+				e.notes.add("aside", "over"+e.notes.facts(fact{"worked", worked}), "hand over")
+			}
 			return moved
 		}
 		switch {
 		case worked:
+			if noting {
+				e.noteLook("aside", true, "poll")
+			}
 			polls = 0
 		case e.midway():
-			if polls++; e.spinAside(polls) {
+			polls++
+			again := e.spinAside(polls)
+			if noting {
+				action := spinNote(again, e.gave)
+				if !again && (e.lazy() && !doze || e.spinning()) {
+					action = "hand over"
+				}
+				e.noteLook("aside", false, action)
+			}
+			if again {
 				continue
 			}
 			if e.lazy() && !doze || e.spinning() {
@@ -148,9 +178,15 @@ func (e *Engine) driveAside(doze bool) bool {
 			e.doze()
 			moved, polls = true, 0
 		case doze && !moved:
+			if noting {
+				e.noteLook("aside", false, "rest")
+			}
 			e.doze()
 			moved = true
 		default:
+			if noting {
+				e.noteLook("aside", false, "hand over")
+			}
 			return moved
 		}
 	}
@@ -159,6 +195,9 @@ func (e *Engine) driveAside(doze bool) bool {
 // spinAside is spin for the background goroutine. Where it is lazy, polling would take a core
 // from the program, here or on another rank, which is what it waits for.
 func (e *Engine) spinAside(polls int) bool {
+	if noting {
+		e.gave = false
+	}
 	if e.lazy() && !e.polled() {
 		return polls < politePolls
 	}
@@ -170,6 +209,9 @@ func (e *Engine) doze() {
 	e.dozing.Store(true)
 	e.sleep(nil, maxSleep)
 	e.dozing.Store(false)
+	if noting {
+		e.notes.add("aside", "woke", "look")
+	}
 }
 
 // midway reports whether a collective has begun and not ended: other members work
@@ -187,7 +229,13 @@ func (e *Engine) midway() bool {
 // gives it up at once. It does not where it is amid a long step.
 func (e *Engine) takeOver() bool {
 	if !e.aside.Load() {
+		if noting {
+			e.notes.add("seat", "waiter finds another waiter", "park")
+		}
 		return false
+	}
+	if noting {
+		e.notes.add("seat", "waiter finds the background"+e.notes.facts(fact{"dozing", e.dozing.Load()}), "claim")
 	}
 	e.claims.Add(1)
 	defer e.claims.Add(-1)

@@ -58,6 +58,10 @@ func (e *Engine) ensureDriver() {
 // looks at what has come after the last look.
 func (e *Engine) leaveRole() {
 	e.role.Unlock()
+	if noting {
+		e.notes.add("seat", "leaves"+e.notes.facts(fact{"pending", e.pending.Load() > 0}, fact{"woken", e.woken.Load()},
+			fact{"wanted", e.wanted.Load() > 0}, fact{"closing", e.closing.Load()}), "free")
+	}
 	if (e.pending.Load() > 0 || e.woken.Load()) && e.wanted.Load() == 0 && !e.closing.Load() {
 		e.Wake()
 	}
@@ -73,18 +77,35 @@ func (e *Engine) drive(en *Entry, deadline time.Time) {
 	if en != nil && en.tiring.Load() {
 		polls = e.weary()
 	}
+	if noting {
+		e.notes.add(driverNote(en), "begins"+e.notes.facts(fact{"tired", polls > 0},
+			fact{"deadline", !deadline.IsZero()}), "look")
+	}
 	for {
 		worked := e.progress()
 		if e.enough(en) {
+			if noting {
+				e.notes.add(driverNote(en), "over", "hand over")
+			}
 			return
 		}
 		if worked {
+			if noting {
+				e.noteLook(driverNote(en), true, "poll")
+			}
 			polls = 0
 			continue
 		}
 		polls++
-		if e.spin(polls) {
+		again := e.spin(polls)
+		if noting {
+			e.noteLook(driverNote(en), false, spinNote(again, e.gave))
+		}
+		if again {
 			if polls%128 == 0 && !deadline.IsZero() && !time.Now().Before(deadline) {
+				if noting {
+					e.notes.add(driverNote(en), "late", "hand over")
+				}
 				return
 			}
 			continue
@@ -92,11 +113,17 @@ func (e *Engine) drive(en *Entry, deadline time.Time) {
 		d := maxSleep
 		if !deadline.IsZero() {
 			if d = min(d, time.Until(deadline)); d <= 0 {
+				if noting {
+					e.notes.add(driverNote(en), "late", "hand over")
+				}
 				return
 			}
 		}
 		asleep := time.Now()
 		e.sleep(en, d)
+		if noting {
+			e.notes.add(driverNote(en), fmt.Sprint("woke after=", time.Since(asleep).Round(time.Microsecond)), "look")
+		}
 		polls = 0
 		if !e.opts.Spin || time.Since(asleep) >= longWait {
 			polls = e.weary()
@@ -124,9 +151,12 @@ func (e *Engine) abortOnPanic() {
 // spin reports whether to poll once more, after so many polls without progress,
 // instead of sleeping. It gives the core away at times.
 func (e *Engine) spin(polls int) bool {
+	if noting {
+		e.gave = false
+	}
 	if e.polled() && polls < polledPolls {
 		if polls >= politePolls || !e.opts.Spin {
-			yield()
+			e.giveAway()
 		}
 		if polls%stalledPolls == 0 {
 			e.checkStall()
@@ -135,24 +165,42 @@ func (e *Engine) spin(polls int) bool {
 	}
 	if !e.opts.Spin {
 		if polls < yieldPolls {
-			yield()
+			e.giveAway()
 			return true
 		}
 		return false
 	}
 	if polls >= politePolls && polls%8 == 0 {
-		yield()
+		e.giveAway()
 	}
 	return polls < spinPolls
+}
+
+// giveAway yields, and notes it.
+func (e *Engine) giveAway() {
+	if noting {
+		e.gave = true
+	}
+	yield()
 }
 
 // sleep waits for the bell, at most d, unless there is something to do now. en is
 // what the driver waits for, nil for nothing.
 func (e *Engine) sleep(en *Entry, d time.Duration) {
 	d = min(d, e.nextLook())
+	if noting {
+		actor := driverNote(en)
+		if e.dozing.Load() {
+			actor = "aside"
+		}
+		e.noteSleep(actor, fmt.Sprint("sleep ", d.Round(time.Microsecond)))
+	}
 	ticket := e.arm()
 	if e.progress() || e.enough(en) || en == nil && e.claims.Load() > 0 {
 		e.bell.Disarm()
+		if noting {
+			e.notes.add("bell", "armed, and there was something", "disarm")
+		}
 		return
 	}
 	e.bell.Sleep(ticket, d)

@@ -123,6 +123,8 @@ type Engine struct {
 	victim       sync.Once                 // Options.Victim
 	departure    atomic.Pointer[departure] // set once: another rank has left, and nothing more is accepted
 
+	notes    notes
+	gave     bool // spin gave the core away; for the notes alone
 	clock    clock
 	tuner    *tuner // on rank 0, while Options.Tune asks for it
 	counters Counters
@@ -393,6 +395,9 @@ func (e *Engine) Shutdown(limit time.Duration) {
 		return
 	}
 	e.wanted.Add(1)
+	if noting {
+		e.notes.add("seat", "shutdown wants it", "ring")
+	}
 	e.ring()
 	e.role.Lock()
 	e.wanted.Add(-1)
@@ -411,6 +416,9 @@ func (e *Engine) Shutdown(limit time.Duration) {
 	e.role.Unlock()
 	close(e.quit)
 	<-e.stopped
+	if noting {
+		e.notes.save(&e.opts)
+	}
 	if e.tuner != nil {
 		<-e.tuner.ended
 	}
@@ -444,6 +452,9 @@ func (e *Engine) fail(reason *Error) {
 		return
 	}
 	cause := e.net.Err()
+	if noting {
+		e.notes.add("seat", "the engine ends"+e.notes.facts(fact{"aborted", cause != nil}), "close")
+	}
 	for _, l := range *e.lanes.Load() {
 		l.quiet = l.run.Close(cause)
 	}
