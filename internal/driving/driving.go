@@ -1,0 +1,99 @@
+// Package driving decides how the thread that drives an engine goes on after each look: poll again, give the core away,
+// sleep, or let another thread drive. It is a pure policy: events and times go in, actions come out. It starts no
+// goroutine, takes no lock, reads no clock and calls no transport. Package engine asks it, and does what it says.
+//
+// Who drives is in Seat. One thread at a time has the seat:
+//
+//	             a waiter, a polling        Shutdown wants it: whoever
+//	             program, Shutdown          has the seat hands it over
+//	         ┌──────── takes ───────┐    ┌────────────────────────────┐
+//	         │                      ▼    │                            ▼
+//	       FREE ◀──── leaves ──── WAITER ┘                   SHUTDOWN drives last
+//	       │  ▲
+//	kicked,│  │leaves: nothing is pending, or a waiter
+//	napped │  │claims the seat, or it is time for a nap
+//	       ▼  │
+//	     BACKGROUND ── nothing to do for long ──▶ DOZING (on the bell)
+//	          ▲                                     │
+//	          └───── a ring, or a waiter's claim ───┘
+//
+// Who drives next: who leaves the seat kicks the background goroutine if something is pending. A waiter that finds
+// the background goroutine there claims the seat. A waiter that finds another waiter parks until its operation ends.
+//
+// How a thread drives for its own operation is in Driver, and how the background goroutine does is in Background:
+//
+//	             worked                              found nothing
+//	          ┌───────────┐             ┌──────────────────────────────────┐
+//	          ▼           │             ▼                                  │
+//	begin ─▶ LOOK ────────┴──▶ POLL … YIELD … CHECK ──▶ REST ──▶ SLEEP ────┘   Driver
+//	          │                                 │         │  a ring, or time
+//	          └─ its operation has ended        └─ late ──┴──▶ HAND OVER
+//
+//	kicked ─▶ NAP ─▶ LOOK … POLL, YIELD, CHECK ──▶ HAND OVER ─▶ NAP (longer) ─▶ LOOK …     Background
+//	                  ▲                   │
+//	                  └──── SLEEP ◀───────┘ after naps for patience without any progress, or amid
+//	                                        a collective
+//
+// What may block: only SLEEP (on the rank's bell), NAP (the background goroutine without the seat), a parked waiter,
+// and Shutdown while it waits for the seat.
+package driving
+
+import "time"
+
+// Job is what does not change while an engine lives.
+type Job struct {
+	Spin       bool // each rank has a core of its own
+	SpareCores bool // each rank has two: the program and the background goroutine do not share one
+	OneHost    bool // all ranks are on this host
+}
+
+// crowded reports whether looking takes a core from programs that other ranks wait for, and nothing comes from
+// elsewhere meanwhile.
+func (j Job) crowded() bool { return j.OneHost && !j.SpareCores }
+
+// Action is how a driver goes on.
+type Action uint8
+
+// The actions of a driver.
+const (
+	Poll     Action = iota // look again at once
+	Yield                  // give the core away, then look again
+	Check                  // give the core away and look at the clock: Checked says how to go on
+	Rest                   // sleep on the bell for as long as Sleep says
+	HandOver               // leave the seat
+)
+
+var actions = [...]string{"poll", "yield", "check", "rest", "hand over"}
+
+func (a Action) String() string { return actions[a] }
+
+// Facts are what limits a sleep, since nobody rings for it.
+type Facts struct {
+	Polled bool          // an operation is under way that makes progress only when it is polled
+	Behind bool          // there is something to announce: an input that is not ready, a full board
+	Within time.Duration // something is to be done after this time; 0 for nothing
+}
+
+const (
+	// maxSleep is the longest sleep of a driver. It bounds how late a driver sees what nobody rings for.
+	maxSleep = 500 * time.Millisecond
+	// polledSleep is for operations that need polls. They have taken polledPolls already, so 0.1 ms is little more.
+	polledSleep = 100 * time.Microsecond
+	// unreadySleep is for the ready functions of operations whose input is still being written, by a GPU for one.
+	unreadySleep = 200 * time.Microsecond
+)
+
+// Sleep is for how long to sleep on the bell. left is the time until the caller's deadline.
+func Sleep(left time.Duration, f Facts) time.Duration {
+	d := min(maxSleep, left)
+	if f.Polled {
+		d = min(d, polledSleep)
+	}
+	if f.Behind {
+		d = min(d, unreadySleep)
+	}
+	if f.Within > 0 {
+		d = min(d, f.Within)
+	}
+	return d
+}

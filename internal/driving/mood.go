@@ -1,0 +1,59 @@
+package driving
+
+import "time"
+
+const (
+	// askingFor is for how long a program that has asked whether its operation has ended is taken to ask again: it
+	// waits in a loop of its own, which may sleep for some milliseconds.
+	askingFor = 20 * time.Millisecond
+	// spinningFor is how soon a program asks again if its loop does not sleep. Such a loop leaves the background
+	// goroutine no core where ranks share cores, so the thread that asks drives.
+	spinningFor = 200 * time.Microsecond
+)
+
+// Asks are when the program last asked for an operation that had not ended. Times count from any start; 0 is never.
+type Asks struct {
+	At   time.Duration // of the last one
+	Spun time.Duration // of the last one in a loop that does not sleep
+}
+
+// Asked is a question at now, after one at last. spins: the program's loop does not sleep, and its thread drives a
+// step. hurry: the background goroutine's nap is to end, since the program begins to ask.
+func (j Job) Asked(last, now time.Duration) (spins, hurry bool) {
+	never := last == 0
+	return !never && now-last <= spinningFor, j.crowded() && (never || now-last > askingFor)
+}
+
+// Mood is how the background goroutine goes about its work.
+type Mood struct {
+	// Lazy: looking can wait. There are no cores to spare, nothing is on the way from other hosts meanwhile,
+	// nobody is to be told of an end, and nobody keeps asking for it.
+	Lazy bool
+	// Spinning: the program asks in a loop that does not sleep, and drives.
+	Spinning bool
+}
+
+// Mood follows from the operations with a callback that are pending, and from the questions.
+func (j Job) Mood(tells int, a Asks, now time.Duration) Mood {
+	just := func(at time.Duration) bool { return at != 0 && now-at <= askingFor }
+	return Mood{Lazy: j.crowded() && tells == 0 && !just(a.At), Spinning: just(a.Spun)}
+}
+
+// naps are the first nap, the longest, and the one amid a collective.
+func (m Mood) naps() (first, most, midway time.Duration) {
+	switch {
+	case m.Lazy:
+		return lazyGather, lazyNap, lazyMidway
+	case m.Spinning:
+		return spinningNap, spinningNap, spinningNap
+	}
+	return gatherNap, longNap, gatherNap
+}
+
+// Hurried is for how long the background goroutine naps on when its nap of d is interrupted.
+func Hurried(d time.Duration, m Mood) time.Duration {
+	if first, _, _ := m.naps(); first < d {
+		return first
+	}
+	return 0
+}
