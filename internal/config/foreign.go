@@ -9,7 +9,7 @@ import (
 const (
 	noGPU     = "there are no GPU operations in this version"
 	noNCCL    = "NCCL is not used"
-	noSpark   = "there is no Spark integration in this version"
+	noSpark   = "the tasks of horovod.spark hand on the environment of their executors"
 	manyHosts = "a hint for jobs on several hosts; on one, Horovod ignores it too"
 	buildTime = "for the compilation of Horovod, which does not look at it later; nothing is compiled here"
 )
@@ -30,9 +30,9 @@ var foreign = slices.Concat(
 	meaningless(noNCCL, "HOROVOD_NUM_NCCL_STREAMS NCCL_IB_DISABLE NCCL_SOCKET_IFNAME"),
 	meaningless("Adasum's messages are cut where the transport needs it", "HOROVOD_ADASUM_MPI_CHUNK_SIZE"),
 	meaningless("oneCCL is not used", "HOROVOD_CCL_CACHE"),
-	meaningless(noSpark,
-		`HOROVOD_SPARK_START_TIMEOUT HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX HOROVOD_SPARK_PYTHONPATH HOROVOD_SPARK_WORK_DIR
-		DATABRICKS_FILE_AVAILABILITY_WAIT_TIMEOUT_SECS DATABRICKS_FILE_AVAILABILITY_CHECK_INTERVAL_SECS`),
+	meaningless(noSpark, "HOROVOD_SPARK_PYTHONPATH HOROVOD_SPARK_WORK_DIR"),
+	meaningless("DBFSLocalStore reads what it finds", "DATABRICKS_FILE_AVAILABILITY_WAIT_TIMEOUT_SECS "+
+		"DATABRICKS_FILE_AVAILABILITY_CHECK_INTERVAL_SECS"),
 	[]Knob{{Name: "_HOROVOD_SECRET_KEY", Class: Meaningless, Secret: true,
 		Doc: "the key of services that this launcher does not start"}},
 	meaningless(buildTime,

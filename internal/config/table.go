@@ -222,6 +222,10 @@ var implemented = []Knob{
 	{Name: "HOROVOD_ELASTIC_TIMEOUT", section: elsewhere, By: "horovodrun", check: checkSeconds(1e6),
 		Doc: "default of `--elastic-timeout`: seconds for which an elastic job waits for slots and for its " +
 			"processes; 600 if neither is given"},
+	{Name: "HOROVOD_SPARK_START_TIMEOUT", section: elsewhere, By: "Python", check: checkSeconds(1e6),
+		Doc: "default of `start_timeout` in `horovod.spark.run` and `run_elastic`, in seconds"},
+	{Name: "HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", section: elsewhere, By: "Python",
+		Doc: "1: the GPUs that Spark gives to its tasks are left out of account; local ranks choose among all"},
 	{Name: "GOROVOD_ELASTIC_BLACKLIST", section: elsewhere, By: "horovodrun", check: checkChoice("slot", "host"),
 		Doc: "what a failed process costs an elastic job. `slot`, the default: its slot, and its host after another " +
 			"failure there within the cooldown; `host`: its host at once, as in Horovod"},

@@ -3,8 +3,11 @@
 A module shares one session, and leaves nothing behind.
 """
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,9 @@ SEARCHED = [str(ROOT / "python"), str(Path(__file__).parent), os.environ.get("PY
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, SEARCHED))
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+if "SPARK_WORKER_DIR" not in os.environ:  # executors write there; programs of the tests inherit it
+    os.environ["SPARK_WORKER_DIR"] = tempfile.mkdtemp(prefix="gorovod-spark-")
+    atexit.register(shutil.rmtree, os.environ["SPARK_WORKER_DIR"], ignore_errors=True)
 sys.path.insert(0, str(ROOT / "python"))
 
 

@@ -91,9 +91,8 @@ def test_nobody_sees_the_secret(spark):
         if page in ("jobs", "stages"):
             names += [entry.get("description", "") for entry in json.loads(text)]
     assert "horovod.spark.run: look, 2 processes" in names
-    work = Path(os.environ.get("SPARK_HOME") or Path(__import__("pyspark").__file__).parent) / "work"
-    for log in work.glob(f"{spark.sparkContext.applicationId}/*/std*"):
-        assert key not in log.read_text(errors="replace")
+    logs = list(Path(os.environ["SPARK_WORKER_DIR"]).rglob("std*"))
+    assert logs and not any(key in log.read_text(errors="replace") for log in logs)
 
 
 def test_a_killed_executor_is_named(spark):
@@ -106,6 +105,14 @@ def test_another_gorovod_is_named(spark, monkeypatch):
     monkeypatch.setattr("horovod.__version__", "0.0.1")
     with pytest.raises(
         RuntimeError, match=r"executor \d on .* has horovod .* \(the driver has 0\.0\.1\).*Install the same"
+    ):
+        horovod.spark.run(functions.place, num_proc=2)
+
+
+def test_another_python_is_named(spark, monkeypatch):
+    monkeypatch.setattr(spark.sparkContext, "pythonVer", "3.9")  # what the driver tells of itself
+    with pytest.raises(
+        RuntimeError, match=r"executor \d on \S+ has another Python than the driver: .*Install the same"
     ):
         horovod.spark.run(functions.place, num_proc=2)
 
