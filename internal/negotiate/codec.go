@@ -31,9 +31,8 @@ const (
 	flagCard      = 1 << 3 // Response
 )
 
-// Append appends r's encoding to b. r must be within MaxName (Group too),
-// MaxDims, MaxRanks and MaxRefused, have no negative dimension, a GroupSize only with a
-// Group, and ascending Ranks: Decode refuses anything else.
+// Append appends r's encoding to b. r must be within MaxName (Group, too), MaxDims, MaxRanks and MaxRefused. It must
+// have no negative dimension, a GroupSize only with a Group, and ascending Ranks. Decode refuses anything else.
 func (r *Request) Append(b []byte) []byte {
 	var flags byte
 	if r.Alone {
@@ -113,9 +112,8 @@ func (r *Response) Append(b []byte) []byte {
 	return b
 }
 
-// Decode sets r to the Response encoded in p, all of it, as Request.Decode
-// does. It also refuses what no coordinator says: a size beyond int64, or first
-// dimensions that are not those of the shape.
+// Decode sets r to the Response encoded in p, all of it, as Request.Decode does. It also refuses what no coordinator
+// sends: a size beyond int64, or first dimensions that do not add up to the shape.
 func (r *Response) Decode(p []byte) error {
 	d := decoder{p: p}
 	q := Response{Card: NoCard}
@@ -242,8 +240,7 @@ func appendFloat(b []byte, f float64) []byte {
 
 var errShort = errors.New("message too short")
 
-// decoder takes values off the front of p. After the first error, which it
-// keeps, every value is zero.
+// decoder takes values off the front of p. It keeps the first error; after that every value is zero.
 type decoder struct {
 	p   []byte
 	err error
@@ -386,7 +383,7 @@ func (d *decoder) count(limit int, what string) int {
 		d.fail(fmt.Errorf("%d %s are too many", n, what))
 		return 0
 	}
-	if n > uint64(len(d.p)) { // each takes a byte at least: checked before memory is allocated
+	if n > uint64(len(d.p)) { // each value takes at least a byte; check this before the caller allocates memory
 		d.fail(errShort)
 		return 0
 	}

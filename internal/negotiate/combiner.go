@@ -9,26 +9,28 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// Combiner merges the Requests of some of a lane's members, those below one
-// leader, on their way to the Coordinator. It holds the Requests for a name until
-// all of these members have asked for it or have joined, and then lets them go,
-// each once for all that have sent it in the same words.
+// Combiner merges the Requests of the lane members below one leader, on their way to the Coordinator. It holds the
+// Requests for a name until all of these members have asked for it or have joined. Then it passes on each wording once,
+// with all members that have sent it.
 //
-// It never holds a Request that somebody needs: the Coordinator answers a name only after every member has asked for
-// it or has joined, so only after the last of these members has; and then nothing is held. Before that, the
-// Coordinator only retires the card that the name has, so that the members that have marked it ask in full: hence a
-// Contested Request goes on at once. (A name without a card gets none while a Request for it is held, since it gets
-// one by a Response to its present round.) Two kinds also go on at once: Settle, by which a member waits for itself
-// alone, and Join. Everything held goes before a Join, because a member's Requests must not come after it.
+// The Coordinator never needs a Request that a Combiner holds. It answers a name only after every member has asked for
+// it or has joined; by then the Combiner holds nothing for that name. Before that, the Coordinator does one thing only:
+// it retires the name's card, so that the members that have marked it ask in full. Therefore the Combiner passes these
+// on at once:
 //
-// Requests of one member for different names may so change places. The
-// Coordinator takes notice of their order only to answer a group, or what a Join
-// completes, in some order that is the same on all members.
+//	a Contested Request  the Coordinator must retire the card
+//	Settle               a member waits for itself alone
+//	Join                 after everything held, because a member's Requests must not come after its Join
 //
-// In every round of a name each member asks once, in full or by a mark, unless it
-// has joined; and where one asks in full, all do, since the name's marks below a
-// leader are dropped when its card is retired, and come back to their members. So
-// rounds need no number: one ends here when all have asked or joined.
+// (A name without a card gets none while the Combiner holds a Request for it: it would get one by the Response to its
+// present round.)
+//
+// So Requests of one member for different names may change places. The Coordinator uses their order only to answer a
+// group, or what a Join completes, in some order that is the same on all members.
+//
+// In each round of a name every member that has not joined asks once, in full or by a mark. If one asks in full, all
+// do: the board drops the name's marks below a leader when its card is retired, and they come back to their members.
+// So rounds need no numbers: a round ends here when all members have asked or joined.
 //
 // A Combiner is not safe for concurrent use. It implements transport.Combiner.
 type Combiner struct {
@@ -48,7 +50,7 @@ type asked struct {
 	name string
 	by   []bool // by place
 	n    int    // how many of by are true
-	sets bool   // nothing but process sets: those who have joined ask, too
+	sets bool   // only process sets are asked for, so joined members ask, too
 	held []variant
 	seq  uint64 // order of the first Requests
 }
@@ -112,8 +114,7 @@ func (c *Combiner) Take(from []int, request []byte, pass func(from []int, reques
 	return nil
 }
 
-// rejoin notes that all have joined, and that this is over, when a member asks
-// again that had joined.
+// rejoin forgets who has joined, as soon as a member that has joined asks again: then all members had joined.
 func (c *Combiner) rejoin(from []int, r *Request) {
 	if c.joins == 0 || r.Type.ChangesSets() {
 		return

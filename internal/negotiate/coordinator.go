@@ -15,12 +15,13 @@ type Cards interface {
 	// Acquire returns a card with a generation that it never had before. It may take a card of another name, but not
 	// one that a member has marked: that mark would be lost. False: no card is free at this moment.
 	Acquire() (card, gen uint32, ok bool)
-	// Retire ends the card's generation and returns lane members whose marks it
-	// takes back: such a mark is not reported stale to its member. All others that
-	// are under way are, at the latest before their member reads what is published
-	// next, and all later marks of this generation are refused. Marks that have
-	// already completed a round are among neither. Any card record of this generation
-	// is in the log before what is published next.
+	// Retire ends the card's generation, and returns the lane members whose marks it takes back.
+	//
+	//	a mark that Retire returns      is not reported stale to its member
+	//	another mark that is under way  is reported stale, at the latest before its member reads the next record
+	//	a mark that has completed a     is neither: its card record is in the log before the next record
+	//	round already
+	//	a later mark                    is refused
 	Retire(card uint32) (marked []int, ok bool)
 }
 
@@ -39,20 +40,20 @@ type Options struct {
 // 0, sees each Request that was posted in full, and answers with a Response
 // once every member has asked for the name or has joined.
 //
-// A name has a card or an open tally, never both. While it has a card, members
-// announce it by marks that the Coordinator does not see. A Request in full for
-// such a name means that its sender asks for something else than the card
-// stands for. Then the card is retired, and the marks taken back are turned
-// into the Requests that they stood for; marks that are refused, or come back as
-// stale, are followed by a Request in full. All of these belong to the same round of the
-// name as the Request, and to no other: the sender announces a round only after
-// it has read the record of the previous one, so that one was complete, and
-// every mark of it is gone; and the present round cannot complete without the
-// sender. Hence a card can be retired whenever the need arises, and Retire has
-// no reason to fail. Members that mark later are refused, and post in full.
+// A name has a card or an open tally, never both. While it has a card, members announce it by marks, which the
+// Coordinator does not see. If a member posts a Request in full for such a name, the member asks for something else
+// than the card stands for. Then:
 //
-// When the first member joins, all cards are retired, and no name gets one before all have joined. So every name
-// passes here, where the ranks are known that will not ask.
+//  1. The Coordinator retires the card.
+//  2. It turns each mark that Retire returns into the Request that the mark stood for.
+//  3. A member whose mark was refused, or came back as stale, posts a Request in full.
+//
+// All these Requests belong to one round of the name. The sender announces a round only after it has read the record
+// of the previous one, so the previous round was complete, and none of its marks is left. The present round cannot
+// complete without the sender. So the Coordinator may retire a card at any time, and Retire has no reason to fail.
+//
+// When the first member joins, the Coordinator retires all cards. No name gets a card before all members have joined.
+// So every name passes the Coordinator, which knows the ranks that will not ask.
 //
 // A Coordinator is not safe for concurrent use.
 type Coordinator struct {
@@ -95,9 +96,9 @@ func NewCoordinator(members []int, cards Cards, o Options) *Coordinator {
 	}
 }
 
-// Step takes one Request, which the lane members from (ascending) have sent in the same words, and returns the
-// Responses to publish, in order, before those of later calls. Do not change them; the slice is valid until the next
-// call. r is the caller's again. An error is a violation of the protocol: abort the lane.
+// Step takes one Request, which the lane members from (ascending) have sent in the same words. It returns the Responses
+// to publish, in order, before those of later calls. Do not change them; the slice is valid until the next call. Step
+// keeps nothing of r. An error is a violation of the protocol: abort the lane.
 func (c *Coordinator) Step(from []int, r *Request) ([]*Response, error) {
 	for _, m := range from {
 		if m < 0 || m >= len(c.members) {
@@ -148,7 +149,7 @@ func (c *Coordinator) count(from []int, r *Request) error {
 	return nil
 }
 
-// advance answers t if it is complete and belongs to no group that is not.
+// advance answers t if it is complete and its group, if it has one, is complete, too.
 func (c *Coordinator) advance(t *tally) {
 	if t.held || !c.complete(t) {
 		return
@@ -158,7 +159,7 @@ func (c *Coordinator) advance(t *tally) {
 	}
 }
 
-// complete reports whether all members that may still ask are in t. Joined members, too, ask to make and remove
+// complete reports whether all members that may still ask are in t. A joined member still asks to add and remove
 // process sets.
 func (c *Coordinator) complete(t *tally) bool {
 	if t.n == len(c.members) {
@@ -289,8 +290,8 @@ func (c *Coordinator) forget(resp *Response) {
 
 // Pending calls f for each name that some but not all members have asked for in full, in the order of their first
 // Requests. present and missing are lane members, ascending, valid during the call only. A joined member is missing
-// only if it may still ask. Pending leaves out names announced by marks, which the board knows, and names that wait
-// only for others of their group, which are listed themselves.
+// only if it may still ask. Pending leaves out names that members announce by marks: the board knows those. It also
+// leaves out names that wait only for others of their group: Pending lists the others.
 func (c *Coordinator) Pending(f func(name string, t operation.Kind, present, missing []int)) {
 	present := make([]int, 0, len(c.members))
 	missing := make([]int, 0, len(c.members))

@@ -12,7 +12,7 @@ type groupKey struct {
 type groups struct {
 	held map[groupKey][]*tally
 	// loose are groups about which members disagree: a member sent one of their tensors alone, or in another group.
-	// Nobody can tell any more when such a group is complete, so nothing waits for it.
+	// Nobody can tell when such a group is complete, so no tensor waits for it.
 	loose map[groupKey]bool
 }
 

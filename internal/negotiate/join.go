@@ -28,7 +28,7 @@ func (c *Coordinator) join(from int, name string) error {
 	if c.joins < len(c.members) {
 		return nil
 	}
-	// Nothing can come that a group still waits for.
+	// All have joined, so no group can become complete any more.
 	for _, t := range c.groups.releaseAll() {
 		c.answer(t)
 	}
@@ -39,9 +39,9 @@ func (c *Coordinator) join(from int, name string) error {
 	return nil
 }
 
-// settle takes every mark over. The transport keeps the order that gives the
-// Response its meaning: it delivers a Request after the marks that its sender
-// made before, and a Response after the marks refused before it was published.
+// settle takes every mark over. The Response means that the sender has no mark under way, because the transport keeps
+// this order: it delivers a Request after the sender's earlier marks, and a Response after the marks that were refused
+// before the Response was published.
 func (c *Coordinator) settle(from int, name string) error {
 	if err := c.retireAll(); err != nil {
 		return err

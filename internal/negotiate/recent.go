@@ -1,7 +1,7 @@
 package negotiate
 
-// recent remembers the last Response of names without a card, so that only a repeated name gets one. Names that are
-// used once, such as "allreduce.noname.17", leave it first in, first out.
+// recent remembers the last Response of names without a card, so that only a repeated name gets one. It is a queue:
+// names that are used once, such as "allreduce.noname.17", leave it in the order in which they came.
 type recent struct {
 	limit int
 	ring  []*Response // at most limit

@@ -24,9 +24,8 @@ func absentOf(reqs []*Request) []int32 {
 	return absent
 }
 
-// merge returns the Response to Requests that agree; reqs[i] is member i's, nil if it has joined. It takes only the
-// fields that have a meaning for the kind, so that a stray value in another field cannot keep a Response from being
-// repeated.
+// merge returns the Response to Requests that agree; reqs[i] is member i's, nil if it has joined. It copies only the
+// fields that have a meaning for the kind. Otherwise a stray value in another field could make two Responses differ.
 func merge(reqs []*Request) *Response {
 	first := firstOf(reqs)
 	resp := &Response{
@@ -106,9 +105,8 @@ func (r *Response) hasShapeOf(q *Request, d *operation.Descriptor, member int) b
 	return d.Output != operation.OfAll || member < len(r.FirstDims) && q.Shape[0] == r.FirstDims[member]
 }
 
-// Fits reports whether r has the sizes that member has asked for in q, as far as it knows them: it does not know the
-// others' contributions to an Allgather or Alltoall. A member must call it before it allocates or copies by a Response
-// that it has not posted.
+// Fits reports whether r has the sizes that member has asked for in q. Of an Allgather or Alltoall the member knows
+// only its own contribution. A member must call Fits before it allocates or copies by a Response of another rank.
 func (r *Response) Fits(q *Request, member int) bool {
 	if q.Type != r.Type {
 		return false

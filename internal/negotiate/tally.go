@@ -10,13 +10,13 @@ type tally struct {
 	reqs []*Request // by member; nil: missing
 	n    int        // how many are not nil
 	held bool       // complete; waits for its group
-	// one is the Request that came first. Those that repeat it share it, so
-	// that a name costs one copy however many members the lane has.
+	// one is the Request that came first. Members that repeat it share it. So a name costs one copy, however many
+	// members the lane has.
 	one *Request
 }
 
-// add enters the members' Request, and returns a member whose Request is there
-// already, else -1. r is copied unless the tally may keep it.
+// add enters the members' Request. It returns a member whose Request is there already, or -1. It copies r unless keep
+// is set.
 func (t *tally) add(members []int, r *Request, keep bool) (again int) {
 	for _, m := range members {
 		if t.reqs[m] != nil {

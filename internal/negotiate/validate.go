@@ -25,7 +25,7 @@ type check struct {
 
 // checks are Horovod's, in its order: the first that fails speaks.
 var checks = []check{
-	{ // Not Horovod's. Before the rest, which a refusal makes pointless.
+	{ // Not Horovod's. It comes first: the other checks mean nothing once a member has refused.
 		ok:   func(_, r *Request) bool { return r.Refused == "" },
 		text: func(_, r *Request) string { return r.Refused },
 	},
@@ -191,7 +191,7 @@ func agreeing(fields operation.Field) func(d *operation.Descriptor) bool {
 // are nil. Horovod's text comes first, then each rank's value.
 func (c *Coordinator) validate(reqs []*Request) string {
 	first := firstOf(reqs)
-	// Members that say the same share a Request, and are looked at once.
+	// Members that say the same share a Request: look at each Request once.
 	c.distinct = c.distinct[:0]
 	for _, r := range reqs {
 		if r != nil && (len(c.distinct) == 0 || r != c.distinct[len(c.distinct)-1]) {
@@ -254,8 +254,7 @@ func (c *Coordinator) refuseJoined(reqs []*Request) string {
 	return fmt.Sprintf("%s from a root rank that has joined is not possible. (root rank: %d)", d.Name, first.Root)
 }
 
-// refusePrescale refuses to prescale a tensor that has no room in the fusion
-// buffer, where it would be done.
+// refusePrescale refuses a prescaled tensor that is larger than the fusion buffer, because it is scaled there.
 func (c *Coordinator) refusePrescale(reqs []*Request) string {
 	r := firstOf(reqs)
 	size, err := byteSize(r.Shape, r.DType)
@@ -267,8 +266,8 @@ func (c *Coordinator) refusePrescale(reqs []*Request) string {
 		strconv.FormatFloat(r.Prescale, 'g', -1, 64), size, c.options.FusionThreshold)
 }
 
-// implausible refuses Requests that agree but that nobody can execute. The engine already refuses them at submission;
-// here it keeps a Response from being wrong.
+// implausible refuses Requests that agree but that nobody can execute. The engine already refuses them at submission.
+// The check here keeps a damaged Request from becoming a wrong Response.
 func (c *Coordinator) implausible(reqs []*Request) string {
 	first := firstOf(reqs)
 	d := first.Type.Describe()

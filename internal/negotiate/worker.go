@@ -27,10 +27,13 @@ func NewWorker(member int) *Worker {
 	}
 }
 
-// Lookup says how to announce r. If cached, mark card and gen on the board, and post r in full only if the board
-// refuses them as stale. Otherwise post r in full at once. Do not announce a name again before its last Response or
-// card record has been read from the log. Lookup sets r.Contested, and does not allocate. If cached, r.Name becomes
-// the cache's copy of the same name.
+// Lookup says how to announce r:
+//
+//	cached      mark card and gen on the board; post r in full only if the board refuses them as stale
+//	not cached  post r in full at once
+//
+// Do not announce a name again before you have read its last Response or card record from the log. Lookup sets
+// r.Contested, and does not allocate. If cached, r.Name becomes the cache's copy of the same name.
 func (w *Worker) Lookup(r *Request) (card, gen uint32, cached bool) {
 	resp := w.byName[r.Name]
 	r.Contested = resp != nil && !resp.answers(r, w.member)
