@@ -12,12 +12,12 @@ import (
 	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 )
 
-// pmi is a store in the key-value space of a process manager, by version 1 of the PMI
-// wire protocol: lines of name=value pairs over a socket that the process inherits. All
-// ranks use it together and once: there is a barrier between writing and reading. The
-// process manager takes a process that has begun to speak and ends without a last
-// word for a crash, so that word is said at once; MPI cannot be initialised in the
-// process after that.
+// pmi is a store in the key-value space of a process manager, by version 1 of the PMI wire protocol: lines of
+// name=value pairs over a socket that the process inherits. All ranks use it together and once: there is a barrier
+// between writing and reading.
+//
+// If a process has spoken to the process manager and ends without PMI's finalize, the manager takes this for a crash.
+// So pmi sends finalize at once. MPI cannot be initialised in the process after that.
 type pmi struct {
 	fd    int
 	place environment.Place
@@ -88,7 +88,7 @@ func (p *pmi) Read(ctx context.Context, stale *Offer) (o Offer, err error) {
 	return o, err
 }
 
-// talk begins a conversation, has f go on, and ends it.
+// talk opens the conversation, calls f, and sends finalize unless f has failed.
 func (p *pmi) talk(ctx context.Context, f func(*speaker) error) error {
 	s, err := dialPMI(ctx, p.fd)
 	if err != nil {

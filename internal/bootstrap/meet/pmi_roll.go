@@ -15,32 +15,35 @@ import (
 )
 
 const (
-	// pmiPatience is how long a rank waits at the barrier before it leaves its sign. A start that goes well needs none.
+	// pmiPatience is how long a rank waits at the barrier before it leaves its sign. If all ranks come in time, none
+	// leaves a sign.
 	pmiPatience = time.Second
 	// pmiQuiet is how long a roll call goes on after the last sign. A rank that came a moment before leaves its sign
 	// after pmiPatience.
 	pmiQuiet = pmiPatience + 300*time.Millisecond
-	// pmiPause is between two looks for the signs that are not there.
+	// pmiPause is the time between two looks for the missing signs.
 	pmiPause = 100 * time.Millisecond
-	// pmiPauseEach is what the pause is for each rank of a large job.
+	// pmiPauseEach is the pause for each rank of a large job.
 	pmiPauseEach = 500 * time.Microsecond
-	// pmiAlone is how many ranks look for all signs, each for itself; where there are more, one does it for all.
+	// pmiAlone is the largest job in which each rank looks for all signs itself. In a larger one the lowest rank does
+	// it for all.
 	pmiAlone = 32
-	// pmiLongestList is of the list of those who are there, in bytes.
+	// pmiLongestList bounds the list of the ranks that are there, in bytes.
 	pmiLongestList = 600
 	// pmiRollLimit is the usual bound of a roll call.
 	pmiRollLimit = 4 * time.Second
-	// pmiLongestHost is of a host's name, which is to fit where MPI has the name of a port.
+	// pmiLongestHost bounds a host's name, in bytes: it travels in the place of an MPI port's name.
 	pmiLongestHost = 150
 )
 
 var pmiGate = gate{"PMI", "barrier", "?"}
 
-// barrier waits until all ranks have come. If the time is over before, the error lists the ranks that have not.
+// barrier waits until all ranks have come. If ctx ends first, the error lists the missing ranks.
 //
-// The signs are names in the process manager's name service, since what is put under keys is to be had after the
-// barrier only, or on the same host. A rank that waits at the barrier may speak with it. A process manager that has
-// none costs the error its list, and nothing else: answers are not waited for while the barrier may be passed.
+// The signs are names in the process manager's name service. Other hosts can read values under keys only after the
+// barrier, but a rank that waits at the barrier may use the name service. If the process manager has no name service,
+// the error has no list. Nothing else changes, because nobody waits for the service's answers while the barrier may be
+// passed.
 func (p *pmi) barrier(ctx context.Context, s *speaker) error {
 	began := time.Now()
 	if err := s.say(ctx, "barrier_in"); err != nil {
@@ -75,14 +78,14 @@ func (p *pmi) barrier(ctx context.Context, s *speaker) error {
 // service is the name under which a rank leaves its sign. One name service may serve many jobs.
 func (s *speaker) service(rank int) string { return fmt.Sprintf("gorovod-%s-%d", s.space, rank) }
 
-// sign is this process's, in letters that the protocol takes.
+// sign is this process's sign, in characters that the protocol allows.
 func (p *pmi) sign() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(p.host[:min(len(p.host), pmiLongestHost)]))
 }
 
-// callRoll returns the signs of all ranks, by rank, nil for those that have left none until pmiQuiet after the last.
-// It is an error if ctx ends before it has looked for all, or if not even this rank's own sign is found. hosts are the
-// launcher's.
+// callRoll returns the signs of all ranks, by rank; nil for a rank without one. It ends pmiQuiet after the last sign.
+// It is an error if ctx ends before callRoll has looked for all, or if callRoll does not find this rank's own sign.
+// hosts are the hosts that the launcher names.
 func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byte, error) {
 	signs := make([][]byte, p.place.Size)
 	tick := time.NewTicker(max(pmiPause, time.Duration(p.place.Size)*pmiPauseEach))
@@ -123,10 +126,13 @@ func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byt
 
 func isNil(sign []byte) bool { return sign == nil }
 
-// share fills in signs with those that the lowest rank has found, so that n ranks need not ask n times n: that rank
-// looks for all and leaves a list, for which the others wait for a while. The list may be old, if that rank's time was
-// over earlier: a rank that is not on it may have come since. Of the listed ranks, one of each host is asked for its
-// sign, which is empty for the others.
+// share fills in signs without asking n times n times:
+//
+//  1. The lowest rank looks for all signs, and leaves a list of the ranks that are there.
+//  2. The others wait for the list, for a while.
+//  3. They look up one sign for each host of the list. The other listed ranks get an empty sign.
+//
+// The list may be old, if the lowest rank's time was over earlier: a rank may have come since.
 func (p *pmi) share(ctx context.Context, s *speaker, signs [][]byte, hosts []string,
 	tick <-chan time.Time) (err error) {
 	list := make([]byte, (len(signs)+7)/8) // a bit for each rank
@@ -139,7 +145,7 @@ func (p *pmi) share(ctx context.Context, s *speaker, signs [][]byte, hosts []str
 		}
 		list[r/8] |= 1 << (r % 8)
 		if r < p.place.Rank {
-			break // which is the lowest, and does that
+			break // r is the lowest rank, and looks for all
 		}
 	}
 	if slices.IndexFunc(signs, func(m []byte) bool { return m != nil }) >= p.place.Rank {
@@ -179,12 +185,12 @@ func (p *pmi) share(ctx context.Context, s *speaker, signs [][]byte, hosts []str
 // listService is the name under which share leaves a list.
 func (s *speaker) listService() string { return "gorovod-" + s.space + "-list" }
 
-// look is the sign of a rank, nil if there is none.
+// look returns the sign of a rank; nil if there is none.
 func (s *speaker) look(ctx context.Context, rank int) ([]byte, error) {
 	return s.lookUp(ctx, s.service(rank))
 }
 
-// lookUp is what is left under a name, nil if nothing is, and empty if it is nothing of a rank's.
+// lookUp returns what a rank has left under a name; nil if the name is not there, empty if no rank has written it.
 func (s *speaker) lookUp(ctx context.Context, service string) ([]byte, error) {
 	answer, err := s.ask(ctx, "lookup_name service="+service, "lookup_result")
 	if err != nil && !errors.Is(err, errRefused) {
@@ -201,8 +207,8 @@ func (s *speaker) lookUp(ctx context.Context, service string) ([]byte, error) {
 	return value, nil
 }
 
-// hosts are where the process manager has started the ranks: the names of Slurm's nodes, else numbers; empty where it
-// does not tell.
+// hosts says where the process manager has started each rank: names of Slurm's nodes, else numbers; empty if the
+// process manager does not tell.
 func (p *pmi) hosts(ctx context.Context, s *speaker) []string {
 	hosts := make([]string, p.place.Size)
 	answer, err := s.ask(ctx, "get kvsname="+s.space+" key=PMI_process_mapping", "get_result")
@@ -224,12 +230,12 @@ func (p *pmi) hosts(ctx context.Context, s *speaker) []string {
 	return hosts
 }
 
-// mapBlock is one of a process mapping's: a first node, so many nodes from it on, and so many ranks on each.
+// mapBlock is one block of a process mapping: the first node, the number of nodes, and the ranks on each.
 var mapBlock = lazyregexp.New(`^,\((\d{1,7}),(\d{1,7}),(\d{1,7})\)`)
 
 // processMapping is the node of each rank as MPICH and its kin write it: "(vector,(0,2,4),(2,1,3))" has ranks 0 to 3 on
-// node 0, 4 to 7 on node 1, 8 to 10 on node 2, and then goes round. It is nil where that is of another form, or
-// contradicts what is known of this host: Slurm's is wrong where the user has laid out the ranks.
+// node 0, 4 to 7 on node 1, 8 to 10 on node 2, and then starts again. It is nil if the text has another form, or if it
+// contradicts what this rank knows of its host: Slurm's mapping is wrong where the user has laid out the ranks.
 func processMapping(text string, at environment.Place) []int {
 	text, vector := strings.CutPrefix(text, "(vector")
 	text, closed := strings.CutSuffix(text, ")")

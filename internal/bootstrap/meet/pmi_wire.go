@@ -17,17 +17,18 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// speaker is one conversation by the PMI wire protocol: commands of one line each, and their answers in turn. But for
-// the barrier's: one that waits there may go on with other commands, and is told among their answers that it may pass.
+// speaker is one conversation by the PMI wire protocol: commands of one line each, and their answers in turn. The
+// barrier is the exception: a process that waits there may send other commands, and barrier_out comes among their
+// answers.
 type speaker struct {
 	conn    net.Conn
-	lines   chan string // what is said; closed when trouble is set
+	lines   chan string // what the process manager sends; closed when trouble is set
 	trouble error
 	closed  chan struct{}
-	passed  bool   // barrier_out has been said, and not been waited for
+	passed  bool   // barrier_out has come while nobody waited for it
 	owed    int    // answers to notify that have not come
 	space   string // the name of the key-value space
-	longest int    // of a value, in bytes, with the zero that C puts behind it
+	longest int    // longest value in bytes, with C's closing zero
 }
 
 // errRefused: the answer is of the right kind, but tells of a failure.
@@ -69,7 +70,7 @@ func (s *speaker) close() {
 	s.conn.Close()
 }
 
-// listen reads until there is no more, and returns why.
+// listen reads until the connection ends, and returns why it ended.
 func (s *speaker) listen() error {
 	for lines := bufio.NewReaderSize(s.conn, 4<<10); ; {
 		line, err := lines.ReadSlice('\n')
@@ -103,8 +104,8 @@ func (s *speaker) begin(ctx context.Context) error {
 	return err
 }
 
-// ask sends a command and waits for the answer, which must be of a kind. No error shows what was said: it may be the
-// secret.
+// ask sends a command and waits for the answer, which must be of the given kind. No error shows the command or the
+// answer, because they may hold the secret.
 func (s *speaker) ask(ctx context.Context, command, kind string) (map[string]string, error) {
 	if err := s.say(ctx, command); err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func (s *speaker) say(ctx context.Context, command string) error {
 	return nil
 }
 
-// notify sends a command to the name service whose answer nobody waits for but finish.
+// notify sends a command to the name service. Only finish waits for its answer.
 func (s *speaker) notify(ctx context.Context, command string) error {
 	err := s.say(ctx, command)
 	if err == nil {
@@ -132,8 +133,7 @@ func (s *speaker) notify(ctx context.Context, command string) error {
 	return err
 }
 
-// finish says the last word. All must have been answered before that: Hydra's proxy ends the job when it cannot hand on
-// an answer.
+// finish sends finalize. It waits for all answers first: Hydra's proxy ends the job if it cannot deliver an answer.
 func (s *speaker) finish(ctx context.Context) error {
 	drain, cancel := context.WithTimeout(ctx, drainLimit)
 	defer cancel()
@@ -146,10 +146,10 @@ func (s *speaker) finish(ctx context.Context) error {
 	return err
 }
 
-// drainLimit bounds the wait for answers that nobody needs.
+// drainLimit bounds finish's wait for answers.
 const drainLimit = 2 * time.Second
 
-// next is what is said next, but for answers to notify.
+// next returns the next line, without the answers to notify.
 func (s *speaker) next(ctx context.Context) (map[string]string, error) {
 	select {
 	case <-ctx.Done():

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// KeyValues is a space of keys and values that the ranks of one job share, and nobody of another user: PMIx's.
+// KeyValues is a space of keys and values that the ranks of one job share: PMIx's. No other user can read it.
 type KeyValues interface {
 	// Put lets the other ranks have a value of this rank after the next Fence.
 	Put(ctx context.Context, key string, value []byte) error
 	// Fence waits until all ranks have called it.
 	Fence(ctx context.Context) error
-	// Get is what a rank has put before the last Fence.
+	// Get returns what a rank has put before the last Fence.
 	Get(ctx context.Context, rank int, key string) ([]byte, error)
-	// CallRoll is the beginning of what each rank has put under a key by now, by rank, nil for those that have put
-	// nothing. It needs no Fence, may follow one whose context has ended, and takes some seconds at most.
+	// CallRoll returns the beginning of what each rank has put under a key by now, by rank; nil if it has put nothing.
+	// It needs no Fence, may follow one whose context has ended, and takes some seconds at most.
 	CallRoll(key string) ([][]byte, error)
-	// Hosts are the ranks' hosts in the launcher's words, by rank; empty where unknown. It, too, may follow such a
-	// Fence.
+	// Hosts returns the ranks' hosts as the launcher names them, by rank; empty where unknown. It, too, may follow such
+	// a Fence.
 	Hosts() []string
 	// Done says that all has been exchanged.
 	Done()
 }
 
-// pmix is a store in a space of keys and values. All ranks use it together and once, as that of PMI: there is a
-// fence between writing and reading. (A direct question to rank 0 would do without, but some servers have been seen to
-// say "not found" to the first who asks, or nothing. So such questions decide nothing: they are asked for an error's
-// words only, when the fence has not ended in time.)
+// pmix is a store in a space of keys and values. All ranks use it together and once, as they use pmi: there is a fence
+// between writing and reading. (A rank could also ask rank 0 directly. But some servers answer the first question with
+// "not found", or not at all. So pmix asks directly only for the words of an error, if the fence has not ended in
+// time.)
 //
 // Before the fence each rank puts its sign (see gate).
 type pmix struct {
@@ -60,7 +60,7 @@ func (p *pmix) Publish(ctx context.Context, o Offer) (withdraw func(), err error
 	return func() {}, p.fence(ctx)
 }
 
-// Read takes part in the fence, and reads. No error shows what was read: it may be the secret.
+// Read takes part in the fence, and reads. No error shows the value, because it may be the secret.
 func (p *pmix) Read(ctx context.Context, stale *Offer) (o Offer, err error) {
 	defer p.space.Done()
 	if stale != nil {
@@ -79,7 +79,7 @@ func (p *pmix) Read(ctx context.Context, stale *Offer) (o Offer, err error) {
 	return o, nil
 }
 
-// fence waits until all ranks have come. Where the time is over before that the error says who has not.
+// fence waits until all ranks have come. If ctx ends first, the error lists the missing ranks.
 func (p *pmix) fence(ctx context.Context) error {
 	began := time.Now()
 	if err := p.space.Put(ctx, pmixSign, []byte(p.host)); err != nil {

@@ -34,7 +34,7 @@ type Client struct {
 	atExit bool
 
 	mu        sync.Mutex
-	lost      bool // a call has failed that may still go on, or will not be better the next time
+	lost      bool // a call has failed, and may still run or would fail again
 	finalized bool
 }
 
@@ -43,8 +43,8 @@ var opened struct {
 	client *Client
 }
 
-// Open makes this process a client of the server that has started it, or returns an error that says why PMIx is of no
-// use here. It blocks until the server has answered, or ctx has ended. Later calls return the same client.
+// Open makes this process a client of the server that has started it. The error says why PMIx cannot be used here. Open
+// blocks until the server has answered, or ctx has ended. Later calls return the same client.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	opened.Lock()
 	defer opened.Unlock()
@@ -61,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		func() C.int { return C.gv_pmix_init(space, &numbers[0]) })
 	if err != nil {
 		if c.usable() != nil {
-			opened.client = c // a call that has no end cannot be made again
+			opened.client = c // the call has not returned, so nobody may call it again
 		}
 		return nil, err
 	}
@@ -130,20 +130,20 @@ func load(o Options) error {
 	return nil
 }
 
-// getenv reads the environment that C has now, as libpmix does.
+// getenv reads C's present environment, as libpmix does.
 func getenv(name string) string {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
 	return C.GoString(C.getenv(cname))
 }
 
-// errOwnCopy is why PMIx is left to MPI.
+// errOwnCopy says why this package leaves PMIx to MPI.
 var errOwnCopy = errors.New("MPI is in use in this process, and has its own copy of PMIx")
 
 const libraryName = "libpmix.so.2"
 
-// candidate is where the library is: where a PMIx or an Open MPI is said to be installed, beside the library of MPI in
-// this process, or else where the dynamic loader looks.
+// candidate returns where the library is: where the environment says that PMIx or Open MPI is installed, beside the
+// library of MPI in this process, or else where the dynamic loader looks.
 func candidate(beside string) string {
 	var dirs []string
 	for _, prefix := range []string{getenv("PMIX_INSTALL_PREFIX"), getenv("OPAL_PREFIX")} {
@@ -163,19 +163,19 @@ func candidate(beside string) string {
 	return libraryName
 }
 
-// isVersion reports that a library's words of itself, such as "OpenPMIx 4.2.2 (PMIx Standard: 4.2)", are those of a
-// version.
+// isVersion reports whether a library's description of itself, such as "OpenPMIx 4.2.2 (PMIx Standard: 4.2)", names
+// this version.
 func isVersion(words, version string) bool {
 	words, _, _ = strings.Cut(words, "(")
 	return slices.Contains(strings.Fields(words), version)
 }
 
-// forgiving is the first version whose servers take a rank back that has said its last word, as MPI_Init needs it.
-// There MPI_Init finds no more what it looks for if a client has been initialised before it and still is (seen with
-// 5.0.7 and Open MPI 5.0.7).
+// forgiving is the first version whose servers accept a rank again after its PMIx_Finalize, as MPI_Init needs. From
+// this version on MPI_Init fails to find its values if another client of the process is initialised (seen with 5.0.7
+// and Open MPI 5.0.7).
 const forgiving = 5
 
-// major is the first number in a library's words of itself; 0 if there is none.
+// major is the first number in a library's description of itself; 0 if there is none.
 func major(words string) (n int) {
 	for _, w := range strings.Fields(words) {
 		first, _, _ := strings.Cut(w, ".")
@@ -199,8 +199,8 @@ func (c *Client) Put(ctx context.Context, key string, v []byte) error {
 	})
 }
 
-// Fence waits until all ranks have called it, or ctx has ended; then the client is of no more use, but for Hosts and
-// CallRoll.
+// Fence waits until all ranks have called it, or ctx has ended. After ctx has ended, only Hosts and CallRoll still
+// work.
 func (c *Client) Fence(ctx context.Context) error {
 	return c.call(ctx, "PMIx_Fence", "not all ranks have come", func() C.int { return C.gv_pmix_fence() })
 }
@@ -230,8 +230,8 @@ func (c *Client) Get(ctx context.Context, rank int, key string) (v []byte, err e
 	return C.GoBytes(f.bytes, C.int(f.length)), nil
 }
 
-// Done says that all has been exchanged. Unless that is left to the process's exit, the server is told the last word:
-// neither this client nor another is of any use in this process after that.
+// Done says that all has been exchanged. It calls PMIx_Finalize, unless that is left to the process's exit. After
+// PMIx_Finalize neither this client nor another one works in this process.
 func (c *Client) Done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +242,7 @@ func (c *Client) Done() {
 	C.gv_pmix_finalize()
 }
 
-// usable is nil while the client may be used.
+// usable returns nil while the client may be used.
 func (c *Client) usable() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,15 +260,15 @@ var (
 	errLost      = errors.New("PMIx cannot be used again in this process after a failure")
 )
 
-// lose lets the library be called no more.
+// lose forbids further calls of the library.
 func (c *Client) lose() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lost = true
 }
 
-// call calls f, which must free what it needs itself, on a thread of its own, and waits for its status or the end of
-// ctx: then the thread stays where it is, and late says what it waits for.
+// call calls f on a thread of its own, and waits for its status or the end of ctx. f must free what it allocates. If
+// ctx ends first, the thread goes on waiting, and late says what it waits for.
 func (c *Client) call(ctx context.Context, what, late string, f func() C.int) error {
 	if err := c.usable(); err != nil {
 		return err

@@ -19,17 +19,18 @@ const (
 	// rollQuiet is how long a rank may take to answer after the one before it. Answers take milliseconds: a rank's
 	// server gives them.
 	rollQuiet = time.Second
-	// rollPause is between two looks at the answers, and before asking again for those of whom there was an error.
+	// rollPause is the time between two looks at the answers, and before CallRoll asks again for a rank that gave an
+	// error.
 	rollPause = 10 * time.Millisecond
 	// rollLimit bounds a roll call.
 	rollLimit = 5 * time.Second
-	// hostsLimit bounds what is a look into this process's own memory.
+	// hostsLimit bounds Hosts, which only looks into this process's own memory.
 	hostsLimit = time.Second
 )
 
-// CallRoll asks for what each rank has put under a key, be there a fence or not, and returns the first 255 bytes of it,
-// by rank; nil for those that have put nothing, or whose server does not answer. It may be called after a Fence that
-// has failed. It takes a second from the last answer on, at most 5 in all. No rank has to take part: servers answer.
+// CallRoll returns the first 255 bytes of what each rank has put under a key, by rank; nil if a rank has put nothing,
+// or its server does not answer. It needs no Fence, and may follow a Fence that has failed. It ends a second after the
+// last answer, or after 5 s. No rank has to take part, because the servers answer.
 func (c *Client) CallRoll(key string) ([][]byte, error) {
 	if c.over() {
 		return nil, errFinalized
@@ -67,8 +68,8 @@ func (c *Client) CallRoll(key string) ([][]byte, error) {
 	return values, nil
 }
 
-// Hosts are the ranks' hosts, by rank, as the launcher calls them; empty where it does not tell. It may be called after
-// a Fence that has failed, and asks nobody.
+// Hosts returns the ranks' hosts, by rank, as the launcher names them; empty where it does not tell. It may follow a
+// Fence that has failed, and asks no other process.
 func (c *Client) Hosts() []string {
 	hosts := make([]string, c.size)
 	if c.over() {
@@ -95,7 +96,7 @@ func (c *Client) Hosts() []string {
 	return <-told
 }
 
-// over reports that the client has said its last word.
+// over reports that the client has called PMIx_Finalize.
 func (c *Client) over() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 
 var errUnavailable = errors.New("this program was built without cgo, by which PMIx's library is called")
 
-// Client would be a client of PMIx. There is none: Open fails.
+// Client stands for a client of PMIx. In this build there is none: Open fails.
 type Client struct{}
 
 // Open fails.
 func Open(context.Context, Options) (*Client, error) { return nil, errUnavailable }
 
-// Version is never called, like all that follows.
+// Version is never called, nor are the methods below.
 func (c *Client) Version() string { return "" }
 
 func (c *Client) Put(ctx context.Context, key string, v []byte) error { return errUnavailable }
