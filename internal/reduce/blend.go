@@ -7,14 +7,14 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Blend sets x = cx×x + cy×y for floats, in float64, rounded once. The arrays have
-// the same length and do not overlap; any alignment will do.
+// Blend sets x = cx×x + cy×y for floats, in float64, rounded once. The arrays have the same length and do not overlap.
+// They need no alignment.
 func Blend(dt tensor.DType, x, y []byte, cx, cy float64) { blendWith(best, dt, x, y, cx, cy) }
 
 func blendWith(v variant, dt tensor.DType, x, y []byte, cx, cy float64) {
 	n := checkPair("blend", dt, x, y)
 	done := 0
-	if v == avx512 || v == avx2 && dt.Size() > 2 { // only AVX-512 can round as 16 bits need it
+	if v == avx512 || v == avx2 && dt.Size() > 2 { // only AVX-512 has the rounding that 16-bit floats need
 		done = n &^ (wideElements - 1)
 		step := callBytes / 2 / dt.Size()
 		srcs := [2][]byte{x, y}
@@ -51,7 +51,7 @@ func blendPortable(dt tensor.DType, x, y []byte, cx, cy float64) {
 	}
 }
 
-// loadDoubles makes float64 of as many elements of src as dst has.
+// loadDoubles converts elements of src to float64, until dst is full.
 func loadDoubles(from tensor.DType, dst []float64, src []byte) {
 	if from == tensor.Float64 {
 		copy(bytesOf(dst), src)
@@ -65,7 +65,7 @@ func loadDoubles(from tensor.DType, dst []float64, src []byte) {
 	}
 }
 
-// storeDoubles rounds src, once, to the elements that dst starts with.
+// storeDoubles rounds src, once, and writes it to the start of dst.
 func storeDoubles(to tensor.DType, dst []byte, src []float64) {
 	if to == tensor.Float64 {
 		copy(dst, bytesOf(src))
@@ -83,9 +83,8 @@ func storeDoubles(to tensor.DType, dst []byte, src []float64) {
 	storeFloats(to, dst, mid)
 }
 
-// oddFloat32 rounds to odd: of the two float32 about f, if f is not one itself,
-// it is the one whose last bit is set. Rounding that to 16 bits gives what
-// rounding f at once would have given.
+// oddFloat32 rounds to odd: if f is no float32, it returns the one of the two float32 beside f whose last bit is set.
+// Rounding the result to 16 bits gives the same as rounding f to 16 bits at once.
 func oddFloat32(f float64) float32 {
 	near := float32(f)
 	b := math.Float32bits(near)

@@ -6,23 +6,24 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// wideElements is what each kernel that counts elements does whole turns of; the
-// rest of an array is done by the portable form.
+// wideElements is how many elements a turn of a kernel takes that counts elements. The portable form does the rest of
+// an array.
 const wideElements = 64
 
-// Cast sets dst to the elements of src, of type from, as elements of type to. Both
-// are floats. Narrowing rounds to nearest even and overflows to infinity; between
-// float64 and the 16-bit floats it goes through float32, and so rounds twice. A NaN
-// becomes that of the package; with equal types it is a copy. The arrays have the
-// same number of elements and do not overlap, and any alignment will do. Other
-// arguments are a panic.
+// Cast sets dst to the elements of src, of type from, as elements of type to. Both types are floats.
+//
+//   - Narrowing rounds to nearest even, and overflows to infinity.
+//   - Between float64 and the 16-bit floats it goes through float32, and so rounds twice.
+//   - A NaN becomes the package's NaN.
+//   - With equal types it is a copy, bit for bit.
+//
+// The arrays have the same number of elements and do not overlap. They need no alignment. Other arguments are a panic.
 func Cast(to, from tensor.DType, dst, src []byte) {
 	castWith(best, to, from, dst, src)
 }
 
-// AddCast sets dst = scale × (a + b), where b has elements of type wire, a 16-bit
-// float, and dst and a have elements of type dt, float32 or float64, in which the
-// sum is made. dst may be a, and overlaps nothing else. Other arguments are a panic.
+// AddCast sets dst = scale × (a + b). b has elements of type wire, a 16-bit float. dst and a have elements of type dt,
+// float32 or float64; the sum is made in dt. dst may be a, and overlaps nothing else. Other arguments are a panic.
 func AddCast(dt, wire tensor.DType, dst, a, b []byte, scale float64) {
 	addCastWith(best, dt, wire, dst, a, b, scale)
 }
@@ -96,7 +97,7 @@ func castPortable(to, from tensor.DType, dst, src []byte) {
 	}
 }
 
-// loadFloats makes float32 of as many elements of src as dst has.
+// loadFloats converts elements of src to float32, until dst is full.
 func loadFloats(from tensor.DType, dst []float32, src []byte) {
 	switch from {
 	case tensor.Float32:
@@ -114,7 +115,7 @@ func loadFloats(from tensor.DType, dst []float32, src []byte) {
 	}
 }
 
-// storeFloats rounds src to the elements that dst starts with.
+// storeFloats rounds src, and writes it to the start of dst.
 func storeFloats(to tensor.DType, dst []byte, src []float32) {
 	switch to {
 	case tensor.Float32:
@@ -132,7 +133,7 @@ func storeFloats(to tensor.DType, dst []byte, src []float32) {
 	}
 }
 
-// elements is the number of elements of type dt in b, which are whole.
+// elements is the number of elements of type dt in b. It panics unless they are whole.
 func elements(dt tensor.DType, b []byte) int {
 	if len(b)%dt.Size() != 0 {
 		panic(fmt.Sprintf("reduce: %d bytes are not whole elements of type %v", len(b), dt))

@@ -5,13 +5,12 @@ import "github.com/gorovod/gorovod/internal/tensor"
 // dotSums is how many sums each dot product is made of.
 const dotSums = 16
 
-// dots are the sums of x·y, x·x and y·y, as the assembly has them: element i counts
-// in sum i modulo dotSums.
+// dots are the sums of x·y, x·x and y·y, in the assembly's layout: element i is added to sum i modulo dotSums.
 type dots [3][dotSums]float64
 
 // Dots returns the dot products x·y, x·x and y·y of floats, in float64. Each consists of dotSums sums, to which the
-// elements are added in turn. These are then added pairwise, those farthest apart first: the bits depend only on the
-// elements. x and y have the same length; any alignment will do.
+// elements are added in turn. Then the sums are added pairwise, the farthest apart first. So the bits depend only on
+// the elements. x and y have the same length, and need no alignment.
 func Dots(dt tensor.DType, x, y []byte) (xy, xx, yy float64) {
 	return dotsWith(best, dt, x, y)
 }
@@ -51,7 +50,7 @@ func dotsPortable(d *dots, dt tensor.DType, x, y []byte) {
 	}
 }
 
-// total adds up one product's sums, which are lost.
+// total adds up one product's sums, and overwrites them.
 func (d *dots) total(k int) float64 {
 	s := &d[k]
 	for n := dotSums / 2; n > 0; n /= 2 {

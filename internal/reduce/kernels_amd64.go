@@ -96,7 +96,7 @@ func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, ds
 	run(&j)
 }
 
-// alignBytes is the least for which the start of what is written is worth aligning to whole lines.
+// alignBytes is the least length for which it pays to align the start of dst to a whole line.
 const alignBytes = 4 << 10
 
 // unaligned is how many bytes of dst, elements of size bytes, come before its first whole line; 0 if
@@ -173,7 +173,7 @@ func halveRange(k kernel, dst []byte, srcs [][]byte, bits, from, to int) {
 	})
 }
 
-// lookUpRange sets the bytes from from to to to what the table has for the sums of the sources.
+// lookUpRange sums the bytes of the sources in the range [from, to), looks each sum up in the table, and writes that.
 func lookUpRange(v variant, dst []byte, srcs [][]byte, table *[256]byte, from, to int) {
 	j := job{dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs), table: table}
 	runElements(v, lookUp8, &j, from, to)
@@ -206,7 +206,7 @@ func streamRange(_ variant, dst []byte, srcs [][]byte, from, to int) {
 	})
 }
 
-// run calls a kernel, with the default floating-point mode for as long.
+// run calls a kernel, in the default floating-point mode.
 //
 //go:noescape
 func run(j *job)

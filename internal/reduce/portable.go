@@ -19,9 +19,8 @@ type number interface {
 	integer | float
 }
 
-// blockLen is how many elements the portable kernels hold on the stack at a
-// time. Copying blocks there makes the alignment of the arguments, and a dst that
-// is also a source, no concern of the loops.
+// blockLen is how many elements the portable kernels hold on the stack at a time. They copy blocks there, so their
+// loops need not care for the alignment of the arguments, or for a dst that is also a source.
 const blockLen = 512
 
 // reducePortable is Reduce in plain Go. The arguments have been checked.
@@ -195,7 +194,7 @@ func combine[T number](op tensor.ReduceOp, acc, in []T) {
 	}
 }
 
-// combineBits is combine for operations to which it is all the same what elements the bits are of.
+// combineBits is combine for operations on bits, which do not depend on the element type.
 func combineBits(op tensor.ReduceOp, acc, in []byte) {
 	switch op {
 	case tensor.BitAnd:
@@ -232,7 +231,7 @@ var quietNaN = math.Float64frombits(0x7ff8_0000_0000_0000)
 // scaleIntegers multiplies in float64, truncates toward zero and saturates.
 func scaleIntegers[T integer](acc []T, factor float64) {
 	lowest, highest := limits[T]()
-	// Of int64, highest is not a float64; one more than it is one for each type.
+	// The highest int64 is no float64. One more than the highest element is a float64 for each type.
 	low, beyond := float64(lowest), float64(highest/2+1)*2
 	for i, x := range acc {
 		switch f := float64(x) * factor; {

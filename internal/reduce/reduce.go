@@ -63,12 +63,10 @@ func CheckScale(dt tensor.DType, factor float64) error {
 	return nil
 }
 
-// Reduce sets dst = scale × (srcs[0] op srcs[1] op …), element by element, by the
-// rules in the package comment. There must be at least one source, and each must
-// have the length of dst, which must be a multiple of the element's size; any
-// alignment will do. dst may be the same memory as any of the sources, but may
-// not overlap one partially. Arguments that break these rules, or that Check or
-// CheckScale refuse, are a panic.
+// Reduce sets dst = scale × (srcs[0] op srcs[1] op …), element by element, by the rules in the package comment. There
+// must be at least one source. Each must have the length of dst, which must be a multiple of the element's size. The
+// arrays need no alignment. dst may be the same memory as any source, but must not overlap one partially. Arguments
+// that break these rules, or that Check or CheckScale refuse, are a panic.
 func Reduce(dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64) {
 	reduceWith(best, dt, op, dst, srcs, scale)
 }
@@ -99,8 +97,7 @@ const (
 	// the scheduler and the garbage collector cannot interrupt it.
 	callBytes = 1 << 20
 
-	// scaleBytes is how much of an integer array is reduced before it is scaled:
-	// few enough bytes to be still in the first-level cache.
+	// scaleBytes is how much of an integer array is reduced before it is scaled. It fits into the first-level cache.
 	scaleBytes = 16 << 10
 )
 

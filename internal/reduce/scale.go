@@ -25,11 +25,11 @@ func scaleWith(v variant, dt tensor.DType, dst, src []byte, factor float64) {
 	reducePortable(dt, tensor.Sum, dst[done:], srcs[:], factor)
 }
 
-// tableLeast is the least length for which a table of all products of a byte pays.
+// tableLeast is the least length for which it pays to make a table of all products of a byte.
 const tableLeast = 2 << 10
 
-// meanWith sets dst = factor × (the sum of the sources) for integers, in one pass over memory, as far
-// as there is a kernel for it and whole turns go. It returns how many bytes that is.
+// meanWith sets dst = factor × (the sum of the sources) for integers, in one pass over memory. It does whole turns, if
+// there is a kernel for the type, and returns how many bytes it has done.
 func meanWith(v variant, dt tensor.DType, dst []byte, srcs [][]byte, factor float64) (done int) {
 	if v == portable || factor-factor != 0 {
 		return 0
@@ -68,8 +68,8 @@ func meanWith(v variant, dt tensor.DType, dst []byte, srcs [][]byte, factor floa
 	return done * size
 }
 
-// halvings is n if factor is 2 to the power of -n, with n from 1 to 14 (as the mean of so many ranks
-// is, and what one would choose to keep sums small); else 0.
+// halvings is n if factor is 2 to the power of -n, with n from 1 to 14; else 0. The mean over a power of two of ranks
+// has such a factor.
 func halvings(factor float64) int {
 	fraction, exponent := math.Frexp(factor)
 	if n := 1 - exponent; fraction == 0.5 && n >= 1 && n <= 14 {
@@ -78,9 +78,8 @@ func halvings(factor float64) int {
 	return 0
 }
 
-// staysInside reports whether the kernels of means can do without limits: no product
-// of an int16 or int32 is outside an int32, none of a uint16 is negative either, and none of an int64 is outside an
-// int64.
+// staysInside reports whether the kernels of means need not limit their results: no product of an int16 or int32 is
+// outside an int32, no product of a uint16 is negative, and no product of an int64 is outside an int64.
 func staysInside(dt tensor.DType, factor float64) bool {
 	switch dt {
 	case tensor.Uint16:
@@ -91,8 +90,8 @@ func staysInside(dt tensor.DType, factor float64) bool {
 	return math.Abs(factor) < 1
 }
 
-// integerLimits are the lowest and highest element of type dt; of int64, whose
-// highest is no float64, the second is one more.
+// integerLimits are the lowest and highest element of type dt. For int64 the second one is one more, because the
+// highest int64 is no float64.
 func integerLimits(dt tensor.DType) (low, high float64) {
 	switch dt {
 	case tensor.Uint8:
