@@ -9,14 +9,12 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Adasum combines data in place, on all members, by Adasum's rule (Maleki et
-// al., arXiv:2006.02924), one part after the other, and multiplies it by scale.
-// A part is a tensor of a fused buffer; lengths holds their lengths in bytes,
-// which make len(data), the same on all members. It is not kept. The types are
-// the floats.
+// Adasum combines data in place, on all members, by Adasum's rule (Maleki et al., arXiv:2006.02924), one part after the
+// other, and multiplies it by scale. A part is a tensor of a fused buffer. lengths holds the parts' lengths in bytes;
+// they add up to len(data), are the same on all members, and are not kept. The types are the floats.
 //
-// All members get the same bits, which depend neither on the transport nor on
-// what else is in the buffer. See the type adasum for the order.
+// All members get the same bits. These depend neither on the transport nor on the other parts. See the type adasum for
+// the order.
 func (l *Lane) Adasum(dt tensor.DType, data []byte, lengths []int, scale float64) Op {
 	switch dt {
 	case tensor.Float16, tensor.BFloat16, tensor.Float32, tensor.Float64:
@@ -45,26 +43,22 @@ func (l *Lane) Adasum(dt tensor.DType, data []byte, lengths []int, scale float64
 	return l.adasum.start(l, dt, data, lengths, scale)
 }
 
-// adasum combines the members' vectors in a tree, by the rule of products.coefficients.
-// With p the largest power of two that is at most size, the members from p on
-// are first folded in, member p+i as the second operand of member i. Then the
-// groups combine whose numbers differ in bit 0, 1, …: member i with i+1, then the
-// result of i and i+1 with that of i+2 and i+3, the lower one first.
+// adasum combines the members' vectors in a tree, by the rule of products.coefficients. Let p be the largest power of
+// two that is at most size. The members from p on are folded in first: member p+i is the second operand of member i.
+// Then groups combine whose numbers differ in bit 0, 1, …: member i with i+1, then the result of i and i+1 with that of
+// i+2 and i+3, the lower one first.
 //
-// The coefficients of a pair depend on whole parts, so a level cannot start
-// before the level below is complete everywhere. But each element's tree can be
-// walked in one place, once the members have dealt the data out among them:
+// The coefficients of a pair depend on whole parts. So a level cannot start before the level below is complete on all
+// members. But once the members have dealt the data out, one member can do all combinations of an element:
 //
 //	deal     an alltoall gives each member its piece of all members' vectors
-//	level    each member computes the dot products of its piece for all pairs of
-//	         the level; an allgather tells everybody all of them; each derives the
-//	         coefficients and combines its piece
-//	collect  an allgather of the pieces that result
+//	level    each member computes the dot products of its piece for all pairs of the level; an allgather gives all
+//	         of them to all members; each member derives the coefficients and combines its piece
+//	collect  an allgather of the resulting pieces
 //
-// A dot product is summed in float64, by reduce.Dots within blocks of a part,
-// then in the order of the blocks. Pieces consist of whole blocks,
-// so who computes which has no influence on the bits. Elements are combined in
-// float64, and rounded once a level; the last level applies the scale.
+// A dot product is summed in float64, by reduce.Dots within blocks of a part, then in the order of the blocks. Pieces
+// consist of whole blocks, so the bits do not depend on the member that computes a block. Elements are combined in
+// float64, and rounded once a level. The last level applies the scale.
 //
 // Steps: an alltoall, log2(size) allgathers, rounded up, of little data, and one
 // allgather. Bytes: each member sends and receives 2n(size-1)/size and the dot
@@ -104,8 +98,7 @@ const (
 	// summed by themselves: little to do twice, but hundreds of times as long as
 	// its products.
 	blockElements = 1024
-	// maxBlocks is how many blocks a part has at most, so that the products of
-	// large ones stay few.
+	// maxBlocks is how many blocks a part has at most. It keeps the dot products of a large part few.
 	maxBlocks = 512
 
 	productBytes = 3 * 8
@@ -157,8 +150,8 @@ func (a *adasum) Advance() (bool, error) {
 	}
 }
 
-// pairs says which vectors the level combines: for each i below count, that with
-// number i×stride and that distance after it. The first holds the result.
+// pairs says which vectors the level combines: for each i below count, vector i×stride and the vector at that distance
+// after it. The first one holds the result.
 func (a *adasum) pairs() (count, stride, distance int) {
 	size, level := a.lane.size, a.level
 	power := 1 << (bits.Len(uint(size)) - 1)

@@ -1,18 +1,16 @@
 package collective
 
-// allgatherHierarchical is the allgather over several hosts whose members have
-// consecutive numbers, so that what a host's members contribute stands together
-// in the output:
+// allgatherHierarchical is the allgather over several hosts whose members have consecutive numbers. So the
+// contributions of a host's members form one block of the output:
 //
 //	own     an allgather inside each host of its members' contributions
-//	across  each member that has a shard sends that of its host's block to those
-//	        with the same index on the other hosts, one host after the other
-//	others  an allgather inside makes each other host's block of its shards, in the
-//	        order in which they arrive
+//	across  each member with a shard sends that shard of its host's block to the members with the same index on the
+//	        other hosts, one host after the other
+//	others  an allgather inside the host puts the shards of each other host's block together, in the order in which
+//	        they arrive
 //
-// Blocks are cut into slices, of which some are under way while others are
-// gathered. Of little data the first member of each host gathers all blocks, and
-// broadcasts the output inside its host.
+// Blocks are cut into slices: some slices travel while others are gathered. If there is little data, the first member
+// of each host gathers all blocks, and broadcasts the output inside its host.
 //
 // Steps: a synchronisation inside the host for each host and slice, or two of
 // little data; hosts-1 messages a slice. Bytes: a host receives all contributions but its own,
@@ -37,8 +35,8 @@ type allgatherHierarchical struct {
 	departed int
 }
 
-// gatherBytes is how much the first members of the hosts gather for each host
-// but their own: passing that on twice costs about a synchronisation.
+// gatherBytes is the most that the first members gather for each other host. Passing so much on twice costs about as
+// much as a synchronisation.
 const gatherBytes = 3 * syncBytes
 
 // start takes the contributions' places from l.offsets.
@@ -121,8 +119,8 @@ func (a *allgatherHierarchical) step() (done bool, err error) {
 	return false, nil
 }
 
-// message is what the one with the given number brings to this host: slice k of
-// the block of a host, as a range of the output.
+// message is what the message with the given number brings to this host: slice k of a host's block, as a range of the
+// output.
 func (a *allgatherHierarchical) message(i int) (host, lo, hi int) {
 	h := a.lane.hier
 	distance := i%(len(h.hosts)-1) + 1
@@ -186,7 +184,7 @@ func (a *allgatherHierarchical) send(total int) {
 	}
 }
 
-// gather makes all of what the message with the given number is a shard of.
+// gather puts together the slice of which the message with the given number is a shard.
 func (a *allgatherHierarchical) gather(i int) {
 	h := a.lane.hier
 	a.lane.moved++

@@ -2,10 +2,9 @@ package collective
 
 import "github.com/gorovod/gorovod/internal/transport"
 
-// allgatherShared is the allgather in shared memory. Chunk k holds the bytes
-// [k×ChunkBytes, (k+1)×ChunkBytes) of each member's contribution; there are as
-// many chunks as the longest one needs, and who has nothing left takes part
-// with empty ones.
+// allgatherShared is the allgather in shared memory. Chunk k holds the bytes [k×ChunkBytes, (k+1)×ChunkBytes) of each
+// member's contribution. The longest contribution decides how many chunks there are. A member with nothing left takes
+// part with empty chunks.
 //
 // Steps: one synchronisation a chunk, overlapped between chunks. Bytes: each
 // member copies its contribution into shared memory and all contributions out

@@ -2,16 +2,14 @@ package collective
 
 import "github.com/gorovod/gorovod/internal/reduce"
 
-// allreduceDirect is the allreduce and the reducescatter of deterministic lanes
-// over Comm: each element is combined in one place, from all members' operands,
-// in the order of the members. Each member sends every other one the part that
-// the other is to combine, slice by slice, and combines a slice of its own part
-// when it has come from all, while the next one is arriving. An allreduce then
-// passes the parts around as ring's allgather does. 16-bit floats are rounded
-// once, and scaled before. Compressed, all operands are rounded, this member's own
-// too, and the result: see wire.go.
+// allreduceDirect is the allreduce and the reducescatter of deterministic lanes over Comm: each element is combined in
+// one place, from all members' operands, in the order of the members. Each member sends every other one the part that
+// the other is to combine, slice by slice. It combines a slice of its own part when the slice has come from all
+// members, while the next slice arrives. An allreduce then passes the parts around as ring's allgather does. 16-bit
+// floats are scaled, and then rounded once. With compression all operands are rounded, also this member's own, and so
+// is the result: see wire.go.
 //
-// Of little data every member's part is all of it, and nothing is left to gather.
+// If there is little data, every member combines all of it, and there is nothing to gather.
 //
 // Steps: 1 for little data; else 1 with size-1 messages a slice, and for an
 // allreduce size-1 more. Bytes: each member sends and receives n(size-1)/size for
@@ -34,11 +32,11 @@ type allreduceDirect struct {
 	arrived []int // and filled
 }
 
-// scratchOfDirect bounds the memory for slices, where there are few members.
+// scratchOfDirect bounds the memory for slices if there are few members.
 const scratchOfDirect = 8 << 20
 
-// startAllreduce chooses between the two forms: combining everything everywhere
-// costs no more than the messages of an allgather.
+// startAllreduce chooses between the two forms. Every member combines everything if that costs no more than the
+// messages of an allgather.
 func (a *allreduceDirect) startAllreduce(l *Lane, todo reduction) Op {
 	n := len(todo.in)
 	if n <= messageBytes {
@@ -119,9 +117,8 @@ func (a *allreduceDirect) memory(m, k, n int) []byte {
 	return a.lane.scratch[at : at+n : at+n]
 }
 
-// exchange ends what has been delivered and posts what can be, the next members
-// first. It reports that all has been sent, and that the next slice to be combined
-// has come from all.
+// exchange completes delivered messages, and posts further ones, the next members first. It reports whether all has
+// been sent, and whether the next slice to combine has come from all members.
 func (a *allreduceDirect) exchange() (sent, complete bool) {
 	l := a.lane
 	sent, complete = true, true

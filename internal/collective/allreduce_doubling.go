@@ -16,12 +16,11 @@ import (
 // each operand are consecutive: all members get the same bits. 16-bit floats are
 // rounded after each round. The last round applies the scale.
 //
-// Compressed, each partner adds what both have sent, rounded, so that they agree; the
-// result is rounded only if it is to be sent to folded members. See wire.go.
+// With compression each partner adds the rounded data that both have sent, so both get the same sum. The result is
+// rounded only if it goes to folded members. See wire.go.
 //
 // Steps: log2(size), two more unless size is a power of two. Bytes: each member
-// sends, receives and reduces n a round. Memory: n. Chosen where the ring is
-// dearer, see model.go.
+// sends, receives and reduces n a round. Memory: n. Chosen if the ring costs more, see model.go.
 type allreduceDoubling struct {
 	lane  *Lane
 	todo  reduction
@@ -31,7 +30,7 @@ type allreduceDoubling struct {
 	round    int    // 0 folds in
 	posted   bool   // this round's messages are posted
 	data     []byte // this member's data so far: in, then out
-	temp     []byte // what is received in order to be combined
+	temp     []byte // received data, to be combined
 	wire     []byte // compressed: what is sent, or received as the result
 	sum      bool   // this round's received data is to be combined
 	peer     int
@@ -140,8 +139,7 @@ func (a *allreduceDoubling) outgoing() []byte {
 	return a.wire
 }
 
-// combine makes out of what this member has and what it received its data of
-// the next round.
+// combine combines this member's data with the received data, for the next round.
 func (a *allreduceDoubling) combine() {
 	scale := 1.0
 	if a.round == a.last-1 {

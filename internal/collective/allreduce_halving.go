@@ -18,13 +18,12 @@ import (
 // it is: all members get the same bits. 16-bit floats are rounded after each
 // round. The last round of halving applies the scale.
 //
-// Compressed, what is sent is rounded, and so is the final form, once and before it is
-// passed on: see wire.go.
+// With compression a member rounds what it sends. It rounds the final form once, before it passes it on: see wire.go.
 //
 // Steps: 2×log2(size), two more unless size is a power of two. Bytes: each member
 // sends and receives 2n(p-1)/p, where p is the number of those that take part, and
 // reduces n(p-1)/p; those in pairs n more. Memory: n/2, or n where there are pairs.
-// Chosen where doubling sends too much and the ring too often, see model.go.
+// Chosen if doubling sends too many bytes and the ring too many messages, see model.go.
 type allreduceHalving struct {
 	lane   *Lane
 	todo   reduction

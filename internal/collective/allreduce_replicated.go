@@ -1,11 +1,9 @@
 package collective
 
-// allreduceReplicated is the allreduce of little data over several hosts that
-// have equally many members: an allreduce inside each host, then one between the
-// hosts among the members with the same index, in which all of a host do the same.
-// What crosses more often than it must saves the second synchronisation inside the
-// host. The order of combining, and the rounding, are those of
-// allreduceHierarchical.
+// allreduceReplicated is the allreduce of little data over several hosts that have equally many members: an allreduce
+// inside each host, then one between the hosts among the members with the same index. So all members of a host do the
+// same, and the data crosses more often than it must. That saves the second synchronisation inside the host. The order
+// of combining, and the rounding, are those of allreduceHierarchical.
 //
 // Steps: one synchronisation inside the host, and those between the hosts. Bytes:
 // those of the algorithm between the hosts for n, times the members of a host.

@@ -8,12 +8,12 @@ package collective
 // all members get the same bits. 16-bit floats are rounded at each hop. The scale
 // is applied by the hop that completes a share.
 //
-// Compressed, what is sent is rounded at each hop, and so is the final form, once
-// and before it is passed around: see wire.go.
+// With compression each hop rounds what it sends. The final form is rounded once, before it is passed around: see
+// wire.go.
 //
 // Steps: 2(size-1), overlapped piece by piece. Bytes: each member sends and
 // receives 2n(size-1)/size, the least possible (n being what is sent), and reduces n(size-1)/size.
-// Memory: two pieces. Chosen where doubling is dearer, see model.go.
+// Memory: two pieces. Chosen if doubling costs more, see model.go.
 func (r *ring) startAllreduce(l *Lane, todo reduction) Op {
 	for i := range l.size {
 		l.offsets[i], l.offsets[i+1] = share(len(todo.in), l.size, i)

@@ -17,17 +17,16 @@ import (
 //	     to the output, and copy that into its own buffer
 //	out  copy the others' shares from their buffers to the output
 //
-// The parts are read and written where they are. Of those that are not direct
-// this member's share passes through its own buffer, too.
+// The parts are read and written where they are. If a part is not direct, this member's share of it also passes through
+// its own buffer.
 //
-// The three run as far ahead of one another as the counters and Depth allow, so
-// that no member waits while another one is a chunk behind. What others are to read is
-// written into the caches or past them: see delivery.
+// The three steps run as far ahead of one another as the counters and Depth allow, so no member waits for a member that
+// is a chunk behind. delivery decides whether data for other members is written into the caches or past them.
 //
 // Steps: two synchronisations a chunk, overlapped between chunks. Bytes beyond
 // the cache: each member reads n and writes n; for two members 4n together. In
 // the cache, each copies n(size-1)/size twice and reduces n/size from size
-// inputs. Chosen for all that is too large for the flat one.
+// inputs. Chosen for all data that is too large for allreduceSharedFlat.
 type allreduceSharedPipelined struct {
 	lane       *Lane
 	todo       layout
@@ -136,8 +135,7 @@ func (a *allreduceSharedPipelined) copyIn(k int) {
 	}
 }
 
-// blockBytes is how much of a share is reduced before it is copied: few enough
-// bytes to be still in the first-level cache.
+// blockBytes is how much of a share is reduced before it is copied. It fits into the first-level cache.
 const blockBytes = 16 << 10
 
 func (a *allreduceSharedPipelined) reduceShare(k int) {

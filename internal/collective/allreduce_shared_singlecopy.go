@@ -15,11 +15,10 @@ import (
 // others' inputs, reduces them and its own in the order of the ranks to its output,
 // and copies that to all others' outputs.
 //
-// Steps: two synchronisations. Bytes: each member reads n and writes n of the members'
-// memory, beyond the cache the least there can be, and nothing passes from core to core.
-// What it reads of others passes through scratch memory that stays in its second-level
-// cache, and each page costs the kernel 0.1 µs. Chosen from singleBytes on, if all members
-// can copy all of the memory and member 0 has found it faster than the pipelined one: see copyTrial.
+// Steps: two synchronisations. Bytes: each member reads n and writes n of the members' memory. No algorithm needs fewer
+// beyond the cache, and nothing passes from core to core. What a member reads of others passes through scratch memory
+// that stays in its second-level cache. Each page costs the kernel 0.1 µs. Chosen from singleBytes on, if all members
+// can copy all of the memory, and member 0 has found it faster than allreduceSharedPipelined: see copyTrial.
 type allreduceSharedSingle struct {
 	lane  *Lane
 	todo  layout
@@ -39,13 +38,13 @@ type allreduceSharedSingle struct {
 const (
 	// singleBytes is the least length for which the members tell one another where their parts are.
 	singleBytes = 128 << 10
-	// crowdedBytes is that of ranks that share cores: to ask costs them turns.
+	// crowdedBytes is the same for ranks that share cores. For them the exchange costs turns of the processor.
 	crowdedBytes = 1 << 20
-	// singlePart is the least mean length of a part: each costs the kernel a page or two.
+	// singlePart is the least mean length of a part. Each part costs the kernel a page or two.
 	singlePart = 16 << 10
-	// singleScratch is what all members' blocks take, about: as much as stays in a second-level cache.
+	// singleScratch is about what all members' blocks take: as much as stays in a second-level cache.
 	singleScratch = 512 << 10
-	// singleSpans is the most that the kernel takes at once.
+	// singleSpans is the most spans that the kernel takes in one call.
 	singleSpans = 1024
 )
 
@@ -210,7 +209,7 @@ func (a *allreduceSharedSingle) deal() {
 	if len(l.scratch) < l.size*a.block {
 		clear(l.temporary(l.size * a.block)) // which brings its pages into memory
 	}
-	if !a.began.IsZero() { // what takes time only once is over
+	if !a.began.IsZero() { // the costs of the first use are over
 		a.began = time.Now()
 	}
 	a.at, a.end = share(s.length(), l.size, l.rank)

@@ -2,14 +2,12 @@ package collective
 
 import "unsafe"
 
-// Alltoall sends each member m the next sendBytes[m] bytes of in, and makes out
-// what the members send to this one, in member order, recvBytes[m] bytes from m.
-// A member knows its own sizes only; AlltoallCounts tells them. in and out may
-// not overlap. sendBytes and recvBytes are not kept.
+// Alltoall sends each member m the next sendBytes[m] bytes of in. It sets out to what the members send to this one, in
+// member order, recvBytes[m] bytes from m. A member knows only what it sends; AlltoallCounts tells what it will
+// receive. in and out must not overlap. sendBytes and recvBytes are not kept.
 //
-// That a member sends another number of bytes than this one expects is found
-// while the operation runs: over Shared it ends with an error, on this member
-// only, and over Comm the transport aborts.
+// If a member sends another number of bytes than this one expects, the operation finds out while it runs. Over Shared
+// it then ends with an error, on this member only; over Comm the transport aborts.
 func (l *Lane) Alltoall(in []byte, sendBytes []int64, out []byte, recvBytes []int64) Op {
 	sends, err := l.deal(l.offsets, sendBytes)
 	if err != nil {
@@ -38,9 +36,8 @@ func (l *Lane) Alltoall(in []byte, sendBytes []int64, out []byte, recvBytes []in
 	return l.alltoallPairwise.start(l, in, out)
 }
 
-// AlltoallCounts makes received[m] what member m has in its send for this
-// member. Both have an entry for each member, do not overlap, and belong to the
-// operation until it has ended.
+// AlltoallCounts sets received[m] to the entry for this member in member m's send. Both have an entry for each member,
+// do not overlap, and belong to the operation until it has ended.
 func (l *Lane) AlltoallCounts(send, received []int64) Op {
 	if len(send) != l.size || len(received) != l.size {
 		return l.refuse("alltoall: %d counts to send and %d to receive for %d members", len(send),

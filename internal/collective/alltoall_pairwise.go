@@ -1,9 +1,8 @@
 package collective
 
 // alltoallPairwise is the alltoall over Comm: at step i each member sends to the
-// one i after it, and receives from the one i before it, in one message each, or
-// none where there is nothing. Some steps are under way at a time, so that one
-// long message holds up nobody; but few, so that no member is swamped.
+// one i after it, and receives from the one i before it, in one message each, or none if there is nothing to send. Some
+// steps are under way at a time, so that one long message holds up no other; but few, so that no member is swamped.
 //
 // A step's message waits only for those of earlier steps to leave, on both sides,
 // so the earliest that has not been delivered always can be.

@@ -9,13 +9,11 @@ import (
 )
 
 // alltoallShared is the alltoall in shared memory. A member's chunks carry one
-// stream: a header, then what it sends to the member after it, to the next one,
-// and so on around. So the members read from different ones at any time, and a
-// chunk is full whatever the sizes are.
+// stream: a header, then what it sends to the member after it, to the next one, and so on around. So at any time the
+// members read from different ones, and each chunk is full, whatever the sizes are.
 //
-// The header says where in the stream each member's data starts, and where the
-// stream ends. It is in the first chunk, from which everybody thus learns how
-// many chunks the longest stream needs. Those with a shorter one take part with
+// The header says where in the stream each member's data starts, and where the stream ends. It is in the first chunk.
+// So all members learn there how many chunks the longest stream needs. A member with a shorter stream takes part with
 // empty chunks.
 //
 // Steps: one synchronisation a chunk, overlapped between chunks; the number of

@@ -4,8 +4,8 @@ package collective
 // the one 2^i after it, and hears from the one 2^i before it. After the last
 // round each has heard, through others, from all.
 //
-// Steps: log2(size), rounded up. Bytes: one a message, since a message of none
-// need not be one. Always chosen over Comm.
+// Steps: log2(size), rounded up. Bytes: one a message, because a Comm may leave out a message without bytes. Always
+// chosen over Comm.
 type barrierDissemination struct {
 	lane     *Lane
 	distance int

@@ -1,9 +1,8 @@
 package collective
 
 // barrierHierarchical is the barrier over several hosts: one inside each host,
-// then one between the hosts. Where all hosts have equally many members, those
-// with the same index make the latter among themselves; else the first member of
-// each host makes it, and a second one inside lets the others go.
+// then one between the hosts. If all hosts have equally many members, the members with the same index make the second
+// barrier. Otherwise the first members of the hosts make it, and a further barrier inside each host lets the others go.
 //
 // Steps: one or two synchronisations inside the host, and log2(hosts) messages,
 // rounded up. Bytes: one a message. Always chosen over several hosts.

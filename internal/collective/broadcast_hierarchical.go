@@ -3,9 +3,9 @@ package collective
 import "slices"
 
 // broadcastHierarchical is the broadcast over several hosts. The data is cut into
-// blocks as in allreduceHierarchical. On the root's host a block is broadcast
-// inside; then each of its members that has a shard broadcasts it to those with the same index on
-// the other hosts, where an allgather inside makes the block of the shards.
+// blocks as in allreduceHierarchical. The root broadcasts a block inside its host. Then each member of that host with a
+// shard broadcasts the shard to the members with the same index on the other hosts. There an allgather inside the host
+// puts the block together.
 //
 // Steps: two synchronisations inside a host, and those of the broadcast between
 // the hosts, a block; overlapped between blocks. Bytes: those between the hosts

@@ -3,10 +3,9 @@
 // catalogue: one file an algorithm, whose doc comment states its steps, the bytes it moves and when it is chosen. The
 // methods of Lane choose by properties that are equal on all members.
 //
-// The engine starts the same operations in the same order on every member of a
-// lane and polls them. An operation never blocks, starts no goroutine, and
-// knows nothing of names, negotiation or errors of the network: when a peer has
-// died it simply never becomes done, and the engine sees the abort.
+// The engine starts the same operations in the same order on every member of a lane and polls them. An operation never
+// blocks, starts no goroutine, and knows nothing of names, negotiation or errors of the network. If a peer has died,
+// the operation never becomes done, and the engine sees the abort.
 package collective
 
 import (
@@ -18,10 +17,10 @@ import (
 
 // Op is a collective in progress.
 type Op interface {
-	// Advance does everything that is possible now without waiting, and reports whether the operation has ended; then
-	// the buffers are the caller's again. Otherwise nothing is possible before another member acts, and that rings
-	// this rank's bell. An error is about the arguments: it ends the operation before anything was sent or changed,
-	// but see Alltoall.
+	// Advance does everything that is possible now without waiting, and reports whether the operation has ended. Then
+	// the buffers are the caller's again. If it has not ended, another member must act first; that rings this rank's
+	// bell. An error is about the arguments: it ends the operation before anything was sent or changed, but see
+	// Alltoall.
 	Advance() (done bool, err error)
 }
 
@@ -45,7 +44,7 @@ type Carrier interface {
 	Tune(t Tuning)
 	Moved() uint64
 
-	// Polled reports whether the driver has to poll an operation under way, because nobody rings this rank's bell for
+	// Polled reports whether the driver must poll an operation under way, because nothing rings this rank's bell for
 	// it.
 	Polled() bool
 	// Close ends this member's part, after the last operation. cause says why the engine ends early; it is nil if a
@@ -89,7 +88,7 @@ type Lane struct {
 	places  []int    // the same of what is received, where that is another thing
 	each    []int64  // size entries: the same number of bytes for each member
 	starts  []int    // where the parts of an allreduce stand side by side; kept
-	one     [1]Part  // the part of one that has no more
+	one     [1]Part  // for an allreduce of one part
 
 	ended                 ended
 	allreduceLocal        allreduceLocal
@@ -198,7 +197,7 @@ func (l *Lane) OverShared() bool { return l.shared != nil && l.comm == nil }
 // may consist of parts inside them and parts between them.
 func (l *Lane) MayBeHierarchical() bool { return l.hier != nil && l.options.Allreduce != Flat }
 
-// MayChooseForm reports that also nothing but a model says whether they do.
+// MayChooseForm reports that, besides, only the model decides about that.
 func (l *Lane) MayChooseForm() bool {
 	return l.MayBeHierarchical() && l.options.Allreduce == ByModel && !l.options.Deterministic
 }
@@ -249,8 +248,8 @@ func (l *Lane) allPast(p transport.Phase, v uint64) bool {
 	return low >= v
 }
 
-// free reports that nobody needs any more what this member's buffer for chunk
-// k held before, Depth chunks ago.
+// free reports that this member's buffer for chunk k may be written: no member still needs what it held Depth chunks
+// ago.
 func (l *Lane) free(k uint64) bool {
 	depth := uint64(l.shared.Depth())
 	return k < depth || l.allPast(transport.Out, k+1-depth)

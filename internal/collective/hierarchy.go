@@ -11,9 +11,8 @@ import (
 // its own, on which the algorithms run as on any other. Hierarchical operations
 // are made of operations on both, which overlap.
 //
-// What is dealt out to the members of a host, so that each carries its part
-// between the hosts, is cut into shards: as many as the smallest host has
-// members. Members of larger hosts beyond that have no shard.
+// Data that crosses between the hosts is cut into shards, one for each member of the smallest host. Each member carries
+// its shard to the other hosts. On a larger host the further members have no shard.
 type hierarchy struct {
 	hosts      [][]int // members by host, as in transport.Lane
 	host       int     // this member's
@@ -100,8 +99,7 @@ func (h *hierarchy) reduceAcross(r reduction) Op {
 	return h.cross.AllreduceAs(r.wire, r.dt, r.op, r.in, r.out, r.scale)
 }
 
-// reduceShards is Reducescatter for a lane inside a host. Other than there, out
-// may be this member's part of in.
+// reduceShards is Reducescatter for a lane inside a host. Unlike there, out may be this member's part of in.
 func (l *Lane) reduceShards(r reduction, counts []int64) Op {
 	l.begin()
 	if _, err := l.deal(l.offsets, counts); err != nil {
@@ -173,8 +171,8 @@ func (p *pass) advance() (ended bool, err error) {
 	return done, nil
 }
 
-// stepper is an operation on both lanes of a hierarchy. step drives what runs inside and across, and starts what can
-// be. An error ends it, too.
+// stepper is an operation on both lanes of a hierarchy. step drives the operations inside and across, and starts
+// further ones. An error ends it, too.
 type stepper interface {
 	step() (done bool, err error)
 }

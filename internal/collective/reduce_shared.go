@@ -13,12 +13,12 @@ import (
 //	     to its output
 //	out  the root copies the others' shares from their buffers to its output; the others have nothing to do
 //
-// Of little data the root's share is all of it, so that it waits once, and the others do not wait at all.
+// If there is little data, the root's share is all of it. So the root waits once, and the others do not wait.
 //
 // Steps: two synchronisations a chunk, overlapped between chunks; one for little data. Bytes: each member copies
 // n(size-1)/size and reduces n/size from size inputs, and the root copies n(size-1)/size more; for little data each
-// copies n, and the root reduces n from size inputs. Always chosen over Shared; little is what allreduceSharedFlat
-// takes for little.
+// copies n, and the root reduces n from size inputs. Always chosen over Shared. The limit for little data is that of
+// allreduceSharedFlat.
 type reduceShared struct {
 	lane       *Lane
 	todo       reduction

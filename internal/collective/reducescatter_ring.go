@@ -7,11 +7,10 @@ import "github.com/gorovod/gorovod/internal/reduce"
 // member r sends part (r-t-1) mod size and receives part (r-t-2) mod size, so that
 // what arrives last is its own.
 //
-// What is on its way is held in a few pieces of scratch memory instead of the
-// output. Therefore the parts are cut into bands of bandPieces pieces, and one
-// band after the other goes all the way around: a member never has to receive
-// more than a band's pieces of a step before it may send the first of them on, so
-// that ringPieces are enough for nobody to wait in a circle.
+// A few pieces of scratch memory hold the data on its way, because the output is too small for it. Therefore the parts
+// are cut into bands of bandPieces pieces, and one band after the other goes all the way around. A member never has to
+// receive more than a band's pieces of a step before it may send the first of them on. So with ringPieces pieces the
+// members cannot wait for one another in a circle.
 //
 // Part i is combined in the order i+1, i+2, …, i of the members; 16-bit floats are
 // rounded at each hop. The last hop applies the scale.

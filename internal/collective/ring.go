@@ -2,9 +2,8 @@ package collective
 
 import "github.com/gorovod/gorovod/internal/reduce"
 
-// pieceBytes is how much a ring or tree sends at a time: enough to make a
-// message's cost small, little enough that a piece stays in the cache between
-// being received and being reduced.
+// pieceBytes is how much a ring or tree sends at a time. It is large enough that a message costs little, and small
+// enough that a received piece is still in the cache when it is reduced.
 const pieceBytes = 256 << 10
 
 // ring passes shares around the ring of members: each receives from its
@@ -13,8 +12,8 @@ const pieceBytes = 256 << 10
 // t+1. In the first `reducing` steps what arrives is combined with this member's
 // own share; after that it is final, and goes to its place in the output.
 //
-// Segments travel in pieces of at most pieceBytes. A piece is passed on as soon
-// as it has been dealt with, and while it is, the next one is arriving.
+// Shares travel in pieces of at most pieceBytes. A member passes a piece on as soon as it has combined or copied it.
+// Meanwhile the next piece arrives.
 type ring struct {
 	lane       *Lane
 	todo       reduction // op and scale matter while reducing only

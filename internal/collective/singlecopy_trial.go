@@ -11,7 +11,7 @@ import (
 // of the allreduce among those of similar length, and tells the others which way to take. While staging is in use, the
 // members ask one another only during a trial. No result depends on the way.
 //
-//	first trial   the ways of firstWays, then an allreduce that tells the verdict: a new length settles there.
+//	first trial   the ways of firstWays, then an allreduce that tells the verdict: so a new length gets its way.
 //	later trials  a pair (the other way, then the one in use) every trialPace allreduces, so that a slow
 //	              way costs little; the allreduce after the last pair's tells the verdict.
 
