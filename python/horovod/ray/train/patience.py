@@ -13,7 +13,7 @@ from typing import Any, Optional
 import ray
 
 from horovod.ray import _resources
-from horovod.ray.train.inside import (
+from horovod.ray.train._inside import (
     DEFAULT_WORKER_GROUP_START_TIMEOUT_S,
     WORKER_GROUP_START_TIMEOUT_S_ENV_VAR,
     ControllerCallback,

@@ -8,7 +8,7 @@ import ray
 
 from horovod.ray import _checks
 from horovod.ray.train import worker
-from horovod.ray.train.inside import WorkerGroupCallback
+from horovod.ray.train._inside import WorkerGroupCallback
 
 
 class Suitability(WorkerGroupCallback):

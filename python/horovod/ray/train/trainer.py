@@ -8,8 +8,8 @@ from typing import Any, Callable, Optional, Union
 
 from ray.train import Checkpoint, DataConfig, RunConfig, ScalingConfig, get_checkpoint
 
+from horovod.ray.train._inside import DataParallelTrainer, offer_checkpoint
 from horovod.ray.train.config import HorovodConfig
-from horovod.ray.train.inside import DataParallelTrainer, offer_checkpoint
 from horovod.ray.train.patience import Patience
 from horovod.ray.train.suitability import Suitability
 
