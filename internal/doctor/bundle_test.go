@@ -64,6 +64,10 @@ var planted = map[string]string{
 	"git":       "ghp_abcdefghijklmnopqrst0123456789",
 	"private":   "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
 	"undreamed": "a variable that nobody has heard of",
+	"ssh":       "sesame",
+	"signed":    "c2lnbmVk%3D",
+	"signature": "5d672d79",
+	"short":     "abracadabra",
 	"file":      "what stands in a file of the user's",
 }
 
@@ -91,7 +95,10 @@ func TestABundleHasNoSecrets(t *testing.T) {
 		"XLA_FLAGS=--api_key=" + planted["opaque"] + " " + planted["private"],
 		"PATH=/usr/local/bin:/usr/bin", "OMP_NUM_THREADS=4", "HOROVOD_RANK=" + planted["web"],
 		"HOROVOD_SECRT_KEY=" + planted["key"],
-		"GOROVOD_LIBRARY=" + planted["bare"],
+		"GOROVOD_LIBRARY=" + planted["bare"], "GOROVOD_DUMP_DIR=https://blob/x?sv=1&sig=" + planted["signed"],
+		"GOROVOD_CHECKPOINT_DIR=https://s3/x?X-Amz-Signature=" + planted["signature"],
+		"HOROVOD_TIMELINE_MARK_CYCLES=sshpass -p " + planted["ssh"] + " ssh --pw=" + planted["short"] + " --pass " +
+			planted["short"],
 	}
 	examine := func(c Cluster, w io.Writer) error {
 		fmt.Fprintf(w, "HOST\n%s %s, Authorization: Bearer %s\n", c.Hosts, planted["variable"], planted["git"])

@@ -30,8 +30,8 @@ var secretName = sync.OnceValue(func() *regexp.Regexp {
 // shapes are what secrets look like. What the first group holds stays.
 var shapes = sync.OnceValue(func() []*regexp.Regexp {
 	const word = `[\w.-]*(?:secret|token|passw(?:or)?d|passphrase|credential|pwd|api[_-]?key|access[_-]?key|` +
-		`private[_-]?key|auth)[\w.-]*`
-	const end = `[\w.-]*[_-](?:key|pwd|pat|pass|creds?)\b` // such as DB_PWD
+		`private[_-]?key|auth|signature)[\w.-]*`
+	const end = `[\w.-]*[_-](?:key|pwd|pat|pass|pw|creds?)\b` // such as DB_PWD
 	const quoted = `\\?"[^"]*"|'[^']*'`
 	var all []*regexp.Regexp
 	for _, shape := range []string{
@@ -42,8 +42,10 @@ var shapes = sync.OnceValue(func() []*regexp.Regexp {
 		`(?i)(\bbearer\s+)[\w.~+/=-]{6,}`,                                                         // its value alone
 		`(?i)((?:` + word + `|` + end + `)["']?\s*[:=]\s*)(?:` + quoted + `|[^\s&;,"']+)`,         // token=…, "password": "…"
 		`(?i)((?:` + word + `|` + end + `|\bkey)["']?\s+(?:(?:is|was|of)\s+)?)(?:` + quoted + `)`, // the key 'value'
-		`(?i)(--?` + word + `\s+)[^\s"']+`,                                                        // --api-key …
-		`()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b`,                                                         // by their makers' marks
+		`(?i)(--?(?:` + word + `|pass|pw)\s+)[^\s"']+`,                                            // --api-key …
+		`(\bsshpass\s+-p\s*)(?:` + quoted + `|[^\s"']+)`,
+		`(?i)([?&]sig=)[^\s&"']+`,         // a signed address
+		`()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b`, // by their makers' marks
 		`()\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|hf_|AIza|npm_|pypi-|dckr_pat_)[\w-]{16,}`,
 		`()\beyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?`, // a JSON web token
 		`()\b[0-9a-fA-F]{32,}\b`,
