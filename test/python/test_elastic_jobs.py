@@ -134,6 +134,15 @@ def test_a_worker_ends_with_code_0_while_others_train():
     assert done(job.stdout, 60) == [], job.stdout
 
 
+def test_a_mistake_that_comes_again_is_told():
+    job = run(["-np", "2", "--min-np", "2", "--reset-limit", "4"], program=str(HERE / "elastic" / "mistakes.py"))
+    assert job.returncode == 1, job.stdout
+    for times in (2, 4):
+        told = f"training has failed {times} times since commit 1: Mismatched ALLREDUCE tensor shapes: "
+        assert job.stdout.count(told) == 2, job.stdout  # each rank
+    assert "failed 1 times" not in job.stdout and "failed 3 times" not in job.stdout, job.stdout
+
+
 def test_a_job_goes_on_from_its_checkpoint(tmp_path):
     env = {**os.environ, "GOROVOD_CHECKPOINT_DIR": str(tmp_path), "GOROVOD_CHECKPOINT_EVERY": "1000"}
     options = ["-np", "2", "--min-np", "2", "-H", "localhost:2"]

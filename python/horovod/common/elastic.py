@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import pickle
 import queue
+import sys
 from typing import Any, Callable, Iterable
 
 from horovod.common import _lib
@@ -268,13 +269,15 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
         notification_manager.init()
         notification_manager.register_listener(state)
         skip_sync = False
+        setbacks = _Setbacks()
         try:
             while True:
                 try:
                     if not skip_sync:
                         state._synchronise()
                     return func(state, *args, **kwargs)
-                except HorovodInternalError:
+                except HorovodInternalError as e:
+                    setbacks.count(state._commits, e)
                     state.restore()
                     skip_sync = False
                 except HostsUpdatedInterrupt as e:
@@ -290,6 +293,22 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
             notification_manager.remove_listener(state)
 
     return wrapper
+
+
+class _Setbacks:
+    """Says why training does not get on: the launcher tells only of processes that die."""
+
+    def __init__(self) -> None:
+        self._commits = -1
+        self._number = 0
+
+    def count(self, commits: int, error: HorovodInternalError) -> None:
+        """Note a failure after this commit. The second one is told, the fourth, the eighth and so on."""
+        self._number = self._number + 1 if commits == self._commits else 1
+        self._commits = commits
+        if self._number > 1 and self._number & (self._number - 1) == 0:
+            since = f"since commit {commits}" if commits >= 0 else "and nothing was committed"
+            print(f"horovod: training has failed {self._number} times {since}: {error}", file=sys.stderr, flush=True)
 
 
 def _reset(state: State, reset: Callable[[], Any]) -> None:
