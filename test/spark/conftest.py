@@ -26,12 +26,14 @@ sys.path.insert(0, str(ROOT / "python"))
 
 def start_session(master, **conf):
     """A session of Spark on this machine. ``conf`` has settings, with ``_`` for each dot."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    # The settings of the session that starts the Java would be those of all later ones, too.
+    SparkContext._ensure_initialized()
     builder = SparkSession.builder.master(master).appName("gorovod's tests")
     settings = {
         "spark.ui.enabled": "false",
-        "spark.driver.memory": "1g",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "4",

@@ -52,3 +52,8 @@ def parent(pid):
 def executor_of(pid):
     """The executor of a rank: the Java above the Python daemon that Spark's task comes from."""
     return parent(parent(parent(parent(pid))))
+
+
+def train(*args, **kwargs):
+    """For examples in docstrings."""
+    return place()

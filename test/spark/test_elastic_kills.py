@@ -16,7 +16,7 @@ from conftest import start_session
 from elastic_trains import check_commits, journals, trains
 
 import horovod.spark
-from horovod.spark import conf
+from horovod.spark import _cluster, conf
 
 KILLS = int(os.environ.get("KILLS", "3"))
 SEED = int(os.environ.get("SEED", str(time.time_ns() % 1_000_000)))
@@ -95,17 +95,22 @@ class Killer(threading.Thread):
     def await_commit(self, last):
         end = time.monotonic() + 120
         while time.monotonic() < end:
-            after = [
-                e["at"]
-                for entries in journals(self.folder).values()
-                for e in entries
-                if e["phase"] == "committed" and e["at"] > last and e["pid"] not in self.killed
-            ]
-            if after:
-                self.resumed.append(min(after) - last)
+            after = [self.commit_after(entries, last) for entries in journals(self.folder).values()]
+            if any(after):
+                self.resumed.append(min(filter(None, after)) - last)
                 return
             time.sleep(0.02)
         raise AssertionError(f"no commit within 120 s of a kill: {self.now()}")
+
+    def commit_after(self, entries, last):
+        """When a survivor has made its first commit in a world that was formed after the kill; 0.0 if it has not."""
+        formed = False
+        for e in entries:
+            if e["pid"] not in self.killed and e["at"] > last:
+                formed = formed or e["phase"] == "train"
+                if formed and e["phase"] == "committed":
+                    return e["at"]
+        return 0.0
 
     def now(self):
         return {number: entries[-1] for number, entries in journals(self.folder).items() if entries}
@@ -136,4 +141,26 @@ def test_workers_are_killed_at_random(spark, tmp_path):
 
 
 def test_executors_are_killed(spark, tmp_path):
-    job(tmp_path, max(1, KILLS // 10), victims=lambda pid: [functions.executor_of(pid)])
+    killed, noticed, over = [], [], threading.Event()
+
+    def victims(pid):
+        killed.append(time.time())
+        return [functions.executor_of(pid)]
+
+    def watch_spark():
+        """Note when Spark itself has one executor fewer."""
+        before = {executor.id for executor in _cluster.executors(spark.sparkContext)}
+        while not over.wait(0.02):
+            now = {executor.id for executor in _cluster.executors(spark.sparkContext)}
+            if before - now:
+                noticed.append(time.time())
+            before = now
+
+    watcher = threading.Thread(target=watch_spark)
+    watcher.start()
+    try:
+        job(tmp_path, max(1, KILLS // 10), victims=victims)
+    finally:
+        over.set()
+        watcher.join()
+    print("Spark has noticed after", ", ".join(f"{n - k:.2f} s" for k, n in zip(killed, noticed)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import sys
 import threading
 import time
@@ -59,8 +60,9 @@ class Output:
             self._last.setdefault(who, collections.deque(maxlen=_LINES)).extend(text for text in texts if text.strip())
         file = self._files[stream] or getattr(sys, stream)
         if file is not None:
-            file.write("".join(f"{now}[{who}]<{stream}>:{text}\n" for text in texts))
-            file.flush()
+            with contextlib.suppress(OSError, ValueError):  # a closed file does not end the job
+                file.write("".join(f"{now}[{who}]<{stream}>:{text}\n" for text in texts))
+                file.flush()
 
 
 class Kept(Output):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+__all__ = ["HorovodRunner"]
+
 _LEVELS = ("log_callback_only", "all")
 
 

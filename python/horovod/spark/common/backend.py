@@ -8,9 +8,21 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 from horovod.spark import _session, runner
 
+__all__ = ["Backend", "SparkBackend", "default_num_proc"]
+
 
 class Backend(abc.ABC):
-    """Runs a function in the processes of a job."""
+    """Runs a function in the processes of a job. Derive a class of your own from it for another way to start them.
+
+    Example:
+        >>> class Here(Backend):
+        ...     def run(self, fn, args=(), kwargs=None, env=None):
+        ...         return [fn(*args, **(kwargs or {}))]
+        ...     def num_processes(self):
+        ...         return 1
+        >>> Here().run(max, args=(1, 2))
+        [2]
+    """
 
     @abc.abstractmethod
     def run(
@@ -34,7 +46,11 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def num_processes(self) -> int:
-        """How many processes there are."""
+        """How many processes there are.
+
+        Returns:
+            The number.
+        """
 
 
 class SparkBackend(Backend):
@@ -66,21 +82,42 @@ class SparkBackend(Backend):
         kwargs: Optional[Mapping[str, Any]] = None,
         env: Optional[Mapping[str, str]] = None,
     ) -> list[Any]:
-        """Call ``fn(*args, **kwargs)`` in every process. See :func:`horovod.spark.run`, which says what it raises."""
+        """Call ``fn(*args, **kwargs)`` in every process. See :func:`horovod.spark.run`, which says what it raises.
+
+        Args:
+            fn: the function.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+            env: variables of the processes' environment, beside those of this object.
+
+        Returns:
+            The results by rank.
+        """
         variables = {**self._env, **(env or {})}
         return runner.run(
             fn, args=tuple(args), kwargs=dict(kwargs or {}), num_proc=self._num_proc, env=variables, **self._kwargs
         )
 
     def num_processes(self) -> int:
-        """How many processes there are."""
+        """How many processes there are.
+
+        Returns:
+            The number.
+        """
         return self._num_proc
 
 
 def default_num_proc() -> int:
     """Spark's default parallelism: how many processes a job has that names no number.
 
+    Returns:
+        The number.
+
     Raises:
         RuntimeError: there is no session of Spark.
+
+    Example:
+        >>> default_num_proc()  # of a session with the master local[4]
+        4
     """
     return _session.default_parallelism(_session.active())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
+__all__ = ["get_available_devices"]
+
 own_devices: Optional[list[str]] = None
 """The GPUs of this rank; None in a process that is none."""
 
