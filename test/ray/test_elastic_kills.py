@@ -114,7 +114,8 @@ def test_random_kills(cluster, tmp_path):
     resumed = sorted(killer.resumed)
     print(
         f"seed {SEED}: {KILLS} kills, in {dict(killer.phases)}; the next commit came after "
-        f"{resumed[len(resumed) // 2]:.3f} s (median), {resumed[-1]:.3f} s (most); {results[0]['step']} commits"
+        f"{resumed[len(resumed) // 2]:.3f} s (median), {resumed[-1]:.3f} s (most; before it "
+        f"{', '.join(f'{s:.3f}' for s in resumed[-5:-1])}); {results[0]['step']} commits"
     )
 
 
