@@ -4,6 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import ray
 from elastic_trains import check_commits, journals
 
 from horovod.ray import RayExecutor
@@ -61,6 +62,32 @@ def test_a_new_node_is_used_and_one_that_goes_is_left(nodes, tmp_path, caplog):
     assert any("going on with 3 of 3 workers: worker 2 has joined" in s for s in said), said
     assert any("going on with 2 of 2 workers" in s for s in said), said
     check_commits(folder, results, results[0]["step"])
+
+
+def test_nothing_is_started_on_a_killed_node(nodes, tmp_path, caplog):
+    """Ray takes many seconds to notice; it says at once that it has lost the connections to the actors there."""
+    nodes.add_node(num_cpus=1)
+    victim = nodes.add_node(num_cpus=2)
+    folder, stop = tmp_path / "journals", tmp_path / "stop"
+    folder.mkdir()
+    executor = RayExecutor(min_workers=1, elastic_timeout=60, cooldown_range=(1, 1))
+    executor.start()
+    with ThreadPoolExecutor(1) as thread:
+        run = thread.submit(executor.run, until_told, args=[str(folder), str(stop)])
+        try:
+            until(lambda: run.done() or sizes(folder)[-1:] == [3], "job of 3 workers")
+            nodes.remove_node(victim, allow_graceful=False)
+            until(lambda: run.done() or sizes(folder)[-1:] == [1], "job of 1 worker")
+            alive = {node["NodeID"]: node["Alive"] for node in ray.nodes()}
+            until(lambda: sum(node["Alive"] for node in ray.nodes()) == 2, "notice of Ray's")
+        finally:
+            stop.touch()
+        (result,) = run.result(60)
+        assert result["pid"] == journals(folder)[result["worker"]][0]["pid"]
+    said = [r.message for r in caplog.records if r.name == "horovod.ray"]
+    lost = [s for s in said if "cannot be reached: Ray has lost the connection to it" in s or "lost with its node" in s]
+    assert len(lost) == 2 and alive[victim.node_id], said
+    assert not any("again" in s or "is ended" in s or "workers to start" in s for s in said), said
 
 
 def until_told(folder, stop):

@@ -149,7 +149,9 @@ func (s *State) blacklist(h *host, why string) {
 	}
 	h.banned = s.cooled(h)
 	h.cooling = h.banned
-	s.tell("host %s is %s: %s", h.name, s.left(h.banned), why)
+	if h.offered > 0 { // else it has been taken away already
+		s.tell("host %s is %s: %s", h.name, s.left(h.banned), why)
+	}
 	for _, w := range s.on(h) {
 		if w.phase != ending {
 			if w.member {

@@ -12,6 +12,8 @@ from horovod.ray import _require
 
 # For how long Ray's count of what is free may be older than a worker's start or end.
 _SETTLES_S = 5.0
+# For how long Ray may take to say that a node is lost, after the connections to its actors are.
+_VERDICT_S = 60.0
 _SHARE = 0.001  # of a node's own resource, which pins an actor to it
 
 
@@ -32,10 +34,15 @@ class Nodes:
         self._ids: dict[str, str] = {}  # by host, of all nodes that have been there
         self._offered: dict[str, int] = {}
         self._changed: dict[str, float] = {}  # when a worker of the host was started, or has ended
+        self._suspected: dict[str, float] = {}  # since when
 
     def touch(self, host: str) -> None:
         """Note that a worker of a host starts or has ended: what Ray says to be free there may be out of date."""
         self._changed[host] = time.monotonic()
+
+    def suspect(self, host: str) -> None:
+        """Note that a host cannot be reached. No more workers have room there until Ray says what it is about."""
+        self._suspected[host] = time.monotonic()
 
     def offered(self, used: Mapping[str, Iterable[int]]) -> dict[str, int]:
         """How many workers each host has room for, those with the slots ``used`` included."""
@@ -47,7 +54,9 @@ class Nodes:
             host = name(node)
             self._ids[host] = node["NodeID"]
             occupied = list(used.get(host, ()))
-            if time.monotonic() - self._changed.get(host, -_SETTLES_S) < _SETTLES_S:
+            if time.monotonic() - self._suspected.get(host, -_VERDICT_S) < _VERDICT_S:
+                room = 0
+            elif time.monotonic() - self._changed.get(host, -_SETTLES_S) < _SETTLES_S:
                 room = self._offered.get(host, 0)
             else:
                 room = len(occupied) + slots(free.get(node["NodeID"], {}), self._per_worker)

@@ -240,6 +240,10 @@ class ElasticJob(JobSecret):
 
     def _fails(self, worker: _Worker, error: BaseException) -> None:
         if isinstance(error, RayActorError) and self._spec.discover_every is not None:
+            worker.ending = True
+            self._nodes.touch(worker.host)
+            if isinstance(error, ActorUnavailableError):
+                self._nodes.suspect(worker.host)
             self._discover()  # its node may have gone: then its slot is no loss
         if worker.facts is not None and not isinstance(error, RayTaskError):
             self._died[worker.number] = worker.facts
