@@ -16,9 +16,9 @@ import time
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-# As torchrun has them, in a form that that of PyTorch 1.13 understands under Python 3.11.
-os.environ.setdefault("PET_REDIRECTS", "0:0")
-os.environ.setdefault("PET_TEE", "0:0")
+# The torchrun of PyTorch 1.13 cannot do without these under Python 3.11: it takes 0, its default, for nothing at all.
+os.environ.setdefault("PET_REDIRECTS", "3")
+os.environ.setdefault("PET_TEE", "3")
 
 from pyspark.ml.torch.distributor import TorchDistributor
 from pyspark.sql import SparkSession
