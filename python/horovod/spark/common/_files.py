@@ -30,6 +30,20 @@ def for_arrow(filesystem: Any) -> Any:
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
 
 
+def data_files(filesystem: Any, folder: str) -> list[str]:
+    """The files in the folder and below, but for those that Parquet's readers skip, by name.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
+    filesystem.invalidate_cache()  # others write here, too
+    if not filesystem.exists(folder):
+        raise FileNotFoundError(f"{folder} does not exist")
+    above = folder.rstrip("/") + "/"
+    found = (path for path in filesystem.find(folder) if path.startswith(above))
+    return sorted(path for path in found if not any(part[:1] in "_." for part in path[len(above) :].split("/")))
+
+
 def protocols(filesystem: Any) -> tuple[str, ...]:
     """The schemes of the file system's URLs."""
     names = filesystem.protocol

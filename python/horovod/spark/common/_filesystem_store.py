@@ -71,13 +71,14 @@ class AbstractFilesystemStore(Store):
     def is_parquet_dataset(self, path: str) -> bool:
         try:
             return bool(self.get_parquet_dataset(path).files)
-        except (OSError, ValueError):  # pyarrow's errors are of these types
+        except (OSError, ValueError):  # no such folder, files of another kind
             return False
 
     def get_parquet_dataset(self, path: str) -> Any:
         from pyarrow import parquet
 
-        return parquet.ParquetDataset(self.get_localized_path(path), filesystem=_files.for_arrow(self.fs))
+        files = _files.data_files(self.fs, self.get_localized_path(path))
+        return parquet.ParquetDataset(files, filesystem=_files.for_arrow(self.fs))
 
     def get_train_data_path(self, idx: Optional[int] = None) -> str:
         return _numbered(self._train_path, idx)

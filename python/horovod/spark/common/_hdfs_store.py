@@ -84,4 +84,5 @@ class HDFSStore(AbstractFilesystemStore):
         _, _, plain = self.parse_url(path)
         if self._host == "default":
             return _SCHEME + plain
-        return f"{_SCHEME}{self._host}{f':{self._port}' if self._port else ''}{plain}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{_SCHEME}{host}{f':{self._port}' if self._port else ''}{plain}"

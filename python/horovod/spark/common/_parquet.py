@@ -37,13 +37,14 @@ class Folder:
         self._filesystem = _files.for_arrow(filesystem)
         self._local = _files.is_local(filesystem)
         self.part = _metadata.read(filesystem, folder)
-        source: Any = folder if self.part is None else [posixpath.join(folder, name) for name in self.part.files]
-        if not source:
-            raise ValueError(f"{path} has no rows")
-        found = pyarrow.dataset.dataset(source, format="parquet", filesystem=self._filesystem, partitioning="hive")
-        self._fragments = list(found.get_fragments())
-        if not self._fragments:
+        if self.part is None:
+            files = _files.data_files(filesystem, folder)
+        else:
+            files = [posixpath.join(folder, name) for name in self.part.files]
+        if not files:
             raise ValueError(f"{path} has no Parquet files")
+        found = pyarrow.dataset.dataset(files, format="parquet", filesystem=self._filesystem, partitioning="hive")
+        self._fragments = list(found.get_fragments())
         self.schema: pa.Schema = found.schema
         self.columns = list(found.schema.names if columns is None else columns)
         missing = [name for name in self.columns if name not in found.schema.names]

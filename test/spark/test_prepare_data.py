@@ -1,0 +1,228 @@
+"""prepare_data and what is known of the data: on real Spark."""
+
+import contextlib
+import json
+import threading
+
+import numpy as np
+import pytest
+from pyspark.ml.linalg import DenseVector, SparseVector, Vectors
+from pyspark.sql import functions, types
+from test_stores import s3  # noqa: F401 - a fixture
+
+from horovod.spark.common import _columns, constants, util
+from horovod.spark.common.reader import ParquetReader
+from horovod.spark.common.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(str(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    yield
+    util.clear_training_cache()
+
+
+def vector(i):
+    return Vectors.dense([1.0, 0.0, i]) if i % 2 else Vectors.sparse(3, [2], [float(i)])
+
+
+@pytest.fixture(scope="module")
+def df(spark):
+    """100 rows with columns of several kinds."""
+    rows = [(i, float(i), vector(i), Vectors.sparse(5, [1], [1.0 + i]), [i, i + 1], i % 4 == 0) for i in range(100)]
+    return spark.createDataFrame(rows, ["id", "label", "mixed", "sparse", "list", "marked"])
+
+
+def ids(path, store=None):
+    options = store.storage_options if store else None
+    reader = ParquetReader(path, storage_options=options, columns=["id"], batch_size=16)
+    return sorted(int(i) for batch in reader for i in batch["id"])
+
+
+@pytest.mark.smoke
+def test_what_is_written(df, store):
+    with util.prepare_data(2, store, df, ["label"], ["id", "mixed", "sparse", "list"], partitions_per_process=2) as idx:
+        rows, val_rows, metadata, row_size = util.get_dataset_properties(idx)
+        assert (idx, rows, val_rows) == (0, 100, 0) and 80 < row_size < 200
+        assert util.get_simple_meta_from_parquet(store, ["label"], ["id"], dataset_idx=idx) == (
+            rows,
+            0,
+            metadata,
+            row_size,
+        )
+        path = store.get_train_data_path(idx)
+        assert store.is_parquet_dataset(path) and len(store.get_parquet_dataset(path).files) == 4
+        batch = next(iter(ParquetReader(path, batch_size=100, shuffle=False)))
+    order = np.argsort(batch["id"])
+    assert batch["id"][order].tolist() == batch["label"][order].tolist() == list(range(100))
+    assert batch["mixed"][order].tolist() == [vector(i).toArray().tolist() for i in range(100)]
+    assert batch["list"][order].tolist() == [[i, i + 1] for i in range(100)]
+
+    def column(kind, shape=1, how=constants.NOCHANGE, sparse=False):
+        return {
+            "spark_data_type": kind,
+            "is_sparse_vector_only": sparse,
+            "shape": shape,
+            "intermediate_format": how,
+            "max_size": shape,
+        }
+
+    assert metadata == {
+        "id": column(types.LongType),
+        "label": column(types.DoubleType),
+        "mixed": column(DenseVector, 3, constants.ARRAY),
+        "sparse": column(SparseVector, 5, constants.ARRAY, sparse=True),
+        "list": column(types.ArrayType, 2),
+    }
+    with open(store.get_localized_path(f"{path}/_horovod.json")) as file:
+        assert json.load(file)["rows"] == 100
+
+
+def test_compressed_vectors(df, store):
+    with util.prepare_data(2, store, df, ["id"], ["mixed", "sparse"], compress_sparse=True) as idx:
+        metadata = util.get_dataset_properties(idx)[2]
+        batch = next(iter(ParquetReader(store.get_train_data_path(idx), batch_size=100)))
+    assert {name: metadata[name]["max_size"] for name in ("mixed", "sparse")} == {"mixed": 2, "sparse": 1}
+    assert metadata["mixed"]["intermediate_format"] == constants.CUSTOM_SPARSE
+    assert batch["mixed"].shape == (100, 5) and batch["sparse"].shape == (100, 3)
+    for i, mixed, sparse in zip(batch["id"], batch["mixed"], batch["sparse"]):
+        assert _columns.decompress(mixed[None], 3)[0].tolist() == vector(i).toArray().tolist()
+        assert sparse.tolist() == [1, 1, 1.0 + i]
+
+
+def test_validation_by_share(df, store):
+    with util.prepare_data(2, store, df, ["label"], ["id"], validation=0.3) as idx:
+        rows, val_rows, _, _ = util.get_dataset_properties(idx)
+        train, val = ids(store.get_train_data_path(idx)), ids(store.get_val_data_path(idx))
+    assert (len(train), len(val)) == (rows, val_rows) and sorted(train + val) == list(range(100)) and 10 < val_rows < 55
+
+
+@pytest.mark.parametrize("kind", ["boolean", "int", "double"])
+def test_validation_by_column(df, store, kind):
+    marked = df.withColumn("marked", functions.col("marked").cast(kind))
+    with util.prepare_data(2, store, marked, ["label"], ["id"], validation="marked") as idx:
+        assert ids(store.get_val_data_path(idx)) == list(range(0, 100, 4))
+        assert util.get_dataset_properties(idx)[:2] == (75, 25)
+        assert "marked" not in util.get_dataset_properties(idx)[2]
+
+
+def test_one_data_set_for_trainings_at_one_time(df, store):
+    with contextlib.ExitStack() as first:
+        one = first.enter_context(util.prepare_data(2, store, df, ["label"], ["id"]))
+        with util.prepare_data(2, store, df, ["label"], ["id"]) as same:
+            assert same == one == 0
+        with util.prepare_data(2, store, df, ["label"], ["id"], validation=0.5) as other:
+            assert other == 1
+            first.close()
+            with util.prepare_data(2, store, df, ["label"], ["list"]) as free:
+                assert free == 0
+            with pytest.raises(KeyError):
+                util.get_dataset_properties(0)
+
+
+def test_trainings_in_threads_write_once(df, store):
+    found = []
+    meet = threading.Barrier(4)
+
+    def train():
+        with util.prepare_data(2, store, df, ["label"], ["id"]) as idx:
+            found.append((idx, ids(store.get_train_data_path(idx))))
+            meet.wait(60)
+
+    threads = [threading.Thread(target=train) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [(0, list(range(100)))] * 4
+
+
+def test_what_was_there_is_overwritten(df, store):
+    for rows in (df, df.filter("id < 10")):
+        with util.prepare_data(2, store, rows, ["label"], ["id"]) as idx:
+            assert idx == 0 and ids(store.get_train_data_path(0)) == list(range(rows.count()))
+
+
+def test_in_a_server_that_speaks_s3(df, s3):  # noqa: F811
+    store = Store.create("s3://bucket/prepared", storage_options=s3)
+    with util.prepare_data(2, store, df, ["label"], ["id", "mixed"], validation="marked") as idx:
+        assert ids(store.get_train_data_path(idx), store) == [i for i in range(100) if i % 4]
+        assert util.get_simple_meta_from_parquet(store, ["label"], ["id"], dataset_idx=idx)[:2] == (75, 25)
+
+
+def test_files_that_spark_wrote(df, store):
+    path = store.get_train_data_path()
+    with pytest.raises(ValueError, match="does not exist"):
+        util.get_simple_meta_from_parquet(store, ["label"], ["id"])
+    df.write.parquet(path)
+    assert (rows, val_rows) == (100, 0) and row_size > 20
+    assert {name: column["shape"] for name, column in metadata.items()} == {
+        "id": 1,
+        "mixed": 3,
+        "sparse": 5,
+        "list": 2,
+        "label": 1,
+    }
+    assert metadata["sparse"]["spark_data_type"] is SparseVector and metadata["id"]["spark_data_type"] is types.LongType
+    batch = next(iter(ParquetReader(path, batch_size=100, transform_fn=lambda frame: frame.drop(columns="marked"))))
+    assert all((batch["mixed"][n] == vector(i).toArray()).all() for n, i in enumerate(batch["id"]))
+    with pytest.raises(ValueError, match="no column 'other'"):
+        util.get_simple_meta_from_parquet(store, ["label"], ["other"])
+
+
+def prepare(store, df, labels=("label",), features=("id",), **options):
+    with util.prepare_data(2, store, df, list(labels), list(features), partitions_per_process=1, **options):
+        pass
+
+
+def test_bad_input(spark, df, store, tmp_path):
+    for options, words in (
+        ({"features": ["nothing"]}, "the data frame has no column 'nothing'; it has id, label"),
+        ({"validation": 1.0}, "validation=1.0"),
+        ({"validation": "nothing"}, "validation='nothing': the data frame has no such column"),
+        ({"validation": "list"}, "validation='list': the column must have booleans or numbers, not array"),
+        ({"validation": True}, "validation=True"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            prepare(store, df, **options)
+    with pytest.raises(ValueError, match="no rows for the training$"):
+        prepare(store, df.filter("id < 0"))
+    with pytest.raises(ValueError, match="no rows for the training: all its 1 rows are for validation"):
+        prepare(store, df.filter("id = 0"), validation="marked")
+    uneven = spark.createDataFrame([(i, [0.0] * (1 + i // 20)) for i in range(40)], ["label", "list"])
+    for partitions in (1, 4):  # within a file, and between files
+        with pytest.raises(ValueError, match="column 'list' has (rows of the shapes|arrays of)"):
+            prepare(store, uneven.coalesce(partitions), features=["list"])
+    vectors = spark.createDataFrame([(1, Vectors.dense([1.0])), (2, Vectors.dense([1.0, 2.0]))], ["label", "v"])
+    with pytest.raises(ValueError, match="column 'v' has (rows of the shapes|vectors of)"):
+        prepare(store, vectors, features=["v"])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="cannot be written"):
+        prepare(Store.create(str(tmp_path / "file" / "below")), df)
+    with pytest.raises(OSError, match="http://127.0.0.1:1/a/intermediate_train_data.0 cannot be written"):
+        prepare(Store.create("http://127.0.0.1:1/a"), df)
+
+
+def test_names_in_sparks_ui(spark, df, store):
+    spark.sparkContext.setJobDescription("mine")
+    prepare(store, df)
+    assert spark.sparkContext.getLocalProperty("spark.job.description") == "mine"
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    said = [str(jobs.apply(i).description().toString()) for i in range(jobs.size())]
+    assert "Some(horovod: write the rows for the training)" in said, said
+
+
+def test_shapes_of_the_model():
+    metadata = {"x": {"shape": 6}, "y": {"shape": 1}}
+    util.check_shape_compatibility(metadata, ["x"], ["y"], input_shapes=[[-1, 2, 3]], output_shapes=[[-1, 1]])
+    util.check_shape_compatibility(metadata, ["x"], ["y"], input_shapes=[[None, 6]], label_shapes=[[-1]])
+    with pytest.raises(ValueError, match=r"column 'x' has 6 elements .* input of the shape \[-1, 5\] has 5"):
+        util.check_shape_compatibility(metadata, ["x"], ["y"], input_shapes=[[-1, 5]])
+    with pytest.raises(ValueError, match=r"column 'y' has 1 elements .* output"):
+        util.check_shape_compatibility(metadata, ["x"], ["y"], output_shapes=[[-1, 2]])
+    with pytest.raises(ValueError, match="1 input columns, but 2 input shapes"):
+        util.check_shape_compatibility(metadata, ["x"], ["y"], input_shapes=[[-1, 6], [-1, 6]])
