@@ -159,6 +159,8 @@ def test_files_that_spark_wrote(df, store):
     with pytest.raises(ValueError, match="does not exist"):
         util.get_simple_meta_from_parquet(store, ["label"], ["id"])
     df.write.parquet(path)
+    features = ["id", "mixed", "sparse", "list"]
+    rows, val_rows, metadata, row_size = util.get_simple_meta_from_parquet(store, ["label"], features)
     assert (rows, val_rows) == (100, 0) and row_size > 20
     assert {name: column["shape"] for name, column in metadata.items()} == {
         "id": 1,

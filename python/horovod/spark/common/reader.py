@@ -28,7 +28,7 @@ class ParquetReader:
 
     Every row belongs to one process, and the numbers of rows of any two differ by at most one. With shuffling, each
     epoch has another order: of the row groups, so that the processes divide the rows anew, and of the rows in as many
-    row groups as fit into a quarter of the memory. All processes must have the same seed.
+    row groups as fit into a sixth of the memory. All processes must have the same seed.
 
     Each iteration is an epoch. Threads read ahead meanwhile.
 
@@ -42,8 +42,8 @@ class ParquetReader:
         shuffle: whether to shuffle.
         seed: of the shuffling.
         workers: threads that read.
-        memory: bytes that rows may take in memory at a time: a quarter read ahead, a quarter to shuffle among, and a
-            quarter while one becomes the other. The allocator takes up to some 50 MiB more.
+        memory: bytes that rows may take in memory at a time: a sixth read ahead, a sixth to shuffle among, a sixth
+            while one becomes the other, and the rest for what is being decoded. Allocators may hold some 50 MiB more.
         transform_fn: called in a thread with some of the rows, as a pandas.DataFrame; returns those to use, likewise.
         keep: whether to keep all rows of this process in memory after the first epoch, whatever ``memory`` says. The
             process then has the same rows in each epoch.
@@ -114,7 +114,7 @@ class ParquetReader:
     def batches(self, epoch: int) -> Iterator[_batches.Columns]:
         """The batches of an epoch, of which the first has the number 0. The same number means the same batches."""
         shuffle = np.random.default_rng([self._seed, epoch, self._cur_shard]) if self._shuffle else None
-        windows = self._whole() if self._keep else _batches.windows(self._load(epoch), self._memory // 4)
+        windows = self._whole() if self._keep else _batches.windows(self._load(epoch), self._memory // 6)
         return _batches.batches(windows, self.batch_size, shuffle, self._drop_last)
 
     def changed(
@@ -158,12 +158,12 @@ class ParquetReader:
 
     def _load(self, epoch: int) -> Iterator[_batches.Columns]:
         """The rows of this process in an epoch, in pieces. Threads load them ahead."""
-        return _prefetch.ahead(self._jobs(epoch), self._workers, self._memory // 4, _batches.size)
+        return _prefetch.ahead(self._jobs(epoch), self._workers, self._memory // 6, _batches.size)
 
     def _jobs(self, epoch: int) -> Iterator[_prefetch.Job]:
         groups = self._folder.row_groups
         ordered = _row_groups.order(len(groups), self._seed if self._shuffle else None, epoch)
-        limit = max(1, self._memory // 16)
+        limit = max(1, self._memory // 32)
         for piece in _row_groups.shard(groups, ordered, self._cur_shard, self._shard_count):
             if piece.group.size <= limit:
                 yield _prefetch.Job(functools.partial(self._read, piece), piece.size)

@@ -1,0 +1,1 @@
+"""Services by which the processes of two jobs find each other."""

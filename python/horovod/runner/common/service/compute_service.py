@@ -1,0 +1,255 @@
+"""Where the processes of a job that computes data, and of one that trains with them, learn of one another.
+
+Each request is a connection of its own: both ends prove that they know a key, then one message of JSON goes each way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import socket
+import struct
+import threading
+import time
+from multiprocessing import AuthenticationError
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from horovod.runner import _channel
+
+__all__ = ["ComputeClient", "ComputeService"]
+
+_LONGEST = 1 << 16  # bytes of a message
+_SIOCGIFADDR = 0x8915
+
+
+class ComputeService:
+    """Knows the dispatchers of a tf.data service, and their workers.
+
+    Args:
+        dispatchers: how many dispatchers there will be.
+        workers_per_dispatcher: how many workers each will have.
+        key: what clients must know.
+        nics: the network interfaces by which clients reach this host; all without it.
+
+    Raises:
+        ValueError: a number below 1, or a network interface that this host does not have.
+
+    Example:
+        >>> from horovod.runner.common.service.compute_service import ComputeClient, ComputeService
+        >>> service = ComputeService(dispatchers=1, workers_per_dispatcher=1, key=b"secret")
+        >>> client = ComputeClient(service.addresses(), key=b"secret")
+        >>> client.register_dispatcher(0, "grpc://localhost:5000")
+        >>> client.wait_for_dispatcher_registration(0, timeout=5)
+        'grpc://localhost:5000'
+        >>> service.shutdown()
+    """
+
+    def __init__(
+        self, dispatchers: int, workers_per_dispatcher: int, key: bytes, nics: Optional[Sequence[str]] = None
+    ) -> None:
+        for name, value in (("dispatchers", dispatchers), ("workers_per_dispatcher", workers_per_dispatcher)):
+            if value < 1:
+                raise ValueError(f"{name}={value}: at least 1 is needed")
+        self._dispatchers: list[Optional[str]] = [None] * dispatchers
+        self._workers: list[set[int]] = [set() for _ in range(dispatchers)]
+        self._wanted = workers_per_dispatcher
+        self._key = key
+        self._down = False
+        self._changed = threading.Condition()
+        found = addresses_of(nics)
+        self._listener = _channel.listen(False)
+        self._addresses = {"": [(address, self._listener.getsockname()[1]) for address in found]}
+        threading.Thread(target=self._accept, name="horovod-compute-service", daemon=True).start()
+
+    def addresses(self) -> dict[str, list[tuple[str, int]]]:
+        """Where clients reach the service."""
+        return self._addresses
+
+    def shutdown(self) -> None:
+        """Tell everybody who waits that the service is over, and listen no more."""
+        with self._changed:
+            self._down = True
+            self._changed.notify_all()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def wait_for_shutdown(self, timeout: Optional[float] = None) -> bool:
+        """Wait until somebody shuts the service down. Returns whether that has happened."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._down, timeout)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connected, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connected,), daemon=True).start()
+
+    def _serve(self, connected: socket.socket) -> None:
+        with contextlib.suppress(OSError, EOFError, AuthenticationError):  # a stranger, or a client that is gone
+            with _channel.welcome(connected, self._key) as connection:
+                try:
+                    answer = {"answer": self._answer(json.loads(connection.recv_bytes(_LONGEST)))}
+                except (ValueError, TypeError, KeyError, IndexError) as e:
+                    answer = {"error": str(e)}
+                connection.send_bytes(json.dumps(answer).encode())
+
+    def _answer(self, request: Mapping[str, Any]) -> Any:
+        calls: dict[str, Callable[..., Any]] = {
+            "register_dispatcher": self._register_dispatcher,
+            "register_worker": self._register_worker,
+            "dispatcher": self._dispatcher,
+            "workers": self._all_workers,
+            "wait_for_shutdown": self.wait_for_shutdown,
+            "shutdown": self.shutdown,
+        }
+        return calls[request["call"]](*request["args"])
+
+    def _number(self, dispatcher: int) -> int:
+        if not 0 <= dispatcher < len(self._dispatchers):
+            raise IndexError(
+                f"there is no dispatcher {dispatcher}: they have the numbers below {len(self._dispatchers)}"
+            )
+        return dispatcher
+
+    def _register_dispatcher(self, dispatcher: int, address: str) -> None:
+        with self._changed:
+            there = self._dispatchers[self._number(dispatcher)]
+            if there not in (None, address):
+                raise ValueError(f"dispatcher {dispatcher} is registered already, at {there}")
+            self._dispatchers[dispatcher] = address
+            self._changed.notify_all()
+
+    def _register_worker(self, dispatcher: int, worker: int) -> None:
+        with self._changed:
+            self._workers[self._number(dispatcher)].add(worker)
+            self._changed.notify_all()
+
+    def _dispatcher(self, dispatcher: int, timeout: float) -> Optional[str]:
+        with self._changed:
+            self._number(dispatcher)
+            self._changed.wait_for(lambda: self._down or self._dispatchers[dispatcher] is not None, timeout)
+            return self._dispatchers[dispatcher]
+
+    def _all_workers(self, dispatcher: int, timeout: float) -> int:
+        """How many are missing after the time."""
+        with self._changed:
+            workers = self._workers[self._number(dispatcher)]
+            self._changed.wait_for(lambda: self._down or len(workers) >= self._wanted, timeout)
+            return max(0, self._wanted - len(workers))
+
+
+class ComputeClient:
+    """Asks a :class:`ComputeService`, in another process or this one.
+
+    Args:
+        compute_addresses: what the service's ``addresses()`` has returned.
+        key: what the service was given.
+        verbose: above 1 tells of each request.
+    """
+
+    def __init__(self, compute_addresses: Mapping[str, Any], key: bytes, verbose: int = 1) -> None:
+        self._addresses = [(str(host), int(port)) for found in compute_addresses.values() for host, port in found]
+        self._key = key
+        self._verbose = verbose
+
+    def register_dispatcher(self, dispatcher_id: int, dispatcher_address: str) -> None:
+        """Tell where a dispatcher is. Raises ValueError if another one has that number."""
+        self._ask("register_dispatcher", dispatcher_id, dispatcher_address)
+
+    def register_worker_for_dispatcher(self, dispatcher_id: int, worker_id: int) -> None:
+        """Tell that a worker of a dispatcher is ready."""
+        self._ask("register_worker", dispatcher_id, worker_id)
+
+    def wait_for_dispatcher_registration(self, dispatcher_id: int, timeout: float) -> str:
+        """Where a dispatcher is. Raises TimeoutError if nobody has told after so many seconds."""
+        address = self._ask("dispatcher", dispatcher_id, timeout)
+        if address is None:
+            raise TimeoutError(f"dispatcher {dispatcher_id} has not started within {timeout} seconds")
+        return str(address)
+
+    def wait_for_dispatcher_worker_registration(self, dispatcher_id: int, timeout: float) -> None:
+        """Wait for all workers of a dispatcher. Raises TimeoutError if some are missing after so many seconds."""
+        missing = self._ask("workers", dispatcher_id, timeout)
+        if missing:
+            raise TimeoutError(
+                f"{missing} workers of dispatcher {dispatcher_id} have not started within {timeout} seconds"
+            )
+
+    def shutdown(self) -> None:
+        """End the service, and with it the processes that compute."""
+        self._ask("shutdown")
+
+    def wait_for_shutdown(self) -> None:
+        """Wait until somebody ends the service, or it is gone."""
+        while True:
+            try:
+                if self._ask("wait_for_shutdown", 60):
+                    return
+            except (OSError, EOFError):  # its process has ended
+                return
+
+    def _ask(self, call: str, *args: Any) -> Any:
+        if self._verbose > 1:
+            print(f"compute service: {call}{args}", flush=True)
+        with self._connect() as connection:
+            connection.send_bytes(json.dumps({"call": call, "args": args}).encode())
+            answer = json.loads(connection.recv_bytes(_LONGEST))
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        return answer["answer"]
+
+    def _connect(self) -> Any:
+        failures = []
+        for address, port in self._addresses:
+            try:
+                return _channel.connect([address], port, self._key, "the compute service")
+            except (OSError, EOFError) as e:
+                failures.append(str(e))
+            except AuthenticationError:
+                failures.append(f"{address}:{port} has another key")
+        raise ConnectionError("; ".join(failures) or "no address of the compute service is known")
+
+
+def addresses_of(nics: Optional[Sequence[str]] = None) -> list[str]:
+    """The IPv4 addresses of this host, or of some network interfaces, those that others reach first."""
+    if nics:
+        return [_address_of(nic) for nic in nics]
+    found: dict[str, None] = {}
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect(("192.0.2.1", 9))  # an address for documentation; connecting sends nothing
+        found[way.getsockname()[0]] = None
+    with contextlib.suppress(OSError):
+        for *_, address in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET):
+            found[str(address[0])] = None
+    found.pop("127.0.0.1", None)
+    return [*found, "127.0.0.1"]
+
+
+def _address_of(nic: str) -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            told = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, struct.pack("256s", nic.encode()[:15]))
+        except OSError as e:
+            raise ValueError(f"the network interface {nic!r} has no IPv4 address here: {e}") from None
+    return socket.inet_ntoa(told[20:24])
+
+
+def reachable(url: str, timeout: float = 5.0) -> bool:
+    """Whether something listens at ``grpc://host:port``."""
+    host, _, port = url.rpartition("/")[2].rpartition(":")
+    deadline = time.monotonic() + timeout
+    try:
+        socket.create_connection((host, int(port)), max(0.1, deadline - time.monotonic())).close()
+    except OSError:
+        return False
+    return True
+
+
+def way_to(host: str) -> str:
+    """This host's address on the way to another, by which that one reaches this."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect((host, 9))
+        return str(way.getsockname()[0])
+    return addresses_of()[0]

@@ -1,0 +1,164 @@
+"""A tf.data service by jobs of Horovod, and on Spark: real dispatchers and workers of TensorFlow."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+from horovod.runner.common.service.compute_service import ComputeClient, ComputeService
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def service():
+    service = ComputeService(2, 2, b"key")
+    yield service
+    service.shutdown()
+
+
+def test_processes_find_each_other(service):
+    client = ComputeClient(service.addresses(), b"key")
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(client.wait_for_dispatcher_registration(1, 60)))
+    waiting.start()
+    client.register_dispatcher(1, "grpc://a:1")
+    waiting.join()
+    assert found == ["grpc://a:1"]
+    client.register_worker_for_dispatcher(1, 2)
+    client.register_worker_for_dispatcher(1, 2)  # the same again
+    with pytest.raises(TimeoutError, match="1 workers of dispatcher 1 have not started within 0.01 seconds"):
+        client.wait_for_dispatcher_worker_registration(1, 0.01)
+    client.register_worker_for_dispatcher(1, 3)
+    client.wait_for_dispatcher_worker_registration(1, 60)
+    with pytest.raises(TimeoutError, match="dispatcher 0 has not started within 0.01 seconds"):
+        client.wait_for_dispatcher_registration(0, 0.01)
+
+
+def test_wrong_requests(service):
+    client = ComputeClient(service.addresses(), b"key")
+    client.register_dispatcher(0, "grpc://a:1")
+    with pytest.raises(ValueError, match="dispatcher 0 is registered already, at grpc://a:1"):
+        client.register_dispatcher(0, "grpc://b:1")
+    with pytest.raises(ValueError, match="there is no dispatcher 2"):
+        client.register_dispatcher(2, "grpc://a:1")
+    with pytest.raises(ConnectionError, match="has another key"):
+        ComputeClient(service.addresses(), b"another").shutdown()
+    with pytest.raises(ValueError, match="dispatchers=0"):
+        ComputeService(0, 1, b"key")
+    with pytest.raises(ValueError, match="network interface 'none'"):
+        ComputeService(1, 1, b"key", nics=["none"])
+
+
+def test_the_end_of_the_service(service):
+    client = ComputeClient(service.addresses(), b"key")
+    waiting = threading.Thread(target=client.wait_for_shutdown)
+    waiting.start()
+    client.shutdown()
+    waiting.join()
+    assert service.wait_for_shutdown(0)
+    client.wait_for_shutdown()  # the service is gone, and that is an end, too
+
+
+def test_a_configuration_is_json_that_only_its_user_reads(tmp_path):
+    pytest.importorskip("tensorflow")
+    from horovod.tensorflow.data.compute_service import TfDataServiceConfig
+
+    config = TfDataServiceConfig(1, 2, "compute", {"": [["127.0.0.1", 5]]}, b"\x00key", 7)
+    file = tmp_path / "service.json"
+    config.write(str(file))
+    assert TfDataServiceConfig.read(str(file)) == config == TfDataServiceConfig.from_dict(config.to_dict())
+    assert file.stat().st_mode & 0o777 == 0o600 and os.listdir(tmp_path) == ["service.json"]
+    assert "key" not in repr(config)
+    with pytest.raises(ValueError, match="dispatcher_side='both'"):
+        TfDataServiceConfig(1, 2, "both", {}, b"")
+    with pytest.raises(RuntimeError, match="use tf_data_service"):
+        import tensorflow as tf
+
+        training = TfDataServiceConfig(1, 2, "training", {}, b"")
+        tf.data.Dataset.range(3).send_to_data_service(training, 0)
+
+
+TRAINING = """
+    import contextlib, sys
+    import tensorflow as tf
+    import horovod.tensorflow as hvd
+    from horovod.tensorflow.data.compute_service import TfDataServiceConfig, tf_data_service
+
+    hvd.init()
+    config = TfDataServiceConfig.read(sys.argv[1], wait_for_file_creation=True)
+    rows = tf.data.Dataset.range(100)
+    if config.dispatcher_side == "compute":
+        found = list(rows.send_to_data_service(config, hvd.rank(), hvd.size(), reuse_dataset=True).as_numpy_iterator())
+    else:
+        with tf_data_service(config, hvd.rank()) as address:
+            service = tf.data.experimental.service.distribute("distributed_epoch", address, job_name="job")
+            found = list(rows.apply(service).as_numpy_iterator())
+            hvd.allgather_object("done")  # before a dispatcher ends
+    everything = sorted(int(i) for share in hvd.allgather_object(found) for i in share)
+    times = hvd.size() if config.dispatchers > 1 else 1
+    assert everything == sorted(list(range(100)) * times), everything
+    if hvd.rank() == 0:
+        config.compute_client().shutdown()
+        print("all rows have come")
+"""
+
+
+def launch(arguments):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    return subprocess.Popen(
+        arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def said(process):
+    """What the process has printed, if it has ended well."""
+    try:
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    return output
+
+
+@pytest.mark.parametrize("options", [[], ["--dispatchers", "2"], ["--dispatcher-side", "training"]], ids=str)
+def test_jobs_of_horovod(tmp_path, options):
+    pytest.importorskip("tensorflow")
+    file = str(tmp_path / "service.json")
+    run = [str(ROOT / "build" / "horovodrun"), "-np", "2", sys.executable]
+    computing = launch([*run, "-m", "horovod.tensorflow.data.compute_worker", file, *options])
+    training = launch([*run, "-c", textwrap.dedent(TRAINING), file])
+    try:
+        assert "all rows have come" in said(training)
+    except BaseException:
+        computing.terminate()
+        print(computing.communicate()[0])
+        raise
+    said(computing)
+
+
+def test_the_job_on_spark(tmp_path):
+    pytest.importorskip("tensorflow")
+    file = str(tmp_path / "service.json")
+    submit = launch([sys.executable, "-m", "horovod.spark.tensorflow.compute_worker", file, "--num-proc", "2"])
+    training = launch([sys.executable, "-c", textwrap.dedent(TRAINING), file])
+    try:
+        assert "all rows have come" in said(training)
+    except BaseException:
+        submit.terminate()
+        print(submit.communicate()[0])
+        raise
+    said(submit)
+
+
+def test_processes_that_do_not_divide(tmp_path):
+    pytest.importorskip("tensorflow")
+    from horovod.tensorflow.data import compute_worker
+
+    told = compute_worker.parser("").parse_args([str(tmp_path / "file"), "--dispatchers", "2"])
+    with pytest.raises(ValueError, match="3 processes cannot be divided among 2 dispatchers"):
+        compute_worker.start(told, 3)
