@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Callable, Optional, Sequence
 
@@ -32,7 +31,7 @@ class Gradients(_framework.Gradients):
     def __init__(self, name: str, options: Options) -> None:
         super().__init__(name, options)
         if isinstance(options.groups, list):
-            options = replace(options, groups=[[_native(v) for v in group] for group in options.groups])
+            options = options._replace(groups=[[_native(v) for v in group] for group in options.groups])
         self._reducer = Reducer(name, options)
         # Adds gradients up over several passes; None if each pass is reduced at once.
         self.helper: Any = self._new_helper() if options.backward_passes_per_step > 1 else None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from horovod.common import _arguments, _job
-from horovod.common._groups import Groups, resolve_groups
+from horovod.common._groups import Groups
 from horovod.common._reduce_ops import Average, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 
-@dataclass(frozen=True)
-class Options:
-    """The arguments of ``DistributedOptimizer`` and ``DistributedGradientTape`` that say how gradients are reduced."""
+class Options(NamedTuple):
+    """The arguments of ``DistributedOptimizer`` and ``DistributedGradientTape`` that say how gradients are reduced.
+
+    ``groups`` are as :func:`._groups.resolve_groups` returns them. A tape in eager mode makes Options at each step.
+    """
 
     compression: Any
     device_dense: str = ""
@@ -38,7 +39,6 @@ class Options:
             if self.op != Average:
                 raise ValueError("gradient_predivide_factor not supported with op != Average")
         _arguments.passes(self.backward_passes_per_step)
-        resolve_groups(0, self.groups)
 
     def check_for_keras(self, check_compression: Callable[[Any], Any]) -> None:
         """As :meth:`check`, for an optimizer of Keras."""
