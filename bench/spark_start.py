@@ -16,9 +16,9 @@ import time
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-# The torchrun of PyTorch 1.13 cannot do without these under Python 3.11: it takes 0, its default, for nothing at all.
-os.environ.setdefault("PET_REDIRECTS", "3")
-os.environ.setdefault("PET_TEE", "3")
+# The torchrun of PyTorch 1.13 cannot do without these under Python 3.11, where it takes 0 and 3 for nothing at all.
+os.environ.setdefault("PET_REDIRECTS", "1")
+os.environ.setdefault("PET_TEE", "1")
 
 from pyspark.ml.torch.distributor import TorchDistributor
 from pyspark.sql import SparkSession
