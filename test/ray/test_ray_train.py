@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -174,6 +176,17 @@ def test_local_mode(cluster, tmp_path):
         alone, scaling_config=ScalingConfig(num_workers=0), resume_from_checkpoint=save(7, tmp_path)
     ).fit()
     assert result.metrics == {"size": 1, "resumed": 7}
+
+
+def test_a_ray_that_lacks_an_inner_name_is_told():
+    """The error says which name, and which Ray works."""
+    program = (
+        "import ray.train.v2._internal.execution.callback as c; del c.WorkerGroupCallback; import horovod.ray.train"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    said = ended.stderr.splitlines()[-1]
+    assert said.startswith(f"ImportError: this Ray, {ray.__version__}, lacks what gorovod uses inside it"), said
+    assert "WorkerGroupCallback" in said and "works with Ray 2.60" in said
 
 
 @pytest.mark.smoke

@@ -6,7 +6,7 @@ import time
 from typing import Any, Mapping, Optional
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from horovod.ray import _deaths, _resources
@@ -47,8 +47,10 @@ def run(spec: Spec, discovery: Optional[HostDiscovery] = None, callbacks: Callba
         result = ray.get(ended)
         _pass_on(ray.get(job.news.remote(0.0)), callbacks)
         return _results(result, spec)
-    except RayActorError as e:
-        raise ElasticJobError(f"{_FAILED}: the coordinator of the job has died, and its workers with it: {e}") from None
+    except (RayActorError, OutOfMemoryError) as e:
+        raise ElasticJobError(
+            f"{_FAILED}: the coordinator of the job has died, and its workers with it. Ray says: {_deaths.point(e)}"
+        ) from None
     finally:
         running.remove(job)
         ray.kill(job)  # the workers are its own, so Ray ends what is left of them

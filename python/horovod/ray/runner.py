@@ -199,9 +199,10 @@ class RayExecutor:
             The results, by rank.
 
         Raises:
-            TypeError: ``fn`` cannot be pickled.
+            TypeError: ``fn``, or what it returns, cannot be pickled.
             RayTaskError: a worker has raised; it is an instance of that exception's class, too.
             WorkerDiedError: a worker's process has ended, or its node.
+            KeyboardInterrupt: Ctrl-C. Then, and if a callback raises, the workers end the call by KeyboardInterrupt.
         """
         return self.adapter.run(fn, args, kwargs, callbacks)
 
