@@ -125,6 +125,10 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 	for _, p := range packages {
 		agree(Warning, p, "install the same everywhere", func(f Facts) string { return f.Frameworks[p] })
 	}
+	if slices.ContainsFunc(seen, func(h Host) bool { return h.Facts.Frameworks["pyspark"] != "" }) {
+		add(Note, "", "try a short training first; stores in files, in memory, over http and s3 are tested",
+			"horovod.spark's stores on HDFS, DBFS (Databricks) and gs are untested against the service")
+	}
 	all = append(all, judge(hosts, pairs)...)
 	slices.SortStableFunc(all, func(a, b Finding) int { return int(b.Level - a.Level) })
 	return all

@@ -118,6 +118,11 @@ func TestFindings(t *testing.T) {
 				h[i].Facts.Frameworks = map[string]string{"gorovod": "1", "horovod": "0.28.1"}
 			}
 		}, "warning a Horovod and gorovod"},
+		"spark": {func(h []Host, _ []Pair) {
+			for i := range h {
+				h[i].Facts.Frameworks = map[string]string{"pyspark": "4.3.0"}
+			}
+		}, "note  untested against the service"},
 		"connection": {func(_ []Host, p []Pair) { p[1].Err = errors.New("10.0.0.2:5: refused") },
 			"FAILURE a → b no connection: 10.0.0.2:5: refused"},
 		"slow": {func(_ []Host, p []Pair) { p[2].Path.Bandwidth = 2e8 }, "warning a → b 1.60 Gbit/s"},

@@ -10,7 +10,7 @@ import (
 // packages are the Python distributions that matter to a job, by the names that
 // users know.
 var packages = []string{"gorovod", "horovod", "torch", "tensorflow", "tensorflow-cpu", "keras", "jax", "numpy",
-	"cloudpickle", "mpi4py"}
+	"cloudpickle", "mpi4py", "pyspark"}
 
 // Python is what an interpreter says of itself.
 type Python struct {
