@@ -36,11 +36,13 @@ enum {
   GOROVOD_FLOAT64 = 8, GOROVOD_BOOL = 9, GOROVOD_BFLOAT16 = 10
 };
 
-/* Operations (Horovod's request types; GOROVOD_REDUCE is an addition). */
+/* Operations (Horovod's request types; those from GOROVOD_REDUCE on are additions). GATHER and SCATTER
+ * are an ALLTOALL of which all members name the same root_rank; a NAMED_BARRIER is a barrier with a name, whose input is
+ * empty. */
 enum {
   GOROVOD_ALLREDUCE = 0, GOROVOD_ALLGATHER = 1, GOROVOD_BROADCAST = 2,
   GOROVOD_JOIN = 3, GOROVOD_ALLTOALL = 5, GOROVOD_BARRIER = 6, GOROVOD_REDUCESCATTER = 7,
-  GOROVOD_REDUCE = 68
+  GOROVOD_REDUCE = 68, GOROVOD_GATHER = 69, GOROVOD_SCATTER = 70, GOROVOD_NAMED_BARRIER = 71
 };
 
 /* Reduce operations. Those up to 5 are Horovod's; those of bits are additions, for integers and bool. */

@@ -349,8 +349,8 @@ func exchangeRows(l *lane) {
 	total := int64(0)
 	for m := range x.received {
 		if x.received[m] == rowsForJoined {
-			l.complete(p.entry, errorf(PreconditionError, "Alltoall %q: rank %d sends rows to a rank that has joined.",
-				p.resp.Name, l.members[m]))
+			l.complete(p.entry, errorf(PreconditionError, "%s %q: rank %d sends rows to a rank that has joined.",
+				p.resp.Type.Describe().Name, p.resp.Name, l.members[m]))
 			return
 		}
 		if x.received[m] < 0 || x.received[m] > math.MaxInt32 { // splits have 32 bits

@@ -17,6 +17,9 @@ var starts = [256]func(l *lane, b *negotiate.Batch){
 	operation.Reducescatter:    (*lane).startReducescatter,
 	operation.Barrier:          (*lane).startBarrier,
 	operation.Reduce:           (*lane).startReduce,
+	operation.Gather:           (*lane).startAlltoall,
+	operation.Scatter:          (*lane).startAlltoall,
+	operation.NamedBarrier:     (*lane).startNamedBarrier,
 	operation.Join:             (*lane).allJoined,
 	operation.AddProcessSet:    (*lane).setAdded,
 	operation.RemoveProcessSet: (*lane).setRemoved,
@@ -53,6 +56,11 @@ func (l *lane) startReduce(b *negotiate.Batch) {
 }
 
 func (l *lane) startBarrier(*negotiate.Batch) { l.current.op = l.run.Barrier() }
+
+func (l *lane) startNamedBarrier(*negotiate.Batch) {
+	l.traceMove(l.current.parts)
+	l.current.op = l.run.Barrier()
+}
 
 func (l *lane) allJoined(b *negotiate.Batch) {
 	l.alignNumbers()

@@ -180,8 +180,10 @@ func show(r *Response) string {
 		if r.Wire != tensor.WireAsIs {
 			s += fmt.Sprintf(" as %v", r.Wire)
 		}
-	case operation.Broadcast:
+	case operation.Broadcast, operation.Scatter:
 		s += fmt.Sprintf(" from %d", r.Root)
+	case operation.Gather:
+		s += fmt.Sprintf(" to %d", r.Root)
 	case operation.Reduce:
 		s += fmt.Sprintf(" %v factors (%v, %v) to %d", r.ReduceOp, r.Prescale, r.Postscale, r.Root)
 	case operation.Allgather:

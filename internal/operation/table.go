@@ -33,6 +33,13 @@ const (
 	Tune Kind = 67
 
 	Reduce Kind = 68
+
+	// Gather and Scatter move rows as an Alltoall does, to one root and from it. They are kinds of their own so that
+	// ranks compare the roots, and messages name the call.
+	Gather  Kind = 69
+	Scatter Kind = 70
+	// NamedBarrier is a barrier that has a name, as a collective has, and an empty tensor. Several may be pending.
+	NamedBarrier Kind = 71
 )
 
 // table has a line for each kind. The activities are those of Horovod's Gloo, which the native transports replace.
@@ -73,6 +80,21 @@ var table = map[Kind]Descriptor{
 		Name: "Reduce", Label: "REDUCE", Role: Collective, Agree: Shape | Factors | Op | Root, Output: OnRootOnly,
 		Activity: "GLOO_REDUCE", Alike: "reduce", Ops: elementwise | bits, Types: allTypes,
 		Absent: NeedsTheRoot, Repeats: true,
+	},
+	Gather: {
+		Name: "Gather", Label: "GATHER", Role: Collective, Agree: Rows | Tail | Root, Output: Sent,
+		Activity: "GLOO_GATHER", Alike: "gather", Types: allTypes,
+		Absent: NeedsAll, Repeats: true,
+	},
+	Scatter: {
+		Name: "Scatter", Label: "SCATTER", Role: Collective, Agree: Rows | Tail | Root, Output: Sent,
+		Activity: "GLOO_SCATTER", Alike: "scatter", Types: allTypes,
+		Absent: NeedsAll, Repeats: true,
+	},
+	NamedBarrier: {
+		Name: "Named barrier", Label: "NAMED_BARRIER", Role: Collective, Agree: Shape, Output: LikeInput,
+		Activity: "GLOO_BARRIER", Alike: "named_barrier", Types: allTypes,
+		Repeats: true,
 	},
 	Barrier: {Name: "Barrier", Label: "BARRIER", Role: Meeting, Alike: "barrier", Types: allTypes, Repeats: true},
 	Join:    {Name: "Join", Label: "JOIN", Role: Meeting, Alike: "join", Types: allTypes},

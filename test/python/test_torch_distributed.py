@@ -135,6 +135,43 @@ def test_disagreement_about_bits():
     assert torch.equal(x, torch.arange(n, dtype=torch.int32))
 
 
+@several()
+def test_disagreement_about_what_moves():
+    """Each text names the calls and the roots, on all ranks, also on those that neither send nor receive there."""
+    n, me, last = size(), rank(), size() - 1
+
+    def parts():
+        return [torch.zeros(2) for _ in range(n)]
+
+    def gather(root, elements=2):
+        return lambda: dist.gather(
+            torch.ones(elements), [torch.zeros(elements) for _ in range(n)] if me == root else None, root
+        )
+
+    def scatter(root):
+        return lambda: dist.scatter(torch.zeros(2), parts() if me == root else None, root)
+
+    def all_to_all():
+        dist.all_to_all_single(torch.zeros(n, 2), torch.ones(n, 2))
+
+    ranks_disagree(gather(last), gather(0), rf"Mismatched GATHER root ranks.*rank {last}: {last}\)")
+    ranks_disagree(scatter(last), scatter(0), rf"Mismatched SCATTER root ranks.*rank {last}: {last}\)")
+    ranks_disagree(gather(0), scatter(0), r"Mismatched operations: .*\bGATHER.*\bSCATTER|\bSCATTER.*\bGATHER")
+    ranks_disagree(gather(0), all_to_all, "Mismatched operations: .*ALLTOALL.*GATHER")
+    ranks_disagree(gather(0, 3), gather(0), "Mismatched GATHER tensor shapes")
+    gather(last)()  # the group goes on
+    scatter(last)()
+
+
+@several()
+@pytest.mark.parametrize("tensor", [torch.ones(1, dtype=torch.int32), torch.ones(1, dtype=torch.uint8)], ids=str)
+def test_a_barrier_is_no_allreduce(tensor):
+    why = "Mismatched operations: .*ALLREDUCE.*BARRIER"
+    ranks_disagree(dist.barrier, lambda: dist.all_reduce(tensor, ReduceOp.MAX), why)
+    ranks_disagree(lambda: dist.all_reduce(tensor, ReduceOp.MAX), dist.barrier, "Mismatched operations: .*BARRIER")
+    dist.barrier()
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_average(dtype):

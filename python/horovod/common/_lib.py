@@ -61,6 +61,9 @@ JOIN = 3
 ALLTOALL = 5
 BARRIER = 6
 REDUCESCATTER = 7
+GATHER = 69
+SCATTER = 70
+NAMED_BARRIER = 71
 
 # What this process is in an elastic job.
 NOT_ELASTIC = 0

@@ -137,7 +137,7 @@ class Base(dist.ProcessGroup):
 
         Whoever starts it keeps the tensors alive.
         """
-        given = kind in (_lib.ALLGATHER, _lib.ALLTOALL)
+        given = kind in (_lib.ALLGATHER, _lib.ALLTOALL, _lib.GATHER, _lib.SCATTER)
         operation = _operations.describe(
             None if name is None else name.encode(), shape, 0, kind, _memory.elements(source, moved), reduce_op,
             root_rank, self._set.number, 1.0, 1.0, source.data_ptr(), 0 if given else target.data_ptr(),

@@ -95,7 +95,7 @@ class Moves(Base):
         splits = [int(r == root) for r in range(self.size())]
         return self._exchange(
             "gather", source, gathered, (1, _memory.rows(source)), splits, outputs, opts,
-            lambda _: _memory.unpack(gathered, outputs),
+            lambda _: _memory.unpack(gathered, outputs), _lib.GATHER, root,
         )  # fmt: skip
 
     def gather_single(self, output: Optional[torch.Tensor], input: torch.Tensor, opts: Any) -> Work:
@@ -121,17 +121,18 @@ class Moves(Base):
         target = self._writable(output)
         return self._exchange(
             "scatter", source, target, (len(inputs), _memory.rows(target)), [int(bool(inputs))] * self.size(),
-            [output], opts, lambda _: _memory.store(target, output),
+            [output], opts, lambda _: _memory.store(target, output), _lib.SCATTER, root,
         )  # fmt: skip
 
     def _exchange(
         self, kind: str, source: torch.Tensor, target: torch.Tensor, shape: Sequence[int], splits: Sequence[int],
         outputs: Tensors, opts: Any, finish: Callable[[Sequence[int]], None],
+        number: int = _lib.ALLTOALL, root: int = 0,
     ) -> Work:  # fmt: skip
-        """An alltoall of the engine's, of ``splits`` rows of ``source`` in ``shape``."""
+        """An alltoall of the engine's, or a gather or scatter, of ``splits`` rows of ``source`` in ``shape``."""
 
         def describe(name: str) -> list[Operation]:
-            operation = self._op(_lib.ALLTOALL, name, source, shape, target)
+            operation = self._op(number, name, source, shape, target, root_rank=self._ranks[root])
             operation.set_splits(splits)
             return [operation]
 

@@ -129,10 +129,10 @@ class Reductions(Base):
 
     def barrier(self, opts: Any = None) -> Work:
         """Ends when all ranks have started it."""
-        here = torch.zeros(1, dtype=torch.uint8)
+        here = torch.empty(0, dtype=torch.uint8)
         return self._start(
             "barrier",
-            lambda name: [self._op(_lib.ALLREDUCE, name, here, here.shape, here, reduce_op=_ENGINE_OPS["MAX"])],
+            lambda name: [self._op(_lib.NAMED_BARRIER, name, here, here.shape, here)],
             [],
             opts,
         )
