@@ -159,7 +159,7 @@ def test_errors(job, jnp):
     for error, text, call in (
         (TypeError, "compression must be one of", lambda: job.allreduce(x, compression=3)),
         (ValueError, "unknown reduce operation 77", lambda: job.allreduce(x, op=77)),
-        (ValueError, "use Average or Sum", lambda: job.reducescatter(x, op=job.Min)),
+        (ValueError, "operation Min is not possible here; use Average", lambda: job.reducescatter(x, op=job.Min)),
         (TypeError, "prescale_factor must be a number", lambda: job.allreduce(x, prescale_factor="2")),
         (TypeError, "root_rank must be an integer", lambda: job.broadcast(x, 1.5)),
         (TypeError, "name must be a str", lambda: job.allgather(x, name=3)),

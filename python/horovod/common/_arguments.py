@@ -9,7 +9,7 @@ import math
 import numbers
 from typing import Any, Collection, Iterable, Optional
 
-from horovod.common import _lib
+from horovod.common import _facts, _lib
 from horovod.common.process_sets import ProcessSet
 
 
@@ -58,6 +58,9 @@ def root_rank(value: Any) -> int:
 def reduce_op(value: Any, known: Collection[int], names: str) -> int:
     """One of ``known``, which ``names`` lists for the user. ValueError for what is none of them."""
     if not isinstance(value, numbers.Integral) or value not in known:
+        for name, number in _facts.reduce_ops().items():
+            if isinstance(value, numbers.Integral) and value == number:
+                raise ValueError(f"reduce operation {name.capitalize()} is not possible here; use {names}.")
         raise ValueError(f"unknown reduce operation {value!r}; use {names}.")
     return int(value)
 
