@@ -31,6 +31,8 @@ BELOW = {
     "horovod.tensorflow.data": {"horovod.tensorflow", "horovod.runner"},
     "horovod.spark": {"horovod.common", "horovod.data", "horovod.runner", "horovod", "horovod._program"},
     "horovod.spark.tensorflow": {"horovod.tensorflow.data", "horovod.spark"},
+    "horovod.spark.torch": {"horovod.torch", "horovod.spark"},
+    "horovod.spark.keras": {"horovod.tensorflow", "horovod.spark"},
     "horovod.ray": {"horovod.common", "horovod.runner", "horovod", "horovod._program"},
     "horovod.mxnet": set(),
     "horovod": {"horovod.runner", "horovod._upstream"},

@@ -24,6 +24,13 @@ def test_digits_run():
     assert float(out.split()[-1]) > 0.9
 
 
+@pytest.mark.parametrize("framework", ["torch", "keras"])
+def test_estimators(framework):
+    out = run(f"{framework}_estimator.py")
+    assert "wines that were not learnt" in out
+    assert float(out.split()[-1]) > 0.85
+
+
 @pytest.mark.smoke
 def test_over_connect():
     """A program whose session is one of Spark Connect."""

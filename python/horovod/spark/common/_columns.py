@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _VECTOR = {"type", "size", "indices", "values"}
-_DENSE = 1  # in a vector's field "type"; 0 is sparse
+_SPARSE, _DENSE = 0, 1  # in a vector's field "type"
 
 
 class ShapeError(ValueError):
@@ -141,6 +141,27 @@ def lists(matrix: np.ndarray) -> pa.Array:
     """The rows of a matrix as lists."""
     ends = np.arange(len(matrix) + 1, dtype=np.int64) * matrix.shape[1]
     return pa.LargeListArray.from_arrays(ends, matrix.reshape(-1))
+
+
+def dense_vectors(matrix: np.ndarray) -> pa.Array:
+    """The rows of a matrix as dense vectors of Spark."""
+    count, width = matrix.shape
+    values = pa.ListArray.from_arrays(np.arange(count + 1, dtype=np.int32) * width, pa.array(matrix.reshape(-1)))
+    return _vectors(_DENSE, pa.nulls(count, pa.int32()), pa.nulls(count, pa.list_(pa.int32())), values)
+
+
+def sparse_vectors(matrix: np.ndarray) -> pa.Array:
+    """The rows of a matrix as sparse vectors of Spark."""
+    rows, places = np.nonzero(matrix)
+    ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(matrix)))]).astype(np.int32)
+    indices = pa.ListArray.from_arrays(ends, pa.array(places.astype(np.int32)))
+    values = pa.ListArray.from_arrays(ends, pa.array(matrix[rows, places]))
+    return _vectors(_SPARSE, pa.array(np.full(len(matrix), matrix.shape[1], np.int32)), indices, values)
+
+
+def _vectors(kind: int, size: Any, indices: Any, values: Any) -> pa.Array:
+    kinds = pa.array(np.full(len(values), kind, np.int8))
+    return pa.StructArray.from_arrays([kinds, size, indices, values], names=["type", "size", "indices", "values"])
 
 
 def without_vectors(table: pa.Table) -> pa.Table:

@@ -21,6 +21,7 @@ from horovod.spark.common import _batches, _columns, _parquet, _prefetch, _row_g
 __all__ = ["DEFAULT_MEMORY", "ParquetReader"]
 
 DEFAULT_MEMORY = 256 << 20
+"""Bytes that rows may take in memory, if nobody says otherwise."""
 
 
 class ParquetReader:

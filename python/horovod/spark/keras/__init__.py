@@ -1,1 +1,5 @@
 """Estimators for Keras."""
+
+from horovod.spark.keras.estimator import KerasEstimator, KerasModel
+
+__all__ = ["KerasEstimator", "KerasModel"]

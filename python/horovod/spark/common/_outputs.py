@@ -1,0 +1,90 @@
+"""Adding a model's outputs to a data frame, as columns of the types of its labels."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyspark.ml.linalg import DenseVector, SparseVector, VectorUDT
+from pyspark.sql import types
+
+from horovod.spark.common import _columns
+
+_WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
+_SCALARS = (*_WHOLE, types.BooleanType, types.FloatType, types.DoubleType)
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """An output that becomes a column.
+
+    Attributes:
+        name: of the column.
+        label: the class of the label's type: one of Spark's types, DenseVector or SparseVector.
+        size: how many numbers the output has for a row.
+    """
+
+    name: str
+    label: type
+    size: int
+
+    def type(self) -> types.DataType:
+        """The label's type for one number of a scalar label, else that of vectors."""
+        if self.size != 1 or self.label in (DenseVector, SparseVector, types.ArrayType):
+            return VectorUDT()
+        return self.label() if self.label in _SCALARS else types.DoubleType()
+
+    def values(self, output: np.ndarray) -> pa.Array:
+        """The output's rows as the column's values."""
+        rows = np.asarray(output).reshape(len(output), -1)
+        kind = self.type()
+        if isinstance(kind, VectorUDT):
+            rows = rows.astype(np.float64)
+            return _columns.sparse_vectors(rows) if self.label is SparseVector else _columns.dense_vectors(rows)
+        numbers = rows[:, 0]
+        if isinstance(kind, (*_WHOLE, types.BooleanType)):
+            numbers = np.rint(numbers)
+        return pa.array(numbers.astype(_NUMPY[type(kind)]))
+
+
+_NUMPY = {
+    types.ByteType: np.int8,
+    types.ShortType: np.int16,
+    types.IntegerType: np.int32,
+    types.LongType: np.int64,
+    types.BooleanType: np.bool_,
+    types.FloatType: np.float32,
+    types.DoubleType: np.float64,
+}
+
+Predict = Callable[[dict[str, np.ndarray]], Sequence[np.ndarray]]
+
+
+def add(dataset: Any, features: Sequence[str], columns: Sequence[Column], load: Callable[[], Predict]) -> Any:
+    """The data frame with the outputs.
+
+    Args:
+        dataset: the data frame.
+        features: the columns that the model takes.
+        columns: of the outputs, in the model's order.
+        load: makes, once in each task, the function from arrays by feature to an array for each output.
+    """
+    added = [column.name for column in columns]
+    fields = [field for field in dataset.schema.fields if field.name not in added]
+    kept = [field.name for field in fields]
+    schema = types.StructType([*fields, *(types.StructField(c.name, c.type(), True) for c in columns)])
+
+    def rows(batches: Iterable[Any]) -> Iterator[Any]:
+        predict = None
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            predict = predict or load()
+            found = dict(zip(batch.schema.names, batch.columns))
+            outputs = predict({name: _columns.to_numpy(name, found[name]) for name in features})
+            made = [column.values(output) for column, output in zip(columns, outputs)]
+            yield pa.RecordBatch.from_arrays([*(found[name] for name in kept), *made], names=[*kept, *added])
+
+    return dataset.mapInArrow(rows, schema)

@@ -1,0 +1,164 @@
+"""What an estimator's driver tells its training processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+import numpy as np
+
+from horovod.spark.common import _columns
+from horovod.spark.common._store import RemoteStore
+from horovod.spark.common.constants import CUSTOM_SPARSE
+
+
+@dataclasses.dataclass(frozen=True)
+class Transformation:
+    """What becomes of rows between the files and the training.
+
+    Attributes:
+        function: takes rows as a pandas.DataFrame, and returns rows.
+        edited: (name, type of numpy, shape, whether it may be null) of columns that it makes or changes.
+        removed: columns to leave out afterwards.
+    """
+
+    function: Optional[Callable[[Any], Any]]
+    edited: Optional[Sequence[Sequence[Any]]]
+    removed: Optional[Sequence[str]]
+
+    def __bool__(self) -> bool:
+        return self.function is not None or bool(self.edited) or bool(self.removed)
+
+    def __call__(self, rows: Any) -> Any:
+        if self.function is not None:
+            rows = self.function(rows)
+        if self.removed:
+            rows = rows.drop(columns=list(self.removed))
+        for name, kind, shape, *_ in self.edited or ():
+            rows[name] = _cast(rows[name], np.dtype(kind), tuple(shape or ()))
+        return rows
+
+
+def _cast(column: Any, kind: Any, shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return column.astype(kind)
+    return [np.asarray(value, dtype=kind).reshape(shape) for value in column]
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The rows of a training, and how they are read.
+
+    Attributes:
+        module: the class of the data module.
+        own: whether that is one of ours, which takes the reader's arguments.
+        columns: what is known of each column: its size, and how it is stored.
+        features: the columns to learn from.
+        labels: the columns to learn.
+        weight: the column of the rows' weights.
+        train_rows: how many rows there are for training.
+        val_rows: and for validation; 0 for no validation.
+        batch_size: rows of a batch.
+        val_batch_size: the same for validation.
+        shuffle: whether to shuffle the training rows.
+        train_steps: batches of an epoch, if the user has said how many.
+        val_steps: the same for validation.
+        transformation: what becomes of the rows.
+        keep: whether to keep all rows in memory.
+        train_threads: that read.
+        val_threads: the same for validation.
+        pool: the kind of readers.
+        further: arguments for a data module of the user's.
+    """
+
+    module: Any
+    own: bool
+    columns: Mapping[str, Mapping[str, Any]]
+    features: Sequence[str]
+    labels: Sequence[str]
+    weight: Optional[str]
+    train_rows: int
+    val_rows: int
+    batch_size: int
+    val_batch_size: int
+    shuffle: bool
+    train_steps: Optional[int]
+    val_steps: Optional[int]
+    transformation: Transformation
+    keep: bool
+    train_threads: int
+    val_threads: int
+    pool: str
+    further: Mapping[str, Any]
+
+    def steps(self, size: int) -> tuple[int, int]:
+        """How many batches an epoch has on each of ``size`` processes, for training and validation, rounded up."""
+        train = self.train_steps or math.ceil(self.train_rows / self.batch_size / size)
+        return train, self.val_steps or math.ceil(self.val_rows / self.val_batch_size / size)
+
+    def open(self, training: Training, rank: int, size: int, steps: tuple[Optional[int], Optional[int]]) -> Any:
+        """The data module of a process, with the batches of an epoch for training and for validation."""
+        further = dict(self.further)
+        if self.own:
+            further.update(
+                reader_pool_type=self.pool,
+                train_reader_worker_count=self.train_threads,
+                val_reader_worker_count=self.val_threads,
+                random_seed=training.seed,
+            )
+        columns = [*self.features, *self.labels, *([self.weight] if self.weight else [])]
+        return self.module(
+            train_dir=training.store.train_data_path,
+            val_dir=training.store.val_data_path,
+            num_train_epochs=training.epochs,
+            has_val=self.val_rows > 0,
+            train_batch_size=self.batch_size,
+            val_batch_size=self.val_batch_size,
+            shuffle=self.shuffle,
+            transform_fn=self.transformation or None,
+            inmemory_cache_all=self.keep,
+            cur_shard=rank,
+            shard_count=size,
+            schema_fields=list(dict.fromkeys(columns)),
+            storage_options=training.store.storage_options,
+            steps_per_epoch_train=steps[0],
+            steps_per_epoch_val=steps[1],
+            verbose=training.verbose > 1,
+            **further,
+        )
+
+    def compressed(self, name: str) -> Optional[int]:
+        """The size of a column's vectors, if they are stored without zeros; else None."""
+        column = self.columns.get(name, {})
+        return column["shape"] if column.get("intermediate_format") == CUSTOM_SPARSE else None
+
+    def whole(self, name: str, values: np.ndarray) -> np.ndarray:
+        """A column's values, with the zeros that were not stored."""
+        size = self.compressed(name)
+        return values if size is None else _columns.decompress(values, size)
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """A training, as each process gets it.
+
+    Attributes:
+        store: paths and functions of the run.
+        data: the rows.
+        epochs: how often they are learnt.
+        verbose: 0 says nothing.
+        seed: of generators; None for none.
+        use_gpu: whether to use GPUs.
+        checkpoint: of an earlier training that goes on.
+        progress: whether rank 0 tells the driver of each batch.
+    """
+
+    store: RemoteStore
+    data: Data
+    epochs: int
+    verbose: int
+    seed: Optional[int]
+    use_gpu: bool
+    checkpoint: Optional[bytes]
+    progress: bool = False

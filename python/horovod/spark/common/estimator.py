@@ -1,0 +1,223 @@
+"""What the estimators of all frameworks have in common: from a data frame to a trained model."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import uuid
+import warnings
+from typing import Any, Mapping, Optional
+
+from pyspark.ml import Estimator, Model
+
+from horovod.spark.common import _outputs, _persistence, _progress, util
+from horovod.spark.common._training import Data, Training, Transformation
+from horovod.spark.common.backend import Backend, SparkBackend, default_num_proc
+from horovod.spark.common.datamodule import ParquetDataModule
+from horovod.spark.common.params import EstimatorParams, ModelParams
+from horovod.spark.common.store import Store
+
+
+class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
+    """Trains a model on the rows of a data frame, in several processes. A subclass knows the framework."""
+
+    def fit_on_parquet(
+        self, params: Optional[Mapping[Any, Any]] = None, dataset_idx: Optional[int] = None
+    ) -> HorovodModel:
+        """Train on the Parquet files that lie in the store already.
+
+        Args:
+            params: other values of parameters, for this training alone.
+            dataset_idx: the index of the data set in the store, if there are several.
+
+        Returns:
+            The trained model.
+
+        Raises:
+            ValueError: the store has no such files, or parameters make no sense.
+        """
+        if params:
+            return self.copy(params).fit_on_parquet(dataset_idx=dataset_idx)
+        self._check()
+        found = util.get_simple_meta_from_parquet(
+            self._store(),
+            label_columns=self._value("label_cols"),
+            feature_columns=self._value("feature_cols"),
+            sample_weight_col=self._value("sample_weight_col"),
+            dataset_idx=dataset_idx,
+        )
+        return self._train(self._backend(), dataset_idx, *found)
+
+    def _fit(self, dataset: Any) -> HorovodModel:
+        """What ``fit(df, params=None)`` does."""
+        self._check()
+        backend = self._backend()
+        with util.prepare_data(
+            backend.num_processes(),
+            self._store(),
+            dataset,
+            label_columns=self._value("label_cols"),
+            feature_columns=self._value("feature_cols"),
+            validation=self._value("validation"),
+            sample_weight_col=self._value("sample_weight_col"),
+            compress_sparse=self._value("compress_sparse_cols"),
+            partitions_per_process=self._value("partitions_per_process"),
+            verbose=self._value("verbose"),
+        ) as index:
+            return self._train(backend, index, *util.get_dataset_properties(index))
+
+    def _value(self, name: str) -> Any:
+        return self.getOrDefault(name)
+
+    def _check(self) -> None:
+        """Raise ValueError for what is missing or makes no sense, before anything is done."""
+        for name in ("model", "feature_cols", "label_cols", *self._needed()):
+            if not self._value(name):
+                raise ValueError(f"{type(self).__name__} needs the parameter {name}")
+        for name in ("batch_size", "epochs", "backward_passes_per_step", "partitions_per_process"):
+            if self._value(name) < 1:
+                raise ValueError(f"{name}={self._value(name)}: at least 1 is needed")
+        if self._value("num_proc") is not None and self._value("backend") is not None:
+            raise ValueError('At most one of parameters "backend" and "num_proc" may be specified')
+        if self._value("data_module") is None:
+            for name in ("continuous_cols", "categorical_cols"):
+                if self._value(name):
+                    raise ValueError(f"{name} is for a data module of your own: give data_module, or leave {name} out")
+        if self._value("mp_start_method") is not None:
+            warnings.warn("mp_start_method changes nothing: threads read the rows", stacklevel=3)
+        if self._value("shuffle_buffer_size") is not None:
+            warnings.warn("shuffle_buffer_size is deprecated: use shuffle", DeprecationWarning, stacklevel=3)
+        self._check_framework()
+
+    def _store(self) -> Store:
+        store = self._value("store")
+        if store is None:
+            raise ValueError(f'{type(self).__name__} needs the parameter store: Store.create("/a/folder/of/all/hosts")')
+        return store
+
+    def _backend(self) -> Backend:
+        """The user's backend, or Spark's tasks."""
+        return self._value("backend") or SparkBackend(self._value("num_proc") or default_num_proc())
+
+    def _results(self, backend: Backend, training: Training) -> list[Any]:
+        """Run the training. A progress bar shows on a terminal, unless the backend is the user's."""
+        if self._value("backend") is not None:
+            return backend.run(self._function(), args=(training,), env=self._environment())
+        verbose, bar = self._value("verbose"), None
+        if verbose and _progress.possible():
+            bar, training = _progress.Bar(), dataclasses.replace(training, progress=True)
+        spark = SparkBackend(backend.num_processes(), verbose=verbose, stdout=bar)
+        try:
+            return spark.run(self._function(), args=(training,), env=self._environment())
+        finally:
+            if bar is not None:
+                bar.clear()
+
+    def _train(
+        self, backend: Backend, index: Optional[int], train_rows: int, val_rows: int, columns: Any, row_size: float
+    ) -> HorovodModel:
+        if train_rows == 0:
+            raise ValueError("there are no rows to train on")
+        self._check_columns(columns)
+        store, run_id = self._store(), self._value("run_id") or f"{type(self).__name__.lower()}-{uuid.uuid4().hex[:12]}"
+        training = Training(
+            store=store.to_remote(run_id, index),
+            data=self._data(train_rows, val_rows, columns, self._value("validation") is not None or val_rows > 0),
+            epochs=self._value("epochs"),
+            verbose=self._value("verbose"),
+            seed=self._value("random_seed"),
+            use_gpu=self._value("use_gpu"),
+            checkpoint=_earlier(store, run_id),
+        )
+        return self._trained(self._results(backend, training)[0], run_id, columns)
+
+    def _data(self, train_rows: int, val_rows: int, columns: Mapping[str, Any], validates: bool) -> Data:
+        shuffle = self._value("shuffle") and self._value("shuffle_buffer_size") != 0
+        batch = self._value("batch_size")
+        chosen = self._value("data_module")
+        return Data(
+            module=chosen or self._data_module(),
+            own=chosen is None,
+            columns={name: dict(column, spark_data_type=None) for name, column in columns.items()},
+            features=self._value("feature_cols"),
+            labels=self._value("label_cols"),
+            weight=self._value("sample_weight_col"),
+            train_rows=train_rows,
+            val_rows=val_rows if validates else 0,
+            batch_size=batch,
+            val_batch_size=self._value("val_batch_size") or batch,
+            shuffle=shuffle,
+            train_steps=self._value("train_steps_per_epoch"),
+            val_steps=self._value("validation_steps_per_epoch"),
+            transformation=Transformation(
+                self._value("transformation_fn"),
+                self._value("transformation_edit_fields"),
+                self._value("transformation_removed_fields"),
+            ),
+            keep=self._value("inmemory_cache_all"),
+            train_threads=self._value("train_reader_num_workers"),
+            val_threads=self._value("val_reader_num_workers"),
+            pool=self._value("reader_pool_type"),
+            further={name: self._value(name) for name in ("continuous_cols", "categorical_cols") if self._value(name)},
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """Variables of the processes."""
+        return {}
+
+    def _needed(self) -> tuple[str, ...]:
+        """Parameters that the framework needs, too."""
+        return ("loss", "optimizer")
+
+    def _check_framework(self) -> None:
+        """Raise ValueError for parameters that make no sense with this framework."""
+
+    def _check_columns(self, columns: dict[str, dict[str, Any]]) -> None:
+        """Raise ValueError if the model cannot take these columns."""
+
+    @abc.abstractmethod
+    def _data_module(self) -> type[ParquetDataModule]:
+        """The class of the data module."""
+
+    @abc.abstractmethod
+    def _function(self) -> Any:
+        """What each process calls with the Training. It can be pickled."""
+
+    @abc.abstractmethod
+    def _trained(self, result: Any, run_id: str, columns: Mapping[str, Any]) -> HorovodModel:
+        """The model, of what the function has returned on rank 0."""
+
+
+class HorovodModel(Model, ModelParams, _persistence.Saved):
+    """A trained model, which adds its outputs to data frames."""
+
+    def _transform(self, dataset: Any) -> Any:
+        """What ``transform(df, params=None)`` does."""
+        labels = self.getOrDefault("label_columns")
+        names = self.output_names()
+        if len(names) != len(labels):
+            raise ValueError(f"there are {len(labels)} label columns, but {len(names)} output columns")
+        features = self.getOrDefault("feature_columns")
+        missing = [name for name in features if name not in dataset.columns]
+        if missing:
+            raise ValueError(f"the data frame has no column {missing[0]!r}; it has {', '.join(dataset.columns)}")
+        columns = self.getOrDefault("_metadata")
+        outputs = [
+            _outputs.Column(name, columns[label]["spark_data_type"], size)
+            for name, label, size in zip(names, labels, self._output_sizes())
+        ]
+        return _outputs.add(dataset, features, outputs, self._predictor())
+
+    @abc.abstractmethod
+    def _output_sizes(self) -> list[int]:
+        """How many numbers each output has for a row."""
+
+    @abc.abstractmethod
+    def _predictor(self) -> Any:
+        """A function that can be pickled. It makes the one that takes arrays by feature, and returns arrays of rows."""
+
+
+def _earlier(store: Store, run_id: str) -> Optional[bytes]:
+    """The checkpoint of an earlier training of this name."""
+    path = store.get_checkpoint_path(run_id)
+    return store.read(path) if path and store.exists(path) else None

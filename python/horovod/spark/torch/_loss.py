@@ -1,0 +1,53 @@
+"""The loss of a model with several outputs, by rows of different weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any, Optional, Sequence
+
+import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class Losses:
+    """The sum of each output's loss by its weight.
+
+    Attributes:
+        functions: of an output and its label, such as ``torch.nn.functional.mse_loss`` or ``torch.nn.MSELoss()``. They
+            have the parameter or attribute ``reduction`` if rows have weights.
+        weights: of the outputs; None for 1 each.
+    """
+
+    functions: Sequence[Any]
+    weights: Optional[Sequence[float]]
+
+    def __call__(self, outputs: Sequence[Any], labels: Sequence[Any], sample_weights: Any = None) -> Any:
+        """The loss of a batch, as a scalar tensor."""
+        weights = self.weights or [1.0] * len(self.functions)
+        total = torch.zeros((), device=outputs[0].device)
+        for function, output, label, weight in zip(self.functions, outputs, labels, weights):
+            if sample_weights is None:
+                loss = function(output, label)
+            else:
+                loss = _by_rows(function, output, label) * sample_weights.to(output.dtype)
+            total = total + loss.mean() * weight
+        return total
+
+
+def _by_rows(function: Any, output: Any, label: Any) -> Any:
+    """The loss of each row."""
+    if isinstance(function, torch.nn.Module):
+        before = getattr(function, "reduction", None)
+        if before is None:
+            raise ValueError(f"{type(function).__name__} has no reduction: rows with weights need a loss that has it")
+        function.reduction = "none"
+        try:
+            losses = function(output, label)
+        finally:
+            function.reduction = before
+    elif "reduction" in inspect.signature(function).parameters:
+        losses = function(output, label, reduction="none")
+    else:
+        raise ValueError(f"{function.__name__} has no parameter reduction: rows with weights need a loss that has it")
+    return losses.reshape(len(output), -1).mean(dim=1)

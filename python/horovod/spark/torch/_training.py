@@ -1,0 +1,328 @@
+"""What each process of a TorchEstimator does."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import io
+import os
+from typing import Any, Callable, Iterable, Optional, Sequence
+
+import torch
+
+from horovod.spark.common import _progress
+from horovod.spark.common._training import Training
+from horovod.spark.torch._loss import Losses
+
+Minibatch = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What the process of rank 0 returns.
+
+    Attributes:
+        history: of the epochs.
+        state: of the model, saved by ``torch.save``.
+        sizes: how many numbers each output has for a row.
+    """
+
+    history: list[dict[str, Any]]
+    state: bytes
+    sizes: list[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trainer:
+    """A training: call it in each process. Model and optimizer are pickled together, so that they share parameters."""
+
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    losses: Losses
+    metrics: Sequence[Any]
+    input_shapes: Optional[Sequence[Sequence[int]]]
+    label_shapes: Optional[Sequence[Sequence[int]]]
+    compression: Any
+    passes: int
+    minibatch: Optional[Minibatch]
+
+    def __call__(self, training: Training) -> Optional[Result]:
+        """Train, and return the result on rank 0."""
+        import horovod.torch as hvd
+
+        hvd.init()
+        if training.seed is not None:
+            torch.manual_seed(training.seed)
+        model, optimizer = self.model, self.optimizer
+        device = _device(training.use_gpu, hvd)
+        model.to(device)
+        if training.checkpoint is not None:
+            saved = load(training.checkpoint, device)
+            model.load_state_dict(saved["model"])
+            optimizer.load_state_dict(saved["optimizer"])
+        optimizer.load_state_dict(optimizer.state_dict())  # which moves it to the device
+        for group in optimizer.param_groups:
+            group["lr"] *= hvd.size()
+        further = {"compression": self.compression} if self.compression is not None else {}
+        distributed = hvd.DistributedOptimizer(
+            optimizer, named_parameters=model.named_parameters(), backward_passes_per_step=self.passes, **further
+        )
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        hvd.broadcast_optimizer_state(distributed, root_rank=0)
+        run = _Run(self, training, hvd, model, distributed, device)
+        with training.store.get_local_output_dir() as folder:
+            history = [run.epoch(epoch, folder) for epoch in range(training.epochs)]
+        if hvd.rank() != 0:
+            return None
+        return Result(history, dump(model.cpu().state_dict()), run.sizes)
+
+
+class _Run:
+    """The epochs of one process."""
+
+    def __init__(
+        self, trainer: Trainer, training: Training, hvd: Any, model: Any, optimizer: Any, device: torch.device
+    ) -> None:
+        self._trainer = trainer
+        self._training = training
+        self._data = training.data
+        self._hvd = hvd
+        self._model = model
+        self._optimizer = optimizer
+        self._stepwise = _Stepwise(optimizer, trainer.passes)
+        self._device = device
+        self._minibatch = trainer.minibatch or minibatch
+        steps = (self._data.train_steps, self._data.val_steps)
+        self._module = self._data.open(training, hvd.rank(), hvd.size(), steps).__enter__()
+        self._train = self._module.train_data()
+        self._val = self._module.val_data() if self._data.val_rows else None
+        self._uneven = len(set(hvd.allgather_object(len(self._train)))) > 1
+        self.sizes: list[int] = []
+
+    def epoch(self, number: int, folder: str) -> dict[str, Any]:
+        """Train for an epoch, validate, and save a checkpoint."""
+        told: dict[str, Any] = {"epoch": number, "train": self._train_once(number)}
+        if self._val is not None:
+            told["validation"] = self._validate()
+        if self._hvd.rank() == 0:
+            self._save(folder)
+            if self._training.verbose:
+                print(_in_words(told, self._training.epochs), flush=True)
+        if number == self._training.epochs - 1:
+            self._module.__exit__(None, None, None)
+        return told
+
+    def _train_once(self, number: int) -> dict[str, Any]:
+        self._model.train()
+        sums = _Sums(self._trainer.metrics, self._data.labels)
+        told = _progress.Teller(
+            self._training.progress and self._hvd.rank() == 0, self._training.epochs, len(self._train)
+        )
+        for step, batch in enumerate(self._train):
+            inputs, labels, weights = self._prepare(batch)
+            outputs, loss = self._minibatch(
+                self._model,
+                self._stepwise,
+                self._shaped,
+                self._trainer.losses,
+                inputs,
+                labels,
+                weights,
+            )
+            outputs, labels = self._shaped(outputs, labels)
+            sums.add(loss, outputs, labels)
+            self.sizes = [output[0].numel() for output in outputs]
+            told.step(number, step)
+        if self._uneven:
+            last = self._hvd.join()
+            self._hvd.broadcast_parameters(self._model.state_dict(), root_rank=last)
+            self._hvd.broadcast_optimizer_state(self._optimizer, root_rank=last)
+        return sums.average(self._hvd)
+
+    def _validate(self) -> dict[str, Any]:
+        self._model.eval()
+        sums = _Sums(self._trainer.metrics, self._data.labels)
+        with torch.no_grad():
+            for batch in self._val or ():
+                inputs, labels, weights = self._prepare(batch)
+                outputs, labels = self._shaped(self._model(*inputs), labels)
+                sums.add(self._trainer.losses(outputs, labels, weights), outputs, labels)
+        return sums.average(self._hvd)
+
+    def _prepare(self, batch: Any) -> tuple[list[Any], list[Any], Any]:
+        data = self._data
+        shapes: Sequence[Any] = self._trainer.input_shapes or [None] * len(data.features)
+        inputs = [self._tensor(batch, name, shape) for name, shape in zip(data.features, shapes)]
+        shapes = self._trainer.label_shapes or [None] * len(data.labels)
+        labels = [_label(self._tensor(batch, name, shape)) for name, shape in zip(data.labels, shapes)]
+        return inputs, labels, None if data.weight is None else self._tensor(batch, data.weight, None)
+
+    def _tensor(self, batch: Any, name: str, shape: Optional[Sequence[int]]) -> torch.Tensor:
+        return tensor(self._data.whole(name, batch[name].numpy()), shape).to(self._device)
+
+    def _shaped(self, outputs: Any, labels: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The outputs as a list; and labels in the shape of the outputs where they have as many elements."""
+        outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+        if len(outputs) != len(labels):
+            raise ValueError(f"the model has {len(outputs)} outputs, but there are {len(labels)} label columns")
+        if self._trainer.label_shapes is None:
+            labels = [
+                label.reshape(output.shape) if output.numel() == label.numel() else label
+                for output, label in zip(outputs, labels)
+            ]
+        return outputs, list(labels)
+
+    def _save(self, folder: str) -> None:
+        store = self._training.store
+        if not store.saving_runs:
+            return
+        optimizer = copy.deepcopy(self._optimizer.state_dict())
+        for group in optimizer["param_groups"]:
+            group["lr"] /= self._hvd.size()
+        state = dump({"model": self._model.state_dict(), "optimizer": optimizer})
+        with open(os.path.join(folder, store.checkpoint_filename), "wb") as file:
+            file.write(state)
+        store.sync(folder)
+
+
+def minibatch(
+    model: Any,
+    optimizer: Any,
+    transform_outputs: Callable[..., Any],
+    loss_fn: Callable[..., Any],
+    inputs: Sequence[Any],
+    labels: Sequence[Any],
+    sample_weights: Any,
+) -> tuple[Any, Any]:
+    """Learn one batch. ``train_minibatch_fn`` takes the place of this function.
+
+    Args:
+        model: the model.
+        optimizer: the distributed optimizer. With several backward passes for each step, ``zero_grad()`` and ``step()``
+            do nothing in between.
+        transform_outputs: turns ``(outputs, labels)`` into lists of suitable shapes.
+        loss_fn: makes the loss of ``(outputs, labels, sample_weights)``.
+        inputs: tensors for the model.
+        labels: tensors, one for each label column.
+        sample_weights: a tensor of the rows' weights, or None.
+
+    Returns:
+        The outputs, and the loss.
+    """
+    optimizer.zero_grad()
+    outputs, labels = transform_outputs(model(*inputs), labels)
+    loss = loss_fn(outputs, labels, sample_weights)
+    loss.backward()
+    optimizer.step()
+    return outputs, loss
+
+
+class _Stepwise:
+    """An optimizer that steps once in several backward passes."""
+
+    def __init__(self, optimizer: Any, passes: int) -> None:
+        self._optimizer = optimizer
+        self._passes = passes
+        self._done = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._optimizer, name)
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        if self._done == 0:
+            self._optimizer.zero_grad(*args, **kwargs)
+
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        self._done = (self._done + 1) % self._passes
+        return self._optimizer.step(*args, **kwargs) if self._done == 0 else None
+
+
+class _Sums:
+    """Sums of the loss and the metrics over rows."""
+
+    def __init__(self, metrics: Sequence[Any], labels: Sequence[str]) -> None:
+        self._metrics = metrics
+        self._labels = labels
+        self._rows = 0
+        self._sums = torch.zeros(1 + len(metrics) * len(labels), dtype=torch.float64)
+
+    def add(self, loss: Any, outputs: Sequence[Any], labels: Sequence[Any]) -> None:
+        rows = len(outputs[0])
+        with torch.no_grad():
+            found = [loss.detach()]
+            for metric in self._metrics:
+                found += [metric(output.detach(), label) for output, label in zip(outputs, labels)]
+        self._sums += torch.tensor([float(value) for value in found], dtype=torch.float64) * rows
+        self._rows += rows
+
+    def average(self, hvd: Any) -> dict[str, Any]:
+        """The averages over the rows of all processes."""
+        both = torch.cat([self._sums, torch.tensor([self._rows], dtype=torch.float64)])
+        *sums, rows = hvd.allreduce(both, op=hvd.Sum, name="spark.metrics").tolist()
+        loss, *values = [value / max(rows, 1) for value in sums]
+        names = [
+            _name(metric) if len(self._labels) == 1 else f"{label}_{_name(metric)}"
+            for metric in self._metrics
+            for label in self._labels
+        ]
+        return {"loss": loss, "metrics": dict(zip(names, values))}
+
+
+def _name(metric: Any) -> str:
+    return str(getattr(metric, "__name__", type(metric).__name__))
+
+
+def _in_words(told: dict[str, Any], epochs: int) -> str:
+    parts = [f"epoch {told['epoch'] + 1}/{epochs}"]
+    for part in ("train", "validation"):
+        if part in told:
+            values = {"loss": told[part]["loss"], **told[part]["metrics"]}
+            parts.append(f"{part}: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
+    return "; ".join(parts)
+
+
+def tensor(values: Any, shape: Optional[Sequence[int]]) -> torch.Tensor:
+    """A tensor of an array of numpy, floating-point numbers in PyTorch's default type."""
+    made = torch.from_numpy(values)
+    if made.is_floating_point():
+        made = made.to(torch.get_default_dtype())
+    return made if shape is None else made.reshape(tuple(shape))
+
+
+def _label(values: torch.Tensor) -> torch.Tensor:
+    """Classes are int64 to PyTorch's losses."""
+    return values.long() if values.dtype in (torch.int8, torch.int16, torch.int32, torch.uint8) else values
+
+
+def _device(use_gpu: bool, hvd: Any) -> torch.device:
+    """This process's device. Raises RuntimeError unless all processes have a GPU, or none has."""
+    count = torch.cuda.device_count() if use_gpu and torch.cuda.is_available() else 0
+    have = hvd.allgather_object(count > 0)
+    if len(set(have)) > 1:
+        ranks = ", ".join(str(rank) for rank, has in enumerate(have) if not has)
+        raise RuntimeError(f"ranks {ranks} have no GPU, the others do: give all one, or set use_gpu=False")
+    if count == 0:
+        return torch.device("cpu")
+    torch.cuda.set_device(hvd.local_rank() % count)
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def dump(value: Any) -> bytes:
+    """A state as bytes."""
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def load(data: bytes, device: Any = "cpu") -> Any:
+    """A state of bytes that :func:`dump` has made. PyTorch 2 accepts tensors and numbers only, no code."""
+    safe = {"weights_only": True} if int(torch.__version__.split(".")[0]) >= 2 else {}  # 1.13 refuses numbers
+    return torch.load(io.BytesIO(data), map_location=device, **safe)
+
+
+def outputs_of(model: Any, inputs: Iterable[Any]) -> list[Any]:
+    """The model's outputs as a list of arrays of numpy."""
+    with torch.no_grad():
+        outputs = model(*inputs)
+    outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+    return [output.cpu().numpy() for output in outputs]
