@@ -170,7 +170,7 @@ func (f *flags) checkNumbers() error {
 		most  int
 	}{
 		{"fusion-threshold-mb", f.FusionThresholdMB, 0, math.MaxInt32},
-		{"cache-capacity", f.CacheCapacity, 0, math.MaxInt32},
+		{"cache-capacity", f.CacheCapacity, 0, config.MaxCacheCapacity},
 		{"gloo-timeout-seconds", f.GlooTimeoutSeconds, 1, 1e6},
 		{"start-timeout", f.StartTimeout, 1, 1e6},
 		{"num-nccl-streams", f.NumNCCLStreams, 0, math.MaxInt32},

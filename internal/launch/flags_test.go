@@ -52,6 +52,7 @@ func TestBadArguments(t *testing.T) {
 		"-np 2 -H localhost:2 -hostfile f x": "can't be used together",
 		"-np 2 --log-level loud x":           "--log-level loud",
 		"-np 2 --cache-capacity -1 x":        "--cache-capacity -1",
+		"-np 2 --cache-capacity 65537 x":     "--cache-capacity 65537",
 		"-np 2 --fusion-threshold-mb=-1 x":   "--fusion-threshold-mb -1",
 		"-np 2 --gloo-timeout-seconds 0 x":   "--gloo-timeout-seconds 0",
 		"-np 2 --start-timeout 0 x":          "--start-timeout 0",
