@@ -15,8 +15,9 @@ import (
 // At the end of an engine the notes go to the folder GOROVOD_DRIVING_NOTES, in a file for each rank.
 const noting = true
 
-// notes are rows in the order in which they began. An actor's equal events in a row are one row, with the number of each
-// answer. Equal notes of the seat, which several threads make, are one row while they are close together.
+// notes are rows in the order in which they began. An actor's equal events in a
+// row are one row, with the number of each answer. Equal notes of the seat, which
+// several threads make, are one row while they are close together.
 type notes struct {
 	mu    sync.Mutex
 	first time.Time
