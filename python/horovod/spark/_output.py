@@ -86,6 +86,7 @@ class Kept(Output):
         """Do nothing: :meth:`pieces` has all."""
 
     def pieces(self) -> list[tuple[str, str, bytes]]:
-        """What is kept: rank, stream and text."""
+        """What is kept, by rank: rank, stream and text."""
         with self._lock:
-            return [(who, stream, data) for who, kept in self._kept.items() for stream, data in kept]
+            ranks = sorted(self._kept, key=lambda who: (len(who), who))
+            return [(who, stream, data) for who in ranks for stream, data in self._kept[who]]
