@@ -109,6 +109,10 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 			add(Warning, h.Name, "--python says which is meant, by a name or path on that host",
 				"the Python whose frameworks count (python3, or that of --python) was not found, or does not run")
 		}
+		if f.Frameworks["pyspark"] != "" && f.Java == "" {
+			add(Warning, h.Name, "install Java 17 or later (Debian: openjdk-17-jre-headless), or set JAVA_HOME; "+
+				"Spark Connect alone needs none", "PySpark is installed, but there is no Java, which Spark needs")
+		}
 		if f.Frameworks["gorovod"] != "" && f.Frameworks["horovod"] != "" {
 			add(Warning, h.Name, "pip uninstall horovod", "Python has Horovod and gorovod installed: only one can "+
 				"be imported")

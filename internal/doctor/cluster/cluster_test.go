@@ -120,9 +120,12 @@ func TestFindings(t *testing.T) {
 		}, "warning a Horovod and gorovod"},
 		"spark": {func(h []Host, _ []Pair) {
 			for i := range h {
-				h[i].Facts.Frameworks = map[string]string{"pyspark": "4.3.0"}
+				h[i].Facts.Frameworks, h[i].Facts.Java = map[string]string{"pyspark": "4.3.0"}, "/usr/bin/java"
 			}
 		}, "note  untested against the service"},
+		"java": {func(h []Host, _ []Pair) {
+			h[1].Facts.Frameworks = map[string]string{"torch": "2.9.0", "pyspark": "4.3.0"}
+		}, "warning b there is no Java"},
 		"connection": {func(_ []Host, p []Pair) { p[1].Err = errors.New("10.0.0.2:5: refused") },
 			"FAILURE a → b no connection: 10.0.0.2:5: refused"},
 		"slow": {func(_ []Host, p []Pair) { p[2].Path.Bandwidth = 2e8 }, "warning a → b 1.60 Gbit/s"},

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -47,6 +48,7 @@ type Facts struct {
 	Frameworks map[string]string // versions by name
 	MPI        string            // first line of mpirun --version
 	NCCL       string            // the library's file
+	Java       string            // the program's file, which Spark needs
 }
 
 // Address is one of a host's, but for loopback's.
@@ -72,6 +74,7 @@ func Inspect(ctx context.Context, python string, env []string) Facts {
 	f.Python, f.Frameworks = asked.Version, asked.Packages
 	f.MPI = mpi(ctx)
 	f.NCCL = nccl()
+	f.Java = java()
 	f.Time = time.Now()
 	return f
 }
@@ -107,6 +110,19 @@ func mpi(ctx context.Context) string {
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	return line
+}
+
+// java finds the program as Spark does: that of JAVA_HOME, else in PATH.
+func java() string {
+	name := "java"
+	if home := os.Getenv("JAVA_HOME"); home != "" {
+		name = filepath.Join(home, "bin", "java")
+	}
+	file, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	return file
 }
 
 // number parses a file with one number; "max" and what is not there are 0.
