@@ -106,7 +106,8 @@ test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, dem
 test-long: prepare build ## what make test leaves out: long trainings, trainings on further numbers of ranks, Keras and training with TensorFlow on 1 rank, operations with 2.15
 	$(python) scripts/python_tests.py --long
 	@scripts/prepare.sh tensorflow
-	python=$$(head -n 1 build/tensorflows); $$python scripts/python_tests.py --ranks 1 --together --logs $(tensorflow-logs)-1 test/tensorflow/test_{keras,tensorflow_gr,tensorflow_tr}*.py
+	python=$$(head -n 1 build/tensorflows); $$python scripts/python_tests.py --ranks 1 --together --logs $(tensorflow-logs)-1 test/tensorflow/test_{keras,tensorflow_gr,tensorflow_tr}*.py; \
+	$$python scripts/python_tests.py --long --logs $(tensorflow-logs)-long test/tensorflow/test_tensorflow_jobs.py
 	for python in $$(tail -n +2 build/tensorflows); do \
 	  $(say-tensorflow); \
 	  $$python scripts/python_tests.py --ranks 2 --together --logs $(tensorflow-logs) test/tensorflow/test_tensorflow_{docstrings,gradients,jobs,ops}.py; \

@@ -44,7 +44,13 @@ def done(output, steps):
     return sorted(int(worker) for worker in re.findall(rf"worker (\d+) done: {steps} of {steps} steps", output))
 
 
-@pytest.mark.parametrize("settings", [{}, {"GOROVOD_TLS": "1", "GOROVOD_TRANSPORT": "tcp"}], ids=["default", "tls"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="default"),
+        pytest.param({"GOROVOD_TLS": "1", "GOROVOD_TRANSPORT": "tcp"}, id="tls", marks=pytest.mark.long),
+    ],
+)
 def test_survivors_go_on_and_a_newcomer_joins(settings):
     options = ["-np", "3", "--min-np", "2", "--max-np", "3", "-H", "localhost:4"]
     job = run(options, 400, "--die", 1, 20, env=settings)

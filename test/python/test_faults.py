@@ -310,7 +310,10 @@ def test_ranks_that_wait_for_one_another_end_the_job(case, size, named):
 
 
 # With "1" those that are rescued cannot be told from those that wait for ever.
-@pytest.mark.parametrize(("case", "deadlocks"), [("rescued", "0"), ("elsewhere", "0"), ("elsewhere", "1")])
+@pytest.mark.parametrize(
+    ("case", "deadlocks"),
+    [("rescued", "0"), ("elsewhere", "0"), pytest.param("elsewhere", "1", marks=pytest.mark.long)],
+)
 def test_what_another_thread_may_end_is_only_reported(case, deadlocks):
     """Silence is taken for a deadlock only where the main threads wait, and only if that is not turned off."""
     job = Job(

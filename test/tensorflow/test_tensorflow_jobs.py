@@ -44,13 +44,13 @@ def run(ranks, program, *options, **env):
     return output
 
 
-@pytest.mark.parametrize("mode", ["session", "function", "threads"])
+@pytest.mark.parametrize("mode", [pytest.param("session", marks=pytest.mark.long), "function", "threads"])
 def test_opposite_orders(mode):
     """A kernel that held its thread while it waits would block the only one."""
     assert run(2, PROGRAMS / "opposite_orders.py", MODE=mode).count("finished") == 2
 
 
-@pytest.mark.parametrize("mode", ["session", "function", "eager"])
+@pytest.mark.parametrize("mode", [pytest.param("session", marks=pytest.mark.long), "function", "eager"])
 def test_a_rank_that_dies(mode):
     status, output = start(2, PROGRAMS / "dies.py", MODE=mode)
     assert status != 0
@@ -60,7 +60,9 @@ def test_a_rank_that_dies(mode):
     assert re.search(r"rank 1 on host \S+ \(pid \d+\) was killed by signal 9", heard[2]), output
 
 
-@pytest.mark.parametrize("mode", ["tape", "horovod.tensorflow.keras", "horovod.keras"])
+@pytest.mark.parametrize(
+    "mode", ["tape", pytest.param("horovod.tensorflow.keras", marks=pytest.mark.long), "horovod.keras"]
+)
 def test_survivors_of_a_death_train_on(mode):
     """The error of a collective that a dead rank has broken is one from which an elastic job goes on."""
     output = run("3 --min-np 2 -H localhost:3", PROGRAMS / "elastic.py", MODE=mode)
