@@ -110,6 +110,14 @@ def test_refusals(spark, store, params, words):
         estimator(store, **params).fit(plane(spark, 8))
 
 
+def test_a_saved_estimator_trains_a_layer_of_python(spark, store, tmp_path):
+    layers = [tf.keras.Input((2,)), tf.keras.layers.Lambda(lambda x: 1.0 * x), tf.keras.layers.Dense(1)]
+    estimator(store, model=tf.keras.Sequential(layers)).save(str(tmp_path / "estimator"))
+    trained = KerasEstimator.load(str(tmp_path / "estimator")).fit(plane(spark))
+    assert trained.getHistory()["loss"][-1] < trained.getHistory()["loss"][0] / 5
+    assert "y__output" in trained.transform(plane(spark, 8)).first()
+
+
 def test_models_without_inputs_are_refused(store):
     with pytest.raises(ValueError, match="begin it with"):
         estimator(store, model=tf.keras.Sequential([tf.keras.layers.Dense(1)])).fit_on_parquet()

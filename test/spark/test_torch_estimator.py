@@ -1,7 +1,5 @@
 """TorchEstimator and TorchModel, on real Spark."""
 
-import contextlib
-
 import numpy as np
 import pytest
 import torch
@@ -201,9 +199,38 @@ def test_an_empty_frame(spark, store):
         estimator(store).fit(plane(spark, 8).limit(0))
 
 
-def test_the_estimator_is_saved(spark, store, tmp_path):
+def test_a_saved_estimator_trains(spark, store, tmp_path):
     estimator(store).save(str(tmp_path / "estimator"))
     again = TorchEstimator.load(str(tmp_path / "estimator"))
     assert again.getBatchSize() == 8 and again.getStore().get_runs_path() == store.get_runs_path()
-    with contextlib.suppress(AttributeError):
-        assert torch.equal(again.getModel().weight, again.getOptimizer().param_groups[0]["params"][0])
+    history = again.fit(plane(spark)).getHistory()
+    assert history[-1]["train"]["loss"] < history[0]["train"]["loss"] / 10
+
+
+def numbers(spark, rows, label=float):
+    return spark.createDataFrame([(Vectors.dense([i / rows, 1.0]), label(i)) for i in range(rows)], ["features", "y"])
+
+
+def test_a_process_without_rows(spark, store):
+    df = numbers(spark, 1)
+    assert "y__output" in estimator(store, epochs=1).fit(df).transform(df).first()
+
+
+def test_a_transformation_leaves_out_rows(spark, store):
+    one = estimator(store, transformation_fn=lambda rows: rows[rows.y == 0], epochs=2, batch_size=4)
+    history = one.fit(numbers(spark, 32)).getHistory()
+    assert history[1]["train"]["loss"] < history[0]["train"]["loss"]
+    none = one.copy({one.transformation_fn: lambda rows: rows[rows.y < 0]})
+    with pytest.raises(RuntimeError, match="the transformation has left none"):
+        none.fit_on_parquet(dataset_idx=0)
+
+
+def test_whole_labels_of_a_regression(spark, store):
+    history = estimator(store, label_cols=["y"]).fit(numbers(spark, 32, lambda i: i % 3)).getHistory()
+    assert history[-1]["train"]["loss"] < history[0]["train"]["loss"]
+
+
+def test_labels_of_another_shape_than_the_outputs(spark, store):
+    df = numbers(spark, 16, lambda i: Vectors.dense([i, 2.0, 3.0]))
+    with pytest.raises(RuntimeError, match=r"label has the shape \(8, 3\), which does not fit .* \(8, 1\)"):
+        estimator(store).fit(df)

@@ -1,7 +1,8 @@
 """Saving estimators and models as Spark ML does: a folder with one line of JSON.
 
-Parameters that are plain numbers, texts and lists stand there as such; objects, such as models, are pickled. So whoever
-can write to the folder can have code run where it is loaded.
+Parameters that are plain numbers, texts and lists stand there as such. Objects, such as models, are pickled, all in one
+piece: so an optimizer still has the parameters of its model when it is loaded. Whoever can write to the folder can have
+code run where it is loaded.
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ class _Writer(MLWriter):
 
     def saveImpl(self, path: str) -> None:  # noqa: N802
         chosen = [one for one in self._instance.params if self._instance.isSet(one)]
-        values = {one.name: _encode(self._instance.getOrDefault(one)) for one in chosen}
+        values = {one.name: self._instance.getOrDefault(one) for one in chosen}
+        plain = {name: value for name, value in values.items() if _is_plain(value)}
+        objects = {name: value for name, value in values.items() if name not in plain}
+        saved = {"plain": plain, "pickle": base64.b64encode(cloudpickle.dumps(objects)).decode()}
         DefaultParamsWriter.saveMetadata(
-            self._instance, path, self.sparkSession, extraMetadata={"horovod": values}, paramMap={}
+            self._instance, path, self.sparkSession, extraMetadata={"horovod": saved}, paramMap={}
         )
 
 
@@ -53,18 +57,14 @@ class _Reader(MLReader[Any]):
             raise ValueError(f"{path} has a {metadata['class']}, not a {wanted}")
         instance = self._cls()
         instance._resetUid(metadata["uid"])
-        instance._set(**{name: _decode(value) for name, value in metadata["horovod"].items()})
+        saved = metadata["horovod"]
+        instance._set(**saved["plain"], **cloudpickle.loads(base64.b64decode(saved["pickle"])))
         return instance
 
 
-def _encode(value: Any) -> dict[str, Any]:
+def _is_plain(value: Any) -> bool:
+    """Whether JSON gives the value back as it was."""
     try:
-        if json.loads(json.dumps(value)) == value:
-            return {"json": value}
+        return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):
-        pass
-    return {"pickle": base64.b64encode(cloudpickle.dumps(value)).decode()}
-
-
-def _decode(value: dict[str, Any]) -> Any:
-    return value["json"] if "json" in value else cloudpickle.loads(base64.b64decode(value["pickle"]))
+        return False

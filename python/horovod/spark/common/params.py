@@ -71,6 +71,7 @@ class _Keywords(Params):
     ("TrainReaderNumWorker", "train_reader_num_workers"),
     ("ValReaderNumWorker", "val_reader_num_workers"),
     ("ShufflingBufferSize", "shuffle_buffer_size"),
+    ("InMemoryCacheAll", "inmemory_cache_all"),
 )
 class EstimatorParams(_Keywords):
     """What all estimators can be told."""

@@ -158,8 +158,12 @@ class ParquetReader:
         yield self._kept
 
     def _load(self, epoch: int) -> Iterator[_batches.Columns]:
-        """The rows of this process in an epoch, in pieces. Threads load them ahead."""
-        return _prefetch.ahead(self._jobs(epoch), self._workers, self._memory // 6, _batches.size)
+        """The rows of this process in an epoch, in pieces. Threads load them ahead.
+
+        A piece that the transformation leaves without rows does not count: its columns have no shape.
+        """
+        loaded = _prefetch.ahead(self._jobs(epoch), self._workers, self._memory // 6, _batches.size)
+        return filter(_batches.rows, loaded)
 
     def _jobs(self, epoch: int) -> Iterator[_prefetch.Job]:
         groups = self._folder.row_groups

@@ -24,7 +24,8 @@ def load(data: bytes, custom_objects: Optional[Mapping[str, Any]], by: Any = Non
     Args:
         data: the bytes.
         custom_objects: classes and functions of the user's that it consists of, by name.
-        by: ``hvd.load_model``, which also restores the optimizer, as a distributed one.
+        by: ``hvd.load_model``, which also restores the optimizer, as a distributed one. It refuses layers that are
+            Python code, for the bytes are a checkpoint of the store. Without it they are the user's own model.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.keras")
@@ -33,7 +34,7 @@ def load(data: bytes, custom_objects: Optional[Mapping[str, Any]], by: Any = Non
         known = dict(custom_objects or {})
         if by is not None:
             return by(path, custom_objects=known)
-        return tf.keras.models.load_model(path, custom_objects=known, compile=False)
+        return tf.keras.models.load_model(path, custom_objects=known, compile=False, safe_mode=False)
 
 
 def shapes(shape: Any) -> list[tuple[Any, ...]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
-from typing import Any, Optional, Sequence
+import warnings
+from typing import Any, Iterator, Optional, Sequence
 
 import torch
 
@@ -23,16 +25,35 @@ class Losses:
     weights: Optional[Sequence[float]]
 
     def __call__(self, outputs: Sequence[Any], labels: Sequence[Any], sample_weights: Any = None) -> Any:
-        """The loss of a batch, as a scalar tensor."""
+        """The loss of a batch, as a scalar tensor.
+
+        Raises:
+            ValueError: a label does not fit its output.
+        """
         weights = self.weights or [1.0] * len(self.functions)
         total = torch.zeros((), device=outputs[0].device)
         for function, output, label, weight in zip(self.functions, outputs, labels, weights):
-            if sample_weights is None:
-                loss = function(output, label)
-            else:
-                loss = _by_rows(function, output, label) * sample_weights.to(output.dtype)
+            with _fitting(output, label):
+                if sample_weights is None:
+                    loss = function(output, label)
+                else:
+                    loss = _by_rows(function, output, label) * sample_weights.to(output.dtype)
             total = total + loss.mean() * weight
         return total
+
+
+@contextlib.contextmanager
+def _fitting(output: Any, label: Any) -> Iterator[None]:
+    """Make an error of the warning that PyTorch's losses give before they train with a label of another shape."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Using a target size", UserWarning)
+        try:
+            yield
+        except UserWarning as e:
+            raise ValueError(
+                f"a batch's label has the shape {tuple(label.shape)}, which does not fit the model's output of the "
+                f"shape {tuple(output.shape)}: change the model, or give label_shapes"
+            ) from e
 
 
 def _by_rows(function: Any, output: Any, label: Any) -> Any:

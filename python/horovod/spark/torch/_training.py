@@ -72,9 +72,11 @@ class Trainer:
         run = _Run(self, training, hvd, model, distributed, device)
         with training.store.get_local_output_dir() as folder:
             history = [run.epoch(epoch, folder) for epoch in range(training.epochs)]
-        if hvd.rank() != 0:
-            return None
-        return Result(history, dump(model.cpu().state_dict()), run.sizes)
+        # A process without rows has seen no output.
+        sizes = next((found for found in hvd.allgather_object(run.sizes) if found), None)
+        if sizes is None:
+            raise ValueError("there are no rows to train on: the transformation has left none")
+        return Result(history, dump(model.cpu().state_dict()), sizes) if hvd.rank() == 0 else None
 
 
 class _Run:
@@ -96,7 +98,9 @@ class _Run:
         self._module = self._data.open(training, hvd.rank(), hvd.size(), steps).__enter__()
         self._train = self._module.train_data()
         self._val = self._module.val_data() if self._data.val_rows else None
-        self._uneven = len(set(hvd.allgather_object(len(self._train)))) > 1
+        # A transformation may leave out rows, so that nobody knows the number of batches before an epoch.
+        unknown = bool(self._data.transformation) and self._data.train_steps is None
+        self._uneven = unknown or len(set(hvd.allgather_object(len(self._train)))) > 1
         self.sizes: list[int] = []
 
     def epoch(self, number: int, folder: str) -> dict[str, Any]:
@@ -161,13 +165,13 @@ class _Run:
         return tensor(self._data.whole(name, batch[name].numpy()), shape).to(self._device)
 
     def _shaped(self, outputs: Any, labels: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The outputs as a list; and labels in the shape of the outputs where they have as many elements."""
+        """The outputs as a list; and labels in the shape and type of the outputs where they have as many elements."""
         outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
         if len(outputs) != len(labels):
             raise ValueError(f"the model has {len(outputs)} outputs, but there are {len(labels)} label columns")
         if self._trainer.label_shapes is None:
             labels = [
-                label.reshape(output.shape) if output.numel() == label.numel() else label
+                label.reshape(output.shape).to(output.dtype) if output.numel() == label.numel() else label
                 for output, label in zip(outputs, labels)
             ]
         return outputs, list(labels)
