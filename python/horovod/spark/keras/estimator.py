@@ -33,7 +33,7 @@ from horovod.spark.keras.datamodule import ParquetDataModule
 
 @accessors()
 class KerasEstimator(HorovodEstimator):
-    """Trains a Keras model (``tf.keras``, Keras 2 or 3) on the rows of a data frame, in several processes.
+    """Trains a Keras model (``tf.keras``) on the rows of a data frame, in several processes.
 
     The learning rate is multiplied by their number, unless it follows a schedule. An epoch has as many batches on each
     process as the rows need, rounded up, so a few rows may come twice. After each epoch the run's folder in the store
