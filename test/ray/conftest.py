@@ -4,10 +4,14 @@ A module shares one cluster, and leaves nothing behind.
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+
+# A job in the background of a shell ignores Ctrl-C, and so would the tests of it and the programs that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[2]
 # The workers inherit it.

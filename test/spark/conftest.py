@@ -6,11 +6,15 @@ A module shares one session, and leaves nothing behind.
 import atexit
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+
+# A job in the background of a shell ignores Ctrl-C, and so would the tests of it and the programs that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[2]
 # The executors inherit it.
