@@ -51,7 +51,8 @@ def parameters(member):
         signature = inspect.signature(member)
     except ValueError:
         return set(), None
-    names = {name for name in signature.parameters if name not in ("self", "_")}
+    # Ray adds _ray_trace_ctx to the methods of a class once somebody has made an actor of it.
+    names = {name for name in signature.parameters if name not in ("self", "_", "_ray_trace_ctx")}
     return names, signature.return_annotation
 
 
